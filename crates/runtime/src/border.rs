@@ -81,6 +81,9 @@ pub(crate) fn admit(
             let value = replace(value, Value::none(ValueType::Tensor(DataType::Float)));
             ready(value, declared, account)?
         }
+        Held::Borrowed(value) if !is_ready(value, declared) => {
+            ready(value.clone(), declared, account)?
+        }
         _ => return Ok(()),
     };
     *value = Held::Value(admitted, account.taken().saturating_sub(before));

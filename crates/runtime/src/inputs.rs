@@ -151,14 +151,16 @@ pub(crate) struct Door<'p> {
 }
 
 impl<'p> Door<'p> {
-    /// Brings inputs into the order of the model and checks them against what it declares; also
-    /// says which branches do not fit them. A value for an input of optional type may be given
-    /// without the optional around it; where none is given, the optional is empty.
+    /// Brings inputs into the order of the model, in `given`, and checks them against what it
+    /// declares; also says which branches do not fit them. A value for an input of optional type
+    /// may be given without the optional around it; where none is given, the optional is empty.
     pub(crate) fn sort<'a, N: AsRef<str>>(
         self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
-    ) -> Result<(Given<'a>, AllClosed<'p>), InputError> {
-        let mut given: Given<'a> = self.ports.iter().map(|_| Held::Nothing).collect();
+        given: &mut Given<'a>,
+    ) -> Result<AllClosed<'p>, InputError> {
+        given.clear();
+        given.resize_with(self.ports.len(), Held::default);
         for (turn, (name, value)) in inputs.enumerate() {
             let name = name.as_ref();
             let index = find(self.ports, turn, name).ok_or_else(|| self.unknown(name))?;
@@ -168,7 +170,7 @@ impl<'p> Door<'p> {
             given[index] = value;
         }
         let mut sizes = Sizes::default();
-        for (port, value) in self.ports.iter().zip(&mut given) {
+        for (port, value) in self.ports.iter().zip(&mut *given) {
             let Some(ty) = port.ty() else { continue };
             if matches!(value, Held::Nothing) {
                 continue;
@@ -182,17 +184,17 @@ impl<'p> Door<'p> {
                 InputError { what, help: Some(self.wanted()) }
             })?;
         }
-        self.demand_all(&given)?;
-        for (port, value) in self.ports.iter().zip(&mut given) {
+        self.demand_all(given)?;
+        for (port, value) in self.ports.iter().zip(given) {
             if matches!(value, Held::Nothing) {
                 *value = absent(port.ty());
             }
         }
-        Ok((given, sizes.closed))
+        Ok(sizes.closed)
     }
 
     /// Refuses a run without inputs that it needs, all of which the message names.
-    fn demand_all(self, given: &Given<'_>) -> Result<(), InputError> {
+    fn demand_all(self, given: &[Held<'_>]) -> Result<(), InputError> {
         const SHOWN: usize = 5;
         let all = self.ports.iter().zip(given);
         let is_missing =
@@ -245,12 +247,15 @@ impl<'p> Door<'p> {
 
 /// Puts a value into an optional, unless it is one.
 fn wrap(value: &mut Held<'_>) {
-    if let Held::Value(inner, bytes) = value
-        && !matches!(inner, Value::Optional(..))
-    {
-        let nothing = Value::none(inner.value_type());
-        *value = Held::Value(Value::some(std::mem::replace(inner, nothing)), *bytes);
-    }
+    let (inner, bytes) = match value {
+        Held::Value(inner, bytes) if !matches!(inner, Value::Optional(..)) => {
+            let nothing = Value::none(inner.value_type());
+            (std::mem::replace(inner, nothing), *bytes)
+        }
+        Held::Borrowed(inner) if !matches!(inner, Value::Optional(..)) => ((*inner).clone(), 0),
+        _ => return,
+    };
+    *value = Held::Value(Value::some(inner), bytes);
 }
 
 /// Sizes that inputs have.
@@ -331,9 +336,10 @@ fn held_fits<'p>(
 ) -> Result<(), Misfit> {
     match (held, declared) {
         (Held::Value(value, _), _) => value_fits(value, declared, port, sizes),
+        (Held::Borrowed(value), _) => value_fits(value, declared, port, sizes),
         (Held::Input(view), Type::Optional(inner)) => view_fits(view, inner, port, sizes),
         (Held::Input(view), _) => view_fits(view, declared, port, sizes),
-        (Held::Nothing | Held::Borrowed(_) | Held::Output(_), _) => {
+        (Held::Nothing | Held::Output(_), _) => {
             unreachable!("an input is a value or a view")
         }
     }
@@ -463,8 +469,9 @@ mod tests {
         inputs: &[(&str, Value)],
     ) -> Result<Given<'a>, String> {
         let inputs = inputs.iter().map(|(name, value)| (name, Held::Value(value.clone(), 0)));
-        let sorted = Door { ports, fixed }.sort(inputs);
-        sorted.map(|(given, _)| given).map_err(|error| error.to_string())
+        let mut given = Given::new();
+        let sorted = Door { ports, fixed }.sort(inputs, &mut given);
+        sorted.map(|_| given).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub use precision::Precision;
 pub use report::CompileReport;
 pub use rewrite::rewrites;
 pub use run::StepEvent;
-pub use session::{Session, StepInfo};
+pub use session::{Input, Session, StepInfo};
 pub use stop::{StopFlag, StopReason, Stopped};
 pub use unsupported::unsupported;
 pub use weights::SharedWeights;

@@ -4,8 +4,7 @@ use std::mem::take;
 use std::sync::{Arc, Mutex};
 
 use sardonyx_model::Type;
-use sardonyx_tensor::{Arena, Dims, TensorView, Value};
-use smallvec::SmallVec;
+use sardonyx_tensor::{Arena, Dims, TensorView, TensorViewMut, Value};
 
 use crate::error::RunError;
 use crate::executable::Body;
@@ -20,8 +19,10 @@ use crate::sizes::Sizes;
 pub(crate) struct Memory {
     pub(crate) arena: Option<Arena>,
     pub(crate) plans: Plans,
-    /// Empty between runs.
+    /// Empty between runs, as the next two.
     pub(crate) held: Vec<Held<'static>>,
+    pub(crate) given: Given<'static>,
+    pub(crate) wanted: Wanted<'static>,
     /// What iterations read and write besides the arena.
     pub(crate) buffers: Option<Arena>,
     /// For inner graphs, of which one runs at a time.
@@ -83,7 +84,7 @@ pub(crate) struct Plans(Vec<(Key, Arc<Planned>)>);
 
 impl Plans {
     /// The plan for inputs such as these.
-    pub(crate) fn find(&mut self, given: &Given<'_>) -> Option<Arc<Planned>> {
+    pub(crate) fn find(&mut self, given: &[Held<'_>]) -> Option<Arc<Planned>> {
         let found = self.0.iter().position(|(key, _)| fits(key, given))?;
         self.0[..=found].rotate_right(1);
         Some(self.0[0].1.clone())
@@ -180,10 +181,13 @@ impl Memories {
 }
 
 /// The values of a run, by input of the model.
-pub(crate) type Given<'a> = SmallVec<[Held<'a>; 8]>;
+pub(crate) type Given<'a> = Vec<Held<'a>>;
+
+/// Memory of the caller for outputs, by output of the model.
+pub(crate) type Wanted<'a> = Vec<Option<(&'a str, TensorViewMut<'a>)>>;
 
 /// Element types and sizes of some inputs.
-pub(crate) fn key_of(given: &Given<'_>) -> Key {
+pub(crate) fn key_of(given: &[Held<'_>]) -> Key {
     let of = |value: &Held<'_>| {
         let tensor = value.as_view()?;
         Some((tensor.data_type().number(), tensor.dims().into()))
@@ -192,7 +196,7 @@ pub(crate) fn key_of(given: &Given<'_>) -> Key {
 }
 
 /// Whether a plan is for inputs such as these.
-pub(crate) fn fits(key: &Key, given: &Given<'_>) -> bool {
+pub(crate) fn fits(key: &Key, given: &[Held<'_>]) -> bool {
     let fits = |(wanted, given): (&Option<(i32, Dims)>, &Held<'_>)| match (wanted, given.as_view())
     {
         (Some((elem, dims)), Some(view)) => {
@@ -202,13 +206,6 @@ pub(crate) fn fits(key: &Key, given: &Given<'_>) -> bool {
         _ => false,
     };
     key.iter().zip(given).all(fits)
-}
-
-/// The same memory for values that live for another time.
-pub(crate) fn emptied<'b>(mut held: Vec<Held<'_>>) -> Vec<Held<'b>> {
-    held.clear();
-    // Collecting in place keeps the memory: the two types differ in a lifetime only.
-    held.into_iter().map(|_| Held::Nothing).collect()
 }
 
 #[cfg(test)]

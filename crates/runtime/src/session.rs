@@ -26,6 +26,8 @@ use crate::rewrite::Note;
 use crate::run::IterationPlans;
 use crate::sizes::KnownSizes;
 
+pub use runs::Input;
+
 /// A model ready to run, from any number of threads at once.
 pub struct Session {
     pub(crate) executable: Executable,

@@ -10,7 +10,7 @@ use sardonyx_model::{self as graph, Type};
 use sardonyx_passes::{FunctionId, Fusion};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
-    CompileError, CompileReport, ImageDecoder, InputError, NodeError, Optimization, Port,
+    CompileError, CompileReport, ImageDecoder, Input, InputError, NodeError, Optimization, Port,
     Precision, RunDetails, RunError, RunOptions, StepInfo,
 };
 use sardonyx_tensor::{Buffer, TensorView, TensorViewMut, Value};
@@ -506,6 +506,18 @@ impl Session {
             inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let run = self.session.run_with(inputs, options);
         run.map(Outputs::new).map_err(|error| self.run_error(error))
+    }
+
+    /// Runs the model on inputs of which some stay with the caller. `outputs` becomes all outputs,
+    /// in the order of the model.
+    pub(crate) fn run_from<'v>(
+        &self,
+        inputs: impl Iterator<Item = (&'v str, Input<'v>)>,
+        outputs: &mut Vec<Value>,
+        options: RunOptions<'_>,
+    ) -> Result<(), Error> {
+        let run = self.session.run_from(inputs, outputs, options);
+        run.map_err(|error| self.run_error(error))
     }
 
     /// The steps of a run, in order: what nodes have become.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use sardonyx_model::Type;
 use sardonyx_passes::{Form, Plan};
-use sardonyx_runtime::{Port, RunOptions};
-use sardonyx_tensor::{Tensor, Value};
+use sardonyx_runtime::{Input, Port, RunOptions};
+use sardonyx_tensor::{Tensor, TensorError, TensorView, TensorViewMut, Value};
 
 pub use build::TrainerBuilder;
 pub use state::{StateVariable, TrainingEntry};
@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Session;
-use state::{Held, State};
+use state::{Held, New, State};
 
 /// A model that is trained as it says itself, by its field `training_info`.
 ///
@@ -77,6 +77,32 @@ use state::{Held, State};
 pub struct Trainer {
     made: Arc<Made>,
     state: State,
+    room: Room,
+}
+
+/// Lists that a run fills. They are empty between calls, and kept so that a step need not allocate
+/// them.
+#[derive(Default)]
+struct Room {
+    /// Values of the state variables that the program reads.
+    read: Vec<Value>,
+    /// What the caller gets.
+    returned: Vec<Value>,
+    /// What state variables get, by their numbers.
+    assigned: Vec<(usize, New)>,
+}
+
+impl Clone for Room {
+    fn clone(&self) -> Room {
+        Room::default()
+    }
+}
+
+/// Inputs of a call.
+#[derive(Clone, Copy)]
+enum Given<'v> {
+    Values(&'v [(String, Value)]),
+    Views(&'v [(&'v str, TensorView<'v>)]),
 }
 
 /// What stays as it is while the state changes.
@@ -107,23 +133,21 @@ enum Runner {
 /// nothing that depends on them is computed when it is made.
 ///
 /// New values come as outputs of a run, in memory of their own, and take the place of the old ones
-/// by changing an owner. Writing a new value into the memory of the old one would spare each step
-/// the memory of one more state, but only where all who read the old value have run.
+/// by changing an owner; the next step gets the memory of the old ones. Writing a new value into
+/// the memory of the old one would spare each step the memory of one more state, but only where all
+/// who read the old value have run.
 struct Program {
     runner: Runner,
     /// Inputs that are state variables: name, and number of the variable.
     variables: Vec<(String, usize)>,
-    /// Number of a state variable, and the output whose value it gets.
-    assignments: Vec<(usize, String)>,
+    /// Number of a state variable, and that of the output whose value it gets.
+    assignments: Vec<(usize, usize)>,
     /// Whether each of the session's outputs is returned to the caller.
     returned: Vec<bool>,
     /// Whether a caller may give a state variable another value for one run, where the model
     /// declares it as an input: inference lets it, a step uses the state.
     takes_defaults: bool,
 }
-
-/// What a run has computed: for the caller, and for state variables by their numbers.
-type Computed = (Outputs, Vec<(usize, Held)>);
 
 impl Trainer {
     /// Makes a model ready to be trained.
@@ -159,7 +183,7 @@ impl Trainer {
     ///
     /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn step_inputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
-        let program = &self.entry(entry)?.step;
+        let program = &self.made.entry(entry)?.step;
         let is_variable =
             |port: &Port| program.variables.iter().any(|(name, _)| name == port.name());
         Ok(program.runner.inputs().iter().filter(move |port| !is_variable(port)))
@@ -171,7 +195,7 @@ impl Trainer {
     ///
     /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn step_outputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
-        let program = &self.entry(entry)?.step;
+        let program = &self.made.entry(entry)?.step;
         let ports = program.runner.outputs().iter().zip(&program.returned);
         Ok(ports.filter_map(|(port, returned)| returned.then_some(port)))
     }
@@ -212,8 +236,8 @@ impl Trainer {
         for programs in &self.made.entries {
             if let Some(program) = &programs.initialization {
                 let options = again(&mut options, state.seed_of_step());
-                let (_, values) = program.run(&state, Vec::new(), options)?;
-                state.assign(values);
+                program.run(&state, Given::Values(&[]), &mut self.room, options)?;
+                state.assign(&mut self.room.assigned);
             }
         }
         self.state = state;
@@ -255,10 +279,66 @@ impl Trainer {
         N: Into<String>,
         V: Into<Value>,
     {
-        let options = again(&mut options, self.state.seed_of_step());
-        let (outputs, values) = self.entry(entry)?.step.run(&self.state, owned(inputs), options)?;
-        self.state.assign(values);
-        Ok(outputs)
+        let Trainer { made, state, room } = self;
+        let options = again(&mut options, state.seed_of_step());
+        let program = &made.entry(entry)?.step;
+        program.run(state, Given::Values(&owned(inputs)), room, options)?;
+        state.assign(&mut room.assigned);
+        Ok(program.outputs(room))
+    }
+
+    /// As [`Trainer::step`], on inputs that stay with the caller; outputs are written into memory of
+    /// the caller. Outputs that are not named are not returned. After the first steps with inputs of
+    /// some sizes this takes no memory for elements, as [`Session::run_into`], and allocates nothing
+    /// else than lists of a few sizes of convolutions and pools.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::step`]; [`ErrorKind::Input`] if an output is unknown, or has another type or
+    /// other dimensions than its memory. The state is then as it was.
+    pub fn step_into(
+        &mut self,
+        entry: usize,
+        inputs: &[(&str, TensorView<'_>)],
+        outputs: &mut [(&str, TensorViewMut<'_>)],
+    ) -> Result<(), Error> {
+        self.step_into_with(entry, inputs, outputs, RunOptions::new())
+    }
+
+    /// As [`Trainer::step_into`] with options, as [`Trainer::step_with`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Trainer::step_into`]; [`ErrorKind::Stopped`] if the options end it.
+    pub fn step_into_with(
+        &mut self,
+        entry: usize,
+        inputs: &[(&str, TensorView<'_>)],
+        outputs: &mut [(&str, TensorViewMut<'_>)],
+        mut options: RunOptions<'_>,
+    ) -> Result<(), Error> {
+        let Trainer { made, state, room } = self;
+        let options = again(&mut options, state.seed_of_step());
+        let program = &made.entry(entry)?.step;
+        for (name, _) in outputs.iter() {
+            program.returned_at(name)?;
+        }
+        program.run(state, Given::Views(inputs), room, options)?;
+        for (name, memory) in outputs {
+            let value = &room.returned[program.returned_at(name)?];
+            let copied = match value {
+                Value::Tensor(tensor) => {
+                    memory.copy_from(&tensor.view()).map_err(|e| e.to_string())
+                }
+                other => Err(format!("it is {}, not a tensor", other.value_type())),
+            };
+            copied.map_err(|what| {
+                Error::new(ErrorKind::Input, format!("the output '{name}': {what}"))
+            })?;
+        }
+        room.returned.clear();
+        state.assign(&mut room.assigned);
+        Ok(())
     }
 
     /// What a training step of an entry would return now: the same computation, which assigns
@@ -293,8 +373,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let options = again(&mut options, self.state.seed_of_step());
-        let (outputs, _) = self.entry(entry)?.step.run(&self.state, owned(inputs), options)?;
-        Ok(outputs)
+        self.made.entry(entry)?.step.returning(&self.state, &owned(inputs), options)
     }
 
     /// One iteration of training: the training steps of all entries, in the order of the list. Each
@@ -341,10 +420,11 @@ impl Trainer {
         let mut returned = Vec::with_capacity(self.made.entries.len());
         for programs in &self.made.entries {
             let inputs = inputs.iter().filter(|(name, _)| takes(programs, name)).cloned();
+            let inputs: Vec<(String, Value)> = inputs.collect();
             let options = again(&mut options, state.seed_of_step());
-            let (outputs, values) = programs.step.run(&state, inputs.collect(), options)?;
-            state.assign(values);
-            returned.push(outputs);
+            programs.step.run(&state, Given::Values(&inputs), &mut self.room, options)?;
+            state.assign(&mut self.room.assigned);
+            returned.push(programs.step.outputs(&mut self.room));
         }
         self.state = state;
         Ok(returned)
@@ -382,8 +462,7 @@ impl Trainer {
         V: Into<Value>,
     {
         let options = again(&mut options, self.state.seed_of_inference());
-        let (outputs, _) = self.made.inference.run(&self.state, owned(inputs), options)?;
-        Ok(outputs)
+        self.made.inference.returning(&self.state, &owned(inputs), options)
     }
 
     /// The state variables with their current values: those of the main graph in the order of its
@@ -422,7 +501,7 @@ impl Trainer {
     pub fn set_state(&mut self, name: &str, value: Tensor) -> Result<(), Error> {
         let index = self.state.find(name)?;
         self.state.check(index, &value, ErrorKind::Input)?;
-        self.state.set(index, Held::whole(value));
+        self.state.set(index, New::Whole(value));
         Ok(())
     }
 
@@ -445,7 +524,7 @@ impl Trainer {
     /// [`ErrorKind::Argument`] if there is no such entry, or the trainer was made without devices;
     /// as [`Trainer::step`] before anything runs.
     pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
-        match &self.entry(entry)?.step.runner {
+        match &self.made.entry(entry)?.step.runner {
             Runner::Here(_) => Err(Error::new(ErrorKind::Argument, "the trainer has no devices")
                 .with_help("make it with devices (Python: Trainer(..., devices=True); Rust: TrainerBuilder::devices)")),
             Runner::OnDevices(session) => session.plan(inputs),
@@ -458,7 +537,7 @@ impl Trainer {
     ///
     /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn last_plan(&self, entry: usize) -> Result<Option<Arc<Plan>>, Error> {
-        Ok(match &self.entry(entry)?.step.runner {
+        Ok(match &self.made.entry(entry)?.step.runner {
             Runner::Here(_) => None,
             Runner::OnDevices(session) => session.last_plan(),
         })
@@ -490,11 +569,13 @@ impl Trainer {
         model.graph.training_info.clear();
         Ok(model)
     }
+}
 
+impl Made {
     fn entry(&self, entry: usize) -> Result<&Programs, Error> {
-        self.made.entries.get(entry).ok_or_else(|| {
+        self.entries.get(entry).ok_or_else(|| {
             let message = format!("training step {entry} does not exist");
-            let last = self.made.entries.len() - 1;
+            let last = self.entries.len() - 1;
             Error::new(ErrorKind::Argument, message)
                 .with_help(format!("use an entry from 0 to {last}"))
         })
@@ -507,49 +588,98 @@ impl Program {
         found.map(|(_, variable)| *variable)
     }
 
-    /// Runs with the values of a state. All that can fail does so here.
+    /// Runs with the values of a state. All that can fail does so here. `room` gets what is returned
+    /// and what is to be assigned.
     fn run(
         &self,
         state: &State,
-        inputs: Vec<(String, Value)>,
+        given: Given<'_>,
+        room: &mut Room,
         options: RunOptions<'_>,
-    ) -> Result<Computed, Error> {
-        for (name, variable) in &self.variables {
-            let is_given = inputs.iter().any(|(given, _)| given == name);
-            if is_given && !(self.takes_defaults && state.is_default(*variable)) {
-                return Err(is_variable(name));
+    ) -> Result<(), Error> {
+        let is_fixed = |variable| !(self.takes_defaults && state.is_default(variable));
+        let mut variables = self.variables.iter();
+        let refused = variables.find(|(name, variable)| is_fixed(*variable) && given.has(name));
+        if let Some((name, _)) = refused {
+            return Err(is_variable(name));
+        }
+        room.returned.clear();
+        room.assigned.clear();
+        match &self.runner {
+            Runner::Here(session) => self.run_here(session, state, given, room, options),
+            Runner::OnDevices(session) => {
+                self.run_on_devices(session, state, given.owned()?, room, &options)
             }
         }
-        match &self.runner {
-            Runner::Here(session) => self.run_here(session, state, inputs, options),
-            Runner::OnDevices(session) => self.run_on_devices(session, state, inputs, &options),
-        }
+    }
+
+    /// Runs with the values of a state and assigns nothing.
+    fn returning(
+        &self,
+        state: &State,
+        inputs: &[(String, Value)],
+        options: RunOptions<'_>,
+    ) -> Result<Outputs, Error> {
+        let mut room = Room::default();
+        self.run(state, Given::Values(inputs), &mut room, options)?;
+        Ok(self.outputs(&mut room))
+    }
+
+    /// What is returned of a run, with names.
+    fn outputs(&self, room: &mut Room) -> Outputs {
+        let ports = self.runner.outputs().iter().zip(&self.returned);
+        let names =
+            ports.filter(|(_, returned)| **returned).map(|(port, _)| port.name().to_string());
+        Outputs::new(names.zip(room.returned.drain(..)).collect())
+    }
+
+    /// The position among what is returned of the output with a name.
+    fn returned_at(&self, name: &str) -> Result<usize, Error> {
+        let ports = self.runner.outputs().iter().zip(&self.returned);
+        let mut names = ports.filter(|(_, returned)| **returned).map(|(port, _)| port.name());
+        names.position(|port| port == name).ok_or_else(|| {
+            let message = format!("the training step returns no output '{name}'");
+            Error::new(ErrorKind::Input, message)
+        })
     }
 
     fn run_here(
         &self,
         session: &Session,
         state: &State,
-        mut inputs: Vec<(String, Value)>,
+        given: Given<'_>,
+        room: &mut Room,
         options: RunOptions<'_>,
-    ) -> Result<Computed, Error> {
-        for (name, variable) in &self.variables {
-            if !inputs.iter().any(|(given, _)| given == name) {
-                inputs.push((name.clone(), state.value(*variable)?.into()));
-            }
+    ) -> Result<(), Error> {
+        let Room { read, returned, assigned } = room;
+        let variables = || self.variables.iter().filter(|(name, _)| !given.has(name));
+        read.clear();
+        for (_, variable) in variables() {
+            read.push(state.value(*variable)?.into());
         }
-        let outputs = session
-            .run_with(inputs, options)
-            .map_err(|error| self.about_inputs(error, &session.describe_inputs()))?;
-        let mut values = Vec::with_capacity(self.assignments.len());
+        let values = variables().zip(&*read);
+        let values = values.map(|((name, _), value)| (name.as_str(), Input::Borrowed(value)));
+        let ran = session.run_from(given.inputs().chain(values), returned, options);
+        read.clear();
+        ran.map_err(|error| self.about_inputs(error, &session.describe_inputs()))?;
         for (variable, output) in &self.assignments {
-            let value = outputs.tensor(output)?;
+            let value = match &returned[*output] {
+                Value::Tensor(value) => value,
+                other => {
+                    let message = format!(
+                        "the state variable '{}' is a tensor, not {}",
+                        state.name(*variable),
+                        other.value_type()
+                    );
+                    return Err(Error::new(ErrorKind::Run, message));
+                }
+            };
             state.check(*variable, value, ErrorKind::Run)?;
-            values.push((*variable, Held::whole(value.clone())));
+            assigned.push((*variable, New::Whole(value.clone())));
         }
-        let returned = outputs.into_iter().zip(&self.returned);
-        let returned = returned.filter_map(|(output, returned)| returned.then_some(output));
-        Ok((Outputs::new(returned.collect()), values))
+        let mut is_returned = self.returned.iter();
+        returned.retain(|_| is_returned.next().is_some_and(|returned| *returned));
+        Ok(())
     }
 
     /// An error about inputs that lists those that a caller gives: the session also has an input
@@ -573,8 +703,9 @@ impl Program {
         session: &DeviceSession,
         state: &State,
         mut inputs: Vec<(String, Value)>,
+        room: &mut Room,
         options: &RunOptions<'_>,
-    ) -> Result<Computed, Error> {
+    ) -> Result<(), Error> {
         if options.watch.is_some() {
             let message = "the steps of a run on devices cannot be watched";
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -600,8 +731,41 @@ impl Program {
         let how = (Limits::of(options), options.seed);
         let (outputs, values) = session.run_on_state(inputs, &parts, how)?;
         let values = values.into_iter();
-        let values = values.map(|(variable, parts)| (variable, Held::OnDevices(parts)));
-        Ok((outputs, values.collect()))
+        room.assigned.extend(values.map(|(variable, parts)| (variable, New::OnDevices(parts))));
+        room.returned.extend(outputs.into_iter().map(|(_, value)| value));
+        Ok(())
+    }
+}
+
+impl<'v> Given<'v> {
+    fn has(self, name: &str) -> bool {
+        match self {
+            Given::Values(values) => values.iter().any(|(given, _)| given == name),
+            Given::Views(views) => views.iter().any(|(given, _)| *given == name),
+        }
+    }
+
+    fn inputs(self) -> impl Iterator<Item = (&'v str, Input<'v>)> {
+        let (values, views) = match self {
+            Given::Values(values) => (values, &[][..]),
+            Given::Views(views) => (&[][..], views),
+        };
+        let values = values.iter().map(|(name, value)| (name.as_str(), Input::Borrowed(value)));
+        values.chain(views.iter().map(|(name, view)| (*name, Input::View(view.clone()))))
+    }
+
+    /// Copies of views, as devices take values only.
+    fn owned(self) -> Result<Vec<(String, Value)>, Error> {
+        match self {
+            Given::Values(values) => Ok(values.to_vec()),
+            Given::Views(views) => {
+                let refused = |e: TensorError| Error::new(ErrorKind::Run, e.to_string());
+                let copy = |(name, view): &(&str, TensorView<'_>)| {
+                    Ok((name.to_string(), view.to_tensor().map_err(refused)?.into()))
+                };
+                views.iter().map(copy).collect()
+            }
+        }
     }
 }
 

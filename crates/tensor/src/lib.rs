@@ -55,7 +55,7 @@ pub use convert::{CastOptions, cast, cast_slices};
 pub use element::{Bool8, Class, Complex64, Complex128, DataType, Element, swap_bytes};
 pub use error::{ErrorKind, TensorError};
 pub use half::{bf16, f16};
-pub use recycle::Recycler;
+pub use recycle::{Recycler, emptied};
 pub use shape::{Dims, Strides};
 pub use small_float::{
     Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, RoundMode, SmallFloat,

@@ -149,6 +149,14 @@ impl Recycler {
     }
 }
 
+/// An empty list in the memory of another one. Types that differ in a lifetime only have the same
+/// size and alignment, so nothing is allocated.
+pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
+    list.clear();
+    // Collecting in place keeps the memory.
+    list.into_iter().filter_map(|_| None).collect()
+}
+
 impl fmt::Debug for Recycler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sardonyx_model::Type;
 
 use crate::executable::{Body, Executable, Region};
-use crate::memory::{Given, Key, Planned, Plans, fits, key_of};
+use crate::memory::{Held, Key, Planned, Plans, fits, key_of};
 use crate::sizes::{KnownSizes, Scope};
 
 /// New sets of sizes in a row that get a plan.
@@ -37,7 +37,7 @@ impl IterationPlans {
         &self,
         executable: &Executable,
         (region, body): (&Region, &Body),
-        given: &Given<'_>,
+        given: &[Held<'_>],
         choice: &mut Choice,
     ) -> Option<Arc<Planned>> {
         let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,7 +8,7 @@
 use std::mem::{replace, take};
 
 use sardonyx_model::Dim;
-use sardonyx_tensor::{Arena, Bool8, DataType, Dims, Tensor, Value, WriteSlices};
+use sardonyx_tensor::{Arena, Bool8, DataType, Dims, Tensor, Value, WriteSlices, emptied};
 use smallvec::SmallVec;
 
 use super::iteration_plans::Choice;
@@ -19,7 +19,7 @@ use crate::error::KernelError;
 use crate::executable::{Body, Executable, Region, Step};
 use crate::iteration_plan::{Condition, IterationPlan, Stacked, Then};
 use crate::kernel::{Call, Operand, Target};
-use crate::memory::{Given, Held, Memory, Planned, emptied};
+use crate::memory::{Held, Memory, Planned};
 use crate::program::{Along, RegionKind};
 use crate::schedule::Source;
 
@@ -555,8 +555,8 @@ fn given_to<'g>(
     operands: &'g [Operand<'_>],
     slices: Option<&'g Slices<'_>>,
     iterating: &'g Iterating<'_, '_>,
-) -> Result<Given<'g>, KernelError> {
-    let mut given = Given::new();
+) -> Result<SmallVec<[Held<'g>; 8]>, KernelError> {
+    let mut given = SmallVec::new();
     if let RegionKind::Loop { .. } = kind {
         given.push(Held::Value(Value::Tensor(Tensor::scalar(0i64)), 0));
         given.push(Held::Value(Value::Tensor(Tensor::scalar(Bool8::from(true))), 0));

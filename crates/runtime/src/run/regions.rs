@@ -2,7 +2,7 @@
 
 use std::mem::take;
 
-use sardonyx_tensor::{Bool8, DataType, TensorViewMut, Value};
+use sardonyx_tensor::{Bool8, DataType, TensorViewMut, Value, emptied};
 use smallvec::SmallVec;
 
 use super::stack::Slices;
@@ -11,7 +11,7 @@ use crate::error::KernelError;
 use crate::executable::{Body, Region, Step};
 use crate::inputs::Branch;
 use crate::kernel::{Call, MemorySource, Operand, Target};
-use crate::memory::{Held, Memory, Planned, emptied};
+use crate::memory::{Held, Memory, Planned};
 use crate::plan::Plan;
 use crate::program::{RegionKind, Slot};
 use crate::schedule::Source;

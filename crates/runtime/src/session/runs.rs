@@ -9,8 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use sardonyx_kernels::{Exec, Pool};
 use sardonyx_model::Type;
-use sardonyx_tensor::{Tensor, TensorView, TensorViewMut, Value};
-use smallvec::SmallVec;
+use sardonyx_tensor::{Tensor, TensorError, TensorView, TensorViewMut, Value, emptied};
 
 use super::Session;
 use crate::account::Account;
@@ -18,13 +17,35 @@ use crate::border::{admit, is_aligned, released};
 use crate::error::{InputError, RunError};
 use crate::inputs::{AllClosed, Closed, Port, find};
 use crate::kernel::Operand;
-use crate::memory::{Given, Held, Memory, Planned, emptied, key_of};
+use crate::memory::{Given, Held, Memory, Planned, Wanted, key_of};
 use crate::options::RunOptions;
 use crate::plan::{Place, Plan};
 use crate::run::{Run, Watch};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, Scope, inferred};
 use crate::stop::Limits;
+
+/// An input of a run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Input<'v> {
+    /// The run gets it.
+    Value(Value),
+    /// It stays with the caller.
+    Borrowed(&'v Value),
+    /// Elements that stay with the caller, as those of [`Session::run_into`].
+    View(TensorView<'v>),
+}
+
+impl<'v> From<Input<'v>> for Held<'v> {
+    fn from(input: Input<'v>) -> Held<'v> {
+        match input {
+            Input::Value(value) => Held::Value(value, 0),
+            Input::Borrowed(value) => Held::Borrowed(value),
+            Input::View(view) => Held::Input(view),
+        }
+    }
+}
 
 impl Session {
     /// Runs the model.
@@ -47,11 +68,33 @@ impl Session {
         inputs: Vec<(String, Value)>,
         options: RunOptions<'_>,
     ) -> Result<Vec<(String, Value)>, RunError> {
-        let inputs = inputs.into_iter();
-        let inputs = inputs.map(|(name, value)| (name, Held::Value(value, 0)));
+        let inputs = inputs.into_iter().map(|(name, value)| (name, Input::Value(value)));
+        let mut outputs = Vec::with_capacity(self.outputs().len());
+        self.run_from(inputs, &mut outputs, options)?;
+        let names = self.outputs().iter().map(|port| port.name().to_string());
+        Ok(names.zip(outputs).collect())
+    }
+
+    /// Runs the model on inputs of which some may stay with the caller. `outputs` becomes all
+    /// outputs, in the order of the model. After the first runs with inputs of some sizes this
+    /// allocates nothing, as [`Session::run_into`]: memory of outputs comes back when they are
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run_with`].
+    pub fn run_from<'v, N: AsRef<str>>(
+        &self,
+        inputs: impl Iterator<Item = (N, Input<'v>)>,
+        outputs: &mut Vec<Value>,
+        options: RunOptions<'_>,
+    ) -> Result<(), RunError> {
+        let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
         let account = Account::new(self.memory_limit, self.report.made_bytes);
-        let (given, closed) = self.sort_inputs(inputs, &account)?;
+        outputs.clear();
         self.with_memory(|memory| {
+            let mut given: Given<'v> = emptied(take(&mut memory.given));
+            let closed = self.sort_inputs(inputs, &mut given, &account)?;
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             let body = &self.executable.body;
@@ -59,9 +102,9 @@ impl Session {
             let mut watch = options.watch.map(Watch::new);
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
-            let outputs = self.returned(&planned.schedule, &mut held, &account);
+            self.returned(&planned.schedule, &mut held, outputs, &account)?;
             memory.held = emptied(held);
-            outputs
+            Ok(())
         })
     }
 
@@ -94,11 +137,13 @@ impl Session {
         options: RunOptions<'_>,
     ) -> Result<(), RunError> {
         let inputs = inputs.iter();
-        let given = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
+        let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
         let account = Account::new(self.memory_limit, self.report.made_bytes);
-        let (given, closed): (Given<'v>, _) = self.sort_inputs(given, &account)?;
-        let mut wanted = self.sort_outputs(outputs)?;
         self.with_memory(|memory| {
+            let mut given: Given<'v> = emptied(take(&mut memory.given));
+            let closed = self.sort_inputs(inputs, &mut given, &account)?;
+            let mut wanted: Wanted<'v> = emptied(take(&mut memory.wanted));
+            self.sort_outputs(outputs, &mut wanted)?;
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
@@ -122,6 +167,7 @@ impl Session {
                 }
             }
             memory.held = emptied(held);
+            memory.wanted = emptied(wanted);
             Ok(())
         })
     }
@@ -163,23 +209,25 @@ impl Session {
     fn sort_inputs<'a, 's, N: AsRef<str>>(
         &'s self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
+        given: &mut Given<'a>,
         account: &Account,
-    ) -> Result<(Given<'a>, AllClosed<'s>), RunError> {
-        let (mut given, closed) = self.door().sort(inputs)?;
-        for (port, value) in self.inputs().iter().zip(&mut given) {
+    ) -> Result<AllClosed<'s>, RunError> {
+        let closed = self.door().sort(inputs, given)?;
+        for (port, value) in self.inputs().iter().zip(given) {
             admit(value, port.ty(), account).map_err(|error| {
                 RunError::Resources(format!("a copy of input '{}': {error}", port.name()))
             })?;
         }
-        Ok((given, closed))
+        Ok(closed)
     }
 
     /// The memory for outputs in the order of the model.
     fn sort_outputs<'a>(
         &self,
         outputs: &'a mut [(&str, TensorViewMut<'_>)],
-    ) -> Result<Wanted<'a>, RunError> {
-        let mut wanted: Wanted<'a> = self.outputs().iter().map(|_| None).collect();
+        wanted: &mut Wanted<'a>,
+    ) -> Result<(), RunError> {
+        wanted.resize_with(self.outputs().len(), || None);
         for (turn, (name, memory)) in outputs.iter_mut().enumerate() {
             let Some(index) = find(self.outputs(), turn, name) else {
                 let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
@@ -193,14 +241,14 @@ impl Session {
             }
             wanted[index] = Some((name, memory.reborrow()));
         }
-        Ok(wanted)
+        Ok(())
     }
 
     /// The plan for inputs of these sizes, whose arena is charged.
     fn planned_for(
         &self,
         memory: &mut Memory,
-        given: &Given<'_>,
+        given: &[Held<'_>],
         account: &Account,
     ) -> Result<Arc<Planned>, RunError> {
         let planned = self.find_plan(memory, given)?;
@@ -230,7 +278,7 @@ impl Session {
         RunError::Resources(refused.unwrap_or_default())
     }
 
-    fn find_plan(&self, memory: &mut Memory, given: &Given<'_>) -> Result<Arc<Planned>, RunError> {
+    fn find_plan(&self, memory: &mut Memory, given: &[Held<'_>]) -> Result<Arc<Planned>, RunError> {
         if let Some(planned) = memory.plans.find(given) {
             return Ok(planned);
         }
@@ -249,7 +297,7 @@ impl Session {
         Ok(planned)
     }
 
-    fn make_plan(&self, given: &Given<'_>) -> Result<Planned, RunError> {
+    fn make_plan(&self, given: &[Held<'_>]) -> Result<Planned, RunError> {
         let types: Vec<Option<Type>> = given
             .iter()
             .zip(&self.defaults)
@@ -281,11 +329,11 @@ impl Session {
         &self,
         memory: &mut Memory,
         planned: &Planned,
-        given: Given<'a>,
+        mut given: Given<'a>,
     ) -> Result<Vec<Held<'a>>, RunError> {
         let mut held: Vec<Held<'a>> = emptied(take(&mut memory.held));
         held.resize_with(planned.schedule.held, Held::default);
-        let values = given.into_iter().zip(&self.defaults);
+        let values = given.drain(..).zip(&self.defaults);
         for (place, (value, default)) in planned.schedule.inputs.iter().zip(values) {
             let Some(place) = place else { continue };
             held[*place as usize] = match (value, default) {
@@ -293,6 +341,7 @@ impl Session {
                 (value, _) => value,
             };
         }
+        memory.given = emptied(given);
         Ok(held)
     }
 
@@ -339,9 +388,9 @@ impl Session {
         &self,
         schedule: &Schedule,
         held: &mut [Held<'_>],
+        outputs: &mut Vec<Value>,
         account: &Account,
-    ) -> Result<Vec<(String, Value)>, RunError> {
-        let mut outputs = Vec::with_capacity(self.outputs().len());
+    ) -> Result<(), RunError> {
         for (index, (port, source)) in self.outputs().iter().zip(&schedule.outputs).enumerate() {
             let value = match source {
                 Source::Held { place, .. } => match &mut held[*place as usize] {
@@ -351,9 +400,17 @@ impl Session {
                     }
                     place => match take(place) {
                         Held::Value(value, _) => Some(value),
-                        Held::Nothing | Held::Input(_) | Held::Borrowed(_) | Held::Output(_) => {
-                            None
+                        Held::Borrowed(given) => {
+                            *place = Held::Borrowed(given);
+                            Some(given.clone())
                         }
+                        Held::Input(view) => {
+                            let copy = view.to_tensor();
+                            *place = Held::Input(view);
+                            let refused = |e: TensorError| RunError::Resources(e.to_string());
+                            Some(Value::Tensor(copy.map_err(refused)?))
+                        }
+                        Held::Nothing | Held::Output(_) => None,
                     },
                 },
                 Source::Constant { root, .. } => self.executable.body.slots[root.index()]
@@ -373,11 +430,8 @@ impl Session {
             let value = released(value, port.ty(), account).map_err(|error| {
                 RunError::Resources(format!("the output '{}': {error}", port.name()))
             })?;
-            outputs.push((port.name().to_string(), value));
+            outputs.push(value);
         }
-        Ok(outputs)
+        Ok(())
     }
 }
-
-/// Memory of the caller for outputs, by output of the model.
-type Wanted<'a> = SmallVec<[Option<(&'a str, TensorViewMut<'a>)>; 4]>;

@@ -9,7 +9,7 @@ use sardonyx_passes::{CheckOptions, Severity, check};
 use sardonyx_runtime::Precision;
 
 use super::state::{Places, State, bindings, type_of};
-use super::{Made, Program, Programs, Runner, Trainer};
+use super::{Made, Program, Programs, Room, Runner, Trainer};
 use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -142,7 +142,7 @@ impl<'m> TrainerBuilder<'m> {
         let inference = making.inference()?;
         let Making { devices, state, .. } = making;
         let made = Made { model: model.clone(), entries, inference, warnings, devices };
-        Ok(Trainer { made: Arc::new(made), state })
+        Ok(Trainer { made: Arc::new(made), state, room: Room::default() })
     }
 }
 
@@ -248,12 +248,9 @@ impl Making<'_> {
             }
         };
         let variables = variables.into_iter();
-        let assignments = assignments.into_iter();
         Ok(Program {
             variables: variables.map(|(input, number)| (shown(inputs[input]), number)).collect(),
-            assignments: assignments
-                .map(|(number, output)| (number, shown(outputs[output])))
-                .collect(),
+            assignments,
             returned,
             takes_defaults: false,
             runner,
@@ -263,8 +260,7 @@ impl Making<'_> {
     /// Refuses a program of which it is known that it assigns what does not fit.
     fn check_types(&self, program: &Program, place: &str) -> Result<(), Error> {
         for (variable, output) in &program.assignments {
-            let mut ports = program.runner.outputs().iter();
-            let Some(port) = ports.find(|port| port.name() == output) else { continue };
+            let port = &program.runner.outputs()[*output];
             let value = self.state.stored(*variable);
             let fits = match port.ty() {
                 None => true,

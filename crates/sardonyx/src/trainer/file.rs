@@ -8,7 +8,7 @@ use sardonyx_formats::safetensors;
 use sardonyx_tensor::{Buffer, Tensor, npy};
 
 use super::Trainer;
-use super::state::{Held, State};
+use super::state::{New, State};
 use crate::error::{Error, ErrorKind};
 use crate::open::{Access, io_error, read_file, shown};
 use crate::whole::WholeFile;
@@ -86,7 +86,7 @@ impl Trainer {
             };
             let at = |error: Error| error.with_place(shown(path));
             state.check(index, &value, ErrorKind::Format).map_err(at)?;
-            state.set(index, Held::whole(value));
+            state.set(index, New::Whole(value));
         }
         if let Some(name) = values.into_keys().min() {
             return Err(unfit(path, format!("state variable '{name}' does not exist")));

@@ -156,6 +156,14 @@ impl Model {
     }
 }
 
+/// What becomes the value of a state variable.
+pub(super) enum New {
+    /// A tensor here.
+    Whole(Tensor),
+    /// A tensor that only devices have.
+    OnDevices(Arc<Parts>),
+}
+
 /// A value of a state variable. Cloning copies no element.
 #[derive(Clone)]
 pub(super) enum Held {
@@ -168,6 +176,24 @@ pub(super) enum Held {
 impl Held {
     pub(super) fn whole(value: Tensor) -> Held {
         Held::Whole(value, Arc::default())
+    }
+
+    /// Takes another value.
+    fn replace(&mut self, value: New) {
+        match value {
+            New::OnDevices(parts) => *self = Held::OnDevices(parts),
+            New::Whole(value) => {
+                // What devices have of the old value goes; its place stays, if nobody else has it.
+                if let Held::Whole(old, known) = self
+                    && let Some(known) = Arc::get_mut(known)
+                {
+                    known.take();
+                    *old = value;
+                } else {
+                    *self = Held::whole(value);
+                }
+            }
+        }
     }
 
     /// The value in one piece.
@@ -311,7 +337,7 @@ impl State {
     }
 
     /// Gives one variable a value that fits.
-    pub(super) fn set(&mut self, index: usize, value: Held) {
+    pub(super) fn set(&mut self, index: usize, value: New) {
         let variable = &mut self.variables[index];
         // The stored value is read again only if training starts anew: until then, pages of the
         // file need not be in memory beside the values that took its place.
@@ -320,13 +346,13 @@ impl State {
         {
             buffer.give_back_pages();
         }
-        variable.current = value;
+        variable.current.replace(value);
         variable.is_assigned = true;
     }
 
     /// Takes over what a run has computed. Cannot fail: all has been checked.
-    pub(super) fn assign(&mut self, values: Vec<(usize, Held)>) {
-        for (index, value) in values {
+    pub(super) fn assign(&mut self, values: &mut Vec<(usize, New)>) {
+        for (index, value) in values.drain(..) {
             self.set(index, value);
         }
         self.draws += 1;

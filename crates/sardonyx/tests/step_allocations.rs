@@ -1,0 +1,114 @@
+//! Training steps that are repeated allocate nothing but lists of a few sizes.
+#![allow(clippy::unwrap_used)]
+
+use allocation_counter::measure;
+use sardonyx::training::{Loss, OptimizerKind, Options};
+use sardonyx::{Model, Tensor, TensorViewMut, Trainer};
+
+/// A model whose weights are numbers from -0.1 to 0.1: names and dimensions of them, and what
+/// stands around them.
+fn model(before: &str, weights: &[(&str, &[usize])], nodes: &str) -> Model {
+    let mut state = 1u32;
+    let mut number = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (f64::from(state >> 8) / f64::from(1 << 24) / 5.0 - 0.1).to_string()
+    };
+    let mut weight = |(name, dims): &(&str, &[usize])| {
+        let numbers: Vec<String> = (0..dims.iter().product()).map(|_| number()).collect();
+        format!("float{dims:?} {name} = {{{}}}", numbers.join(", "))
+    };
+    let weights: Vec<String> = weights.iter().map(&mut weight).collect();
+    Model::from_text(&format!("{before} <{}> {{ {nodes} }}", weights.join(", "))).unwrap()
+}
+
+/// A network of matrix products that reads words.
+fn reads_words() -> Model {
+    model(
+        "<ir_version: 8, opset_import: [\"\": 20]> g (int64[N, 6] x) => (float[N, 5] scores)",
+        &[
+            ("words", &[30, 16]),
+            ("q", &[16, 16]),
+            ("k", &[16, 16]),
+            ("s", &[16]),
+            ("t", &[16]),
+            ("v", &[16, 5]),
+        ],
+        "e = Gather (words, x)
+         l = LayerNormalization (e, s, t)
+         a = MatMul (l, q)
+         b = MatMul (l, k)
+         bt = Transpose <perm = [0, 2, 1]> (b)
+         ab = MatMul (a, bt)
+         m = Softmax (ab)
+         o = MatMul (m, l)
+         g = Gelu (o)
+         axis = Constant <value_ints: ints = [1]> ()
+         mean = ReduceMean <keepdims = 0> (g, axis)
+         scores = MatMul (mean, v)",
+    )
+}
+
+/// A network of convolutions.
+fn sees() -> Model {
+    model(
+        "<ir_version: 8, opset_import: [\"\": 17]> g (float[N, 3, 8, 8] x) => (float[N, 5] scores)",
+        &[
+            ("w", &[16, 3, 3, 3]),
+            ("b", &[16]),
+            ("w2", &[64, 16, 3, 3]),
+            ("v", &[5, 1024]),
+            ("c", &[5]),
+        ],
+        "h = Conv <pads = [1, 1, 1, 1]> (x, w, b)
+         r = Relu (h)
+         h2 = Conv <pads = [1, 1, 1, 1]> (r, w2)
+         r2 = Relu (h2)
+         p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r2)
+         f = Flatten (p)
+         scores = Gemm <transB = 1> (f, v, c)",
+    )
+}
+
+/// How often a step after three others allocates, and how many bytes in all.
+fn allocated(model: &Model, x: &Tensor, options: &Options, threads: usize) -> (u64, u64) {
+    let (model, _) = model.add_training(options).unwrap();
+    let mut trainer = Trainer::builder(&model).threads(threads).build().unwrap();
+    let labels = Tensor::from_slice([4], &[0i64, 4, 2, 1]).unwrap();
+    let mut losses = [0f32; 4];
+    let mut step = |loss: &mut f32| {
+        let inputs = [("x", x.view()), ("label", labels.view())];
+        let memory = TensorViewMut::from_slice([], std::slice::from_mut(loss)).unwrap();
+        trainer.step_into(0, &inputs, &mut [("loss", memory)]).unwrap();
+    };
+    losses[..3].iter_mut().for_each(&mut step);
+    let asked = measure(|| step(&mut losses[3]));
+    assert!(losses[3] < losses[0], "{losses:?}");
+    (asked.count_total, asked.bytes_total)
+}
+
+#[test]
+fn after_three_steps_no_memory_is_taken_for_elements() {
+    let pixels: Vec<f32> = (0..4 * 3 * 64).map(|i| (i * 7 % 11) as f32 / 11.0 - 0.5).collect();
+    let images = Tensor::from_vec([4, 3, 8, 8], pixels).unwrap();
+    let words: Vec<i64> = (0..24).map(|i| i * 7 % 30).collect();
+    let words = Tensor::from_vec([4, 6], words).unwrap();
+    let loss = || Options::new(Loss::CrossEntropy { output: None, axis: None, ignored: None });
+    let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: false };
+    let kinds = [
+        ("SGD", loss().optimizer(OptimizerKind::Sgd, 0.01)),
+        ("Adam", loss().optimizer(adam, 0.001)),
+    ];
+    for (name, options) in kinds {
+        for threads in [1, 2] {
+            let what = format!("{name} with {threads} threads");
+            assert_eq!(
+                allocated(&reads_words(), &words, &options, threads),
+                (0, 0),
+                "words, {what}"
+            );
+            // Lists of strides and pads. The weights alone have 60 KB, packed as much again.
+            let (_, bytes) = allocated(&sees(), &images, &options, threads);
+            assert!(bytes < 10_000, "{bytes} bytes, images, {what}");
+        }
+    }
+}
