@@ -308,7 +308,8 @@ impl Run<'_> {
             account.settle(taken);
             return Ok(());
         }
-        let mut made: SmallVec<[(u32, Value); 2]> = SmallVec::new();
+        // A fused optimizer gives a variable and what it keeps of two moments.
+        let mut made: SmallVec<[(u32, Value); 4]> = SmallVec::new();
         if call.targets.iter().any(|target| matches!(target, Target::Owned(_))) {
             for (goal, target) in goals.iter().zip(take(&mut call.targets)) {
                 if let (Goal::Held(place, _), Target::Owned(Some(value))) = (goal, target) {
