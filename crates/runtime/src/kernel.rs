@@ -341,7 +341,7 @@ pub(crate) enum Operand<'a> {
 /// One run of one node.
 pub(crate) struct Call<'a> {
     pub(crate) operands: SmallVec<[Operand<'a>; 6]>,
-    pub(crate) targets: SmallVec<[Target<'a>; 2]>,
+    pub(crate) targets: SmallVec<[Target<'a>; 4]>,
     /// The input whose memory the first output has.
     pub(crate) over: Option<usize>,
     pub(crate) exec: &'a Exec<'a>,
