@@ -287,10 +287,10 @@ impl Trainer {
         Ok(program.outputs(room))
     }
 
-    /// As [`Trainer::step`], on inputs that stay with the caller; outputs are written into memory of
-    /// the caller. Outputs that are not named are not returned. After the first steps with inputs of
-    /// some sizes this takes no memory for elements, as [`Session::run_into`], and allocates nothing
-    /// else than lists of a few sizes of convolutions and pools.
+    /// As [`Trainer::step`], on inputs that stay with the caller; outputs are written into memory
+    /// of the caller. Outputs that are not named are not returned. After the first steps with
+    /// inputs of some sizes this takes no memory for elements, as [`Session::run_into`], and
+    /// allocates nothing else than lists of a few sizes of convolutions and pools.
     ///
     /// # Errors
     ///
@@ -588,8 +588,8 @@ impl Program {
         found.map(|(_, variable)| *variable)
     }
 
-    /// Runs with the values of a state. All that can fail does so here. `room` gets what is returned
-    /// and what is to be assigned.
+    /// Runs with the values of a state. All that can fail does so here. `room` gets what is
+    /// returned and what is to be assigned.
     fn run(
         &self,
         state: &State,
