@@ -27,14 +27,14 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", type=float, default=2.0)
     parser.add_argument("--output")
-    parser.add_argument("--open-only", action="store_true", help="make the session, and nothing else")
+    parser.add_argument("--once", action="store_true", help="run once, and print nothing")
     args = parser.parse_args()
     inputs = {name: np.load(path) for name, _, path in (pair.rpartition("=") for pair in args.inputs)}
 
     session, load_ms = timed(lambda: open_session(args.model, args.threads))
-    if args.open_only:
-        return
     outputs, first_ms = timed(lambda: session.run(None, inputs))
+    if args.once:
+        return
     if args.output:
         write_npz(args.output, dict(zip((o.name for o in session.get_outputs()), outputs)))
     del outputs

@@ -45,10 +45,10 @@ pub(in crate::bench) struct Job<'a> {
     pub(in crate::bench) processors: usize,
 }
 
-/// Each side makes a session in a process of its own before the one that is measured. So it finds
-/// the model in the page cache, and memory as it has left it itself: what the other side has just
-/// given back comes in other pieces, and getting memory from the host of a virtual machine takes up
-/// to thirty times as long as clearing it.
+/// Each side runs the model once in a process of its own before the one that is measured. So it
+/// finds the model in the page cache, and memory as it has left it itself: what the other side has
+/// just given back comes in other pieces, and getting memory from the host of a virtual machine
+/// takes up to thirty times as long as clearing it.
 impl Sides {
     /// `program` is the command that is measured on our side; it is built if none is given.
     pub(in crate::bench) fn prepare(program: Option<&Path>, budget: f64) -> Result<Sides> {
@@ -74,13 +74,12 @@ impl Sides {
 
     pub(in crate::bench) fn ort(&self, job: Job<'_>, output: &Path) -> Result<Sample> {
         let script = root().join("tests/perf/run_ort.py");
-        let threads = job.threads.to_string();
         let mut first = self.bound(job.processors, &self.python)?;
-        first.arg(&script).arg(&job.case.model);
-        shell::output(first.args(["--open-only", "--threads", &threads]))?;
+        add_job(first.arg(&script).arg("--once"), job);
+        shell::output(&mut first)?;
         let mut command = self.bound(job.processors, &self.python)?;
-        command.arg(&script);
-        self.finish(&mut command, job, output);
+        add_job(command.arg(&script), job);
+        self.add_measurement(&mut command, output);
         Sample::of(&shell::output(&mut command)?)
     }
 
@@ -92,21 +91,19 @@ impl Sides {
         output: &Path,
     ) -> Result<std::result::Result<Sample, String>> {
         let mut first = self.bound(job.processors, &self.ours)?;
-        first.args(["explain", "-q"]).arg(&job.case.model);
+        add_job(first.args(["run", "-q"]).args(options), job);
         // What it complains about, the measurement does as well.
-        let _ = shell::attempt(first.args(["--threads", &job.threads.to_string()]))?;
+        let _ = shell::attempt(&mut first)?;
         let mut command = self.bound(job.processors, &self.ours)?;
-        command.args(["bench", "--json"]).args(options);
-        self.finish(&mut command, job, output);
+        add_job(command.args(["bench", "--json"]).args(options), job);
+        self.add_measurement(&mut command, output);
         match shell::attempt(&mut command)? {
             Ok(line) => Sample::of(&line).map(Ok),
             Err(complaint) => Ok(Err(in_few_words(&complaint))),
         }
     }
 
-    fn finish(&self, command: &mut Command, job: Job<'_>, output: &Path) {
-        command.arg(&job.case.model).args(job.inputs);
-        command.args(["--threads", &job.threads.to_string()]);
+    fn add_measurement(&self, command: &mut Command, output: &Path) {
         command.args(["--budget", &self.budget.to_string()]);
         command.arg("--output").arg(output);
     }
@@ -118,6 +115,11 @@ impl Sides {
         };
         Ok(bound_to(processors, program))
     }
+}
+
+fn add_job(command: &mut Command, job: Job<'_>) {
+    command.arg(&job.case.model).args(job.inputs);
+    command.args(["--threads", &job.threads.to_string()]);
 }
 
 /// The processors that this process may use.
