@@ -30,6 +30,7 @@ mod winograd;
 
 use std::fmt;
 
+pub use crate::gemm::buffer::Lasts;
 use crate::gemm::buffer::PackedBuf;
 use crate::gemm::{Activation, SendPtr, TileEpilogue, amx, bf16};
 use crate::{Isa, Pool};
@@ -42,6 +43,7 @@ pub use integer::{
 };
 pub use naive::conv_naive;
 pub use packing::WeightSource;
+use smallvec::{SmallVec, smallvec};
 use tile::{TileTable, tiles};
 pub use weight_gradient::WeightGradient;
 use winograd::Winograd;
@@ -106,14 +108,17 @@ pub struct ConvParams {
     pub out_channels: usize,
     /// Both channel counts are multiples of it.
     pub groups: usize,
-    pub kernel: Vec<usize>,
-    pub strides: Vec<usize>,
-    pub dilations: Vec<usize>,
+    pub kernel: PerAxis,
+    pub strides: PerAxis,
+    pub dilations: PerAxis,
     /// Zeros before the first element of each dimension.
-    pub pads_begin: Vec<usize>,
+    pub pads_begin: PerAxis,
     /// Zeros after the last one.
-    pub pads_end: Vec<usize>,
+    pub pads_end: PerAxis,
 }
+
+/// One entry per spatial dimension, without memory of its own for three of them.
+pub type PerAxis<T = usize> = SmallVec<[T; 3]>;
 
 impl ConvParams {
     /// One group, stride and dilation 1, no padding; change the fields for the rest.
@@ -123,11 +128,11 @@ impl ConvParams {
             in_channels,
             out_channels,
             groups: 1,
-            kernel: kernel.to_vec(),
-            strides: vec![1; rank],
-            dilations: vec![1; rank],
-            pads_begin: vec![0; rank],
-            pads_end: vec![0; rank],
+            kernel: kernel.into(),
+            strides: smallvec![1; rank],
+            dilations: smallvec![1; rank],
+            pads_begin: smallvec![0; rank],
+            pads_end: smallvec![0; rank],
         }
     }
 
@@ -177,7 +182,7 @@ impl ConvParams {
     /// # Errors
     ///
     /// If the ranks differ, or the kernel is larger than the padded input.
-    pub fn output_dims(&self, spatial: &[usize]) -> Result<Vec<usize>, ConvError> {
+    pub fn output_dims(&self, spatial: &[usize]) -> Result<PerAxis, ConvError> {
         let rank = self.kernel.len();
         if spatial.len() != rank {
             return Err(ConvError::Rank { want: rank, got: spatial.len() });

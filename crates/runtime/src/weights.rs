@@ -9,7 +9,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sardonyx_kernels::Isa;
@@ -140,6 +140,23 @@ impl<T> Packed<T> {
         match self {
             Packed::Made(made) => Ok(made),
             Packed::Outline => fail!("the session was built without weights and cannot run"),
+        }
+    }
+}
+
+/// What a run computes with.
+pub(crate) enum Held<T> {
+    /// For later runs as well.
+    Kept(Arc<T>),
+    ForThisRun(T),
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match self {
+            Held::Kept(kept) => kept,
+            Held::ForThisRun(made) => made,
         }
     }
 }

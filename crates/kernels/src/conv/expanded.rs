@@ -313,7 +313,7 @@ mod tests {
 
     use super::*;
     use crate::Isa;
-    use crate::conv::{ConvParams, Operands, WeightSource, product};
+    use crate::conv::{ConvParams, Lasts, Operands, WeightSource, product};
     use crate::gemm::Activation;
     use crate::gemm::tests::random;
 
@@ -348,10 +348,10 @@ mod tests {
             let first = ConvParams::new(few, many, &[1, 1]);
             let second = ConvParams {
                 groups: many,
-                strides: strides.to_vec(),
-                dilations: dilations.to_vec(),
-                pads_begin: begin.to_vec(),
-                pads_end: end.to_vec(),
+                strides: strides[..].into(),
+                dilations: dilations[..].into(),
+                pads_begin: begin[..].into(),
+                pads_end: end[..].into(),
                 ..ConvParams::new(many, many, &kernel)
             };
             let in_plane = product(&spatial).unwrap();
@@ -365,7 +365,7 @@ mod tests {
             {
                 let pack = |params: &ConvParams, algorithm, weights: &[f32]| {
                     let source = WeightSource::Floats(weights);
-                    PackedConv::scaled(isa, params.clone(), algorithm, source, None)
+                    PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
                 };
                 // Not every machine rounds operands.
                 let Ok(expansion) = pack(&first, Algorithm::Direct(operands), &weights) else {
@@ -421,7 +421,8 @@ mod tests {
         let pack = |params: ConvParams, algorithm| {
             let weights = random(params.weights_len().unwrap(), 1);
             let source = WeightSource::Floats(&weights);
-            PackedConv::scaled(Isa::detect(), params, algorithm, source, None).unwrap()
+            PackedConv::scaled(Isa::detect(), params, algorithm, source, None, Lasts::ForGood)
+                .unwrap()
         };
         let direct = Algorithm::Direct(Operands::Exact);
         let expansion = pack(ConvParams::new(3, 8, &[1, 1]), direct);

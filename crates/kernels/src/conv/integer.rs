@@ -632,10 +632,10 @@ mod tests {
         let [inputs, outputs] = case.channels;
         let params = ConvParams {
             groups: case.groups,
-            strides: case.strides.to_vec(),
-            dilations: case.dilations.to_vec(),
-            pads_begin: case.pads[0].to_vec(),
-            pads_end: case.pads[1].to_vec(),
+            strides: case.strides.into(),
+            dilations: case.dilations.into(),
+            pads_begin: case.pads[0].into(),
+            pads_end: case.pads[1].into(),
             ..ConvParams::new(inputs, outputs, case.kernel)
         };
         let zero = values(&[operands.x_zero], operands.x_signed)[0];

@@ -8,8 +8,10 @@
 //! channels.
 
 use super::winograd::{self, POINTS};
-use super::{Algorithm, ConvError, ConvParams, Geometry, Operands, PackedConv, check_len, words};
-use crate::gemm::buffer::{Lasts, PackedBuf, with_scratch};
+use super::{
+    Algorithm, ConvError, ConvParams, Geometry, Lasts, Operands, PackedConv, check_len, words,
+};
+use crate::gemm::buffer::{PackedBuf, with_scratch};
 use crate::gemm::{SendPtr, bf16};
 use crate::simd::{Body, Simd, check_isa, dispatch};
 use crate::{Isa, Pool};
@@ -37,7 +39,8 @@ impl PackedConv {
     /// As [`PackedConv::scaled`].
     pub fn new(isa: Isa, params: ConvParams, weights: &[f32]) -> Result<PackedConv, ConvError> {
         let algorithm = Algorithm::of(&params, None)?;
-        PackedConv::scaled(isa, params, algorithm, WeightSource::Floats(weights), None)
+        let source = WeightSource::Floats(weights);
+        PackedConv::scaled(isa, params, algorithm, source, None, Lasts::ForGood)
     }
 
     /// Packs weights, each multiplied with the number of its output channel in `scale`: in double
@@ -58,35 +61,6 @@ impl PackedConv {
         algorithm: Algorithm,
         weights: WeightSource<'_>,
         scale: Option<&[f64]>,
-    ) -> Result<PackedConv, ConvError> {
-        PackedConv::lasting(isa, params, algorithm, (weights, scale), Lasts::ForGood)
-    }
-
-    /// As [`PackedConv::scaled`], in scratch memory of the thread, which has it back when this is
-    /// dropped: for weights that are packed in a run.
-    ///
-    /// # Errors
-    ///
-    /// As [`PackedConv::scaled`].
-    ///
-    /// # Panics
-    ///
-    /// As [`PackedConv::scaled`].
-    pub fn for_one_run(
-        isa: Isa,
-        params: ConvParams,
-        algorithm: Algorithm,
-        weights: WeightSource<'_>,
-        scale: Option<&[f64]>,
-    ) -> Result<PackedConv, ConvError> {
-        PackedConv::lasting(isa, params, algorithm, (weights, scale), Lasts::ForOneRun)
-    }
-
-    pub(super) fn lasting(
-        isa: Isa,
-        params: ConvParams,
-        algorithm: Algorithm,
-        (weights, scale): (WeightSource<'_>, Option<&[f64]>),
         lasts: Lasts,
     ) -> Result<PackedConv, ConvError> {
         check_isa(isa);

@@ -27,11 +27,11 @@ impl Case {
             in_channels: self.channels.0,
             out_channels: self.channels.1,
             groups: self.groups,
-            kernel: self.kernel.to_vec(),
-            strides: self.strides.to_vec(),
-            dilations: self.dilations.to_vec(),
-            pads_begin: self.pads.0.to_vec(),
-            pads_end: self.pads.1.to_vec(),
+            kernel: self.kernel.into(),
+            strides: self.strides.into(),
+            dilations: self.dilations.into(),
+            pads_begin: self.pads.0.into(),
+            pads_end: self.pads.1.into(),
         }
     }
 }
@@ -350,7 +350,9 @@ fn a_gate_gives_the_bits_of_products_before() {
         }
         for (isa, algorithm) in algorithms(&params) {
             let source = WeightSource::Floats(&weights);
-            let conv = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
+            let conv =
+                PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
+                    .unwrap();
             let gated = GatedConv::new(&conv, &gate).unwrap();
             for (pool, [from, to]) in pools.iter().flat_map(|pool| orders(&case).map(|o| (pool, o)))
             {
@@ -438,9 +440,13 @@ fn all_loops_agree_with_the_plain_one() {
         };
         for (isa, algorithm) in algorithms(&params) {
             let source = WeightSource::Floats(&weights);
-            let conv = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
+            let conv =
+                PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
+                    .unwrap();
             let source = WeightSource::LeBytes(&bytes[1..]);
-            let again = PackedConv::scaled(isa, params.clone(), algorithm, source, None).unwrap();
+            let again =
+                PackedConv::scaled(isa, params.clone(), algorithm, source, None, Lasts::ForGood)
+                    .unwrap();
             // A chain of roundings, each at most eps / 2 of the magnitudes so far; random signs
             // stay far below. Of rounded points only the distance to the exact result is known,
             // which random signs keep far below as well.
@@ -493,7 +499,9 @@ fn weights_are_scaled_in_double_precision_and_rounded_once() {
         for (isa, algorithm) in algorithms(&params) {
             let run = |weights: WeightSource<'_>, scale: Option<&[f64]>| {
                 let params = params.clone();
-                let conv = PackedConv::scaled(isa, params, algorithm, weights, scale).unwrap();
+                let conv =
+                    PackedConv::scaled(isa, params, algorithm, weights, scale, Lasts::ForGood)
+                        .unwrap();
                 data.run((case, &conv, &Pool::new(2)), [Order::Rows; 2], &PLAIN)
             };
             let want = run(WeightSource::Floats(&expected), None);
@@ -510,8 +518,8 @@ fn padding_does_not_spread_infinities() {
     // An infinite weight times padding is NaN, as padding is multiplied like any zero. What must
     // hold is that finite weights keep NaN inputs local.
     let params = ConvParams {
-        pads_begin: vec![1, 1],
-        pads_end: vec![1, 1],
+        pads_begin: smallvec![1, 1],
+        pads_end: smallvec![1, 1],
         ..ConvParams::new(2, 3, &[3, 3])
     };
     let weights = random(2 * 3 * 9, 1);
@@ -539,13 +547,20 @@ fn what_does_not_fit_is_an_error() {
     let weights = vec![0.0; 4 * 6 * 9];
     let groups = ConvParams { groups: 3, ..ok.clone() };
     assert!(matches!(PackedConv::new(isa, groups, &weights), Err(ConvError::Groups { .. })));
-    let zero = ConvParams { strides: vec![1, 0], ..ok.clone() };
+    let zero = ConvParams { strides: smallvec![1, 0], ..ok.clone() };
     assert_eq!(PackedConv::new(isa, zero, &weights).unwrap_err(), ConvError::Zero);
     let four = ConvParams::new(1, 1, &[1, 1, 1, 1]);
     assert!(matches!(PackedConv::new(isa, four, &[0.0]), Err(ConvError::Rank { .. })));
     assert!(matches!(PackedConv::new(isa, ok.clone(), &[]), Err(ConvError::Length { .. })));
     let fill = |algorithm, scale: &[f64]| {
-        PackedConv::scaled(isa, ok.clone(), algorithm, WeightSource::Fill(1.0), Some(scale))
+        PackedConv::scaled(
+            isa,
+            ok.clone(),
+            algorithm,
+            WeightSource::Fill(1.0),
+            Some(scale),
+            Lasts::ForGood,
+        )
     };
     let rounded = Algorithm::Direct(Operands::Rounded);
     for algorithm in [Algorithm::Depthwise, Algorithm::Winograd(Operands::Exact), rounded] {
@@ -589,9 +604,9 @@ fn what_does_not_fit_is_an_error() {
     assert_eq!(run(6, (12, last), (12, rows)), error);
     // Windows of which no copy fits into memory.
     let far = ConvParams {
-        dilations: vec![1 << 40; 2],
-        pads_begin: vec![1 << 40; 2],
-        pads_end: vec![1 << 40; 2],
+        dilations: smallvec![1 << 40; 2],
+        pads_begin: smallvec![1 << 40; 2],
+        pads_end: smallvec![1 << 40; 2],
         ..ConvParams::new(4, 6, &[3, 3])
     };
     let conv = PackedConv::new(isa, far, &weights).unwrap();

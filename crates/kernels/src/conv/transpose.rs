@@ -8,13 +8,14 @@
 use super::naive::advance;
 use super::packing::for_each;
 use super::{
-    Algorithm, ConvEpilogue, ConvError, ConvParams, Order, Ordered, OrderedMut, PackedConv,
-    WeightSource, check_len, product,
+    Algorithm, ConvEpilogue, ConvError, ConvParams, Lasts, Order, Ordered, OrderedMut, PackedConv,
+    PerAxis, WeightSource, check_len, product,
 };
 use crate::elementwise::chunks::rows;
-use crate::gemm::buffer::{Lasts, with_scratch};
+use crate::gemm::buffer::with_scratch;
 use crate::gemm::{Number, SendPtr};
 use crate::{Exec, Isa, Pool};
+use smallvec::{SmallVec, smallvec};
 
 /// What a transposed convolution is, apart from the sizes of input and output. All lists have one
 /// entry per spatial dimension.
@@ -24,11 +25,11 @@ pub struct TransposeParams {
     pub out_channels: usize,
     /// Both channel counts are multiples of it.
     pub groups: usize,
-    pub kernel: Vec<usize>,
-    pub strides: Vec<usize>,
-    pub dilations: Vec<usize>,
+    pub kernel: PerAxis,
+    pub strides: PerAxis,
+    pub dilations: PerAxis,
     /// Outputs that are cut off before the first one; below zero, how many are put there.
-    pub pads_begin: Vec<isize>,
+    pub pads_begin: PerAxis<isize>,
 }
 
 /// Output channels whose weights are put in order together: one input channel's lie next to each
@@ -67,8 +68,8 @@ impl TransposeParams {
             kernel: self.kernel.clone(),
             strides: self.strides.clone(),
             dilations: self.dilations.clone(),
-            pads_begin: vec![0; self.pads_begin.len()],
-            pads_end: vec![0; self.kernel.len()],
+            pads_begin: smallvec![0; self.pads_begin.len()],
+            pads_end: smallvec![0; self.kernel.len()],
         }
     }
 
@@ -178,7 +179,7 @@ pub struct PackedTranspose {
     /// Output sizes less the strides times the input sizes.
     excess: [isize; 3],
     strides: [usize; 3],
-    phases: Vec<Phase>,
+    phases: SmallVec<[Phase; 4]>,
     /// Whether some outputs see no tap at all.
     has_gaps: bool,
 }
@@ -284,39 +285,11 @@ impl PackedTranspose {
         params: TransposeParams,
         (spatial, output): (&[usize], &[usize]),
         weights: &[f32],
-    ) -> Result<PackedTranspose, ConvError> {
-        PackedTranspose::lasting(isa, params, (spatial, output), weights, Lasts::ForGood)
-    }
-
-    /// As [`PackedTranspose::new`], in scratch memory of the thread, which has it back when this is
-    /// dropped: for weights that are packed in a run.
-    ///
-    /// # Errors
-    ///
-    /// As [`PackedTranspose::new`].
-    ///
-    /// # Panics
-    ///
-    /// As [`PackedTranspose::new`].
-    pub fn for_one_run(
-        isa: Isa,
-        params: TransposeParams,
-        sizes: (&[usize], &[usize]),
-        weights: &[f32],
-    ) -> Result<PackedTranspose, ConvError> {
-        PackedTranspose::lasting(isa, params, sizes, weights, Lasts::ForOneRun)
-    }
-
-    fn lasting(
-        isa: Isa,
-        params: TransposeParams,
-        (spatial, output): (&[usize], &[usize]),
-        weights: &[f32],
         lasts: Lasts,
     ) -> Result<PackedTranspose, ConvError> {
         let axes = params.axes(spatial, output)?;
         check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
-        let mut phases = Vec::new();
+        let mut phases = SmallVec::new();
         for &z in &axes[0] {
             for &y in &axes[1] {
                 for &x in &axes[2] {
@@ -491,7 +464,11 @@ fn excesses(params: &TransposeParams, spatial: &[usize], output: &[usize]) -> [i
 
 impl TransposeParams {
     /// The phases along each axis that see a tap.
-    fn axes(&self, spatial: &[usize], output: &[usize]) -> Result<[Vec<PhaseAxis>; 3], ConvError> {
+    fn axes(
+        &self,
+        spatial: &[usize],
+        output: &[usize],
+    ) -> Result<[SmallVec<[PhaseAxis; 2]>; 3], ConvError> {
         self.check(spatial, output)?;
         let rank = self.kernel.len();
         if rank > PackedTranspose::MOST_AXES {
@@ -571,8 +548,8 @@ impl Phase {
             });
             // In the form that takes the least memory.
             let algorithm = Algorithm::of(&conv, Some(0))?;
-            let weights = (WeightSource::Floats(reversed), None);
-            Ok(Phase { conv: PackedConv::lasting(isa, conv, algorithm, weights, lasts)?, axes })
+            let source = WeightSource::Floats(reversed);
+            Ok(Phase { conv: PackedConv::scaled(isa, conv, algorithm, source, None, lasts)?, axes })
         })
     }
 
@@ -655,10 +632,10 @@ mod tests {
                 in_channels: groups * (1 + random.below(3)),
                 out_channels: groups * (1 + random.below(3)),
                 groups,
-                kernel,
-                strides,
-                dilations,
-                pads_begin,
+                kernel: kernel.into(),
+                strides: strides.into(),
+                dilations: dilations.into(),
+                pads_begin: pads_begin.into(),
             };
             let batch = random.below(3);
             let plane = |dims: &[usize]| dims.iter().product::<usize>();
@@ -672,7 +649,8 @@ mod tests {
             let inputs = (&x[..], &weights[..], bias);
             conv_transpose_naive(&pool, &params, batch, sizes, inputs, &mut expected).unwrap();
             let isa = Isa::available()[round % Isa::available().len()];
-            let packed = PackedTranspose::new(isa, params.clone(), sizes, &weights).unwrap();
+            let lasts = [Lasts::ForGood, Lasts::ForOneRun][round % 2];
+            let packed = PackedTranspose::new(isa, params.clone(), sizes, &weights, lasts).unwrap();
             let mut results = vec![5.0; packed.results_len(batch, &spatial).unwrap()];
             let mut y = vec![9.0; expected.len()];
             let exec = Exec { pool: &pool, isa };
@@ -689,16 +667,18 @@ mod tests {
             in_channels: 1,
             out_channels: 1,
             groups: 1,
-            kernel: vec![2],
-            strides: vec![usize::MAX],
-            dilations: vec![1],
-            pads_begin: vec![0],
+            kernel: smallvec![2],
+            strides: smallvec![usize::MAX],
+            dilations: smallvec![1],
+            pads_begin: smallvec![0],
         };
         let packed = |params: TransposeParams, spatial: &[usize], output: &[usize]| {
-            PackedTranspose::new(Isa::detect(), params, (spatial, output), &[1.0, 2.0]).map(drop)
+            let sizes = (spatial, output);
+            PackedTranspose::new(Isa::detect(), params, sizes, &[1.0, 2.0], Lasts::ForGood)
+                .map(drop)
         };
         assert_eq!(packed(params.clone(), &[2], &[2]), Err(ConvError::TooLarge));
-        let params = TransposeParams { strides: vec![1 << 30], ..params };
+        let params = TransposeParams { strides: smallvec![1 << 30], ..params };
         assert_eq!(packed(params.clone(), &[2], &[2]), Ok(()));
         assert_eq!(packed(params, &[2, 2], &[2]), Err(ConvError::Rank { want: 1, got: 2 }));
     }

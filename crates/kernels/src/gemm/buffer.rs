@@ -190,18 +190,18 @@ fn give_scratch(buf: AlignedBuf) {
 
 /// How long packed weights are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lasts {
+pub enum Lasts {
     /// For many runs: they have memory of their own.
     ForGood,
-    /// For one run: they lie in scratch memory, so that the next run asks the system for nothing.
+    /// For one run: they lie in scratch memory of the thread, which has it back when they are
+    /// dropped. So the next run asks the system for nothing.
     ForOneRun,
 }
 
 /// A fixed number of floats in a buffer that lasts.
 #[derive(Debug)]
 pub(crate) struct PackedBuf {
-    /// `None` only while dropping.
-    buf: Option<AlignedBuf>,
+    buf: AlignedBuf,
     len: usize,
     lasts: Lasts,
 }
@@ -218,7 +218,7 @@ impl PackedBuf {
             Lasts::ForGood => unsafe { AlignedBuf::unwritten(len) },
             Lasts::ForOneRun => take_scratch(len),
         };
-        PackedBuf { buf: Some(buf), len, lasts }
+        PackedBuf { buf, len, lasts }
     }
 
     pub(crate) fn zeroed(len: usize, lasts: Lasts) -> PackedBuf {
@@ -232,14 +232,14 @@ impl PackedBuf {
 
     /// Where the floats are, whether they have been written or not.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut f32 {
-        self.buf.as_mut().map_or(NonNull::dangling().as_ptr(), AlignedBuf::as_mut_ptr)
+        self.buf.as_mut_ptr()
     }
 }
 
 impl Drop for PackedBuf {
     fn drop(&mut self) {
-        if let (Lasts::ForOneRun, Some(buf)) = (self.lasts, self.buf.take()) {
-            give_scratch(buf);
+        if self.lasts == Lasts::ForOneRun {
+            give_scratch(std::mem::replace(&mut self.buf, AlignedBuf::zeroed(0)));
         }
     }
 }
@@ -247,12 +247,12 @@ impl Drop for PackedBuf {
 impl Deref for PackedBuf {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
-        self.buf.as_ref().map_or(&[], |buf| &buf[..self.len])
+        &self.buf[..self.len]
     }
 }
 
 impl DerefMut for PackedBuf {
     fn deref_mut(&mut self) -> &mut [f32] {
-        self.buf.as_mut().map_or(&mut [], |buf| &mut buf[..self.len])
+        &mut self.buf[..self.len]
     }
 }

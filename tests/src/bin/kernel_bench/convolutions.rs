@@ -106,9 +106,9 @@ impl Shape {
     fn params(&self) -> ConvParams {
         let pad = self.kernel / 2;
         ConvParams {
-            strides: vec![self.stride; 2],
-            pads_begin: vec![pad; 2],
-            pads_end: vec![pad; 2],
+            strides: [self.stride; 2][..].into(),
+            pads_begin: [pad; 2][..].into(),
+            pads_end: [pad; 2][..].into(),
             groups: if self.depthwise { self.channels } else { 1 },
             ..ConvParams::new(self.channels, self.out_channels, &[self.kernel; 2])
         }

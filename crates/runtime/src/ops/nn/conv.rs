@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{
-    Algorithm, ConvEpilogue, ConvError, ConvParams, ExpandedConv, GatedConv, PackedConv,
+    Algorithm, ConvEpilogue, ConvError, ConvParams, ExpandedConv, GatedConv, Lasts, PackedConv,
     WeightSource, conv_naive,
 };
 use sardonyx_tensor::{DataType, Dims, Element};
@@ -17,7 +17,7 @@ use crate::kernel::{Call, Ending, Kernel, Selected, Site};
 use crate::ops::narrow::{narrow, widen};
 use crate::precision::Precision;
 use crate::program::{self, Epilogue, Numbers, Op, Stage, Window};
-use crate::weights::{Bits, Elements, Form, Packed};
+use crate::weights::{Bits, Elements, Form, Held, Packed};
 
 struct Conv {
     elem: DataType,
@@ -294,7 +294,8 @@ fn pack(
                         Some(fill) => WeightSource::Fill(fill),
                         None => WeightSource::LeBytes(weights.at_once()),
                     };
-                    PackedConv::scaled(isa, params.clone(), algorithm, source, scale)
+                    let lasts = Lasts::ForGood;
+                    PackedConv::scaled(isa, params.clone(), algorithm, source, scale, lasts)
                 });
                 if let Some(packed) = packed.map_err(invalid)? {
                     return Ok(Weights::Packed { params, algorithm, packed });
@@ -324,15 +325,6 @@ fn nominal_pixels(site: &Site<'_>, params: &ConvParams) -> Option<usize> {
     Some(outputs.iter().fold(images, |pixels, outputs| pixels.saturating_mul(*outputs)))
 }
 
-/// How a convolution is packed.
-type Packs = fn(
-    Isa,
-    ConvParams,
-    Algorithm,
-    WeightSource<'_>,
-    Option<&[f64]>,
-) -> Result<PackedConv, ConvError>;
-
 fn params(
     window: &Window,
     weights: &[usize],
@@ -345,10 +337,10 @@ fn params(
     }
     Ok(ConvParams {
         groups,
-        strides: window.strides.clone(),
-        dilations: window.dilations.clone(),
-        pads_begin: begin.to_vec(),
-        pads_end: end.to_vec(),
+        strides: window.strides[..].into(),
+        dilations: window.dilations[..].into(),
+        pads_begin: begin.into(),
+        pads_end: end.into(),
         ..ConvParams::new(weights[1] * groups, weights[0], &window.kernel)
     })
 }
@@ -360,9 +352,9 @@ impl Conv {
         call: &Call<'_>,
         window: &Window,
         placed: &Placed,
-    ) -> Result<Arc<PackedConv>, KernelError> {
+    ) -> Result<Held<PackedConv>, KernelError> {
         let invalid = |error: ConvError| KernelError(error.to_string());
-        let pack = |elements: &[f32], dims: &[usize], make: Packs| {
+        let pack = |elements: &[f32], dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
             let algorithm = Algorithm::of(&params, Some(0)).map_err(invalid)?;
@@ -370,26 +362,30 @@ impl Conv {
             call.reserve(bytes.map_err(invalid)?)?;
             let source = WeightSource::Floats(elements);
             let pool = call.exec.pool;
-            let packed = pool
-                .pack_within(|| make(self.isa, params, algorithm, source, self.scale.as_deref()));
-            packed.map(Arc::new).map_err(invalid)
+            let scale = self.scale.as_deref();
+            let packed = pool.pack_within(|| {
+                PackedConv::scaled(self.isa, params, algorithm, source, scale, lasts)
+            });
+            packed.map_err(invalid)
         };
         match &self.weights {
-            Weights::Packed { packed, .. } => packed.get().cloned(),
+            Weights::Packed { packed, .. } => packed.get().cloned().map(Held::Kept),
             Weights::Constant { elements, dims, packed } => {
                 let mut kept = packed.lock().unwrap_or_else(PoisonError::into_inner);
-                match &*kept {
-                    Some((for_placed, packed)) if for_placed == placed => Ok(packed.clone()),
+                let packed = match &*kept {
+                    Some((for_placed, packed)) if for_placed == placed => packed.clone(),
                     _ => {
-                        let packed = pack(elements, dims, PackedConv::scaled)?;
+                        let packed = Arc::new(pack(elements, dims, Lasts::ForGood)?);
                         *kept = Some((placed.clone(), packed.clone()));
-                        Ok(packed)
+                        packed
                     }
-                }
+                };
+                Ok(Held::Kept(packed))
             }
             Weights::Given => {
                 let weights = call.tensor(self.at)?;
-                pack(weights.as_slice::<f32>()?, weights.dims(), PackedConv::for_one_run)
+                let packed = pack(weights.as_slice::<f32>()?, weights.dims(), Lasts::ForOneRun);
+                packed.map(Held::ForThisRun)
             }
         }
     }
@@ -490,7 +486,7 @@ impl Conv {
         placed: &Placed,
         dims: &Dims,
     ) -> Result<(), KernelError> {
-        let weights = call.tensor(self.at)?.dims().to_vec();
+        let weights: Dims = call.tensor(self.at)?.dims().into();
         let params = params(window, &weights, self.group, &placed.pads_begin, &placed.pads_end)?;
         let input_dims: Dims = call.tensor(0)?.dims().into();
         let (x, w) = (call.slice::<T>(0)?, call.slice::<T>(self.at)?);

@@ -2,16 +2,18 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sardonyx_kernels::conv::{ConvError, PackedTranspose, TransposeParams, conv_transpose_naive};
-use sardonyx_kernels::{Exec, Isa};
-use sardonyx_tensor::{DataType, Dims};
-use smallvec::SmallVec;
+use sardonyx_kernels::Exec;
+use sardonyx_kernels::conv::{
+    ConvError, Lasts, PackedTranspose, PerAxis, TransposeParams, conv_transpose_naive,
+};
+use sardonyx_tensor::{DataType, Dims, Tensor};
+use smallvec::{SmallVec, smallvec};
 
 use super::window::{counts, per_axis};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Selected, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::scratch::Scratch;
+use crate::weights::Held;
 
 struct ConvTranspose {
     elem: DataType,
@@ -33,7 +35,7 @@ struct ConvTranspose {
 struct Ready {
     input: Dims,
     placed: Placed,
-    packed: Option<Arc<PackedTranspose>>,
+    packed: Option<Held<PackedTranspose>>,
 }
 
 /// Spatial axes that loops on packed weights have at most.
@@ -104,7 +106,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Selected, BindError> {
 struct Placed {
     params: TransposeParams,
     batch: usize,
-    spatial: SmallVec<[usize; 4]>,
+    spatial: PerAxis,
     /// All dimensions of the output.
     dims: Dims,
 }
@@ -121,13 +123,13 @@ fn listed(
     list: Option<&Vec<usize>>,
     rank: usize,
     default: usize,
-) -> Result<Vec<usize>, KernelError> {
+) -> Result<PerAxis, KernelError> {
     match list {
         Some(list) if list.len() != rank => {
             fail!("{name} has {} elements, but there are {rank} spatial axes", list.len())
         }
-        Some(list) => Ok(list.clone()),
-        None => Ok(vec![default; rank]),
+        Some(list) => Ok(list[..].into()),
+        None => Ok(smallvec![default; rank]),
     }
 }
 
@@ -157,15 +159,15 @@ impl ConvTranspose {
         let strides = listed("strides", self.strides.as_ref(), rank, 1)?;
         let dilations = listed("dilations", self.dilations.as_ref(), rank, 1)?;
         let extra = listed("output_padding", self.output_padding.as_ref(), rank, 0)?;
-        let pads = match &self.padding {
+        let pads: SmallVec<[isize; 6]> = match &self.padding {
             Padding::Explicit(Some(pads)) if pads.len() != 2 * rank => {
                 fail!("pads must be {} numbers, not {pads:?}", 2 * rank)
             }
-            Padding::Explicit(Some(pads)) => pads.clone(),
-            _ => vec![0; 2 * rank],
+            Padding::Explicit(Some(pads)) => pads[..].into(),
+            _ => smallvec![0; 2 * rank],
         };
         let mut dims: Dims = [x[0], out_channels].into_iter().collect();
-        let mut pads_begin = Vec::with_capacity(rank);
+        let mut pads_begin = PerAxis::new();
         for axis in 0..rank {
             let numbers = [w[axis + 2], strides[axis], dilations[axis], extra[axis]];
             let whole = reach(x[axis + 2], numbers)?;
@@ -198,7 +200,7 @@ impl ConvTranspose {
             in_channels: x[1],
             out_channels,
             groups: self.group,
-            kernel: w[2..].to_vec(),
+            kernel: w[2..].into(),
             strides,
             dilations,
             pads_begin,
@@ -218,7 +220,7 @@ impl ConvTranspose {
     }
 
     /// Where everything lies for an input of these dimensions, with weights packed for it.
-    fn ready(&self, call: &Call<'_>) -> Result<Arc<Ready>, KernelError> {
+    fn ready(&self, call: &Call<'_>) -> Result<Held<Ready>, KernelError> {
         let x = call.tensor(0)?.dims();
         let given = match &self.weights {
             Some(_) => None,
@@ -231,36 +233,48 @@ impl ConvTranspose {
         };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ready) = kept.as_ref().filter(|ready| ready.input[..] == *x) {
-            return Ok(ready.clone());
+            return Ok(Held::Kept(ready.clone()));
         }
         let placed = self.place(x, w)?;
         let packs = self.elem != DataType::Double && placed.spatial.len() <= MOST_AXES;
         let packed = match (&self.weights, given) {
             (Some((weights, _)), _) if packs => {
                 let (spatial, output) = placed.sizes();
-                let suits = |packed: &Arc<PackedTranspose>| {
-                    *packed.params() == placed.params && packed.suits(spatial, output)
-                };
-                let packed = kept.take().and_then(|ready| ready.packed.clone()).filter(suits);
-                Some(match packed {
+                let before = kept.as_ref().and_then(|ready| match &ready.packed {
+                    Some(Held::Kept(packed))
+                        if *packed.params() == placed.params && packed.suits(spatial, output) =>
+                    {
+                        Some(packed.clone())
+                    }
+                    _ => None,
+                });
+                let packed = match before {
                     Some(packed) => packed,
-                    None => pack(call, &placed, weights, PackedTranspose::new)?,
-                })
-            }
-            (None, Some(view)) if packs && self.elem == DataType::Float => {
-                Some(pack(call, &placed, view.as_slice::<f32>()?, PackedTranspose::for_one_run)?)
+                    None => {
+                        // What was packed for other sizes is given back first.
+                        *kept = None;
+                        Arc::new(pack(call, &placed, weights, Lasts::ForGood)?)
+                    }
+                };
+                Some(Held::Kept(packed))
             }
             (None, Some(view)) if packs => {
-                let weights = widen(call, view)?;
-                Some(pack(call, &placed, &weights, PackedTranspose::for_one_run)?)
+                let packed = if self.elem == DataType::Float {
+                    pack(call, &placed, view.as_slice::<f32>()?, Lasts::ForOneRun)
+                } else {
+                    pack(call, &placed, &widen(call, view)?, Lasts::ForOneRun)
+                };
+                Some(Held::ForThisRun(packed?))
             }
             _ => None,
         };
-        let ready = Arc::new(Ready { input: x.into(), placed, packed });
-        if self.weights.is_some() {
-            *kept = Some(ready.clone());
+        let ready = Ready { input: x.into(), placed, packed };
+        if self.weights.is_none() {
+            return Ok(Held::ForThisRun(ready));
         }
-        Ok(ready)
+        let ready = Arc::new(ready);
+        *kept = Some(ready.clone());
+        Ok(Held::Kept(ready))
     }
 
     fn run_doubles(&self, call: &mut Call<'_>, placed: &Placed) -> Result<(), KernelError> {
@@ -285,7 +299,7 @@ impl ConvTranspose {
         let dims = &ready.placed.dims;
         let mut y = call.scratch::<f32>(sardonyx_tensor::shape::elems(dims)?)?;
         let mut results = ready.results(call)?;
-        let operands = (&x[..], bias.as_deref(), &mut results[..]);
+        let operands = (&x[..], bias.as_deref(), results.as_mut_slice()?);
         self.compute(call.exec, ready, given.as_deref(), operands, &mut y)?;
         narrow(call, 0, self.elem, dims, &y)
     }
@@ -298,7 +312,7 @@ impl ConvTranspose {
         };
         let mut results = ready.results(call)?;
         let y = call.output_slice::<f32>(0, &ready.placed.dims)?;
-        self.compute(exec, ready, given, (x, bias, &mut results), y)
+        self.compute(exec, ready, given, (x, bias, results.as_mut_slice()?), y)
     }
 
     fn compute(
@@ -323,32 +337,32 @@ impl ConvTranspose {
 }
 
 impl Ready {
-    /// Memory for the results of the phases; what else a run takes is counted.
-    fn results(&self, call: &Call<'_>) -> Result<Scratch<f32>, KernelError> {
+    /// Memory for the results of the phases, of no particular values; what else a run takes is
+    /// counted.
+    fn results(&self, call: &Call<'_>) -> Result<Tensor, KernelError> {
         let Some(packed) = &self.packed else {
-            return call.scratch(0);
+            return call.new_tensor(DataType::Float, &[0]);
         };
         let (batch, spatial) = (self.placed.batch, &self.placed.spatial);
         call.reserve(packed.scratch(call.exec.pool, batch, spatial).map_err(said)?)?;
-        call.scratch(packed.results_len(batch, spatial).map_err(said)?)
+        call.new_tensor(DataType::Float, &[packed.results_len(batch, spatial).map_err(said)?])
     }
 }
-
-/// How a transposed convolution is packed.
-type Packs =
-    fn(Isa, TransposeParams, (&[usize], &[usize]), &[f32]) -> Result<PackedTranspose, ConvError>;
 
 /// Packs weights for the sizes of a call.
 fn pack(
     call: &Call<'_>,
     placed: &Placed,
     weights: &[f32],
-    make: Packs,
-) -> Result<Arc<PackedTranspose>, KernelError> {
+    lasts: Lasts,
+) -> Result<PackedTranspose, KernelError> {
     let (isa, params, sizes) = (call.exec.isa, &placed.params, placed.sizes());
     call.reserve(PackedTranspose::bytes_of(isa, params, sizes).map_err(said)?)?;
-    let packed = call.exec.pool.pack_within(|| make(isa, params.clone(), sizes, weights));
-    Ok(Arc::new(packed.map_err(said)?))
+    let packed = call
+        .exec
+        .pool
+        .pack_within(|| PackedTranspose::new(isa, params.clone(), sizes, weights, lasts));
+    packed.map_err(said)
 }
 
 fn said(error: ConvError) -> KernelError {

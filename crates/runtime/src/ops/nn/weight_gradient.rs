@@ -36,10 +36,10 @@ impl Kernel for WeightGradient {
             fail!("there are {:?} windows, but the output is {:?}", placed.counts, &dy[2..]);
         }
         let params = ConvParams {
-            strides: window.strides.clone(),
-            dilations: window.dilations.clone(),
-            pads_begin: placed.pads_begin.to_vec(),
-            pads_end: placed.pads_end.to_vec(),
+            strides: window.strides[..].into(),
+            dilations: window.dilations[..].into(),
+            pads_begin: placed.pads_begin[..].into(),
+            pads_end: placed.pads_end[..].into(),
             ..ConvParams::new(x[1], dy[1], &window.kernel)
         };
         let gradient = conv::WeightGradient {
