@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use crate::Exec;
 use crate::elementwise::chunks::{fill, rows};
+use crate::gemm::buffer::with_scratch_of;
 use crate::number::{Arith, Number};
 use crate::reduce::{Fold, Maximum, Sum, run_block};
 use crate::simd::{Level, Loop};
@@ -310,16 +311,16 @@ pub fn max_pool_with_indices<T: Number>(
     window.check(planes, x.len(), y.len());
     assert_eq!(y.len(), indices.len(), "one index per output");
     let (level, width) = (Level::new(isa), window.width());
-    let seen = Seen::of(window);
-    let seen = &seen;
-    let by_tap = PlacesByTap::<T>::suits(window, seen);
-    rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
-        let places = Places { window, seen, x, indices, first };
-        if by_tap {
-            T::run(level, PlacesByTap(places));
-        } else {
-            T::run(level, places);
-        }
+    Seen::with(window, |seen| {
+        let by_tap = PlacesByTap::<T>::suits(window, seen);
+        rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
+            let places = Places { window, seen, x, indices, first };
+            if by_tap {
+                T::run(level, PlacesByTap(places));
+            } else {
+                T::run(level, places);
+            }
+        });
     });
     // Where the greatest element is says what it is.
     let places = &*indices;
@@ -338,46 +339,59 @@ pub fn max_pool_with_indices<T: Number>(
 }
 
 /// What the outputs of a plane see of it.
-struct Seen {
+struct Seen<'a> {
     /// For each output of a row: the first column, and how many columns.
-    columns: Vec<(usize, usize)>,
+    columns: &'a [[usize; 2]],
     /// The outputs of a row that see as many columns as the kernel has.
     whole: Range<usize>,
     /// Offsets of input rows, those of each output row one after the other.
-    starts: Vec<usize>,
+    starts: &'a [usize],
     /// By output row: where the next one's begin.
-    ends: Vec<usize>,
+    ends: &'a [usize],
 }
 
-impl Seen {
-    fn of(window: &Window<'_>) -> Seen {
+impl Seen<'_> {
+    /// Calls back with lists that are in scratch memory.
+    fn with(window: &Window<'_>, read: impl FnOnce(&Seen<'_>)) {
         let last = window.input.len() - 1;
-        let column = |o| {
-            let inside = taps::inside(window, last, o);
-            let first = o * window.strides[last] + inside.start * window.dilations[last];
-            (first.saturating_sub(window.pads_begin[last]), inside.len())
-        };
-        let (mut starts, mut ends) = (Vec::new(), Vec::new());
-        for row in 0..window.output[..last].iter().product() {
-            let mut taps = Taps::new(window, row);
-            while let Some(row) = taps.next_row(window) {
-                starts.push(row * window.input[last]);
+        let rows: usize = window.output[..last].iter().product();
+        let rows_seen: usize = (0..rows).map(|row| rows_seen_by(window, row).count()).sum();
+        with_scratch_of(window.width(), |columns: &mut [[usize; 2]]| {
+            for (o, column) in columns.iter_mut().enumerate() {
+                let inside = taps::inside(window, last, o);
+                let first = o * window.strides[last] + inside.start * window.dilations[last];
+                *column = [first.saturating_sub(window.pads_begin[last]), inside.len()];
             }
-            ends.push(starts.len());
-        }
-        let columns: Vec<(usize, usize)> = (0..window.width()).map(column).collect();
-        let is_whole = |&(_, count): &(usize, usize)| count == window.kernel[last];
-        let first = columns.iter().position(is_whole).unwrap_or(0);
-        let whole =
-            first..first + columns[first..].iter().take_while(|seen| is_whole(seen)).count();
-        Seen { columns, whole, starts, ends }
+            let is_whole = |[_, count]: &[usize; 2]| *count == window.kernel[last];
+            let first = columns.iter().position(is_whole).unwrap_or(0);
+            let count = columns[first..].iter().take_while(|seen| is_whole(seen)).count();
+            let whole = first..first + count;
+            with_scratch_of(rows + rows_seen, |lists| {
+                let (ends, starts) = lists.split_at_mut(rows);
+                let mut count = 0;
+                for (row, end) in ends.iter_mut().enumerate() {
+                    for row in rows_seen_by(window, row) {
+                        starts[count] = row * window.input[last];
+                        count += 1;
+                    }
+                    *end = count;
+                }
+                read(&Seen { columns, whole, starts, ends });
+            });
+        });
     }
+}
+
+/// The input rows that an output row sees.
+fn rows_seen_by(window: &Window<'_>, row: usize) -> impl Iterator<Item = usize> {
+    let mut taps = Taps::new(window, row);
+    std::iter::from_fn(move || taps.next_row(window))
 }
 
 /// Positions of the greatest elements, for output rows from number `first` on: output by output.
 struct Places<'a, T> {
     window: &'a Window<'a>,
-    seen: &'a Seen,
+    seen: &'a Seen<'a>,
     x: &'a [T],
     indices: &'a mut [i64],
     first: usize,
@@ -406,10 +420,10 @@ impl<T: Number> Loop for Places<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let (columns, x) = (&self.seen.columns, self.x);
+        let (columns, x) = (self.seen.columns, self.x);
         let dilation = self.window.dilations[self.window.dilations.len() - 1];
         self.each_row(|plane, starts, indices| {
-            for (index, &(column, count)) in indices.iter_mut().zip(columns) {
+            for (index, &[column, count]) in indices.iter_mut().zip(columns) {
                 *index = place_of(x, plane, starts, column, (count, dilation));
             }
         });
@@ -423,7 +437,7 @@ struct PlacesByTap<'a, T>(Places<'a, T>);
 const LEAST_ROW: usize = 8;
 
 impl<T> PlacesByTap<'_, T> {
-    fn suits(window: &Window<'_>, seen: &Seen) -> bool {
+    fn suits(window: &Window<'_>, seen: &Seen<'_>) -> bool {
         let plane: usize = window.input.iter().product();
         seen.whole.len() >= LEAST_ROW && u32::try_from(plane).is_ok()
     }
@@ -440,7 +454,7 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
         let (mut best, mut taps) = ([T::LOWEST.widen(); TILE], [0; TILE]);
         self.0.each_row(|plane, starts, indices| {
             for output in (0..whole.start).chain(whole.end..columns.len()) {
-                let (column, count) = columns[output];
+                let [column, count] = columns[output];
                 indices[output] = place_of(x, plane, starts, column, (count, dilation));
             }
             let columns = &columns[whole.clone()];
@@ -451,7 +465,7 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
             let row = RowOfPlaces { x: &x[plane..], starts, stride, plane };
             for (indices, columns) in indices.chunks_mut(TILE).zip(columns.chunks(TILE)) {
                 let (best, taps) = (&mut best[..indices.len()], &mut taps[..indices.len()]);
-                row.find(columns[0].0, (kernel, dilation), (best, taps), indices);
+                row.find(columns[0][0], (kernel, dilation), (best, taps), indices);
             }
         });
     }

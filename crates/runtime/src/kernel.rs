@@ -338,9 +338,12 @@ pub(crate) enum Operand<'a> {
     Absent,
 }
 
+/// Operands of one node: more than eight take memory of their own.
+pub(crate) type OperandList<'a> = SmallVec<[Operand<'a>; 8]>;
+
 /// One run of one node.
 pub(crate) struct Call<'a> {
-    pub(crate) operands: SmallVec<[Operand<'a>; 6]>,
+    pub(crate) operands: OperandList<'a>,
     pub(crate) targets: SmallVec<[Target<'a>; 4]>,
     /// The input whose memory the first output has.
     pub(crate) over: Option<usize>,

@@ -10,7 +10,7 @@ use super::stack::Slices;
 use super::{Failed, Run, Watch};
 use crate::error::{KernelError, fail};
 use crate::executable::{Region, Step};
-use crate::kernel::{Call, Operand, Target};
+use crate::kernel::{Call, Operand, OperandList, Target};
 use crate::memory::{Memory, Planned};
 
 /// The sizes of a batch.
@@ -43,7 +43,7 @@ impl Run<'_> {
         let blanks = if lengths.is_empty() { blanks(call, carried + scanned)? } else { Vec::new() };
         let no_length = blanks.first().map(|_| &0);
         for (index, length) in lengths.iter().chain(no_length).enumerate() {
-            let mut operands: SmallVec<[Operand<'_>; 6]> = SmallVec::new();
+            let mut operands: OperandList<'_> = SmallVec::new();
             for (position, operand) in call.operands.iter().enumerate().skip(1) {
                 operands.push(match operand {
                     Operand::Tensor(_) if position <= blanks.len() => {

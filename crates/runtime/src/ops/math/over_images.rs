@@ -11,7 +11,7 @@ use sardonyx_tensor::{DataType, Dims, Strides, TensorView, ViewData};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{KernelError, fail};
-use crate::kernel::{Call, Kernel, MemoryRules, Operand, Target};
+use crate::kernel::{Call, Kernel, MemoryRules, Operand, OperandList, Target};
 use crate::layout::{Layout, pitch_of_strides};
 use crate::ops::tensor::moves::copy_images;
 use crate::random::Draws;
@@ -34,7 +34,7 @@ impl Kernel for OverImages {
             return self.0.run(call);
         };
         let images = Images::new(dims);
-        let operands: SmallVec<[Operand<'_>; 6]> = take(&mut call.operands);
+        let operands: OperandList<'_> = take(&mut call.operands);
         let found: SmallVec<[Option<Found<'_>>; 6]> = operands
             .iter()
             .map(|operand| match operand {
@@ -70,7 +70,7 @@ pub(in crate::ops) fn over_pixels(
 /// Runs `body` in a call with these operands whose first output is that of `call` over pixels.
 fn into_pixels(
     call: &mut Call<'_>,
-    operands: SmallVec<[Operand<'_>; 6]>,
+    operands: OperandList<'_>,
     body: impl FnOnce(&mut Call<'_>) -> Result<(), KernelError>,
 ) -> Result<(), KernelError> {
     let Some(Target::Planned { laid: Some(laid), dims, data_type, .. }) = call.targets.first()

@@ -120,17 +120,13 @@ impl Conversion {
         let Some((source_bytes, target_bytes)) = sizes.filter(|_| count < elems) else {
             return whole(target);
         };
-        let chunks: Vec<_> = source
-            .chunks(source_bytes)
-            .zip(target.chunks_mut(target_bytes).map(Mutex::new))
-            .collect();
-        let result = Mutex::new(Ok(()));
-        pool.run(chunks.len(), |index| {
-            let (source, target) = &chunks[index];
-            // Every chunk has one thread; the lock only says so.
-            let mut target = target.lock().unwrap_or_else(PoisonError::into_inner);
+        let chunks = source.chunks(source_bytes).zip(target.chunks_mut(target_bytes)).enumerate();
+        let (chunks, result) = (Mutex::new(chunks), Mutex::new(Ok(())));
+        pool.run(elems.div_ceil(count), |_| {
+            let next = chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((index, (source, target))) = next else { return };
             let elems = count.min(elems - index * count);
-            let done = cast_slices(self.from, source, self.to, &mut target, elems, self.options);
+            let done = cast_slices(self.from, source, self.to, target, elems, self.options);
             if done.is_err() {
                 *result.lock().unwrap_or_else(PoisonError::into_inner) = done;
             }
