@@ -90,22 +90,8 @@ impl Session {
         options: RunOptions<'_>,
     ) -> Result<(), RunError> {
         let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
-        let account = Account::new(self.memory_limit, self.report.made_bytes);
         outputs.clear();
-        self.with_memory(|memory| {
-            let mut given: Given<'v> = emptied(take(&mut memory.given));
-            let closed = self.sort_inputs(inputs, &mut given, &account)?;
-            let planned = self.planned_for(memory, &given, &account)?;
-            let mut held = self.hold(memory, &planned, given)?;
-            let body = &self.executable.body;
-            let run = self.started(&account, &options, &closed);
-            let mut watch = options.watch.map(Watch::new);
-            let ran = run.program(body, &planned, memory, &mut held, &mut watch);
-            ran.map_err(|error| self.failure(&planned, error))?;
-            self.returned(&planned.schedule, &mut held, outputs, &account)?;
-            memory.held = emptied(held);
-            Ok(())
-        })
+        self.walk(inputs, |_| Ok(()), Some(outputs), options)
     }
 
     /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
@@ -138,12 +124,24 @@ impl Session {
     ) -> Result<(), RunError> {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
+        self.walk(inputs, |wanted| self.sort_outputs(outputs, wanted), None, options)
+    }
+
+    /// One run. `want` says which outputs are written into memory of the caller; all of them become
+    /// `values` if there is a list for that.
+    fn walk<'v, N: AsRef<str>>(
+        &self,
+        inputs: impl Iterator<Item = (N, Held<'v>)>,
+        want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
+        values: Option<&mut Vec<Value>>,
+        options: RunOptions<'_>,
+    ) -> Result<(), RunError> {
         let account = Account::new(self.memory_limit, self.report.made_bytes);
         self.with_memory(|memory| {
             let mut given: Given<'v> = emptied(take(&mut memory.given));
             let closed = self.sort_inputs(inputs, &mut given, &account)?;
             let mut wanted: Wanted<'v> = emptied(take(&mut memory.wanted));
-            self.sort_outputs(outputs, &mut wanted)?;
+            want(&mut wanted)?;
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
@@ -152,24 +150,36 @@ impl Session {
             let mut watch = options.watch.map(Watch::new);
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
-            for (source, wanted) in planned.schedule.outputs.iter().zip(&mut wanted) {
-                if let Some((name, memory)) = wanted {
-                    let copied = body.operand(&planned.plan, &held, *source, None);
-                    let copied = copied.and_then(|operand| match operand {
-                        Operand::Tensor(view) => memory.copy_from(&view).map_err(|e| e.to_string()),
-                        _ => Err(
-                            "it is not a tensor, so it cannot be written into memory of the caller"
-                                .into(),
-                        ),
-                    });
-                    copied
-                        .map_err(|what| InputError::new(format!("the output '{name}': {what}")))?;
-                }
+            match values {
+                Some(values) => self.returned(&planned.schedule, &mut held, values, &account)?,
+                None => self.copied(&planned, &held, &mut wanted)?,
             }
             memory.held = emptied(held);
             memory.wanted = emptied(wanted);
             Ok(())
         })
+    }
+
+    /// Writes outputs that lie elsewhere into the memory that is wanted for them.
+    fn copied(
+        &self,
+        planned: &Planned,
+        held: &[Held<'_>],
+        wanted: &mut Wanted<'_>,
+    ) -> Result<(), RunError> {
+        for (source, wanted) in planned.schedule.outputs.iter().zip(wanted) {
+            let Some((name, memory)) = wanted else { continue };
+            let operand = self.executable.body.operand(&planned.plan, held, *source, None);
+            let copied = operand.and_then(|operand| match operand {
+                Operand::Tensor(view) => memory.copy_from(&view).map_err(|e| e.to_string()),
+                _ => {
+                    Err("it is not a tensor, so it cannot be written into memory of the caller"
+                        .into())
+                }
+            });
+            copied.map_err(|what| InputError::new(format!("the output '{name}': {what}")))?;
+        }
+        Ok(())
     }
 
     /// A run that counts in an account.
