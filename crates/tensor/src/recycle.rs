@@ -6,8 +6,10 @@
 //! [`Recycler`]. Bytes come back together with the count of their references, so that to take them
 //! again asks the system for nothing at all.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::mem::take;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::buffer::{AlignedBytes, Buffer, Owner};
@@ -21,12 +23,23 @@ pub struct Recycler {
 
 #[derive(Default)]
 struct Stock {
-    /// Nobody else has a reference to these.
-    free: Vec<Arc<Lent>>,
+    /// Smallest first.
+    free: Vec<Free>,
     free_bytes: usize,
-    /// Bytes of buffers that exist, and the most that ever did: no more than that is kept.
+    /// Blocks that have come back so far.
+    returns: u64,
+    /// Bytes of buffers that exist, and the most that ever did: an eighth more is kept at most. As
+    /// blocks differ in length, a program that repeats itself wants a few more than it ever has at
+    /// a time.
     lent: usize,
     most_lent: usize,
+}
+
+/// A block to which nobody else has a reference.
+struct Free {
+    block: Arc<Lent>,
+    /// Which of all returns brought it.
+    returned: u64,
 }
 
 /// Memory that is lent or can be.
@@ -39,8 +52,13 @@ struct Lent {
     home: Weak<Recycler>,
 }
 
-/// How many free blocks are kept.
-const MOST_FREE: usize = 256;
+/// Buffers that are shorter have blocks of their own lengths, rounded up to 64: memory is saved by
+/// larger ones, and no block is missing because a shorter buffer has it.
+const PAGE: usize = 4096;
+
+/// How many free blocks are kept: a training step returns one for each variable and for each
+/// gradient, and large models have hundreds.
+const MOST_FREE: usize = 4096;
 
 impl Lent {
     fn len(&self) -> usize {
@@ -54,21 +72,53 @@ impl Stock {
         self.most_lent = self.most_lent.max(self.lent);
     }
 
-    /// Takes out a free block.
+    /// How many free blocks are shorter than that.
+    fn shorter(&self, bytes: usize) -> usize {
+        self.free.partition_point(|free| free.block.len() < bytes)
+    }
+
+    /// Takes out the smallest free block whose length is in a range; of equal ones that which came
+    /// back last, as caches may still have it.
+    fn smallest(&mut self, lens: RangeInclusive<usize>) -> Option<Arc<Lent>> {
+        let len = self.free.get(self.shorter(*lens.start()))?.block.len();
+        (len <= *lens.end()).then(|| self.remove(self.shorter(len + 1) - 1))
+    }
+
+    /// The same with the largest.
+    fn largest(&mut self, lens: Range<usize>) -> Option<Arc<Lent>> {
+        let index = self.shorter(lens.end).checked_sub(1)?;
+        (self.free[index].block.len() >= lens.start).then(|| self.remove(index))
+    }
+
     fn remove(&mut self, index: usize) -> Arc<Lent> {
-        let block = self.free.swap_remove(index);
+        let block = self.free.remove(index).block;
         self.free_bytes -= block.len();
         block
     }
 
-    /// What was not wanted for longest goes first.
-    fn keep_at_most(&mut self, bytes: usize) {
-        let mut freed = 0;
-        while self.free_bytes > bytes && freed < self.free.len() {
-            self.free_bytes -= self.free[freed].len();
-            freed += 1;
+    fn insert(&mut self, block: Arc<Lent>) {
+        self.free_bytes += block.len();
+        self.returns += 1;
+        let index = self.shorter(block.len() + 1);
+        self.free.insert(index, Free { block, returned: self.returns });
+    }
+
+    /// Frees all blocks but those that came back last, of which it keeps so many and no more than
+    /// so many bytes.
+    fn keep_newest(&mut self, most: usize, bytes: usize) {
+        if self.free.len() <= most && self.free_bytes <= bytes {
+            return;
         }
-        self.free.drain(..freed);
+        self.free.sort_unstable_by_key(|free| Reverse(free.returned));
+        let mut kept = 0;
+        let fits = |free: &&Free| {
+            kept += free.block.len();
+            kept <= bytes
+        };
+        let count = self.free.iter().take(most).take_while(fits).count();
+        self.free.truncate(count);
+        self.free_bytes = self.free.iter().map(|free| free.block.len()).sum();
+        self.free.sort_unstable_by_key(|free| (free.block.len(), free.returned));
     }
 }
 
@@ -81,21 +131,13 @@ impl Recycler {
         let (found, outgrown) = {
             let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
             // Not much more than is wanted, so that a small buffer does not hold a large block.
-            let fits = |block: &Lent| (len..=len + len / 2 + 64).contains(&block.len());
-            let best = (0..stock.free.len())
-                .filter(|index| fits(&stock.free[*index]))
-                .min_by_key(|index| stock.free[*index].len());
-            match best {
-                Some(index) => {
-                    let block = stock.remove(index);
+            let more = if len < PAGE { 63 } else { len / 2 };
+            match stock.smallest(len..=len.saturating_add(more)) {
+                Some(block) => {
                     stock.lend(block.len());
                     (Some(block), None)
                 }
-                None => {
-                    let near = |block: &Arc<Lent>| (len - len / 4..len).contains(&block.len());
-                    let outgrown = stock.free.iter().position(near);
-                    (None, outgrown.map(|index| stock.remove(index)))
-                }
+                None => (None, stock.largest(len - len / 4..len)),
             }
         };
         let mut lent = match found {
@@ -105,6 +147,7 @@ impl Recycler {
             // each time: fresh pages cost more than the address space.
             None => {
                 let room = match &outgrown {
+                    _ if len < PAGE => 0,
                     None => len / 16,
                     Some(block) if !block.has_grown => len / 4,
                     Some(_) => len / 2,
@@ -131,21 +174,17 @@ impl Recycler {
     /// Frees memory that nobody has on loan until no more than `bytes` of it are kept.
     pub fn keep_at_most(&self, bytes: usize) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
-        stock.keep_at_most(bytes);
+        stock.keep_newest(MOST_FREE, bytes);
     }
 
     fn give_back(&self, block: Arc<Lent>) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         stock.lent -= block.len();
-        // A list of a hundred thousand tensors comes back at once: to look through it would cost
-        // more than fresh memory.
-        if stock.free.len() >= MOST_FREE {
-            stock.remove(0);
-        }
-        stock.free_bytes += block.len();
-        stock.free.push(block);
-        let most = stock.most_lent;
-        stock.keep_at_most(most);
+        stock.insert(block);
+        // A list of a hundred thousand tensors comes back at once, so the oldest half goes together.
+        let most = if stock.free.len() > MOST_FREE { MOST_FREE / 2 } else { MOST_FREE };
+        let most_bytes = stock.most_lent + stock.most_lent / 8;
+        stock.keep_newest(most, most_bytes);
     }
 }
 
@@ -199,24 +238,24 @@ mod tests {
     #[test]
     fn memory_comes_back_and_is_used_again() {
         let recycler = Arc::new(Recycler::default());
-        let mut first = recycler.take(1000).unwrap();
+        let mut first = recycler.take(10_000).unwrap();
         first.make_mut().unwrap().fill(7);
         let start = first.as_slice().as_ptr();
         assert!(first.is_aligned_to(64));
         let part = first.slice(10..20).unwrap();
         drop(first);
         // A part of it is still alive.
-        let other = recycler.take(1000).unwrap();
+        let other = recycler.take(10_000).unwrap();
         assert_ne!(other.as_slice().as_ptr(), start);
         assert_eq!(part.as_slice(), [7; 10]);
         drop(part);
         // A little longer, and much shorter.
-        let longer = recycler.take(1040).unwrap();
-        assert_eq!((longer.as_slice().as_ptr(), longer.len()), (start, 1040));
+        let longer = recycler.take(10_400).unwrap();
+        assert_eq!((longer.as_slice().as_ptr(), longer.len()), (start, 10_400));
         drop(longer);
-        assert_ne!(recycler.take(100).unwrap().as_slice().as_ptr(), start);
+        assert_ne!(recycler.take(1000).unwrap().as_slice().as_ptr(), start);
         drop(recycler);
-        assert_eq!(other.len(), 1000);
+        assert_eq!(other.len(), 10_000);
     }
 
     #[test]
@@ -240,7 +279,7 @@ mod tests {
             drop(grown);
             let stock = recycler.stock.lock().unwrap();
             assert_eq!(stock.free.len(), 2, "memory that is outgrown goes");
-            sizes.extend(stock.free.iter().map(|block| block.len()));
+            sizes.extend(stock.free.iter().map(|free| free.block.len()));
         }
         sizes.dedup();
         // A sixteenth more to begin with, then a quarter, then half.
@@ -253,8 +292,28 @@ mod tests {
         let many: Vec<Buffer> = (0..4 * MOST_FREE).map(|_| recycler.take(16).unwrap()).collect();
         drop(many);
         let stock = recycler.stock.lock().unwrap();
-        assert_eq!((stock.free.len(), stock.lent), (MOST_FREE, 0));
-        assert_eq!(stock.free_bytes, stock.free.iter().map(|block| block.len()).sum::<usize>());
+        assert!((MOST_FREE / 2..=MOST_FREE).contains(&stock.free.len()), "{}", stock.free.len());
+        assert_eq!(stock.lent, 0);
+        let bytes: usize = stock.free.iter().map(|free| free.block.len()).sum();
+        assert_eq!(stock.free_bytes, bytes);
+    }
+
+    #[test]
+    fn the_smallest_that_fits_is_taken_and_the_newest_is_kept() {
+        let recycler = Arc::new(Recycler::default());
+        let sizes = [4096, 1024, 2048, 1024, 8192];
+        let blocks = sizes.map(|len| recycler.take(len).unwrap());
+        let starts = blocks.each_ref().map(|block| block.as_slice().as_ptr());
+        blocks.into_iter().for_each(drop);
+        let taken = |len| recycler.take(len).unwrap().as_slice().as_ptr();
+        assert_eq!(taken(1000), starts[3], "of equal ones the last");
+        assert_eq!(taken(2000), starts[2]);
+        assert_eq!(taken(4000), starts[0]);
+        // The last three to come back.
+        recycler.keep_at_most(3 * 2048 + 2048);
+        let stock = recycler.stock.lock().unwrap();
+        let kept = stock.free.iter().map(|free| free.block.bytes().as_ptr());
+        assert_eq!(kept.collect::<Vec<_>>(), [starts[3], starts[2], starts[0]]);
     }
 
     #[test]
@@ -264,7 +323,7 @@ mod tests {
             drop(recycler.take(len).unwrap());
         }
         let stock = recycler.stock.lock().unwrap();
-        assert!(stock.free_bytes <= stock.most_lent && stock.lent == 0);
+        assert!(stock.free_bytes <= stock.most_lent / 8 * 9 && stock.lent == 0);
         assert!(stock.most_lent <= (1 << 16) + (1 << 12) + 64);
     }
 }
