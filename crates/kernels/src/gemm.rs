@@ -41,6 +41,7 @@ mod sizes;
 mod tables;
 
 pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_generic, gemm_batch_scratch};
+pub use blocked::Sweep;
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use form::Elements;
 pub use generic::{Number, gemm_generic};
@@ -193,6 +194,23 @@ pub fn gemm(
     ldc: usize,
     epilogue: &Epilogue<'_>,
 ) {
+    gemm_swept(exec, a, b, c, ldc, epilogue, Sweep::FromFirst);
+}
+
+/// As [`gemm`], with columns in the order that `sweep` says. The order changes no bit of C.
+///
+/// # Panics
+///
+/// As [`gemm`].
+pub fn gemm_swept(
+    exec: &Exec<'_>,
+    a: Lhs<'_>,
+    b: Rhs<'_>,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+    sweep: Sweep,
+) {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     let ((m, k), (depth, n)) = (a.size(), b.size());
@@ -240,6 +258,7 @@ pub fn gemm(
                 ldc,
                 epilogue: epilogue.raw(ldc),
                 form: PanelForm::Pairs(b.storage(), k),
+                sweep,
             };
             // SAFETY: as below; operands only round where the machine multiplies pairs.
             unsafe { product.run(pool) }
@@ -268,6 +287,7 @@ pub fn gemm(
             Rhs::Packed(b) => b.storage(),
             Rhs::Plain(_) | Rhs::Virtual(_) => Storage::F32,
         }),
+        sweep,
     };
     // SAFETY: sizes were checked, `c` is borrowed mutably, the machine has `isa`.
     unsafe { product.run(pool) }

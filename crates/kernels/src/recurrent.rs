@@ -16,7 +16,9 @@ use std::fmt::Debug;
 use crate::Exec;
 use crate::elementwise::chunks::{Shared, ranges};
 use crate::elementwise::{Unary, UnaryElement};
-use crate::gemm::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm, gemm_generic, gemm_scratch};
+use crate::gemm::{
+    Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, Sweep, gemm_generic, gemm_scratch, gemm_swept,
+};
 use crate::number::Math;
 use crate::simd::Level;
 use cell::Row;
@@ -160,6 +162,7 @@ pub trait RecurrentElement: Math + UnaryElement {
         bias: Option<&[Self]>,
         c: &mut [Self],
         ldc: usize,
+        sweep: Sweep,
     );
 
     /// The most bytes of scratch memory that [`RecurrentElement::product`] takes.
@@ -188,9 +191,10 @@ impl RecurrentElement for f32 {
         bias: Option<&[f32]>,
         c: &mut [f32],
         ldc: usize,
+        sweep: Sweep,
     ) {
         let epilogue = Epilogue { bias: bias.map(Bias::Col), ..Epilogue::default() };
-        gemm(exec, Lhs::Plain(a), right, c, ldc, &epilogue);
+        gemm_swept(exec, Lhs::Plain(a), right, c, ldc, &epilogue, sweep);
     }
 
     fn product_scratch(exec: &Exec<'_>, a: MatRef<'_>, right: Rhs<'_>) -> usize {
@@ -220,6 +224,7 @@ impl RecurrentElement for f64 {
         bias: Option<&[f64]>,
         c: &mut [f64],
         ldc: usize,
+        _: Sweep,
     ) {
         let addend = bias.map(|bias| (1.0, MatRef::new(bias, a.rows(), right.cols(), 0, 1)));
         gemm_generic(exec, 1.0, a, right, addend, c, ldc);
@@ -305,7 +310,8 @@ pub fn recur<T: RecurrentElement>(
                 let start = step * strides[0] + sequence * strides[1];
                 (sequences.length(sequence) > step).then(|| &inputs[start..start + width])
             };
-            let step = Step { exec, level, layer, hidden, input: &input };
+            let sweep = if turn % 2 == 0 { Sweep::FromFirst } else { Sweep::FromLast };
+            let step = Step { exec, level, layer, hidden, input: &input, sweep };
             step.run(&mut *h, &mut *c, gates, resets);
         }
         if let Some((y, strides)) = &mut y {
@@ -328,6 +334,8 @@ struct Step<'a, 'w, T: RecurrentElement, I> {
     layer: &'a Layer<'w, T>,
     hidden: usize,
     input: &'a I,
+    /// Of the weights of the state.
+    sweep: Sweep,
 }
 
 impl<'a, T: RecurrentElement, I> Step<'_, '_, T, I>
@@ -335,41 +343,37 @@ where
     I: Fn(usize) -> Option<&'a [T]> + Sync,
 {
     fn run(&self, h: &mut [T], c: &mut [T], gates: &mut [T], resets: &mut [T]) {
-        let (exec, hidden) = (self.exec, self.hidden);
+        let (exec, hidden, sweep) = (self.exec, self.hidden, self.sweep);
         let (batch, width) = (h.len() / hidden, self.layer.cell.gates() * hidden);
         let Layer { cell, clip } = *self.layer;
         let clip = clip.unwrap_or(T::HIGHEST);
         match cell {
             Cell::Plain { function, state } => {
-                T::product(exec, MatRef::row_major(h, batch, hidden), state, None, gates, width);
+                let h_rows = MatRef::row_major(h, batch, hidden);
+                T::product(exec, h_rows, state, None, gates, width, sweep);
                 self.rows(gates, h, &mut [], |mut row| row.plain(function, clip));
             }
             Cell::Memory { functions, state, peepholes, coupled } => {
-                T::product(exec, MatRef::row_major(h, batch, hidden), state, None, gates, width);
+                let h_rows = MatRef::row_major(h, batch, hidden);
+                T::product(exec, h_rows, state, None, gates, width, sweep);
                 self.rows(gates, h, c, |mut row| row.memory(functions, peepholes, coupled, clip));
             }
             Cell::Gated { functions: [f, g], candidate } => match candidate {
                 Candidate::ResetFirst { gates: both, own } => {
                     let state = MatRef::row_major(h, batch, hidden);
-                    T::product(exec, state, both, None, gates, width);
+                    T::product(exec, state, both, None, gates, width, sweep);
                     let resets = &mut resets[..batch * hidden];
                     self.rows(gates, h, resets, |mut row| {
                         row.gates(f, clip);
                         row.reset();
                     });
                     let state = MatRef::row_major(resets, batch, hidden);
-                    T::product(exec, state, own, None, &mut gates[2 * hidden..], width);
+                    T::product(exec, state, own, None, &mut gates[2 * hidden..], width, sweep);
                     self.rows(gates, h, &mut [], |mut row| row.candidate(g, clip));
                 }
                 Candidate::ResetLast { state, bias } => {
-                    T::product(
-                        exec,
-                        MatRef::row_major(h, batch, hidden),
-                        state,
-                        None,
-                        gates,
-                        width,
-                    );
+                    let h_rows = MatRef::row_major(h, batch, hidden);
+                    T::product(exec, h_rows, state, None, gates, width, sweep);
                     self.rows(gates, h, &mut [], |mut row| {
                         row.gates(f, clip);
                         row.reset_product(bias);

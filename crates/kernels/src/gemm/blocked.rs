@@ -73,6 +73,31 @@ pub(crate) struct Product<'a, F: Form = PanelForm> {
     /// Of sums of floats only.
     pub(crate) epilogue: TileEpilogue,
     pub(crate) form: F,
+    pub(crate) sweep: Sweep,
+}
+
+/// In which order the panels of a packed right operand are read by each thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    FromFirst,
+    /// Who multiplies with the same large matrix again and again sweeps it to and fro: what was
+    /// read last is still in the cache. One that is a little larger than the cache, read in the
+    /// same order each time, would never be found there.
+    FromLast,
+}
+
+impl Sweep {
+    /// The part that stands at `index` of the parts of one of the threads, which split all parts
+    /// evenly.
+    fn part(self, index: usize, parts: usize, threads: usize) -> usize {
+        if self == Sweep::FromFirst {
+            return index;
+        }
+        let shares = threads.min(parts);
+        let share = (0..shares).map(|share| split_even(parts, shares, share));
+        let own = share.into_iter().find(|share| share.contains(&index));
+        own.map_or(index, |own| own.start + own.end - 1 - index)
+    }
 }
 
 impl Product<'_> {
@@ -339,10 +364,21 @@ impl<F: Form> Product<'_, F> {
             _ => (groups * row_parts / (threads * 8)).clamp(1, groups),
         };
         let col_parts = groups.div_ceil(per_chunk);
-        pool_run(pool, threads, row_parts * col_parts, |part| {
+        let parts = row_parts * col_parts;
+        pool_run(pool, threads, parts, |index| {
+            let part = self.sweep.part(index, parts, threads);
             let rows = split_even(row_panels, row_parts, part / col_parts);
-            for group_index in split_even(groups, col_parts, part % col_parts) {
+            let own = split_even(groups, col_parts, part % col_parts);
+            for group_index in own.clone() {
+                let group_index = match self.sweep {
+                    Sweep::FromFirst => group_index,
+                    Sweep::FromLast => own.start + own.end - 1 - group_index,
+                };
                 let cols = group_index * group..col_panels.min((group_index + 1) * group);
+                let after = match self.sweep {
+                    Sweep::FromFirst => cols.end,
+                    Sweep::FromLast => cols.start.saturating_sub(group),
+                };
                 for (k0, k1) in self.k_blocks(kc) {
                     let block = Block {
                         rows: rows.clone(),
@@ -353,7 +389,7 @@ impl<F: Form> Product<'_, F> {
                         k1,
                     };
                     // SAFETY: all panels are packed; the chunk owns this rectangle of C.
-                    unsafe { self.block_by_columns(a, b, block) };
+                    unsafe { self.block_by_columns(a, b, block, after) };
                 }
             }
         });
@@ -386,9 +422,9 @@ impl<F: Form> Product<'_, F> {
     /// Multiplies the panels of one block, column panel by column panel: each stays in the
     /// first-level cache while all rows meet it, and the one after it is fetched meanwhile. Panels
     /// of constants come from memory and are used once for every part of the rows, so nothing else
-    /// hides that latency.
+    /// hides that latency. The panel `after` is that of the next block.
     #[inline]
-    unsafe fn block_by_columns(&self, a: Panels, b: Panels, block: Block) {
+    unsafe fn block_by_columns(&self, a: Panels, b: Panels, block: Block, after: usize) {
         let w = panel_width(self.isa);
         let steps = block.k1 - block.k0;
         let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
@@ -410,7 +446,7 @@ impl<F: Form> Product<'_, F> {
                 } else if block.k1 < self.k {
                     b.at(block.cols.start, block.k1)
                 } else {
-                    b.at(block.cols.end, 0)
+                    b.at(after, 0)
                 };
                 let mut ahead = Ahead::new(b_panel, next, steps, b.ks, tiles_of_column);
                 let mut b = b;

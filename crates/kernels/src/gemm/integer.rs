@@ -16,7 +16,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-use super::blocked::{Operand, Product};
+use super::blocked::{Operand, Product, Sweep};
 use super::buffer::with_scratch;
 use super::epilogue::Epilogue;
 use super::form::{Elements, Form};
@@ -302,6 +302,7 @@ fn product(
                 ldc: n,
                 epilogue: Epilogue::default().raw(0),
                 form: words,
+                sweep: Sweep::FromFirst,
             };
             let threads = threads(exec.pool, [m, n, product.k]);
             // SAFETY: sizes were checked and are not zero, panels are packed, `c` is borrowed

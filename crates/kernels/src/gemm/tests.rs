@@ -307,6 +307,28 @@ fn packing_from_unaligned_bytes() {
     }
 }
 
+#[test]
+fn the_order_of_columns_changes_no_bit() {
+    let pools = [1, 2, 3].map(Pool::new);
+    for (m, n, k) in [(1, 1, 5), (1, 200, 3), (1, 2048, 300), (3, 700, 300), (40, 1100, 70)] {
+        let (a, b, bias) = (random(m * k, 1), random(k * n, 2), random(n, 3));
+        let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), ..Epilogue::default() };
+        for &isa in Isa::available() {
+            let packed = PackedB::new(isa, MatRef::row_major(&b, k, n));
+            let product = |pool: &Pool, sweep: Sweep| {
+                let (mut c, exec) = (vec![77.0; m * n], Exec { pool, isa });
+                let a = Lhs::Plain(MatRef::row_major(&a, m, k));
+                gemm_swept(&exec, a, Rhs::Packed(&packed), &mut c, n, &epilogue, sweep);
+                c
+            };
+            let want = product(&pools[0], Sweep::FromFirst);
+            for pool in &pools {
+                assert!(product(pool, Sweep::FromLast) == want, "{isa:?} {m} x {n}, {k} steps");
+            }
+        }
+    }
+}
+
 /// One row meets several panels at once, two rows do not.
 #[test]
 fn a_row_alone_is_the_first_of_two() {

@@ -1,6 +1,6 @@
 //! A call of a recurrent layer: what it is given, and the memory that it works in.
 
-use sardonyx_kernels::gemm::{MatRef, PackedB, Storage};
+use sardonyx_kernels::gemm::{MatRef, PackedB, Storage, Sweep};
 use sardonyx_kernels::recurrent::{Candidate, Cell, Layer, RecurrentElement, Sequences, States};
 use sardonyx_kernels::{Exec, RecurrentLoops};
 use sardonyx_tensor::{DataType, Element};
@@ -246,7 +246,8 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
             let has_bias = self.add_biases(direction, &mut work.bias);
             let bias = has_bias.then_some(&work.bias[..]);
             let weights = self.input_weights(direction)?;
-            T::product(self.exec, self.rows_of_x(), weights, bias, &mut work.product, width);
+            let (x, product) = (self.rows_of_x(), &mut work.product[..]);
+            T::product(self.exec, x, weights, bias, product, width, Sweep::FromFirst);
             let sequences = Sequences {
                 steps,
                 batch,
