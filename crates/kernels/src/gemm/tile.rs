@@ -60,6 +60,9 @@ const PREFETCH_STEPS: usize = 8;
 const FEW_ROWS: usize = 4;
 /// How far ahead it is fetched then.
 const STREAM_STEPS: usize = 64;
+/// The same for strips, which read several panels at once: 64 steps of all of them ask for more
+/// than a core has under way, 8 for too little (Xeon with AMX, 1 x 9216 x 4096 from memory).
+const STRIP_STEPS: usize = 16;
 
 pub(crate) type TileFn = unsafe fn(&Tile);
 
@@ -215,9 +218,12 @@ pub(crate) unsafe fn tile_body<
         let a_rs = if UNIT { 1 } else { t.a_rs };
         let (mut a, mut b) = (t.a, t.b);
         let mut ahead = t.ahead;
-        let steps_ahead =
-            if R <= FEW_ROWS { STREAM_STEPS * (1 + P::HALVES as usize) } else { PREFETCH_STEPS };
         let is_strip = V > MAX_VECTORS;
+        let steps_ahead = match R {
+            _ if is_strip => STRIP_STEPS * (1 + P::HALVES as usize),
+            ..=FEW_ROWS => STREAM_STEPS * (1 + P::HALVES as usize),
+            _ => PREFETCH_STEPS,
+        };
         let fetches = UNIT || !is_strip;
         macro_rules! step {
             () => {
