@@ -289,8 +289,8 @@ impl Trainer {
 
     /// As [`Trainer::step`], on inputs that stay with the caller; outputs are written into memory
     /// of the caller. Outputs that are not named are not returned. After the first steps with
-    /// inputs of some sizes this takes no memory for elements, as [`Session::run_into`], and
-    /// allocates nothing else than lists of a few sizes of convolutions and pools.
+    /// inputs of some sizes this allocates nothing, as [`Session::run_into`], but for values that
+    /// are no tensors and operators that need memory of their own.
     ///
     /// # Errors
     ///

@@ -52,8 +52,9 @@ struct Lent {
     home: Weak<Recycler>,
 }
 
-/// Buffers that are shorter have blocks of their own lengths, rounded up to 64: memory is saved by
-/// larger ones, and no block is missing because a shorter buffer has it.
+/// A buffer shorter than this only takes a block of its own length, rounded up to 64. Sharing blocks
+/// with other lengths saves little memory there, and a block that a shorter buffer has taken is
+/// missing for its own length in the next step.
 const PAGE: usize = 4096;
 
 /// How many free blocks are kept: a training step returns one for each variable and for each
