@@ -6,7 +6,10 @@ optimizer, and both take steps on the same batch. PyTorch in double is the judge
 - each gradient may be off by 1e-5 of its largest element, or by twice what PyTorch's float is off;
 - the same network exported in double has to agree with the judge to 1e-7: units whose input rounds
   to the other side of 0 make gradients in float differ, and those in double do not;
-- the losses of ten steps: each may be off by 1e-4, or by twice what PyTorch's float is off.
+- the losses of ten steps: each may be off by 1e-4, or by twice what PyTorch's float is off;
+- the weights after them: each may be off by 1e-5 of its largest element, or by twice what PyTorch's
+  float is off; of Adam only those where PyTorch's float and double agree to 1e-5, as it divides
+  rounding errors by each other where a gradient is 0.
 
 Then sides take turns, and each is run alone in a process for its peak memory.
 """
@@ -192,7 +195,8 @@ OPTIMIZERS = {
 }
 
 
-def torch_losses(name, make, dtype, steps):
+def torch_steps(name, make, dtype, steps):
+    """The loss of each step, and the weights after them."""
     network, x, labels = made(name)
     network.to(dtype)
     x, moves, losses = converted(x, dtype), make(network.parameters()), []
@@ -202,25 +206,34 @@ def torch_losses(name, make, dtype, steps):
         loss.backward()
         moves.step()
         losses.append(loss.item())
-    return losses
+    named = network.named_parameters(remove_duplicate=False)
+    return losses, {key: p.detach().double().numpy() for key, p in named}
 
 
-def compare_losses(name, program, directory, steps):
+def compare_steps(name, program, directory, steps):
     """By optimizer: the largest difference of the losses to those of PyTorch's double, relative to
-    the loss, of ours and of PyTorch's float."""
+    the loss, of ours and of PyTorch's float; how many weights are judged, and those beyond."""
     import sardonyx
 
     found = {}
     for optimizer, (options, make) in OPTIMIZERS.items():
-        judge = torch_losses(name, make, torch.float64, steps)
-        rounded = torch_losses(name, make, torch.float32, steps)
+        judge, exact = torch_steps(name, make, torch.float64, steps)
+        rounded, theirs = torch_steps(name, make, torch.float32, steps)
         _, x, labels = made(name)
         out = directory / "steps.onnx"
         add_training(program, directory / f"{name}.onnx", out, *options)
         trainer = sardonyx.Trainer(str(out), outputs=["loss"])
         ours = [float(trainer.step(feeds(x, labels))["loss"]) for _ in range(steps)]
         off = [max(abs(a - b) / abs(b) for a, b in zip(side, judge)) for side in (ours, rounded)]
-        found[optimizer] = tuple(off)
+        judged, beyond = 0, []
+        for key in sorted(set(exact) & set(trainer.state)):
+            bar = max(TOLERANCE, 2 * apart(theirs[key], exact[key]))
+            if optimizer == "adam" and bar > 2 * TOLERANCE:
+                continue
+            judged += 1
+            if apart(trainer.state[key].astype(np.float64), exact[key]) > bar:
+                beyond.append(key)
+        found[optimizer] = (*off, judged, beyond)
     return found
 
 
@@ -312,7 +325,7 @@ def main():
         network, x, _ = made(name)
         export(network, x, options.directory / f"{name}.onnx")
         gradients = compare_gradients(name, options.program, options.directory)
-        losses = compare_losses(name, options.program, options.directory, options.steps)
+        steps = compare_steps(name, options.program, options.directory, options.steps)
         times = compare_times(
             name, options.program, options.directory, options.rounds, options.threads
         )
@@ -323,8 +336,10 @@ def main():
             f"{gradients['beyond']} beyond, worst {gradients['worst']:.1e}, "
             f"in double {gradients['double']:.1e}"
         )
-        pairs = (f"{key} {ours:.1e} (torch {theirs:.1e})" for key, (ours, theirs) in losses.items())
-        print("  losses off: " + ", ".join(pairs))
+        losses = (f"{key} {found[0]:.1e} (torch {found[1]:.1e})" for key, found in steps.items())
+        print("  losses off: " + ", ".join(losses))
+        weights = (f"{key} {len(found[3])} of {found[2]}" for key, found in steps.items())
+        print("  weights beyond: " + ", ".join(weights))
         print(
             f"  step: {times['ours'] * 1000:.0f} ms, torch {times['torch'] * 1000:.0f} ms, "
             f"ratio {times['ratio']:.2f}" + (f" (bar {bar})" if bar else "")
@@ -332,8 +347,10 @@ def main():
         print(f"  peak: {memory['ours']:.0f} MB, torch {memory['torch']:.0f} MB")
         if gradients["missing"] or gradients["double"] > DOUBLE_TOLERANCE:
             failed.append(f"{name}: gradients")
-        if any(ours > max(1e-4, 2 * theirs) for ours, theirs in losses.values()):
+        if any(ours > max(1e-4, 2 * theirs) for ours, theirs, *_ in steps.values()):
             failed.append(f"{name}: losses")
+        if any(beyond or judged == 0 for *_, judged, beyond in steps.values()):
+            failed.append(f"{name}: weights")
         if bar and times["ratio"] > bar:
             failed.append(f"{name}: time")
     if failed:

@@ -52,9 +52,9 @@ struct Lent {
     home: Weak<Recycler>,
 }
 
-/// A buffer shorter than this only takes a block of its own length, rounded up to 64. Sharing blocks
-/// with other lengths saves little memory there, and a block that a shorter buffer has taken is
-/// missing for its own length in the next step.
+/// A buffer shorter than this only takes a block of its own length, rounded up to 64. Sharing
+/// blocks with other lengths saves little memory there, and a block that a shorter buffer has taken
+/// is missing for its own length in the next step.
 const PAGE: usize = 4096;
 
 /// How many free blocks are kept: a training step returns one for each variable and for each
@@ -182,7 +182,8 @@ impl Recycler {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         stock.lent -= block.len();
         stock.insert(block);
-        // A list of a hundred thousand tensors comes back at once, so the oldest half goes together.
+        // A list of a hundred thousand tensors comes back at once, so the oldest half goes
+        // together.
         let most = if stock.free.len() > MOST_FREE { MOST_FREE / 2 } else { MOST_FREE };
         let most_bytes = stock.most_lent + stock.most_lent / 8;
         stock.keep_newest(most, most_bytes);
