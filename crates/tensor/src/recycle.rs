@@ -310,7 +310,7 @@ mod tests {
         let taken = |len| recycler.take(len).unwrap().as_slice().as_ptr();
         assert_eq!(taken(1000), starts[3], "of equal ones the last");
         assert_eq!(taken(2000), starts[2]);
-        assert_eq!(taken(4000), starts[0]);
+        assert_eq!(taken(4096), starts[0]);
         // The last three to come back.
         recycler.keep_at_most(3 * 2048 + 2048);
         let stock = recycler.stock.lock().unwrap();

@@ -40,7 +40,8 @@ pub fn local_response_norm<T: Number>(
     assert!(size > 0, "no channel to look at");
     let level = Level::new(isa);
     let factor = f64::from(alpha) / size as f64;
-    rows(pool, y, inner.max(1), inner * (size + 6), |first, y| {
+    // A window may be larger than there are channels.
+    rows(pool, y, inner.max(1), inner * (size.min(channels) + 6), |first, y| {
         for (i, y) in y.chunks_exact_mut(inner).enumerate() {
             let (plane, c) = ((first + i) / channels, (first + i) % channels);
             let low = c.saturating_sub((size - 1) / 2);

@@ -95,6 +95,17 @@ fn check_local<T: Number>(tolerance: f64) {
     }
 }
 
+/// Of so many channels, of which only a few exist, nothing is left of their mean.
+#[test]
+fn a_local_response_to_more_channels_than_there_are() {
+    for &isa in Isa::available() {
+        let (x, mut y) = ([1.0f32, 2.0, 3.0], [0.0; 3]);
+        let response = LocalResponse { size: i64::MAX as usize, alpha: 0.5, beta: 1.0, bias: 2.0 };
+        local_response_norm(&Exec { pool: &Pool::new(1), isa }, [1, 3, 1], response, &x, &mut y);
+        assert_eq!(y, [0.5, 1.0, 1.5]);
+    }
+}
+
 #[test]
 fn local_responses() {
     check_local::<f32>(1e-6);

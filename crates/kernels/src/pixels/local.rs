@@ -27,7 +27,9 @@ pub fn local_response_norm(
     check_isa(isa);
     check_alike(&x, &y);
     assert!(response.size > 0, "no channel to look at");
-    ranges(pool, y.count, y.channels * (response.size + 6), |pixels| {
+    // A window may be larger than there are channels.
+    let seen = response.size.min(y.channels);
+    ranges(pool, y.count, y.channels * (seen + 6), |pixels| {
         let local = Local { response, x: &x, y: &y, pixels };
         // SAFETY: the machine has the instruction set; threads take pixels of their own.
         unsafe {
@@ -117,7 +119,9 @@ unsafe fn squares<S: Simd>(x: *const f32, channels: usize, c: usize, size: usize
             }
             return sum;
         }
-        for k in 0..size {
+        // Those of which a lane sees a channel.
+        let seen = before.saturating_sub(c + S::LANES - 1)..size.min(channels + before - c);
+        for k in seen {
             // Lane `i` is channel `c + k - before + i`.
             let low = before.saturating_sub(c + k);
             let high = (channels + before).saturating_sub(c + k).min(S::LANES);

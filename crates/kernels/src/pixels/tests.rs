@@ -231,7 +231,7 @@ fn neighbouring_channels() {
         for dims in dims() {
             let [batch, channels, inner] = dims;
             let x = odd_values(dims.iter().product(), 6);
-            for size in [1, 2, 3, 5, 8, 40] {
+            for size in [1, 2, 3, 5, 8, 40, i64::MAX as usize] {
                 for beta in [0.5, 0.75, 1.0, 0.6] {
                     let response = LocalResponse { size, alpha: 0.01, beta, bias: 1.5 };
                     let mut wanted = vec![0.0; x.len()];
