@@ -145,18 +145,18 @@ impl<T> Packed<T> {
 }
 
 /// What a run computes with.
-pub(crate) enum Held<T> {
+pub(crate) enum Prepared<T> {
     /// For later runs as well.
     Kept(Arc<T>),
     ForThisRun(T),
 }
 
-impl<T> Deref for Held<T> {
+impl<T> Deref for Prepared<T> {
     type Target = T;
     fn deref(&self) -> &T {
         match self {
-            Held::Kept(kept) => kept,
-            Held::ForThisRun(made) => made,
+            Prepared::Kept(kept) => kept,
+            Prepared::ForThisRun(made) => made,
         }
     }
 }

@@ -182,11 +182,12 @@ impl Recycler {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         stock.lent -= block.len();
         stock.insert(block);
-        // A list of a hundred thousand tensors comes back at once, so the oldest half goes
-        // together.
-        let most = if stock.free.len() > MOST_FREE { MOST_FREE / 2 } else { MOST_FREE };
-        let most_bytes = stock.most_lent + stock.most_lent / 8;
-        stock.keep_newest(most, most_bytes);
+        // Many go together, as to find the oldest takes sorting: a list of a hundred thousand
+        // tensors may come back at once, and inputs of ever new sizes leave blocks in every run.
+        let most_lent = stock.most_lent;
+        if stock.free.len() > MOST_FREE || stock.free_bytes > most_lent + most_lent / 8 {
+            stock.keep_newest(MOST_FREE / 2, most_lent);
+        }
     }
 }
 

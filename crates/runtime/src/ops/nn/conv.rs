@@ -17,7 +17,7 @@ use crate::kernel::{Call, Ending, Kernel, Selected, Site};
 use crate::ops::narrow::{narrow, widen};
 use crate::precision::Precision;
 use crate::program::{self, Epilogue, Numbers, Op, Stage, Window};
-use crate::weights::{Bits, Elements, Form, Held, Packed};
+use crate::weights::{Bits, Elements, Form, Packed, Prepared};
 
 struct Conv {
     elem: DataType,
@@ -352,7 +352,7 @@ impl Conv {
         call: &Call<'_>,
         window: &Window,
         placed: &Placed,
-    ) -> Result<Held<PackedConv>, KernelError> {
+    ) -> Result<Prepared<PackedConv>, KernelError> {
         let invalid = |error: ConvError| KernelError(error.to_string());
         let pack = |elements: &[f32], dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
@@ -369,7 +369,7 @@ impl Conv {
             packed.map_err(invalid)
         };
         match &self.weights {
-            Weights::Packed { packed, .. } => packed.get().cloned().map(Held::Kept),
+            Weights::Packed { packed, .. } => packed.get().cloned().map(Prepared::Kept),
             Weights::Constant { elements, dims, packed } => {
                 let mut kept = packed.lock().unwrap_or_else(PoisonError::into_inner);
                 let packed = match &*kept {
@@ -380,12 +380,12 @@ impl Conv {
                         packed
                     }
                 };
-                Ok(Held::Kept(packed))
+                Ok(Prepared::Kept(packed))
             }
             Weights::Given => {
                 let weights = call.tensor(self.at)?;
                 let packed = pack(weights.as_slice::<f32>()?, weights.dims(), Lasts::ForOneRun);
-                packed.map(Held::ForThisRun)
+                packed.map(Prepared::ForThisRun)
             }
         }
     }

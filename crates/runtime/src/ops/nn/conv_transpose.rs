@@ -13,7 +13,7 @@ use super::window::{counts, per_axis};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Selected, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::weights::Held;
+use crate::weights::Prepared;
 
 struct ConvTranspose {
     elem: DataType,
@@ -35,7 +35,7 @@ struct ConvTranspose {
 struct Ready {
     input: Dims,
     placed: Placed,
-    packed: Option<Held<PackedTranspose>>,
+    packed: Option<Prepared<PackedTranspose>>,
 }
 
 /// Spatial axes that loops on packed weights have at most.
@@ -220,7 +220,7 @@ impl ConvTranspose {
     }
 
     /// Where everything lies for an input of these dimensions, with weights packed for it.
-    fn ready(&self, call: &Call<'_>) -> Result<Held<Ready>, KernelError> {
+    fn ready(&self, call: &Call<'_>) -> Result<Prepared<Ready>, KernelError> {
         let x = call.tensor(0)?.dims();
         let given = match &self.weights {
             Some(_) => None,
@@ -233,7 +233,7 @@ impl ConvTranspose {
         };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ready) = kept.as_ref().filter(|ready| ready.input[..] == *x) {
-            return Ok(Held::Kept(ready.clone()));
+            return Ok(Prepared::Kept(ready.clone()));
         }
         let placed = self.place(x, w)?;
         let packs = self.elem != DataType::Double && placed.spatial.len() <= MOST_AXES;
@@ -241,7 +241,7 @@ impl ConvTranspose {
             (Some((weights, _)), _) if packs => {
                 let (spatial, output) = placed.sizes();
                 let before = kept.as_ref().and_then(|ready| match &ready.packed {
-                    Some(Held::Kept(packed))
+                    Some(Prepared::Kept(packed))
                         if *packed.params() == placed.params && packed.suits(spatial, output) =>
                     {
                         Some(packed.clone())
@@ -256,7 +256,7 @@ impl ConvTranspose {
                         Arc::new(pack(call, &placed, weights, Lasts::ForGood)?)
                     }
                 };
-                Some(Held::Kept(packed))
+                Some(Prepared::Kept(packed))
             }
             (None, Some(view)) if packs => {
                 let packed = if self.elem == DataType::Float {
@@ -264,17 +264,17 @@ impl ConvTranspose {
                 } else {
                     pack(call, &placed, &widen(call, view)?, Lasts::ForOneRun)
                 };
-                Some(Held::ForThisRun(packed?))
+                Some(Prepared::ForThisRun(packed?))
             }
             _ => None,
         };
         let ready = Ready { input: x.into(), placed, packed };
         if self.weights.is_none() {
-            return Ok(Held::ForThisRun(ready));
+            return Ok(Prepared::ForThisRun(ready));
         }
         let ready = Arc::new(ready);
         *kept = Some(ready.clone());
-        Ok(Held::Kept(ready))
+        Ok(Prepared::Kept(ready))
     }
 
     fn run_doubles(&self, call: &mut Call<'_>, placed: &Placed) -> Result<(), KernelError> {
