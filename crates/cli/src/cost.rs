@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use sardonyx::Dim;
 use sardonyx::cost::{ASSUMED_SIZE, Cost, NodeCost, Sum, Work, at_assumed_sizes};
+use sardonyx::{Dim, Error};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -26,6 +26,10 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     symbols: symbols::Args,
+    /// Count the training step of this entry of the training information, from 0, instead of the
+    /// main graph: the loss, its gradients and the optimizer. State variables are parameters
+    #[arg(long, value_name = "ENTRY")]
+    training_step: Option<usize>,
     /// Summarize by operator
     #[arg(long)]
     by_operator: bool,
@@ -60,8 +64,15 @@ struct Row<'a> {
 
 pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let mut model = args.model.open()?;
+    if let Some(entry) = args.training_step {
+        model = model.training_step_with_state(entry)?;
+    }
     let options = args.symbols.apply(&mut model)?;
     let cost = model.cost(&options);
+    // A step that cannot be counted does not stand against counting inference.
+    let training: Vec<(usize, Result<Cost, Error>)> = (0..model.training_entries().len())
+        .map(|entry| (entry, model.training_step_with_state(entry).map(|step| step.cost(&options))))
+        .collect();
     let mut rows: Vec<Row<'_>> = if args.by_operator {
         cost.by_operator().into_iter().map(Row::from).collect()
     } else {
@@ -73,9 +84,12 @@ pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         rows.truncate(top);
     }
     match (args.json, args.csv) {
-        (true, _) => terminal.json(&as_json(args, &cost, &rows), true),
+        (true, _) => terminal.json(&as_json(args, &cost, &rows, &training), true),
         (_, true) => terminal.print(&as_csv(&rows)),
-        _ => terminal.print(&(table(&rows) + "\n" + &summary(&cost))),
+        _ => {
+            let steps = training.iter().map(|(entry, step)| training_line(*entry, step));
+            terminal.print(&(table(&rows) + "\n" + &summary(&cost) + &steps.collect::<String>()))
+        }
     }
 }
 
@@ -207,6 +221,20 @@ fn summary(cost: &Cost) -> String {
     text
 }
 
+/// What a training step needs, in one line.
+fn training_line(entry: usize, step: &Result<Cost, Error>) -> String {
+    match step {
+        Ok(step) => format!(
+            "training step {entry}: {} multiply-adds, parameters and state {}, peak {}; \
+             --training-step {entry} lists its nodes\n",
+            total_of(&step.total.multiply_adds),
+            in_bytes(&step.total.parameter_bytes),
+            in_bytes(&step.peak),
+        ),
+        Err(error) => format!("training step {entry} is not counted: {error}\n"),
+    }
+}
+
 fn total_of(sum: &Sum) -> String {
     short(sum, "at least ", group).unwrap_or("unknown".to_string())
 }
@@ -256,20 +284,40 @@ fn quoted(cell: &str) -> String {
     }
 }
 
-fn as_json(args: &Args, cost: &Cost, rows: &[Row<'_>]) -> Value {
+fn as_json(
+    args: &Args,
+    cost: &Cost,
+    rows: &[Row<'_>],
+    training: &[(usize, Result<Cost, Error>)],
+) -> Value {
     let key = if args.by_operator { "operators" } else { "nodes" };
+    let step = |(entry, step): &(usize, Result<Cost, Error>)| match step {
+        Ok(cost) => json!({
+            "entry": entry,
+            "total": total_json(cost),
+            "bodies_counted_once": cost.bodies_counted_once,
+        }),
+        Err(error) => json!({"entry": entry, "error": error.to_string()}),
+    };
+    json!({
+        "schema": SCHEMA,
+        "model": args.model.name(),
+        "training_step": args.training_step,
+        key: rows.iter().map(row_json).collect::<Vec<_>>(),
+        "total": total_json(cost),
+        "bodies_counted_once": cost.bodies_counted_once,
+        "training": training.iter().map(step).collect::<Vec<_>>(),
+        "assumed_size": ASSUMED_SIZE,
+    })
+}
+
+/// All nodes together, and the peak.
+fn total_json(cost: &Cost) -> Map<String, Value> {
     let mut total = work_json(&cost.total);
     total.insert("peak".to_string(), dim_json(&cost.peak.known));
     total.insert("peak_at".to_string(), json!(cost.peak_at));
     total.insert("peak_missing".to_string(), json!(cost.peak.missing));
-    json!({
-        "schema": SCHEMA,
-        "model": args.model.name(),
-        key: rows.iter().map(row_json).collect::<Vec<_>>(),
-        "total": total,
-        "bodies_counted_once": cost.bodies_counted_once,
-        "assumed_size": ASSUMED_SIZE,
-    })
+    total
 }
 
 fn row_json(row: &Row<'_>) -> Value {

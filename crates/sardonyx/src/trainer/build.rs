@@ -312,13 +312,20 @@ fn untrained(model: &Model) -> graph::Model {
     graph
 }
 
-/// The main graph followed by the algorithm of an entry, with state variables as inputs.
-fn step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Model, Error> {
+/// The main graph followed by the algorithm of an entry. State variables stay initializers.
+fn appended(model: &Model, entry: usize) -> Result<graph::Model, Error> {
     let mut graph = untrained(model);
     let main = main_of(&graph)?;
     if let Some(algorithm) = model.graph.training_info[entry].algorithm {
         graph.append_graph(main, algorithm);
     }
+    Ok(graph)
+}
+
+/// The main graph followed by the algorithm of an entry, with state variables as inputs.
+fn step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Model, Error> {
+    let mut graph = appended(model, entry)?;
+    let main = main_of(&graph)?;
     let variables = values_of(model, places);
     graph.make_inputs(main, true, |_, value| variables.contains(&value));
     Ok(graph)
@@ -333,19 +340,55 @@ impl Model {
     ///
     /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn training_step(&self, entry: usize) -> Result<Model, Error> {
-        let entries = self.graph.training_info.len();
-        if entry >= entries {
-            let message = match entries {
-                0 => "the model has no training information".to_string(),
-                _ => format!(
-                    "training entry {entry} does not exist: entries are 0 to {}",
-                    entries.saturating_sub(1)
-                ),
-            };
-            return Err(Error::new(ErrorKind::Argument, message));
-        }
+        self.check_entry(entry)?;
         let graph = step_graph(self, entry, &Places::of(&self.graph))?;
         Ok(self.with_graph(graph))
+    }
+
+    /// As [`training_step`](Model::training_step), but state variables stay initializers, and
+    /// `Gradient` nodes are replaced by what they mean: the form of which
+    /// [`cost`](Model::cost) counts the state as parameters.
+    ///
+    /// ```
+    /// use sardonyx::{Model, infer, training};
+    ///
+    /// let model = Model::from_text(
+    ///     "<ir_version: 10, opset_import: [\"\": 21]>
+    ///      g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}> {
+    ///          y = MatMul (x, w)
+    ///      }",
+    /// )?;
+    /// let options = training::Options::new(training::Loss::SquaredError { output: None });
+    /// let (model, _) = model.add_training(&options)?;
+    /// let step = model.training_step_with_state(0)?.cost(&infer::Options::new());
+    /// // The product, and the gradient of the weights.
+    /// assert_eq!(step.total.multiply_adds.known.to_string(), "16*N");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Argument`] if there is no such entry; [`ErrorKind::Invalid`] if an operator on
+    /// the way of a `Gradient` node has no gradient.
+    pub fn training_step_with_state(&self, entry: usize) -> Result<Model, Error> {
+        self.check_entry(entry)?;
+        let (step, _) = self.with_graph(appended(self, entry)?).expand_gradients()?;
+        Ok(step)
+    }
+
+    fn check_entry(&self, entry: usize) -> Result<(), Error> {
+        let entries = self.graph.training_info.len();
+        if entry < entries {
+            return Ok(());
+        }
+        let message = match entries {
+            0 => "the model has no training information".to_string(),
+            _ => format!(
+                "training entry {entry} does not exist: entries are 0 to {}",
+                entries.saturating_sub(1)
+            ),
+        };
+        Err(Error::new(ErrorKind::Argument, message))
     }
 }
 
