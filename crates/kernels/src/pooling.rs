@@ -398,21 +398,22 @@ struct Places<'a, T> {
 }
 
 impl<'a, T> Places<'a, T> {
-    /// Calls back for each output row: where its plane begins, the rows that it sees, and its
-    /// positions.
+    /// For each output row: where its plane begins, the rows that it sees, and its positions. Not
+    /// a function that calls back, as that might be compiled without the vectors of the loop.
     #[inline(always)]
-    fn each_row(self, mut see: impl FnMut(usize, &'a [usize], &'a mut [i64])) {
+    fn rows(self) -> impl Iterator<Item = (usize, &'a [usize], &'a mut [i64])> {
         let Seen { columns, starts, ends, .. } = self.seen;
         let plane_len: usize = self.window.input.iter().product();
         let (mut plane, mut row) = (self.first / ends.len() * plane_len, self.first % ends.len());
-        for indices in self.indices.chunks_exact_mut(columns.len()) {
+        self.indices.chunks_exact_mut(columns.len()).map(move |indices| {
             let begin = if row == 0 { 0 } else { ends[row - 1] };
-            see(plane, &starts[begin..ends[row]], indices);
+            let found = (plane, &starts[begin..ends[row]], indices);
             row += 1;
             if row == ends.len() {
                 (plane, row) = (plane + plane_len, 0);
             }
-        }
+            found
+        })
     }
 }
 
@@ -422,24 +423,21 @@ impl<T: Number> Loop for Places<'_, T> {
     fn run<const FMA: bool>(self) {
         let (columns, x) = (self.seen.columns, self.x);
         let dilation = self.window.dilations[self.window.dilations.len() - 1];
-        self.each_row(|plane, starts, indices| {
+        for (plane, starts, indices) in self.rows() {
             for (index, &[column, count]) in indices.iter_mut().zip(columns) {
                 *index = place_of(x, plane, starts, column, (count, dilation));
             }
-        });
+        }
     }
 }
 
-/// The same where rows are long: tap by tap, as loops over a row vectorise.
+/// The same where rows are long: a group of neighbouring outputs tap by tap.
 struct PlacesByTap<'a, T>(Places<'a, T>);
-
-/// Outputs of a row from which that takes less time.
-const LEAST_ROW: usize = 8;
 
 impl<T> PlacesByTap<'_, T> {
     fn suits(window: &Window<'_>, seen: &Seen<'_>) -> bool {
         let plane: usize = window.input.iter().product();
-        seen.whole.len() >= LEAST_ROW && u32::try_from(plane).is_ok()
+        seen.whole.len() >= GROUP && u32::try_from(plane).is_ok()
     }
 }
 
@@ -451,8 +449,7 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
         let last = window.kernel.len() - 1;
         let [kernel, stride, dilation] =
             [window.kernel[last], window.strides[last], window.dilations[last]];
-        let (mut best, mut taps) = ([T::LOWEST.widen(); TILE], [0; TILE]);
-        self.0.each_row(|plane, starts, indices| {
+        for (plane, starts, indices) in self.0.rows() {
             for output in (0..whole.start).chain(whole.end..columns.len()) {
                 let [column, count] = columns[output];
                 indices[output] = place_of(x, plane, starts, column, (count, dilation));
@@ -460,14 +457,18 @@ impl<T: Number> Loop for PlacesByTap<'_, T> {
             let columns = &columns[whole.clone()];
             let indices = &mut indices[whole.clone()];
             if starts.is_empty() {
-                return indices.fill(-1);
+                indices.fill(-1);
+                continue;
             }
             let row = RowOfPlaces { x: &x[plane..], starts, stride, plane };
-            for (indices, columns) in indices.chunks_mut(TILE).zip(columns.chunks(TILE)) {
-                let (best, taps) = (&mut best[..indices.len()], &mut taps[..indices.len()]);
-                row.find(columns[0][0], (kernel, dilation), (best, taps), indices);
+            for first in (0..columns.len()).step_by(GROUP) {
+                // A few outputs twice are cheaper than a few one by one.
+                let first = first.min(columns.len() - GROUP);
+                if let Some(indices) = indices[first..].first_chunk_mut() {
+                    row.find(columns[first][0], (kernel, dilation), indices);
+                }
             }
-        });
+        }
     }
 }
 
@@ -510,36 +511,46 @@ struct RowOfPlaces<'a, T> {
 }
 
 impl<T: Number> RowOfPlaces<'_, T> {
-    /// The positions for neighbouring windows, the first of which begins at a column. There is
-    /// memory for the greatest elements so far, and for where the first window would have them.
+    /// The positions for neighbouring windows, the first of which begins at a column.
     #[inline(always)]
-    fn find(
-        &self,
-        column: usize,
-        (count, dilation): (usize, usize),
-        (best, taps): (&mut [T::Wide], &mut [u32]),
-        indices: &mut [i64],
-    ) {
+    fn find(&self, column: usize, (count, dilation): (usize, usize), indices: &mut [i64; GROUP]) {
         let first = self.starts[0] + column;
-        let n = best.len();
-        let taps = &mut taps[..n];
-        taps.fill(first as u32);
-        each_strided(&self.x[first..], self.stride, n, |i, x| best[i] = x.widen());
+        let mut best = group(&self.x[first..], self.stride);
+        // Where the first window has them.
+        let mut taps = [first as u32; GROUP];
         for start in self.starts {
             for k in 0..count {
                 let at = start + column + k * dilation;
-                each_strided(&self.x[at..], self.stride, n, |i, x| {
-                    let x = x.widen();
-                    let wins = (x > best[i]) | (x.is_nan() & !best[i].is_nan());
-                    best[i] = if wins { x } else { best[i] };
+                let x = group(&self.x[at..], self.stride);
+                for i in 0..GROUP {
+                    let wins = (x[i] > best[i]) | (x[i].is_nan() & !best[i].is_nan());
+                    best[i] = if wins { x[i] } else { best[i] };
                     taps[i] = if wins { at as u32 } else { taps[i] };
-                });
+                }
             }
         }
         for (i, (index, tap)) in indices.iter_mut().zip(taps).enumerate() {
-            *index = (self.plane + *tap as usize + i * self.stride) as i64;
+            *index = (self.plane + tap as usize + i * self.stride) as i64;
         }
     }
+}
+
+/// `x[0], x[stride], ..`
+#[inline(always)]
+fn group<T: Number>(x: &[T], stride: usize) -> [T::Wide; GROUP] {
+    let mut found = [T::LOWEST.widen(); GROUP];
+    match stride {
+        1 => found.iter_mut().zip(&x[..GROUP]).for_each(|(to, x)| *to = x.widen()),
+        2 => {
+            // A fixed length, in which every second element is a shuffle of vectors.
+            const PAIRS: usize = 2 * GROUP - 1;
+            if let Some(x) = x.first_chunk::<PAIRS>() {
+                (0..GROUP).for_each(|i| found[i] = x[2 * i].widen());
+            }
+        }
+        _ => (0..GROUP).for_each(|i| found[i] = x[i * stride].widen()),
+    }
+    found
 }
 
 /// The first `n` of `x[0], x[stride], ..`, at least one, with their numbers.
