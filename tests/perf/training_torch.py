@@ -9,7 +9,10 @@ optimizer, and both take steps on the same batch. PyTorch in double is the judge
 - the losses of ten steps: each may be off by 1e-4, or by twice what PyTorch's float is off;
 - the weights after them: each may be off by 1e-5 of its largest element, or by twice what PyTorch's
   float is off; of Adam only those where PyTorch's float and double agree to 1e-5, as it divides
-  rounding errors by each other where a gradient is 0.
+  rounding errors by each other where a gradient is 0. One in twenty of these may be beyond, for
+  PyTorch's float agrees at some of them by chance: an element whose gradient is a millionth of the
+  largest is moved by its rounding error. So Adam is compared in double as well: the weights after
+  three steps have to agree to 1e-7.
 
 Then sides take turns, and each is run alone in a process for its peak memory.
 """
@@ -83,20 +86,22 @@ def gpt2(batch):
     return network, ids, torch.randint(0, 50000, (batch, 64))
 
 
-# Name, network, batch, and the bar for the ratio of times.
+# Name, network, batch, the bar for the ratio of times, and the learning rate, of which Adam takes a
+# hundredth. At 0.01 the loss of ResNet-18 rises in every second step, and ten of these make 1e-2 of
+# a rounding error.
 NETWORKS = {
-    "resnet18": (lambda batch: images("resnet18", batch), 8, 1.2),
-    "mobilenet_v3": (lambda batch: images("mobilenet_v3_large", batch), 8, None),
-    "lstm": (lstm, 8, None),
-    "bert_base": (bert, 4, 1.2),
-    "gpt2": (gpt2, 2, None),
+    "resnet18": (lambda batch: images("resnet18", batch), 8, 1.2, 0.0002),
+    "mobilenet_v3": (lambda batch: images("mobilenet_v3_large", batch), 8, None, 0.01),
+    "lstm": (lstm, 8, None, 0.01),
+    "bert_base": (bert, 4, 1.2, 0.01),
+    "gpt2": (gpt2, 2, None, 0.01),
 }
 
 
 def made(name):
     """The network in inference mode, its batch and labels; the same in every process."""
     torch.manual_seed(0)
-    make, batch, _ = NETWORKS[name]
+    make, batch, *_ = NETWORKS[name]
     network, x, labels = make(batch)
     return network.eval(), x, labels
 
@@ -182,24 +187,26 @@ def feeds(x, labels):
     return {"x": x.numpy(), "label": labels.numpy()}
 
 
-OPTIMIZERS = {
-    "sgd": (["--learning-rate", "0.01"], lambda p: torch.optim.SGD(p, 0.01)),
-    "momentum": (
-        ["--optimizer", "momentum", "--learning-rate", "0.01"],
-        lambda p: torch.optim.SGD(p, 0.01, momentum=0.9),
-    ),
-    "adam": (
-        ["--optimizer", "adam", "--learning-rate", "0.0001"],
-        lambda p: torch.optim.Adam(p, 0.0001),
-    ),
-}
+def optimizers(name):
+    """By name: options of `add-training`, and what makes the same of parameters in PyTorch."""
+    rate = NETWORKS[name][3]
+    makers = {
+        "sgd": (rate, lambda p: torch.optim.SGD(p, rate)),
+        "momentum": (rate, lambda p: torch.optim.SGD(p, rate, momentum=0.9)),
+        "adam": (rate / 100, lambda p: torch.optim.Adam(p, rate / 100)),
+    }
+    options = ("--optimizer", "--learning-rate")
+    return {
+        key: ([options[0], key, options[1], str(rate)], make) for key, (rate, make) in makers.items()
+    }
 
 
-def torch_steps(name, make, dtype, steps):
+def torch_steps(name, make, dtype, steps, batch=None):
     """The loss of each step, and the weights after them."""
     network, x, labels = made(name)
     network.to(dtype)
-    x, moves, losses = converted(x, dtype), make(network.parameters()), []
+    x, labels = converted(x, dtype)[:batch], labels[:batch]
+    moves, losses = make(network.parameters()), []
     for _ in range(steps):
         moves.zero_grad()
         loss = nn.functional.cross_entropy(network(x), labels)
@@ -210,13 +217,34 @@ def torch_steps(name, make, dtype, steps):
     return losses, {key: p.detach().double().numpy() for key, p in named}
 
 
+def compare_double(name, program, directory):
+    """How far weights are off after three steps of Adam on one example in double, where their
+    gradients are not 0 but for rounding."""
+    import sardonyx
+
+    options, make = optimizers(name)["adam"]
+    _, exact = torch_steps(name, make, torch.float64, 3, batch=1)
+    network, x, labels = made(name)
+    x, labels = converted(x, torch.float64)[:1], labels[:1]
+    gradients = torch_gradients(network, x, labels, torch.float64)
+    largest = max(np.abs(g).max() for g in gradients.values())
+    export(network, x, directory / "double.onnx")
+    out = directory / "steps.onnx"
+    add_training(program, directory / "double.onnx", out, *options)
+    trainer = sardonyx.Trainer(str(out), outputs=["loss"])
+    for _ in range(3):
+        trainer.step(feeds(x, labels))
+    judged = [key for key, g in gradients.items() if np.abs(g).max() > 1e-12 * largest]
+    return max(apart(trainer.state[key], exact[key]) for key in judged if key in trainer.state)
+
+
 def compare_steps(name, program, directory, steps):
     """By optimizer: the largest difference of the losses to those of PyTorch's double, relative to
     the loss, of ours and of PyTorch's float; how many weights are judged, and those beyond."""
     import sardonyx
 
     found = {}
-    for optimizer, (options, make) in OPTIMIZERS.items():
+    for optimizer, (options, make) in optimizers(name).items():
         judge, exact = torch_steps(name, make, torch.float64, steps)
         rounded, theirs = torch_steps(name, make, torch.float32, steps)
         _, x, labels = made(name)
@@ -339,7 +367,8 @@ def main():
         losses = (f"{key} {found[0]:.1e} (torch {found[1]:.1e})" for key, found in steps.items())
         print("  losses off: " + ", ".join(losses))
         weights = (f"{key} {len(found[3])} of {found[2]}" for key, found in steps.items())
-        print("  weights beyond: " + ", ".join(weights))
+        double = compare_double(name, options.program, options.directory)
+        print("  weights beyond: " + ", ".join(weights) + f"; adam in double {double:.1e}")
         print(
             f"  step: {times['ours'] * 1000:.0f} ms, torch {times['torch'] * 1000:.0f} ms, "
             f"ratio {times['ratio']:.2f}" + (f" (bar {bar})" if bar else "")
@@ -349,8 +378,11 @@ def main():
             failed.append(f"{name}: gradients")
         if any(ours > max(1e-4, 2 * theirs) for ours, theirs, *_ in steps.values()):
             failed.append(f"{name}: losses")
-        if any(beyond for *_, beyond in steps.values()):
+        allowed = {key: found[2] // 20 if key == "adam" else 0 for key, found in steps.items()}
+        if any(len(found[3]) > allowed[key] for key, found in steps.items()):
             failed.append(f"{name}: weights")
+        if double > DOUBLE_TOLERANCE:
+            failed.append(f"{name}: weights in double")
         if bar and times["ratio"] > bar:
             failed.append(f"{name}: time")
     if failed:
