@@ -110,7 +110,7 @@ impl DeviceArgs {
         session: &SessionArgs,
         is_stdin: bool,
     ) -> Result<Option<Runner<'o>>, Failure> {
-        let Opened { model, session: whole, sizes } = opened;
+        let Opened { model, session: whole, sizes, .. } = opened;
         if !self.devices {
             return Ok(Some(Runner::Session(whole)));
         }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use sardonyx::{
-    Buffer, CastOptions, DataType, ErrorKind, Model, Port, Sequence, Session, Tensor, Type, Value,
-    cast, npz, read_value,
+    Buffer, CastOptions, DataType, ErrorKind, Model, Port, Role, Sequence, Session, Tensor, Type,
+    Value, cast, npz, read_value,
 };
 
 use crate::failure::Failure;
@@ -97,6 +97,9 @@ fn gather_or_fill(
     }
     filling.check(ports, &|name| gather.inputs.values.iter().any(|(given, _)| given == name))?;
     if filling.seed().is_some() {
+        if let Some(trained) = &opened.trained {
+            gather.stored_state(trained, filling)?;
+        }
         let given = &gather.inputs.values;
         let mut filled = random::fill(filling, model, &opened.sizes, ports, given, Some(terminal))?;
         gather.inputs.values.append(&mut filled);
@@ -140,6 +143,26 @@ fn as_fill(text: &str) -> Option<String> {
 }
 
 impl<'a> Gather<'a> {
+    /// What the model stores of the inputs that are state variables and nothing is said of: random
+    /// weights give gradients so close to 0 that processors take many times as long.
+    fn stored_state(&mut self, trained: &Model, filling: &filling::Args) -> Result<(), Failure> {
+        let variables = trained.state_variables().into_iter().map(|variable| variable.name);
+        let variables: HashSet<String> = variables.collect();
+        let ports = self.session.inputs();
+        for stored in trained.tensors() {
+            let name = &stored.name;
+            let is_said = filling.fill_of(name).is_some() || filling.shape_of(name).is_some();
+            let is_given = || self.inputs.values.iter().any(|(given, _)| given == name);
+            let is_input = || ports.iter().any(|port| port.name() == name);
+            let is_state = stored.role == Role::Initializer && variables.contains(name);
+            if is_state && is_input() && !is_said && !is_given() {
+                let value = trained.value_of(&stored)?;
+                self.inputs.values.push((stored.name, value.into()));
+            }
+        }
+        Ok(())
+    }
+
     fn file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
         if let Some(name) = &name {
             self.port(name)?;

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     stopping: StopArgs,
     /// Profile the training step of this entry of the training information, from 0, instead of the
-    /// main graph. State variables are inputs
+    /// main graph. State variables are inputs; those that are not given have their stored values
     #[arg(long, value_name = "ENTRY", conflicts_with = "devices")]
     training_step: Option<usize>,
     /// List the N slowest steps

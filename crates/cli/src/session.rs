@@ -102,6 +102,8 @@ pub(crate) struct Opened {
     pub(crate) model: Model,
     pub(crate) session: Session,
     pub(crate) sizes: Sizes,
+    /// The model with training information, if `model` is one of its training steps.
+    pub(crate) trained: Option<Model>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -197,11 +199,12 @@ impl SessionArgs {
         how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
     ) -> Result<Opened, Failure> {
         let (opened, opening) = timed(|| model.open());
-        let opened = match (opened?, step) {
-            (model, Some(entry)) => model.training_step(entry)?,
-            (model, None) => model,
+        let (opened, trained) = match (opened?, step) {
+            (model, Some(entry)) => (model.training_step(entry)?, Some(model)),
+            (model, None) => (model, None),
         };
-        self.prepare((model, opened, opening), terminal, how)
+        let opened = self.prepare((model, opened, opening), terminal, how)?;
+        Ok(Opened { trained, ..opened })
     }
 
     /// Makes a model ready that took some time to open.
@@ -233,7 +236,7 @@ impl SessionArgs {
             millis(preparing),
             session.threads()
         ));
-        Ok(Opened { model: opened, session, sizes })
+        Ok(Opened { model: opened, session, sizes, trained: None })
     }
 
     /// The model on the devices of one of its configurations.

@@ -226,3 +226,20 @@ fn the_learning_rate_is_set_for_a_run() {
     let refused = sardonyx(&["train", &ready, "--learning-rate", "fast", "-o", &ready]);
     assert!(refused.stderr.contains("a learning rate is a number"), "{}", refused.stderr);
 }
+
+/// Weights that are not given are those of the model: random ones would give other gradients.
+#[test]
+fn a_profile_of_a_step_takes_the_stored_state() {
+    let files = files();
+    let ready = files.path("ready.onnx");
+    files.run("add-training", "line.onnxtxt", &["--loss", "squared-error", "-o", &ready]).good();
+    let step = ["profile", "-v", &ready, "--training-step", "0", "--runs", "1", "--set", "N=2"];
+    let answer = sardonyx(&step);
+    let is_filled = |name: &str| answer.stderr.contains(&format!("the input '{name}' is filled"));
+    assert_eq!(["x", "target", "w", "b"].map(is_filled), [true, true, false, false]);
+    answer.good();
+    let answer = sardonyx(&[&step[..], &["--fill", "w=ones"]].concat());
+    let filled = "the input 'w' is filled with 1";
+    assert!(answer.stderr.contains(filled), "{}", answer.stderr);
+    answer.good();
+}
