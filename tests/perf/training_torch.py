@@ -12,7 +12,8 @@ optimizer, and both take steps on the same batch. PyTorch in double is the judge
   rounding errors by each other where a gradient is 0. One in twenty of these may be beyond, for
   PyTorch's float agrees at some of them by chance: an element whose gradient is a millionth of the
   largest is moved by its rounding error. So Adam is compared in double as well: the weights after
-  three steps have to agree to 1e-7.
+  three steps have to agree to 1e-7, or to 10,000 times what gradients in double are off by, which
+  exporters cause by rounding constants to float, and which Adam divides by gradients near 0.
 
 Then sides take turns, and each is run alone in a process for its peak memory.
 """
@@ -381,7 +382,7 @@ def main():
         allowed = {key: found[2] // 20 if key == "adam" else 0 for key, found in steps.items()}
         if any(len(found[3]) > allowed[key] for key, found in steps.items()):
             failed.append(f"{name}: weights")
-        if double > DOUBLE_TOLERANCE:
+        if double > max(DOUBLE_TOLERANCE, 1e4 * gradients["double"]):
             failed.append(f"{name}: weights in double")
         if bar and times["ratio"] > bar:
             failed.append(f"{name}: time")
