@@ -250,6 +250,17 @@ impl<'a> Parser<'_, 'a> {
         {
             return self.wrong_kind(wanted, kind);
         }
+        if kind == AttributeType::GRAPH {
+            let (parent, owner) = (place.map(|p| p.0), place.map(|p| p.1));
+            return Ok(AttributeValue::Graph(self.graph(owner, parent)?));
+        }
+        self.flat(kind)
+    }
+
+    /// A value that has no graph in it. Inlined, its variables would take stack for each level of
+    /// nesting.
+    #[inline(never)]
+    fn flat(&mut self, kind: AttributeType) -> Parse<AttributeValue> {
         Ok(match kind {
             AttributeType::INT => {
                 AttributeValue::Int(self.part(SyntaxKind::Literal, |p| p.integer("a number"))?)
@@ -260,17 +271,10 @@ impl<'a> Parser<'_, 'a> {
             AttributeType::STRING => {
                 AttributeValue::String(self.part(SyntaxKind::Literal, Self::string_span)?)
             }
-            AttributeType::GRAPH => {
-                let (parent, owner) = (place.map(|p| p.0), place.map(|p| p.1));
-                AttributeValue::Graph(self.graph(owner, parent)?)
-            }
             AttributeType::SPARSE_TENSOR => {
                 AttributeValue::SparseTensor(Box::new(self.sparse_tensor()?))
             }
             AttributeType::TENSOR => AttributeValue::Tensor(Box::new(self.tensor()?)),
-            _ if wanted == Some(AttributeType::TYPE_PROTO) => {
-                AttributeValue::Type(Box::new(self.type_proto()?))
-            }
             _ => AttributeValue::Type(Box::new(self.type_proto()?)),
         })
     }

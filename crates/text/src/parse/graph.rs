@@ -36,6 +36,16 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn graph_content(&mut self, graph: GraphId) -> Parse {
+        let failed = self.graph_heading(graph)?;
+        // What went wrong is written down. Whoever reads on after the graph must not look for it
+        // again, level by level.
+        self.nodes(graph, failed)
+    }
+
+    /// What stands before the nodes. Gives whether something in it is wrong. Inlined, its variables
+    /// would take stack for each level of nesting.
+    #[inline(never)]
+    fn graph_heading(&mut self, graph: GraphId) -> Parse<bool> {
         let part = self.open(SyntaxKind::Definition);
         let name = self.maybe_name("the name of a graph")?;
         self.close(part);
@@ -64,9 +74,7 @@ impl<'a> Parser<'_, 'a> {
         if self.at_notes() {
             failed |= self.graph_notes(graph).is_err();
         }
-        // What went wrong is written down. Whoever reads on after the graph must not look for it
-        // again, level by level.
-        self.nodes(graph, failed)
+        Ok(failed)
     }
 
     /// An error about something that is no graph.
