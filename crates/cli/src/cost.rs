@@ -69,8 +69,10 @@ pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     let options = args.symbols.apply(&mut model)?;
     let cost = model.cost(&options);
-    // A step that cannot be counted does not stand against counting inference.
-    let training: Vec<(usize, Result<Cost, Error>)> = (0..model.training_entries().len())
+    // A step that cannot be counted does not stand against counting inference. A table for
+    // spreadsheets has no place for it.
+    let entries = if args.csv { 0 } else { model.training_entries().len() };
+    let training: Vec<(usize, Result<Cost, Error>)> = (0..entries)
         .map(|entry| (entry, model.training_step_with_state(entry).map(|step| step.cost(&options))))
         .collect();
     let mut rows: Vec<Row<'_>> = if args.by_operator {
