@@ -608,6 +608,15 @@ impl<'a> Call<'a> {
         self.memory_source().tensor(data_type, dims)
     }
 
+    /// Memory for the time of the call, of no particular values, which is counted.
+    pub(crate) fn brief_tensor(
+        &self,
+        data_type: DataType,
+        dims: &[usize],
+    ) -> Result<Tensor, KernelError> {
+        self.memory_source().brief(data_type, dims)
+    }
+
     /// Gives back bytes that were counted for parts of an output, which counts as a whole once it
     /// is set.
     pub(crate) fn uncount(&self, bytes: usize) {

@@ -163,7 +163,8 @@ impl Buffer {
     /// If a copy is needed and memory is refused.
     pub fn make_mut(&mut self) -> Result<&mut [u8], TensorError> {
         if !self.is_unique() {
-            *self = Buffer::copy_of(self.as_slice())?;
+            // What is written once is mostly written again.
+            *self = Buffer::from_aligned(AlignedBytes::copy_on_huge_pages(self.as_slice())?);
         }
         let range = self.offset..self.offset + self.len;
         let owner = self.owner.as_mut().and_then(Arc::get_mut);
@@ -363,18 +364,42 @@ impl AlignedBytes {
         if len < 2 * HUGE_PAGE {
             return Self::zeroed(len);
         }
+        // SAFETY: all bytes are cleared.
+        unsafe { Self::on_huge_pages(len, |start| start.write_bytes(0, len)) }
+    }
+
+    /// A copy of `bytes` for long use, on huge pages as well.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn copy_on_huge_pages(bytes: &[u8]) -> Result<AlignedBytes, TensorError> {
+        let len = bytes.len();
+        if len < 2 * HUGE_PAGE {
+            return Self::copy_of(bytes);
+        }
+        // SAFETY: all bytes are written; a fresh allocation does not overlap others.
+        unsafe {
+            Self::on_huge_pages(len, |start| start.copy_from_nonoverlapping(bytes.as_ptr(), len))
+        }
+    }
+
+    /// # Safety
+    /// `fill` must initialise `len` bytes, which are not 0, from its argument on.
+    unsafe fn on_huge_pages(
+        len: usize,
+        fill: impl FnOnce(*mut u8),
+    ) -> Result<AlignedBytes, TensorError> {
         let make = |layout| {
             // SAFETY: `len` is not 0 here.
             let start = unsafe { alloc(layout) };
             if !start.is_null() {
                 // Before the first touch: a page that exists already would stay small.
                 advise_huge_pages(start, len);
-                // SAFETY: `start` is a fresh allocation of `len` bytes.
-                unsafe { start.write_bytes(0, len) };
+                fill(start);
             }
             start
         };
-        // SAFETY: `make` allocates the layout and clears all of it.
+        // SAFETY: `make` allocates the layout and fills all of it.
         unsafe { Self::allocate(len, HUGE_PAGE, make) }
     }
 
@@ -517,6 +542,10 @@ mod tests {
         }
         let huge = AlignedBytes::zeroed_on_huge_pages(5 << 20).unwrap();
         assert_eq!((huge.as_ptr().addr() % HUGE_PAGE, huge[5 << 19]), (0, 0));
+        let numbers: Vec<u8> = (0..5 << 20).map(|i: usize| (i % 251) as u8).collect();
+        let copy = AlignedBytes::copy_on_huge_pages(&numbers).unwrap();
+        assert_eq!((copy.as_ptr().addr() % HUGE_PAGE, &*copy), (0, &numbers[..]));
+        assert_eq!(&*AlignedBytes::copy_on_huge_pages(b"abc").unwrap(), b"abc");
         assert!(AlignedBytes::zeroed(usize::MAX).is_err());
         assert!(AlignedBytes::zeroed(isize::MAX as usize - 1000).is_err());
         assert_eq!(&*AlignedBytes::copy_of(b"abc").unwrap(), b"abc");

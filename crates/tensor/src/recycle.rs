@@ -129,10 +129,24 @@ impl Recycler {
     /// # Errors
     /// If memory is refused.
     pub fn take(self: &Arc<Self>, len: usize) -> Result<Buffer, TensorError> {
+        // Not much more than is wanted, so that a small buffer does not hold a large block.
+        self.take_block(len, if len < PAGE { 63 } else { len / 2 })
+    }
+
+    /// As [`take`](Recycler::take), for a buffer that comes back before others are taken: it may
+    /// have any block that is large enough. Buffers of several lengths, one after the other, then
+    /// need the memory of the longest alone.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn take_briefly(self: &Arc<Self>, len: usize) -> Result<Buffer, TensorError> {
+        self.take_block(len, usize::MAX)
+    }
+
+    /// A buffer in a block that has up to so many bytes more.
+    fn take_block(self: &Arc<Self>, len: usize, more: usize) -> Result<Buffer, TensorError> {
         let (found, outgrown) = {
             let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
-            // Not much more than is wanted, so that a small buffer does not hold a large block.
-            let more = if len < PAGE { 63 } else { len / 2 };
             match stock.smallest(len..=len.saturating_add(more)) {
                 Some(block) => {
                     stock.lend(block.len());
@@ -317,6 +331,16 @@ mod tests {
         let stock = recycler.stock.lock().unwrap();
         let kept = stock.free.iter().map(|free| free.block.bytes().as_ptr());
         assert_eq!(kept.collect::<Vec<_>>(), [starts[3], starts[2], starts[0]]);
+    }
+
+    #[test]
+    fn what_is_taken_briefly_may_have_a_larger_block() {
+        let recycler = Arc::new(Recycler::default());
+        let taken = |len| recycler.take_briefly(len).unwrap().as_slice().as_ptr();
+        taken(1 << 12);
+        let large = taken(1 << 14);
+        assert_eq!([taken(1 << 12), taken(1 << 14), taken(64)], [large; 3]);
+        assert_ne!(recycler.take(64).unwrap().as_slice().as_ptr(), large);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sardonyx_tensor::{DataType, Dims, Recycler, Tensor, TensorViewMut, Value};
+use sardonyx_tensor::{
+    Buffer, DataType, Dims, Recycler, Tensor, TensorError, TensorViewMut, Value,
+};
 
 use crate::account::Account;
 use crate::error::{KernelError, fail};
@@ -36,6 +38,20 @@ pub(crate) struct MemorySource<'a> {
 impl MemorySource<'_> {
     /// Memory of its own for a tensor, counted.
     pub(crate) fn tensor(self, data_type: DataType, dims: &[usize]) -> Result<Tensor, KernelError> {
+        self.tensor_by(data_type, dims, Recycler::take)
+    }
+
+    /// The same for the time of a call.
+    pub(crate) fn brief(self, data_type: DataType, dims: &[usize]) -> Result<Tensor, KernelError> {
+        self.tensor_by(data_type, dims, Recycler::take_briefly)
+    }
+
+    fn tensor_by(
+        self,
+        data_type: DataType,
+        dims: &[usize],
+        take: fn(&Arc<Recycler>, usize) -> Result<Buffer, TensorError>,
+    ) -> Result<Tensor, KernelError> {
         let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
         // Before it is taken, so that a size that only the data tells is refused at once.
         self.account.charge(bytes.unwrap_or(0))?;
@@ -44,7 +60,7 @@ impl MemorySource<'_> {
                 if self.account.is_limited() {
                     recycler.keep_at_most(self.account.left());
                 }
-                Tensor::from_buffer(data_type, dims, recycler.take(bytes)?)?
+                Tensor::from_buffer(data_type, dims, take(recycler, bytes)?)?
             }
             _ => Tensor::zeros(data_type, dims)?,
         })

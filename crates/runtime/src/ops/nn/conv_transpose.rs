@@ -341,11 +341,11 @@ impl Ready {
     /// counted.
     fn results(&self, call: &Call<'_>) -> Result<Tensor, KernelError> {
         let Some(packed) = &self.packed else {
-            return call.new_tensor(DataType::Float, &[0]);
+            return call.brief_tensor(DataType::Float, &[0]);
         };
         let (batch, spatial) = (self.placed.batch, &self.placed.spatial);
         call.reserve(packed.scratch(call.exec.pool, batch, spatial).map_err(said)?)?;
-        call.new_tensor(DataType::Float, &[packed.results_len(batch, spatial).map_err(said)?])
+        call.brief_tensor(DataType::Float, &[packed.results_len(batch, spatial).map_err(said)?])
     }
 }
 
