@@ -15,6 +15,7 @@ pub(crate) mod pointwise;
 pub(crate) mod residual_norm;
 pub(crate) mod scalars;
 pub(crate) mod transposed_constant;
+pub(crate) mod transposed_product;
 pub(crate) mod weight_gradient;
 
 use sardonyx_model::NodeId;
@@ -66,7 +67,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 12] = [
+pub(crate) const REWRITES: [Rewrite; 13] = [
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -78,6 +79,12 @@ pub(crate) const REWRITES: [Rewrite; 12] = [
         about: "Folds transposes of constant matrices into products.",
         from: Optimization::Basic,
         run: transposed_constant::run,
+    },
+    Rewrite {
+        name: "transposed-product",
+        about: "Computes the transpose of a product as a product.",
+        from: Optimization::All,
+        run: transposed_product::run,
     },
     Rewrite {
         name: "weight-gradient",

@@ -1,0 +1,82 @@
+//! Transposed products: the transpose of a product is the product of the transposes in the other
+//! order, which writes the result as it is wanted.
+//!
+//! The gradient of the weights of a linear layer is such a transpose where the exporter transposed
+//! the weights, and would be a copy of all of them. Constants stay where they are, as the right
+//! operand is the one that is packed ahead of time.
+
+use super::{Note, Readers, makers};
+use crate::program::{Op, Product, ProductForm, ProductTypes, Program, Slot};
+
+/// Makes products of transposes of products.
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if !program.steps.iter().any(|step| matches!(step.op, Op::Product(_))) {
+        return notes;
+    }
+    let (readers, makers) = (Readers::new(program), makers(program));
+    for index in 0..program.steps.len() {
+        let Some((product, multiplies)) = find(program, &readers, &makers, index) else { continue };
+        let joined = program.steps[multiplies].origins.clone();
+        notes.push(Note::joined(&program.steps[multiplies], &program.steps[index]));
+        let step = &mut program.steps[index];
+        step.op = Op::Product(Box::new(product));
+        // The node that multiplies names the step. What it was made from is dead now.
+        step.origins.insert_many(0, joined);
+    }
+    notes
+}
+
+/// The product that a step that transposes can be, and the step that multiplies now.
+fn find(
+    program: &Program,
+    readers: &Readers,
+    makers: &[Option<usize>],
+    index: usize,
+) -> Option<(Product, usize)> {
+    let x = transposed(program, index)?;
+    let multiplies = makers[x.index()]?;
+    let Op::Product(product) = &program.steps[multiplies].op else { return None };
+    let is_matrix = |slot: Slot| program.shape(slot).is_some_and(|shape| shape.len() == 2);
+    let is_plain = product.addend.is_none()
+        && product.epilogue.0.is_empty()
+        && product.a_zero_point.is_none()
+        && product.b_zero_point.is_none()
+        && product.types == ProductTypes::of(product.types.a);
+    let operands = [product.b, product.a];
+    let fits = readers.of(x).len() == 1
+        && operands.iter().all(|slot| is_matrix(*slot) && !program.is_constant(*slot));
+    if !is_plain || !fits {
+        return None;
+    }
+    // What was made by transposing is read as it was before.
+    let [(a, trans_a), (b, trans_b)] = [(product.b, product.trans_b), (product.a, product.trans_a)]
+        .map(|(slot, is_transposed)| {
+            match makers[slot.index()].and_then(|at| transposed(program, at)) {
+                Some(before) => (before, is_transposed),
+                None => (slot, !is_transposed),
+            }
+        });
+    let made = Product {
+        form: ProductForm::Gemm,
+        a,
+        b,
+        trans_a,
+        trans_b,
+        types: product.types,
+        alpha: product.alpha,
+        a_zero_point: None,
+        b_zero_point: None,
+        addend: None,
+        epilogue: product.epilogue.clone(),
+    };
+    Some((made, multiplies))
+}
+
+/// The matrix that a step transposes.
+fn transposed(program: &Program, index: usize) -> Option<Slot> {
+    let Op::Move(moved) = &program.steps[index].op else { return None };
+    let matrix = moved.operands.first().copied().flatten()?;
+    let is_matrix = program.shape(matrix).is_some_and(|shape| shape.len() == 2);
+    (moved.kind.transposes_matrix() && is_matrix).then_some(matrix)
+}
