@@ -63,6 +63,6 @@ pub use isa::{Isa, UnknownIsa};
 pub use pace::Pace;
 pub use per_type::{
     CodeLoops, CumulativeLoops, DividendLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops,
-    OptimizerLoops, RecurrentLoops, ResizeLoops, ScoreLoops, StoredLoops,
+    RecurrentLoops, ResizeLoops, ScoreLoops, StoredLoops, TrainingLoops,
 };
 pub use pool::{Ended, Pool, split_even};

@@ -269,8 +269,11 @@ per_type! {
         );
     }
 
-    /// Loops of the types that optimizers compute in.
-    trait OptimizerLoops: Math for [f32, f64] {
+    /// Loops of training, in the types that it computes in.
+    trait TrainingLoops: Math for [f32, f64] {
         optimizer::step = fn optimizer_step(exec: &Exec<'_>, step: Step, weights: Weights<'_, Self>);
+        pooling::max_pool_gradient = fn max_pool_gradient(
+            exec: &Exec<'_>, size: usize, places: &[i64], dy: &[Self], dx: &mut [Self],
+        );
     }
 }

@@ -5,6 +5,7 @@
 //! contiguous (or evenly strided) piece of an input row per tap, without any test. The few others
 //! are done one by one. Padding is never read: it does not win a maximum and adds nothing to a sum.
 
+pub(crate) mod gradient;
 pub(crate) mod taps;
 
 use std::hint::select_unpredictable;
@@ -16,6 +17,7 @@ use crate::gemm::buffer::with_scratch_of;
 use crate::number::{Arith, Number};
 use crate::reduce::{Fold, Maximum, Sum, run_block};
 use crate::simd::{Level, Loop};
+pub use gradient::max_pool_gradient;
 use taps::{TILE, Taps};
 
 /// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.

@@ -199,7 +199,11 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Round", lowered(math::unary::lower_round)),
     ("", "STFT", bind(signal::fourier::bind_stft)),
     ("", "Scan", REGION),
-    ("", "ScatterElements", bind(tensor::scatter::bind_scatter_elements)),
+    (
+        "",
+        "ScatterElements",
+        either(tensor::scatter::lower_elements, tensor::scatter::bind_scatter_elements),
+    ),
     ("", "ScatterND", bind(tensor::scatter::bind_scatter_nd)),
     ("", "Selu", lowered(math::unary::lower_selu)),
     ("", "SequenceAt", bind(sequence::bind_at)),
@@ -353,6 +357,8 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         },
         Op::Conv(conv) => nn::conv::select(site, conv)?,
         Op::WeightGradient(gradient) => nn::weight_gradient::select(site, gradient).into(),
+        Op::ScatterAdd(scatter) => tensor::scatter::select_add(site, scatter)?.into(),
+        Op::PoolGradient(gradient) => nn::pool_gradient::select(site, gradient)?.into(),
         Op::Attention(attention) => nn::attention::dot_product::select(site, attention)?.into(),
         Op::Pointwise(pointwise) => {
             over_images(math::pointwise::select(site, pointwise)?, site).into()

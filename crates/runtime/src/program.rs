@@ -102,6 +102,8 @@ pub(crate) enum Op {
     Product(Box<Product>),
     Conv(Box<Conv>),
     WeightGradient(Box<WeightGradient>),
+    ScatterAdd(Box<ScatterAdd>),
+    PoolGradient(PoolGradient),
     Attention(Box<Attention>),
     Pointwise(Box<Pointwise>),
     Truth(Box<Truth>),
@@ -227,6 +229,29 @@ pub(crate) struct WeightGradient {
     pub(crate) dy: Slot,
     /// That of the convolution.
     pub(crate) window: Window,
+}
+
+/// Elements added up at indices along an axis: `ScatterElements` with the reduction `add`.
+#[derive(Debug)]
+pub(crate) struct ScatterAdd {
+    pub(crate) elem: DataType,
+    pub(crate) data: Slot,
+    pub(crate) indices: Slot,
+    pub(crate) updates: Slot,
+    pub(crate) axis: i64,
+}
+
+/// The gradient of the input of a `MaxPool`, image by image: what a rewrite makes of a
+/// [`ScatterAdd`] to zeros.
+#[derive(Debug)]
+pub(crate) struct PoolGradient {
+    pub(crate) elem: DataType,
+    /// The indices that the pool gives.
+    pub(crate) places: Slot,
+    /// The gradient of its output, with the images as the first axis.
+    pub(crate) dy: Slot,
+    /// Elements of an image.
+    pub(crate) size: usize,
 }
 
 /// Scaled dot-product attention. Its attributes are those of the node.
@@ -536,6 +561,15 @@ impl Op {
                 see(Some(gradient.x));
                 return see(Some(gradient.dy));
             }
+            Op::ScatterAdd(scatter) => {
+                see(Some(scatter.data));
+                see(Some(scatter.indices));
+                return see(Some(scatter.updates));
+            }
+            Op::PoolGradient(gradient) => {
+                see(Some(gradient.places));
+                return see(Some(gradient.dy));
+            }
             Op::Pointwise(pointwise) => {
                 return pointwise.operands.iter().for_each(|slot| see(Some(*slot)));
             }
@@ -595,6 +629,15 @@ impl Op {
             }
             Op::WeightGradient(gradient) => {
                 see(Some(&mut gradient.x));
+                return see(Some(&mut gradient.dy));
+            }
+            Op::ScatterAdd(scatter) => {
+                see(Some(&mut scatter.data));
+                see(Some(&mut scatter.indices));
+                return see(Some(&mut scatter.updates));
+            }
+            Op::PoolGradient(gradient) => {
+                see(Some(&mut gradient.places));
                 return see(Some(&mut gradient.dy));
             }
             Op::Pointwise(pointwise) => {

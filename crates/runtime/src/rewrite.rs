@@ -12,6 +12,7 @@ mod min_cut;
 pub(crate) mod orders;
 pub(crate) mod pass_through;
 pub(crate) mod pointwise;
+pub(crate) mod pool_gradient;
 pub(crate) mod residual_norm;
 pub(crate) mod scalars;
 pub(crate) mod transposed_constant;
@@ -67,7 +68,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 13] = [
+pub(crate) const REWRITES: [Rewrite; 14] = [
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -91,6 +92,12 @@ pub(crate) const REWRITES: [Rewrite; 13] = [
         about: "Computes the gradient of the weights of a convolution in one step.",
         from: Optimization::All,
         run: weight_gradient::run,
+    },
+    Rewrite {
+        name: "pool-gradient",
+        about: "Computes the gradient of a MaxPool in one step.",
+        from: Optimization::All,
+        run: pool_gradient::run,
     },
     Rewrite {
         name: "epilogue",

@@ -15,6 +15,7 @@ pub(crate) mod loss;
 pub(crate) mod lrn;
 pub(crate) mod max_unpool;
 pub(crate) mod pool;
+pub(crate) mod pool_gradient;
 pub(crate) mod recurrent;
 pub(crate) mod weight_gradient;
 pub(crate) mod window;

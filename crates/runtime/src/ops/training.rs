@@ -1,6 +1,6 @@
 //! Steps of optimizers: `Adagrad`, `Adam` and `Momentum`.
 
-use sardonyx_kernels::OptimizerLoops;
+use sardonyx_kernels::TrainingLoops;
 use sardonyx_kernels::optimizer::{Optimizer, Step, Weights};
 use sardonyx_tensor::{DataType, Dims, Element};
 
@@ -116,7 +116,7 @@ impl Update {
     }
 
     /// Moves the weights of one tensor.
-    fn moved<T: Element + OptimizerLoops>(
+    fn moved<T: Element + TrainingLoops>(
         &self,
         call: &mut Call<'_>,
         step: Step,

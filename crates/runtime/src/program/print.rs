@@ -19,8 +19,8 @@ use sardonyx_passes::{Resolved, name_of_node};
 use sardonyx_tensor::Tensor;
 
 use super::{
-    Along, Constant, Conv, Instruction, Link, NormKind, Numbers, Op, Operands, Order, Parameters,
-    ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
+    Along, BatchNorm, Constant, Conv, Instruction, Link, NormKind, Numbers, Op, Operands, Order,
+    Parameters, ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
 };
 
 /// Elements of constants that are shown.
@@ -151,6 +151,14 @@ impl Display for Printed<'_> {
                 let (x, dy, kernel) = (gradient.x, gradient.dy, &gradient.window.kernel);
                 write!(f, "weight-gradient {x}, {dy} kernel {kernel:?}")
             }
+            Op::ScatterAdd(scatter) => {
+                let (data, indices, updates) = (scatter.data, scatter.indices, scatter.updates);
+                write!(f, "scatter-add {data}, {indices}, {updates} axis {}", scatter.axis)
+            }
+            Op::PoolGradient(gradient) => {
+                let (places, dy, size) = (gradient.places, gradient.dy, gradient.size);
+                write!(f, "pool-gradient {places}, {dy} size {size}")
+            }
             Op::Attention(attention) => {
                 write!(f, "attention {}", List(&attention.operands))?;
                 match &attention.permute {
@@ -188,16 +196,7 @@ impl Display for Printed<'_> {
                     None => Ok(()),
                 }
             }
-            Op::BatchNorm(norm) => match &norm.parameters {
-                Parameters::Folded { scale, shift } => {
-                    let (scale, shift) = (FewNumbers(scale), FewNumbers(shift));
-                    write!(f, "batch-norm {} * {scale} + {shift}", norm.x)
-                }
-                Parameters::Given { slots: [scale, bias, mean, variance], .. } => {
-                    let (x, statistics) = (norm.x, format!("mean {mean}, variance {variance}"));
-                    write!(f, "batch-norm {x}, {statistics} * {scale} + {bias}")
-                }
-            },
+            Op::BatchNorm(norm) => batch_norm(f, norm),
             Op::Move(moved) => write!(f, "{} {}", moved.kind, List(&moved.operands)),
             Op::Reorder(reorder) => write!(f, "reorder {}", reorder.x),
             Op::Fill(fill) => write!(f, "fill {} in shape {}", Few(&fill.one), fill.shape),
@@ -222,18 +221,45 @@ impl Display for Test {
     }
 }
 
+fn batch_norm(f: &mut fmt::Formatter<'_>, norm: &BatchNorm) -> fmt::Result {
+    match &norm.parameters {
+        Parameters::Folded { scale, shift } => {
+            let (scale, shift) = (FewNumbers(scale), FewNumbers(shift));
+            write!(f, "batch-norm {} * {scale} + {shift}", norm.x)
+        }
+        Parameters::Given { slots: [scale, bias, mean, variance], .. } => {
+            let (x, statistics) = (norm.x, format!("mean {mean}, variance {variance}"));
+            write!(f, "batch-norm {x}, {statistics} * {scale} + {bias}")
+        }
+    }
+}
+
 /// Registers of operands have the names of these, and constants are told; results are numbered.
-fn scalars(f: &mut fmt::Formatter<'_>, scalars: &Scalars) -> fmt::Result {
-    let (operands, constants) = (&scalars.operands, &scalars.constants);
-    let register = |number: u32| match (number as usize).checked_sub(operands.len()) {
+fn register(operands: &[Slot], constants: &[Tensor], number: u32) -> String {
+    match (number as usize).checked_sub(operands.len()) {
         None => operands[number as usize].to_string(),
         Some(number) => match constants.get(number) {
             Some(constant) => Few(constant).to_string(),
             None => format!("r{}", number - constants.len()),
         },
-    };
+    }
+}
+
+fn scalars(f: &mut fmt::Formatter<'_>, scalars: &Scalars) -> fmt::Result {
+    let register = |number: u32| register(&scalars.operands, &scalars.constants, number);
     f.write_str("scalars")?;
-    for (number, Instruction { function, a, b }) in scalars.instructions.iter().enumerate() {
+    instructions(f, &scalars.instructions, register)?;
+    let outputs: Vec<String> =
+        scalars.outputs.iter().map(|output| register(output.register)).collect();
+    write!(f, " -> {}", outputs.join(", "))
+}
+
+fn instructions(
+    f: &mut fmt::Formatter<'_>,
+    instructions: &[Instruction],
+    register: impl Fn(u32) -> String,
+) -> fmt::Result {
+    for (number, Instruction { function, a, b }) in instructions.iter().enumerate() {
         let separator = if number > 0 { ";" } else { "" };
         write!(f, "{separator} r{number} = ")?;
         match function {
@@ -247,9 +273,7 @@ fn scalars(f: &mut fmt::Formatter<'_>, scalars: &Scalars) -> fmt::Result {
             _ => write!(f, "({}, {})", register(*a), register(*b))?,
         }
     }
-    let outputs: Vec<String> =
-        scalars.outputs.iter().map(|output| register(output.register)).collect();
-    write!(f, " -> {}", outputs.join(", "))
+    Ok(())
 }
 
 fn region_kind(f: &mut fmt::Formatter<'_>, kind: &RegionKind) -> fmt::Result {

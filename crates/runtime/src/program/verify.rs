@@ -7,7 +7,7 @@ use sardonyx_tensor::DataType;
 
 use super::{
     Constant, Conv, Conversion, Link, Numbers, Op, Order, Parameters, Product, ProductForm,
-    Program, Region, RegionKind, Slot, Stage, Step, Takes, Test, same_shape,
+    Program, Region, RegionKind, Slot, Stage, Step, Takes, Test, Truth, same_shape,
 };
 
 /// Why a program is not one: a step, if it is about one, and what does not hold.
@@ -122,6 +122,18 @@ impl Program {
                 let slots = [gradient.x, gradient.dy].into_iter().chain(result);
                 self.of_other_type(slots, DataType::Float)
             }
+            Op::ScatterAdd(scatter) => {
+                let slots = [scatter.data, scatter.updates].into_iter().chain(result);
+                self.of_other_type(slots, scatter.elem)
+            }
+            Op::PoolGradient(gradient) => {
+                if gradient.size == 0 {
+                    return Some("an image has no element".to_string());
+                }
+                let other = self.of_other_type([gradient.places], DataType::Int64);
+                let slots = [gradient.dy].into_iter().chain(result);
+                other.or_else(|| self.of_other_type(slots, gradient.elem))
+            }
             Op::Pointwise(pointwise) => {
                 if pointwise.links.is_empty() {
                     return Some("no function is applied".to_string());
@@ -138,23 +150,7 @@ impl Program {
                 });
                 beyond.map(|other| format!("there is no operand {other}"))
             }
-            Op::Truth(truth) => {
-                let (count, wanted) = match truth.test {
-                    Test::Compare(_, elem) => (2, elem),
-                    Test::Logic(_) | Test::Same => (2, DataType::Bool),
-                    Test::Not => (1, DataType::Bool),
-                };
-                if truth.operands.len() != count {
-                    return Some(format!("it reads {} values, not {count}", truth.operands.len()));
-                }
-                let is_other = |slot: Slot, wanted| self.elem(slot).is_some_and(|e| e != wanted);
-                let other = truth.operands.iter().find(|slot| is_other(**slot, wanted));
-                let made = result.filter(|slot| is_other(*slot, DataType::Bool));
-                let other = other.map(|slot| (*slot, wanted));
-                other
-                    .or(made.map(|slot| (slot, DataType::Bool)))
-                    .map(|(slot, wanted)| format!("{slot} is not of type {wanted}"))
-            }
+            Op::Truth(truth) => self.contradiction_in_truth(truth, result),
             Op::Cast(cast) => {
                 let Conversion { from, to, .. } = cast.conversion;
                 let mut ends = [(Some(cast.x), from), (result, to)].into_iter();
@@ -209,6 +205,24 @@ impl Program {
             }
             Op::Opaque(_) => None,
         }
+    }
+
+    fn contradiction_in_truth(&self, truth: &Truth, result: Option<Slot>) -> Option<String> {
+        let (count, wanted) = match truth.test {
+            Test::Compare(_, elem) => (2, elem),
+            Test::Logic(_) | Test::Same => (2, DataType::Bool),
+            Test::Not => (1, DataType::Bool),
+        };
+        if truth.operands.len() != count {
+            return Some(format!("it reads {} values, not {count}", truth.operands.len()));
+        }
+        let is_other = |slot: Slot, wanted| self.elem(slot).is_some_and(|e| e != wanted);
+        let other = truth.operands.iter().find(|slot| is_other(**slot, wanted));
+        let made = result.filter(|slot| is_other(*slot, DataType::Bool));
+        let other = other.map(|slot| (*slot, wanted));
+        other
+            .or(made.map(|slot| (slot, DataType::Bool)))
+            .map(|(slot, wanted)| format!("{slot} is not of type {wanted}"))
     }
 
     /// The first value that has another element type.

@@ -5,17 +5,40 @@ use std::marker::PhantomData;
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, IndexOutOfRange, Plain, ScatterInto};
 use sardonyx_kernels::number::{Arith, Number};
-use sardonyx_tensor::{Dims, Element, TensorView, shape::normalize_axis};
+use sardonyx_tensor::{DataType, Dims, Element, TensorView, shape::normalize_axis};
 
 use super::gather_elements::{Indices, check_elements};
 use super::moves::{Movement, dense, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, MemoryRules, Operand, Site, Target};
 use crate::ops::math::for_element;
+use crate::program::{self, Op};
 
 /// `ScatterElements`
 pub(crate) fn bind_scatter_elements(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     bind(site, Where::Elements(site.need_int("axis")?))
+}
+
+/// Sums are an operation that rewrites look into.
+pub(crate) fn lower_elements(site: &Site<'_>) -> Result<Op, BindError> {
+    if site.string("reduction").as_deref() != Some("add") {
+        return Ok(Op::opaque(site));
+    }
+    Ok(Op::ScatterAdd(Box::new(program::ScatterAdd {
+        elem: site.elem(0)?,
+        data: site.slot(0)?,
+        indices: site.slot(1)?,
+        updates: site.slot(2)?,
+        axis: site.need_int("axis")?,
+    })))
+}
+
+/// The kernel of a sum at indices.
+pub(crate) fn select_add(
+    site: &Site<'_>,
+    scatter: &program::ScatterAdd,
+) -> Result<Box<dyn Kernel>, BindError> {
+    reduce(site, scatter.elem, Where::Elements(scatter.axis), Reduction::Add)
 }
 
 /// `ScatterND`
@@ -57,10 +80,16 @@ fn bind(site: &Site<'_>, at: Where) -> Result<Box<dyn Kernel>, BindError> {
             )));
         }
     };
-    for_element!(
-        site, site.elem(0)?, numeric,
-        T => Reduce::<T> { at, reduction, elements: PhantomData }
-    )
+    reduce(site, site.elem(0)?, at, reduction)
+}
+
+fn reduce(
+    site: &Site<'_>,
+    elem: DataType,
+    at: Where,
+    reduction: Reduction,
+) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, elem, numeric, T => Reduce::<T> { at, reduction, elements: PhantomData })
 }
 
 /// How indices say where an update goes.
@@ -485,9 +514,8 @@ mod tests {
         let inputs = [Some(&cache), Some(&update), Some(&start)];
         let found = run("TensorScatter", &[("axis", Int(1))], &inputs, 1).unwrap();
         assert_eq!(found[0], strings(&[1, 3], &["a", "x", "c"]));
-        let nibbles = |dims: &[usize], codes: &[u8]| {
-            Tensor::from_codes(sardonyx_tensor::DataType::Int4, dims, codes).unwrap()
-        };
+        let nibbles =
+            |dims: &[usize], codes: &[u8]| Tensor::from_codes(DataType::Int4, dims, codes).unwrap();
         let (cache, update) = (nibbles(&[1, 3], &[1, 2, 3]), nibbles(&[1, 1], &[9]));
         let inputs = [Some(&cache), Some(&update), Some(&start)];
         let found = run("TensorScatter", &[("axis", Int(-1))], &inputs, 1).unwrap();
