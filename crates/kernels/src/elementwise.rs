@@ -9,6 +9,7 @@
 //!   to common dims.
 //! - [`range`]: no operand.
 //! - [`pointwise`]: several of the first two, one after the other, in one pass over memory.
+//! - [`update`]: several with several results, which may lie over operands.
 //! - [`ScalarElement`]: the cheap ones of single elements.
 
 mod binary;
@@ -20,6 +21,7 @@ mod pointwise;
 mod range;
 mod scalar;
 mod unary;
+mod update;
 
 pub use binary::{Binary, BinaryElement, Side, binary, binary_in_place};
 pub(crate) use broadcast::Walk;
@@ -31,3 +33,4 @@ pub use pointwise::{Link, MAX_LINKS, pointwise, pointwise_in_place};
 pub use range::{Ranged, range};
 pub use scalar::{ScalarElement, ScalarFn, scalar_logic};
 pub use unary::{Unary, UnaryElement, clip, clip_in_place, unary, unary_in_place};
+pub use update::{Applied, Function, MAX_RESULTS, Source, Update, update};

@@ -11,7 +11,7 @@ use crate::columns::BlockAxis;
 use crate::conv::{ByteConv, ByteEnding, ByteOperands};
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
-use crate::elementwise::{Compare, Link, Strided};
+use crate::elementwise::{Compare, Link, Source, Strided, Update};
 use crate::fourier::{Lines, Spectrum, Tables};
 use crate::grid::Reading;
 use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, Sums};
@@ -274,6 +274,10 @@ per_type! {
         optimizer::step = fn optimizer_step(exec: &Exec<'_>, step: Step, weights: Weights<'_, Self>);
         pooling::max_pool_gradient = fn max_pool_gradient(
             exec: &Exec<'_>, size: usize, places: &[i64], dy: &[Self], dx: &mut [Self],
+        );
+        elementwise::update = fn update(
+            exec: &Exec<'_>, functions: &Update, sources: &[Source<'_, Self>],
+            results: &mut [&mut [Self]],
         );
     }
 }

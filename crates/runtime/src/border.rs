@@ -77,6 +77,9 @@ pub(crate) fn admit(
             let copy = Value::Tensor(copied(view, account)?);
             if is_wrapped { Value::some(copy) } else { copy }
         }
+        Held::Updated(view) if !lies_well(&view.as_view()) => {
+            Value::Tensor(copied(&view.as_view(), account)?)
+        }
         Held::Value(value, _) if !is_ready(value, declared) => {
             let value = replace(value, Value::none(ValueType::Tensor(DataType::Float)));
             ready(value, declared, account)?

@@ -89,6 +89,8 @@ pub(crate) struct Step {
     pub(crate) rules: MemoryRules,
     /// How the outputs lie in the first input, if strides may say it.
     pub(crate) movement: Option<Box<MoveKind>>,
+    /// Of a step that makes new values of state: by output, the input that it takes the place of.
+    pub(crate) overwrites: Option<Box<[usize]>>,
     /// By position; `None` for an operand that is left out or packed.
     pub(crate) inputs: SmallVec<[Option<Slot>; 6]>,
     /// Operands that the kernel has packed, with their positions.

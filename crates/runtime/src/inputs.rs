@@ -339,7 +339,8 @@ fn held_fits<'p>(
         (Held::Borrowed(value), _) => value_fits(value, declared, port, sizes),
         (Held::Input(view), Type::Optional(inner)) => view_fits(view, inner, port, sizes),
         (Held::Input(view), _) => view_fits(view, declared, port, sizes),
-        (Held::Nothing | Held::Output(_), _) => {
+        (Held::Updated(view), _) => view_fits(&view.as_view(), declared, port, sizes),
+        (Held::Nothing | Held::Output(_) | Held::Over, _) => {
             unreachable!("an input is a value or a view")
         }
     }

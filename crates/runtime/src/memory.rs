@@ -117,6 +117,12 @@ pub(crate) enum Held<'a> {
     Borrowed(&'a Value),
     /// Memory of the caller, for an output. It has been written when a step reads it.
     Output(&'a mut [u8]),
+    /// As an input, and the output that takes its place may be written over it once nothing can
+    /// fail.
+    Updated(TensorViewMut<'a>),
+    /// Of an output that is written over an input when all else is done: not there yet. Of such an
+    /// input: its memory is that of the output now.
+    Over,
 }
 
 impl Held<'_> {
@@ -124,8 +130,10 @@ impl Held<'_> {
         match self {
             Held::Value(Value::Tensor(tensor), _) => Some(tensor.view()),
             Held::Input(view) => Some(view.clone()),
+            Held::Updated(view) => Some(view.as_view()),
             Held::Borrowed(Value::Tensor(tensor)) => Some(tensor.view()),
-            Held::Value(..) | Held::Borrowed(_) | Held::Output(_) | Held::Nothing => None,
+            Held::Value(..) | Held::Borrowed(_) => None,
+            Held::Output(_) | Held::Over | Held::Nothing => None,
         }
     }
 

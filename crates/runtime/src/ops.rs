@@ -366,6 +366,7 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
         Op::Truth(truth) => math::binary::select_truth(site, truth.test)?.into(),
         Op::Cast(cast) => Selected::new(tensor::cast::Cast(cast.conversion)),
         Op::Scalars(scalars) => math::scalars::select(site, scalars)?.into(),
+        Op::Update(update) => math::update::select(update)?.into(),
         Op::Norm(norm) => nn::layer_normalization::select(site, norm)?.into(),
         Op::BatchNorm(norm) => nn::batch_normalization::select(site, norm)?,
         Op::Move(moved) => moved.kind.kernel().into(),

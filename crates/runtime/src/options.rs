@@ -58,6 +58,9 @@ pub struct Options {
     pub without: Vec<String>,
     /// The rewrite after which the program is printed; `dead` is the last.
     pub print_after: Option<String>,
+    /// Inputs, and the outputs that take their place in the next run, by number: state, which
+    /// [`Session::run_updating`](crate::Session::run_updating) may change where it lies.
+    pub updates: Vec<(usize, usize)>,
 }
 
 /// How much of the graph may change on the way to a program. Results stay within the tolerance of
@@ -91,6 +94,7 @@ impl Default for Options {
             dims: Vec::new(),
             without: Vec::new(),
             print_after: None,
+            updates: Vec::new(),
         }
     }
 }

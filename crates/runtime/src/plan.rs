@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) types: Vec<Option<(DataType, Dims)>>,
     /// By step: the input whose memory the first output takes over.
     pub(crate) over: Vec<Option<usize>>,
+    /// By step: whether its outputs may be written over inputs of the model at the end of a run.
+    pub(crate) overwrites: Vec<bool>,
     /// By step: whether nothing needs to happen, because the output is a view.
     pub(crate) skip: Vec<bool>,
     /// Slots that nothing reads after a step, and that are no outputs of the model.
@@ -175,6 +177,7 @@ pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
         places: body.slots.iter().map(Place::at_first).collect(),
         types: Vec::new(),
         over: vec![None; body.steps.len()],
+        overwrites: vec![false; body.steps.len()],
         skip: vec![false; body.steps.len()],
         last_use: ByStep::default(),
         arena_bytes: 0,
@@ -194,6 +197,7 @@ pub(crate) fn plan(body: &Body, mut sizes: Sizes) -> Plan {
     plan.has_orders = slots.all(|(slot, ty)| slot.order == Order::Rows || ty.is_some());
     place_views(body, &owns, sizes, &mut plan);
     place_parts(body, &owns, &mut plan);
+    allow_overwriting(body, &mut plan);
     let mut last_read = last_reads(body, &plan);
     for slot in &body.outputs {
         last_read[slot.index()] = None;
@@ -511,6 +515,52 @@ impl Parts<'_> {
             _ => None,
         })
     }
+}
+
+/// Lets steps that make new values of state write them over the old ones: where sizes are known, so
+/// that nothing can fail, and no other of these steps and no output is the old value or a part of
+/// it.
+fn allow_overwriting(body: &Body, plan: &mut Plan) {
+    let updates = || body.steps.iter().enumerate().filter(|(_, step)| step.overwrites.is_some());
+    if updates().next().is_none() {
+        return;
+    }
+    // By slot: how often it is read at the end.
+    let mut read = vec![0u32; body.slots.len()];
+    let late = updates().flat_map(|(_, step)| step.inputs.iter().flatten());
+    for slot in late.chain(&body.outputs) {
+        read[plan.root(*slot).index()] += 1;
+    }
+    let may = |step: &Step| {
+        let (Some(over), Some(Some(first))) = (&step.overwrites, step.outputs.first()) else {
+            return false;
+        };
+        let Some((elem, dims)) = &plan.types[first.index()] else { return false };
+        let fits = |slot: &Slot| match &plan.types[slot.index()] {
+            Some((other, sizes)) => other == elem && (sizes == dims || is_single(sizes)),
+            None => false,
+        };
+        let is_free = |(output, over): (&Option<Slot>, &usize)| {
+            let (Some(new), Some(Some(old))) = (output, step.inputs.get(*over)) else {
+                return false;
+            };
+            let is_input = body.inputs.contains(&Some(*old)) && plan.root(*old) == *old;
+            let has_type = plan.types[new.index()] == plan.types[old.index()];
+            is_input && has_type && read[old.index()] == 1 && read[new.index()] == 1
+        };
+        step.inputs.iter().flatten().all(fits)
+            && step.outputs.len() == over.len()
+            && step.outputs.iter().zip(over).all(is_free)
+    };
+    let allowed: Vec<usize> =
+        updates().filter(|(_, step)| may(step)).map(|(index, _)| index).collect();
+    for index in allowed {
+        plan.overwrites[index] = true;
+    }
+}
+
+fn is_single(dims: &[usize]) -> bool {
+    dims.iter().all(|size| *size == 1)
 }
 
 /// The slots that the last step to read them wants for itself: in memory of their own they become

@@ -13,6 +13,7 @@ mod orders;
 mod print;
 mod region;
 mod scalars;
+mod update;
 mod verify;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(crate) use movement::{
 pub(crate) use orders::{Order, Takes};
 pub(crate) use region::{Along, Region, RegionKind};
 pub(crate) use scalars::{Instruction, ScalarFunction, ScalarOutput, Scalars, single};
+pub(crate) use update::{Update, Updated};
 pub(crate) use verify::Broken;
 
 /// Values, and the steps that compute them in an order in which each is computed before it is read.
@@ -45,6 +47,8 @@ pub(crate) struct Program {
     pub(crate) inputs: Vec<Option<Slot>>,
     /// By output of the graph.
     pub(crate) outputs: Vec<Slot>,
+    /// Inputs of the graph, and the outputs that take their place after a run, by number.
+    pub(crate) updates: Vec<(usize, usize)>,
     /// The graph that it was made from, if that is an inner one.
     pub(crate) graph: Option<GraphId>,
 }
@@ -109,6 +113,7 @@ pub(crate) enum Op {
     Truth(Box<Truth>),
     Cast(Box<Cast>),
     Scalars(Box<Scalars>),
+    Update(Box<Update>),
     Norm(Box<Norm>),
     BatchNorm(Box<BatchNorm>),
     Move(Box<Move>),
@@ -578,6 +583,9 @@ impl Op {
             Op::Scalars(scalars) => {
                 return scalars.operands.iter().for_each(|slot| see(Some(*slot)));
             }
+            Op::Update(update) => {
+                return update.operands.iter().for_each(|slot| see(Some(*slot)));
+            }
             Op::Norm(norm) => {
                 see(Some(norm.x));
                 see(Some(norm.scale));
@@ -647,6 +655,9 @@ impl Op {
             Op::Cast(cast) => return see(Some(&mut cast.x)),
             Op::Scalars(scalars) => {
                 return scalars.operands.iter_mut().for_each(|slot| see(Some(slot)));
+            }
+            Op::Update(update) => {
+                return update.operands.iter_mut().for_each(|slot| see(Some(slot)));
             }
             Op::Norm(norm) => {
                 see(Some(&mut norm.x));

@@ -17,6 +17,7 @@ pub(crate) mod residual_norm;
 pub(crate) mod scalars;
 pub(crate) mod transposed_constant;
 pub(crate) mod transposed_product;
+pub(crate) mod update;
 pub(crate) mod weight_gradient;
 
 use sardonyx_model::NodeId;
@@ -68,7 +69,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 14] = [
+pub(crate) const REWRITES: [Rewrite; 15] = [
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -98,6 +99,12 @@ pub(crate) const REWRITES: [Rewrite; 14] = [
         about: "Computes the gradient of a MaxPool in one step.",
         from: Optimization::All,
         run: pool_gradient::run,
+    },
+    Rewrite {
+        name: "update",
+        about: "Computes new values of a state variable and of its optimizer in one step.",
+        from: Optimization::All,
+        run: update::run,
     },
     Rewrite {
         name: "epilogue",

@@ -26,7 +26,7 @@ use crate::memory::{Held, Memory, Planned};
 use crate::node_error::{NodeError, NodeInput};
 use crate::plan::Plan;
 use crate::random::{Draws, Randomness};
-use crate::schedule::{Goal, Scheduled, Source};
+use crate::schedule::{Goal, Schedule, Scheduled, Source};
 use crate::stop::{Limits, StopReason, Stopped};
 
 pub(crate) use iteration_plans::IterationPlans;
@@ -177,6 +177,9 @@ impl Run<'_> {
         let schedule = &planned.schedule;
         for scheduled in &schedule.steps {
             let step = &body.steps[scheduled.step];
+            if waits(schedule, scheduled, room.held) {
+                continue;
+            }
             if let Some(reason) = self.limits.reached() {
                 return Err(self.stopped(reason, step, None));
             }
@@ -184,6 +187,10 @@ impl Run<'_> {
                 self.run_step(body, planned, room, scheduled, watch)
             });
             ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
+            if step.overwrites.is_some() {
+                // Steps of this kind that wait may read what this one reads as well.
+                continue;
+            }
             for place in schedule.dead(scheduled) {
                 let place = &mut room.held[*place as usize];
                 if let Held::Value(_, bytes) = *place {
@@ -192,6 +199,44 @@ impl Run<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Runs the steps that have waited to write over inputs. Neither their limits nor anything else
+    /// ends them: everything that they read is there, and they take no memory.
+    pub(crate) fn overwrite(
+        &self,
+        body: &Body,
+        planned: &Planned,
+        memory: &mut Memory,
+        held: &mut [Held<'_>],
+        watch: &mut Option<Watch<'_>>,
+    ) -> Result<(), RunError> {
+        let mut inner = memory.inner.take();
+        let arena = memory.arena(planned)?;
+        let room = &mut Room { arena, inner: &mut inner, held };
+        let schedule = &planned.schedule;
+        for scheduled in schedule.steps.iter().filter(|scheduled| scheduled.overwrites) {
+            if !waits(schedule, scheduled, room.held) {
+                continue;
+            }
+            let step = &body.steps[scheduled.step];
+            let over = step.overwrites.iter().flatten();
+            for (goal, input) in schedule.goals(scheduled).iter().zip(over) {
+                if let (Goal::Held(to, _), Some(Source::Held { place, .. })) =
+                    (goal, schedule.sources(scheduled).get(*input))
+                    && let Held::Updated(memory) =
+                        std::mem::replace(&mut room.held[*place as usize], Held::Over)
+                {
+                    room.held[*to as usize] = Held::Output(memory.into_bytes());
+                }
+            }
+            let ran = Watch::step(watch, step.number, |watch| {
+                self.run_step(body, planned, room, scheduled, watch)
+            });
+            ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
+        }
+        memory.inner = inner;
         Ok(())
     }
 
@@ -308,7 +353,7 @@ impl Run<'_> {
             account.settle(taken);
             return Ok(());
         }
-        // A fused optimizer gives a variable and what it keeps of two moments.
+        // An update gives a variable and what is kept of two moments of its gradient.
         let mut made: SmallVec<[(u32, Value); 4]> = SmallVec::new();
         if call.targets.iter().any(|target| matches!(target, Target::Owned(_))) {
             for (goal, target) in goals.iter().zip(take(&mut call.targets)) {
@@ -372,8 +417,42 @@ impl Run<'_> {
     }
 }
 
+/// Whether a step writes over inputs of the model when all else is done.
+fn waits(schedule: &Schedule, scheduled: &Scheduled, held: &[Held<'_>]) -> bool {
+    scheduled.overwrites
+        && schedule.goals(scheduled).iter().any(|goal| match goal {
+            Goal::Held(place, _) => matches!(held[*place as usize], Held::Over),
+            Goal::Absent | Goal::Arena(_) => false,
+        })
+}
+
+/// Lets steps wait that can write over inputs which the caller lets them write over.
+pub(crate) fn postpone(schedule: &Schedule, body: &Body, held: &mut [Held<'_>]) -> bool {
+    let mut any = false;
+    for scheduled in schedule.steps.iter().filter(|scheduled| scheduled.overwrites) {
+        let sources = schedule.sources(scheduled);
+        let is_given = |input: &usize| match sources.get(*input) {
+            Some(Source::Held { place, .. }) => {
+                matches!(held[*place as usize], Held::Updated(_))
+            }
+            _ => false,
+        };
+        let over = body.steps[scheduled.step].overwrites.as_deref();
+        if !over.is_some_and(|over| over.iter().all(is_given)) {
+            continue;
+        }
+        for goal in schedule.goals(scheduled) {
+            if let Goal::Held(place, _) = goal {
+                held[*place as usize] = Held::Over;
+            }
+        }
+        any = true;
+    }
+    any
+}
+
 /// Memory of the caller that has left its place while a step writes it.
-type Lent<'a> = SmallVec<[(u32, &'a mut [u8]); 2]>;
+type Lent<'a> = SmallVec<[(u32, &'a mut [u8]); 4]>;
 
 /// Takes the memory of the caller that a step writes.
 fn lend<'a>(goals: &[Goal], held: &mut [Held<'a>], lent: &mut Lent<'a>) {
@@ -450,6 +529,13 @@ impl Body {
             Source::Held { place, root, slot } => match &held[place as usize] {
                 Held::Nothing => return Err(absent()),
                 Held::Output(bytes) => (slot, &**bytes),
+                Held::Over => return Ok(Operand::InPlace),
+                Held::Updated(view) if root == slot => {
+                    return Ok(Operand::Tensor(view.as_view()));
+                }
+                Held::Updated(view) => {
+                    (slot, view.as_view().contiguous_bytes().ok_or_else(absent)?)
+                }
                 Held::Value(Value::Tensor(tensor), _) | Held::Borrowed(Value::Tensor(tensor))
                     if root == slot =>
                 {

@@ -34,6 +34,8 @@ pub(crate) struct Scheduled {
     pub(crate) step: usize,
     /// The input whose memory the first output takes over.
     pub(crate) over: Option<usize>,
+    /// Whether it may write its outputs over inputs of the model, at the end of a run.
+    pub(crate) overwrites: bool,
     /// Whether one of its sources is [`Source::Taken`].
     pub(crate) takes: bool,
     sources: Range<u32>,
@@ -130,6 +132,7 @@ impl Schedule {
             schedule.steps.push(Scheduled {
                 step: index,
                 over,
+                overwrites: plan.overwrites[index],
                 takes,
                 sources: first.sources..last.sources,
                 goals: first.goals..last.goals,

@@ -109,7 +109,7 @@ struct Selecting<'a, 'm> {
 impl Selecting<'_, '_> {
     /// The steps of a program, and the constants that they read.
     fn program(&mut self, program: Program) -> Result<Body, CompileError> {
-        let Program { values, steps, inputs, outputs, graph } = program;
+        let Program { values, steps, inputs, outputs, graph, .. } = program;
         let looks = self.lowering.weights.looks();
         let account = self.lowering.weights.account;
         let mut selected: Vec<Step> = Vec::with_capacity(steps.len());
@@ -210,6 +210,7 @@ impl Selecting<'_, '_> {
                 work: Work::Region(Box::new(Region { kind: region.kind, bodies, scalars })),
                 rules,
                 movement: None,
+                overwrites: None,
                 inputs,
                 packed: Box::default(),
                 outputs: step.outputs,
@@ -248,15 +249,20 @@ impl Selecting<'_, '_> {
                 self.constants.take(value);
             }
         }
-        let movement = match step.op {
-            Op::Move(moved) => Some(Box::new(moved.kind)),
-            _ => None,
-        };
+        let (mut movement, mut overwrites) = (None, None);
+        match step.op {
+            Op::Move(moved) => movement = Some(Box::new(moved.kind)),
+            Op::Update(update) => {
+                overwrites = Some(update.outputs.iter().map(|output| output.over).collect());
+            }
+            _ => {}
+        }
         Ok(Some(Step {
             number: 0,
             rules: kernel.memory(),
             work: Work::Kernel(kernel),
             movement,
+            overwrites,
             inputs,
             packed: packed_slots.into(),
             outputs: step.outputs,

@@ -32,6 +32,9 @@ pub struct Model {
     /// What sessions of this model have packed. Clones of the model have it too, as they share the
     /// weights.
     pub(crate) weights: SharedWeights,
+    /// Inputs of the main graph, and outputs that are the new values of the same state variables,
+    /// by number: those of a training step.
+    pub(crate) updates: Vec<(usize, usize)>,
 }
 
 impl Model {
@@ -46,14 +49,15 @@ impl Model {
     /// A model with its data files.
     pub(crate) fn with_data(graph: graph::Model, data: DataFiles) -> Model {
         let data = Arc::new(data);
-        Model { graph, data, file: None, path: None, weights: SharedWeights::default() }
+        let (weights, updates) = (SharedWeights::default(), Vec::new());
+        Model { graph, data, file: None, path: None, weights, updates }
     }
 
     /// Another graph over the same payloads and data files.
     pub(crate) fn with_graph(&self, graph: graph::Model) -> Model {
         let Model { data, file, path, weights, .. } = self;
         let (data, path, weights) = (Arc::clone(data), path.clone(), weights.clone());
-        Model { graph, data, file: *file, path, weights }
+        Model { graph, data, file: *file, path, weights, updates: Vec::new() }
     }
 
     /// Opens a model file by mapping it into memory: fast whatever its size.

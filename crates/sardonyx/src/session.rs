@@ -328,11 +328,25 @@ impl SessionBuilder<'_> {
             let connected = collectives::connect(&mut graph, &mut choices, rank.as_ref());
             connected.map_err(|error| told(rank.as_ref(), error))?;
         }
+        choices.options.updates.clone_from(&model.updates);
         let external = Watched::new(&model.data);
         let session = runtime::Session::compile(&graph, &external, &choices.options);
         let session =
             session.map_err(|error| told(rank.as_ref(), compile_error(error, &external, model)))?;
         Ok(Session { session, rank })
+    }
+}
+
+/// Why a run ends early.
+enum Refused {
+    Run(RunError),
+    /// By who looks at its outputs.
+    By(Error),
+}
+
+impl From<RunError> for Refused {
+    fn from(error: RunError) -> Refused {
+        Refused::Run(error)
     }
 }
 
@@ -509,15 +523,26 @@ impl Session {
     }
 
     /// Runs the model on inputs of which some stay with the caller. `outputs` becomes all outputs,
-    /// in the order of the model.
-    pub(crate) fn run_from<'v>(
+    /// in the order of the model, but for those that are written over inputs once `accept` has
+    /// accepted the others.
+    pub(crate) fn run_updating<'v>(
         &self,
         inputs: impl Iterator<Item = (&'v str, Input<'v>)>,
-        outputs: &mut Vec<Value>,
+        outputs: &mut Vec<Option<Value>>,
         options: RunOptions<'_>,
+        accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let run = self.session.run_from(inputs, outputs, options);
-        run.map_err(|error| self.run_error(error))
+        let accept = |outputs: &mut Vec<Option<Value>>| accept(outputs).map_err(Refused::By);
+        let run = self.session.run_updating(inputs, outputs, options, accept);
+        run.map_err(|refused| match refused {
+            Refused::Run(error) => self.run_error(error),
+            Refused::By(error) => error,
+        })
+    }
+
+    /// Inputs, and outputs that can be written over them, by number.
+    pub(crate) fn updates(&self) -> Vec<(usize, usize)> {
+        self.session.updates()
     }
 
     /// The steps of a run, in order: what nodes have become.

@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Session;
-use state::{Held, New, State};
+use state::{Held, New, State, Variable};
 
 /// A model that is trained as it says itself, by its field `training_info`.
 ///
@@ -86,8 +86,10 @@ pub struct Trainer {
 struct Room {
     /// Values of the state variables that the program reads.
     read: Vec<Value>,
-    /// What the caller gets.
-    returned: Vec<Value>,
+    /// All outputs of the program; `None` for those that it wrote over old values.
+    outputs: Vec<Option<Value>>,
+    /// Those that the caller gets.
+    returned: Vec<Option<Value>>,
     /// What state variables get, by their numbers.
     assigned: Vec<(usize, New)>,
 }
@@ -103,6 +105,23 @@ impl Clone for Room {
 enum Given<'v> {
     Values(&'v [(String, Value)]),
     Views(&'v [(&'v str, TensorView<'v>)]),
+}
+
+/// The state that a run reads.
+enum Using<'s> {
+    /// It stays as it is.
+    Kept(&'s State),
+    /// New values may be written over old ones.
+    Changed(&'s mut State),
+}
+
+impl Using<'_> {
+    fn state(&self) -> &State {
+        match self {
+            Using::Kept(state) => state,
+            Using::Changed(state) => state,
+        }
+    }
 }
 
 /// What stays as it is while the state changes.
@@ -132,14 +151,16 @@ enum Runner {
 /// What runs, and what it has to do with the state. State variables are inputs of it, so that
 /// nothing that depends on them is computed when it is made.
 ///
-/// New values come as outputs of a run, in memory of their own, and take the place of the old ones
-/// by changing an owner; the next step gets the memory of the old ones. Writing a new value into
-/// the memory of the old one would spare each step the memory of one more state, but only where all
-/// who read the old value have run.
+/// New values that are functions of the elements at the same place, as those of optimizers are, are
+/// written over the old ones when all else is done and nothing can fail any more. Others come as
+/// outputs of a run, in memory of their own, and take the place of the old ones by changing an
+/// owner; the next step gets the memory of the old ones.
 struct Program {
     runner: Runner,
     /// Inputs that are state variables: name, and number of the variable.
     variables: Vec<(String, usize)>,
+    /// Those of them whose new value can be written over the old one, by number.
+    updated: Vec<(String, usize)>,
     /// Number of a state variable, and that of the output whose value it gets.
     assignments: Vec<(usize, usize)>,
     /// Whether each of the session's outputs is returned to the caller.
@@ -236,7 +257,8 @@ impl Trainer {
         for programs in &self.made.entries {
             if let Some(program) = &programs.initialization {
                 let options = again(&mut options, state.seed_of_step());
-                program.run(&state, Given::Values(&[]), &mut self.room, options)?;
+                let (using, none) = (Using::Kept(&state), Given::Values(&[]));
+                program.run(using, none, &mut self.room, options, |_, _| Ok(()))?;
                 state.assign(&mut self.room.assigned);
             }
         }
@@ -282,9 +304,11 @@ impl Trainer {
         let Trainer { made, state, room } = self;
         let options = again(&mut options, state.seed_of_step());
         let program = &made.entry(entry)?.step;
-        program.run(state, Given::Values(&owned(inputs)), room, options)?;
+        let inputs = owned(inputs);
+        let (using, given) = (Using::Changed(state), Given::Values(&inputs));
+        program.run(using, given, room, options, |_, _| Ok(()))?;
         state.assign(&mut room.assigned);
-        Ok(program.outputs(room))
+        program.outputs(state, room)
     }
 
     /// As [`Trainer::step`], on inputs that stay with the caller; outputs are written into memory
@@ -323,21 +347,37 @@ impl Trainer {
         for (name, _) in outputs.iter() {
             program.returned_at(name)?;
         }
-        program.run(state, Given::Views(inputs), room, options)?;
+        let copy = |memory: &mut TensorViewMut<'_>, value: &Value| match value {
+            Value::Tensor(tensor) => memory.copy_from(&tensor.view()).map_err(|e| e.to_string()),
+            other => Err(format!("it is {}, not a tensor", other.value_type())),
+        };
+        let refused =
+            |name: &str, what| Error::new(ErrorKind::Input, format!("the output '{name}': {what}"));
+        let accept = |variables: &[Variable], returned: &[Option<Value>]| {
+            for (name, memory) in outputs.iter_mut() {
+                let at = program.returned_at(name)?;
+                let copied = match (&returned[at], program.variable_at(at)) {
+                    (Some(value), _) => copy(memory, value),
+                    // It will be in the place of the old value.
+                    (None, Some(variable)) => variables[variable]
+                        .check(&memory.as_view(), ErrorKind::Input)
+                        .map_err(|error| error.to_string()),
+                    (None, None) => Err("it has not been computed".to_string()),
+                };
+                copied.map_err(|what| refused(name, what))?;
+            }
+            Ok(())
+        };
+        program.run(Using::Changed(state), Given::Views(inputs), room, options, accept)?;
+        state.assign(&mut room.assigned);
         for (name, memory) in outputs {
-            let value = &room.returned[program.returned_at(name)?];
-            let copied = match value {
-                Value::Tensor(tensor) => {
-                    memory.copy_from(&tensor.view()).map_err(|e| e.to_string())
-                }
-                other => Err(format!("it is {}, not a tensor", other.value_type())),
-            };
-            copied.map_err(|what| {
-                Error::new(ErrorKind::Input, format!("the output '{name}': {what}"))
-            })?;
+            let at = program.returned_at(name)?;
+            if let (None, Some(variable)) = (&room.returned[at], program.variable_at(at)) {
+                let value = Value::Tensor(state.value(variable)?);
+                copy(memory, &value).map_err(|what| refused(name, what))?;
+            }
         }
         room.returned.clear();
-        state.assign(&mut room.assigned);
         Ok(())
     }
 
@@ -406,6 +446,9 @@ impl Trainer {
         N: Into<String>,
         V: Into<Value>,
     {
+        if self.made.entries.len() == 1 {
+            return Ok(vec![self.step_with(0, inputs, options)?]);
+        }
         let inputs = owned(inputs);
         let takes = |programs: &Programs, name: &str| programs.step.runner.has_input(name);
         let unknown = inputs
@@ -422,9 +465,10 @@ impl Trainer {
             let inputs = inputs.iter().filter(|(name, _)| takes(programs, name)).cloned();
             let inputs: Vec<(String, Value)> = inputs.collect();
             let options = again(&mut options, state.seed_of_step());
-            programs.step.run(&state, Given::Values(&inputs), &mut self.room, options)?;
+            let (using, given) = (Using::Kept(&state), Given::Values(&inputs));
+            programs.step.run(using, given, &mut self.room, options, |_, _| Ok(()))?;
             state.assign(&mut self.room.assigned);
-            returned.push(programs.step.outputs(&mut self.room));
+            returned.push(programs.step.outputs(&state, &mut self.room)?);
         }
         self.state = state;
         Ok(returned)
@@ -589,14 +633,17 @@ impl Program {
     }
 
     /// Runs with the values of a state. All that can fail does so here. `room` gets what is
-    /// returned and what is to be assigned.
+    /// returned and what is to be assigned. `accept` looks at what is returned before a value of
+    /// the state changes.
     fn run(
         &self,
-        state: &State,
+        using: Using<'_>,
         given: Given<'_>,
         room: &mut Room,
         options: RunOptions<'_>,
+        accept: impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let state = using.state();
         let is_fixed = |variable| !(self.takes_defaults && state.is_default(variable));
         let mut variables = self.variables.iter();
         let refused = variables.find(|(name, variable)| is_fixed(*variable) && given.has(name));
@@ -606,9 +653,10 @@ impl Program {
         room.returned.clear();
         room.assigned.clear();
         match &self.runner {
-            Runner::Here(session) => self.run_here(session, state, given, room, options),
+            Runner::Here(session) => self.run_here(session, using, given, room, (options, accept)),
             Runner::OnDevices(session) => {
-                self.run_on_devices(session, state, given.owned()?, room, &options)
+                self.run_on_devices(session, state, given.owned()?, room, &options)?;
+                accept(state.variables(), &room.returned)
             }
         }
     }
@@ -621,16 +669,31 @@ impl Program {
         options: RunOptions<'_>,
     ) -> Result<Outputs, Error> {
         let mut room = Room::default();
-        self.run(state, Given::Values(inputs), &mut room, options)?;
-        Ok(self.outputs(&mut room))
+        self.run(Using::Kept(state), Given::Values(inputs), &mut room, options, |_, _| Ok(()))?;
+        self.outputs(state, &mut room)
     }
 
-    /// What is returned of a run, with names.
-    fn outputs(&self, room: &mut Room) -> Outputs {
+    /// What is returned of a run that gave a state its values, with names.
+    fn outputs(&self, state: &State, room: &mut Room) -> Result<Outputs, Error> {
         let ports = self.runner.outputs().iter().zip(&self.returned);
-        let names =
-            ports.filter(|(_, returned)| **returned).map(|(port, _)| port.name().to_string());
-        Outputs::new(names.zip(room.returned.drain(..)).collect())
+        let names = ports.filter(|(_, returned)| **returned).map(|(port, _)| port.name());
+        let mut outputs = Vec::with_capacity(room.returned.len());
+        for (at, (name, value)) in names.zip(room.returned.drain(..)).enumerate() {
+            let value = match (value, self.variable_at(at)) {
+                (None, Some(variable)) => Some(Value::Tensor(state.value(variable)?)),
+                (value, _) => value,
+            };
+            outputs.extend(value.map(|value| (name.to_string(), value)));
+        }
+        Ok(Outputs::new(outputs))
+    }
+
+    /// The state variable that gets what is at a position among what is returned.
+    fn variable_at(&self, position: usize) -> Option<usize> {
+        let mut returned = self.returned.iter().enumerate().filter(|(_, returned)| **returned);
+        let (output, _) = returned.nth(position)?;
+        let found = self.assignments.iter().find(|(_, assigned)| *assigned == output);
+        found.map(|(variable, _)| *variable)
     }
 
     /// The position among what is returned of the output with a name.
@@ -646,39 +709,79 @@ impl Program {
     fn run_here(
         &self,
         session: &Session,
-        state: &State,
+        using: Using<'_>,
         given: Given<'_>,
         room: &mut Room,
-        options: RunOptions<'_>,
+        (options, accept): (
+            RunOptions<'_>,
+            impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
+        ),
     ) -> Result<(), Error> {
-        let Room { read, returned, assigned } = room;
-        let variables = || self.variables.iter().filter(|(name, _)| !given.has(name));
+        let Room { read, outputs, returned, assigned } = room;
+        let changes = matches!(using, Using::Changed(_));
+        let is_written = |variable: &usize| {
+            changes && self.updated.binary_search_by_key(variable, |(_, number)| *number).is_ok()
+        };
+        let read_only = || {
+            let variables = self.variables.iter();
+            variables.filter(|(name, variable)| !given.has(name) && !is_written(variable))
+        };
         read.clear();
-        for (_, variable) in variables() {
-            read.push(state.value(*variable)?.into());
+        for (_, variable) in read_only() {
+            read.push(using.state().value(*variable)?.into());
         }
-        let values = variables().zip(&*read);
+        let values = read_only().zip(&*read);
         let values = values.map(|((name, _), value)| (name.as_str(), Input::Borrowed(value)));
-        let ran = session.run_from(given.inputs().chain(values), returned, options);
+        let inputs = given.inputs().chain(values);
+        let accept_all = |variables: &[Variable], outputs: &mut Vec<Option<Value>>| {
+            self.assign_later(variables, outputs, assigned)?;
+            let mut is_returned = self.returned.iter();
+            let values = outputs.drain(..);
+            returned.extend(values.filter(|_| is_returned.next() == Some(&true)));
+            accept(variables, returned)
+        };
+        let ran = match using {
+            Using::Kept(state) => {
+                let accept = |outputs: &mut Vec<_>| accept_all(state.variables(), outputs);
+                session.run_updating(inputs, outputs, options, accept)
+            }
+            Using::Changed(state) => {
+                let numbers = self.updated.iter().map(|(_, number)| *number);
+                let (variables, memory) = state.overwritable(numbers)?;
+                let written = self.updated.iter().zip(memory);
+                let written =
+                    written.map(|((name, _), memory)| (name.as_str(), Input::Updated(memory)));
+                let accept = |outputs: &mut Vec<_>| accept_all(variables, outputs);
+                session.run_updating(inputs.chain(written), outputs, options, accept)
+            }
+        };
         read.clear();
-        ran.map_err(|error| self.about_inputs(error, &session.describe_inputs()))?;
-        for (variable, output) in &self.assignments {
-            let value = match &returned[*output] {
-                Value::Tensor(value) => value,
-                other => {
-                    let message = format!(
-                        "the state variable '{}' is a tensor, not {}",
-                        state.name(*variable),
-                        other.value_type()
-                    );
+        ran.map_err(|error| self.about_inputs(error, &session.describe_inputs()))
+    }
+
+    /// What state variables get of the outputs of a run, if it fits.
+    fn assign_later(
+        &self,
+        variables: &[Variable],
+        outputs: &[Option<Value>],
+        assigned: &mut Vec<(usize, New)>,
+    ) -> Result<(), Error> {
+        for (number, output) in &self.assignments {
+            let variable = &variables[*number];
+            let new = match &outputs[*output] {
+                None => New::InPlace,
+                Some(Value::Tensor(value)) => {
+                    variable.check(&value.view(), ErrorKind::Run)?;
+                    New::Whole(value.clone())
+                }
+                Some(other) => {
+                    let (name, ty) = (variable.name(), other.value_type());
+                    let message = format!("the state variable '{name}' is a tensor, not {ty}");
                     return Err(Error::new(ErrorKind::Run, message));
                 }
             };
-            state.check(*variable, value, ErrorKind::Run)?;
-            assigned.push((*variable, New::Whole(value.clone())));
+            assigned.push((*number, new));
         }
-        let mut is_returned = self.returned.iter();
-        returned.retain(|_| is_returned.next().is_some_and(|returned| *returned));
         Ok(())
     }
 
@@ -732,7 +835,7 @@ impl Program {
         let (outputs, values) = session.run_on_state(inputs, &parts, how)?;
         let values = values.into_iter();
         room.assigned.extend(values.map(|(variable, parts)| (variable, New::OnDevices(parts))));
-        room.returned.extend(outputs.into_iter().map(|(_, value)| value));
+        room.returned.extend(outputs.into_iter().map(|(_, value)| Some(value)));
         Ok(())
     }
 }

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use sardonyx::training::{Clipping, Loss, OptimizerKind, Options};
 use sardonyx::{
-    Error, ErrorKind, Model, Outputs, RunOptions, SaveOptions, Session, Tensor, Trainer, Value,
-    Weights, npz, safetensors,
+    DataType, Error, ErrorKind, Model, Optimization, Outputs, RunOptions, SaveOptions, Session,
+    Tensor, TensorView, TensorViewMut, Trainer, Value, Weights, npz, safetensors,
 };
 
 fn model(text: &str) -> Model {
@@ -935,4 +936,193 @@ fn a_clone_is_trained_by_itself() {
     assert_eq!(output(&outputs, "y"), [1.0, 2.0]);
     let names: Vec<&str> = kept.inference_outputs().iter().map(sardonyx::Port::name).collect();
     assert_eq!(names, ["y"]);
+}
+
+/// Where the elements of a variable lie.
+fn address(trainer: &Trainer, name: &str) -> usize {
+    let value = trainer.variable(name).expect("a state variable");
+    value.bytes().as_ptr().addr()
+}
+
+/// The weights and what an optimizer keeps for them stay where they are, and are what they become
+/// with memory of their own.
+#[test]
+fn new_values_are_written_over_old_ones() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+                g (float[N, 3] x) => (float[N, 2] y)
+                <float[3, 2] w = {0, 1, 2, 3, 4, 5}, float[2] b = {1, 2}> { y = Gemm (x, w, b) }";
+    let adam =
+        |decoupled| OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled };
+    let kinds = [
+        (OptimizerKind::Sgd, 2),
+        (OptimizerKind::Momentum { momentum: 0.9, nesterov: false }, 4),
+        (OptimizerKind::Momentum { momentum: 0.9, nesterov: true }, 4),
+        (OptimizerKind::Adagrad { epsilon: 1e-8, decay: 0.1 }, 4),
+        (adam(false), 6),
+        (adam(true), 6),
+    ];
+    let data = [
+        ("x", Tensor::from_vec([2, 3], vec![1f32, -2.0, 3.0, 0.5, 4.0, -1.0]).expect("data")),
+        ("target", Tensor::from_vec([2, 2], vec![1f32, 2.0, -1.0, 0.5]).expect("data")),
+    ];
+    for (kind, floats) in kinds {
+        let loss = Loss::SquaredError { output: None };
+        let mut options = Options::new(loss).optimizer(kind, 0.01).weight_decay(0.1);
+        if kind == OptimizerKind::Sgd {
+            options = options.clipping(Clipping::Norm(1.0));
+        }
+        let model = Model::from_text(text).expect("a model");
+        let (model, _) = model.add_training(&options).expect("training");
+        let mut trainer = Trainer::builder(&model).seed(1).build().expect("a trainer");
+        let mut apart = trainer.clone();
+        trainer.step(0, data.clone()).expect("a step");
+        apart.step(0, data.clone()).expect("a step");
+        let names: Vec<String> = trainer
+            .state_types()
+            .filter(|(_, ty)| ty.elem() == Some(DataType::Float))
+            .map(|(name, _)| name.to_string())
+            .collect();
+        assert_eq!(names.len(), floats, "{kind:?}");
+        let before: Vec<usize> = names.iter().map(|name| address(&trainer, name)).collect();
+        for _ in 0..3 {
+            let outputs = trainer.step(0, data.clone()).expect("a step");
+            assert!(output(&outputs, "loss")[0].is_finite());
+            // Somebody else has the old values, so the new ones are elsewhere.
+            let kept = apart.state().expect("the state").into_iter().map(|(_, value)| value);
+            let kept: Vec<Tensor> = kept.collect();
+            let old: Vec<Vec<u8>> = kept.iter().map(|value| value.bytes().to_vec()).collect();
+            apart.step(0, data.clone()).expect("a step");
+            let still: Vec<Vec<u8>> = kept.iter().map(|value| value.bytes().to_vec()).collect();
+            assert_eq!(old, still, "{kind:?}");
+            drop(outputs);
+        }
+        let after: Vec<usize> = names.iter().map(|name| address(&trainer, name)).collect();
+        assert_eq!(before, after, "{kind:?}");
+        assert_eq!(bits(&trainer), bits(&apart), "{kind:?}");
+        // The same without any rewrite of the program.
+        let plain =
+            Trainer::builder(&model).session(|session| session.optimization(Optimization::Off));
+        let mut plain = plain.seed(1).build().expect("a trainer");
+        for _ in 0..4 {
+            plain.step(0, data.clone()).expect("a step");
+        }
+        for name in &names {
+            let close = of(&plain, name).into_iter().zip(of(&trainer, name));
+            for (plain, updated) in close {
+                assert!((plain - updated).abs() <= 1e-5 * plain.abs().max(1.0), "{kind:?} {name}");
+            }
+        }
+    }
+}
+
+/// What a step returns stays what it was when a later step writes over the state.
+#[test]
+fn returned_values_are_not_overwritten() {
+    let mut trainer = trainer(DESCENT);
+    let first = trainer.step(0, descent_data()).expect("a step");
+    let w = output(&first, "w1");
+    assert_eq!(w, of(&trainer, "w"));
+    let second = trainer.step(0, descent_data()).expect("a step");
+    assert_eq!(output(&first, "w1"), w);
+    assert_eq!(output(&second, "w1"), of(&trainer, "w"));
+    assert_ne!(output(&second, "w1"), w);
+}
+
+/// Memory for outputs that does not fit is refused before a value changes, also that of an output
+/// that is written over the state.
+#[test]
+fn memory_that_does_not_fit_changes_nothing() {
+    let mut trainer = trainer(DESCENT);
+    let before = bits(&trainer);
+    let data = descent_data();
+    let inputs: Vec<(&str, TensorView<'_>)> =
+        data.iter().map(|(name, value)| (*name, value.view())).collect();
+    let mut room = [0f32; 3];
+    let memory = TensorViewMut::from_slice([3], &mut room).expect("memory");
+    let error = trainer.step_into(0, &inputs, &mut [("w1", memory)]).expect_err("w has two");
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert!(error.message().starts_with("the output 'w1': "), "{error}");
+    assert_eq!(bits(&trainer), before);
+    let mut room = [0f32; 2];
+    let memory = TensorViewMut::from_slice([2], &mut room).expect("memory");
+    trainer.step_into(0, &inputs, &mut [("w1", memory)]).expect("a step");
+    assert_eq!(room.to_vec(), of(&trainer, "w"));
+    assert_ne!(bits(&trainer), before);
+}
+
+/// Steps that are fused take the same steps of descent as nodes one by one: through a pool whose
+/// windows overlap, and with weights that are transposed.
+#[test]
+fn fused_gradients_are_those_of_single_nodes() {
+    let numbers = |count: usize| {
+        let numbers = (0..count).map(|i| ((i * 37 % 23) as f32 / 23.0 - 0.5).to_string());
+        numbers.collect::<Vec<_>>().join(", ")
+    };
+    let text = format!(
+        "<ir_version: 10, opset_import: [\"\": 21]>
+         g (float[N, 1, 6, 6] x) => (float[N, 3] y)
+         <float[2, 1, 3, 3] k = {{{}}}, float[3, 50] w = {{{}}}> {{
+             c = Conv <pads = [1, 1, 1, 1]> (x, k)
+             p = MaxPool <kernel_shape = [2, 2]> (c)
+             f = Flatten (p)
+             t = Transpose (w)
+             y = MatMul (f, t)
+         }}",
+        numbers(18),
+        numbers(150)
+    );
+    let options = Options::new(Loss::SquaredError { output: None });
+    let options = options.optimizer(OptimizerKind::Sgd, 0.01);
+    let model = Model::from_text(&text).expect("a model");
+    let (model, _) = model.add_training(&options).expect("training");
+    let tensor = |dims: &[usize]| {
+        let count = dims.iter().product();
+        let numbers = (0..count).map(|i| (i * 29 % 31) as f32 / 31.0).collect();
+        Tensor::from_vec(dims, numbers).expect("a tensor")
+    };
+    let data = [("x", tensor(&[4, 1, 6, 6])), ("target", tensor(&[4, 3]))];
+    let trained = |optimization| {
+        let trainer = Trainer::builder(&model).session(|s| s.optimization(optimization));
+        let mut trainer = trainer.build().expect("a trainer");
+        for _ in 0..5 {
+            trainer.step(0, data.clone()).expect("a step");
+        }
+        [of(&trainer, "k"), of(&trainer, "w")].concat()
+    };
+    let (plain, fused) = (trained(Optimization::Off), trained(Optimization::All));
+    for (plain, fused) in plain.iter().zip(&fused) {
+        assert!((plain - fused).abs() < 1e-6, "{plain} {fused}");
+    }
+    assert_ne!(
+        trained(Optimization::All)[..18],
+        of(&Trainer::new(&model).expect("a trainer"), "k")[..]
+    );
+}
+
+/// A session of an exported model shares packed weights with later ones of the same bytes, and not
+/// with those that a step has written over them.
+#[test]
+fn sessions_of_exports_have_the_weights_of_their_time() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>
+                g (float[N, 2] x) => (float[N, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul (x, w) }";
+    let options = Options::new(Loss::SquaredError { output: None });
+    let options = options.optimizer(OptimizerKind::Sgd, 0.1);
+    let (model, _) =
+        Model::from_text(text).expect("a model").add_training(&options).expect("training");
+    let mut trainer = Trainer::new(&model).expect("a trainer");
+    let pair = |elements: [f32; 2]| Tensor::from_vec([1, 2], elements.to_vec()).expect("a row");
+    let data = [("x", pair([1.0, 2.0])), ("target", pair([0.0, 1.0]))];
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        trainer.step(0, data.clone()).expect("a step");
+        let session = Session::new(&trainer.export_inference().expect("a model")).expect("it runs");
+        sessions.push((session, trainer.infer([("x", pair([1.0, 2.0]))]).expect("inference")));
+    }
+    for (session, expected) in &sessions {
+        let found = session.run([("x", pair([1.0, 2.0]))]).expect("a run");
+        assert_eq!(output(&found, "y"), output(expected, "y"));
+    }
+    let distinct = sessions.iter().map(|(_, outputs)| output(outputs, "y"));
+    let distinct: Vec<Vec<f32>> = distinct.collect();
+    assert!(distinct[0] != distinct[1] && distinct[1] != distinct[2], "{distinct:?}");
 }

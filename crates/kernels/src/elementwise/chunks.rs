@@ -70,11 +70,22 @@ pub(crate) fn fill<T: Send>(
     body: impl Fn(usize, &mut [T]) + Sync,
 ) {
     let shared = Shared::new(out);
-    ranges(pool, shared.len.div_ceil(TOGETHER), work.saturating_mul(TOGETHER), |blocks| {
-        let first = blocks.start * TOGETHER;
-        let len = shared.len.min(blocks.end * TOGETHER) - first;
+    elements(pool, shared.len, work, |range| {
         // SAFETY: ranges are disjoint.
-        body(first, unsafe { shared.part(first, len) });
+        body(range.start, unsafe { shared.part(range.start, range.len()) });
+    });
+}
+
+/// Calls `body(range)` for ranges that make up `0..len`, of elements that take `work` each. No two
+/// ranges share a cache line.
+pub(crate) fn elements(
+    pool: &Pool,
+    len: usize,
+    work: usize,
+    body: impl Fn(std::ops::Range<usize>) + Sync,
+) {
+    ranges(pool, len.div_ceil(TOGETHER), work.saturating_mul(TOGETHER), |blocks| {
+        body(blocks.start * TOGETHER..len.min(blocks.end * TOGETHER));
     });
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod prelu;
 pub(crate) mod scalars;
 pub(crate) mod softmax;
 pub(crate) mod unary;
+pub(crate) mod update;
 pub(crate) mod variadic;
 
 use sardonyx_kernels::elementwise::{MAX_RANK, broadcast_strides};

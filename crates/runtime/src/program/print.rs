@@ -21,6 +21,7 @@ use sardonyx_tensor::Tensor;
 use super::{
     Along, BatchNorm, Constant, Conv, Instruction, Link, NormKind, Numbers, Op, Operands, Order,
     Parameters, ProductForm, Program, RegionKind, ScalarFunction, Scalars, Slot, Stage, Step, Test,
+    Update,
 };
 
 /// Elements of constants that are shown.
@@ -181,6 +182,7 @@ impl Display for Printed<'_> {
             }
             Op::Cast(cast) => write!(f, "cast {} to {}", cast.x, cast.conversion.to),
             Op::Scalars(scalars) => self::scalars(f, scalars),
+            Op::Update(update) => self::update(f, update),
             Op::Norm(norm) => {
                 let (name, axis) = match norm.kind {
                     NormKind::Layer { axis, .. } => ("layer", axis),
@@ -252,6 +254,19 @@ fn scalars(f: &mut fmt::Formatter<'_>, scalars: &Scalars) -> fmt::Result {
     let outputs: Vec<String> =
         scalars.outputs.iter().map(|output| register(output.register)).collect();
     write!(f, " -> {}", outputs.join(", "))
+}
+
+/// As [`scalars`], with the operand whose place each result takes.
+fn update(f: &mut fmt::Formatter<'_>, update: &Update) -> fmt::Result {
+    let operands = &update.operands;
+    let register = |number: u32| register(operands, &update.constants, number);
+    f.write_str("update")?;
+    instructions(f, &update.instructions, register)?;
+    let outputs = update.outputs.iter().map(|output| {
+        let old = operands.get(output.over).copied().unwrap_or(Slot(u32::MAX));
+        format!("{} over {old}", register(output.register))
+    });
+    write!(f, " -> {}", outputs.collect::<Vec<String>>().join(", "))
 }
 
 fn instructions(

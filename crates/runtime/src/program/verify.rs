@@ -160,6 +160,7 @@ impl Program {
                 })
             }
             Op::Scalars(scalars) => self.contradiction_in_scalars(scalars, outputs),
+            Op::Update(update) => self.contradiction_in_update(update, outputs),
             Op::Norm(norm) => {
                 if self.elem(norm.x).is_some_and(|elem| elem != norm.elem) {
                     return Some(format!("{} is not of type {}", norm.x, norm.elem));
@@ -226,7 +227,7 @@ impl Program {
     }
 
     /// The first value that has another element type.
-    fn of_other_type(
+    pub(super) fn of_other_type(
         &self,
         slots: impl IntoIterator<Item = Slot>,
         wanted: DataType,
@@ -429,6 +430,7 @@ mod tests {
             inputs: vec![Some(A), Some(B), Some(C)],
             outputs: vec![Y],
             graph: None,
+            updates: Vec::new(),
         }
     }
 
@@ -500,6 +502,7 @@ mod tests {
             inputs: vec![Some(Slot(0))],
             outputs: vec![Slot(1)],
             graph: None,
+            updates: Vec::new(),
         };
         let kind = RegionKind::If { condition };
         let mut region = Region { kind, captures: vec![P], bodies: vec![body(), body()] };

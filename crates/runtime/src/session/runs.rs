@@ -20,7 +20,8 @@ use crate::kernel::Operand;
 use crate::memory::{Given, Held, Memory, Planned, Wanted, key_of};
 use crate::options::RunOptions;
 use crate::plan::{Place, Plan};
-use crate::run::{Run, Watch};
+use crate::program::Slot;
+use crate::run::{Run, Watch, postpone};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, Scope, inferred};
 use crate::stop::Limits;
@@ -35,7 +36,12 @@ pub enum Input<'v> {
     Borrowed(&'v Value),
     /// Elements that stay with the caller, as those of [`Session::run_into`].
     View(TensorView<'v>),
+    /// The same, and [`Session::run_updating`] may write over them what takes their place.
+    Updated(TensorViewMut<'v>),
 }
+
+/// Outputs of a run, in the order of the model; `None` for those that were written over inputs.
+type Values = Vec<Option<Value>>;
 
 impl<'v> From<Input<'v>> for Held<'v> {
     fn from(input: Input<'v>) -> Held<'v> {
@@ -43,6 +49,7 @@ impl<'v> From<Input<'v>> for Held<'v> {
             Input::Value(value) => Held::Value(value, 0),
             Input::Borrowed(value) => Held::Borrowed(value),
             Input::View(view) => Held::Input(view),
+            Input::Updated(view) => Held::Updated(view),
         }
     }
 }
@@ -70,28 +77,50 @@ impl Session {
     ) -> Result<Vec<(String, Value)>, RunError> {
         let inputs = inputs.into_iter().map(|(name, value)| (name, Input::Value(value)));
         let mut outputs = Vec::with_capacity(self.outputs().len());
-        self.run_from(inputs, &mut outputs, options)?;
+        self.run_updating(inputs, &mut outputs, options, |_| Ok::<(), RunError>(()))?;
         let names = self.outputs().iter().map(|port| port.name().to_string());
-        Ok(names.zip(outputs).collect())
+        Ok(names.zip(outputs).filter_map(|(name, value)| Some((name, value?))).collect())
     }
 
     /// Runs the model on inputs of which some may stay with the caller. `outputs` becomes all
-    /// outputs, in the order of the model. After the first runs with inputs of some sizes this
-    /// allocates nothing, as [`Session::run_into`]: memory of outputs comes back when they are
-    /// dropped.
+    /// outputs, in the order of the model; `accept` looks at them. Only if it does not refuse them,
+    /// and nothing can fail any more, those are written that take the place of an
+    /// [`Input::Updated`]: over it, for [pairs](Session::updates) that allow that with inputs of
+    /// these sizes. They are `None` among the outputs. After the first runs with inputs of some
+    /// sizes this allocates nothing, as [`Session::run_into`]: memory of outputs comes back when
+    /// they are dropped.
     ///
     /// # Errors
     ///
-    /// As [`Session::run_with`].
-    pub fn run_from<'v, N: AsRef<str>>(
+    /// As [`Session::run_with`], and those of `accept`. All inputs are then as they were.
+    pub fn run_updating<'v, N: AsRef<str>, E: From<RunError>>(
         &self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
-        outputs: &mut Vec<Value>,
+        outputs: &mut Vec<Option<Value>>,
         options: RunOptions<'_>,
-    ) -> Result<(), RunError> {
+        accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
         outputs.clear();
-        self.walk(inputs, |_| Ok(()), Some(outputs), options)
+        self.walk(inputs, |_| Ok(()), Some((outputs, accept)), options)
+    }
+
+    /// Inputs, and outputs that take their place in the next run and can be written over them, by
+    /// number: those of [`Options::updates`](crate::Options::updates) that are functions of the
+    /// elements at the same place.
+    pub fn updates(&self) -> Vec<(usize, usize)> {
+        let body = &self.executable.body;
+        let mut updates = Vec::new();
+        for step in &body.steps {
+            let over = step.overwrites.iter().flatten();
+            for (output, input) in step.outputs.iter().zip(over) {
+                let number = |list: &[Option<Slot>], slot| list.iter().position(|s| *s == slot);
+                let old = number(&body.inputs, step.inputs[*input]);
+                let new = body.outputs.iter().position(|slot| Some(*slot) == *output);
+                updates.extend(old.zip(new));
+            }
+        }
+        updates
     }
 
     /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
@@ -124,18 +153,19 @@ impl Session {
     ) -> Result<(), RunError> {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
-        self.walk(inputs, |wanted| self.sort_outputs(outputs, wanted), None, options)
+        let nobody = None::<(&mut Vec<_>, fn(&mut Vec<_>) -> Result<(), RunError>)>;
+        self.walk(inputs, |wanted| self.sort_outputs(outputs, wanted), nobody, options)
     }
 
     /// One run. `want` says which outputs are written into memory of the caller; all of them become
-    /// `values` if there is a list for that.
-    fn walk<'v, N: AsRef<str>>(
+    /// `values` if there is a list for that, and somebody who accepts it.
+    fn walk<'v, N: AsRef<str>, E: From<RunError>>(
         &self,
         inputs: impl Iterator<Item = (N, Held<'v>)>,
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
-        values: Option<&mut Vec<Value>>,
+        values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
         options: RunOptions<'_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), E> {
         let account = Account::new(self.memory_limit, self.report.made_bytes);
         self.with_memory(|memory| {
             let mut given: Given<'v> = emptied(take(&mut memory.given));
@@ -146,12 +176,20 @@ impl Session {
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
             let body = &self.executable.body;
+            let some_wait = values.is_some() && postpone(&planned.schedule, body, &mut held);
             let run = self.started(&account, &options, &closed);
             let mut watch = options.watch.map(Watch::new);
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
             match values {
-                Some(values) => self.returned(&planned.schedule, &mut held, values, &account)?,
+                Some((values, accept)) => {
+                    self.returned(&planned.schedule, &mut held, (values, some_wait), &account)?;
+                    accept(values)?;
+                    if some_wait {
+                        let run = Run { limits: Limits::new(None, None, None, None), ..run };
+                        run.overwrite(body, &planned, memory, &mut held, &mut watch)?;
+                    }
+                }
                 None => self.copied(&planned, &held, &mut wanted)?,
             }
             memory.held = emptied(held);
@@ -202,10 +240,7 @@ impl Session {
         }
     }
 
-    fn with_memory<R>(
-        &self,
-        body: impl FnOnce(&mut Memory) -> Result<R, RunError>,
-    ) -> Result<R, RunError> {
+    fn with_memory<R, E>(&self, body: impl FnOnce(&mut Memory) -> Result<R, E>) -> Result<R, E> {
         let mut memory = self.memories.take();
         // A run within an operator that a program brings looks at its own limits only: an operator
         // is not to be unwound, as it may hold locks.
@@ -393,17 +428,23 @@ impl Session {
         Ok(())
     }
 
-    /// The outputs, taken from what is held.
+    /// The outputs, taken from what is held, or copied if steps that wait may read it. `None` for
+    /// those of steps that wait.
     fn returned(
         &self,
         schedule: &Schedule,
         held: &mut [Held<'_>],
-        outputs: &mut Vec<Value>,
+        (outputs, some_wait): (&mut Values, bool),
         account: &Account,
     ) -> Result<(), RunError> {
         for (index, (port, source)) in self.outputs().iter().zip(&schedule.outputs).enumerate() {
             let value = match source {
                 Source::Held { place, .. } => match &mut held[*place as usize] {
+                    Held::Over => {
+                        outputs.push(None);
+                        continue;
+                    }
+                    Held::Value(value, _) if some_wait => Some(value.clone()),
                     // The same value may be several outputs, or an input.
                     Held::Value(value, _) if schedule.outputs[index + 1..].contains(source) => {
                         Some(value.clone())
@@ -420,7 +461,13 @@ impl Session {
                             let refused = |e: TensorError| RunError::Resources(e.to_string());
                             Some(Value::Tensor(copy.map_err(refused)?))
                         }
-                        Held::Nothing | Held::Output(_) => None,
+                        Held::Updated(view) => {
+                            let copy = view.as_view().to_tensor();
+                            *place = Held::Updated(view);
+                            let refused = |e: TensorError| RunError::Resources(e.to_string());
+                            Some(Value::Tensor(copy.map_err(refused)?))
+                        }
+                        Held::Nothing | Held::Output(_) | Held::Over => None,
                     },
                 },
                 Source::Constant { root, .. } => self.executable.body.slots[root.index()]
@@ -440,7 +487,7 @@ impl Session {
             let value = released(value, port.ty(), account).map_err(|error| {
                 RunError::Resources(format!("the output '{}': {error}", port.name()))
             })?;
-            outputs.push(value);
+            outputs.push(Some(value));
         }
         Ok(())
     }

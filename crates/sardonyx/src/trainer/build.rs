@@ -207,25 +207,25 @@ impl Making<'_> {
             let is_assigned = output.name.is_some_and(|name| sources.contains(&name));
             is_assigned || returned(&graph.display(output.name))
         });
-        let names = |infos: &[graph::ValueInfo]| -> Vec<Option<Symbol>> {
-            infos.iter().map(|info| info.name).collect()
-        };
-        let (inputs, outputs) = (&graph.graph(main).inputs, &graph.graph(main).outputs);
-        let (inputs, outputs) = (names(inputs), names(outputs));
-        let variable_of = |name: Option<Symbol>| self.places.find(info, name?);
-        let variables = inputs.iter().enumerate();
-        let variables: Vec<(usize, usize)> =
-            variables.filter_map(|(input, name)| Some((input, variable_of(*name)?))).collect();
-        let assignments = assigned.iter().filter_map(|entry| {
-            let output = outputs.iter().position(|name| *name == entry.value)?;
-            Some((self.places.find(info, entry.key?)?, output))
-        });
-        let assignments: Vec<(usize, usize)> = assignments.collect();
+        let (inputs, outputs) = names(&graph, main);
+        let Bound { variables, assignments } =
+            Bound::of(&self.places, (info, assigned), &inputs, &outputs);
         let shown = |name: Option<Symbol>| self.model.shown(name);
         let returned: Vec<bool> = outputs.iter().map(|name| returned(&shown(*name))).collect();
-        let model = self.model.with_graph(graph);
+        let mut model = self.model.with_graph(graph);
+        let mut updated = Vec::new();
         let runner = match devices {
-            None => Runner::Here(Box::new(self.choices.of_model(&model).build()?)),
+            None => {
+                model.updates = pairs(&variables, &assignments);
+                let session = self.choices.of_model(&model).build()?;
+                let numbers = session.updates().into_iter();
+                updated.extend(numbers.filter_map(|(input, _)| {
+                    let read = variables.iter().find(|(read, _)| *read == input)?;
+                    Some((shown(inputs[input]), read.1))
+                }));
+                updated.sort_unstable_by_key(|(_, number)| *number);
+                Runner::Here(Box::new(session))
+            }
             Some(devices) => {
                 let stay = |(input, variable): &(usize, usize)| {
                     let assigned = assignments.iter().find(|(assigned, _)| assigned == variable);
@@ -250,6 +250,7 @@ impl Making<'_> {
         let variables = variables.into_iter();
         Ok(Program {
             variables: variables.map(|(input, number)| (shown(inputs[input]), number)).collect(),
+            updated,
             assignments,
             returned,
             takes_defaults: false,
@@ -305,6 +306,49 @@ impl Making<'_> {
     }
 }
 
+/// Which inputs and outputs of a graph are state variables.
+struct Bound {
+    /// Number of an input, and that of the state variable that it is.
+    variables: Vec<(usize, usize)>,
+    /// Number of a state variable, and that of the output whose value it gets.
+    assignments: Vec<(usize, usize)>,
+}
+
+impl Bound {
+    /// As an entry says it, of whose bindings `assigned` are meant.
+    fn of(
+        places: &Places,
+        (info, assigned): (&TrainingInfo, &[Entry]),
+        inputs: &[Option<Symbol>],
+        outputs: &[Option<Symbol>],
+    ) -> Bound {
+        let variable_of = |name: Option<Symbol>| places.find(info, name?);
+        let variables = inputs.iter().enumerate();
+        let variables = variables.filter_map(|(input, name)| Some((input, variable_of(*name)?)));
+        let assignments = assigned.iter().filter_map(|entry| {
+            let output = outputs.iter().position(|name| *name == entry.value)?;
+            Some((variable_of(entry.key)?, output))
+        });
+        Bound { variables: variables.collect(), assignments: assignments.collect() }
+    }
+}
+
+/// The names of the inputs and of the outputs of a graph.
+fn names(model: &graph::Model, graph: GraphId) -> (Vec<Option<Symbol>>, Vec<Option<Symbol>>) {
+    let graph = model.graph(graph);
+    let names = |infos: &[graph::ValueInfo]| infos.iter().map(|info| info.name).collect();
+    (names(&graph.inputs), names(&graph.outputs))
+}
+
+/// Inputs, and outputs that take their place, by number.
+fn pairs(variables: &[(usize, usize)], assignments: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    let pair = |(input, variable): &(usize, usize)| {
+        let (_, output) = assignments.iter().find(|(assigned, _)| assigned == variable)?;
+        Some((*input, *output))
+    };
+    variables.iter().filter_map(pair).collect()
+}
+
 /// A copy of the structure without training information.
 fn untrained(model: &Model) -> graph::Model {
     let mut graph = model.graph.clone();
@@ -341,8 +385,13 @@ impl Model {
     /// [`ErrorKind::Argument`] if there is no such entry.
     pub fn training_step(&self, entry: usize) -> Result<Model, Error> {
         self.check_entry(entry)?;
-        let graph = step_graph(self, entry, &Places::of(&self.graph))?;
-        Ok(self.with_graph(graph))
+        let places = Places::of(&self.graph);
+        let graph = step_graph(self, entry, &places)?;
+        let (inputs, outputs) = names(&graph, main_of(&graph)?);
+        let info = &self.graph.training_info[entry];
+        let bound = Bound::of(&places, (info, &info.update_binding), &inputs, &outputs);
+        let updates = pairs(&bound.variables, &bound.assignments);
+        Ok(Model { updates, ..self.with_graph(graph) })
     }
 
     /// As [`training_step`](Model::training_step), but state variables stay initializers, and

@@ -10,7 +10,7 @@ use sardonyx_model::{
 };
 use sardonyx_passes::Form;
 use sardonyx_proto::{DataType as NumberedType, closest};
-use sardonyx_tensor::{DataType, Tensor};
+use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView, TensorViewMut};
 
 use crate::devices::{DeviceSession, Parts};
 use crate::error::{Error, ErrorKind};
@@ -162,6 +162,8 @@ pub(super) enum New {
     Whole(Tensor),
     /// A tensor that only devices have.
     OnDevices(Arc<Parts>),
+    /// It has been written over the old value.
+    InPlace,
 }
 
 /// A value of a state variable. Cloning copies no element.
@@ -182,15 +184,16 @@ impl Held {
     fn replace(&mut self, value: New) {
         match value {
             New::OnDevices(parts) => *self = Held::OnDevices(parts),
-            New::Whole(value) => {
-                // What devices have of the old value goes; its place stays, if nobody else has it.
-                if let Held::Whole(old, known) = self
-                    && let Some(known) = Arc::get_mut(known)
-                {
-                    known.take();
+            New::Whole(value) => match self {
+                Held::Whole(old, known) => {
+                    forget(known);
                     *old = value;
-                } else {
-                    *self = Held::whole(value);
+                }
+                Held::OnDevices(_) => *self = Held::whole(value),
+            },
+            New::InPlace => {
+                if let Held::Whole(_, known) = self {
+                    forget(known);
                 }
             }
         }
@@ -219,24 +222,45 @@ impl Held {
     }
 }
 
-/// A state variable and its values. Cloning copies no value.
-#[derive(Clone)]
-struct Variable {
+/// Forgets what devices have of an old value. Its place stays, if nobody else has it.
+fn forget(known: &mut Arc<OnceLock<Arc<Parts>>>) {
+    match Arc::get_mut(known) {
+        Some(known) => drop(known.take()),
+        None => *known = Arc::default(),
+    }
+}
+
+/// A state variable.
+pub(super) struct Variable {
     /// Its name, or one that tells it from a variable of another entry.
     name: String,
     place: Place,
     /// Whether it is an input of the main graph as well.
     is_default: bool,
+    /// The value before any was assigned, whose type all others have.
     stored: Tensor,
-    current: Held,
+}
+
+/// What a state variable holds. Cloning copies no value.
+#[derive(Clone)]
+struct Current {
+    held: Held,
     /// Whether it was assigned since it had its stored value.
     is_assigned: bool,
+}
+
+impl Current {
+    fn stored(value: &Tensor) -> Current {
+        Current { held: Held::whole(value.clone()), is_assigned: false }
+    }
 }
 
 /// The state of a trainer.
 #[derive(Clone)]
 pub(super) struct State {
-    variables: Vec<Variable>,
+    variables: Arc<[Variable]>,
+    /// By variable.
+    current: Vec<Current>,
     seed: u64,
     /// Steps and initializations that have drawn random numbers, or could have.
     draws: u64,
@@ -271,7 +295,8 @@ impl State {
         }
         // The hasher of the standard library has keys from the system.
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-        Ok(State { variables, seed, draws: 0 })
+        let current = variables.iter().map(|variable| Current::stored(&variable.stored)).collect();
+        Ok(State { variables: variables.into(), current, seed, draws: 0 })
     }
 
     /// Names and types.
@@ -282,8 +307,10 @@ impl State {
 
     /// Names and values.
     pub(super) fn values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
-        let values = self.variables.iter();
-        values.map(|variable| Ok((variable.name.as_str(), variable.current.tensor()?))).collect()
+        let values = self.variables.iter().zip(&self.current);
+        values
+            .map(|(variable, current)| Ok((variable.name.as_str(), current.held.tensor()?)))
+            .collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -309,11 +336,11 @@ impl State {
 
     /// The value of a variable in one piece.
     pub(super) fn value(&self, index: usize) -> Result<Tensor, Error> {
-        self.variables[index].current.tensor()
+        self.current[index].held.tensor()
     }
 
     pub(super) fn held(&self, index: usize) -> &Held {
-        &self.variables[index].current
+        &self.current[index].held
     }
 
     /// The value of a variable before any was assigned, whose type all others have.
@@ -327,27 +354,54 @@ impl State {
 
     /// Refuses a value of another type or shape than a variable has.
     pub(super) fn check(&self, index: usize, value: &Tensor, kind: ErrorKind) -> Result<(), Error> {
-        let Variable { name, stored, .. } = &self.variables[index];
-        if value.data_type() == stored.data_type() && value.dims() == stored.dims() {
-            return Ok(());
+        self.variables[index].check(&value.view(), kind)
+    }
+
+    pub(super) fn variables(&self) -> &[Variable] {
+        &self.variables
+    }
+
+    /// All variables, and memory for new values of some that is that of the old ones and nobody
+    /// else's. `numbers` are in order.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for a value that others have as well.
+    pub(super) fn overwritable<'s>(
+        &'s mut self,
+        numbers: impl Iterator<Item = usize> + Clone + 's,
+    ) -> Result<(&'s [Variable], impl Iterator<Item = TensorViewMut<'s>>), Error> {
+        let State { variables, current, .. } = self;
+        let refused = |error: TensorError| Error::new(ErrorKind::Run, error.to_string());
+        for number in numbers.clone() {
+            let Current { held, is_assigned } = &mut current[number];
+            if let Held::Whole(value, _) = held {
+                value.view_mut().map_err(refused)?;
+                if !*is_assigned {
+                    variables[number].give_back_pages();
+                }
+            }
         }
-        let (ty, given) = (type_of(stored), type_of(value));
-        let message = format!("the state variable '{name}' is {ty}, not {given}");
-        Err(Error::new(kind, message))
+        let mut numbers = numbers.peekable();
+        let wanted = current.iter_mut().enumerate().filter_map(move |(number, current)| {
+            numbers.next_if_eq(&number)?;
+            match &mut current.held {
+                // It is nobody else's: nothing is copied that could fail.
+                Held::Whole(value, _) => value.view_mut().ok(),
+                Held::OnDevices(_) => None,
+            }
+        });
+        Ok((variables, wanted))
     }
 
     /// Gives one variable a value that fits.
     pub(super) fn set(&mut self, index: usize, value: New) {
-        let variable = &mut self.variables[index];
-        // The stored value is read again only if training starts anew: until then, pages of the
-        // file need not be in memory beside the values that took its place.
-        if !variable.is_assigned
-            && let Some(buffer) = variable.stored.buffer()
-        {
-            buffer.give_back_pages();
+        let (variable, current) = (&self.variables[index], &mut self.current[index]);
+        if !current.is_assigned {
+            variable.give_back_pages();
         }
-        variable.current.replace(value);
-        variable.is_assigned = true;
+        current.held.replace(value);
+        current.is_assigned = true;
     }
 
     /// Takes over what a run has computed. Cannot fail: all has been checked.
@@ -361,9 +415,8 @@ impl State {
     /// Every variable with its stored value, and no random number drawn.
     pub(super) fn at_beginning(&self) -> State {
         let mut state = self.clone();
-        for variable in &mut state.variables {
-            variable.current = Held::whole(variable.stored.clone());
-            variable.is_assigned = false;
+        for (variable, current) in self.variables.iter().zip(&mut state.current) {
+            *current = Current::stored(&variable.stored);
         }
         state.draws = 0;
         state
@@ -395,10 +448,11 @@ impl State {
     /// Puts the values of assigned variables into the initializers; others stay as the file has
     /// them.
     pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
-        for Variable { place, current, .. } in
-            self.variables.iter().filter(|variable| variable.is_assigned)
+        let assigned = self.variables.iter().zip(&self.current);
+        for (Variable { place, .. }, Current { held, .. }) in
+            assigned.filter(|(_, current)| current.is_assigned)
         {
-            let proto = model.graph.tensor_proto(&current.tensor()?);
+            let proto = model.graph.tensor_proto(&held.tensor()?);
             let initializers = &mut model.graph.graph_mut(place.graph).initializers;
             let tensor = &mut initializers[place.index].tensor;
             tensor.raw_data = proto.raw_data;
@@ -427,14 +481,30 @@ impl Variable {
             Error::new(kind, format!("the state variable '{name}' has no stored value: {error}"))
         })?;
         let is_input = |value: ValueId| matches!(graph.value(value).producer, Producer::Input(_));
-        Ok(Variable {
-            is_default: initializer.value.is_some_and(is_input),
-            name,
-            place,
-            current: Held::whole(stored.clone()),
-            stored,
-            is_assigned: false,
-        })
+        Ok(Variable { is_default: initializer.value.is_some_and(is_input), name, place, stored })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The stored value is read again only if training starts anew: until then, pages of the file
+    /// need not be in memory beside the values that took its place.
+    fn give_back_pages(&self) {
+        if let Some(buffer) = self.stored.buffer() {
+            buffer.give_back_pages();
+        }
+    }
+
+    /// Refuses a value of another type or shape.
+    pub(super) fn check(&self, value: &TensorView<'_>, kind: ErrorKind) -> Result<(), Error> {
+        let Variable { name, stored, .. } = self;
+        if value.data_type() == stored.data_type() && value.dims() == stored.dims() {
+            return Ok(());
+        }
+        let given = Type::tensor(value.data_type(), value.dims().iter().copied());
+        let message = format!("the state variable '{name}' is {}, not {given}", type_of(stored));
+        Err(Error::new(kind, message))
     }
 }
 

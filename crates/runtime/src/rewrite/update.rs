@@ -1,0 +1,279 @@
+//! Update fusion: the new value of a state variable, and of what its optimizer keeps for it, become
+//! one step at the end of the program.
+//!
+//! A step of Adam is about fifteen functions of elements, which pass over the weights, two moments
+//! and the gradient again and again. As one step they pass over each once. Nothing else of the run
+//! needs the new values, so the step is among the last ones; there the new values may be written
+//! over the old ones, as all that can fail has run.
+//!
+//! This comes before other fusions, which would make the last function of a gradient's part of the
+//! product that gives the gradient.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_kernels::elementwise::Side;
+use sardonyx_model::{NodeId, Shape};
+use sardonyx_tensor::{DataType, Tensor};
+use smallvec::SmallVec;
+
+use super::{Note, Readers, put_together, taken_apart};
+use crate::program::{
+    Instruction, Link, Op, Pointwise, Program, ScalarFunction, Slot, Step, Update, Updated,
+    same_shape,
+};
+
+/// Makes one step of the functions that make new values of state variables.
+pub(crate) fn run(program: &mut Program) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let old_of = old_values(program);
+    if old_of.is_empty() {
+        return notes;
+    }
+    let mut groups = Finding { program, old_of: &old_of, readers: Readers::new(program) }.groups();
+    groups.sort_unstable_by_key(|group| group.last().copied());
+    let made = groups.into_iter().filter_map(|members| {
+        let step = fused(program, &old_of, &members)?;
+        Some((members, step))
+    });
+    let made: Vec<(Vec<usize>, Step)> = made.collect();
+    let mut steps = taken_apart(program);
+    for (members, step) in made {
+        let mut joined: Vec<Step> = members.iter().filter_map(|at| steps[*at].take()).collect();
+        let last = joined.pop();
+        notes.extend(last.iter().flat_map(|by| joined.iter().map(|step| Note::joined(by, step))));
+        steps.push(Some(step));
+    }
+    put_together(program, steps);
+    notes
+}
+
+/// By slot of a new value: that of the old one. Only those that have one and are one, and whose
+/// size is that of all runs.
+fn old_values(program: &Program) -> HashMap<Slot, Slot> {
+    let mut pairs: Vec<(Slot, Slot)> = Vec::with_capacity(program.updates.len());
+    for (input, output) in &program.updates {
+        let old = program.inputs.get(*input).copied().flatten();
+        if let (Some(old), Some(new)) = (old, program.outputs.get(*output)) {
+            pairs.push((*new, old));
+        }
+    }
+    let mut count: HashMap<Slot, usize> = HashMap::new();
+    let olds = pairs.iter().map(|(_, old)| old);
+    for slot in program.outputs.iter().chain(olds) {
+        *count.entry(*slot).or_default() += 1;
+    }
+    let fits = |(new, old): &(Slot, Slot)| {
+        let (Some(shape), Some(elem)) = (program.shape(*new), program.elem(*new)) else {
+            return false;
+        };
+        let is_sized = shape.iter().all(|dim| dim.known().is_some());
+        let is_old = program.elem(*old) == Some(elem)
+            && program.shape(*old).is_some_and(|old| same_shape(old, shape));
+        is_sized && is_old && count[new] == 1 && count[old] == 1
+    };
+    pairs.into_iter().filter(fits).collect()
+}
+
+struct Finding<'p> {
+    program: &'p Program,
+    old_of: &'p HashMap<Slot, Slot>,
+    readers: Readers,
+}
+
+impl Finding<'_> {
+    /// The positions of the steps of each group, in order.
+    fn groups(&self) -> Vec<Vec<usize>> {
+        let steps = &self.program.steps;
+        let mut groups: Vec<(&Shape, Vec<usize>)> = Vec::new();
+        let mut group_of: Vec<Option<usize>> = vec![None; steps.len()];
+        for index in (0..steps.len()).rev() {
+            let Some((function, made)) = function(&steps[index]) else { continue };
+            let Some(shape) = self.program.shape(made) else { continue };
+            if !self.is_of_elements(function, shape) {
+                continue;
+            }
+            let group = match self.only_group(made, &group_of) {
+                Only::Group(group) if same_shape(groups[group].0, shape) => group,
+                Only::Nobody => {
+                    groups.push((shape, Vec::new()));
+                    groups.len() - 1
+                }
+                Only::Group(_) | Only::Others => continue,
+            };
+            group_of[index] = Some(group);
+            groups[group].1.push(index);
+        }
+        let groups = groups.into_iter().map(|(_, mut members)| {
+            members.reverse();
+            self.reduced(members)
+        });
+        groups.filter(|members| !members.is_empty()).collect()
+    }
+
+    /// Whether a function computes floats from values of its shape and single elements.
+    fn is_of_elements(&self, function: &Pointwise, shape: &Shape) -> bool {
+        let is_function = |link: &Link| matches!(link, Link::Unary(_) | Link::Binary { .. });
+        let is_one = |shape: &Shape| shape.iter().all(|dim| dim.known() == Some(1));
+        let fits = |slot: &Slot| {
+            let operand = self.program.shape(*slot);
+            operand.is_some_and(|operand| same_shape(operand, shape) || is_one(operand))
+        };
+        matches!(function.elem, DataType::Float | DataType::Double)
+            && function.links.iter().all(is_function)
+            && function.operands.iter().all(fits)
+    }
+
+    /// Who reads a value besides outputs of the graph that take the place of a state variable.
+    fn only_group(&self, made: Slot, group_of: &[Option<usize>]) -> Only {
+        let is_new = self.old_of.contains_key(&made);
+        let mut only = Only::Others;
+        for reader in self.readers.of(made) {
+            let group = match group_of.get(*reader as usize) {
+                Some(Some(group)) => Only::Group(*group),
+                None if is_new => continue,
+                _ => return Only::Others,
+            };
+            if only != Only::Others && only != group {
+                return Only::Others;
+            }
+            only = group;
+        }
+        if only == Only::Others && is_new { Only::Nobody } else { only }
+    }
+
+    /// The members of a group without those that read two values or more that are made for it, as a
+    /// sum of gradients does: all of them would have to be there until the end, in place of one.
+    /// Without those as well whose results others read then.
+    fn reduced(&self, mut members: Vec<usize>) -> Vec<usize> {
+        let steps = &self.program.steps;
+        loop {
+            let mut inside: HashSet<Slot> = HashSet::new();
+            inside.extend(self.program.inputs.iter().flatten());
+            let mut kept: Vec<usize> = Vec::with_capacity(members.len());
+            for at in &members {
+                let Some((function, made)) = function(&steps[*at]) else { continue };
+                let shape = self.program.shape(made);
+                let is_whole = |slot: &Slot| match (self.program.shape(*slot), shape) {
+                    (Some(operand), Some(shape)) => same_shape(operand, shape),
+                    _ => false,
+                };
+                let mut outside: SmallVec<[Slot; 4]> = function.operands.iter().copied().collect();
+                outside.retain(|slot| is_whole(slot) && !inside.contains(slot));
+                outside.sort_unstable();
+                outside.dedup();
+                if outside.len() < 2 || self.old_of.contains_key(&made) {
+                    inside.insert(made);
+                    kept.push(*at);
+                }
+            }
+            let is_inner = |at: &usize| {
+                let made = steps[*at].outputs[0];
+                let read = made.map_or(&[][..], |made| self.readers.of(made));
+                read.iter().all(|reader| {
+                    let reader = *reader as usize;
+                    reader >= steps.len() || kept.contains(&reader)
+                })
+            };
+            let inner: Vec<usize> = kept.iter().copied().filter(is_inner).collect();
+            if inner.len() == members.len() {
+                return members;
+            }
+            members = inner;
+        }
+    }
+}
+
+/// Who reads a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Only {
+    /// No step; it takes the place of a state variable.
+    Nobody,
+    /// Steps of one group.
+    Group(usize),
+    /// Anything else.
+    Others,
+}
+
+/// A step that is a function of elements, and its result.
+fn function(step: &Step) -> Option<(&Pointwise, Slot)> {
+    match (&step.op, &step.outputs[..]) {
+        (Op::Pointwise(pointwise), [Some(made)]) => Some((pointwise, *made)),
+        _ => None,
+    }
+}
+
+/// The number of the first constant and that of the first result, while it is not known how many
+/// operands there are.
+const CONSTANT: u32 = 1 << 30;
+const RESULT: u32 = 1 << 31;
+
+/// The step that does what the members of a group did; `None` if they are too many for a step.
+fn fused(program: &Program, old_of: &HashMap<Slot, Slot>, members: &[usize]) -> Option<Step> {
+    let mut operands: SmallVec<[Slot; 8]> = SmallVec::new();
+    let mut registers: HashMap<Slot, u32> = HashMap::new();
+    let mut instructions: Vec<Instruction> = Vec::new();
+    let mut made: SmallVec<[(u32, Slot); 3]> = SmallVec::new();
+    let mut constants: Vec<Tensor> = Vec::new();
+    let mut register = |registers: &mut HashMap<Slot, u32>, slot: Slot| {
+        *registers.entry(slot).or_insert_with(|| {
+            if let Some(constant) = program.small(slot).filter(|constant| constant.len() == 1) {
+                constants.push(constant.clone());
+                return CONSTANT + constants.len() as u32 - 1;
+            }
+            operands.push(slot);
+            operands.len() as u32 - 1
+        })
+    };
+    let mut elem = None;
+    for at in members {
+        let (function, result) = function(&program.steps[*at])?;
+        elem = Some(function.elem);
+        let mut value = register(&mut registers, *function.operands.first()?);
+        for link in &function.links {
+            let (function, a, b) = match link {
+                Link::Unary(op) => (ScalarFunction::Unary(*op, function.elem), value, 0),
+                Link::Binary { op, side, other } => {
+                    let other = register(&mut registers, *function.operands.get(*other)?);
+                    let (a, b) = match side {
+                        Side::Left => (value, other),
+                        Side::Right => (other, value),
+                    };
+                    (ScalarFunction::Binary(*op, function.elem), a, b)
+                }
+                Link::Clip(_) => return None,
+            };
+            instructions.push(Instruction { function, a, b });
+            value = RESULT + instructions.len() as u32 - 1;
+        }
+        registers.insert(result, value);
+        if old_of.contains_key(&result) {
+            made.push((value, result));
+        }
+    }
+    let mut outputs: SmallVec<[Updated; 3]> = SmallVec::new();
+    for (value, result) in &made {
+        let over = register(&mut registers, old_of[result]) as usize;
+        outputs.push(Updated { register: *value, over });
+    }
+    let first_constant = operands.len() as u32;
+    let first_result = first_constant + constants.len() as u32;
+    let settle = |register: &mut u32| {
+        if let Some(result) = register.checked_sub(RESULT) {
+            *register = first_result + result;
+        } else if let Some(constant) = register.checked_sub(CONSTANT) {
+            *register = first_constant + constant;
+        }
+    };
+    for Instruction { a, b, .. } in &mut instructions {
+        settle(a);
+        settle(b);
+    }
+    outputs.iter_mut().for_each(|output| settle(&mut output.register));
+    let update = Update { elem: elem?, operands, constants, instructions, outputs };
+    update.functions()?;
+    // The node that makes the last new value names the step.
+    let mut origins: SmallVec<[NodeId; 1]> =
+        members.iter().flat_map(|at| program.steps[*at].origins.iter().copied()).collect();
+    origins.reverse();
+    let outputs = made.iter().map(|(_, result)| Some(*result)).collect();
+    Some(Step { op: Op::Update(Box::new(update)), outputs, origins })
+}
