@@ -746,11 +746,8 @@ impl Program {
                 session.run_updating(inputs, outputs, options, accept)
             }
             Using::Changed(state) => {
-                let numbers = self.updated.iter().map(|(_, number)| *number);
-                let (variables, memory) = state.overwritable(numbers)?;
-                let written = self.updated.iter().zip(memory);
-                let written =
-                    written.map(|((name, _), memory)| (name.as_str(), Input::Updated(memory)));
+                let (variables, memory) = state.overwritable(&self.updated)?;
+                let written = memory.map(|(name, memory)| (name, Input::Updated(memory)));
                 let accept = |outputs: &mut Vec<_>| accept_all(variables, outputs);
                 session.run_updating(inputs.chain(written), outputs, options, accept)
             }

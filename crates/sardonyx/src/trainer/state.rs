@@ -361,37 +361,37 @@ impl State {
         &self.variables
     }
 
-    /// All variables, and memory for new values of some that is that of the old ones and nobody
-    /// else's. `numbers` are in order.
+    /// All variables, and for some the memory of their values, which is nobody else's then. `names`
+    /// has these, with what they are called elsewhere, in the order of their numbers.
     ///
     /// # Errors
     ///
     /// If there is no memory for a value that others have as well.
     pub(super) fn overwritable<'s>(
         &'s mut self,
-        numbers: impl Iterator<Item = usize> + Clone + 's,
-    ) -> Result<(&'s [Variable], impl Iterator<Item = TensorViewMut<'s>>), Error> {
+        names: &'s [(String, usize)],
+    ) -> Result<(&'s [Variable], impl Iterator<Item = (&'s str, TensorViewMut<'s>)>), Error> {
         let State { variables, current, .. } = self;
         let refused = |error: TensorError| Error::new(ErrorKind::Run, error.to_string());
-        for number in numbers.clone() {
-            let Current { held, is_assigned } = &mut current[number];
+        for (_, number) in names {
+            let Current { held, is_assigned } = &mut current[*number];
             if let Held::Whole(value, _) = held {
                 value.view_mut().map_err(refused)?;
                 if !*is_assigned {
-                    variables[number].give_back_pages();
+                    variables[*number].give_back_pages();
                 }
             }
         }
-        let mut numbers = numbers.peekable();
-        let wanted = current.iter_mut().enumerate().filter_map(move |(number, current)| {
-            numbers.next_if_eq(&number)?;
+        let mut names = names.iter().peekable();
+        let memory = current.iter_mut().enumerate().filter_map(move |(number, current)| {
+            let (name, _) = names.next_if(|(_, wanted)| *wanted == number)?;
             match &mut current.held {
                 // It is nobody else's: nothing is copied that could fail.
-                Held::Whole(value, _) => value.view_mut().ok(),
+                Held::Whole(value, _) => Some((name.as_str(), value.view_mut().ok()?)),
                 Held::OnDevices(_) => None,
             }
         });
-        Ok((variables, wanted))
+        Ok((variables, memory))
     }
 
     /// Gives one variable a value that fits.
