@@ -59,7 +59,8 @@ pub struct Options {
     /// The rewrite after which the program is printed; `dead` is the last.
     pub print_after: Option<String>,
     /// Inputs, and the outputs that take their place in the next run, by number: state, which
-    /// [`Session::run_updating`](crate::Session::run_updating) may change where it lies.
+    /// [`Session::run_updating`](crate::Session::run_updating) may change where it lies. Numbers
+    /// that do not exist mean nothing, and neither does a pair of which a part is in another one.
     pub updates: Vec<(usize, usize)>,
 }
 

@@ -622,9 +622,12 @@ fn readers_that_follow_strides(body: &Body) -> Vec<Follows> {
 fn last_reads(body: &Body, plan: &Plan) -> Vec<Option<usize>> {
     let mut last = vec![None; body.slots.len()];
     for (index, step) in body.steps.iter().enumerate() {
+        // A step that may wait until all others have run reads after them.
+        let index = if plan.overwrites[index] { body.steps.len() - 1 } else { index };
         // What is made and never read lives for one step.
         for slot in step.outputs.iter().chain(&step.inputs).flatten() {
-            last[plan.root(*slot).index()] = Some(index);
+            let last = &mut last[plan.root(*slot).index()];
+            *last = (*last).max(Some(index));
         }
     }
     last

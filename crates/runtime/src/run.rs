@@ -175,6 +175,7 @@ impl Run<'_> {
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), RunError> {
         let schedule = &planned.schedule;
+        let some_wait = schedule.steps.iter().any(|step| waits(schedule, step, room.held));
         for scheduled in &schedule.steps {
             let step = &body.steps[scheduled.step];
             if waits(schedule, scheduled, room.held) {
@@ -187,7 +188,7 @@ impl Run<'_> {
                 self.run_step(body, planned, room, scheduled, watch)
             });
             ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
-            if step.overwrites.is_some() {
+            if some_wait && step.overwrites.is_some() {
                 // Steps of this kind that wait may read what this one reads as well.
                 continue;
             }
@@ -202,8 +203,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs the steps that have waited to write over inputs. Neither their limits nor anything else
-    /// ends them: everything that they read is there, and they take no memory.
+    /// Whether limits let a run go on after its last step.
+    pub(crate) fn check_limits(&self, body: &Body, schedule: &Schedule) -> Result<(), RunError> {
+        match (self.limits.reached(), schedule.steps.last()) {
+            (Some(reason), Some(last)) => Err(self.stopped(reason, &body.steps[last.step], None)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs the steps that have waited to write over inputs. Nothing ends them: everything that they
+    /// read is there, they take no memory, and who watches is told when they are done.
     pub(crate) fn overwrite(
         &self,
         body: &Body,
@@ -216,6 +225,13 @@ impl Run<'_> {
         let arena = memory.arena(planned)?;
         let room = &mut Room { arena, inner: &mut inner, held };
         let schedule = &planned.schedule;
+        let mut events = Vec::new();
+        let mut note = |event| events.push(event);
+        let mut noting = watch.as_ref().map(|watch| Watch {
+            began: watch.began,
+            inside: Duration::ZERO,
+            tell: &mut note,
+        });
         for scheduled in schedule.steps.iter().filter(|scheduled| scheduled.overwrites) {
             if !waits(schedule, scheduled, room.held) {
                 continue;
@@ -231,12 +247,15 @@ impl Run<'_> {
                     room.held[*to as usize] = Held::Output(memory.into_bytes());
                 }
             }
-            let ran = Watch::step(watch, step.number, |watch| {
+            let ran = Watch::step(&mut noting, step.number, |watch| {
                 self.run_step(body, planned, room, scheduled, watch)
             });
             ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
         }
         memory.inner = inner;
+        if let Some(watch) = watch {
+            events.into_iter().for_each(|event| (watch.tell)(event));
+        }
         Ok(())
     }
 

@@ -84,8 +84,10 @@ pub struct Trainer {
 /// them.
 #[derive(Default)]
 struct Room {
-    /// Values of the state variables that the program reads.
+    /// Values of the state variables that the program only reads.
     read: Vec<Value>,
+    /// Numbers of those whose new values it may write over the old ones.
+    written: Vec<usize>,
     /// All outputs of the program; `None` for those that it wrote over old values.
     outputs: Vec<Option<Value>>,
     /// Those that the caller gets.
@@ -446,9 +448,6 @@ impl Trainer {
         N: Into<String>,
         V: Into<Value>,
     {
-        if self.made.entries.len() == 1 {
-            return Ok(vec![self.step_with(0, inputs, options)?]);
-        }
         let inputs = owned(inputs);
         let takes = |programs: &Programs, name: &str| programs.step.runner.has_input(name);
         let unknown = inputs
@@ -457,6 +456,9 @@ impl Trainer {
         if let Some((name, _)) = unknown {
             let message = format!("no training step has an input '{name}'");
             return Err(Error::new(ErrorKind::Input, message));
+        }
+        if self.made.entries.len() == 1 {
+            return Ok(vec![self.step_with(0, inputs, options)?]);
         }
         // The old values stay alive until all steps are done, so that a failing one undoes nothing.
         let mut state = self.state.clone();
@@ -709,7 +711,7 @@ impl Program {
     fn run_here(
         &self,
         session: &Session,
-        using: Using<'_>,
+        mut using: Using<'_>,
         given: Given<'_>,
         room: &mut Room,
         (options, accept): (
@@ -717,16 +719,20 @@ impl Program {
             impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
         ),
     ) -> Result<(), Error> {
-        let Room { read, outputs, returned, assigned } = room;
-        let changes = matches!(using, Using::Changed(_));
-        let is_written = |variable: &usize| {
-            changes && self.updated.binary_search_by_key(variable, |(_, number)| *number).is_ok()
-        };
+        let Room { read, written, outputs, returned, assigned } = room;
+        read.clear();
+        written.clear();
+        if let Using::Changed(state) = &mut using {
+            let numbers = self.updated.iter().map(|(_, number)| *number);
+            for number in numbers {
+                written.extend(state.make_own(number)?.then_some(number));
+            }
+        }
+        let is_written = |number: &usize| written.binary_search(number).is_ok();
         let read_only = || {
             let variables = self.variables.iter();
             variables.filter(|(name, variable)| !given.has(name) && !is_written(variable))
         };
-        read.clear();
         for (_, variable) in read_only() {
             read.push(using.state().value(*variable)?.into());
         }
@@ -746,14 +752,20 @@ impl Program {
                 session.run_updating(inputs, outputs, options, accept)
             }
             Using::Changed(state) => {
-                let (variables, memory) = state.overwritable(&self.updated)?;
-                let written = memory.map(|(name, memory)| (name, Input::Updated(memory)));
+                let names = self.updated.iter().filter(|(_, number)| is_written(number));
+                let (variables, memory) = state.overwritable(names);
+                let memory = memory.map(|(name, memory)| (name, Input::Updated(memory)));
                 let accept = |outputs: &mut Vec<_>| accept_all(variables, outputs);
-                session.run_updating(inputs.chain(written), outputs, options, accept)
+                session.run_updating(inputs.chain(memory), outputs, options, accept)
             }
         };
         read.clear();
         ran.map_err(|error| self.about_inputs(error, &session.describe_inputs()))
+    }
+
+    /// Whether a new value of a variable can be written over the old one.
+    fn is_updated(&self, variable: usize) -> bool {
+        self.updated.binary_search_by_key(&variable, |(_, number)| *number).is_ok()
     }
 
     /// What state variables get of the outputs of a run, if it fits.
@@ -766,7 +778,12 @@ impl Program {
         for (number, output) in &self.assignments {
             let variable = &variables[*number];
             let new = match &outputs[*output] {
-                None => New::InPlace,
+                None if self.is_updated(*number) => New::InPlace,
+                None => {
+                    let name = variable.name();
+                    let message = format!("the state variable '{name}' has no new value");
+                    return Err(Error::new(ErrorKind::Run, message));
+                }
                 Some(Value::Tensor(value)) => {
                     variable.check(&value.view(), ErrorKind::Run)?;
                     New::Whole(value.clone())

@@ -537,6 +537,9 @@ fn a_failing_iteration_changes_nothing() {
     assert_eq!(bits(&trainer), before);
     let error = trainer.iterate([("z", vector(&[1.0]))]).expect_err("z is unknown");
     assert_eq!(error.message(), "no training step has an input 'z'");
+    let mut alone = self::trainer(DESCENT);
+    let error = alone.iterate([("z", vector(&[1.0]))]).expect_err("z is unknown");
+    assert_eq!(error.message(), "no training step has an input 'z'");
     trainer.iterate(x(&[1.0, 2.0])).expect("an iteration");
     assert_eq!([of(&trainer, "a"), of(&trainer, "b")], [[-1.0, -2.0], [2.0, 4.0]]);
 }
@@ -1048,6 +1051,100 @@ fn memory_that_does_not_fit_changes_nothing() {
     trainer.step_into(0, &inputs, &mut [("w1", memory)]).expect("a step");
     assert_eq!(room.to_vec(), of(&trainer, "w"));
     assert_ne!(bits(&trainer), before);
+}
+
+/// One new value may become that of two variables, whether something reads these or not.
+#[test]
+fn one_value_becomes_two_variables() {
+    for value in ["Neg (f)", "Add (f, g)"] {
+        let mut trainer = trainer(&format!(
+            "g (float[2] x) => (float[2] y) <float[2] f = {{1, 2}}, float[2] g = {{3, 5}}> {{
+                 y = Neg (x)
+             }}
+             @<training_info: [{{
+                 algorithm: both () => (float[2] f1) {{ f1 = {value} }},
+                 update_binding: [\"f\": \"f1\", \"g\": \"f1\"]
+             }}]>"
+        ));
+        for _ in 0..2 {
+            let outputs = trainer.step(0, x(&[0.0, 0.0])).expect("a step");
+            let expected = output(&outputs, "f1");
+            assert_eq!([of(&trainer, "f"), of(&trainer, "g")], [expected.clone(), expected]);
+        }
+    }
+}
+
+/// A step whose only work is to write over the state is stopped as any other.
+#[test]
+fn a_step_of_updates_alone_can_be_stopped() {
+    let model = model(
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Neg (x) }
+         @<training_info: [{
+             algorithm: down () => (float[2] w1) { w1 = Sub (w, x) },
+             update_binding: [\"w\": \"w1\"]
+         }]>",
+    );
+    let trainer = Trainer::builder(&model).outputs::<String>([]);
+    let mut trainer = trainer.build().expect("a trainer");
+    let late = RunOptions::new().deadline(Instant::now());
+    let error = trainer.step_with(0, x(&[1.0, 1.0]), late).expect_err("it is late");
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+    assert_eq!(of(&trainer, "w"), [1.0, 2.0]);
+    trainer.step(0, x(&[1.0, 1.0])).expect("a step");
+    assert_eq!(of(&trainer, "w"), [0.0, 1.0]);
+}
+
+/// What updates read stays until they run, also if an image is brought into rows for one of them.
+#[test]
+fn operands_of_updates_stay_until_the_end() {
+    let numbers = |count: usize, by: usize| {
+        let numbers = (0..count).map(|i| ((i * by % 23) as f32 / 23.0 - 0.5).to_string());
+        numbers.collect::<Vec<_>>().join(", ")
+    };
+    let text = format!(
+        "g (float[1, 16, 16, 16] x, float[64, 8] s, float[8, 64] t) => (float[1, 16, 16, 16] y)
+         <float[16, 16, 3, 3] k = {{{}}}, float[16, 16, 1, 1] l = {{{}}}, float[64, 64] a = {{{}}},
+          float[1, 16, 16, 16] ema = {{{}}}> {{
+             f = Conv <pads: ints = [1, 1, 1, 1]> (x, k)
+             h = Conv (f, l)
+             i = Conv <pads: ints = [1, 1, 1, 1]> (f, k)
+             y = Add (h, i)
+         }}
+         @<training_info: [{{
+             algorithm: means () => (float[64, 64] a1, float[1, 16, 16, 16] ema1)
+               <float most = {{0.9}}, float few = {{0.1}}> {{
+                 p = MatMul (s, t)
+                 a1 = Sub (a, p)
+                 kept = Mul (ema, most)
+                 part = Mul (f, few)
+                 ema1 = Add (kept, part)
+             }},
+             update_binding: [\"a\": \"a1\", \"ema\": \"ema1\"]
+         }}]>",
+        numbers(2304, 7),
+        numbers(256, 11),
+        numbers(4096, 13),
+        numbers(4096, 17),
+    );
+    let model = model(&text);
+    let tensor = |dims: &[usize]| {
+        let count = dims.iter().product();
+        let numbers = (0..count).map(|i| (i * 29 % 31) as f32 / 31.0).collect();
+        Tensor::from_vec(dims, numbers).expect("a tensor")
+    };
+    let data = [("x", tensor(&[1, 16, 16, 16])), ("s", tensor(&[64, 8])), ("t", tensor(&[8, 64]))];
+    let trained = |optimization| {
+        let trainer = Trainer::builder(&model).session(|s| s.optimization(optimization));
+        let mut trainer = trainer.build().expect("a trainer");
+        for _ in 0..3 {
+            trainer.step(0, data.clone()).expect("a step");
+        }
+        [of(&trainer, "a"), of(&trainer, "ema")].concat()
+    };
+    let (plain, updated) = (trained(Optimization::Off), trained(Optimization::All));
+    for (plain, updated) in plain.iter().zip(&updated) {
+        assert!((plain - updated).abs() < 1e-5, "{plain} {updated}");
+    }
 }
 
 /// Steps that are fused take the same steps of descent as nodes one by one: through a pool whose

@@ -140,7 +140,7 @@ impl Recycler {
     /// # Errors
     /// If memory is refused.
     pub fn take_briefly(self: &Arc<Self>, len: usize) -> Result<Buffer, TensorError> {
-        self.take_block(len, usize::MAX)
+        self.take_block(len, if len == 0 { 63 } else { usize::MAX })
     }
 
     /// A buffer in a block that has up to so many bytes more.

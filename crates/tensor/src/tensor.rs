@@ -390,6 +390,14 @@ impl Tensor {
         TensorView::dense_unchecked(self.data_type, &self.dims, self.elems, data)
     }
 
+    /// Whether [`view_mut`](Tensor::view_mut) would copy nothing.
+    pub fn is_unique(&mut self) -> bool {
+        match &mut self.storage {
+            Storage::Bytes(buffer) => buffer.is_unique(),
+            Storage::Strings(_) => false,
+        }
+    }
+
     /// All of it for writing, after copying if others share the bytes.
     ///
     /// # Errors

@@ -49,6 +49,23 @@ impl<'a, T> Shared<'a, T> {
     }
 }
 
+impl<T> Shared<'_, T> {
+    /// The elements `start..start + len` for reading.
+    ///
+    /// # Safety
+    ///
+    /// No [part](Shared::part) that overlaps them may live at the same time.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the slice.
+    pub(crate) unsafe fn read(&self, start: usize, len: usize) -> &[T] {
+        assert!(start <= self.len && len <= self.len - start, "part outside");
+        // SAFETY: inside the slice; nobody writes it by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.start.add(start), len) }
+    }
+}
+
 /// Elements that no two chunks of single elements share: those of a cache line, and more.
 const TOGETHER: usize = 64;
 

@@ -172,11 +172,7 @@ pub fn update<T: UnaryElement + BinaryElement>(
     let mut results = results.iter_mut();
     let results: [Option<Shared<'_, T>>; MAX_RESULTS] =
         array::from_fn(|_| results.next().map(|result| Shared::new(result)));
-    // SAFETY: the parts of a tile are read before they are written, and the ranges that threads
-    // have are disjoint.
-    let part = |number: usize, start: usize, len: usize| unsafe {
-        results[number].as_ref().expect("a result").part(start, len)
-    };
+    let result = |number: usize| results[number].as_ref().expect("a result");
     elements(pool, len, functions.work, |range| {
         let mut places = [[T::default(); TILE]; PLACES];
         for start in range.clone().step_by(TILE) {
@@ -188,7 +184,11 @@ pub fn update<T: UnaryElement + BinaryElement>(
                     Read::Operand(number) => match sources[number] {
                         Source::One(element) => Operand::Constant(element),
                         Source::All(elements) => Operand::Slice(&elements[start..start + len]),
-                        Source::Result(number) => Operand::Slice(&*part(number, start, len)),
+                        // SAFETY: the ranges of threads are disjoint, and parts that are written
+                        // live after all functions of a tile.
+                        Source::Result(number) => unsafe {
+                            Operand::Slice(result(number).read(start, len))
+                        },
                     },
                     Read::Place(place) if place < step.place => {
                         Operand::Slice(&before[place][..len])
@@ -198,7 +198,9 @@ pub fn update<T: UnaryElement + BinaryElement>(
                 apply(level, step, read, &mut out[..len]);
             }
             for (number, place) in functions.results.iter().enumerate() {
-                part(number, start, len).copy_from_slice(&places[*place][..len]);
+                // SAFETY: the ranges of threads are disjoint, and nothing reads any more.
+                let part = unsafe { result(number).part(start, len) };
+                part.copy_from_slice(&places[*place][..len]);
             }
         }
     });

@@ -6,7 +6,7 @@
 //! operand is the one that is packed ahead of time.
 
 use super::{Note, Readers, makers};
-use crate::program::{Op, Product, ProductForm, ProductTypes, Program, Slot};
+use crate::program::{MoveKind, Op, Product, ProductForm, ProductTypes, Program, Slot};
 
 /// Makes products of transposes of products.
 pub(crate) fn run(program: &mut Program) -> Vec<Note> {
@@ -44,8 +44,17 @@ fn find(
         && product.b_zero_point.is_none()
         && product.types == ProductTypes::of(product.types.a);
     let operands = [product.b, product.a];
-    let fits = readers.of(x).len() == 1
-        && operands.iter().all(|slot| is_matrix(*slot) && !program.is_constant(*slot));
+    // Other views are read where they are by the product as it is, and would be copied.
+    let is_dense = |slot: Slot| {
+        makers[slot.index()].is_none_or(|at| match &program.steps[at].op {
+            Op::Move(moved) => {
+                matches!(moved.kind, MoveKind::Reshape(_)) || transposed(program, at).is_some()
+            }
+            _ => true,
+        })
+    };
+    let may_be = |slot: &Slot| is_matrix(*slot) && !program.is_constant(*slot) && is_dense(*slot);
+    let fits = readers.of(x).len() == 1 && operands.iter().all(may_be);
     if !is_plain || !fits {
         return None;
     }

@@ -46,20 +46,24 @@ pub(crate) fn run(program: &mut Program) -> Vec<Note> {
     notes
 }
 
-/// By slot of a new value: that of the old one. Only those that have one and are one, and whose
-/// size is that of all runs.
+/// By slot of a new value: that of the old one. Only those that are new values of one variable and
+/// one output, and whose size is that of all runs.
 fn old_values(program: &Program) -> HashMap<Slot, Slot> {
     let mut pairs: Vec<(Slot, Slot)> = Vec::with_capacity(program.updates.len());
-    for (input, output) in &program.updates {
-        let old = program.inputs.get(*input).copied().flatten();
-        if let (Some(old), Some(new)) = (old, program.outputs.get(*output)) {
-            pairs.push((*new, old));
-        }
+    // How often a slot is an output, a new value, and an old one. Variables that nothing reads have
+    // no slot, but get a value all the same.
+    let mut outputs: HashMap<Slot, usize> = HashMap::new();
+    let (mut news, mut olds) = (outputs.clone(), outputs.clone());
+    for output in &program.outputs {
+        *outputs.entry(*output).or_default() += 1;
     }
-    let mut count: HashMap<Slot, usize> = HashMap::new();
-    let olds = pairs.iter().map(|(_, old)| old);
-    for slot in program.outputs.iter().chain(olds) {
-        *count.entry(*slot).or_default() += 1;
+    for (input, output) in &program.updates {
+        let Some(new) = program.outputs.get(*output) else { continue };
+        *news.entry(*new).or_default() += 1;
+        if let Some(Some(old)) = program.inputs.get(*input) {
+            *olds.entry(*old).or_default() += 1;
+            pairs.push((*new, *old));
+        }
     }
     let fits = |(new, old): &(Slot, Slot)| {
         let (Some(shape), Some(elem)) = (program.shape(*new), program.elem(*new)) else {
@@ -68,7 +72,7 @@ fn old_values(program: &Program) -> HashMap<Slot, Slot> {
         let is_sized = shape.iter().all(|dim| dim.known().is_some());
         let is_old = program.elem(*old) == Some(elem)
             && program.shape(*old).is_some_and(|old| same_shape(old, shape));
-        is_sized && is_old && count[new] == 1 && count[old] == 1
+        is_sized && is_old && [outputs[new], news[new], olds[old]] == [1; 3]
     };
     pairs.into_iter().filter(fits).collect()
 }

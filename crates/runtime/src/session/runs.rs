@@ -105,9 +105,10 @@ impl Session {
         self.walk(inputs, |_| Ok(()), Some((outputs, accept)), options)
     }
 
-    /// Inputs, and outputs that take their place in the next run and can be written over them, by
-    /// number: those of [`Options::updates`](crate::Options::updates) that are functions of the
-    /// elements at the same place.
+    /// Inputs, and outputs that take their place in the next run, by number: those of
+    /// [`Options::updates`](crate::Options::updates) that are functions of the elements at the same
+    /// place. [`Session::run_updating`] writes them over the inputs where nothing else that it does
+    /// last reads these.
     pub fn updates(&self) -> Vec<(usize, usize)> {
         let body = &self.executable.body;
         let mut updates = Vec::new();
@@ -183,6 +184,9 @@ impl Session {
             ran.map_err(|error| self.failure(&planned, error))?;
             match values {
                 Some((values, accept)) => {
+                    if some_wait {
+                        run.check_limits(body, &planned.schedule)?;
+                    }
                     self.returned(&planned.schedule, &mut held, (values, some_wait), &account)?;
                     accept(values)?;
                     if some_wait {

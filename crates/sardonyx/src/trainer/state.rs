@@ -361,28 +361,33 @@ impl State {
         &self.variables
     }
 
-    /// All variables, and for some the memory of their values, which is nobody else's then. `names`
-    /// has these, with what they are called elsewhere, in the order of their numbers.
+    /// Whether the memory of the value of a variable is nobody else's, so that a new value can be
+    /// written over it. A stored value is copied for that once. A value that others hold, as a
+    /// clone does, is not: to copy it takes as much memory as the new value, and longer.
     ///
     /// # Errors
     ///
-    /// If there is no memory for a value that others have as well.
+    /// If there is no memory for the copy.
+    pub(super) fn make_own(&mut self, index: usize) -> Result<bool, Error> {
+        let (variable, current) = (&self.variables[index], &mut self.current[index]);
+        let Held::Whole(value, _) = &mut current.held else { return Ok(false) };
+        if !current.is_assigned && !value.is_unique() {
+            let refused = |error: TensorError| Error::new(ErrorKind::Run, error.to_string());
+            value.view_mut().map_err(refused)?;
+            variable.give_back_pages();
+        }
+        Ok(value.is_unique())
+    }
+
+    /// All variables, and for some the memory of their values, which is [their
+    /// own](State::make_own). `names` has these, with what they are called elsewhere, in the order
+    /// of their numbers.
     pub(super) fn overwritable<'s>(
         &'s mut self,
-        names: &'s [(String, usize)],
-    ) -> Result<(&'s [Variable], impl Iterator<Item = (&'s str, TensorViewMut<'s>)>), Error> {
+        names: impl Iterator<Item = &'s (String, usize)>,
+    ) -> (&'s [Variable], impl Iterator<Item = (&'s str, TensorViewMut<'s>)>) {
         let State { variables, current, .. } = self;
-        let refused = |error: TensorError| Error::new(ErrorKind::Run, error.to_string());
-        for (_, number) in names {
-            let Current { held, is_assigned } = &mut current[*number];
-            if let Held::Whole(value, _) = held {
-                value.view_mut().map_err(refused)?;
-                if !*is_assigned {
-                    variables[*number].give_back_pages();
-                }
-            }
-        }
-        let mut names = names.iter().peekable();
+        let mut names = names.peekable();
         let memory = current.iter_mut().enumerate().filter_map(move |(number, current)| {
             let (name, _) = names.next_if(|(_, wanted)| *wanted == number)?;
             match &mut current.held {
@@ -391,7 +396,7 @@ impl State {
                 Held::OnDevices(_) => None,
             }
         });
-        Ok((variables, memory))
+        (variables, memory)
     }
 
     /// Gives one variable a value that fits.
