@@ -211,8 +211,8 @@ impl Run<'_> {
         }
     }
 
-    /// Runs the steps that have waited to write over inputs. Nothing ends them: everything that they
-    /// read is there, they take no memory, and who watches is told when they are done.
+    /// Runs the steps that have waited to write over inputs. Nothing ends them: everything that
+    /// they read is there, they take no memory, and who watches is told when they are done.
     pub(crate) fn overwrite(
         &self,
         body: &Body,

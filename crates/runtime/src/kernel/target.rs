@@ -41,8 +41,8 @@ impl MemorySource<'_> {
         self.tensor_by(data_type, dims, Recycler::take)
     }
 
-    /// The same for the time of a call. Where memory is limited, no block is lent for much less than
-    /// it has.
+    /// The same for the time of a call. Where memory is limited, no block is lent for much less
+    /// than it has.
     pub(crate) fn brief(self, data_type: DataType, dims: &[usize]) -> Result<Tensor, KernelError> {
         let is_limited = self.account.is_limited();
         let take = if is_limited { Recycler::take } else { Recycler::take_briefly };
