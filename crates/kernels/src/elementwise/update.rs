@@ -314,7 +314,7 @@ mod tests {
         // All are read at the end.
         let sum = Function::Binary(Binary::Add);
         let mut wide: Vec<Applied> = (0..PLACES).map(|_| applied(neg, 0, 0)).collect();
-        let last = (1..PLACES).map(|i| applied(sum, i, if i == 1 { 2 } else { PLACES + i - 1 }));
+        let last = (2..=PLACES).map(|i| applied(sum, i, if i == 2 { 1 } else { PLACES + i - 2 }));
         wide.extend(last);
         assert!(Update::new(1, &wide, &[wide.len()]).is_none(), "a place for each and one more");
         assert!(Update::new(1, &[applied(neg, 1, 0)], &[1]).is_none(), "it reads itself");
