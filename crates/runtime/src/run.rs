@@ -175,7 +175,8 @@ impl Run<'_> {
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), RunError> {
         let schedule = &planned.schedule;
-        let some_wait = schedule.steps.iter().any(|step| waits(schedule, step, room.held));
+        // Found out at the first step that could have waited: bodies of loops have none.
+        let mut some_wait = None;
         for scheduled in &schedule.steps {
             let step = &body.steps[scheduled.step];
             if waits(schedule, scheduled, room.held) {
@@ -188,9 +189,12 @@ impl Run<'_> {
                 self.run_step(body, planned, room, scheduled, watch)
             });
             ran.map_err(|failed| self.failed(body, planned, room.held, scheduled, failed))?;
-            if some_wait && step.overwrites.is_some() {
+            if step.overwrites.is_some() {
+                let wait = |step: &Scheduled| waits(schedule, step, room.held);
                 // Steps of this kind that wait may read what this one reads as well.
-                continue;
+                if *some_wait.get_or_insert_with(|| schedule.steps.iter().any(wait)) {
+                    continue;
+                }
             }
             for place in schedule.dead(scheduled) {
                 let place = &mut room.held[*place as usize];
