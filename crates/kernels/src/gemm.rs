@@ -55,7 +55,7 @@ pub(crate) use epilogue::TileEpilogue;
 pub(crate) use form::PanelForm;
 pub(crate) use pack::SendPtr;
 pub(crate) use sizes::{Lies, OperandKind, Sizes};
-pub(crate) use tile::{TileEnd, finish};
+pub(crate) use tile::{TileEnd, finish, finish_first};
 
 use crate::Exec;
 use crate::simd::check_isa;

@@ -229,7 +229,14 @@ impl Pool {
     /// When a chunk panics, with the payload of the first such panic, after the other chunks have
     /// run (at once when the chunks run on the caller alone). With the payload [`Ended`] within
     /// [`Pool::until`].
-    pub fn run<F: Fn(usize) + Sync>(&self, chunks: usize, body: F) {
+    #[inline]
+    pub fn run(&self, chunks: usize, body: impl Fn(usize) + Sync) {
+        self.run_dyn(chunks, &body);
+    }
+
+    /// [`Pool::run`], compiled once: a copy for each of its callers would hold the whole protocol
+    /// and the body twice, and a call for each chunk costs nothing beside a chunk.
+    fn run_dyn(&self, chunks: usize, body: &Body<'_>) {
         let shared = &*self.crew.shared;
         if chunks <= 1 || self.threads == 1 || shared.busy.swap(true, Ordering::Acquire) {
             for chunk in 0..chunks {
@@ -238,14 +245,10 @@ impl Pool {
             }
             return;
         }
-        let job = Job {
-            body: (&raw const body).cast(),
-            // SAFETY: `body` points to an `F` that outlives the region: this function leaves only
-            // after it is closed and empty.
-            call: |body, chunk| unsafe { (*body.cast::<F>())(chunk) },
-            chunks,
-            shares: self.threads.min(chunks),
-        };
+        // SAFETY: only the lifetime changes, of a pointer that is followed only while the region is
+        // open or has workers inside: this function returns after that.
+        let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
+        let job = Job { body, chunks, shares: self.threads.min(chunks) };
         // SAFETY: the region is closed and nobody is inside (end of the previous `run`), so no
         // worker reads the job; `busy` keeps other callers out.
         unsafe { *shared.job.get() = job };
@@ -352,18 +355,21 @@ pub fn split_even(items: usize, parts: usize, index: usize) -> Range<usize> {
     start(index)..start(index + 1)
 }
 
-/// A region's work with its type forgotten.
+/// What a region runs for each of its chunks.
+type Body<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// A region's work.
 #[derive(Clone, Copy)]
 struct Job {
-    body: *const (),
-    call: fn(*const (), usize),
+    /// Valid while the region is open or has workers inside.
+    body: *const Body<'static>,
     chunks: usize,
     /// In how many shares they are handed out: at most one for each thread.
     shares: usize,
 }
 
 impl Job {
-    const EMPTY: Job = Job { body: std::ptr::null(), call: |_, _| {}, chunks: 0, shares: 0 };
+    const EMPTY: Job = Job { body: &|_| {}, chunks: 0, shares: 0 };
 
     /// The chunks of a share.
     fn share(&self, index: usize) -> Range<usize> {
@@ -501,7 +507,8 @@ impl Shared {
                 let result = if is_caller && is_to_end() {
                     Err(Box::new(Ended) as Box<dyn Any + Send>)
                 } else {
-                    catch_unwind(AssertUnwindSafe(|| (job.call)(job.body, chunk)))
+                    // SAFETY: this thread is inside the region.
+                    catch_unwind(AssertUnwindSafe(|| unsafe { (*job.body)(chunk) }))
                 };
                 if let Err(payload) = result {
                     self.keep_panic(job, payload);

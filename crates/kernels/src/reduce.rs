@@ -18,9 +18,9 @@ pub(crate) use fold::{Fold, Least, Maximum, Norm1, Squares, Sum, run, run_block}
 use crate::Exec;
 use crate::elementwise::chunks::fill;
 use crate::elementwise::{MAX_RANK, Walk};
-use crate::number::{Arith, Math, Number};
+use crate::number::{Arith as _, Math, Number};
 use crate::simd::{Level, Loop};
-use fold::{Product, Reduction};
+use fold::{Finish, Product, Reduction};
 
 /// What to reduce to. The value of an empty reduction is given in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,9 @@ pub enum Reduce {
 ///
 /// # Panics
 ///
-/// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours.
+/// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours. Of
+/// integers of fewer than 32 bits there are [`Reduce::Max`] and [`Reduce::Min`] alone: no operator
+/// reduces them otherwise.
 pub fn reduce<T: Number>(
     exec: &Exec<'_>,
     op: Reduce,
@@ -70,43 +72,39 @@ pub fn reduce<T: Number>(
     let count = reduced.len;
     fill(pool, out, count, |start, out| {
         macro_rules! fold {
-            ($fold:ident, $total:ident => $value:expr) => {
-                T::run(
-                    level,
-                    Reduction {
-                        fold: $fold,
-                        x,
-                        kept: &kept,
-                        reduced: &reduced,
-                        start,
-                        out,
-                        finish: |$total: <T::Wide as Arith>::Total| -> T { $value },
-                    },
-                )
-            };
+            ($fold:ident, $finish:expr) => {{
+                let (kept, reduced) = (&kept, &reduced);
+                let finish = $finish;
+                T::run(level, Reduction { fold: $fold, x, kept, reduced, start, out, finish })
+            }};
         }
+        // One loop for all that sum alike.
         match op {
-            Reduce::Sum => fold!(Sum, total => narrow(total)),
-            Reduce::Mean => fold!(Sum, total => {
-                narrow(total.div(Number::from_f64(count as f64)))
-            }),
-            Reduce::Max => fold!(Maximum, total => narrow(total)),
-            Reduce::Min => fold!(Least, total => narrow(total)),
-            Reduce::Prod => fold!(Product, total => narrow(total)),
-            Reduce::L1 => fold!(Norm1, total => narrow(total)),
-            Reduce::L2 => fold!(Squares, total => T::from_f64(total.to_f64().sqrt())),
-            Reduce::SumSquare => fold!(Squares, total => narrow(total)),
-            Reduce::LogSum => fold!(Sum, total => T::from_f64(total.to_f64().ln())),
+            Reduce::Max => fold!(Maximum, Finish::Total),
+            Reduce::Min => fold!(Least, Finish::Total),
+            _ if const { !T::IS_FLOAT && size_of::<T>() < 4 } => {
+                panic!("{op:?} of integers of {} bits", 8 * size_of::<T>())
+            }
+            Reduce::Sum | Reduce::Mean | Reduce::LogSum => fold!(
+                Sum,
+                match op {
+                    Reduce::Mean => Finish::Mean(count),
+                    Reduce::LogSum => Finish::Logarithm,
+                    _ => Finish::Total,
+                }
+            ),
+            Reduce::L2 | Reduce::SumSquare => {
+                let is_root = op == Reduce::L2;
+                fold!(Squares, if is_root { Finish::Root } else { Finish::Total })
+            }
             Reduce::LogSumExp => {
-                fold!(Maximum, total => narrow(total));
+                fold!(Maximum, Finish::Total);
                 T::run(level, LogSumExp { x, kept: &kept, reduced: &reduced, start, out });
             }
+            Reduce::Prod => fold!(Product, Finish::Total),
+            Reduce::L1 => fold!(Norm1, Finish::Total),
         }
     });
-}
-
-fn narrow<T: Number>(total: <T::Wide as Arith>::Total) -> T {
-    T::narrow(T::Wide::from_total(total))
 }
 
 /// The walk over the dims whose mark is `wanted`.

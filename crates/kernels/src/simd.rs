@@ -44,6 +44,12 @@ pub(crate) trait Simd: Copy + 'static {
 
     /// Runs a loop that the compiler vectorises.
     fn run_loop<L: Loop>(body: L) -> L::Out;
+    /// Runs `body` in a function of its own, which all callers share.
+    ///
+    /// # Safety
+    ///
+    /// The body's own demands must hold.
+    unsafe fn call<B: Body>(body: B) -> B::Out;
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
     unsafe fn store(p: *mut f32, v: Self::V);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::direct::CopyPixels;
 use super::{Geometry, Order, Side};
 use crate::gemm::buffer::with_scratch;
-use crate::gemm::{FinishTransposed, SendPtr, TileEnd, TileEpilogue, finish};
+use crate::gemm::{FinishTransposed, SendPtr, TileEnd, TileEpilogue, finish, finish_first};
 use crate::simd::{Simd, dispatch};
 use crate::{Isa, Pool};
 
@@ -470,6 +470,13 @@ const fn at_side<const Q: usize, const KW: usize, const SW: usize>(j: usize) -> 
     j < KW / 2 || j + KW / 2 >= (Q - 1) * SW + KW
 }
 
+/// The outputs, of `Q`, that a kernel which is `KW` wide computes from column `j` of the inputs.
+const fn outputs_under<const Q: usize, const KW: usize, const SW: usize>(j: usize) -> Range<usize> {
+    let start = (j + SW).saturating_sub(KW) / SW;
+    let end = j / SW + 1;
+    start..if end < Q { end } else { Q }
+}
+
 /// Asks for the outputs of the tile after the next: nobody else does before they are written.
 ///
 /// # Safety
@@ -507,14 +514,9 @@ unsafe fn write<S: Simd, const Q: usize, const MODE: usize>(
         let epilogue = t.epilogue.at(pixels, c);
         let end = TileEnd { c: out, ldc: t.out_pitch, n, epilogue: &epilogue };
         if t.cols == Q {
-            return finish::<S, Q, 1>(&end, sums);
-        }
-        for (q, sum) in sums.iter().enumerate() {
-            if q < t.cols {
-                let epilogue = epilogue.at(q, 0);
-                let end = TileEnd { c: out.add(q * t.out_pitch), epilogue: &epilogue, ..end };
-                finish::<S, 1, 1>(&end, [*sum]);
-            }
+            finish::<S, Q, 1>(&end, sums);
+        } else {
+            finish_first::<S, Q>(&end, t.cols, &sums);
         }
     }
 }
@@ -570,10 +572,9 @@ unsafe fn pair<S: Simd, const Q: usize, const MODE: usize>(t: &Tile<'_>) {
                             if i < r || i - r > 2 {
                                 continue;
                             }
-                            for (q, sum) in sums.iter_mut().enumerate() {
-                                if (q..q + 3).contains(&J) {
-                                    sum[0] = S::fma(w[i - r][J - q], x, sum[0]);
-                                }
+                            let under = const { outputs_under::<Q, 3, 1>(J) };
+                            for (q, sum) in under.clone().zip(&mut sums[under]) {
+                                sum[0] = S::fma(w[i - r][J - q], x, sum[0]);
                             }
                         }
                     }
@@ -621,10 +622,9 @@ unsafe fn single<S: Simd, const Q: usize, const KW: usize, const SW: usize, cons
                         if J < (Q - 1) * SW + KW {
                             let at_side = const { at_side::<Q, KW, SW>(J) };
                             let x = input::<S, MODE>(t, row, (J, at_side), c, mask);
-                            for (q, sum) in sums.iter_mut().enumerate() {
-                                if (q * SW..q * SW + KW).contains(&J) {
-                                    sum[0] = S::fma(w[J - q * SW], x, sum[0]);
-                                }
+                            let under = const { outputs_under::<Q, KW, SW>(J) };
+                            for (q, sum) in under.clone().zip(&mut sums[under]) {
+                                sum[0] = S::fma(w[J - q * SW], x, sum[0]);
                             }
                         }
                     });
@@ -675,29 +675,24 @@ unsafe fn general<S: Simd, const Q: usize, const MODE: usize>(t: &Tile<'_>) {
     }
 }
 
-/// The functions of a tile in all modes.
+/// The functions of a tile by mode, which the list has in the order of their numbers.
 macro_rules! modes {
-    ($tile:ident $(, $number:literal)*) => {
+    ([$edge:ident $inside:ident $near:ident $border:ident], $tile:ident $(, $number:literal)*) => {
         [
-            $tile::<$($number,)* EDGE>,
-            $tile::<$($number,)* INSIDE>,
-            $tile::<$($number,)* NEAR>,
-            $tile::<$($number,)* BORDER>,
+            $tile::<$($number,)* $edge>,
+            $tile::<$($number,)* $inside>,
+            $tile::<$($number,)* $near>,
+            $tile::<$($number,)* $border>,
         ]
     };
 }
 
-/// Defines the tile functions of one instruction set.
+/// Defines the tile functions of one instruction set, with the modes that stand for [`EDGE`],
+/// [`INSIDE`], [`NEAR`] and [`BORDER`], and the kernels that are computed two rows at a time.
 macro_rules! depthwise_tiles {
-    ($simd:ty, $set:ident) => {
+    ($simd:ty, $set:ident, $modes:tt, pairs: $pairs:tt) => {
+        #[allow(unused_imports)] // Not all have all modes.
         use super::{BORDER, EDGE, INSIDE, NEAR, Tile, TileTable, general, pair, single};
-        enable!(
-            $set,
-            unsafe fn of_pair<const Q: usize, const MODE: usize>(t: &Tile<'_>) {
-                // SAFETY: the instructions are enabled here; the rest is the caller's promise.
-                unsafe { pair::<$simd, Q, MODE>(t) }
-            }
-        );
         enable!(
             $set,
             unsafe fn of_single<
@@ -708,7 +703,7 @@ macro_rules! depthwise_tiles {
             >(
                 t: &Tile<'_>,
             ) {
-                // SAFETY: as above.
+                // SAFETY: the instructions are enabled here; the rest is the caller's promise.
                 unsafe { single::<$simd, Q, KW, SW, MODE>(t) }
             }
         );
@@ -721,32 +716,51 @@ macro_rules! depthwise_tiles {
         );
         macro_rules! by_cols {
             ($kw:literal, $sw:literal) => {
-                [modes!(of_single, 7, $kw, $sw), modes!(of_single, 8, $kw, $sw)]
+                [modes!($modes, of_single, 7, $kw, $sw), modes!($modes, of_single, 8, $kw, $sw)]
             };
         }
+        depthwise_tiles!(@pairs $pairs $simd, $set, $modes);
         pub(super) static TILES: TileTable = [
-            [modes!(of_pair, 7), modes!(of_pair, 8)],
+            PAIRS,
             by_cols!(3, 1),
             by_cols!(3, 2),
             by_cols!(5, 1),
             by_cols!(5, 2),
             by_cols!(7, 1),
             by_cols!(7, 2),
-            [modes!(of_any, 7), modes!(of_any, 8)],
+            [modes!($modes, of_any, 7), modes!($modes, of_any, 8)],
         ];
+    };
+    (@pairs yes $simd:ty, $set:ident, $modes:tt) => {
+        enable!(
+            $set,
+            unsafe fn of_pair<const Q: usize, const MODE: usize>(t: &Tile<'_>) {
+                // SAFETY: as above.
+                unsafe { pair::<$simd, Q, MODE>(t) }
+            }
+        );
+        const PAIRS: [[super::TileFn; 4]; 2] =
+            [modes!($modes, of_pair, 7), modes!($modes, of_pair, 8)];
+    };
+    // [`Shape::of`] chooses none.
+    (@pairs no $simd:ty, $set:ident, $modes:tt) => {
+        const PAIRS: [[super::TileFn; 4]; 2] = by_cols!(3, 1);
     };
 }
 
+/// Asks about every column at borders, and has nothing to fetch ahead: two modes stand for four.
 mod portable {
-    depthwise_tiles!(crate::simd::portable::Portable, portable);
+    depthwise_tiles!(
+        crate::simd::portable::Portable, portable, [EDGE INSIDE INSIDE EDGE], pairs: no
+    );
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    depthwise_tiles!(crate::simd::avx2::Avx2, avx2);
+    depthwise_tiles!(crate::simd::avx2::Avx2, avx2, [EDGE INSIDE NEAR BORDER], pairs: no);
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    depthwise_tiles!(crate::simd::avx512::Avx512, avx512);
+    depthwise_tiles!(crate::simd::avx512::Avx512, avx512, [EDGE INSIDE NEAR BORDER], pairs: yes);
 }

@@ -237,8 +237,11 @@ impl<W: Math> Map2<W> for Inverted {
     }
 }
 
+/// Calls `$run!(operation)` with the operation type for `$op`; `$scalar` is the value for those
+/// whose every element is a call of the C library or a division, whose loops gain nothing from
+/// vectors.
 macro_rules! with_operation {
-    ($op:expr, $run:ident) => {
+    ($op:expr, $run:ident, $scalar:expr) => {
         match $op {
             Binary::Add => $run!(Add),
             Binary::Sub => $run!(Sub),
@@ -246,106 +249,281 @@ macro_rules! with_operation {
             Binary::Div => $run!(Div),
             Binary::Max => $run!(Max),
             Binary::Min => $run!(Min),
-            Binary::Pow => $run!(Pow),
-            Binary::Mod => $run!(Mod),
-            Binary::Fmod => $run!(Fmod),
             Binary::PRelu => $run!(PRelu),
             Binary::SquaredDifference => $run!(SquaredDifference),
+            Binary::Pow | Binary::Mod | Binary::Fmod => $scalar,
         }
     };
 }
 
-/// `level.$run` is how much of the instruction set the type uses; `power` handles simple exponents.
-macro_rules! elements {
-    ($($t:ty => $run:ident, $simple:ident);* $(;)?) => { $(
-            impl BinaryElement for $t {
+/// Calls `$run!(operation)` for what a power with the constant exponent of an operand is, if it is
+/// simple, and returns.
+macro_rules! simple_power {
+    ($op:expr, $b:expr, $run:ident) => {
+        if $op == Binary::Pow
+            && let Operand::Constant(exponent) = $b
+        {
+            match Simple::of(exponent.to_f64()) {
+                Some(Simple::Square) => return $run!(Squared),
+                Some(Simple::Cube) => return $run!(Cubed),
+                Some(Simple::Root) => return $run!(Rooted),
+                Some(Simple::Inverse) => return $run!(Inverted),
+                None => {}
+            }
+        }
+    };
+}
+
+impl BinaryElement for f32 {
+    fn row(level: Level, op: Binary, a: Operand<'_, f32>, b: Operand<'_, f32>, out: &mut [f32]) {
+        macro_rules! run {
+            ($op:expr) => {
+                match (a, b) {
+                    (Operand::Slice(a), Operand::Slice(b)) => {
+                        level.run(Both { op: $op, a, b, out })
+                    }
+                    (Operand::Slice(a), Operand::Constant(b)) => {
+                        level.run(ByRight { op: $op, a, b, out })
+                    }
+                    (Operand::Constant(a), Operand::Slice(b)) => {
+                        level.run(ByLeft { op: $op, a, b, out })
+                    }
+                    (Operand::Constant(a), Operand::Constant(b)) => {
+                        level.run(ByRight { op: $op, a: &[a], b, out: &mut out[..1] });
+                        let value = out[0];
+                        out.fill(value);
+                    }
+                }
+            };
+        }
+        simple_power!(op, b, run);
+        with_operation!(op, run, {
+            row_of_slices(a, b, out, &|a, b, out| both_plain(op, a, b, out));
+        });
+    }
+
+    fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [f32], b: Operand<'_, f32>) {
+        macro_rules! run {
+            ($op:expr) => {
+                match (side, b) {
+                    (Side::Left, Operand::Slice(b)) => level.run(IntoLeft { op: $op, a, b }),
+                    (Side::Left, Operand::Constant(b)) => {
+                        level.run(IntoLeftByRight { op: $op, a, b })
+                    }
+                    (Side::Right, Operand::Slice(b)) => {
+                        level.run(IntoRight { op: $op, a: b, b: a })
+                    }
+                    (Side::Right, Operand::Constant(b)) => {
+                        level.run(IntoRightByLeft { op: $op, a: b, b: a })
+                    }
+                }
+            };
+        }
+        if side == Side::Left {
+            simple_power!(op, b, run);
+        }
+        with_operation!(op, run, {
+            in_place_of_slices(side, a, b, &|a, b, out| both_plain(op, a, b, out));
+        });
+    }
+}
+
+impl BinaryElement for f64 {
+    fn row(level: Level, op: Binary, a: Operand<'_, f64>, b: Operand<'_, f64>, out: &mut [f64]) {
+        macro_rules! run {
+            ($op:expr) => {
+                match (a, b) {
+                    (Operand::Slice(a), Operand::Slice(b)) => {
+                        level.run_avx2(Both { op: $op, a, b, out })
+                    }
+                    (Operand::Slice(a), Operand::Constant(b)) => {
+                        level.run_avx2(ByRight { op: $op, a, b, out })
+                    }
+                    (Operand::Constant(a), Operand::Slice(b)) => {
+                        level.run_avx2(ByLeft { op: $op, a, b, out })
+                    }
+                    (Operand::Constant(a), Operand::Constant(b)) => {
+                        level.run_avx2(ByRight { op: $op, a: &[a], b, out: &mut out[..1] });
+                        let value = out[0];
+                        out.fill(value);
+                    }
+                }
+            };
+        }
+        simple_power!(op, b, run);
+        with_operation!(op, run, {
+            row_of_slices(a, b, out, &|a, b, out| both_plain(op, a, b, out));
+        });
+    }
+
+    fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [f64], b: Operand<'_, f64>) {
+        each_block_in_place(side, a, b, &|a, b, out| f64::row(level, op, a, b, out));
+    }
+}
+
+/// Halves are widened block by block and go through the loops of floats.
+macro_rules! halves {
+    ($($t:ty),*) => { $(
+        impl BinaryElement for $t {
             fn row(level: Level, op: Binary, a: Operand<'_, $t>, b: Operand<'_, $t>, out: &mut [$t]) {
-                macro_rules! run {
-                    ($op:expr) => {
-                        match (a, b) {
-                            (Operand::Slice(a), Operand::Slice(b)) => $run(level, Both { op: $op, a, b, out }),
-                            (Operand::Slice(a), Operand::Constant(b)) => $run(level, ByRight { op: $op, a, b, out }),
-                            (Operand::Constant(a), Operand::Slice(b)) => $run(level, ByLeft { op: $op, a, b, out }),
-                            (Operand::Constant(a), Operand::Constant(b)) => {
-                                $run(level, ByRight { op: $op, a: &[a], b, out: &mut out[..1] });
-                                let value = out[0];
-                                out.fill(value);
-                            }
-                        }
-                    };
+                let (side, x, other) = match (a, b) {
+                    (Operand::Slice(a), b) => (Side::Left, a, b),
+                    (a, Operand::Slice(b)) => (Side::Right, b, a),
+                    (Operand::Constant(a), b) => {
+                        let mut one = [a];
+                        <$t>::row_in_place(level, op, Side::Left, &mut one, b);
+                        return out.fill(one[0]);
+                    }
+                };
+                for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+                    out.copy_from_slice(&x[i * BLOCK..][..out.len()]);
+                    <$t>::row_in_place(level, op, side, out, other.part(i * BLOCK, out.len()));
                 }
-                if op == Binary::Pow && let Operand::Constant(exponent) = b {
-                    $simple!(exponent, run);
-                }
-                with_operation!(op, run)
             }
 
             fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [$t], b: Operand<'_, $t>) {
-                macro_rules! run {
-                    ($op:expr) => {
-                        match (side, b) {
-                            (Side::Left, Operand::Slice(b)) => $run(level, IntoLeft { op: $op, a, b }),
-                            (Side::Left, Operand::Constant(b)) => $run(level, IntoLeftByRight { op: $op, a, b }),
-                            (Side::Right, Operand::Slice(b)) => $run(level, IntoRight { op: $op, a: b, b: a }),
-                            (Side::Right, Operand::Constant(b)) => $run(level, IntoRightByLeft { op: $op, a: b, b: a }),
+                let (mut wide_a, mut wide_b) = ([0.0; BLOCK], [0.0; BLOCK]);
+                for (i, a) in a.chunks_mut(BLOCK).enumerate() {
+                    let (wide_a, wide_b) = (&mut wide_a[..a.len()], &mut wide_b[..a.len()]);
+                    <$t>::run(level, Widen { from: a, to: wide_a });
+                    let b = match b {
+                        Operand::Constant(b) => Operand::Constant(b.widen()),
+                        Operand::Slice(b) => {
+                            <$t>::run(level, Widen { from: &b[i * BLOCK..], to: wide_b });
+                            Operand::Slice(&*wide_b)
                         }
                     };
+                    f32::row_in_place(level, op, side, wide_a, b);
+                    <$t>::run(level, Narrow { from: wide_a, to: a });
                 }
-                if op == Binary::Pow && side == Side::Left && let Operand::Constant(exponent) = b {
-                    $simple!(exponent, run);
-                }
-                with_operation!(op, run)
             }
         }
     )* };
 }
 
-macro_rules! simple_power {
-    ($exponent:expr, $run:ident) => {
-        match Simple::of($exponent.to_f64()) {
-            Some(Simple::Square) => return $run!(Squared),
-            Some(Simple::Cube) => return $run!(Cubed),
-            Some(Simple::Root) => return $run!(Rooted),
-            Some(Simple::Inverse) => return $run!(Inverted),
-            None => {}
+halves!(half::f16, half::bf16);
+
+macro_rules! integers {
+    ($($t:ty),*) => { $(
+        impl BinaryElement for $t {
+            fn row(_: Level, op: Binary, a: Operand<'_, $t>, b: Operand<'_, $t>, out: &mut [$t]) {
+                row_of_slices(a, b, out, &|a, b, out| both_plain(op, a, b, out));
+            }
+
+            fn row_in_place(_: Level, op: Binary, side: Side, a: &mut [$t], b: Operand<'_, $t>) {
+                in_place_of_slices(side, a, b, &|a, b, out| both_plain(op, a, b, out));
+            }
         }
+    )* };
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// The one form that loops of most types have: compiled for what the target guarantees, with both
+/// operands in slices.
+fn both_plain<T: Number>(op: Binary, a: &[T], b: &[T], out: &mut [T]) {
+    macro_rules! run {
+        ($op:expr) => {
+            Both { op: $op, a, b, out }.run::<false>()
+        };
+    }
+    with_operation!(
+        op,
+        run,
+        match op {
+            Binary::Mod => run!(Mod),
+            Binary::Fmod => run!(Fmod),
+            _ => run!(Pow),
+        }
+    );
+}
+
+/// Computes a row by a loop over two slices. A constant is repeated in a block on the stack.
+fn row_of_slices<T: Number>(
+    a: Operand<'_, T>,
+    b: Operand<'_, T>,
+    out: &mut [T],
+    both: &dyn Fn(&[T], &[T], &mut [T]),
+) {
+    let constant = match (a, b) {
+        (Operand::Slice(a), Operand::Slice(b)) => return both(a, b, out),
+        (Operand::Constant(a), Operand::Constant(b)) => {
+            both(&[a], &[b], &mut out[..1]);
+            let value = out[0];
+            return out.fill(value);
+        }
+        (Operand::Constant(x), _) | (_, Operand::Constant(x)) => x,
     };
+    let block = [constant; BLOCK];
+    for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+        let slice = |x| match x {
+            Operand::Slice(x) => &x[i * BLOCK..][..out.len()],
+            Operand::Constant(_) => &block[..out.len()],
+        };
+        both(slice(a), slice(b), out);
+    }
 }
 
-macro_rules! no_simple_power {
-    ($exponent:expr, $run:ident) => {
-        let _ = $exponent;
-    };
+/// Replaces the operand `a` of a row by its results, block by block: `row` reads a copy on the
+/// stack. A loop that reads and writes the same memory would be another copy of the code.
+fn each_block_in_place<T: Number>(
+    side: Side,
+    a: &mut [T],
+    b: Operand<'_, T>,
+    row: &dyn Fn(Operand<'_, T>, Operand<'_, T>, &mut [T]),
+) {
+    let mut copy = [T::default(); BLOCK];
+    for (i, a) in a.chunks_mut(BLOCK).enumerate() {
+        let copy = &mut copy[..a.len()];
+        copy.copy_from_slice(a);
+        let b = b.part(i * BLOCK, a.len());
+        match side {
+            Side::Left => row(Operand::Slice(copy), b, a),
+            Side::Right => row(b, Operand::Slice(copy), a),
+        }
+    }
 }
 
-#[inline(always)]
-fn all_levels(level: Level, body: impl Loop<Out = ()>) {
-    level.run(body);
+/// [`row_of_slices`] with the results in the place of `a`.
+fn in_place_of_slices<T: Number>(
+    side: Side,
+    a: &mut [T],
+    b: Operand<'_, T>,
+    both: &dyn Fn(&[T], &[T], &mut [T]),
+) {
+    each_block_in_place(side, a, b, &|a, b, out| row_of_slices(a, b, out, both));
 }
 
-#[inline(always)]
-fn two_levels(level: Level, body: impl Loop<Out = ()>) {
-    level.run_avx2(body);
+/// Widens a row.
+pub(super) struct Widen<'a, T> {
+    pub(super) from: &'a [T],
+    pub(super) to: &'a mut [f32],
 }
 
-#[inline(always)]
-fn one_level(_: Level, body: impl Loop<Out = ()>) {
-    body.run::<false>();
+impl<T: Number<Wide = f32>> Loop for Widen<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (to, from) in self.to.iter_mut().zip(self.from) {
+            *to = from.widen();
+        }
+    }
 }
 
-elements! {
-    f32 => all_levels, simple_power;
-    f64 => two_levels, simple_power;
-    half::f16 => two_levels, simple_power;
-    half::bf16 => two_levels, simple_power;
-    i8 => one_level, no_simple_power;
-    i16 => one_level, no_simple_power;
-    i32 => one_level, no_simple_power;
-    i64 => one_level, no_simple_power;
-    u8 => one_level, no_simple_power;
-    u16 => one_level, no_simple_power;
-    u32 => one_level, no_simple_power;
-    u64 => one_level, no_simple_power;
+/// Rounds a row.
+pub(super) struct Narrow<'a, T> {
+    pub(super) from: &'a [f32],
+    pub(super) to: &'a mut [T],
+}
+
+impl<T: Number<Wide = f32>> Loop for Narrow<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (to, from) in self.to.iter_mut().zip(self.from) {
+            *to = T::narrow(*from);
+        }
+    }
 }
 
 struct Both<'a, T, O> {

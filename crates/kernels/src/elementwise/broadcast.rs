@@ -293,6 +293,16 @@ pub enum Operand<'a, T> {
     Constant(T),
 }
 
+impl<T: Copy> Operand<'_, T> {
+    /// The `len` elements from number `start` on.
+    pub(crate) fn part(&self, start: usize, len: usize) -> Self {
+        match self {
+            Operand::Slice(x) => Operand::Slice(&x[start..][..len]),
+            Operand::Constant(x) => Operand::Constant(*x),
+        }
+    }
+}
+
 /// Calls `body(a, b, out)` on pieces of a row of two operands, gathering the ones that are neither
 /// contiguous nor constant.
 #[inline]

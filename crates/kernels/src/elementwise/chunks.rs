@@ -5,6 +5,7 @@
 //! computed by one thread in one order.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use crate::{Pool, split_even};
 
@@ -95,12 +96,7 @@ pub(crate) fn fill<T: Send>(
 
 /// Calls `body(range)` for ranges that make up `0..len`, of elements that take `work` each. No two
 /// ranges share a cache line.
-pub(crate) fn elements(
-    pool: &Pool,
-    len: usize,
-    work: usize,
-    body: impl Fn(std::ops::Range<usize>) + Sync,
-) {
+pub(crate) fn elements(pool: &Pool, len: usize, work: usize, body: impl Fn(Range<usize>) + Sync) {
     ranges(pool, len.div_ceil(TOGETHER), work.saturating_mul(TOGETHER), |blocks| {
         body(blocks.start * TOGETHER..len.min(blocks.end * TOGETHER));
     });
@@ -130,13 +126,14 @@ pub(crate) fn rows<T: Send>(
     });
 }
 
-/// Calls `body(range)` for ranges that make up `0..items`.
-pub(crate) fn ranges(
-    pool: &Pool,
-    items: usize,
-    work: usize,
-    body: impl Fn(std::ops::Range<usize>) + Sync,
-) {
+/// Calls `body(range)` for ranges that make up `0..items`, which take `work` each.
+#[inline]
+pub(crate) fn ranges(pool: &Pool, items: usize, work: usize, body: impl Fn(Range<usize>) + Sync) {
+    ranges_dyn(pool, items, work, &body);
+}
+
+/// [`ranges`], compiled once, so that a body is too: it would stand in both arms.
+fn ranges_dyn(pool: &Pool, items: usize, work: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
     match chunk_count(pool, items, work) {
         0 => {}
         1 => body(0..items),

@@ -1,7 +1,6 @@
 //! What each unary operation does to one element, as types that loops are generic over.
 
-use crate::number::{Arith, Math, Number};
-use crate::vecmath::{acosh, asinh, atanh};
+use crate::number::{Arith, Math};
 
 /// An operation on one element of a float type that computes in itself.
 pub(crate) trait Map<W: Math>: Copy + Sync {
@@ -108,15 +107,6 @@ operations! {
         let low = if x < lambda.neg() { x.add(bias) } else { W::ZERO };
         if x > lambda { x.sub(bias) } else { low }
     };
-    Tan |x, FMA| x.libm(f64::tan);
-    Asin |x, FMA| x.libm(f64::asin);
-    Acos |x, FMA| x.libm(f64::acos);
-    Atan |x, FMA| x.libm(f64::atan);
-    Sinh |x, FMA| x.libm(f64::sinh);
-    Cosh |x, FMA| x.libm(f64::cosh);
-    Asinh |x, FMA| x.libm(asinh);
-    Acosh |x, FMA| x.libm(acosh);
-    Atanh |x, FMA| x.libm(atanh);
 }
 
 /// `x * sigmoid(alpha x)`.
@@ -130,10 +120,4 @@ fn silu<W: Math, const FMA: bool>(x: W, alpha: W) -> W {
 pub(crate) fn between<W: PartialOrd + Copy>(x: W, low: W, high: W) -> W {
     let x = if x < low { low } else { x };
     if x > high { high } else { x }
-}
-
-/// The value of an operation on an integer, through f64 where the integer itself does not suffice.
-#[inline(always)]
-pub(crate) fn through_f64<T: Number>(x: T, op: impl Map<f64>) -> T {
-    T::from_f64(op.apply::<false>(x.to_f64()))
 }

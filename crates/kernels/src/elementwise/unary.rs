@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 
 use half::{bf16, f16};
 
+use super::binary::{Narrow, Widen};
 use super::chunks::fill;
 use super::operations::{self as op, Map, between};
-use crate::Exec;
-use crate::number::{Arith, Number};
+use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
-use crate::vecmath::{MAX_REDUCED, cos_reduced, sin_reduced};
+use crate::vecmath::{MAX_REDUCED, acosh, asinh, atanh, cos_reduced, sin_reduced};
+use crate::{Exec, Isa};
 
 /// An operation on one element.
 ///
@@ -112,9 +113,10 @@ impl Unary {
     }
 }
 
-/// Calls `$run!(operation)` with the operation type for `$op`, its parameters as `$w`.
+/// Calls `$run!(operation)` with the operation type for `$op`, its parameters as `$w`; `$libm` with
+/// the function of the C library that computes one element, if that is what it is.
 macro_rules! with_operation {
-    ($op:expr, $w:ty, $run:ident) => {{
+    ($op:expr, $w:ty, $run:ident, $libm:ident) => {{
         let p = PhantomData::<$w>;
         let f = |x: f32| <$w as Number>::from_f64(f64::from(x));
         match $op {
@@ -131,16 +133,7 @@ macro_rules! with_operation {
             Unary::Log => $run!(op::Log(p, [])),
             Unary::Sin => $run!(op::Sin(p, [])),
             Unary::Cos => $run!(op::Cos(p, [])),
-            Unary::Tan => $run!(op::Tan(p, [])),
-            Unary::Asin => $run!(op::Asin(p, [])),
-            Unary::Acos => $run!(op::Acos(p, [])),
-            Unary::Atan => $run!(op::Atan(p, [])),
-            Unary::Sinh => $run!(op::Sinh(p, [])),
-            Unary::Cosh => $run!(op::Cosh(p, [])),
             Unary::Tanh => $run!(op::Tanh(p, [])),
-            Unary::Asinh => $run!(op::Asinh(p, [])),
-            Unary::Acosh => $run!(op::Acosh(p, [])),
-            Unary::Atanh => $run!(op::Atanh(p, [])),
             Unary::Erf => $run!(op::Erf(p, [])),
             Unary::Sigmoid => $run!(op::Sigmoid(p, [])),
             Unary::Relu => $run!(op::Relu(p, [])),
@@ -159,6 +152,15 @@ macro_rules! with_operation {
             Unary::Swish { alpha } => $run!(op::Swish(p, [f(alpha)])),
             Unary::ThresholdedRelu { alpha } => $run!(op::ThresholdedRelu(p, [f(alpha)])),
             Unary::Shrink { lambda, bias } => $run!(op::Shrink(p, [f(lambda), f(bias)])),
+            Unary::Tan => $libm!(f64::tan),
+            Unary::Asin => $libm!(f64::asin),
+            Unary::Acos => $libm!(f64::acos),
+            Unary::Atan => $libm!(f64::atan),
+            Unary::Sinh => $libm!(f64::sinh),
+            Unary::Cosh => $libm!(f64::cosh),
+            Unary::Asinh => $libm!(asinh),
+            Unary::Acosh => $libm!(acosh),
+            Unary::Atanh => $libm!(atanh),
         }
     }};
 }
@@ -224,12 +226,18 @@ impl UnaryElement for f32 {
                 level.run(MapTo { op: $op, x, y })
             };
         }
+        macro_rules! libm {
+            ($function:path) => {{
+                y.copy_from_slice(x);
+                one_by_one($function, y);
+            }};
+        }
         match op {
             Unary::Sin | Unary::Cos => {
                 y.copy_from_slice(x);
                 turn(level, op, y);
             }
-            _ => with_operation!(op, f32, run),
+            _ => with_operation!(op, f32, run, libm),
         }
     }
 
@@ -239,10 +247,22 @@ impl UnaryElement for f32 {
                 level.run(MapInPlace { op: $op, x })
             };
         }
+        macro_rules! libm {
+            ($function:path) => {
+                one_by_one($function, x)
+            };
+        }
         match op {
             Unary::Sin | Unary::Cos => turn(level, op, x),
-            _ => with_operation!(op, f32, run),
+            _ => with_operation!(op, f32, run, libm),
         }
+    }
+}
+
+/// Applies a function of the C library.
+fn one_by_one<T: Math>(function: fn(f64) -> f64, x: &mut [T]) {
+    for x in x {
+        *x = x.libm(function);
     }
 }
 
@@ -285,46 +305,69 @@ impl Map<f32> for CosReduced {
     }
 }
 
-macro_rules! other_floats {
-    ($($t:ty: $w:ty),*) => { $(
+impl UnaryElement for f64 {
+    fn unary(level: Level, op: Unary, x: &[f64], y: &mut [f64]) {
+        in_place(x, y, |y| f64::unary_in_place(level, op, y));
+    }
+
+    fn unary_in_place(level: Level, op: Unary, x: &mut [f64]) {
+        macro_rules! run {
+            ($op:expr) => {
+                level.run_avx2(MapInPlace { op: $op, x })
+            };
+        }
+        macro_rules! libm {
+            ($function:path) => {
+                one_by_one($function, x)
+            };
+        }
+        with_operation!(op, f64, run, libm);
+    }
+}
+
+/// Calls `body` with parts of `y` that hold those of `x`: one more pass through the first-level
+/// cache, half the code.
+fn in_place<T: Number>(x: &[T], y: &mut [T], mut body: impl FnMut(&mut [T])) {
+    for (x, y) in x.chunks(1024).zip(y.chunks_mut(1024)) {
+        y.copy_from_slice(x);
+        body(y);
+    }
+}
+
+/// Elements that are converted at a time to the type that they are computed in.
+const CONVERTED: usize = 256;
+
+/// Halves are widened block by block and go through the loops of floats.
+macro_rules! halves {
+    ($($t:ty),*) => { $(
         impl UnaryElement for $t {
             fn unary(level: Level, op: Unary, x: &[$t], y: &mut [$t]) {
-                // One more pass through the first-level cache, half the code.
-                for (x, y) in x.chunks(1024).zip(y.chunks_mut(1024)) {
-                    y.copy_from_slice(x);
-                    Self::unary_in_place(level, op, y);
-                }
+                in_place(x, y, |y| <$t>::unary_in_place(level, op, y));
             }
 
             fn unary_in_place(level: Level, op: Unary, x: &mut [$t]) {
-                        macro_rules! run {
-                    ($op:expr) => {
-                        level.run_avx2(MapWide { op: $op, x, wide: PhantomData::<$w> })
-                    };
+                let mut wide = [0.0; CONVERTED];
+                for x in x.chunks_mut(CONVERTED) {
+                    let wide = &mut wide[..x.len()];
+                    <$t>::run(level, Widen { from: x, to: wide });
+                    f32::unary_in_place(level, op, wide);
+                    <$t>::run(level, Narrow { from: wide, to: x });
                 }
-                with_operation!(op, $w, run)
             }
         }
     )* };
 }
 
-other_floats!(f64: f64, f16: f32, bf16: f32);
+halves!(f16, bf16);
 
 macro_rules! integers {
     ($($t:ty),*) => { $(
         impl UnaryElement for $t {
             fn unary(level: Level, op: Unary, x: &[$t], y: &mut [$t]) {
-                y.copy_from_slice(x);
-                Self::unary_in_place(level, op, y);
+                in_place(x, y, |y| <$t>::unary_in_place(level, op, y));
             }
 
             fn unary_in_place(_: Level, op: Unary, x: &mut [$t]) {
-                macro_rules! run {
-                    ($op:expr) => {{
-                        let op = $op;
-                        x.iter_mut().for_each(|x| *x = op::through_f64(*x, op))
-                    }};
-                }
                 match op {
                     Unary::Abs => x.iter_mut().for_each(|x| *x = Arith::abs(*x)),
                     Unary::Neg => x.iter_mut().for_each(|x| *x = Arith::neg(*x)),
@@ -332,7 +375,7 @@ macro_rules! integers {
                     Unary::Relu => x.iter_mut().for_each(|x| *x = Arith::max(*x, 0)),
                     Unary::Square => x.iter_mut().for_each(|x| *x = Arith::mul(*x, *x)),
                     Unary::Ceil | Unary::Floor | Unary::Round => {}
-                    _ => with_operation!(op, f64, run),
+                    _ => through_f64(op, x),
                 }
             }
         }
@@ -340,6 +383,23 @@ macro_rules! integers {
 }
 
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// What integers have no operation of their own for goes through the loops of doubles, without
+/// fused multiply-adds: integers are the same on every machine.
+fn through_f64<T: Number>(op: Unary, x: &mut [T]) {
+    let portable = Level::new(Isa::Portable);
+    let mut doubles = [0.0; CONVERTED];
+    for x in x.chunks_mut(CONVERTED) {
+        let doubles = &mut doubles[..x.len()];
+        for (double, x) in doubles.iter_mut().zip(&*x) {
+            *double = x.to_f64();
+        }
+        f64::unary_in_place(portable, op, doubles);
+        for (x, double) in x.iter_mut().zip(&*doubles) {
+            *x = T::from_f64(*double);
+        }
+    }
+}
 
 struct MapTo<'a, O> {
     op: O,
@@ -357,33 +417,17 @@ impl<O: Map<f32>> Loop for MapTo<'_, O> {
     }
 }
 
-struct MapInPlace<'a, O> {
+struct MapInPlace<'a, T, O> {
     op: O,
-    x: &'a mut [f32],
+    x: &'a mut [T],
 }
 
-impl<O: Map<f32>> Loop for MapInPlace<'_, O> {
+impl<T: Math, O: Map<T>> Loop for MapInPlace<'_, T, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
         for x in self.x {
             *x = self.op.apply::<FMA>(*x);
-        }
-    }
-}
-
-struct MapWide<'a, T, O, W> {
-    op: O,
-    x: &'a mut [T],
-    wide: PhantomData<W>,
-}
-
-impl<T: Number<Wide = W>, O: Map<W>, W: crate::number::Math> Loop for MapWide<'_, T, O, W> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        for x in self.x {
-            *x = T::narrow(self.op.apply::<FMA>(x.widen()));
         }
     }
 }

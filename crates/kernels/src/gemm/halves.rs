@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use super::buffer::with_scratch;
 use super::matrix::{MatRef, strided_len};
 use super::pack::{PackSource, Packed, panel_width};
-use super::tile::Mac;
+use super::tile::{Ending, Mac};
 use super::{amx, bf16};
 use crate::Isa;
 use crate::number::{bf16_to_f32, f16_to_f32};
@@ -291,6 +291,7 @@ pub(crate) struct F16;
 
 impl<S: Simd> Mac<S> for F16 {
     const HALVES: bool = true;
+    const ENDING: Ending = Ending::Shared;
 
     #[inline(always)]
     unsafe fn wide(p: *const f32) -> S::V {
@@ -304,6 +305,7 @@ pub(crate) struct Bf16;
 
 impl<S: Simd> Mac<S> for Bf16 {
     const HALVES: bool = true;
+    const ENDING: Ending = Ending::Shared;
 
     #[inline(always)]
     unsafe fn wide(p: *const f32) -> S::V {

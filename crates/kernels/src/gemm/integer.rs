@@ -592,13 +592,15 @@ impl Loop for TakeOff<'_> {
 pub(super) mod quads {
     use std::arch::x86_64::*;
 
-    use crate::gemm::tile::Mac;
+    use crate::gemm::tile::{Ending, Mac};
     use crate::simd::Simd;
     use crate::simd::avx512::Avx512;
 
     pub(crate) struct Quads;
 
     impl Mac<Avx512> for Quads {
+        const ENDING: Ending = Ending::Plain;
+
         #[inline(always)]
         unsafe fn mac(a: __m512, b: __m512, c: __m512) -> __m512 {
             // SAFETY: the caller's machine has the instruction.

@@ -13,7 +13,7 @@
 use std::cell::UnsafeCell;
 
 use super::epilogue::{Activation, TileEpilogue};
-use crate::simd::{Body, Simd, dispatch};
+use crate::simd::{Body, Simd};
 
 /// One tile's work. Pointers are valid for the sizes given.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +114,18 @@ pub(crate) const MAX_VECTORS: usize = 2;
 /// of 25 (portable) for 1 x 1024 x 256.
 pub(crate) const STRIPS: [usize; 2] = [4, 2];
 
+/// Where the code that finishes a tile is: for tiles whose loops are hot it is worth a copy in each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// In the tile, which has the sums in registers.
+    Inline,
+    /// In a function that all tiles of the size share, behind a copy of the sums. The copy takes
+    /// 24 stores and loads of the 3,000 multiply-adds of a block of 256 steps.
+    Shared,
+    /// Nowhere: sums are stored as they are.
+    Plain,
+}
+
 /// What panels hold, and how a lane of both operands is multiplied and added to a sum.
 ///
 /// Elements and sums are words of 32 bits in the lanes of vectors. An element is a float, a half
@@ -122,6 +134,8 @@ pub(crate) const STRIPS: [usize; 2] = [4, 2];
 pub(crate) trait Mac<S: Simd> {
     /// Whether elements have 16 bits, so that two vectors lie in one cache line.
     const HALVES: bool = false;
+    /// Where tiles are finished. Those of integers have no epilogue.
+    const ENDING: Ending = Ending::Inline;
 
     /// A vector of the wide operand.
     ///
@@ -176,6 +190,8 @@ impl<S: Simd> Mac<S> for Floats {}
 pub(crate) struct Shorts;
 
 impl<S: Simd> Mac<S> for Shorts {
+    const ENDING: Ending = Ending::Plain;
+
     #[inline(always)]
     unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V {
         // SAFETY: the caller's promise.
@@ -272,7 +288,11 @@ pub(crate) unsafe fn tile_body<
             }
         }
         let end = TileEnd { c: t.c, ldc: t.ldc, n: t.n, epilogue: t.epilogue };
-        finish::<S, R, V>(&end, acc);
+        match P::ENDING {
+            Ending::Inline if !is_strip => finish::<S, R, V>(&end, acc),
+            Ending::Inline | Ending::Shared => finish_shared::<S, R, V>(&end, &acc),
+            Ending::Plain => store::<S, R, V>(&end, &acc),
+        }
     }
 }
 
@@ -352,14 +372,8 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
                 }
             }
             activation if activation.is_function() => {
-                const { assert!(R * V * S::LANES <= MOST_SUMS) };
-                let sums = sums_of_thread();
-                for (r, row) in acc.iter().enumerate() {
-                    for (v, &x) in row.iter().enumerate() {
-                        S::store(sums.add((r * V + v) * S::LANES), x);
-                    }
-                }
-                return finish_function::<S>(t, e, [R, V]);
+                copy_sums::<S, R, V>(&acc);
+                return S::call(FinishFunction { tile: t, epilogue: e, size: [R, V] });
             }
             _ => return finish_in_memory::<S, R, V>(t, &e.after_residual(), &acc),
         }
@@ -371,9 +385,120 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
                 }
             }
         }
+        store::<S, R, V>(t, &acc);
+    }
+}
+
+/// Stores the sums of a tile as they are.
+///
+/// # Safety
+///
+/// As [`finish`].
+#[inline(always)]
+unsafe fn store<S: Simd, const R: usize, const V: usize>(t: &TileEnd, acc: &[[S::V; V]; R]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut masks = [S::first(0); V];
+        for (v, mask) in masks.iter_mut().enumerate() {
+            *mask = S::first(t.n - v * S::LANES);
+        }
         for (r, row) in acc.iter().enumerate() {
             for (v, &x) in row.iter().enumerate() {
                 S::store_m(t.c.add(r * t.ldc + v * S::LANES), masks[v], x);
+            }
+        }
+    }
+}
+
+/// Copies the sums of a tile to [`sums_of_thread`], vector after vector.
+#[inline(always)]
+unsafe fn copy_sums<S: Simd, const R: usize, const V: usize>(acc: &[[S::V; V]; R]) {
+    const { assert!(R * V * S::LANES <= MOST_SUMS) };
+    let sums = sums_of_thread();
+    for (r, row) in acc.iter().enumerate() {
+        for (v, &x) in row.iter().enumerate() {
+            // SAFETY: the caller runs on a machine with `S`, and the copy has room.
+            unsafe { S::store(sums.add((r * V + v) * S::LANES), x) };
+        }
+    }
+}
+
+/// [`finish`] in a function that tiles of all kinds share.
+#[inline(always)]
+unsafe fn finish_shared<S: Simd, const R: usize, const V: usize>(
+    t: &TileEnd,
+    acc: &[[S::V; V]; R],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if t.epilogue.is_null() {
+            return store::<S, R, V>(t, acc);
+        }
+        copy_sums::<S, R, V>(acc);
+        S::call(FinishCopied::<R, V>(t));
+    }
+}
+
+/// Finishes a tile whose sums have been copied.
+struct FinishCopied<'a, const R: usize, const V: usize>(&'a TileEnd);
+
+impl<const R: usize, const V: usize> Body for FinishCopied<'_, R, V> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: the caller's promise; as many sums have been copied.
+        unsafe {
+            let sums = sums_of_thread();
+            let mut acc = [[S::splat(0.0); V]; R];
+            for (r, row) in acc.iter_mut().enumerate() {
+                for (v, x) in row.iter_mut().enumerate() {
+                    *x = S::load(sums.add((r * V + v) * S::LANES));
+                }
+            }
+            finish::<S, R, V>(self.0, acc);
+        }
+    }
+}
+
+/// Stores the first `rows` rows of a tile that is one vector wide.
+///
+/// # Safety
+///
+/// As [`finish`]; `rows` is at most `R`.
+#[inline(always)]
+pub(crate) unsafe fn finish_first<S: Simd, const R: usize>(
+    t: &TileEnd,
+    rows: usize,
+    acc: &[[S::V; 1]; R],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy_sums::<S, R, 1>(acc);
+        S::call(FinishFirst { tile: t, rows });
+    }
+}
+
+/// Finishes some rows of a tile that is one vector wide and whose sums have been copied.
+struct FinishFirst<'a> {
+    tile: &'a TileEnd,
+    rows: usize,
+}
+
+impl Body for FinishFirst<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let t = self.tile;
+        // SAFETY: the caller's promise. Finishing a row overwrites only copies of rows before it.
+        unsafe {
+            let e = if t.epilogue.is_null() { &TileEpilogue::PLAIN } else { &*t.epilogue };
+            for r in 0..self.rows {
+                let sum = S::load(sums_of_thread().add(r * S::LANES));
+                let epilogue = e.at(r, 0);
+                let end = TileEnd { c: t.c.add(r * t.ldc), epilogue: &epilogue, ..*t };
+                finish::<S, 1, 1>(&end, [[sum]]);
             }
         }
     }
@@ -389,22 +514,12 @@ unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        for (r, row) in acc.iter().enumerate() {
-            for (v, &x) in row.iter().enumerate() {
-                let mask = S::first(t.n - v * S::LANES);
-                S::store_m(t.c.add(r * t.ldc + v * S::LANES), mask, x);
-            }
-        }
-        finish_rows::<S>(t, e, [R, V]);
+        store::<S, R, V>(t, acc);
+        S::call(FinishRows { tile: t, epilogue: e, size: [R, V] });
     }
 }
 
-/// The slow end of a tile; not inlined, so that it exists once per instruction set.
-#[inline(never)]
-unsafe fn finish_rows<S: Simd>(t: &TileEnd, e: &TileEpilogue, size: [usize; 2]) {
-    // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
-    unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, size }) }
-}
+/// The slow end of a tile, which exists once per instruction set.
 
 struct FinishRows<'a> {
     /// Its output has the sums.
@@ -444,13 +559,6 @@ impl Body for FinishRows<'_> {
             }
         }
     }
-}
-
-/// The end of a tile with a function, after all that comes before; not inlined, as above.
-#[inline(never)]
-unsafe fn finish_function<S: Simd>(t: &TileEnd, e: &TileEpilogue, size: [usize; 2]) {
-    // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
-    unsafe { dispatch(S::ISA, FinishFunction { tile: t, epilogue: e, size }) }
 }
 
 /// Applies the function of an epilogue and what comes after it to the copied sums of a tile, and
@@ -515,9 +623,16 @@ fn sums_of_thread() -> *mut f32 {
 /// `tile_table!(FLOATS, Avx2, Floats, avx2, 1 2)` becomes a function `tile::<R, V, UNIT>` with the
 /// instructions of `avx2` enabled that calls [`tile_body`], and `static FLOATS` with its eight
 /// instances, and those of strips. A function cannot do that: the attribute takes a literal, and
-/// generic arguments cannot be computed.
+/// generic arguments cannot be computed. On the portable set `UNIT` makes no difference worth a
+/// copy: nothing is fetched ahead, and tiles have at most four rows.
 macro_rules! tile_table {
+    ($name:ident, $simd:ty, $mac:ty, portable, $($rows:literal)*) => {
+        tile_table!(@table $name, $simd, $mac, portable, false, $($rows)*);
+    };
     ($name:ident, $simd:ty, $mac:ty, $set:ident, $($rows:literal)*) => {
+        tile_table!(@table $name, $simd, $mac, $set, true, $($rows)*);
+    };
+    (@table $name:ident, $simd:ty, $mac:ty, $set:ident, $unit:literal, $($rows:literal)*) => {
         pub(crate) static $name: $crate::gemm::tile::TileTable = {
             enable!(
                 $set,
@@ -529,14 +644,14 @@ macro_rules! tile_table {
                 }
             );
             let by_rows: &[_] = &[$([
-                [tile::<$rows, 1, false> as $crate::gemm::tile::TileFn, tile::<$rows, 1, true>],
-                [tile::<$rows, 2, false>, tile::<$rows, 2, true>],
+                [tile::<$rows, 1, false> as $crate::gemm::tile::TileFn, tile::<$rows, 1, $unit>],
+                [tile::<$rows, 2, false>, tile::<$rows, 2, $unit>],
             ]),*];
             &$crate::gemm::tile::Tiles::new(
                 by_rows,
                 [
-                    [tile::<1, 8, false>, tile::<1, 8, true>],
-                    [tile::<1, 4, false>, tile::<1, 4, true>],
+                    [tile::<1, 8, false>, tile::<1, 8, $unit>],
+                    [tile::<1, 4, false>, tile::<1, 4, $unit>],
                 ],
             )
         };

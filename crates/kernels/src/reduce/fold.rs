@@ -86,19 +86,50 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     sum
 }
 
+/// What becomes of a total.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Finish {
+    /// The total.
+    Total,
+    /// The total divided by the number of elements.
+    Mean(usize),
+    Root,
+    Logarithm,
+}
+
+impl Finish {
+    #[inline]
+    fn apply<T: Number>(self, total: <T::Wide as Arith>::Total) -> T {
+        let narrow = |total| T::narrow(T::Wide::from_total(total));
+        match self {
+            Finish::Total => narrow(total),
+            Finish::Mean(count) => narrow(total.div(Number::from_f64(count as f64))),
+            Finish::Root => T::from_f64(total.to_f64().sqrt()),
+            Finish::Logarithm => T::from_f64(total.to_f64().ln()),
+        }
+    }
+
+    /// Finishes many totals; compiled once for a type, not in the loops of each fold.
+    #[inline(never)]
+    fn apply_to_all<T: Number>(self, totals: &[<T::Wide as Arith>::Total], out: &mut [T]) {
+        for (out, total) in out.iter_mut().zip(totals) {
+            *out = self.apply(*total);
+        }
+    }
+}
+
 /// Computes outputs `start..start + out.len()`.
-pub(crate) struct Reduction<'a, T, F, G> {
+pub(crate) struct Reduction<'a, T, F> {
     pub(crate) fold: F,
     pub(crate) x: &'a [T],
     pub(crate) kept: &'a Walk<1>,
     pub(crate) reduced: &'a Walk<1>,
     pub(crate) start: usize,
     pub(crate) out: &'a mut [T],
-    /// From the total to the result.
-    pub(crate) finish: G,
+    pub(crate) finish: Finish,
 }
 
-impl<T: Number, F: Fold, G: Fn(<T::Wide as Arith>::Total) -> T> Loop for Reduction<'_, T, F, G> {
+impl<T: Number, F: Fold> Loop for Reduction<'_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -109,7 +140,7 @@ impl<T: Number, F: Fold, G: Fn(<T::Wide as Arith>::Total) -> T> Loop for Reducti
             // Decided by the dims alone: another way to sum gives other bits.
             if kept_step == 1 && reduced_step != 1 {
                 for (i, out) in out.chunks_mut(COLUMNS).enumerate() {
-                    columns(self.fold, self.x, base + i * COLUMNS, self.reduced, out, &self.finish);
+                    columns(self.fold, self.x, base + i * COLUMNS, self.reduced, out, self.finish);
                 }
                 continue;
             }
@@ -125,7 +156,7 @@ impl<T: Number, F: Fold, G: Fn(<T::Wide as Arith>::Total) -> T> Loop for Reducti
                     };
                     total = self.fold.join(total, piece);
                 }
-                *out = (self.finish)(total);
+                *out = self.finish.apply(total);
             }
         }
     }
@@ -154,7 +185,7 @@ fn columns<T: Number, F: Fold>(
     base: usize,
     reduced: &Walk<1>,
     out: &mut [T],
-    finish: &impl Fn(<T::Wide as Arith>::Total) -> T,
+    finish: Finish,
 ) {
     let width = out.len();
     let mut sums = [fold.start::<T::Wide>(); COLUMNS];
@@ -178,7 +209,8 @@ fn columns<T: Number, F: Fold>(
             }
         }
     }
-    for ((out, total), sum) in out.iter_mut().zip(totals).zip(sums) {
-        *out = finish(fold.join(*total, sum.to_total()));
+    for (total, sum) in totals.iter_mut().zip(sums) {
+        *total = fold.join(*total, sum.to_total());
     }
+    finish.apply_to_all(totals, out);
 }

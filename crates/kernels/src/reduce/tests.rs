@@ -4,6 +4,7 @@ use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
 
 use super::*;
+use crate::number::Arith;
 
 const ALL: [Reduce; 10] = [
     Reduce::Sum,
@@ -128,16 +129,16 @@ fn integers() {
         );
         assert_eq!(out.to_vec(), expected, "{op:?}");
     }
-    let mut out = [0i8];
+    let mut out = [0];
     reduce(
         &Exec { pool: &Pool::new(1), isa: Isa::detect() },
         Reduce::Sum,
         &[3],
         &[true],
-        &[100, 100, 100],
+        &[i32::MAX, 3, 1],
         &mut out,
     );
-    assert_eq!(out, [44]);
+    assert_eq!(out, [i32::MIN + 3]);
     for (op, expected) in [(Reduce::Max, i64::MIN), (Reduce::Min, i64::MAX), (Reduce::Mean, 0)] {
         let mut out = [1];
         reduce(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, op, &[0], &[true], &[], &mut out);

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Loop, Simd};
+use super::{Body, Loop, Simd};
 use crate::Isa;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,20 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn run_loop<L: Loop>(body: L) -> L::Out {
         body.run::<true>()
+    }
+
+    #[inline(always)]
+    unsafe fn call<B: Body>(body: B) -> B::Out {
+        enable!(
+            avx2,
+            #[inline(never)]
+            unsafe fn apart<B: Body>(body: B) -> B::Out {
+                // SAFETY: the caller's promise.
+                unsafe { body.run::<Avx2>() }
+            }
+        );
+        // SAFETY: see the head of this impl; the rest is the caller's promise.
+        unsafe { apart(body) }
     }
 
     #[inline(always)]

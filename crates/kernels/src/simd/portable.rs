@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{Loop, Simd};
+use super::{Body, Loop, Simd};
 use crate::Isa;
 use crate::number::{Arith, bf16_to_f32, f16_to_f32, f32_to_f16};
 
@@ -29,6 +29,20 @@ impl Simd for Portable {
     #[inline(always)]
     fn run_loop<L: Loop>(body: L) -> L::Out {
         body.run::<false>()
+    }
+
+    #[inline(always)]
+    unsafe fn call<B: Body>(body: B) -> B::Out {
+        enable!(
+            portable,
+            #[inline(never)]
+            unsafe fn apart<B: Body>(body: B) -> B::Out {
+                // SAFETY: the caller's promise.
+                unsafe { body.run::<Portable>() }
+            }
+        );
+        // SAFETY: see the head of this impl; the rest is the caller's promise.
+        unsafe { apart(body) }
     }
 
     #[inline(always)]
