@@ -1,18 +1,14 @@
 //! Bad input of every kind: an error of one screen, exit code 2, no panic.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::Path;
 
-use sardonyx::{Model, Session, Tensor};
-use support::{
+use crate::support::{
     Files, add_node, chain, digits, digits_model, edited_digits, floats, model, npy, sardonyx,
     with_external_data,
 };
+use sardonyx::{Model, Session, Tensor};
 
 #[test]
 fn files_that_are_no_models() {

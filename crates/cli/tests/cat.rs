@@ -1,16 +1,12 @@
 //! `sardonyx cat`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::fs;
 
-use serde_json::json;
-use support::{
+use crate::support::{
     Files, broken_tensors, digits_model, floats, many_tensors, npy, sardonyx, sardonyx_bytes,
     with_external_data,
 };
+use serde_json::json;
 
 #[test]
 fn values_are_shown() {

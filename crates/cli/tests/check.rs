@@ -1,25 +1,21 @@
-//! The files of `tests/check`; [`runner`] says what they look like.
-//! `BLESS=1 cargo test -p sardonyx-cli --test check` rewrites the answers. Every code that the
-//! checker can say has a file here that makes it say it.
-#![allow(clippy::unwrap_used)]
-
-mod runner;
+//! What the files of `tests/check` show together: every code that the checker can say has a file
+//! that makes it say it.
 
 use std::fs;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use crate::runner;
+use libtest_mimic::{Failed, Trial};
 use sardonyx::check::CODES;
 
 const DIRECTORY: &str = "tests/check";
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let mut trials = runner::trials(DIRECTORY, &["onnxtxt", "txtpb"]);
-    trials.push(Trial::test("every_code_has_an_example", every_code));
-    trials.push(Trial::test("sarif_names_rules_and_places", sarif));
-    trials.push(Trial::test("sarif_says_what_failed", sarif_of_failures));
-    libtest_mimic::run(&arguments, trials).exit_code()
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("check: every_code_has_an_example", every_code),
+        Trial::test("check: sarif_names_rules_and_places", sarif),
+        Trial::test("check: sarif_says_what_failed", sarif_of_failures),
+    ]
 }
 
 /// The answer in SARIF: each result names a rule of the list, how bad it is, the file and the place

@@ -1,13 +1,11 @@
 //! What the command does when all is well.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::fs;
 
+use crate::support::{
+    Files, chain, digits, digits_model, floats, npy, sardonyx, sardonyx_with_stdin,
+};
 use sardonyx::{DataType, Map, MapKey, Sequence, Tensor, Value, ValueType, write_value};
-use support::{Files, chain, digits, digits_model, floats, npy, sardonyx, sardonyx_with_stdin};
 use tempfile::tempdir;
 
 const DIGITS: [&str; 10] =

@@ -1,16 +1,12 @@
 //! Devices that are processes: `run --devices --processes`.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{Files, digits_model, sardonyx};
 use serde_json::{Value, json};
-use support::{Files, digits_model, sardonyx};
 
 /// The digits model in stages.
 fn staged(devices: &str) -> Files {

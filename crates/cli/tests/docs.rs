@@ -14,9 +14,6 @@
 //!
 //! With `BLESS=1` in the environment, what commands print is written into the pages.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-#![cfg(unix)] // the commands are lines for `sh`
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;

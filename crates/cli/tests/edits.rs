@@ -4,18 +4,15 @@
 //!
 //! `EDIT_SEQUENCES=1000` in the environment asks for that many random sequences.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::support;
+use crate::support::{Answer, Files, sardonyx};
 use sardonyx::{Model, Session, Tensor};
-use support::{Answer, Files, sardonyx};
 
 /// Elements of each weight: more bytes than stand in texts.
 const LEN: usize = 40;

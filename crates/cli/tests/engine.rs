@@ -1,12 +1,8 @@
 //! The commands of the engine: bench, profile, explain, and the options of sessions. Times differ;
 //! keys and sums do not.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
+use crate::support::{Files, digits_model, npy, sardonyx};
 use serde_json::Value;
-use support::{Files, digits_model, npy, sardonyx};
 
 /// A matrix product with bias and activation, a view, something of an old form, and something
 /// nothing reads.

@@ -1,15 +1,12 @@
 //! `sardonyx run --expect`, `--show` and `--dump`: outputs and inner values compared with stored
 //! ones, shown and written.
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::fs;
 
+use crate::support::{Answer, Files};
 use sardonyx::npz::{self, Packing};
 use sardonyx::{Sequence, Tensor, Value, bf16, npy, write_value};
 use serde_json::json;
-use support::{Answer, Files};
 
 /// `a` is x + 1, `b` is 2 a, `y` is b - 1 and `z` is a half of b.
 const MODEL: &str = "<ir_version: 10, opset_import: [\"\": 21]>

@@ -1,10 +1,8 @@
 //! `sardonyx externalize`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
-use support::{Files, digits_model, field, floats, model, sardonyx, tensor, with_external_data};
+use crate::support::{
+    Files, digits_model, field, floats, model, sardonyx, tensor, with_external_data,
+};
 
 const KEYS: &[&str] = &["model", "saved", "inside"];
 

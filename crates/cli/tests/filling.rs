@@ -1,10 +1,8 @@
 //! `--random`, `--shape` and `--fill`: what inputs are filled with that no file gives.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
+use crate::support::{Answer, Files, chain};
 use serde_json::Value;
-use support::{Answer, Files, chain};
 
 /// Gives its inputs back.
 const MODEL: &str = "<ir_version: 10, opset_import: [\"\": 21]>

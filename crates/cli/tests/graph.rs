@@ -1,9 +1,6 @@
 //! `sardonyx graph`: pictures of models.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
-use support::{Files, digits_model, sardonyx};
+use crate::support::{Files, digits_model, sardonyx};
 
 /// A model of many equal layers.
 fn deep(layers: usize) -> Vec<u8> {

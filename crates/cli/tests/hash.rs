@@ -1,10 +1,8 @@
 //! `sardonyx hash`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
-use support::{Files, digits, digits_model, sardonyx, sardonyx_with_stdin, with_external_data};
+use crate::support::{
+    Files, digits, digits_model, sardonyx, sardonyx_with_stdin, with_external_data,
+};
 
 #[test]
 fn the_place_of_values_does_not_matter() {

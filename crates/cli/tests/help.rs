@@ -1,7 +1,5 @@
 //! What `--help` says fits a terminal, and says units and defaults.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
 use std::process::Command;
 
 /// Columns that help may take.

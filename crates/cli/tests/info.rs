@@ -1,16 +1,12 @@
 //! What `sardonyx info` says about where values are stored.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::fs::File;
 
-use serde_json::json;
-use support::{
+use crate::support::{
     Files, broken_tensors, digits, digits_model, many_tensors, sardonyx, sardonyx_with_stdin,
     with_external_data,
 };
+use serde_json::json;
 
 fn info(files: &Files, name: &str) -> (String, serde_json::Value) {
     let text = files.run("info", name, &[]).good();

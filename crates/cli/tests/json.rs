@@ -1,16 +1,12 @@
 //! `--json`: stdout is exactly one JSON value, whether a command can do its work or not.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use serde_json::{Value, json};
-use support::{
+use crate::support::{
     Answer, Files, add_node, chain, edited_digits, many_tensors, sardonyx, with_external_data,
 };
+use serde_json::{Value, json};
 
 /// The commands, with arguments: see there.
 const COMMANDS: &str = include_str!("json_commands.txt");

@@ -1,15 +1,11 @@
 //! docs/json.md names every key of every JSON answer.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::support::{Files, digits_model, sardonyx};
 use serde_json::Value;
-use support::{Files, digits_model, sardonyx};
 
 /// All keys in a value. Those below some keys are names of something else.
 fn keys<'v>(value: &'v Value, found: &mut BTreeSet<&'v str>) {

@@ -1,14 +1,10 @@
 //! `sardonyx ls`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
-use serde_json::json;
-use support::{
+use crate::support::{
     Files, broken_tensors, digits, digits_model, many_tensors, sardonyx, sardonyx_with_stdin,
     with_external_data,
 };
+use serde_json::json;
 
 /// The first word of each line up to the empty line.
 fn names(text: &str) -> Vec<&str> {

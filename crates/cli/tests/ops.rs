@@ -1,5 +1,4 @@
 //! `sardonyx ops`, as people and programs call it.
-#![allow(clippy::unwrap_used)]
 
 use std::process::{Command, Output};
 

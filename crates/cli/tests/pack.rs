@@ -1,10 +1,6 @@
 //! `sardonyx pack`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
-use support::{
+use crate::support::{
     Files, digits_model, floats, sardonyx, sardonyx_bytes, sardonyx_with_stdin, with_external_data,
 };
 

@@ -1,5 +1,4 @@
 //! Phrases that an English-speaking engineer would not write stay out of what users read.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

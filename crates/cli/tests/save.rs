@@ -1,10 +1,6 @@
 //! `sardonyx save`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
-use support::{
+use crate::support::{
     Answer, Files, digits_model, floats, npy, sardonyx, sardonyx_bytes, with_external_data,
 };
 

@@ -1,15 +1,11 @@
 //! `sardonyx scan` from outside: answers, keys, exit codes.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::fs;
 
-use serde_json::Value;
-use support::{
+use crate::support::{
     add_node, chain, digits_model, edited_digits, sardonyx, sardonyx_with_stdin, with_external_data,
 };
+use serde_json::Value;
 use tempfile::tempdir;
 
 #[test]

@@ -1,11 +1,8 @@
 //! Sequences, optionals and sparse tensors on the command line: given, filled, shown and written.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Files;
 use sardonyx::npz::{self, Packing};
 use sardonyx::{Sequence, Sparse, Tensor, Value, npy, write_value};
-use support::Files;
 
 const MODEL: &str = "<ir_version: 10, opset_import: [\"\": 21]>
 g (seq(float[N]) s, optional(float[2]) o) => (seq(float[N]) t, float[M] all, bool has) {

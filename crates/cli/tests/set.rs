@@ -1,10 +1,6 @@
 //! `sardonyx set`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
-use support::{Files, digits_model, sardonyx, sardonyx_bytes, with_external_data};
+use crate::support::{Files, digits_model, sardonyx, sardonyx_bytes, with_external_data};
 
 fn digits_copy() -> Files {
     Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())])

@@ -1,10 +1,6 @@
 //! `sardonyx strip`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
-use support::{
+use crate::support::{
     Files, digits, digits_model, field, floats, many_tensors, model, sardonyx, sardonyx_bytes,
     tensor,
 };

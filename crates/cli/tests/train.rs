@@ -1,14 +1,10 @@
 //! `sardonyx train`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
 use std::fs;
 use std::path::Path;
 
+use crate::support::{Answer, Files, digits_model, floats, npy, sardonyx};
 use serde_json::Value;
-use support::{Answer, Files, digits_model, floats, npy, sardonyx};
 
 /// y = x * w + b, and descent by the mean of squares.
 const LINE: &str = r#"<notation: "full", ir_version: 10, opset_import: ["": 21]>

@@ -1,11 +1,7 @@
 //! `sardonyx add-training` and `sardonyx differentiate`.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
-mod support;
-
+use crate::support::{Files, digits_model, floats, npy, sardonyx};
 use serde_json::{Value, json};
-use support::{Files, digits_model, floats, npy, sardonyx};
 
 const LINE: &str = "<ir_version: 8, opset_import: [\"\": 17]>
 g (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {

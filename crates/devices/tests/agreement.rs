@@ -1,5 +1,4 @@
 //! Workers that disagree about what to run learn it, all of them.
-#![allow(clippy::unwrap_used)]
 
 use std::thread;
 

@@ -1,5 +1,4 @@
 //! Calls that are repeated allocate nothing.
-#![allow(clippy::unwrap_used)]
 
 use std::thread;
 

@@ -1,8 +1,5 @@
 //! Workers over channels of whole messages: collectives, whatever order messages arrive in, and
 //! what is said of workers that fail, end or are gone.
-#![allow(clippy::unwrap_used)]
-
-mod steps;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
 use sardonyx_devices::{
     Channel, ChannelError, Channels, Delayed, ErrorKind, Group, Reduction, Settings, Transport,
     TransportError,
 };
 use sardonyx_tensor::DataType;
-use steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
 
 type Letter = (usize, Vec<u8>);
 

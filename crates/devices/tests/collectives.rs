@@ -1,14 +1,11 @@
 //! Collectives against a direct computation: random ones, in random groups, with messages that
 //! arrive late and in another order. Results are compared bit by bit.
-#![allow(clippy::unwrap_used)]
-
-mod steps;
 
 use std::thread;
 use std::time::Duration;
 
+use crate::steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
 use sardonyx_devices::{Delayed, ErrorKind, Settings, Threads, Transport};
-use steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
 
 #[test]
 fn random_collectives_are_right_whatever_the_order_of_messages() {

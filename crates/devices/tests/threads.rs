@@ -1,5 +1,4 @@
 //! What every transport promises, shown with threads: messages, failures, ends and traffic.
-#![allow(clippy::unwrap_used)]
 
 use std::thread;
 use std::time::{Duration, Instant};

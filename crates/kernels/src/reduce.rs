@@ -52,9 +52,8 @@ pub enum Reduce {
 ///
 /// # Panics
 ///
-/// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours. Of
-/// integers of fewer than 32 bits there are [`Reduce::Max`] and [`Reduce::Min`] alone: no operator
-/// reduces them otherwise.
+/// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours. Integers
+/// of fewer than 32 bits have sums, means and extremes alone: no operator reduces them otherwise.
 pub fn reduce<T: Number>(
     exec: &Exec<'_>,
     op: Reduce,
@@ -78,13 +77,10 @@ pub fn reduce<T: Number>(
                 T::run(level, Reduction { fold: $fold, x, kept, reduced, start, out, finish })
             }};
         }
-        // One loop for all that sum alike.
+        // One loop for all that fold alike.
         match op {
             Reduce::Max => fold!(Maximum, Finish::Total),
             Reduce::Min => fold!(Least, Finish::Total),
-            _ if const { !T::IS_FLOAT && size_of::<T>() < 4 } => {
-                panic!("{op:?} of integers of {} bits", 8 * size_of::<T>())
-            }
             Reduce::Sum | Reduce::Mean | Reduce::LogSum => fold!(
                 Sum,
                 match op {
@@ -93,6 +89,9 @@ pub fn reduce<T: Number>(
                     _ => Finish::Total,
                 }
             ),
+            _ if const { !T::IS_FLOAT && size_of::<T>() < 4 } => {
+                panic!("{op:?} of integers of {} bits", 8 * size_of::<T>())
+            }
             Reduce::L2 | Reduce::SumSquare => {
                 let is_root = op == Reduce::L2;
                 fold!(Squares, if is_root { Finish::Root } else { Finish::Total })

@@ -1,5 +1,4 @@
 //! What the history of operator sets must be, over all operators in all versions.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,6 @@
 //! Every version of every operator, expanded, in a file for each operator, so that a change of a
 //! shared fact shows where it arrives. `BLESS=1` writes the files anew. That they are right is for
 //! `tests/conformance/compare_schemas.py`.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::fs;

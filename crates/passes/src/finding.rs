@@ -419,19 +419,34 @@ impl Findings {
         spot: Spot,
         words: impl FnOnce() -> (String, Cow<'static, str>),
     ) {
+        // All but the words is compiled once: 180 rules call this.
+        if self.counts(code, severity) {
+            let (fact, advice) = words();
+            self.keep(model, code, severity, spot, fact, advice);
+        }
+    }
+
+    #[inline(never)]
+    fn keep(
+        &mut self,
+        model: &Model,
+        code: &'static Code,
+        severity: Severity,
+        spot: Spot,
+        fact: String,
+        advice: Cow<'static, str>,
+    ) {
+        let advice = if advice.is_empty() { code.help.into() } else { advice };
+        let place = self.places.of(model, spot);
+        self.kept.push(Finding { code, severity, place, fact, advice });
+    }
+
+    /// Counts a finding and returns whether it is kept.
+    #[inline(never)]
+    fn counts(&mut self, code: &'static Code, severity: Severity) -> bool {
         let total = self.totals.entry(code.name).or_insert((severity, 0));
         total.1 += 1;
-        if total.1 > self.per_code as u64 {
-            return;
-        }
-        let (fact, advice) = words();
-        self.kept.push(Finding {
-            code,
-            severity,
-            place: self.places.of(model, spot),
-            fact,
-            advice: if advice.is_empty() { code.help.into() } else { advice },
-        });
+        total.1 <= self.per_code as u64
     }
 
     /// Adds a finding of the severity and with the advice of its code.

@@ -1,6 +1,5 @@
 //! Inference with a symbol for every size and inference with numbers say the same of every value,
 //! under the conditions that the first lists.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::fs;

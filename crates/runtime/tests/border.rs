@@ -1,5 +1,4 @@
 //! What is given to a model and what it gives, where that is not a dense tensor.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx_model::{Model, NoExternalData, Type, read_value, write_value};
 use sardonyx_runtime::{Options, RunError, Session};

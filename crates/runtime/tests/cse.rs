@@ -1,12 +1,10 @@
 //! Nodes that compute the same are done once, and nobody can tell by the results: random graphs
 //! that say most things several times give the same bits as they are written and shared.
-#![allow(clippy::unwrap_used)]
-
-mod both_ways;
 
 use std::collections::HashMap;
 
-use both_ways::{Both, Numbers, bits, compile, inputs, whole};
+use crate::both_ways;
+use crate::both_ways::{Both, Numbers, bits, compile, inputs, whole};
 use sardonyx_runtime::Optimization;
 
 /// What a node computes, with what it reads as numbers of such.

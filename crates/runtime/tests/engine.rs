@@ -1,9 +1,7 @@
 //! What the engine promises whatever the operators are: which models it takes, what it says of
 //! those it does not, and that nothing but the inputs decides the result.
 
-mod draft;
-
-use draft::{Draft, floats, values};
+use crate::draft::{Draft, floats, values};
 use sardonyx_model::{NoExternalData, Type};
 use sardonyx_runtime::{CompileError, Optimization, Options, RunError, Session, unsupported};
 use sardonyx_tensor::{DataType, Tensor};
@@ -342,7 +340,7 @@ fn compiling_is_counted_and_steps_are_described() {
 /// What a session says of its instruction set in a process of its own, with `SARDONYX_ISA` set.
 fn session_under(forced: &str) -> String {
     let output = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "says_the_instruction_set", "--nocapture"])
+        .args(["--exact", "engine::says_the_instruction_set", "--nocapture"])
         .env("SARDONYX_ISA", forced)
         .output()
         .expect("a process");

@@ -1,11 +1,10 @@
 //! What a product does at its end: it takes over what may follow it in the order that it can do,
 //! and leaves everything else to steps of their own. Each graph is compared with itself run node by
 //! node.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
-use both_ways::{Both, Numbers, bits, compile, exposed, holds, inputs, one_by_one, same, whole};
+use crate::both_ways::{
+    Both, Numbers, bits, compile, exposed, holds, inputs, one_by_one, same, whole,
+};
 use sardonyx_runtime::Optimization;
 use sardonyx_tensor::Tensor;
 

@@ -1,5 +1,4 @@
 //! A node that fails says which node it is, in what it stands, and what it was given.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{CompileError, NodeError, Options, RunError, Session};

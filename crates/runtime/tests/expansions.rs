@@ -1,10 +1,7 @@
 //! Pointwise convolutions inside the depthwise ones that read them: results have the same bits as
 //! one after the other.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
-use both_ways::{constant, inputs, same, whole};
+use crate::both_ways::{constant, inputs, same, whole};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Options, Precision, Session};
 use sardonyx_tensor::Buffer;

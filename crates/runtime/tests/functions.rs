@@ -1,6 +1,5 @@
 //! Functions of a model, and operators that are functions of others, run as the nodes of their
 //! bodies.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{CompileError, Options, Session, unsupported};

@@ -1,10 +1,8 @@
 //! What exporters spell out becomes the operator that it means, in every spelling that is known,
 //! and nothing else does; either way the numbers are those of the model as it is written.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
-use both_ways::Both;
+use crate::both_ways;
+use crate::both_ways::Both;
 
 /// Batch and length of two runs of one session.
 const SIZES: [[(&str, usize); 3]; 2] =

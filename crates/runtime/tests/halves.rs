@@ -1,10 +1,7 @@
 //! Products with constants in 16 bits: those of narrow models, which lose nothing, and those that
 //! may be rounded.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
-use both_ways::{Numbers, compile, inputs, whole};
+use crate::both_ways::{Numbers, compile, inputs, whole};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Optimization, Options, Precision, Session};
 use sardonyx_tensor::{Buffer, Value};

@@ -1,6 +1,5 @@
 //! Loops and scans: how often they run, what ends them, what they take. What they compute is in
 //! `tests/run`.
-#![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
 //! Maps that go into a model and come out of it.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Options, Session};

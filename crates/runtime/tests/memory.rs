@@ -1,14 +1,11 @@
 //! What sessions and runs take is counted before it is taken, and bounded by the memory limit.
-#![allow(clippy::unwrap_used)]
-
-mod both_ways;
 
 use std::collections::BTreeSet;
 
 use std::fmt::Write;
 
+use crate::both_ways::{Numbers, whole};
 use allocation_counter::measure;
-use both_ways::{Numbers, whole};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{CompileError, Optimization, Options, Precision, RunError, Session};
 use sardonyx_tensor::{Buffer, Tensor, Value};

@@ -1,6 +1,5 @@
 //! Operators that ONNX Runtime adds to the standard: what runs, and what is refused why. That
 //! results are right is for `cargo xtask agree microsoft`.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{Options, Session, unsupported};

@@ -1,11 +1,9 @@
 //! Images whose channels come last: random networks give the same as node by node in rows.
-#![allow(clippy::unwrap_used)]
-
-mod both_ways;
 
 use std::fmt::Write;
 
-use both_ways::{Both, Numbers, inputs};
+use crate::both_ways;
+use crate::both_ways::{Both, Numbers, inputs};
 use sardonyx_model::Type;
 
 /// An image of a network that is being written.

@@ -1,10 +1,7 @@
 //! Functions of elements that follow each other are one step. Each graph is compared, bit for bit,
 //! with itself run node by node.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
-use both_ways::{Both, Numbers, Outputs, compile, exposed, inputs, one_by_one, whole};
+use crate::both_ways::{Both, Numbers, Outputs, compile, exposed, inputs, one_by_one, whole};
 use sardonyx_model::Type;
 use sardonyx_runtime::Optimization;
 use sardonyx_tensor::{DataType, Tensor};

@@ -1,6 +1,5 @@
 //! Random numbers over whole runs: seeds of nodes and of sessions, and what must not be computed
 //! ahead of time, once for two nodes, or once for all iterations.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{CompileError, Optimization, Options, Session};

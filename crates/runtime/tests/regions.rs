@@ -1,5 +1,4 @@
 //! Inner graphs run: branches of `If` with constants, captures and errors of their own.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{

@@ -1,9 +1,6 @@
 //! Sums that are normalized next are one step with the normalization, and give the same bits.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
-use both_ways::{Both, bits, compile, inputs, one_by_one, whole};
+use crate::both_ways::{Both, bits, compile, inputs, one_by_one, whole};
 use sardonyx_runtime::Optimization;
 use sardonyx_tensor::Tensor;
 

@@ -1,11 +1,8 @@
 //! Runs on memory of the caller: the same results as `run`, whoever reads an output, and nothing
 //! allocated in the end.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
+use crate::both_ways::{Numbers, compile, whole};
 use allocation_counter::measure;
-use both_ways::{Numbers, compile, whole};
 use sardonyx_runtime::{Optimization, RunError, Session};
 use sardonyx_tensor::{DataType, Tensor, TensorView, TensorViewMut, Value};
 

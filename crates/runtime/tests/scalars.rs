@@ -1,12 +1,10 @@
 //! Loops over scalars: functions of single elements as instructions, in registers from iteration to
 //! iteration, against the same functions by the kernels of tensors.
-#![allow(clippy::unwrap_used)]
-
-mod both_ways;
 
 use std::time::{Duration, Instant};
 
-use both_ways::Numbers;
+use crate::both_ways;
+use crate::both_ways::Numbers;
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{
     Optimization, Options, RunError, RunOptions, Session, StepEvent, StopFlag, StopReason,

@@ -1,12 +1,9 @@
 //! Sequences and optionals within a model: what operators make of them, and what that costs.
-#![allow(clippy::unwrap_used)]
-
-mod both_ways;
 
 use std::fmt::Write;
 
+use crate::both_ways::{compile, whole};
 use allocation_counter::measure;
-use both_ways::{compile, whole};
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Optimization, Options, Session};
 use sardonyx_tensor::{

@@ -1,10 +1,8 @@
 //! Values that are read where others lie: through strides, in parts, repeated. Each graph is run as
 //! it is and once more with every value in between as an output, where nothing can be a view.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
-use both_ways::{Both, holds};
+use crate::both_ways;
+use crate::both_ways::{Both, holds};
 use sardonyx_tensor::{DataType, StringArray, Tensor, Value};
 
 const SIZES: [&[(&str, usize)]; 3] =

@@ -1,10 +1,7 @@
 //! The gradient of the weights of a convolution is one step, and gives the sums of the convolution
 //! that it is written as.
-#![allow(clippy::unwrap_used)]
 
-mod both_ways;
-
-use both_ways::Both;
+use crate::both_ways::Both;
 
 /// The gradient of a convolution of `channels` with such a kernel, strides and dilations, as
 /// differentiation writes it, for inputs and outputs of these sizes.

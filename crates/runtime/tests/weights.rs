@@ -1,9 +1,6 @@
 //! Packed weights: sessions of one model have them once, as long as one of them lives.
-#![allow(clippy::unwrap_used)]
 
-mod draft;
-
-use draft::{Draft, floats, values};
+use crate::draft::{Draft, floats, values};
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{Options, Precision, Session, SharedWeights};
 

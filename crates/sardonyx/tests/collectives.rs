@@ -1,5 +1,4 @@
 //! Models with collectives, each rank in a session of its own.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::Duration;

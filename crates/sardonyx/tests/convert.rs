@@ -1,5 +1,4 @@
 //! What is converted computes the same, in the engine's hands before and after.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx::convert::{ConvertError, Options, RELEASES, Target};
 use sardonyx::{Model, Session, Tensor, check};

@@ -1,5 +1,4 @@
 //! Nodes in the graphs of `If`, `Loop` and `Scan`, and in functions, that say how they are divided.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx::devices::Plan;
 use sardonyx::{DeviceOptions, Model, Session, Tensor};

@@ -1,5 +1,4 @@
 //! How networks are divided among devices: what is split, what is sent, and what each device holds.
-#![allow(clippy::unwrap_used)]
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,4 @@
 //! Plans leave sizes open: one plan serves inputs of many sizes.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 

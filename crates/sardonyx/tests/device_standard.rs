@@ -1,6 +1,5 @@
 //! What the standard says of device configurations, rule by rule, by plans and by runs: each model
 //! runs with and without devices, and gives the same bits.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx::devices::Plan;
 use sardonyx::{DeviceOptions, ErrorKind, Model, Session, Tensor};

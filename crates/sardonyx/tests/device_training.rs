@@ -1,5 +1,4 @@
 //! Training on several devices gives what it gives on one, and the state stays in parts.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx::devices::{Division, Plan};
 use sardonyx::training::{Loss, OptimizerKind, Options};

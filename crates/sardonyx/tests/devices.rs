@@ -1,5 +1,4 @@
 //! Models on several devices give what they give on one.
-#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 

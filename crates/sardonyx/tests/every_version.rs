@@ -1,6 +1,5 @@
 //! Every version of every operator of the standard runs, and gives what the files of
 //! `tests/versions` say: whether inputs are constants, have known shapes, or are of any rank.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;

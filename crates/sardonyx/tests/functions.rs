@@ -1,6 +1,5 @@
 //! Functions of operators: each can be read, calls operators that exist as they are to be called,
 //! and gives its outputs.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

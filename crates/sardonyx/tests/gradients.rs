@@ -1,7 +1,6 @@
 //! The gradient rules of operators against central differences in double precision: the blocks of
 //! `tests/gradients`, with known shapes, with known ranks alone and with inputs of any rank, and
 //! derived twice.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;

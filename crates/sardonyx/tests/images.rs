@@ -1,8 +1,6 @@
 //! ImageDecoder in sessions with the decoder of this crate: every format gives the bytes that it
 //! gives elsewhere, and no file does harm.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sardonyx::{ErrorKind, ImageDecoder, Images, Model, PixelFormat, Session, Tensor};
 

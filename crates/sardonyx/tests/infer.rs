@@ -1,6 +1,5 @@
 //! Inference of large and hostile models: work grows with the model and not faster, and whatever is
 //! too much is refused with a finding. Whatever is odd in a small way is in `tests/infer`.
-#![allow(clippy::unwrap_used)]
 
 use std::fmt::Write;
 

@@ -1,5 +1,4 @@
 //! What is inlined computes the same, in the engine's hands before and after.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 

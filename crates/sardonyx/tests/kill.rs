@@ -2,8 +2,6 @@
 //! one, whole.
 
 // In a test, a panic is the report.
-#![allow(clippy::unwrap_used)]
-#![cfg(unix)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,7 +90,7 @@ fn a_killed_save_leaves_a_whole_model() {
         let how = ["data", "plain", "both"][round as usize % 3];
         options(how == "data").save(&model(0), &path).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "saves_until_killed", "--nocapture"])
+            .args(["--exact", "kill::saves_until_killed", "--nocapture"])
             .env(PLACE, scratch.path())
             .env("HOW", how)
             .stdout(Stdio::null())

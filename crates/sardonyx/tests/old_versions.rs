@@ -1,6 +1,5 @@
 //! Models of old operator sets: they run as the newest form does, or are refused before there is a
 //! session.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx::{Model, Session, Tensor, Value};
 

@@ -1,6 +1,5 @@
 //! Models of ranks, written with the collectives of other engines, give together what the whole
 //! model gives.
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::sync::Arc;

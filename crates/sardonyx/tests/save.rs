@@ -1,7 +1,6 @@
 //! Saving models with their values inside and outside.
 
 // In a test, a panic is the report.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

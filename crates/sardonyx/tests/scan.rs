@@ -1,8 +1,6 @@
 //! What a scan finds: for each code the smallest model that shows it, and nothing else in it that
 //! would be found.
 
-#![allow(clippy::unwrap_used)] // a panic is the report
-
 use std::fs;
 use std::path::Path;
 

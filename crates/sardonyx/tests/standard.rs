@@ -1,7 +1,6 @@
 //! What the standard says of files and their versions, on files made here.
 
 // In a test, a panic is the report.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 

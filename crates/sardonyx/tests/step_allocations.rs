@@ -1,5 +1,4 @@
 //! Training steps that are repeated allocate nothing.
-#![allow(clippy::unwrap_used)]
 
 use allocation_counter::measure;
 use sardonyx::training::{Loss, OptimizerKind, Options};

@@ -1,6 +1,5 @@
 //! Training information that is added to models: what optimizers do against their formulas, what is
 //! trained, and what the files hold.
-#![allow(clippy::unwrap_used)]
 
 use sardonyx::training::{
     Clipping, Gradients, Initialization, Loss, OptimizerKind, Options, Refusal, Skipped,

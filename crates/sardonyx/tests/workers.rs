@@ -1,5 +1,4 @@
 //! Models whose devices are spread over several workers, each with a session of its own.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! Casts between all pairs of types, and the corners of each rule.
 
-#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
-
 use half::{bf16, f16};
 use sardonyx_tensor::{
     Bool8, CastOptions, Complex64, Complex128, DataType, Element, ErrorKind, StringArray, Tensor,

@@ -1,7 +1,5 @@
 //! `.npy`: what NumPy writes, what it would read, and what a hostile file might hold.
 
-#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
-
 use sardonyx_tensor::{Buffer, DataType, ErrorKind, StringArray, Tensor, TensorError, npy};
 
 fn file(version: u8, header: &str, data: &[u8]) -> Buffer {

@@ -1,8 +1,6 @@
 //! Every code of the small floats, and thousands of numbers near and on ties, against tables made
 //! from the ONNX reference by `golden/generate.py`.
 
-#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
-
 use sardonyx_tensor::{CastOptions, DataType, Element, RoundMode, Tensor, cast};
 
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {

@@ -1,7 +1,5 @@
 //! Tensors, views and values: construction, sharing, alignment, equality.
 
-#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
-
 use sardonyx_tensor::{
     Buffer, DataType, ErrorKind, Map, MapKey, Sequence, SharedBytes, Sparse, StringArray, Tensor,
     TensorView, TensorViewMut, Value, ValueType, ViewData, realigned_copies,

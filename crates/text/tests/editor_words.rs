@@ -1,6 +1,5 @@
 //! The grammar for editors knows exactly the words of the notation, and its samples are texts that
 //! the parser takes.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 //! Texts made to hurt: nested without end, a hundred megabytes of one thing, bytes that are no
 //! text. Each is an error or a result, at once and without much memory. (TEXT-36-)
-#![allow(clippy::unwrap_used)]
 
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{

@@ -1,6 +1,5 @@
 //! Model to text to model, for models with everything in them; and every part of the notation read
 //! alone.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;

@@ -17,14 +17,14 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Failed, Trial};
 
-/// A trial for each file under a directory of the repository that has one of the suffixes, in the
-/// order of their names.
+/// A trial for each file under a directory of `tests/` that has one of the suffixes, in the order
+/// of their names.
 pub(crate) fn trials(directory: &str, suffixes: &[&str]) -> Vec<Trial> {
-    let directory = root().join(directory);
-    let files = cases(&directory, suffixes);
-    assert!(!files.is_empty(), "no cases in {}", directory.display());
+    let tests = root().join("tests");
+    let files = cases(&tests.join(directory), suffixes);
+    assert!(!files.is_empty(), "no cases in tests/{directory}");
     let trials = files.into_iter().map(|file| {
-        let name = file.strip_prefix(&directory).unwrap().display().to_string();
+        let name = file.strip_prefix(&tests).unwrap().display().to_string();
         Trial::test(name, move || case(&file))
     });
     trials.collect()

@@ -1,8 +1,6 @@
 //! Running the command, and making small models.
 
 // Each test file uses its own part of this.
-#![allow(dead_code)]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -520,7 +520,6 @@ unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
 }
 
 /// The slow end of a tile, which exists once per instruction set.
-
 struct FinishRows<'a> {
     /// Its output has the sums.
     tile: &'a TileEnd,

@@ -1,6 +1,4 @@
 //! Models written as text, random inputs for them, and comparing what two ways to run them give.
-#![allow(clippy::unwrap_used, dead_code)]
-
 use sardonyx_model::NoExternalData;
 use sardonyx_runtime::{Optimization, Options, Session};
 use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, Value};

@@ -1,6 +1,4 @@
 //! Models written down in one expression each, as bytes of a file.
-#![allow(dead_code)]
-
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_proto::{AttributeType, tensor_shape, tensor_type, type_};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec};

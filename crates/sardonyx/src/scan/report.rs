@@ -150,13 +150,19 @@ impl Findings {
 
     /// Adds a finding. Place and message are only put together if it is kept.
     pub(super) fn add(&mut self, code: &'static Code, words: impl FnOnce() -> (String, String)) {
-        let rank = self.totals.len();
-        let total = self.totals.entry(code.name).or_insert(Total { code, count: 0, rank });
-        total.count += 1;
-        if total.count <= self.per_code as u64 {
+        if self.counts(code) {
             let (place, message) = words();
             self.kept.push(finding(code, place, message));
         }
+    }
+
+    /// Counts a finding and returns whether it is kept.
+    #[inline(never)]
+    fn counts(&mut self, code: &'static Code) -> bool {
+        let rank = self.totals.len();
+        let total = self.totals.entry(code.name).or_insert(Total { code, count: 0, rank });
+        total.count += 1;
+        total.count <= self.per_code as u64
     }
 
     /// Adds what the checker found and what counts here.

@@ -1,7 +1,5 @@
 //! Unique: the elements or slices that differ.
 
-use std::marker::PhantomData;
-
 use sardonyx_kernels::unique::{Groups, KeyRows, NAN_KEY, unique};
 use sardonyx_kernels::{Loops, Pool};
 use sardonyx_tensor::shape::normalize_axis;
@@ -18,24 +16,37 @@ use crate::ops::math::softmax::around;
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (axis, sorted) = (site.int("axis"), site.need_int("sorted")? != 0);
     if site.elem(0)? == DataType::String {
-        return Ok(Box::new(Unique::<Strings> { axis, sorted, elements: PhantomData }));
+        return Ok(Box::new(Unique::new::<Strings>(axis, sorted)));
     }
     for_element!(
         site, site.elem(0)?,
         [f32, f64, half::f16, half::bf16, i8, i16, i32, i64, u8, u16, u32, u64, Bool8, Complex64, Complex128],
-        T => Unique::<T> { axis, sorted, elements: PhantomData }
+        T => Unique::new::<T>(axis, sorted)
     )
 }
 
-struct Unique<T> {
+struct Unique {
     /// `None` for elements of the flattened input.
     axis: Option<i64>,
     /// Or else in the order of the first of each.
     sorted: bool,
-    elements: PhantomData<fn() -> T>,
+    /// Keys of an element.
+    keys_per_element: usize,
+    has_nan: bool,
+    write_keys: WriteKeys,
 }
 
-impl<T: Keyed + 'static> Kernel for Unique<T> {
+impl Unique {
+    fn new<T: Keyed>(axis: Option<i64>, sorted: bool) -> Unique {
+        let (keys_per_element, has_nan, write_keys) = (T::KEYS, T::HAS_NAN, T::keys);
+        Unique { axis, sorted, keys_per_element, has_nan, write_keys }
+    }
+}
+
+/// See [`Keyed::keys`].
+type WriteKeys = fn(&Call<'_>, [usize; 3], &mut [u64]) -> Result<(), KernelError>;
+
+impl Kernel for Unique {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
         let mut dims = Dims::from_slice(&[data.len()]);
@@ -44,16 +55,18 @@ impl<T: Keyed + 'static> Kernel for Unique<T> {
             dims = data.dims().into();
             (at, sizes) = (normalize_axis(axis, dims.len())?, around(&dims, axis)?);
         }
-        let (len, width) = (sizes[1], sizes[0] * sizes[2] * T::KEYS);
+        let (len, width) = (sizes[1], sizes[0] * sizes[2] * self.keys_per_element);
         let mut keys = call.scratch::<u64>(len.saturating_mul(width))?;
-        T::keys(call, sizes, &mut keys)?;
-        if T::KEYS > 1 && self.axis.is_none() {
+        (self.write_keys)(call, sizes, &mut keys)?;
+        if self.keys_per_element > 1 && self.axis.is_none() {
             // Numbers with a part that is none are one and the same.
             let with_nan = |number: &&mut [u64]| number.contains(&NAN_KEY);
-            keys.chunks_exact_mut(T::KEYS).filter(with_nan).for_each(|number| number.fill(NAN_KEY));
+            keys.chunks_exact_mut(self.keys_per_element)
+                .filter(with_nan)
+                .for_each(|number| number.fill(NAN_KEY));
         }
         // As with numpy: elements that are no number are equal, slices with one are not.
-        let nan_differs = T::HAS_NAN && self.axis.is_some();
+        let nan_differs = self.has_nan && self.axis.is_some();
         let mut order = call.scratch::<[u64; 2]>(len)?;
         let mut first = call.scratch::<i64>(len)?;
         let mut of_row = call.scratch::<i64>(len)?;

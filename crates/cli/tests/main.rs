@@ -1,0 +1,34 @@
+//! The tests of this crate that see it from outside, as one program: each file of its own would be
+//! linked with the whole crate once more.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod cat;
+mod command;
+#[cfg(unix)]
+mod device_processes;
+#[cfg(unix)]
+mod docs;
+mod edits;
+mod engine;
+mod expect;
+mod externalize;
+mod filling;
+mod graph;
+mod hash;
+mod help;
+mod info;
+mod json;
+mod json_page;
+mod ls;
+mod ops;
+mod pack;
+mod phrases;
+mod save;
+mod scan;
+mod sequences;
+mod set;
+mod strip;
+mod support;
+mod train;
+mod training;

@@ -1,0 +1,31 @@
+//! The tests of this crate that see it from outside, as one program: each file of its own would be
+//! linked with the whole crate once more.
+#![allow(clippy::unwrap_used)]
+
+mod border;
+mod both_ways;
+mod cse;
+mod draft;
+mod engine;
+mod epilogues;
+mod errors;
+mod expansions;
+mod functions;
+mod fusions;
+mod gates;
+mod halves;
+mod loops;
+mod maps;
+mod memory;
+mod microsoft;
+mod orders;
+mod pointwise;
+mod random;
+mod regions;
+mod residual_norms;
+mod run_into;
+mod scalars;
+mod sequences;
+mod views;
+mod weight_gradients;
+mod weights;

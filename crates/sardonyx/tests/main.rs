@@ -1,0 +1,32 @@
+//! The tests of this crate that see it from outside, as one program: each file of its own would be
+//! linked with the whole crate once more.
+#![allow(clippy::unwrap_used)]
+
+mod collectives;
+mod convert;
+mod custom;
+mod device_bodies;
+mod device_plans;
+mod device_sizes;
+mod device_standard;
+mod device_training;
+mod devices;
+mod every_version;
+mod functions;
+mod gradients;
+#[cfg(feature = "images")]
+mod images;
+mod infer;
+mod inline;
+#[cfg(unix)]
+mod kill;
+mod load;
+mod old_versions;
+mod rank_models;
+mod save;
+mod scan;
+mod standard;
+mod step_allocations;
+mod trainer;
+mod training;
+mod workers;
