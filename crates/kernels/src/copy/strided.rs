@@ -105,7 +105,9 @@ pub fn copy_between<T: Plain>(
     }
     let [x_step, y_step] = walk.strides(walk.dims().len() - 1);
     let shared = Shared::new(y);
-    ranges(pool, walk.len, 1, |range| {
+    let len = walk.len;
+    // By value: what is captured by reference would be read again after each element is written.
+    ranges(pool, len, 1, move |range| {
         for ([from, to], _, n) in walk.rows(range.start, range.end) {
             if (x_step, y_step) == (1, 1) {
                 // SAFETY: no two coordinates have the same place in `y` (checked above), and each
@@ -160,7 +162,8 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
     let bands = height.div_ceil(BAND);
     let pieces = planes.len * bands;
     let shared = Shared::new(y);
-    ranges(pool, pieces, 2 * BAND * width, |pieces| {
+    // By value: what is captured by reference would be read again after each element is written.
+    ranges(pool, pieces, 2 * BAND * width, move |pieces| {
         let mut tile = [[T::default(); TILE]; TILE];
         for piece in pieces {
             let (plane, band) = (piece / bands, piece % bands);
