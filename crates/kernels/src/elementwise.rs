@@ -16,6 +16,7 @@ mod binary;
 mod broadcast;
 pub(crate) mod chunks;
 mod compare;
+mod halves;
 pub(crate) mod operations;
 mod pointwise;
 mod range;

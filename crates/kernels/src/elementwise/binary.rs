@@ -2,6 +2,7 @@
 
 use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
 use super::chunks::fill;
+use super::halves::{narrow, widen};
 use crate::Exec;
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
@@ -385,16 +386,16 @@ macro_rules! halves {
                 let (mut wide_a, mut wide_b) = ([0.0; BLOCK], [0.0; BLOCK]);
                 for (i, a) in a.chunks_mut(BLOCK).enumerate() {
                     let (wide_a, wide_b) = (&mut wide_a[..a.len()], &mut wide_b[..a.len()]);
-                    <$t>::run(level, Widen { from: a, to: wide_a });
+                    widen(level, a, wide_a);
                     let b = match b {
                         Operand::Constant(b) => Operand::Constant(b.widen()),
                         Operand::Slice(b) => {
-                            <$t>::run(level, Widen { from: &b[i * BLOCK..], to: wide_b });
+                            widen(level, &b[i * BLOCK..][..wide_b.len()], wide_b);
                             Operand::Slice(&*wide_b)
                         }
                     };
                     f32::row_in_place(level, op, side, wide_a, b);
-                    <$t>::run(level, Narrow { from: wide_a, to: a });
+                    narrow(level, wide_a, a);
                 }
             }
         }
@@ -492,38 +493,6 @@ fn in_place_of_slices<T: Number>(
     both: &dyn Fn(&[T], &[T], &mut [T]),
 ) {
     each_block_in_place(side, a, b, &|a, b, out| row_of_slices(a, b, out, both));
-}
-
-/// Widens a row.
-pub(super) struct Widen<'a, T> {
-    pub(super) from: &'a [T],
-    pub(super) to: &'a mut [f32],
-}
-
-impl<T: Number<Wide = f32>> Loop for Widen<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        for (to, from) in self.to.iter_mut().zip(self.from) {
-            *to = from.widen();
-        }
-    }
-}
-
-/// Rounds a row.
-pub(super) struct Narrow<'a, T> {
-    pub(super) from: &'a [f32],
-    pub(super) to: &'a mut [T],
-}
-
-impl<T: Number<Wide = f32>> Loop for Narrow<'_, T> {
-    type Out = ();
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        for (to, from) in self.to.iter_mut().zip(self.from) {
-            *to = T::narrow(*from);
-        }
-    }
 }
 
 struct Both<'a, T, O> {

@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use half::{bf16, f16};
 
-use super::binary::{Narrow, Widen};
 use super::chunks::fill;
+use super::halves::{narrow, widen};
 use super::operations::{self as op, Map, between};
 use crate::number::{Arith, Math, Number};
 use crate::simd::{Level, Loop};
@@ -349,9 +349,9 @@ macro_rules! halves {
                 let mut wide = [0.0; CONVERTED];
                 for x in x.chunks_mut(CONVERTED) {
                     let wide = &mut wide[..x.len()];
-                    <$t>::run(level, Widen { from: x, to: wide });
+                    widen(level, x, wide);
                     f32::unary_in_place(level, op, wide);
-                    <$t>::run(level, Narrow { from: wide, to: x });
+                    narrow(level, wide, x);
                 }
             }
         }

@@ -89,6 +89,17 @@ impl Level {
         unsafe { dispatch(self.0, Vectorized(body)) }
     }
 
+    /// Runs a body over vectors, compiled for this instruction set.
+    ///
+    /// # Safety
+    ///
+    /// The body's own demands must hold.
+    #[inline(always)]
+    pub(crate) unsafe fn run_body<B: Body>(self, body: B) -> B::Out {
+        // SAFETY: `new` checked that the machine has it; the rest is the caller's promise.
+        unsafe { dispatch(self.0, body) }
+    }
+
     /// As [`Level::run`], without a copy of the code for AVX-512.
     #[inline(always)]
     pub(crate) fn run_avx2<L: Loop>(self, body: L) -> L::Out {
