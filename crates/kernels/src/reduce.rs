@@ -52,8 +52,8 @@ pub enum Reduce {
 ///
 /// # Panics
 ///
-/// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours. Integers
-/// of fewer than 32 bits have sums, means and extremes alone: no operator reduces them otherwise.
+/// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours, or
+/// `op` is not a sum, mean or extreme of integers of fewer than 32 bits: no operator has others.
 pub fn reduce<T: Number>(
     exec: &Exec<'_>,
     op: Reduce,

@@ -114,15 +114,15 @@ pub(crate) const MAX_VECTORS: usize = 2;
 /// of 25 (portable) for 1 x 1024 x 256.
 pub(crate) const STRIPS: [usize; 2] = [4, 2];
 
-/// Where the code that finishes a tile is: for tiles whose loops are hot it is worth a copy in each.
+/// Place of the code that finishes a tile. Tiles with hot loops have a copy each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// In the tile, which has the sums in registers.
+    /// In the tile, with the sums in registers.
     Inline,
-    /// In a function that all tiles of the size share, behind a copy of the sums. The copy takes
-    /// 24 stores and loads of the 3,000 multiply-adds of a block of 256 steps.
+    /// In a function that all tiles of one size share, which reads a copy of the sums: 24 stores
+    /// and loads beside the 3,000 multiply-adds of a block of 256 steps.
     Shared,
-    /// Nowhere: sums are stored as they are.
+    /// None: sums are stored as they are.
     Plain,
 }
 
