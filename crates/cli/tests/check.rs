@@ -1,5 +1,5 @@
-//! What the files of `tests/check` show together: every code that the checker can say has a file
-//! that makes it say it.
+//! Checks that span the files of `tests/check`: every code of the checker has an example, and
+//! answers in SARIF name rules and places.
 
 use std::fs;
 use std::process::Command;

@@ -355,7 +355,7 @@ pub fn split_even(items: usize, parts: usize, index: usize) -> Range<usize> {
     start(index)..start(index + 1)
 }
 
-/// What a region runs for each of its chunks.
+/// The function that a region calls with the number of each chunk.
 type Body<'a> = dyn Fn(usize) + Sync + 'a;
 
 /// A region's work.

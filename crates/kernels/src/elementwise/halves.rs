@@ -11,14 +11,14 @@ pub(crate) trait Half: Number<Wide = f32> {
     ///
     /// # Safety
     ///
-    /// As [`Simd::load_f16`].
+    /// `from` must be readable for a vector, on a machine with `S`.
     unsafe fn load<S: Simd>(from: *const Self) -> S::V;
 
     /// Rounds to the nearest, ties to even.
     ///
     /// # Safety
     ///
-    /// As [`Simd::store_f16`].
+    /// `to` must be writable for a vector, on a machine with `S`.
     unsafe fn store<S: Simd>(to: *mut Self, v: S::V);
 }
 

@@ -384,8 +384,8 @@ macro_rules! integers {
 
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// What integers have no operation of their own for goes through the loops of doubles, without
-/// fused multiply-adds: integers are the same on every machine.
+/// Computes an operation on integers in f64, without fused multiply-adds, so that the result is the
+/// same on every machine.
 fn through_f64<T: Number>(op: Unary, x: &mut [T]) {
     let portable = Level::new(Isa::Portable);
     let mut doubles = [0.0; CONVERTED];

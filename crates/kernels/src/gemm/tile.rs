@@ -134,7 +134,7 @@ pub(crate) enum Ending {
 pub(crate) trait Mac<S: Simd> {
     /// Whether elements have 16 bits, so that two vectors lie in one cache line.
     const HALVES: bool = false;
-    /// Where tiles are finished. Those of integers have no epilogue.
+    /// Place of the code that finishes tiles.
     const ENDING: Ending = Ending::Inline;
 
     /// A vector of the wide operand.
@@ -393,7 +393,7 @@ pub(crate) unsafe fn finish<S: Simd, const R: usize, const V: usize>(
 ///
 /// # Safety
 ///
-/// As [`finish`].
+/// The demands of [`finish`] must hold.
 #[inline(always)]
 unsafe fn store<S: Simd, const R: usize, const V: usize>(t: &TileEnd, acc: &[[S::V; V]; R]) {
     // SAFETY: the caller's promise.
@@ -465,7 +465,7 @@ impl<const R: usize, const V: usize> Body for FinishCopied<'_, R, V> {
 ///
 /// # Safety
 ///
-/// As [`finish`]; `rows` is at most `R`.
+/// `rows` must be at most `R`, and [`finish`]'s demands must hold.
 #[inline(always)]
 pub(crate) unsafe fn finish_first<S: Simd, const R: usize>(
     t: &TileEnd,

@@ -86,7 +86,7 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     sum
 }
 
-/// What becomes of a total.
+/// The last step of a reduction, from a total to a result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Finish {
     /// The total.
