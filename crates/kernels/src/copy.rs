@@ -14,14 +14,14 @@ mod strided;
 mod triangle;
 
 pub use gather::{
-    GatherIndex, IndexOutOfRange, ScatterInto, gather, gather_elements, gather_nd,
-    scatter_elements, scatter_nd,
+    IndexOutOfRange, Indices, ScatterInto, gather, gather_elements, gather_nd, scatter_elements,
+    scatter_nd,
 };
 pub use join::concat;
 pub use pad::{Pad, Padding, pad};
 pub use pick::{NOWHERE, pick};
 pub use sequences::{reverse_sequences, write_around};
-pub use strided::{copy_between, copy_strided, expand, fill};
+pub use strided::{copy_between, copy_strided, fill};
 pub use triangle::{one_hot, triangle};
 
 /// A plain element that can be moved about.

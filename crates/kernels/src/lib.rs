@@ -63,6 +63,6 @@ pub use isa::{Isa, UnknownIsa};
 pub use pace::Pace;
 pub use per_type::{
     CodeLoops, CumulativeLoops, DividendLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops,
-    RecurrentLoops, ResizeLoops, ScoreLoops, StoredLoops, TrainingLoops,
+    MoveLoops, RecurrentLoops, ResizeLoops, ScatterLoops, ScoreLoops, StoredLoops, TrainingLoops,
 };
 pub use pool::{Ended, Pool, split_even};

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use crate::boxes::{Suppression, suppress};
     use crate::choose::top_k;
-    use crate::copy::{scatter_elements, scatter_nd};
+    use crate::copy::{Indices, scatter_elements, scatter_nd};
     use crate::determinant::determinants;
     use crate::fourier::{Lines, Spectrum, Tables, transform};
     use crate::unique::{Groups, KeyRows, unique};
@@ -96,12 +96,14 @@ mod tests {
         let indices: Vec<i64> = (0..LEN).map(|at| (at * 5 % LEN) as i64).collect();
         ends("scatter_elements", |_| {
             let mut y = vec![0.0; LEN];
-            scatter_elements(|_, x| x, 0, &[LEN], &[LEN], &indices, &x, &mut y).expect("inside");
+            scatter_elements(|_, x| x, 0, &[LEN], &[LEN], Indices::Long(&indices), &x, &mut y)
+                .expect("inside");
         });
         ends("scatter_elements of columns", |_| {
             let (mut y, dims) = (vec![0.0; LEN], [LEN / 2, 2]);
             let indices: Vec<i64> = indices.iter().map(|at| at / 2).collect();
-            scatter_elements(|_, x| x, 0, &dims, &dims, &indices, &x, &mut y).expect("inside");
+            scatter_elements(|_, x| x, 0, &dims, &dims, Indices::Long(&indices), &x, &mut y)
+                .expect("inside");
         });
         ends("scatter_nd", |_| {
             let mut y = vec![0.0; LEN];

@@ -9,9 +9,10 @@ use half::{bf16, f16};
 
 use crate::columns::BlockAxis;
 use crate::conv::{ByteConv, ByteEnding, ByteOperands};
+use crate::copy::{IndexOutOfRange, Indices, Padding, Plain, ScatterInto};
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
-use crate::elementwise::{Compare, Link, Source, Strided, Update};
+use crate::elementwise::{Binary, Compare, Link, Side, Source, Strided, Update};
 use crate::fourier::{Lines, Spectrum, Tables};
 use crate::grid::Reading;
 use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, Sums};
@@ -40,31 +41,94 @@ macro_rules! per_type {
     ($(
         $(#[$doc:meta])*
         trait $name:ident: $super:ident for [$($t:ty),*] {
-            $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),* $(,)?); )*
+            $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),* $(,)?) $(-> $ret:ty)?; )*
         }
     )*) => { $(
         $(#[$doc])*
         pub trait $name: $super {
             $(
                 #[doc = concat!("See `", stringify!($($path)::+), "`.")]
-                fn $method($($arg: $arg_ty),*);
+                fn $method($($arg: $arg_ty),*) $(-> $ret)?;
             )*
         }
-        per_type!(@types $name [$($t),*] { $( $($path)::+ = fn $method($($arg: $arg_ty),*); )* });
+        per_type!(@types $name [$($t),*] { $( $($path)::+ = fn $method($($arg: $arg_ty),*) $(-> $ret)?; )* });
     )* };
     (@types $name:ident [$first:ty $(, $rest:ty)*] $methods:tt) => {
         per_type!(@one $name $first, $methods);
         per_type!(@types $name [$($rest),*] $methods);
     };
     (@types $name:ident [] $methods:tt) => {};
-    (@one $name:ident $t:ty, { $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),*); )* }) => {
+    (@one $name:ident $t:ty, { $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),*) $(-> $ret:ty)?; )* }) => {
         impl $name for $t {
-            $( fn $method($($arg: $arg_ty),*) { crate::$($path)::+($($arg),*) } )*
+            $( fn $method($($arg: $arg_ty),*) $(-> $ret)? { crate::$($path)::+($($arg),*) } )*
         }
     };
 }
 
 per_type! {
+    /// Loops that write updates to places: elements of a width, and numbers, which can be combined.
+    trait ScatterLoops: Plain for [
+        [u8; 1], [u8; 2], [u8; 4], [u8; 8], [u8; 16],
+        f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
+    ] {
+        copy::scatter_elements = fn scatter_elements(
+            into: ScatterInto<Self>, axis: usize, dims: &[usize], index_dims: &[usize], indices: Indices<'_>,
+            updates: &[Self], y: &mut [Self],
+        ) -> Result<(), IndexOutOfRange>;
+        copy::scatter_nd = fn scatter_nd(
+            into: ScatterInto<Self>, dims: &[usize], depth: usize, indices: &[i64], updates: &[Self], y: &mut [Self],
+        ) -> Result<(), IndexOutOfRange>;
+        copy::write_around = fn write_around(
+            sizes: [usize; 4], count: usize, starts: Option<&[i64]>, updates: &[Self], y: &mut [Self],
+        );
+    }
+
+    /// Loops that move elements, by their width.
+    trait MoveLoops: ScatterLoops for [[u8; 1], [u8; 2], [u8; 4], [u8; 8], [u8; 16]] {
+        copy::fill = fn fill(pool: &Pool, value: Self, y: &mut [Self]);
+        copy::copy_strided = fn copy_strided(
+            pool: &Pool, dims: &[usize], start: usize, strides: &[isize], x: &[Self], y: &mut [Self],
+        );
+        copy::copy_between = fn copy_between(
+            pool: &Pool, dims: &[usize], from: (&[Self], usize, &[isize]), to: (&mut [Self], usize, &[usize]),
+        );
+        copy::concat = fn concat(pool: &Pool, outer: usize, parts: &[&[Self]], y: &mut [Self]);
+        copy::pad = fn pad(
+            pool: &Pool, padding: Padding<'_, Self>, dims: &[usize], x: &[Self], y: &mut [Self],
+        );
+        copy::pick = fn pick(
+            pool: &Pool, dims_and_run: (&[usize], &[usize], usize), tables: &[usize], value: Self, x: &[Self],
+            y: &mut [Self],
+        );
+        copy::gather = fn gather(
+            pool: &Pool, dims: [usize; 3], x: &[Self], indices: Indices<'_>, y: &mut [Self],
+        ) -> Result<(), IndexOutOfRange>;
+        copy::gather_elements = fn gather_elements(
+            pool: &Pool, axis: usize, dims: &[usize], x: &[Self], index_dims: &[usize], indices: Indices<'_>,
+            y: &mut [Self],
+        ) -> Result<(), IndexOutOfRange>;
+        copy::gather_nd = fn gather_nd(
+            pool: &Pool, dims: &[usize], batch_dims: usize, depth: usize, x: &[Self], indices: &[i64],
+            y: &mut [Self],
+        ) -> Result<(), IndexOutOfRange>;
+        copy::reverse_sequences = fn reverse_sequences(
+            pool: &Pool, time_first: bool, dims: [usize; 3], lengths: &[i64], x: &[Self], y: &mut [Self],
+        );
+        grid::read_elements = fn read_elements(
+            pool: &Pool, dims: [usize; 4], elements: &[usize], x: &[Self], y: &mut [Self],
+        );
+        copy::triangle = fn triangle(
+            pool: &Pool, upper: bool, diagonal: i64, dims: [usize; 3], x: &[Self], y: &mut [Self],
+        );
+        copy::one_hot = fn one_hot(
+            pool: &Pool, dims: [usize; 3], indices: &[i64], off: Self, on: Self, y: &mut [Self],
+        );
+        elementwise::select = fn select(
+            pool: &Pool, dims: &[usize], condition: Strided<'_, u8>, a: Strided<'_, Self>, b: Strided<'_, Self>,
+            out: &mut [Self],
+        );
+    }
+
     /// Loops that every number type has.
     trait Loops: Number for [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64] {
         reduce::reduce = fn reduce(
@@ -84,6 +148,13 @@ per_type! {
         elementwise::compare = fn compare(
             exec: &Exec<'_>, op: Compare, dims: &[usize], a: Strided<'_, Self>, b: Strided<'_, Self>,
             out: &mut [u8],
+        );
+        elementwise::binary = fn binary(
+            exec: &Exec<'_>, op: Binary, dims: &[usize], a: Strided<'_, Self>, b: Strided<'_, Self>,
+            out: &mut [Self],
+        );
+        elementwise::binary_in_place = fn binary_in_place(
+            exec: &Exec<'_>, op: Binary, side: Side, dims: &[usize], a: &mut [Self], b: Strided<'_, Self>,
         );
         elementwise::clip = fn clip(exec: &Exec<'_>, low: Self, high: Self, x: &[Self], y: &mut [Self]);
         elementwise::clip_in_place = fn clip_in_place(exec: &Exec<'_>, low: Self, high: Self, x: &mut [Self]);

@@ -23,9 +23,15 @@ impl std::fmt::Display for IndexOutOfRange {
 
 impl std::error::Error for IndexOutOfRange {}
 
-/// The types of indices: i32 and i64.
-pub trait GatherIndex: Copy + Send + Sync + 'static {
-    #[doc(hidden)]
+/// Indices of either type.
+#[derive(Clone, Copy, Debug)]
+pub enum Indices<'a> {
+    Short(&'a [i32]),
+    Long(&'a [i64]),
+}
+
+/// An element of [`Indices`].
+trait GatherIndex: Copy + Send + Sync + 'static {
     fn index(self) -> i64;
 }
 
@@ -70,7 +76,20 @@ fn check<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRang
 /// # Panics
 ///
 /// If lengths do not fit the dims.
-pub fn gather<T: Plain, I: GatherIndex>(
+pub fn gather<T: Plain>(
+    pool: &Pool,
+    dims: [usize; 3],
+    x: &[T],
+    indices: Indices<'_>,
+    y: &mut [T],
+) -> Result<(), IndexOutOfRange> {
+    match indices {
+        Indices::Short(indices) => gather_by(pool, dims, x, indices, y),
+        Indices::Long(indices) => gather_by(pool, dims, x, indices, y),
+    }
+}
+
+fn gather_by<T: Plain, I: GatherIndex>(
     pool: &Pool,
     [outer, axis, inner]: [usize; 3],
     x: &[T],
@@ -114,7 +133,22 @@ pub fn gather<T: Plain, I: GatherIndex>(
 /// # Panics
 ///
 /// If ranks or lengths do not fit, or `index_dims` exceed `dims` outside of `axis`.
-pub fn gather_elements<T: Plain, I: GatherIndex>(
+pub fn gather_elements<T: Plain>(
+    pool: &Pool,
+    axis: usize,
+    dims: &[usize],
+    x: &[T],
+    index_dims: &[usize],
+    indices: Indices<'_>,
+    y: &mut [T],
+) -> Result<(), IndexOutOfRange> {
+    match indices {
+        Indices::Short(indices) => gather_elements_by(pool, axis, dims, x, index_dims, indices, y),
+        Indices::Long(indices) => gather_elements_by(pool, axis, dims, x, index_dims, indices, y),
+    }
+}
+
+fn gather_elements_by<T: Plain, I: GatherIndex>(
     pool: &Pool,
     axis: usize,
     dims: &[usize],
@@ -242,7 +276,26 @@ pub type ScatterInto<T> = fn(old: T, update: T) -> T;
 /// # Panics
 ///
 /// As [`gather_elements`].
-pub fn scatter_elements<T: Plain, I: GatherIndex>(
+pub fn scatter_elements<T: Plain>(
+    into: ScatterInto<T>,
+    axis: usize,
+    dims: &[usize],
+    index_dims: &[usize],
+    indices: Indices<'_>,
+    updates: &[T],
+    y: &mut [T],
+) -> Result<(), IndexOutOfRange> {
+    match indices {
+        Indices::Short(indices) => {
+            scatter_elements_by(into, axis, dims, index_dims, indices, updates, y)
+        }
+        Indices::Long(indices) => {
+            scatter_elements_by(into, axis, dims, index_dims, indices, updates, y)
+        }
+    }
+}
+
+fn scatter_elements_by<T: Plain, I: GatherIndex>(
     into: ScatterInto<T>,
     axis: usize,
     dims: &[usize],

@@ -47,15 +47,15 @@ pub fn reverse_sequences<T: Plain>(
 
 /// Writes `count` new entries into each sequence of a batch, from a position on and around the end:
 /// `y[b, o, (starts[b] + k) % axis, i] = updates[b, o, k, i]`. `y` has dims `[batch, outer, axis,
-/// inner]` and already holds the data.
+/// inner]` and already holds the data. Without `starts`, all positions are 0.
 ///
 /// # Panics
 ///
-/// If lengths do not fit the dims, or `count` exceeds `axis`.
+/// If lengths do not fit the dims, there are fewer starts than sequences, or `count` exceeds `axis`.
 pub fn write_around<T: Plain>(
     [batch, outer, axis, inner]: [usize; 4],
     count: usize,
-    starts: impl Fn(usize) -> i64,
+    starts: Option<&[i64]>,
     updates: &[T],
     y: &mut [T],
 ) {
@@ -68,7 +68,8 @@ pub fn write_around<T: Plain>(
     let sequences = y.chunks_exact_mut(axis * inner).zip(updates.chunks_exact(count * inner));
     for (index, (y, updates)) in sequences.enumerate() {
         // A remainder is below the axis.
-        let start = starts(index / outer).rem_euclid(axis as i64) as usize;
+        let start =
+            starts.map_or(0, |starts| starts[index / outer]).rem_euclid(axis as i64) as usize;
         let (before_end, after) = updates.split_at(count.min(axis - start) * inner);
         y[start * inner..][..before_end.len()].copy_from_slice(before_end);
         y[..after.len()].copy_from_slice(after);
@@ -112,20 +113,20 @@ mod tests {
             let [batch, outer, axis, inner] = dims;
             let updates: Vec<i32> = (0..(batch * outer * count * inner) as i32).collect();
             for first in [-7i64, 0, 2, i64::MAX - 3] {
-                let start = |b: usize| first + b as i64;
+                let starts: Vec<i64> = (0..batch as i64).map(|b| first + b).collect();
                 let mut y = vec![-1; batch * outer * axis * inner];
-                write_around(dims, count, start, &updates, &mut y);
+                write_around(dims, count, Some(&starts), &updates, &mut y);
                 let mut expected = vec![-1; y.len()];
                 for (at, update) in updates.iter().enumerate() {
                     let (row, i) = (at / inner, at % inner);
                     let (o, k) = (row / count, row % count);
-                    let place = i128::from(start(o / outer)) + k as i128;
+                    let place = i128::from(starts[o / outer]) + k as i128;
                     let place = place.rem_euclid(axis as i128) as usize;
                     expected[(o * axis + place) * inner + i] = *update;
                 }
                 assert_eq!(y, expected, "{dims:?} {count} {first}");
             }
         }
-        write_around::<u8>([2, 1, 0, 3], 0, |_| 5, &[], &mut []);
+        write_around::<u8>([2, 1, 0, 3], 0, None, &[], &mut []);
     }
 }

@@ -3,7 +3,7 @@
 use super::Plain;
 use crate::Pool;
 use crate::elementwise::chunks::{Shared, fill as fill_chunks, ranges};
-use crate::elementwise::{MAX_RANK, Walk, broadcast_strides};
+use crate::elementwise::{MAX_RANK, Walk};
 
 /// Fills `y` with `value`.
 pub fn fill<T: Plain>(pool: &Pool, value: T, y: &mut [T]) {
@@ -199,22 +199,6 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
             }
         }
     });
-}
-
-/// `y`, with dims `out_dims`, is `x`, with dims `dims`, repeated along dims of size 1 and added
-/// leading dims.
-///
-/// # Panics
-///
-/// If `dims` do not broadcast to `out_dims`, or lengths do not fit.
-pub fn expand<T: Plain>(pool: &Pool, dims: &[usize], out_dims: &[usize], x: &[T], y: &mut [T]) {
-    let rank = out_dims.len();
-    assert!(rank <= MAX_RANK, "more than {MAX_RANK} dims");
-    let mut strides = [0; MAX_RANK];
-    let fits = broadcast_strides(dims, out_dims, &mut strides[..rank]);
-    assert!(fits.is_some(), "{dims:?} does not broadcast to {out_dims:?}");
-    let strides = strides.map(|stride| stride as isize);
-    copy_strided(pool, out_dims, 0, &strides[..rank], x, y);
 }
 
 #[cfg(test)]

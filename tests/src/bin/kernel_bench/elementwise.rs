@@ -1,14 +1,12 @@
 //! Functions of elements, rows and copies: what stands between the products of a network.
 
 use super::{Bench, Group, Work, numbers};
-use sardonyx_kernels::FloatLoops;
-use sardonyx_kernels::copy::copy_strided;
 use sardonyx_kernels::elementwise::{
-    Binary, Link, Side, Strided, Unary, binary, binary_in_place, broadcast_strides, clip_in_place,
-    pointwise, unary, unary_in_place,
+    Binary, Link, Side, Strided, Unary, broadcast_strides, unary, unary_in_place,
 };
 use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
 use sardonyx_kernels::softmax::Softmax;
+use sardonyx_kernels::{FloatLoops, Loops, MoveLoops};
 
 const FUNCTIONS: &[(&str, Unary)] = &[
     ("exp", Unary::Exp),
@@ -109,7 +107,7 @@ fn sums(group: &mut Group<'_>) {
         let mut out = vec![0.0; a.len()];
         let work = bench.moved_maybe_far(2 * a.len() + b.len());
         group.time(name, work, |_| {
-            binary(
+            f32::binary(
                 &bench.exec(),
                 Binary::Add,
                 dims,
@@ -147,12 +145,12 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
     ];
     let work = bench.moved_maybe_far(3 * x.len());
     group.time(&names[0], work, |_| {
-        pointwise(exec, &dims, Strided::new(&x, &whole), &links, &mut y);
+        f32::pointwise(exec, &dims, Strided::new(&x, &whole), &links, &mut y);
     });
     // Each pass reads and writes the result, and one of them reads another operand of its size.
     let work = bench.moved_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());
     group.time(&names[1], work, |_| {
-        binary(
+        f32::binary(
             exec,
             Binary::Add,
             &dims,
@@ -162,9 +160,9 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
         );
         unary_in_place(exec, Unary::HardSwish, &mut y);
         let (op, side) = (Binary::Mul, Side::Left);
-        binary_in_place(exec, op, side, &dims, &mut y, Strided::new(&other, &whole));
+        f32::binary_in_place(exec, op, side, &dims, &mut y, Strided::new(&other, &whole));
         unary_in_place(exec, Unary::Abs, &mut y);
-        clip_in_place(exec, 0.0, 0.5, &mut y);
+        f32::clip_in_place(exec, 0.0, 0.5, &mut y);
     });
 }
 
@@ -175,14 +173,14 @@ fn copies(group: &mut Group<'_>) {
             continue;
         }
         // Elements of four bytes, as the runtime moves them.
-        let x: Vec<u32> = (0..).take(size(dims)).collect();
-        let mut y = vec![0; x.len()];
+        let x: Vec<[u8; 4]> = (0u32..).map(u32::to_ne_bytes).take(size(dims)).collect();
+        let mut y = vec![[0; 4]; x.len()];
         let work = bench.moved_maybe_far(2 * x.len());
         let out: Vec<usize> = order.iter().map(|&axis| dims[axis]).collect();
         let strides: Vec<isize> =
             order.iter().map(|&axis| size(&dims[axis + 1..]) as isize).collect();
         group.time(name, work, |_| {
-            copy_strided(&bench.pool, &out, 0, &strides, &x, &mut y);
+            MoveLoops::copy_strided(&bench.pool, &out, 0, &strides, &x, &mut y);
         });
     }
 }

@@ -1,5 +1,6 @@
 //! Look-ups and updates on tables small enough to check by eye, and one large enough for threads.
 
+use super::Indices::{Long, Short};
 use super::*;
 use crate::Pool;
 
@@ -9,29 +10,29 @@ fn gathers_along_an_axis() {
     for threads in [1, 3] {
         let pool = Pool::new(threads);
         let mut y = [0; 12];
-        gather(&pool, [2, 3, 4], &x, &[-1i64], &mut y[..8]).expect("in range");
+        gather(&pool, [2, 3, 4], &x, Long(&[-1]), &mut y[..8]).expect("in range");
         assert_eq!(y[..8], [8, 9, 10, 11, 20, 21, 22, 23]);
-        gather(&pool, [8, 3, 1], &x, &[2i32], &mut y[..8]).expect("in range");
+        gather(&pool, [8, 3, 1], &x, Short(&[2]), &mut y[..8]).expect("in range");
         assert_eq!(y[..8], [2, 5, 8, 11, 14, 17, 20, 23]);
-        gather(&pool, [1, 6, 4], &x, &[5i64, 0, 5], &mut y).expect("in range");
+        gather(&pool, [1, 6, 4], &x, Long(&[5, 0, 5]), &mut y).expect("in range");
         assert_eq!(y, [20, 21, 22, 23, 0, 1, 2, 3, 20, 21, 22, 23]);
-        gather::<u32, i64>(&pool, [2, 3, 4], &x, &[], &mut []).expect("in range");
-        gather(&pool, [2, 3, 0], &[] as &[u32], &[1i64], &mut []).expect("in range");
+        gather(&pool, [2, 3, 4], &x, Long(&[]), &mut []).expect("in range");
+        gather(&pool, [2, 3, 0], &[] as &[u32], Long(&[1]), &mut []).expect("in range");
         for bad in [3, -4, i64::MIN, i64::MAX] {
-            let result = gather(&pool, [2, 3, 4], &x, &[0, bad], &mut [0; 16]);
+            let result = gather(&pool, [2, 3, 4], &x, Long(&[0, bad]), &mut [0; 16]);
             assert_eq!(result, Err(IndexOutOfRange { index: bad, dim: 3 }));
         }
         let table: Vec<u32> = (0..3000).collect();
         let indices: Vec<i64> = (0..70_000).map(|i| i * 7919 % 3000).collect();
         let mut y = vec![0; 70_000];
-        gather(&pool, [1, 3000, 1], &table, &indices, &mut y).expect("in range");
+        gather(&pool, [1, 3000, 1], &table, Long(&indices), &mut y).expect("in range");
         assert!(y.iter().zip(&indices).all(|(&y, &i)| i64::from(y) == i));
         let mut y = vec![0; 70_000 * 3];
         gather(
             &pool,
             [1, 1000, 3],
             &table,
-            &indices.iter().map(|i| i % 1000).collect::<Vec<_>>(),
+            Long(&indices.iter().map(|i| i % 1000).collect::<Vec<_>>()),
             &mut y,
         )
         .expect("in range");
@@ -48,13 +49,13 @@ fn elements() {
     let pool = Pool::new(1);
     let x = [1u64, 2, 3, 4, 5, 6, 7, 8, 9];
     let mut y = [0; 6];
-    gather_elements(&pool, 0, &[3, 3], &x, &[2, 3], &[1i64, 2, 0, -1, 0, 0], &mut y)
+    gather_elements(&pool, 0, &[3, 3], &x, &[2, 3], Long(&[1, 2, 0, -1, 0, 0]), &mut y)
         .expect("in range");
     assert_eq!(y, [4, 8, 3, 7, 2, 3]);
-    gather_elements(&pool, 1, &[3, 3], &x, &[2, 3], &[1i32, 2, 0, -1, 0, 0], &mut y)
+    gather_elements(&pool, 1, &[3, 3], &x, &[2, 3], Short(&[1, 2, 0, -1, 0, 0]), &mut y)
         .expect("in range");
     assert_eq!(y, [2, 3, 1, 6, 4, 4]);
-    let result = gather_elements(&pool, 1, &[3, 3], &x, &[1, 1], &[3i64], &mut y[..1]);
+    let result = gather_elements(&pool, 1, &[3, 3], &x, &[1, 1], Long(&[3]), &mut y[..1]);
     assert_eq!(result, Err(IndexOutOfRange { index: 3, dim: 3 }));
 
     let mut y = [0; 9];
@@ -64,28 +65,27 @@ fn elements() {
         0,
         &[3, 3],
         &[2, 3],
-        &[1i64, 0, 2, 0, 2, 1],
+        Long(&[1, 0, 2, 0, 2, 1]),
         &[10, 11, 12, 20, 21, 22],
         &mut y,
     )
     .expect("in range");
     assert_eq!(y, [20, 11, 0, 10, 0, 22, 0, 21, 12]);
     let mut y = [1, 2, 3, 4, 5];
-    scatter_elements(|a, b| a + b, 0, &[5], &[3], &[1i64, 1, -1], &[10, 20, 30], &mut y)
+    scatter_elements(|a, b| a + b, 0, &[5], &[3], Long(&[1, 1, -1]), &[10, 20, 30], &mut y)
         .expect("in range");
     assert_eq!(y, [1, 32, 3, 4, 35]);
     // Along the last axis: with as many rows, and with fewer.
     let mut y = [0; 6];
-    let indices = [2i32, 0, -1, -1];
-    scatter_elements(|a, b| a + b, 1, &[2, 3], &[2, 2], &indices, &[1, 2, 3, 4], &mut y)
+    let indices = [2, 0, -1, -1];
+    scatter_elements(|a, b| a + b, 1, &[2, 3], &[2, 2], Short(&indices), &[1, 2, 3, 4], &mut y)
         .expect("in range");
     assert_eq!(y, [2, 0, 1, 0, 0, 7]);
-    scatter_elements(|_, b| b, 1, &[2, 3], &[1, 3], &[1i64, 2, 0], &[5, 6, 7], &mut y)
+    scatter_elements(|_, b| b, 1, &[2, 3], &[1, 3], Long(&[1, 2, 0]), &[5, 6, 7], &mut y)
         .expect("in range");
     assert_eq!(y, [7, 5, 6, 0, 0, 7]);
-    scatter_elements(|_: u8, b| b, 1, &[2, 0], &[2, 0], &[0i64; 0], &[], &mut [])
-        .expect("no index");
-    let result = scatter_elements(|_, b| b, 1, &[2, 3], &[2, 1], &[0i64, 3], &[1, 1], &mut y);
+    scatter_elements(|_: u8, b| b, 1, &[2, 0], &[2, 0], Long(&[]), &[], &mut []).expect("no index");
+    let result = scatter_elements(|_, b| b, 1, &[2, 3], &[2, 1], Long(&[0, 3]), &[1, 1], &mut y);
     assert_eq!(result, Err(IndexOutOfRange { index: 3, dim: 3 }));
 }
 

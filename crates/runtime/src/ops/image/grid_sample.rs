@@ -2,15 +2,14 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::grid::{self, Between, MOST_ELEMENTS, Outside, Reading};
-use sardonyx_kernels::{FloatLoops, Loops, Pool, ResizeLoops};
+use sardonyx_kernels::{FloatLoops, Loops, MoveLoops, Pool, ResizeLoops};
 use sardonyx_tensor::{Bool8, Complex64, Complex128, DataType, Dims, Element};
 
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
-use crate::ops::tensor::moves::{Movement, move_elements};
+use crate::ops::tensor::moves::{Movement, copy_strided, move_elements};
 use crate::scratch::Scratch;
 
 /// `GridSample`
@@ -130,13 +129,13 @@ struct Elements<'a> {
 }
 
 impl Movement for Elements<'_> {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        grid::read_elements(pool, self.sizes, self.elements, sources[0], out);
+        T::read_elements(pool, self.sizes, self.elements, sources[0], out);
         Ok(())
     }
 }
@@ -240,7 +239,7 @@ macro_rules! by_parts {
                 let planes = places.images * places.channels;
                 let apart = |parts: &[$part], len: usize, apart: &mut [$part]| {
                     let strides = [2 * len as isize, 1, 2];
-                    copy::copy_strided(pool, &[planes, 2, len], 0, &strides, parts, apart);
+                    copy_strided(pool, &[planes, 2, len], &strides, parts, apart);
                 };
                 let mut reals = call.scratch::<$part>(2 * x.len())?;
                 apart(bytemuck::cast_slice(x), places.image(), &mut reals);
@@ -248,7 +247,7 @@ macro_rules! by_parts {
                 let count = places.count();
                 let y = bytemuck::cast_slice_mut(call.output_slice::<$t>(0, &places.dims)?);
                 let strides = [2 * count as isize, 1, count as isize];
-                copy::copy_strided(pool, &[planes, count, 2], 0, &strides, &found, y);
+                copy_strided(pool, &[planes, count, 2], &strides, &found, y);
                 Ok(())
             }
         }

@@ -1,7 +1,7 @@
 //! Resize: the nearest element, or one pass of weighted sums for each axis that changes.
 
 use bytemuck::Pod;
-use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_kernels::MoveLoops;
 use sardonyx_kernels::pixels::{self, Pixels};
 use sardonyx_kernels::resize::Taps;
 use sardonyx_kernels::{Exec, Loops, Pool, ResizeLoops};
@@ -501,7 +501,7 @@ impl Picked<'_> {
 }
 
 impl Movement for Picked<'_> {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
@@ -512,7 +512,7 @@ impl Movement for Picked<'_> {
         let dims: Dims = self.axes[..moving].iter().map(|axis| axis.len).collect();
         let run = self.dims[moving..].iter().product();
         let tables = &self.tables[..self.dims[..moving].iter().sum()];
-        copy::pick(pool, (&dims, &self.dims[..moving], run), tables, value, sources[0], out);
+        T::pick(pool, (&dims, &self.dims[..moving], run), tables, value, sources[0], out);
         Ok(())
     }
 }

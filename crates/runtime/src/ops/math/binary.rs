@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{
-    Binary, BinaryElement, Bitwise, Compare, Integer, Logic, Side, Strided, binary,
-    binary_in_place, bitwise, logic, not,
+    Binary, Bitwise, Compare, Integer, Logic, Side, Strided, bitwise, logic, not,
 };
 use sardonyx_tensor::shape::NdLoop;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, ViewData, cast_slices};
@@ -195,7 +194,7 @@ impl<T> Arithmetic<T> {
     }
 }
 
-impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
+impl<T: Loops + Element> Kernel for Arithmetic<T> {
     fn memory(&self) -> MemoryRules {
         MemoryRules { in_place: &[0, 1], ..MemoryRules::default() }
     }
@@ -207,25 +206,32 @@ impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
             let (b, dims) = (call.slice::<T>(other)?, dims_in_place(call)?);
             if call.tensor(other)?.dims() == &dims[..] {
                 if let Some((_, a)) = call.in_place::<T>()? {
-                    binary_in_place(exec, self.op, side, &[b.len()], a, Strided::flat(b));
+                    T::binary_in_place(exec, self.op, side, &[b.len()], a, Strided::flat(b));
                 }
                 return Ok(());
             }
             let b_steps = steps(call.tensor(other)?.dims(), dims)?;
             if let Some((_, a)) = call.in_place::<T>()? {
-                binary_in_place(exec, self.op, side, dims, a, Strided::new(b, &b_steps));
+                T::binary_in_place(exec, self.op, side, dims, a, Strided::new(b, &b_steps));
             }
             return Ok(());
         }
         let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
         if call.tensor(0)?.dims() == call.tensor(1)?.dims() {
             let out = call.output_like::<T>()?;
-            binary(exec, self.op, &[a.len()], Strided::flat(a), Strided::flat(b), out);
+            T::binary(exec, self.op, &[a.len()], Strided::flat(a), Strided::flat(b), out);
             return Ok(());
         }
         let pair = Pair::of(call)?;
         let out = call.output_slice::<T>(0, &pair.dims)?;
-        binary(exec, self.op, &pair.dims, Strided::new(a, &pair.a), Strided::new(b, &pair.b), out);
+        T::binary(
+            exec,
+            self.op,
+            &pair.dims,
+            Strided::new(a, &pair.a),
+            Strided::new(b, &pair.b),
+            out,
+        );
         Ok(())
     }
 
@@ -248,7 +254,7 @@ impl<T> MixedPower<T> {
     }
 }
 
-impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
+impl<T: Loops + Element> Kernel for MixedPower<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, op) = (call.exec, Binary::Pow);
         let (base, pair) = (call.slice::<T>(0)?, Pair::of(call)?);
@@ -260,7 +266,7 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         cast_slices(T::DATA_TYPE, as_bytes(&mut same), from, &mut back, len, options)?;
         if back[..] == exponent[..] {
             let out = call.output_slice::<T>(0, &pair.dims)?;
-            binary(
+            T::binary(
                 exec,
                 op,
                 &pair.dims,
@@ -277,7 +283,7 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         let mut b = call.scratch::<f64>(len)?;
         cast_slices(from, &exponent, DataType::Double, as_bytes(&mut b), len, options)?;
         let mut power = call.scratch::<f64>(pair.dims.iter().product())?;
-        binary(
+        f64::binary(
             exec,
             op,
             &pair.dims,

@@ -8,8 +8,7 @@
 use std::marker::PhantomData;
 
 use bytemuck::Pod;
-use sardonyx_kernels::copy::{Plain, copy_strided};
-use sardonyx_kernels::elementwise::{Binary, BinaryElement, MAX_RANK, Strided, binary};
+use sardonyx_kernels::elementwise::{Binary, MAX_RANK, Strided};
 use sardonyx_kernels::gemm::{
     BatchMat, BatchOut, BatchRhs, Epilogue, Number, gemm_batch, gemm_batch_generic,
     gemm_batch_scratch,
@@ -24,6 +23,7 @@ use super::for_element;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::{narrow, widen};
+use crate::ops::tensor::moves::copy_strided;
 use crate::scratch::{Contents, Scratch};
 
 /// `Einsum`
@@ -79,7 +79,7 @@ struct Operand<'a, T> {
 }
 
 /// Elements that products and sums are computed of.
-trait Multiplied: BinaryElement + Element + Loops + Number + Plain + Pod {
+trait Multiplied: Element + Loops + Number + Pod {
     /// Products of matrices at regular distances, one after the other.
     fn multiply(
         call: &Call<'_>,
@@ -375,7 +375,7 @@ impl<'a, T: Multiplied> Operand<'a, T> {
         }
         let dims: Dims = parts.clone().map(|part| part.size).collect();
         let steps: SmallVec<[isize; 8]> = parts.map(|part| part.step as isize).collect();
-        copy_strided(exec.pool, &dims, 0, &steps, &self.data, to);
+        copy_strided(exec.pool, &dims, &steps, &self.data, to);
     }
 
     /// Writes the elements in the order of the result, which has no other axes.
@@ -436,7 +436,7 @@ impl<'a, T: Multiplied> Operand<'a, T> {
             let (a_steps, b_steps) = (steps(self), steps(other));
             let (a, b) = (Strided::new(&self.data, &a_steps), Strided::new(&other.data, &b_steps));
             if !y.is_empty() {
-                binary(call.exec, Binary::Mul, &dims, a, b, &mut y);
+                T::binary(call.exec, Binary::Mul, &dims, a, b, &mut y);
             }
         } else {
             // The same axes where they lie in the other operand.

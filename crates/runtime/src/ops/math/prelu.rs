@@ -2,7 +2,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::elementwise::{Binary, BinaryElement, Strided, binary};
+use sardonyx_kernels::Loops;
+use sardonyx_kernels::elementwise::{Binary, Strided};
 use sardonyx_tensor::{Dims, Element};
 
 use super::binary::Arithmetic;
@@ -27,7 +28,7 @@ impl<T> PRelu<T> {
     }
 }
 
-impl<T: BinaryElement + Element> Kernel for PRelu<T> {
+impl<T: Loops + Element> Kernel for PRelu<T> {
     fn memory(&self) -> MemoryRules {
         MemoryRules { in_place: &[0], ..MemoryRules::default() }
     }
@@ -42,7 +43,7 @@ impl<T: BinaryElement + Element> Kernel for PRelu<T> {
         let dims = Dims::from(call.tensor(0)?.dims());
         let (x_steps, slope_steps) = (steps(&dims, &dims)?, steps(call.tensor(1)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;
-        binary(
+        T::binary(
             exec,
             Binary::PRelu,
             &dims,

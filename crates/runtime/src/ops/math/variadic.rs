@@ -3,9 +3,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::elementwise::{
-    Binary, BinaryElement, Side, Strided, binary, binary_in_place,
-};
+use sardonyx_kernels::Loops;
+use sardonyx_kernels::elementwise::{Binary, Side, Strided};
 use sardonyx_tensor::shape::broadcast_dims;
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
@@ -71,7 +70,7 @@ impl<T> Variadic<T> {
     }
 }
 
-impl<T: BinaryElement + Element> Kernel for Variadic<T> {
+impl<T: Loops + Element> Kernel for Variadic<T> {
     /// Only the first two, which may change places: sums of floats depend on the order, and that
     /// must not depend on where values lie.
     fn memory(&self) -> MemoryRules {
@@ -106,7 +105,7 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
                         inputs.clear();
                     }
                     [(a, a_steps), (b, b_steps), ..] => {
-                        binary(
+                        T::binary(
                             exec,
                             self.op,
                             &dims,
@@ -121,11 +120,11 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
             }
         };
         for (input, steps) in &inputs {
-            binary_in_place(exec, self.op, Side::Left, &dims, out, Strided::new(input, steps));
+            T::binary_in_place(exec, self.op, Side::Left, &dims, out, Strided::new(input, steps));
         }
         if self.mean {
             let (count, repeated) = (T::from_f64(count as f64), Dims::from_elem(0, dims.len()));
-            binary_in_place(
+            T::binary_in_place(
                 exec,
                 Binary::Div,
                 Side::Left,

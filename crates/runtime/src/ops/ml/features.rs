@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use sardonyx_kernels::FeatureLoops;
+use sardonyx_kernels::copy::Indices;
 use sardonyx_kernels::ml::{self, RowNorm};
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{DataType, Dims, Element, shape};
@@ -15,7 +16,7 @@ use super::table::{Keys, Table};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::math::for_element;
-use crate::ops::tensor::gather::{Indices, Pick};
+use crate::ops::tensor::gather::Pick;
 use crate::ops::tensor::moves::move_elements;
 
 /// `Scaler`

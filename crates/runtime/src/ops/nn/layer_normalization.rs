@@ -3,14 +3,12 @@
 use std::marker::PhantomData;
 
 use bytemuck::Pod;
-use sardonyx_kernels::elementwise::{
-    Binary, BinaryElement, MAX_RANK, Side, Strided, binary, binary_in_place,
-};
+use sardonyx_kernels::elementwise::{Binary, MAX_RANK, Side, Strided};
 use sardonyx_kernels::norm::{Affine, ByRow, Norm, RowInputs, RowOutputs, Statistics};
 use sardonyx_kernels::number::Number;
 use sardonyx_kernels::pixels::{self, Pixels, PixelsMut};
 use sardonyx_kernels::reduce::Reduce;
-use sardonyx_kernels::{Exec, FloatLoops, Loops, copy};
+use sardonyx_kernels::{Exec, FloatLoops, Loops};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
 
 use super::batch_normalization::wide;
@@ -22,6 +20,7 @@ use crate::layout::Layout;
 use crate::ops::math::softmax::around;
 use crate::ops::math::{for_element, steps};
 use crate::ops::narrow::{narrow, widen};
+use crate::ops::tensor::moves::expand;
 use crate::program::{self, NormKind, Op};
 use crate::scratch::Contents;
 
@@ -468,7 +467,7 @@ impl MeanVariance {
 
 impl Reduced {
     /// `statistic` has room for one number per element of the statistics.
-    fn normalize<T: Element + Loops + BinaryElement>(
+    fn normalize<T: Element + Loops>(
         &self,
         exec: &Exec<'_>,
         dims: &[usize],
@@ -482,7 +481,7 @@ impl Reduced {
         let (own, repeated) = (steps(dims, dims)?, steps(&self.dims, dims)?);
         let marked = &self.marked[..dims.len()];
         T::reduce(exec, Reduce::Mean, dims, marked, x, statistic);
-        binary(
+        T::binary(
             exec,
             Binary::Sub,
             dims,
@@ -496,7 +495,14 @@ impl Reduced {
         for value in statistic.iter_mut() {
             *value = T::from_f64((value.to_f64() / count).sqrt() + 1e-9);
         }
-        binary_in_place(exec, Binary::Div, Side::Left, dims, y, Strided::new(statistic, &repeated));
+        T::binary_in_place(
+            exec,
+            Binary::Div,
+            Side::Left,
+            dims,
+            y,
+            Strided::new(statistic, &repeated),
+        );
         Ok(())
     }
 }
@@ -506,7 +512,7 @@ struct WideMeanVariance<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T: Element + Loops + BinaryElement> Kernel for WideMeanVariance<T> {
+impl<T: Element + Loops> Kernel for WideMeanVariance<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let dims: Dims = call.tensor(0)?.dims().into();
@@ -574,7 +580,7 @@ fn broadcast<'a, T: Element + Number>(
         return Ok(Contents::Borrowed(values));
     }
     let mut all = call.scratch::<T>(product(target))?;
-    copy::expand(call.exec.pool, own, target, values, &mut all);
+    expand(call.exec.pool, own, target, values, &mut all);
     Ok(Contents::Made(all))
 }
 

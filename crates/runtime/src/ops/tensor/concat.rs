@@ -1,7 +1,6 @@
 //! Concat: tensors joined along one axis.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::{DataType, Dims, TensorView, ViewData, shape, shape::normalize_axis};
 use smallvec::SmallVec;
 
@@ -204,9 +203,9 @@ struct Part<'a> {
 impl Part<'_> {
     fn copy<const WIDTH: usize>(&self, out: &mut [u8])
     where
-        [u8; WIDTH]: Plain,
+        [u8; WIDTH]: MoveLoops,
     {
-        copy::copy_between(
+        MoveLoops::copy_between(
             self.pool,
             self.input.dims(),
             (self.data.as_chunks::<WIDTH>().0, self.input.offset(), &self.input.strides()),
@@ -220,13 +219,13 @@ struct Join {
 }
 
 impl Movement for Join {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        copy::concat(pool, self.outer, sources, out);
+        T::concat(pool, self.outer, sources, out);
         Ok(())
     }
 }

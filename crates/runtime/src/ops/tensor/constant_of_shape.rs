@@ -1,7 +1,6 @@
 //! ConstantOfShape: one value throughout, in a shape that is an input.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{Dims, Tensor};
 
@@ -49,13 +48,13 @@ impl Kernel for ConstantOfShape {
 struct Fill;
 
 impl Movement for Fill {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        copy::fill(pool, sources[0][0], out);
+        T::fill(pool, sources[0][0], out);
         Ok(())
     }
 }

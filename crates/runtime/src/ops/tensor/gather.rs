@@ -1,11 +1,12 @@
 //! Gather: slices along one axis, picked by number.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
-use sardonyx_tensor::{DataType, Dims, shape::normalize_axis};
+use sardonyx_kernels::copy::Indices;
+use sardonyx_kernels::{MoveLoops, Pool};
+use sardonyx_tensor::{Dims, shape::normalize_axis};
 
+use super::gather_elements::indices_of;
 use super::moves::{Movement, move_elements};
-use crate::error::{BindError, KernelError, fail};
+use crate::error::{BindError, KernelError};
 use crate::kernel::{Call, Inputs, Kernel, MemoryRules, Site};
 use crate::layout::{Layout, ViewSite};
 use crate::program::{Gather, MoveKind, Op};
@@ -48,22 +49,13 @@ impl Kernel for Gather {
         let (before, after) = (&data.dims()[..axis], &data.dims()[axis + 1..]);
         let dims: Dims = before.iter().chain(indices.dims()).chain(after).copied().collect();
         let split = [before.iter().product(), data.dims()[axis], after.iter().product()];
-        let indices = match indices.data_type() {
-            DataType::Int64 => Indices::Long(call.slice(1)?),
-            DataType::Int32 => Indices::Short(call.slice(1)?),
-            other => fail!("indices have type {}, not int64 or int32", other.name()),
-        };
+        let indices = indices_of(call, 1)?;
         move_elements(call, 0, &dims, &[data], &Pick { axis, split, indices })
     }
 
     fn describe(&self) -> String {
         "gather".to_string()
     }
-}
-
-pub(in crate::ops) enum Indices<'a> {
-    Short(&'a [i32]),
-    Long(&'a [i64]),
 }
 
 /// Slices along an axis.
@@ -75,17 +67,13 @@ pub(in crate::ops) struct Pick<'a> {
 }
 
 impl Movement for Pick<'_> {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        let data = sources[0];
-        match self.indices {
-            Indices::Short(indices) => copy::gather(pool, self.split, data, indices, out),
-            Indices::Long(indices) => copy::gather(pool, self.split, data, indices, out),
-        }
-        .map_err(|error| KernelError(format!("axis {}: {error}", self.axis)))
+        T::gather(pool, self.split, sources[0], self.indices, out)
+            .map_err(|error| KernelError(format!("axis {}: {error}", self.axis)))
     }
 }

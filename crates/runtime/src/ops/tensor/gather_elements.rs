@@ -1,7 +1,7 @@
 //! Taking elements by index, one by one or by tuples.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_kernels::copy::Indices;
+use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::{DataType, Dims, shape::normalize_axis};
 
 use super::moves::{Movement, move_elements};
@@ -18,19 +18,12 @@ pub(crate) fn bind_gather_nd(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
     Ok(Box::new(GatherNd { batch_dims: site.need_int("batch_dims")? }))
 }
 
-/// Indices of either type.
-pub(super) enum Indices<'a> {
-    Short(&'a [i32]),
-    Long(&'a [i64]),
-}
-
-impl<'a> Indices<'a> {
-    pub(super) fn of(call: &Call<'a>, index: usize) -> Result<Indices<'a>, KernelError> {
-        match call.tensor(index)?.data_type() {
-            DataType::Int64 => Ok(Indices::Long(call.slice(index)?)),
-            DataType::Int32 => Ok(Indices::Short(call.slice(index)?)),
-            other => fail!("indices have type {}, not int64 or int32", other.name()),
-        }
+/// Reads the indices that are the input `index`.
+pub(super) fn indices_of<'a>(call: &Call<'a>, index: usize) -> Result<Indices<'a>, KernelError> {
+    match call.tensor(index)?.data_type() {
+        DataType::Int64 => Ok(Indices::Long(call.slice(index)?)),
+        DataType::Int32 => Ok(Indices::Short(call.slice(index)?)),
+        other => fail!("indices have type {}, not int64 or int32", other.name()),
     }
 }
 
@@ -67,7 +60,7 @@ impl Kernel for GatherElements {
             axis,
             dims: data.dims().into(),
             index_dims: &index_dims,
-            indices: Indices::of(call, 1)?,
+            indices: indices_of(call, 1)?,
         };
         move_elements(call, 0, &index_dims, &[data], &picked)
     }
@@ -85,22 +78,15 @@ struct Elements<'a> {
 }
 
 impl Movement for Elements<'_> {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        let (axis, dims, index_dims, data) = (self.axis, &self.dims, self.index_dims, sources[0]);
-        match self.indices {
-            Indices::Short(indices) => {
-                copy::gather_elements(pool, axis, dims, data, index_dims, indices, out)
-            }
-            Indices::Long(indices) => {
-                copy::gather_elements(pool, axis, dims, data, index_dims, indices, out)
-            }
-        }
-        .map_err(|error| KernelError(format!("axis {axis}: {error}")))
+        let &Elements { axis, ref dims, index_dims, indices } = self;
+        T::gather_elements(pool, axis, dims, sources[0], index_dims, indices, out)
+            .map_err(|error| KernelError(format!("axis {axis}: {error}")))
     }
 }
 
@@ -156,22 +142,14 @@ struct Tuples<'a> {
 }
 
 impl Movement for Tuples<'_> {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        copy::gather_nd(
-            pool,
-            &self.dims,
-            self.batch_dims,
-            self.depth,
-            sources[0],
-            self.indices,
-            out,
-        )
-        .map_err(|error| KernelError(error.to_string()))
+        T::gather_nd(pool, &self.dims, self.batch_dims, self.depth, sources[0], self.indices, out)
+            .map_err(|error| KernelError(error.to_string()))
     }
 }
 

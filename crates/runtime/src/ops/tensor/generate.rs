@@ -2,9 +2,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::elementwise::{self, Ranged};
+use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::shape::normalize_axis;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, cast_slices};
 
@@ -113,13 +112,13 @@ struct Diagonal {
 }
 
 impl Movement for Diagonal {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        copy::fill(pool, T::default(), out);
+        T::fill(pool, T::default(), out);
         for (row, out) in (0i64..).zip(out.chunks_exact_mut(self.width)) {
             let column = usize::try_from(row.saturating_add(self.diagonal)).ok();
             if let Some(one) = column.and_then(|column| out.get_mut(column)) {
@@ -182,14 +181,14 @@ struct Hot {
 }
 
 impl Movement for Hot {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
         let (off, on) = (sources[0][0], sources[0][1]);
-        copy::one_hot(pool, self.sizes, &self.indices, off, on, out);
+        T::one_hot(pool, self.sizes, &self.indices, off, on, out);
         Ok(())
     }
 }
@@ -222,13 +221,13 @@ struct Triangle {
 }
 
 impl Movement for Triangle {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        copy::triangle(pool, self.upper, self.diagonal, self.sizes, sources[0], out);
+        T::triangle(pool, self.upper, self.diagonal, self.sizes, sources[0], out);
         Ok(())
     }
 }

@@ -4,8 +4,9 @@
 //! lie. Elements below one byte are unpacked to codes, moved, and packed again. Strings stay where
 //! they are: their numbers are moved.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
+use bytemuck::Pod;
+use sardonyx_kernels::elementwise::broadcast_strides;
+use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::{
     DataType, Dims, Strides, StringArray, Tensor, TensorView, Value, ViewData, packed, shape,
 };
@@ -24,7 +25,7 @@ const MANY: usize = 8;
 /// What an operator does with elements.
 pub(in crate::ops) trait Movement {
     /// Fills `out`, which is not empty. There is one slice in `sources` for each tensor to read.
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
@@ -119,7 +120,7 @@ pub(in crate::ops) fn copy_images(
     let over_pixels: Dims = order().map(|axis| dims[axis]).collect();
     let x_strides: Strides = order().map(|axis| x.strides[axis]).collect();
     let y_strides: Dims = order().map(|axis| y.strides[axis] as usize).collect();
-    copy::copy_between(
+    MoveLoops::copy_between(
         pool,
         &over_pixels,
         (from.as_chunks::<4>().0, x.offset, &x_strides),
@@ -148,30 +149,72 @@ fn copy_elements(pool: &Pool, view: &TensorView<'_>, out: &mut [u8]) -> Result<(
     let ViewData::Bytes(data) = view.data() else {
         fail!("strings have no bytes to copy");
     };
-    let rank = view.rank();
     let strides = view.strides();
+    let from = Read { dims: view.dims(), start: view.offset(), strides: &strides };
     match view.data_type().bits() {
-        Some(8) if rank <= MAX_RANK => copy_wide::<1>(pool, view, &strides, data, out),
-        Some(16) if rank <= MAX_RANK => copy_wide::<2>(pool, view, &strides, data, out),
-        Some(32) if rank <= MAX_RANK => copy_wide::<4>(pool, view, &strides, data, out),
-        Some(64) if rank <= MAX_RANK => copy_wide::<8>(pool, view, &strides, data, out),
-        Some(128) if rank <= MAX_RANK => copy_wide::<16>(pool, view, &strides, data, out),
+        Some(bits @ (8 | 16 | 32 | 64 | 128)) if view.rank() <= MAX_RANK => {
+            from.copy(pool, bits / 8, data, out);
+        }
         _ => view.copy_to(out)?,
     }
     Ok(())
 }
 
-fn copy_wide<const WIDTH: usize>(
+/// Writes elements of `dims` one after the other, each from where strides, in elements, say that it
+/// lies.
+pub(in crate::ops) fn copy_strided<T: Pod>(
     pool: &Pool,
-    view: &TensorView<'_>,
+    dims: &[usize],
     strides: &[isize],
-    data: &[u8],
-    out: &mut [u8],
-) where
-    [u8; WIDTH]: Plain,
-{
-    let (data, out) = (data.as_chunks::<WIDTH>().0, out.as_chunks_mut::<WIDTH>().0);
-    copy::copy_strided(pool, view.dims(), view.offset(), strides, data, out);
+    x: &[T],
+    y: &mut [T],
+) {
+    let (x, y) = (bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y));
+    Read { dims, start: 0, strides }.copy(pool, size_of::<T>(), x, y);
+}
+
+/// Writes `x`, of dimensions `dims`, to `y`, of dimensions `out_dims`, to which it broadcasts.
+pub(in crate::ops) fn expand<T: Pod>(
+    pool: &Pool,
+    dims: &[usize],
+    out_dims: &[usize],
+    x: &[T],
+    y: &mut [T],
+) {
+    let mut strides: Dims = out_dims.into();
+    let fits = broadcast_strides(dims, out_dims, &mut strides);
+    assert!(fits.is_some(), "{dims:?} does not broadcast to {out_dims:?}");
+    let strides: Strides = strides.iter().map(|stride| *stride as isize).collect();
+    copy_strided(pool, out_dims, &strides, x, y);
+}
+
+/// Places of elements in a source.
+struct Read<'a> {
+    dims: &'a [usize],
+    start: usize,
+    strides: &'a [isize],
+}
+
+impl Read<'_> {
+    /// Copies elements of this many bytes, of which there are loops for 1, 2, 4, 8 and 16.
+    fn copy(&self, pool: &Pool, width: usize, x: &[u8], y: &mut [u8]) {
+        match width {
+            1 => self.copy_wide::<1>(pool, x, y),
+            2 => self.copy_wide::<2>(pool, x, y),
+            4 => self.copy_wide::<4>(pool, x, y),
+            8 => self.copy_wide::<8>(pool, x, y),
+            16 => self.copy_wide::<16>(pool, x, y),
+            _ => unreachable!("no element has {width} bytes"),
+        }
+    }
+
+    fn copy_wide<const WIDTH: usize>(&self, pool: &Pool, x: &[u8], y: &mut [u8])
+    where
+        [u8; WIDTH]: MoveLoops,
+    {
+        let (x, y) = (x.as_chunks::<WIDTH>().0, y.as_chunks_mut::<WIDTH>().0);
+        MoveLoops::copy_strided(pool, self.dims, self.start, self.strides, x, y);
+    }
 }
 
 /// Elements of `WIDTH` bytes.
@@ -183,7 +226,7 @@ fn wide<const WIDTH: usize>(
     movement: &impl Movement,
 ) -> Result<(), KernelError>
 where
-    [u8; WIDTH]: Plain,
+    [u8; WIDTH]: MoveLoops,
 {
     let pool = call.exec.pool;
     let bytes: SmallVec<[Contents<'_, u8>; MANY]> =
@@ -284,7 +327,7 @@ mod tests {
     struct Backwards;
 
     impl Movement for Backwards {
-        fn run<T: Plain>(
+        fn run<T: MoveLoops>(
             &self,
             _: &Pool,
             sources: &[&[T]],

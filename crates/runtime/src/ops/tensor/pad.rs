@@ -1,7 +1,7 @@
 //! Pad: elements added around a tensor, or taken away where a number is negative.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Padding, Plain};
+use sardonyx_kernels::copy::{self, Padding};
+use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::{Dims, TensorView};
 use smallvec::{SmallVec, smallvec};
 
@@ -94,7 +94,7 @@ struct Frame {
 }
 
 impl Movement for Frame {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
@@ -102,7 +102,7 @@ impl Movement for Frame {
     ) -> Result<(), KernelError> {
         let value = sources.get(1).map_or(T::default(), |value| value[0]);
         let (before, after) = (&self.before, &self.after);
-        copy::pad(
+        T::pad(
             pool,
             Padding { mode: self.mode, before, after, value },
             &self.dims,

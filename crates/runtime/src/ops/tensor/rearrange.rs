@@ -1,9 +1,8 @@
 //! The same elements in another arrangement.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::elementwise::MAX_RANK;
 use sardonyx_kernels::pixels;
+use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
 
@@ -147,14 +146,14 @@ struct Reversed<'a> {
 }
 
 impl Movement for Reversed<'_> {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
         let Reversed { time_first, sizes, lengths } = *self;
-        copy::reverse_sequences(pool, time_first, sizes, lengths, sources[0], out);
+        T::reverse_sequences(pool, time_first, sizes, lengths, sources[0], out);
         Ok(())
     }
 }
@@ -167,13 +166,13 @@ struct Strided {
 }
 
 impl Movement for Strided {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        copy::copy_strided(pool, &self.dims, 0, &self.steps, sources[0], out);
+        T::copy_strided(pool, &self.dims, 0, &self.steps, sources[0], out);
         Ok(())
     }
 }

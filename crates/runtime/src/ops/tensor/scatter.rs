@@ -2,12 +2,12 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, IndexOutOfRange, Plain, ScatterInto};
+use sardonyx_kernels::copy::{IndexOutOfRange, Indices, ScatterInto};
 use sardonyx_kernels::number::{Arith, Number};
+use sardonyx_kernels::{MoveLoops, Pool, ScatterLoops};
 use sardonyx_tensor::{DataType, Dims, Element, TensorView, shape::normalize_axis};
 
-use super::gather_elements::{Indices, check_elements};
+use super::gather_elements::{check_elements, indices_of};
 use super::moves::{Movement, dense, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, MemoryRules, Operand, Site, Target};
@@ -196,9 +196,8 @@ impl<'a> Sequences<'a> {
         Ok(Sequences { sizes, count, starts })
     }
 
-    fn write<T: Plain>(&self, updates: &[T], y: &mut [T]) {
-        let start = |sequence: usize| self.starts.map_or(0, |starts| starts[sequence]);
-        copy::write_around(self.sizes, self.count, start, updates, y);
+    fn write<T: ScatterLoops>(&self, updates: &[T], y: &mut [T]) {
+        T::write_around(self.sizes, self.count, self.starts, updates, y);
     }
 }
 
@@ -215,7 +214,7 @@ impl<'a> Places<'a> {
                         "the updates have dimensions {update_dims:?}, but the indices have {index_dims:?}"
                     );
                 }
-                By::Elements { axis, index_dims, indices: Indices::of(call, 1)? }
+                By::Elements { axis, index_dims, indices: indices_of(call, 1)? }
             }
             Where::Tuples => {
                 let update_dims = call.tensor(2)?.dims();
@@ -242,7 +241,7 @@ impl<'a> Places<'a> {
     }
 
     /// Writes the updates into the data.
-    fn scatter<T: Plain>(
+    fn scatter<T: ScatterLoops>(
         &self,
         into: ScatterInto<T>,
         updates: &[T],
@@ -250,13 +249,10 @@ impl<'a> Places<'a> {
     ) -> Result<(), KernelError> {
         let dims = &self.dims;
         let written: Result<(), IndexOutOfRange> = match &self.by {
-            By::Elements { axis, index_dims, indices: Indices::Short(indices) } => {
-                copy::scatter_elements(into, *axis, dims, index_dims, indices, updates, y)
+            By::Elements { axis, index_dims, indices } => {
+                T::scatter_elements(into, *axis, dims, index_dims, *indices, updates, y)
             }
-            By::Elements { axis, index_dims, indices: Indices::Long(indices) } => {
-                copy::scatter_elements(into, *axis, dims, index_dims, indices, updates, y)
-            }
-            By::Tuples(depth, indices) => copy::scatter_nd(into, dims, *depth, indices, updates, y),
+            By::Tuples(depth, indices) => T::scatter_nd(into, dims, *depth, indices, updates, y),
             // Nothing is ever combined there.
             By::Sequences(sequences) => {
                 sequences.write(updates, y);
@@ -309,7 +305,12 @@ impl Kernel for Scatter {
 }
 
 impl Movement for Places<'_> {
-    fn run<T: Plain>(&self, _: &Pool, sources: &[&[T]], out: &mut [T]) -> Result<(), KernelError> {
+    fn run<T: MoveLoops>(
+        &self,
+        _: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
         out.copy_from_slice(sources[0]);
         self.scatter(|_, update| update, sources[1], out)
     }
@@ -330,7 +331,7 @@ fn over<const WIDTH: usize>(
     updates: &TensorView<'_>,
 ) -> Result<(), KernelError>
 where
-    [u8; WIDTH]: Plain,
+    [u8; WIDTH]: MoveLoops,
 {
     let updates = dense(call, updates)?;
     let Some(Target::Planned { bytes, .. }) = call.targets.first_mut() else {
@@ -347,7 +348,7 @@ struct Reduce<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T: Number + Element> Kernel for Reduce<T> {
+impl<T: Number + Element + ScatterLoops> Kernel for Reduce<T> {
     fn memory(&self) -> MemoryRules {
         MemoryRules { in_place: &[0], ..MemoryRules::default() }
     }

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::choose::{count_where, positions_where};
-use sardonyx_kernels::copy::{self, Plain};
-use sardonyx_kernels::{Loops, Pool};
+use sardonyx_kernels::copy::Indices;
+use sardonyx_kernels::{Loops, MoveLoops, Pool};
 use sardonyx_tensor::{
     Bool8, Complex64, Complex128, DataType, Dims, Element, shape::normalize_axis,
 };
@@ -93,13 +93,13 @@ pub(super) struct Slices<'a> {
 }
 
 impl Movement for Slices<'_> {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        copy::gather(pool, self.sizes, sources[0], self.indices, out)
+        T::gather(pool, self.sizes, sources[0], Indices::Long(self.indices), out)
             .map_err(|error| KernelError(error.to_string()))
     }
 }

@@ -1,8 +1,7 @@
 //! Where: elements of one tensor or of another, as a condition says.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::Plain;
-use sardonyx_kernels::elementwise::{Strided, broadcast_strides, select};
+use sardonyx_kernels::elementwise::{Strided, broadcast_strides};
+use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::{DataType, Dims, shape::broadcast_dims};
 use smallvec::smallvec;
 
@@ -54,14 +53,14 @@ struct Choice<'a> {
 }
 
 impl Movement for Choice<'_> {
-    fn run<T: Plain>(
+    fn run<T: MoveLoops>(
         &self,
         pool: &Pool,
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
         let [condition, x, y] = &self.strides;
-        select(
+        T::select(
             pool,
             &self.dims,
             Strided::new(&self.condition, condition),
