@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measure against other runtimes, libraries and the machine itself, always
 //! side by side in one run.
 
+mod builds;
 mod check;
 mod commands;
 mod contest;
@@ -16,10 +17,13 @@ mod training;
 
 use crate::Result;
 
+pub(crate) use builds::{LOG as BUILD_LOG, wrap_rustc};
 pub(crate) use models::{Case, zoo_cases};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
+    /// Time builds by crate, from nothing and after a change of one line.
+    Builds(builds::Builds),
     /// Time checking models against the onnx package, and check that both accept them.
     Check(contest::Task),
     /// Time commands as whole processes against the calls of the onnx package, or against opening
@@ -51,6 +55,7 @@ pub(crate) enum Bench {
 
 pub(crate) fn run(task: Bench) -> Result {
     match task {
+        Bench::Builds(task) => builds::run(&task),
         Bench::Check(task) => check::run(&task),
         Bench::Commands(task) => commands::run(&task),
         Bench::Convert(task) => convert::run(&task),

@@ -98,7 +98,21 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().task {
+    let result = match std::env::var_os(bench::BUILD_LOG) {
+        Some(log) => bench::wrap_rustc(&log),
+        None => run(Arguments::parse().task).map(|()| ExitCode::SUCCESS),
+    };
+    match result {
+        Ok(code) => code,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result {
+    match task {
         Task::Agree(task) => agree::run(&task),
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
@@ -123,12 +137,5 @@ fn main() -> ExitCode {
         Task::RuntimeSuite(task) => runtime_suite::run(&task),
         Task::StaticBuild => static_build::run(),
         Task::Tidy => tidy::run(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            eprintln!("xtask: {reason}");
-            ExitCode::FAILURE
-        }
     }
 }

@@ -54,7 +54,7 @@ fn measured_on(rows: &[Row], sides: &Sides) -> Result<String> {
 }
 
 /// A line of the first processor in /proc/cpuinfo.
-fn processor_facts(name: &str) -> Option<String> {
+pub(in crate::bench) fn processor_facts(name: &str) -> Option<String> {
     let facts = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = facts.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim().to_string())
