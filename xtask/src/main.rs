@@ -6,6 +6,7 @@ mod ci;
 mod commands;
 mod conformance;
 mod conversions;
+mod copies;
 mod coverage;
 mod devices;
 mod distributed;
@@ -61,6 +62,8 @@ enum Task {
     Devices(devices::Devices),
     /// Convert the backend cases to other versions of operator sets and compare what they give.
     Conversions(conversions::Conversions),
+    /// Count the copies of the kernels' loops, by family and instruction set.
+    Copies(copies::Copies),
     /// Write docs/coverage.md, or check that it is up to date.
     Coverage(coverage::Coverage),
     /// Run the examples of workers over MPI and Ray from Python, and the tests of workers.
@@ -120,6 +123,7 @@ fn run(task: Task) -> Result {
         Task::Conformance(task) => conformance::run(&task),
         Task::Devices(task) => devices::run(&task),
         Task::Conversions(task) => conversions::run(&task),
+        Task::Copies(task) => copies::run(&task),
         Task::Coverage(task) => coverage::run(&task),
         Task::Distributed(task) => distributed::run(&task),
         Task::Findings(task) => findings::run(&task),
