@@ -6,8 +6,8 @@
 use crate::Result;
 use crate::module_graph::ModuleGraph;
 use crate::rust_source::{code_only, lines_with_word};
-use crate::workspace::{files, packages, root, shown};
-use std::collections::BTreeMap;
+use crate::workspace::{cargo, files, packages, root, shown};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -110,6 +110,7 @@ pub(crate) fn run() -> Result {
     crate_graph(&mut findings)?;
     rust_files(&mut findings)?;
     products_use_the_front(&mut findings)?;
+    products_share_crates(&mut findings)?;
     registry_is_above(&mut findings)?;
     layers_have_no_circles(&mut findings)?;
     crate_docs(&mut findings)?;
@@ -149,6 +150,49 @@ fn crate_graph(findings: &mut Vec<String>) -> Result {
         }
     }
     Ok(())
+}
+
+/// Crates below both products have the same features in both, so that the second that is built
+/// compiles none of them again.
+fn products_share_crates(findings: &mut Vec<String>) -> Result {
+    let [command, wheel] = [features_below("sardonyx-cli")?, features_below("sardonyx-python")?];
+    findings.extend(different_features(&command, &wheel));
+    Ok(())
+}
+
+/// By crate and version, the lists of features that it is built with: one, or another for programs
+/// of the build.
+type Features = BTreeMap<String, BTreeSet<String>>;
+
+fn features_below(product: &str) -> Result<Features> {
+    let output = cargo()
+        .args(["tree", "--package", product, "--edges", "normal,build"])
+        .args(["--prefix", "none", "--no-dedupe", "--format", "{p}\t{f}"])
+        .output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let mut features = Features::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let (package, list) = line.split_once('\t').unwrap_or((line, ""));
+        features.entry(package.to_string()).or_default().insert(list.to_string());
+    }
+    Ok(features)
+}
+
+fn different_features(command: &Features, wheel: &Features) -> Vec<String> {
+    let shared =
+        command.iter().filter_map(|(package, own)| Some((package, own, wheel.get(package)?)));
+    let different = shared.filter(|(_, own, others)| own != others);
+    different
+        .map(|(package, own, others)| {
+            let [own, others] = [own, others].map(|lists| Vec::from_iter(lists.clone()).join(" / "));
+            format!(
+                "{package}: built twice, with the features [{own}] below crates/cli and [{others}] below \
+                 crates/python; name the missing ones in the other manifest"
+            )
+        })
+        .collect()
 }
 
 /// Products use the library by its front alone. That their manifests say so is checked with the
@@ -406,6 +450,23 @@ mod tests {
     fn paths_are_found_in_links_and_in_code() {
         let text = "[a](docs/a.md#part) [b](https://x.org/y) `xtask/src/tidy.rs` `xtask/<name>` `f32/f64` [c](#c)";
         assert_eq!(named_paths(text, root()), ["docs/a.md", "xtask/src/tidy.rs"]);
+    }
+
+    #[test]
+    fn features_that_differ_are_found_in_shared_crates_only() {
+        let features = |lists: &[(&str, &str)]| {
+            let mut features = Features::new();
+            for (package, list) in lists {
+                features.entry(package.to_string()).or_default().insert(list.to_string());
+            }
+            features
+        };
+        let command = features(&[("syn v3", "full"), ("clap v4", "derive"), ("libc v0", "std")]);
+        let wheel = features(&[("syn v3", "full"), ("libc v0", "std"), ("libc v0", "extra")]);
+        let found = different_features(&command, &wheel);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("libc v0: built twice, with the features [std] below"));
+        assert!(found[0].contains("[extra / std] below crates/python"), "{found:?}");
     }
 
     #[test]

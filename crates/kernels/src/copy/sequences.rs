@@ -51,7 +51,7 @@ pub fn reverse_sequences<T: Plain>(
 ///
 /// # Panics
 ///
-/// If lengths do not fit the dims, there are fewer starts than sequences, or `count` exceeds `axis`.
+/// If lengths do not fit the dims, sequences have no start, or `count` exceeds `axis`.
 pub fn write_around<T: Plain>(
     [batch, outer, axis, inner]: [usize; 4],
     count: usize,
