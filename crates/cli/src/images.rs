@@ -4,11 +4,10 @@
 //! shrinks); an alpha channel is dropped; the orientation that cameras store is applied. What the
 //! model's metadata says about its images holds where no option says otherwise.
 
-use std::io::Cursor;
-
-use image::imageops::FilterType;
-use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
-use sardonyx::{CastOptions, DataType, Dim, ErrorKind, Model, Port, Tensor, Type, cast};
+use sardonyx::{
+    CastOptions, DataType, DecodeLimits, DecodedImage, Dim, ErrorKind, Model, Port, Tensor, Type,
+    cast,
+};
 
 use crate::failure::{Code, Failure};
 
@@ -34,10 +33,8 @@ enum Layout {
     Nhwc,
 }
 
-/// Widest and highest image that is decoded, in pixels, and most memory that decoding may take,
-/// in bytes.
-const MAX_SIDE: u32 = 32_768;
-const MAX_DECODED_BYTES: u64 = 1 << 30;
+/// Limits of images that are decoded.
+const LIMITS: DecodeLimits = DecodeLimits { max_side: 32_768, max_bytes: 1 << 30 };
 
 /// The image as a value of the input.
 pub(crate) fn load(
@@ -49,9 +46,9 @@ pub(crate) fn load(
     let want = Want::of(port, args.layout)?;
     let scale = Scale::of(want.elem, want.channels, args, model)?;
     let image = decode(bytes)?;
-    let height = want.height.unwrap_or(image.height() as usize);
-    let width = want.width.unwrap_or(image.width() as usize);
-    let pixels = pixels(&image, want.channels, height, width, pixel_order(model)?)?;
+    let height = want.height.unwrap_or(image.height());
+    let width = want.width.unwrap_or(image.width());
+    let pixels = pixels(image, want.channels, height, width, pixel_order(model)?)?;
     let mut values = Vec::new();
     values.try_reserve_exact(pixels.len()).map_err(|_| {
         Failure::new(format!("not enough memory for {} pixels", pixels.len())).code(Code::Memory)
@@ -215,55 +212,26 @@ fn pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<DynamicImage, Failure> {
-    let failed = |error: image::ImageError| {
-        Failure::new(format!("the image cannot be decoded: {error}"))
-            .code(ErrorKind::Format)
-            .help("it must be a complete PNG or JPEG file")
-    };
-    let mut limits = Limits::default();
-    limits.max_image_width = Some(MAX_SIDE);
-    limits.max_image_height = Some(MAX_SIDE);
-    limits.max_alloc = Some(MAX_DECODED_BYTES);
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
-    reader.limits(limits);
-    let mut decoder = reader.into_decoder().map_err(failed)?;
-    // An image without a readable orientation is upright.
-    let orientation = decoder.orientation().ok();
-    let mut image = DynamicImage::from_decoder(decoder).map_err(failed)?;
-    if let Some(orientation) = orientation {
-        image.apply_orientation(orientation);
-    }
-    Ok(image)
+fn decode(bytes: &[u8]) -> Result<DecodedImage, Failure> {
+    DecodedImage::decode(bytes, &LIMITS)
+        .map_err(|error| Failure::from(error).help("it must be a complete PNG or JPEG file"))
 }
 
 /// Bytes per pixel and channel, row by row.
 fn pixels(
-    image: &DynamicImage,
+    image: DecodedImage,
     channels: usize,
     height: usize,
     width: usize,
     order: PixelOrder,
 ) -> Result<Vec<u8>, Failure> {
-    let side = |size: usize| u32::try_from(size).ok().filter(|size| (1..=MAX_SIDE).contains(size));
-    let (Some(height), Some(width)) = (side(height), side(width)) else {
+    if [height, width].iter().any(|side| !(1..=LIMITS.max_side).contains(side)) {
         return Err(Failure::new(format!(
             "an image cannot be resized to {width} x {height} pixels"
         )));
-    };
-    let resized = |image: DynamicImage| {
-        if (image.width(), image.height()) == (width, height) {
-            image
-        } else {
-            image.resize_exact(width, height, FilterType::Triangle)
-        }
-    };
+    }
     // Channels first, so that resizing does not touch what is dropped.
-    let mut bytes = match channels {
-        1 => resized(image.to_luma8().into()).into_luma8().into_raw(),
-        3 => resized(image.to_rgb8().into()).into_rgb8().into_raw(),
-        _ => resized(image.to_rgba8().into()).into_rgba8().into_raw(),
-    };
+    let mut bytes = image.into_channels(channels)?.resize(width, height)?.into_samples();
     if order == PixelOrder::Bgr && channels >= 3 {
         bytes.chunks_exact_mut(channels).for_each(|pixel| pixel.swap(0, 2));
     }

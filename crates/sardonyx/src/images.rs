@@ -1,19 +1,30 @@
-//! The images that the operator `ImageDecoder` decodes: formats, by the first bytes of a file.
+//! Images: formats, by the first bytes of a file, for the operator `ImageDecoder` and as
+//! [`DecodedImage`]s.
 //!
-//! Whatever a file holds, red, green, blue or brightness come out, 8 bits each. Palettes are looked
-//! up; transparency, profiles of colours and the orientation of a camera are left out; of samples
-//! of 16 bits the upper 8 remain.
+//! For the operator, whatever a file holds, red, green, blue or brightness come out, 8 bits each.
+//! Palettes are looked up; transparency, profiles of colours and the orientation of a camera are
+//! left out; of samples of 16 bits the upper 8 remain.
 
 mod bitmaps;
+mod bmp;
+mod decoded;
 mod jpeg;
 mod jpeg2000;
+mod orientation;
 mod pixels;
+mod png;
+mod pnm;
+mod resize;
+mod tiff;
+mod webp;
 
 use sardonyx_runtime::{EncodedImage, ImageDecoder, OperatorError, PixelFormat};
 
 use bitmaps::Bitmap;
+pub use decoded::{DecodeLimits, DecodedImage};
 use jpeg::Jpeg;
 use jpeg2000::Jpeg2000;
+use orientation::Orientation;
 
 /// The most pixels of an image that is decoded: a small file can name any size, and not every
 /// session has a memory limit. Pillow, by which the operator is defined, draws the line here too.
@@ -26,27 +37,7 @@ pub struct Images;
 
 impl ImageDecoder for Images {
     fn open<'a>(&self, encoded: &'a [u8]) -> Result<Box<dyn EncodedImage + 'a>, OperatorError> {
-        let (name, image) = match encoded {
-            [] => return Err("the file is empty".into()),
-            [0xff, 0xd8, 0xff, ..] => ("JPEG", Jpeg::open(encoded).map(boxed)),
-            _ if jpeg2000::is(encoded) => ("JPEG 2000", Jpeg2000::open(encoded).map(boxed)),
-            _ => match bitmaps::format(encoded) {
-                Some((name, format)) => (name, Bitmap::open(encoded, format).map(boxed)),
-                None => {
-                    let formats = "BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP";
-                    return Err(format!("its format is not one of {formats}").into());
-                }
-            },
-        };
-        let image = image.map_err(|what| format!("{name}: {what}"))?;
-        let [width, height] = image.size();
-        if width.checked_mul(height).is_none_or(|pixels| pixels > MOST_PIXELS) {
-            return Err(format!(
-                "{name}: the size is {width} x {height}, above the limit of {MOST_PIXELS} pixels"
-            )
-            .into());
-        }
-        Ok(Box::new(Encoded { name, image }))
+        Ok(Box::new(Encoded::open(encoded)?))
     }
 }
 
@@ -60,6 +51,23 @@ trait Image {
 
     /// As [`EncodedImage::decode`].
     fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String>;
+
+    /// Returns how many channels [`Image::decode_channels`] gives: 1 to 4.
+    fn channels(&self) -> usize;
+
+    /// Returns how the camera was held.
+    fn orientation(&mut self) -> Orientation {
+        Orientation::default()
+    }
+
+    /// Decodes all channels, 8 bits each, alpha last.
+    fn decode_channels(self: Box<Self>) -> Result<Vec<u8>, String> {
+        let ([width, height], channels) = (self.size(), self.channels());
+        let format = if channels == 1 { PixelFormat::Grayscale } else { PixelFormat::Rgb };
+        let mut out = zeros(width.saturating_mul(height).saturating_mul(channels))?;
+        self.decode(format, &mut out)?;
+        Ok(out)
+    }
 }
 
 fn boxed<'a>(image: impl Image + 'a) -> Box<dyn Image + 'a> {
@@ -70,6 +78,32 @@ fn boxed<'a>(image: impl Image + 'a) -> Box<dyn Image + 'a> {
 struct Encoded<'a> {
     name: &'static str,
     image: Box<dyn Image + 'a>,
+}
+
+impl<'a> Encoded<'a> {
+    /// Reads the header of an image of any format.
+    fn open(encoded: &'a [u8]) -> Result<Encoded<'a>, String> {
+        let (name, image) = match encoded {
+            [] => return Err("the file is empty".to_string()),
+            [0xff, 0xd8, 0xff, ..] => ("JPEG", Jpeg::open(encoded).map(boxed)),
+            _ if jpeg2000::is(encoded) => ("JPEG 2000", Jpeg2000::open(encoded).map(boxed)),
+            _ => match Bitmap::open(encoded) {
+                Some((name, image)) => (name, image.map(boxed)),
+                None => {
+                    let formats = "BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP";
+                    return Err(format!("its format is not one of {formats}"));
+                }
+            },
+        };
+        let image = image.map_err(|what| format!("{name}: {what}"))?;
+        let [width, height] = image.size();
+        if width.checked_mul(height).is_none_or(|pixels| pixels > MOST_PIXELS) {
+            return Err(format!(
+                "{name}: the size is {width} x {height}, above the limit of {MOST_PIXELS} pixels"
+            ));
+        }
+        Ok(Encoded { name, image })
+    }
 }
 
 impl EncodedImage for Encoded<'_> {

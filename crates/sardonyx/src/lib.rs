@@ -26,7 +26,8 @@
 //!
 //! With `images` sessions decode images for the operator `ImageDecoder`: BMP, JPEG, JPEG 2000, PNG,
 //! PNM, TIFF and WebP. Without it such models need
-//! [a decoder of the program](SessionBuilder::image_decoder).
+//! [a decoder of the program](SessionBuilder::image_decoder). `DecodedImage` decodes the same
+//! formats for inputs.
 //!
 //! # What is not promised
 //!
@@ -91,7 +92,7 @@ pub use external::{DataAccess, DataResolver, Links, open_data_file};
 pub use form::Form;
 pub use glob::Glob;
 #[cfg(feature = "images")]
-pub use images::Images;
+pub use images::{DecodeLimits, DecodedImage, Images};
 pub use inspect::{
     DeviceConfiguration, ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals,
     format_version,

@@ -2,7 +2,10 @@
 //! gives elsewhere, and no file does harm.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use sardonyx::{ErrorKind, ImageDecoder, Images, Model, PixelFormat, Session, Tensor};
+use sardonyx::{
+    DecodeLimits, DecodedImage, ErrorKind, ImageDecoder, Images, Model, PixelFormat, Session,
+    Tensor,
+};
 
 /// A row of the table of images.
 struct Row {
@@ -207,4 +210,83 @@ fn damaged_files_give_an_image_or_an_error() {
     }
     // Both happen, so that the test tries something.
     assert!(decoded > 300 && refused > 300);
+}
+
+const LIMITS: DecodeLimits = DecodeLimits { max_side: 100, max_bytes: 1 << 20 };
+
+#[test]
+fn decoded_images_have_the_pixels_of_the_operator() {
+    for row in rows() {
+        let image = DecodedImage::decode(&row.file, &LIMITS);
+        let image = image.unwrap_or_else(|error| panic!("{}: {error}", row.name));
+        assert_eq!((image.width(), image.height()), (row.width, row.height), "{}", row.name);
+        let channels = match row.name {
+            "png with alpha" | "png palette" | "tiff with alpha" => 4,
+            "webp lossy with alpha" | "webp lossless with alpha" => 4,
+            "png grey with alpha" => 2,
+            "bmp" | "bmp palette" | "bmp 1 bit" => 3,
+            _ if row.rgb.chunks_exact(3).all(|pixel| pixel[0] == pixel[1]) => 1,
+            _ => 3,
+        };
+        assert_eq!(image.channels(), channels, "{}", row.name);
+        let colors = image.into_channels(3).unwrap().into_samples();
+        // The operator takes the upper byte of 16 bits; here it is the nearest of 8 bits.
+        let most = if row.name.contains("16 bits") { 1 } else { 0 };
+        let differs = |(a, b): (&u8, &u8)| a.abs_diff(*b) > most;
+        assert!(!colors.iter().zip(&row.rgb).any(differs), "{}", row.name);
+    }
+}
+
+#[test]
+fn decoded_images_are_upright() {
+    // An empty segment of Exif data with the orientation 6 behind the start.
+    let exif = b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0";
+    let jpeg = file("jpeg 4:2:0 of several units");
+    let plain = DecodedImage::decode(&jpeg, &LIMITS).unwrap();
+    let rotated = [&jpeg[..2], exif, &jpeg[2..]].concat();
+    let rotated = DecodedImage::decode(&rotated, &LIMITS).unwrap();
+    assert_eq!((rotated.width(), rotated.height()), (plain.height(), plain.width()));
+    // The row at the top was the column at the left, from below.
+    let left = plain.samples().chunks_exact(3 * plain.width()).rev().map(|row| &row[..3]);
+    assert!(rotated.samples().chunks_exact(3).zip(left).all(|(a, b)| a == b));
+}
+
+#[test]
+fn decoded_images_change_channels_and_size() {
+    let decode = |file: &[u8]| DecodedImage::decode(file, &LIMITS).unwrap();
+    let into =
+        |file: &[u8], channels: usize| decode(file).into_channels(channels).unwrap().into_samples();
+    let color = b"P6 1 1 255\n\x0a\xc8\x46";
+    assert_eq!(into(color, 1), [150]);
+    assert_eq!(into(color, 2), [150, 255]);
+    assert_eq!(into(color, 4), [10, 200, 70, 255]);
+    let grey = b"P7\nWIDTH 1\nHEIGHT 1\nDEPTH 2\nMAXVAL 255\nENDHDR\n\x07\x09";
+    assert_eq!(into(grey, 1), [7]);
+    assert_eq!(into(grey, 3), [7, 7, 7]);
+    assert_eq!(into(grey, 4), [7, 7, 7, 9]);
+    // Half a step up to the next of 8 bits is at 128 of 257.
+    assert_eq!(into(b"P5 3 1 65535\n\x00\x80\x00\x81\xff\xff", 1), [0, 1, 255]);
+    assert_eq!(decode(color).into_channels(5).unwrap_err().kind(), ErrorKind::Argument);
+    assert_eq!(decode(color).resize(3, 0).unwrap_err().kind(), ErrorKind::Argument);
+    let resized = decode(b"P5 2 1 255\n\x00\x64").resize(4, 2).unwrap();
+    assert_eq!((resized.width(), resized.height()), (4, 2));
+    assert_eq!(resized.samples(), [0, 25, 75, 100, 0, 25, 75, 100]);
+}
+
+#[test]
+fn decoded_images_have_limits() {
+    let cases = [
+        (&b"P5 101 1 255\n"[..], "PNM: the size is 101 x 1, above the limit of 100 pixels a side"),
+        (b"P5 0 1 255\n", "PNM: the size is 0 x 1"),
+        (b"P6 9 9 65535\n", "PNM: 9 x 9 pixels take 1215 bytes, above the limit of 1214"),
+        (b"P6 2 1 255\n\0", "PNM: 1 bytes are too few for 2 x 1 pixels"),
+        (b"GIF89a", "its format is not one of BMP"),
+    ];
+    let limits = DecodeLimits { max_side: 100, max_bytes: 1214 };
+    for (file, what) in cases {
+        let error = DecodedImage::decode(file, &limits).expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::Format);
+        let message = error.to_string();
+        assert!(message.contains("the image cannot be decoded: ") && message.contains(what));
+    }
 }

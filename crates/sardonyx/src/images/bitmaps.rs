@@ -1,81 +1,107 @@
-//! BMP, PNG, PNM, TIFF and WebP, which the crate `image` decodes.
+//! BMP, PNG, PNM, TIFF and WebP: formats whose decoders give samples of 8 or 16 bits.
 
-use std::io::Cursor;
-
-use image::{ColorType, ImageDecoder, ImageFormat, ImageReader, Limits};
 use sardonyx_runtime::PixelFormat;
 
 use super::Image;
+use super::bmp::Bmp;
+use super::orientation::Orientation;
 use super::pixels::put;
+use super::png::Png;
+use super::pnm::Pnm;
+use super::tiff::Tiff;
+use super::webp::WebP;
 
 /// Bytes for what does not grow with the image: tables, palettes, texts beside the pixels.
-const SMALL: usize = 16 << 20;
+pub(super) const SMALL: usize = 16 << 20;
 
-/// Which of the formats a file has, by its first bytes.
-pub(super) fn format(encoded: &[u8]) -> Option<(&'static str, ImageFormat)> {
-    match encoded {
-        [b'B', b'M', ..] => Some(("BMP", ImageFormat::Bmp)),
-        [0x89, b'P', b'N', b'G', ..] => Some(("PNG", ImageFormat::Png)),
-        [b'P', b'1'..=b'7', ..] => Some(("PNM", ImageFormat::Pnm)),
-        [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => Some(("TIFF", ImageFormat::Tiff)),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => {
-            Some(("WebP", ImageFormat::WebP))
-        }
-        _ => None,
+/// Size of an image and form of its samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    /// Grey, grey and alpha, red, green and blue, or these and alpha: 1 to 4.
+    pub(super) channels: usize,
+    /// Whether samples have 16 bits, not 8.
+    pub(super) is_wide: bool,
+}
+
+impl Layout {
+    /// Returns the number of samples. Saturates.
+    pub(super) fn samples(&self) -> usize {
+        self.width.saturating_mul(self.height).saturating_mul(self.channels)
     }
+
+    /// Returns the number of bytes of all samples. Saturates.
+    pub(super) fn bytes(&self) -> usize {
+        self.samples().saturating_mul(if self.is_wide { 2 } else { 1 })
+    }
+}
+
+/// A file of one of the formats that is not decoded yet.
+pub(super) trait Samples {
+    fn layout(&self) -> Layout;
+
+    /// Returns the bytes that decoding takes at most, beside the samples.
+    fn working_bytes(&self) -> usize {
+        self.layout().bytes()
+    }
+
+    /// Returns how the camera was held.
+    fn orientation(&mut self) -> Orientation {
+        Orientation::default()
+    }
+
+    /// Decodes all samples: rows from the top, pixels from the left, alpha last. The first byte of
+    /// 16 bits is the upper one.
+    fn read(self: Box<Self>) -> Result<Vec<u8>, String>;
 }
 
 /// An image that is not decoded yet.
 pub(super) struct Bitmap<'a> {
-    decoder: Box<dyn ImageDecoder + 'a>,
+    samples: Box<dyn Samples + 'a>,
+}
+
+fn boxed<'a>(samples: impl Samples + 'a) -> Box<dyn Samples + 'a> {
+    Box::new(samples)
 }
 
 impl<'a> Bitmap<'a> {
-    pub(super) fn open(encoded: &'a [u8], format: ImageFormat) -> Result<Bitmap<'a>, String> {
-        let mut reader = ImageReader::with_format(Cursor::new(encoded), format);
-        let mut limits = Limits::no_limits();
-        limits.max_alloc = Some(SMALL as u64);
-        // That of PNG counts the rows as well, which are compared with the size of the image
-        // before.
-        if format == ImageFormat::Png {
-            limits.max_alloc = Some((SMALL + encoded.len() * 4) as u64);
-        }
-        reader.limits(limits);
-        let decoder = reader.into_decoder().map_err(|error| error.to_string())?;
-        Ok(Bitmap { decoder: Box::new(decoder) })
+    /// Reads the header of a file, with the name of its format. Returns `None` for other formats.
+    pub(super) fn open(encoded: &'a [u8]) -> Option<(&'static str, Result<Bitmap<'a>, String>)> {
+        let (name, samples) = match encoded {
+            [b'B', b'M', ..] => ("BMP", Bmp::open(encoded).map(boxed)),
+            [0x89, b'P', b'N', b'G', ..] => ("PNG", Png::open(encoded).map(boxed)),
+            [b'P', b'1'..=b'7', ..] => ("PNM", Pnm::open(encoded).map(boxed)),
+            [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => {
+                ("TIFF", Tiff::open(encoded).map(boxed))
+            }
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => {
+                ("WebP", WebP::open(encoded).map(boxed))
+            }
+            _ => return None,
+        };
+        Some((name, samples.map(|samples| Bitmap { samples })))
     }
 }
 
 impl Image for Bitmap<'_> {
     fn size(&self) -> [usize; 2] {
-        let (width, height) = self.decoder.dimensions();
-        [width as usize, height as usize]
+        let Layout { width, height, .. } = self.samples.layout();
+        [width, height]
     }
 
-    /// The pixels as the file has them, and as much for what the decoder keeps.
+    /// Adds the samples as the file has them to the decoder's memory.
     fn working_bytes(&self) -> usize {
-        usize::try_from(self.decoder.total_bytes()).unwrap_or(usize::MAX).saturating_mul(2)
+        self.samples.layout().bytes().saturating_add(self.samples.working_bytes())
     }
 
-    fn decode(mut self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String> {
-        let color = self.decoder.color_type();
-        let channels = usize::from(color.channel_count());
-        let wide = match color {
-            ColorType::L8 | ColorType::La8 | ColorType::Rgb8 | ColorType::Rgba8 => 1,
-            ColorType::L16 | ColorType::La16 | ColorType::Rgb16 | ColorType::Rgba16 => 2,
-            other => return Err(format!("pixels of the type {other:?} are not supported")),
-        };
-        let len = usize::try_from(self.decoder.total_bytes());
-        let mut bytes = super::zeros(len.unwrap_or(usize::MAX))?;
-        let mut limits = Limits::no_limits();
-        limits.max_alloc = Some((bytes.len() as u64).saturating_mul(2) + SMALL as u64);
-        let failed = |error: image::ImageError| error.to_string();
-        self.decoder.set_limits(limits).map_err(failed)?;
-        self.decoder.read_image_boxed(&mut bytes).map_err(failed)?;
+    fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String> {
+        let Layout { channels, is_wide, .. } = self.samples.layout();
+        let bytes = self.samples.read()?;
         // The upper byte of two.
-        let upper = if wide == 2 && cfg!(target_endian = "little") { 1 } else { 0 };
-        let pixels = bytes.chunks_exact(channels * wide).map(|pixel| {
-            let sample = |channel: usize| pixel[channel * wide + upper];
+        let size = if is_wide { 2 } else { 1 };
+        let pixels = bytes.chunks_exact(channels * size).map(|pixel| {
+            let sample = |channel: usize| pixel[channel * size];
             match channels {
                 1 | 2 => [sample(0); 3],
                 _ => [sample(0), sample(1), sample(2)],
@@ -83,5 +109,27 @@ impl Image for Bitmap<'_> {
         });
         put(format, pixels, out);
         Ok(())
+    }
+
+    fn channels(&self) -> usize {
+        self.samples.layout().channels
+    }
+
+    fn orientation(&mut self) -> Orientation {
+        self.samples.orientation()
+    }
+
+    fn decode_channels(self: Box<Self>) -> Result<Vec<u8>, String> {
+        let is_wide = self.samples.layout().is_wide;
+        let mut bytes = self.samples.read()?;
+        if is_wide {
+            for at in 0..bytes.len() / 2 {
+                let wide = u16::from_be_bytes([bytes[2 * at], bytes[2 * at + 1]]);
+                // The nearest part of 255.
+                bytes[at] = ((u32::from(wide) + 128) / 257) as u8;
+            }
+            bytes.truncate(bytes.len() / 2);
+        }
+        Ok(bytes)
     }
 }

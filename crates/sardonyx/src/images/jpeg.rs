@@ -16,6 +16,7 @@ use upsample::{Plane, rgb_of_ycc};
 use sardonyx_runtime::PixelFormat;
 
 use super::Image;
+use super::orientation::Orientation;
 use super::pixels::{put, rgb_of_cmyk};
 
 /// Or what is wrong, and where.
@@ -78,6 +79,8 @@ struct Tables {
     is_jfif: bool,
     /// The transform of colours that a segment of Adobe names.
     adobe: Option<u8>,
+    /// How the camera was held, by Exif data.
+    orientation: Orientation,
 }
 
 /// How components are colours.
@@ -203,6 +206,14 @@ impl Image for Jpeg<'_> {
         write(&planes, colours, frame.width, (format, out));
         Ok(())
     }
+
+    fn channels(&self) -> usize {
+        if self.frame.components.len() == 1 { 1 } else { 3 }
+    }
+
+    fn orientation(&mut self) -> Orientation {
+        self.tables.orientation
+    }
 }
 
 /// Writes the pixels of the components, row by row.
@@ -317,6 +328,10 @@ impl Tables {
             (0xdd, _) => segment.fail("the restart interval does not have two bytes"),
             (0xe0, [b'J', b'F', b'I', b'F', 0, ..]) => {
                 self.is_jfif = true;
+                Ok(())
+            }
+            (0xe1, [b'E', b'x', b'i', b'f', 0, 0, exif @ ..]) => {
+                self.orientation = Orientation::from_exif(exif);
                 Ok(())
             }
             (0xee, [b'A', b'd', b'o', b'b', b'e', _, _, _, _, _, _, transform, ..]) => {

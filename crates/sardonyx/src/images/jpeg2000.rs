@@ -46,7 +46,8 @@ impl<'a> Jpeg2000<'a> {
         Ok(Jpeg2000 { image, bytes_per_sample })
     }
 
-    fn channels(&self) -> usize {
+    /// Returns how many channels the file has.
+    fn components(&self) -> usize {
         usize::from(self.image.color_space().num_channels()) + usize::from(self.image.has_alpha())
     }
 }
@@ -58,7 +59,7 @@ impl super::Image for Jpeg2000<'_> {
 
     fn working_bytes(&self) -> usize {
         let [width, height] = self.size();
-        let samples = width.saturating_mul(height).saturating_mul(self.channels());
+        let samples = width.saturating_mul(height).saturating_mul(self.components());
         samples.saturating_mul(self.bytes_per_sample)
     }
 
@@ -98,6 +99,11 @@ impl super::Image for Jpeg2000<'_> {
             put(format, (0..count).map(|at| [0, 1, 2].map(|plane| sample(plane, at))), out);
         }
         Ok(())
+    }
+
+    /// Returns the channels of the colors, without alpha.
+    fn channels(&self) -> usize {
+        if self.image.color_space().num_channels() == 1 { 1 } else { 3 }
     }
 }
 

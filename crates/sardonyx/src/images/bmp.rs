@@ -1,0 +1,490 @@
+//! BMP: Windows bitmaps with headers of all versions, uncompressed or run-length coded.
+
+use super::bitmaps::{Layout, Samples};
+use super::zeros;
+
+/// Place of the first header, after the one of the file.
+const HEADER: usize = 14;
+
+/// Length of the oldest header, whose fields and palette entries are shorter.
+const CORE: usize = 12;
+
+/// Length of the first header with a mask for alpha.
+const WITH_ALPHA: usize = 56;
+
+type Palette = Box<[[u8; 3]; 256]>;
+
+/// An image that is not decoded yet.
+#[derive(Debug)]
+pub(super) struct Bmp<'a> {
+    encoded: &'a [u8],
+    width: usize,
+    height: usize,
+    is_top_down: bool,
+    /// Bits of a pixel.
+    bits: usize,
+    /// Place of the pixels in the file.
+    data: usize,
+    coding: Coding,
+}
+
+#[derive(Debug)]
+enum Coding {
+    /// An index into the palette for each pixel.
+    Indices(Palette),
+    /// Indices as runs (`RLE4`, `RLE8`).
+    Runs(Palette),
+    /// Red, green, blue and alpha as bits of a number. Without a mask, there is no alpha.
+    Fields { colors: [Field; 3], alpha: Option<Field> },
+}
+
+/// Bits of a pixel that hold one channel.
+#[derive(Debug)]
+struct Field {
+    shift: u32,
+    /// Mask of the field after the shift: at most 8 bits.
+    mask: u32,
+    /// Samples of 8 bits by values of the field.
+    samples: Box<[u8; 256]>,
+}
+
+impl Field {
+    /// Makes a field of the upper 8 bits at most of a mask. `bits` is the size of a pixel.
+    fn new(mask: u32, bits: usize) -> Result<Field, String> {
+        let (mut shift, mut len) = (mask.trailing_zeros(), mask.count_ones());
+        if mask == 0 || mask.leading_zeros() + shift + len != u32::BITS {
+            return Err(format!("the mask {mask:08x} of a channel is not one run of bits"));
+        }
+        if (shift + len) as usize > bits {
+            return Err(format!("the mask {mask:08x} of a channel has more than {bits} bits"));
+        }
+        if len > 8 {
+            (shift, len) = (shift + len - 8, 8);
+        }
+        let most = (1u32 << len) - 1;
+        let mut samples = Box::new([0; 256]);
+        for (value, sample) in (0..=most).zip(samples.iter_mut()) {
+            // Rounded to the nearest. There are no ties, as `most` is odd.
+            *sample = ((value * 255 * 2 + most) / (2 * most)) as u8;
+        }
+        Ok(Field { shift, mask: most, samples })
+    }
+
+    fn sample(&self, pixel: u32) -> u8 {
+        self.samples[(pixel >> self.shift & self.mask) as usize]
+    }
+}
+
+/// Reads `N` bytes of a header.
+fn header<const N: usize>(encoded: &[u8], at: usize) -> Result<[u8; N], String> {
+    let bytes = encoded.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.copied().ok_or_else(|| "the header is truncated".to_string())
+}
+
+fn u16_at(encoded: &[u8], at: usize) -> Result<u16, String> {
+    header(encoded, at).map(u16::from_le_bytes)
+}
+
+fn u32_at(encoded: &[u8], at: usize) -> Result<u32, String> {
+    header(encoded, at).map(u32::from_le_bytes)
+}
+
+/// Fields of all headers but their palettes and masks.
+struct Header {
+    /// Length of the header.
+    len: usize,
+    width: i32,
+    /// Negative for rows from the top.
+    height: i32,
+    planes: u16,
+    bits: u16,
+    compression: u32,
+    /// Entries of the palette; 0 for all that `bits` can index.
+    entries: u32,
+}
+
+impl Header {
+    fn read(encoded: &[u8]) -> Result<Header, String> {
+        let len = u32_at(encoded, HEADER)? as usize;
+        match len {
+            CORE => Ok(Header {
+                len,
+                width: u16_at(encoded, HEADER + 4)?.into(),
+                height: u16_at(encoded, HEADER + 6)?.into(),
+                planes: u16_at(encoded, HEADER + 8)?,
+                bits: u16_at(encoded, HEADER + 10)?,
+                compression: 0,
+                entries: 0,
+            }),
+            40 | 52 | 56 | 108 | 124 => {
+                // The number of important colors is the last field.
+                u32_at(encoded, HEADER + 36)?;
+                Ok(Header {
+                    len,
+                    width: header(encoded, HEADER + 4).map(i32::from_le_bytes)?,
+                    height: header(encoded, HEADER + 8).map(i32::from_le_bytes)?,
+                    planes: u16_at(encoded, HEADER + 12)?,
+                    bits: u16_at(encoded, HEADER + 14)?,
+                    compression: u32_at(encoded, HEADER + 16)?,
+                    entries: u32_at(encoded, HEADER + 32)?,
+                })
+            }
+            _ => Err(format!("a header of {len} bytes is not supported")),
+        }
+    }
+
+    fn coding(&self, encoded: &[u8]) -> Result<Coding, String> {
+        let bits = usize::from(self.bits);
+        let fields = |masks: [u32; 3], alpha: u32| -> Result<Coding, String> {
+            let [red, green, blue] = masks.map(|mask| Field::new(mask, bits));
+            let alpha = if alpha == 0 { None } else { Some(Field::new(alpha, bits)?) };
+            Ok(Coding::Fields { colors: [red?, green?, blue?], alpha })
+        };
+        match (self.compression, self.bits) {
+            (0, 1 | 4 | 8) => Ok(Coding::Indices(self.palette(encoded)?)),
+            (0, 2) if self.len != CORE => Ok(Coding::Indices(self.palette(encoded)?)),
+            (0, 16) if self.len != CORE => fields([0x7c00, 0x03e0, 0x001f], 0),
+            (0, 24) => fields([0xff_0000, 0xff00, 0xff], 0),
+            (0, 32) if self.len != CORE => fields([0xff_0000, 0xff00, 0xff], 0),
+            (1, 8) | (2, 4) if self.height > 0 => Ok(Coding::Runs(self.palette(encoded)?)),
+            (1, 8) | (2, 4) => Err("runs cannot begin with the row at the top".to_string()),
+            (3, 16 | 32) => {
+                let mask = |index: usize| u32_at(encoded, HEADER + 40 + 4 * index);
+                let alpha = if self.len < WITH_ALPHA { 0 } else { mask(3)? };
+                fields([mask(0)?, mask(1)?, mask(2)?], alpha)
+            }
+            (0..=3, bits) => Err(format!(
+                "pixels of {bits} bits with the compression {} are not supported",
+                self.compression
+            )),
+            (4, _) => Err("JPEG inside of BMP is not supported".to_string()),
+            (5, _) => Err("PNG inside of BMP is not supported".to_string()),
+            (11..=13, _) => Err("CMYK is not supported".to_string()),
+            (other, _) => Err(format!("the compression {other} is not supported")),
+        }
+    }
+
+    /// Reads the palette. Entries that the file does not have are black.
+    fn palette(&self, encoded: &[u8]) -> Result<Palette, String> {
+        let most = 1u32 << self.bits;
+        if self.entries > most {
+            return Err(format!(
+                "a palette of {} colors does not fit indices of {} bits",
+                self.entries, self.bits
+            ));
+        }
+        let entries = if self.entries == 0 { most } else { self.entries } as usize;
+        let size = if self.len == CORE { 3 } else { 4 };
+        let stored = encoded.get(HEADER + self.len..).and_then(|rest| rest.get(..entries * size));
+        let stored = stored.ok_or("the palette is truncated")?;
+        let mut palette = Box::new([[0; 3]; 256]);
+        for (color, stored) in palette.iter_mut().zip(stored.chunks_exact(size)) {
+            *color = [stored[2], stored[1], stored[0]];
+        }
+        Ok(palette)
+    }
+}
+
+impl<'a> Bmp<'a> {
+    /// Reads the headers and the palette of a file.
+    pub(super) fn open(encoded: &'a [u8]) -> Result<Bmp<'a>, String> {
+        let data = u32_at(encoded, 10)? as usize;
+        let header = Header::read(encoded)?;
+        let Header { width, height, planes, .. } = header;
+        if width <= 0 || height == 0 || height == i32::MIN {
+            return Err(format!("the size is {width} x {height}"));
+        }
+        if planes != 1 {
+            return Err(format!("an image has one plane, not {planes}"));
+        }
+        let coding = header.coding(encoded)?;
+        let (width, is_top_down) = (width as usize, height < 0);
+        let (height, bits) = (height.unsigned_abs() as usize, usize::from(header.bits));
+        Ok(Bmp { encoded, width, height, is_top_down, bits, data, coding })
+    }
+
+    /// Returns the place of a row in the image, by its number in the file.
+    fn row(&self, number: usize) -> usize {
+        if self.is_top_down { number } else { self.height - 1 - number }
+    }
+
+    /// Decodes pixels that are not compressed.
+    fn read_rows(&self, mut put: impl FnMut(&[u8], &mut [u8])) -> Result<Vec<u8>, String> {
+        let bytes = self.width.checked_mul(self.bits).map(|bits| bits.div_ceil(32) * 4);
+        let stride = bytes.ok_or("the size is too large")?;
+        let stored = stride.checked_mul(self.height).and_then(|len| {
+            let rest = self.encoded.get(self.data..)?;
+            rest.get(..len)
+        });
+        let stored = stored.ok_or_else(|| {
+            format!("the file ends before {} rows of {stride} bytes", self.height)
+        })?;
+        let layout = self.layout();
+        let mut out = zeros(layout.bytes())?;
+        let row_len = self.width * layout.channels;
+        for (number, stored) in stored.chunks_exact(stride).enumerate() {
+            put(stored, &mut out[self.row(number) * row_len..][..row_len]);
+        }
+        Ok(out)
+    }
+
+    /// Decodes runs. Pixels that no run names are black, as Windows shows them.
+    fn read_runs(&self, palette: &Palette) -> Result<Vec<u8>, String> {
+        let mut codes = self.encoded.get(self.data..).unwrap_or_default();
+        let mut take = |len: usize| {
+            let (taken, rest) = codes.split_at_checked(len).ok_or("the runs end early")?;
+            codes = rest;
+            Ok::<&[u8], String>(taken)
+        };
+        let mut out = zeros(self.layout().bytes())?;
+        let (mut x, mut y) = (0, 0);
+        while y < self.height {
+            let code = take(2)?;
+            let (first, second) = (usize::from(code[0]), usize::from(code[1]));
+            let row = &mut out[self.row(y) * self.width * 3..][..self.width * 3];
+            let (pixels, _) = row[x * 3..].as_chunks_mut();
+            match (first, second) {
+                (0, 0) => (x, y) = (0, y + 1),
+                (0, 1) => break,
+                (0, 2) => {
+                    let step = take(2)?;
+                    (x, y) = (x + usize::from(step[0]), y + usize::from(step[1]));
+                    if x > self.width || y >= self.height {
+                        return Err(format!("a step leads to {x}, {y}, outside of the image"));
+                    }
+                }
+                (0, count) => {
+                    // Padded to two bytes.
+                    let indices = take((count * self.bits).div_ceil(16) * 2)?;
+                    let Some(pixels) = pixels.get_mut(..count) else {
+                        return Err(format!("{count} pixels at {x}, {y} do not fit the row"));
+                    };
+                    for (at, pixel) in pixels.iter_mut().enumerate() {
+                        *pixel = palette[index(indices, at, self.bits)];
+                    }
+                    x += count;
+                }
+                (count, _) => {
+                    // ImageMagick writes runs that go beyond the end of the row.
+                    let count = count.min(pixels.len());
+                    for (at, pixel) in pixels[..count].iter_mut().enumerate() {
+                        *pixel = palette[index(&code[1..], at % (8 / self.bits), self.bits)];
+                    }
+                    x += count;
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Returns one of the indices that lie side by side, from the upper bits of each byte on.
+fn index(bytes: &[u8], at: usize, bits: usize) -> usize {
+    let at = at * bits;
+    let byte = usize::from(bytes[at / 8]);
+    byte >> (8 - bits - at % 8) & ((1 << bits) - 1)
+}
+
+impl Samples for Bmp<'_> {
+    fn layout(&self) -> Layout {
+        let channels = match &self.coding {
+            Coding::Fields { alpha: Some(_), .. } => 4,
+            _ => 3,
+        };
+        Layout { width: self.width, height: self.height, channels, is_wide: false }
+    }
+
+    fn read(self: Box<Self>) -> Result<Vec<u8>, String> {
+        let bits = self.bits;
+        match &self.coding {
+            Coding::Runs(palette) => self.read_runs(palette),
+            Coding::Indices(palette) => self.read_rows(|stored, row| {
+                for (at, pixel) in row.as_chunks_mut().0.iter_mut().enumerate() {
+                    *pixel = palette[index(stored, at, bits)];
+                }
+            }),
+            Coding::Fields { colors, alpha } => {
+                let channels = self.layout().channels;
+                self.read_rows(|stored, row| {
+                    let pixels = row.chunks_exact_mut(channels);
+                    for (pixel, stored) in pixels.zip(stored.chunks_exact(bits / 8)) {
+                        let number = stored.iter().rev();
+                        let number = number.fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+                        for (sample, field) in pixel.iter_mut().zip(colors.iter().chain(alpha)) {
+                            *sample = field.sample(number);
+                        }
+                    }
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a file of a header, of what is between it and the pixels, and of pixels.
+    fn file(header: &[u8], between: &[u8], pixels: &[u8]) -> Vec<u8> {
+        let data = (HEADER + header.len() + between.len()) as u32;
+        [b"BM\0\0\0\0\0\0\0\0", &data.to_le_bytes()[..], header, between, pixels].concat()
+    }
+
+    fn core(width: u16, height: u16, bits: u16) -> Vec<u8> {
+        let fields = [width, height, 1, bits];
+        [&12u32.to_le_bytes()[..], &fields.map(u16::to_le_bytes).concat()].concat()
+    }
+
+    /// Makes a header of any later version.
+    fn info(len: u32, size: [i32; 2], bits: u16, compression: u32, entries: u32) -> Vec<u8> {
+        let mut header = len.to_le_bytes().to_vec();
+        header.extend(size.map(i32::to_le_bytes).concat());
+        header.extend([1u16, bits].map(u16::to_le_bytes).concat());
+        header.extend([compression, 0, 0, 0, entries, 0].map(u32::to_le_bytes).concat());
+        header.resize(len as usize, 0);
+        header
+    }
+
+    /// Sets the masks in a header that has them.
+    fn masked(mut header: Vec<u8>, masks: &[u32]) -> Vec<u8> {
+        let masks: Vec<u8> = masks.iter().flat_map(|mask| mask.to_le_bytes()).collect();
+        header[40..][..masks.len()].copy_from_slice(&masks);
+        header
+    }
+
+    fn decode(file: &[u8]) -> Result<Vec<u8>, String> {
+        Box::new(Bmp::open(file)?).read()
+    }
+
+    const RED: [u8; 3] = [200, 10, 20];
+    const BLUE: [u8; 3] = [30, 40, 210];
+    const BLACK: [u8; 3] = [0, 0, 0];
+    /// Red and blue as entries of palettes.
+    const THREE_BYTES: &[u8] = &[20, 10, 200, 210, 40, 30];
+    const FOUR_BYTES: &[u8] = &[20, 10, 200, 0, 210, 40, 30, 0];
+
+    /// Files of all variants, with their pixels.
+    #[rustfmt::skip]
+    fn files() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
+        let four = |color: u8| [FOUR_BYTES, &[color; 56]].concat();
+        let fields = [0xf800u32, 0x07e0, 0x001f].map(u32::to_le_bytes).concat();
+        let ten_bits = [0x3ff0_0000, 0x000f_fc00, 0x3ff, 0xc000_0000];
+        let rgba = [0xff, 0xff00, 0xff_0000, 0xff00_0000];
+        // Two rows: a run, a step to the right; then single pixels, a run that is too long.
+        let eight: &[u8] = &[2, 1, 0, 2, 1, 0, 1, 0, 0, 0, 0, 3, 0, 1, 0, 0, 9, 1, 0, 1];
+        let nibbles: &[u8] = &[3, 0x01, 0, 0, 0, 4, 0x10, 0x01, 1, 0, 0, 1];
+        vec![
+            ("core, 1 bit",
+                file(&core(3, 2, 1), THREE_BYTES, &[0x40, 0, 0, 0, 0xa0, 0, 0, 0]),
+                [BLUE, RED, BLUE, RED, BLUE, RED].concat()),
+            ("core, 24 bits", file(&core(1, 2, 24), &[], &[20, 10, 200, 0, 210, 40, 30, 0]),
+                [BLUE, RED].concat()),
+            ("1 bit", file(&info(40, [3, 1], 1, 0, 0), FOUR_BYTES, &[0x40, 0, 0, 0]),
+                [RED, BLUE, RED].concat()),
+            ("2 bits, short palette",
+                file(&info(40, [3, 1], 2, 0, 2), FOUR_BYTES, &[0x1c, 0, 0, 0]),
+                [RED, BLUE, BLACK].concat()),
+            ("4 bits", file(&info(40, [3, 1], 4, 0, 0), &four(9), &[0x01, 0x20, 0, 0]),
+                [RED, BLUE, [9; 3]].concat()),
+            ("8 bits", file(&info(124, [3, 1], 8, 0, 2), FOUR_BYTES, &[1, 0, 255, 0]),
+                [BLUE, RED, BLACK].concat()),
+            ("8 bits, from the top",
+                file(&info(40, [1, -2], 8, 0, 2), FOUR_BYTES, &[1, 0, 0, 0, 0, 0, 0, 0]),
+                [BLUE, RED].concat()),
+            ("16 bits", file(&info(40, [2, 1], 16, 0, 0), &[], &[0xe0, 0x7f, 0x10, 0x00]),
+                vec![255, 255, 0, 0, 0, 132]),
+            ("16 bits, 5 6 5",
+                file(&info(40, [2, 1], 16, 3, 0), &fields, &[0xe0, 0xff, 0x10, 0x04]),
+                vec![255, 255, 0, 0, 130, 132]),
+            ("24 bits, version 2",
+                file(&info(52, [1, 1], 24, 0, 0), &[], &[20, 10, 200, 0]), RED.to_vec()),
+            ("32 bits, no alpha",
+                file(&info(40, [1, 1], 32, 0, 0), &[], &[20, 10, 200, 99]), RED.to_vec()),
+            ("alpha, version 3",
+                file(&masked(info(56, [1, 1], 32, 3, 0), &rgba), &[], &[1, 2, 3, 4]),
+                vec![1, 2, 3, 4]),
+            ("10 bits, version 4",
+                file(&masked(info(108, [1, 1], 32, 3, 0), &ten_bits), &[0; 12],
+                    &(2u32 << 30 | 1023 << 20 | 512 << 10 | 7).to_le_bytes()),
+                vec![255, 128, 1, 170]),
+            ("RLE8", file(&info(40, [4, 2], 8, 1, 2), FOUR_BYTES, eight),
+                [RED, BLUE, RED, BLUE, BLUE, BLUE, BLACK, RED].concat()),
+            ("RLE8, a step up",
+                file(&info(40, [2, 3], 8, 1, 2), FOUR_BYTES, &[1, 1, 0, 2, 0, 2, 1, 0, 0, 1]),
+                [BLACK, RED, BLACK, BLACK, BLUE, BLACK].concat()),
+            ("RLE4", file(&info(40, [5, 2], 4, 2, 2), FOUR_BYTES, nibbles),
+                [BLUE, RED, RED, BLUE, RED, RED, BLUE, RED, BLACK, BLACK].concat()),
+        ]
+    }
+
+    #[test]
+    fn every_variant_gives_its_pixels() {
+        for (name, file, pixels) in files() {
+            assert_eq!(decode(&file).as_ref(), Ok(&pixels), "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_spread_over_all_values() {
+        for len in 1..=8 {
+            let most = (1u32 << len) - 1;
+            let field = Field::new(most << 3, 16).unwrap();
+            for value in 0..=most {
+                let exact = f64::from(value) / f64::from(most) * 255.0;
+                assert_eq!(field.sample(value << 3), exact.round() as u8, "{value} of {len} bits");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_the_reason() {
+        let masks = |masks: &[u32]| masked(info(56, [1, 1], 16, 3, 0), masks);
+        let pixel = |header: &[u8]| file(header, &[], &[0; 4]);
+        let runs = |codes: &[u8]| file(&info(40, [4, 2], 8, 1, 2), FOUR_BYTES, codes);
+        let cases = [
+            (pixel(&core(1, 0, 24)), "the size is 1 x 0"),
+            (pixel(&info(40, [-1, 1], 24, 0, 0)), "the size is -1 x 1"),
+            (pixel(&core(1, 1, 16)), "pixels of 16 bits with the compression 0 are not supported"),
+            (pixel(&info(40, [1, 1], 24, 4, 0)), "JPEG inside of BMP is not supported"),
+            (pixel(&info(40, [1, 1], 24, 5, 0)), "PNG inside of BMP is not supported"),
+            (pixel(&info(40, [1, 1], 24, 6, 0)), "the compression 6 is not supported"),
+            (pixel(&info(40, [1, -1], 8, 1, 0)), "runs cannot begin with the row at the top"),
+            (pixel(&info(40, [1, 1], 8, 0, 257)), "a palette of 257 colors does not fit"),
+            (pixel(&info(40, [1, 1], 8, 0, 0)), "the palette is truncated"),
+            (pixel(&info(64, [1, 1], 24, 0, 0)), "a header of 64 bytes is not supported"),
+            (pixel(&masks(&[0, 0x7e0, 0x1f])), "the mask 00000000 of a channel is not one run"),
+            (
+                pixel(&masks(&[0xa000, 0x7e0, 0x1f])),
+                "the mask 0000a000 of a channel is not one run",
+            ),
+            (pixel(&masks(&[0x1_0000, 0x7e0, 0x1f])), "the mask 00010000 of a channel has more"),
+            (pixel(&info(40, [2, 1], 24, 0, 0)), "the file ends before 1 rows of 8 bytes"),
+            (runs(&[4, 1]), "the runs end early"),
+            (runs(&[2, 0, 0, 3, 0, 0, 0, 0]), "3 pixels at 2, 0 do not fit the row"),
+            (runs(&[2, 0, 0, 2, 3, 0]), "a step leads to 5, 0, outside of the image"),
+            (runs(&[0, 2, 0, 2]), "a step leads to 0, 2, outside of the image"),
+        ];
+        for (file, what) in cases {
+            let error = decode(&file).expect_err(what);
+            assert!(error.contains(what), "{error} is not about: {what}");
+        }
+    }
+
+    #[test]
+    fn damaged_files_give_pixels_or_an_error() {
+        for (name, file, pixels) in files() {
+            for end in 0..file.len() {
+                let cut = decode(&file[..end]);
+                // The mark at the end of runs can be missing.
+                assert!(cut.is_err() || cut == Ok(pixels.clone()), "{name}, {end} bytes");
+            }
+            for bit in 0..8 * file.len() {
+                let mut flipped = file.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                if Bmp::open(&flipped).is_ok_and(|bmp| bmp.layout().bytes() < 1 << 20) {
+                    let _ = decode(&flipped);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! DecodedImages: images with all of their channels, upright, in any size.
+
+use super::orientation::Orientation;
+use super::resize::{Size, resize};
+use super::{Encoded, Image, zeros};
+use crate::error::{Error, ErrorKind};
+
+/// Limits of [`DecodedImage::decode`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeLimits {
+    /// Greatest width and height, in pixels.
+    pub max_side: usize,
+    /// Most memory that the image and the decoder take together, in bytes.
+    pub max_bytes: usize,
+}
+
+/// A decoded image: rows from the top, pixels from the left, channels of 8 bits.
+///
+/// The channels are grey, grey and alpha, red, green and blue, or these and alpha. Needs the
+/// feature `images`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecodedImage {
+    width: usize,
+    height: usize,
+    channels: usize,
+    samples: Vec<u8>,
+}
+
+/// Parts of red, green and blue in the luminance of a color, with the primaries of ITU-R BT.709 and
+/// the white D65.
+const LUMINANCE: [f32; 3] = [0.212_647_84, 0.715_179_2, 0.072_173_04];
+
+/// Returns the brightness of a color, rounded.
+fn luminance(color: [u8; 3]) -> u8 {
+    let mut sum = 0.0;
+    for (sample, part) in color.iter().zip(LUMINANCE) {
+        sum += f32::from(*sample) * (1.0 / 255.0) * part;
+    }
+    (sum * 255.0 + 0.5) as u8
+}
+
+fn failed(what: String) -> Error {
+    Error::new(ErrorKind::Format, format!("the image cannot be decoded: {what}"))
+}
+
+impl DecodedImage {
+    /// Decodes an image of any format that [`Images`](crate::Images) has, and turns it upright by
+    /// its Exif data. Samples of 16 bits are rounded to 8.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Format`]: an unknown format, a damaged file, or an image above the limits,
+    /// which is not decoded.
+    pub fn decode(encoded: &[u8], limits: &DecodeLimits) -> Result<DecodedImage, Error> {
+        let Encoded { name, image } = Encoded::open(encoded).map_err(failed)?;
+        DecodedImage::read(image, limits).map_err(|what| failed(format!("{name}: {what}")))
+    }
+
+    fn read(mut image: Box<dyn Image + '_>, limits: &DecodeLimits) -> Result<DecodedImage, String> {
+        let ([width, height], channels) = (image.size(), image.channels());
+        let DecodeLimits { max_side, max_bytes } = *limits;
+        if width == 0 || height == 0 {
+            return Err(format!("the size is {width} x {height}"));
+        }
+        if width > max_side || height > max_side {
+            return Err(format!(
+                "the size is {width} x {height}, above the limit of {max_side} pixels a side"
+            ));
+        }
+        let pixels = width.saturating_mul(height).saturating_mul(channels);
+        let bytes = pixels.saturating_add(image.working_bytes());
+        if bytes > max_bytes {
+            return Err(format!(
+                "{width} x {height} pixels take {bytes} bytes, above the limit of {max_bytes}"
+            ));
+        }
+        let orientation = image.orientation();
+        let samples = image.decode_channels()?;
+        DecodedImage { width, height, channels, samples }.turn(orientation)
+    }
+
+    fn turn(self, orientation: Orientation) -> Result<DecodedImage, String> {
+        if orientation.is_upright() {
+            return Ok(self);
+        }
+        let DecodedImage { width, height, channels, .. } = self;
+        let samples = orientation.apply(&self.samples, [width, height], channels)?;
+        let (width, height) =
+            if orientation.is_transposed() { (height, width) } else { (width, height) };
+        Ok(DecodedImage { width, height, channels, samples })
+    }
+
+    /// Returns the columns of pixels.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Returns the rows of pixels.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Returns how many channels a pixel has: 1 to 4.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Returns the samples: rows from the top, pixels from the left, channels.
+    pub fn samples(&self) -> &[u8] {
+        &self.samples
+    }
+
+    /// Returns the samples without copying them.
+    pub fn into_samples(self) -> Vec<u8> {
+        self.samples
+    }
+
+    /// Converts an image to 1 channel (grey), 2 (grey and alpha), 3 (red, green and blue) or 4
+    /// (these and alpha). An alpha channel that is not wanted is dropped, a missing one is opaque.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Argument`]: another number of channels. [`ErrorKind::Run`]: not enough memory.
+    pub fn into_channels(self, channels: usize) -> Result<DecodedImage, Error> {
+        if channels == self.channels {
+            return Ok(self);
+        }
+        if !(1..=4).contains(&channels) {
+            let message = format!("an image has 1 to 4 channels, not {channels}");
+            return Err(Error::new(ErrorKind::Argument, message));
+        }
+        let DecodedImage { width, height, channels: before, samples } = self;
+        let mut out = zeros(samples.len() / before * channels)
+            .map_err(|what| Error::new(ErrorKind::Run, what))?;
+        for (out, pixel) in out.chunks_exact_mut(channels).zip(samples.chunks_exact(before)) {
+            let (color, alpha) = match *pixel {
+                [grey] => ([grey; 3], 255),
+                [grey, alpha] => ([grey; 3], alpha),
+                [red, green, blue] => ([red, green, blue], 255),
+                [red, green, blue, alpha] => ([red, green, blue], alpha),
+                _ => ([0; 3], 255),
+            };
+            match out {
+                [out, rest @ ..] if channels <= 2 => {
+                    *out = if before <= 2 { color[0] } else { luminance(color) };
+                    rest.fill(alpha);
+                }
+                _ => {
+                    out[..3].copy_from_slice(&color);
+                    out[3..].fill(alpha);
+                }
+            }
+        }
+        Ok(DecodedImage { width, height, channels, samples: out })
+    }
+
+    /// Stretches an image to another size: interpolates linearly where it grows, and averages
+    /// where it shrinks, with the weights of a triangle. All channels are treated alike.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Argument`]: a size of 0. [`ErrorKind::Run`]: not enough memory.
+    pub fn resize(self, width: usize, height: usize) -> Result<DecodedImage, Error> {
+        if (width, height) == (self.width, self.height) {
+            return Ok(self);
+        }
+        if width == 0 || height == 0 {
+            let message = format!("an image cannot be resized to {width} x {height} pixels");
+            return Err(Error::new(ErrorKind::Argument, message));
+        }
+        let from = Size { width: self.width, height: self.height };
+        let samples = resize(&self.samples, from, Size { width, height }, self.channels)
+            .map_err(|what| Error::new(ErrorKind::Run, what))?;
+        Ok(DecodedImage { width, height, channels: self.channels, samples })
+    }
+}

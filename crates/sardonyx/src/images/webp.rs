@@ -1,0 +1,44 @@
+//! WebP, by the crate `image-webp`.
+
+use std::io::Cursor;
+
+use image_webp::WebPDecoder;
+
+use super::bitmaps::{Layout, Samples};
+use super::orientation::Orientation;
+use super::zeros;
+
+/// An image that is not decoded yet.
+pub(super) struct WebP<'a> {
+    decoder: WebPDecoder<Cursor<&'a [u8]>>,
+}
+
+impl<'a> WebP<'a> {
+    /// Reads the headers of all chunks.
+    pub(super) fn open(encoded: &'a [u8]) -> Result<WebP<'a>, String> {
+        let decoder = WebPDecoder::new(Cursor::new(encoded));
+        let mut decoder = decoder.map_err(|error| error.to_string())?;
+        // Metadata are not longer than the file, whatever their header has.
+        decoder.set_memory_limit(encoded.len());
+        Ok(WebP { decoder })
+    }
+}
+
+impl Samples for WebP<'_> {
+    fn layout(&self) -> Layout {
+        let (width, height) = self.decoder.dimensions();
+        let channels = if self.decoder.has_alpha() { 4 } else { 3 };
+        Layout { width: width as usize, height: height as usize, channels, is_wide: false }
+    }
+
+    fn orientation(&mut self) -> Orientation {
+        let exif = self.decoder.exif_metadata().ok().flatten();
+        exif.map(|exif| Orientation::from_exif(&exif)).unwrap_or_default()
+    }
+
+    fn read(mut self: Box<Self>) -> Result<Vec<u8>, String> {
+        let mut out = zeros(self.layout().bytes())?;
+        self.decoder.read_image(&mut out).map_err(|error| error.to_string())?;
+        Ok(out)
+    }
+}
