@@ -26,6 +26,7 @@ const STEPS: &[Step] = &[
     // Needs the command, which the tests have built.
     step("commands", &["xtask", "commands", "--check"]),
     step("isa", &["xtask", "isa", "--lower"]),
+    step("copies", &["xtask", "copies", "--check"]),
     // Not optimised further: building takes longer than the suite does.
     step("onnx suite", &["xtask", "onnx-suite", "--profile", "dev"]),
     step("runtime suite", &["xtask", "runtime-suite", "--profile", "dev"]),
