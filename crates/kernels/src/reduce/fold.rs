@@ -107,7 +107,9 @@ pub(crate) enum Finish {
     Total,
     /// The total divided by the number of elements.
     Mean(usize),
+    /// The square root of the total.
     Root,
+    /// The natural logarithm of the total.
     Logarithm,
 }
 
