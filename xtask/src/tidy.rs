@@ -160,8 +160,7 @@ fn products_share_crates(findings: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// By crate and version, the lists of features that it is built with: one, or another for programs
-/// of the build.
+/// Feature lists of each crate and version. A crate that build programs use too can have two.
 type Features = BTreeMap<String, BTreeSet<String>>;
 
 fn features_below(product: &str) -> Result<Features> {

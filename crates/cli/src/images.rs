@@ -213,8 +213,10 @@ fn pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
 }
 
 fn decode(bytes: &[u8]) -> Result<DecodedImage, Failure> {
-    DecodedImage::decode(bytes, &LIMITS)
-        .map_err(|error| Failure::from(error).help("it must be a complete PNG or JPEG file"))
+    DecodedImage::decode(bytes, &LIMITS).map_err(|error| {
+        Failure::from(error)
+            .help("it must be a complete BMP, JPEG, JPEG 2000, PNG, PNM, TIFF or WebP file")
+    })
 }
 
 /// Bytes per pixel and channel, row by row.

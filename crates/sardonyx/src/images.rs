@@ -55,7 +55,7 @@ trait Image {
     /// Returns how many channels [`Image::decode_channels`] gives: 1 to 4.
     fn channels(&self) -> usize;
 
-    /// Returns how the camera was held.
+    /// Returns the orientation that the file stores.
     fn orientation(&mut self) -> Orientation {
         Orientation::default()
     }

@@ -46,7 +46,7 @@ pub(super) trait Samples {
         self.layout().bytes()
     }
 
-    /// Returns how the camera was held.
+    /// Returns the orientation that the file stores.
     fn orientation(&mut self) -> Orientation {
         Orientation::default()
     }

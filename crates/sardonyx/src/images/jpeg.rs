@@ -79,7 +79,7 @@ struct Tables {
     is_jfif: bool,
     /// The transform of colours that a segment of Adobe names.
     adobe: Option<u8>,
-    /// How the camera was held, by Exif data.
+    /// Orientation that the Exif data names.
     orientation: Orientation,
 }
 

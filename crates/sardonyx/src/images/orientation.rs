@@ -2,7 +2,7 @@
 
 use super::zeros;
 
-/// How an image is turned or mirrored to be upright: numbers of the tag, from 1 to 8.
+/// Orientation of an image: the value of the Exif tag, from 1 (upright) to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Orientation(u8);
 

@@ -107,7 +107,7 @@ impl<'a> Pnm<'a> {
     /// Reads the header of a PAM file, after its magic number.
     fn open_pam(mut rest: &'a [u8]) -> Result<Pnm<'a>, String> {
         if !line(&mut rest)?.is_empty() {
-            return Err("there is no line break after P7".to_string());
+            return Err("the PAM header has no line break after the magic number P7".to_string());
         }
         const KEYS: [&str; 4] = ["WIDTH", "HEIGHT", "DEPTH", "MAXVAL"];
         let (mut numbers, mut tuple) = ([None; 4], None);
@@ -344,7 +344,10 @@ mod tests {
             (b"P2 1 1 255\n256".to_vec(), "the sample \"256\" is not a number up to 255"),
             (b"P2 2 1 999\n+5 6".to_vec(), "the sample \"+5\" is not a number up to 999"),
             (b"P2 2 1 255\n5    ".to_vec(), "the samples end early"),
-            (b"P7 WIDTH 1\n".to_vec(), "there is no line break after P7"),
+            (
+                b"P7 WIDTH 1\n".to_vec(),
+                "the PAM header has no line break after the magic number P7",
+            ),
             (b"P7\nWIDTH 1\n".to_vec(), "the header is truncated"),
             (pam("WIDTH 1\nDEPTH 1\nMAXVAL 1"), "the header has no line HEIGHT"),
             (pam("WIDTH 1\nWIDTH 1"), "duplicate line WIDTH"),

@@ -137,7 +137,10 @@ impl Call {
 pub(crate) fn wrap_rustc(log: &OsStr) -> Result<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let rustc = arguments.next().ok_or_else(|| {
-        format!("{LOG} is set, but there is no rustc to run: `bench builds` sets it for cargo")
+        format!(
+            "the variable {LOG} is set, but no rustc command was given; unset it: \
+             `cargo xtask bench builds` sets it itself"
+        )
     })?;
     let arguments: Vec<OsString> = arguments.collect();
     let (status, time) = timed(|| {
