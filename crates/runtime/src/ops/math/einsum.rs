@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 use sardonyx_kernels::elementwise::{Binary, MAX_RANK, Strided};
 use sardonyx_kernels::gemm::{
-    BatchMat, BatchOut, BatchRhs, Epilogue, Number, gemm_batch, gemm_batch_generic,
+    self, BatchMat, BatchOut, BatchRhs, Epilogue, gemm_batch, gemm_batch_generic,
     gemm_batch_scratch,
 };
 use sardonyx_kernels::reduce::Reduce;
@@ -19,11 +19,10 @@ use sardonyx_ops::{Equation, Term};
 use sardonyx_tensor::{DataType, Dims, Element, shape};
 use smallvec::SmallVec;
 
-use super::for_element;
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
 use crate::ops::narrow::{narrow, widen};
-use crate::ops::tensor::moves::copy_strided;
+use crate::ops::tensor::moves::{Read, aligned};
 use crate::scratch::{Contents, Scratch};
 
 /// `Einsum`
@@ -40,20 +39,134 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         )));
     }
     let elem = site.elem(0)?;
-    if matches!(elem, DataType::Float16 | DataType::Bfloat16) {
-        return Ok(Box::new(Einsum::<f32> { equation, elem, elements: PhantomData }));
-    }
-    for_element!(
-        site, elem, [f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-        T => Einsum::<T> { equation, elem, elements: PhantomData }
-    )
+    let numbers = match elem {
+        DataType::Float | DataType::Float16 | DataType::Bfloat16 => Numbers::new::<f32>(),
+        DataType::Double => Numbers::new::<f64>(),
+        DataType::Int8 => Numbers::new::<i8>(),
+        DataType::Int16 => Numbers::new::<i16>(),
+        DataType::Int32 => Numbers::new::<i32>(),
+        DataType::Int64 => Numbers::new::<i64>(),
+        DataType::Uint8 => Numbers::new::<u8>(),
+        DataType::Uint16 => Numbers::new::<u16>(),
+        DataType::Uint32 => Numbers::new::<u32>(),
+        DataType::Uint64 => Numbers::new::<u64>(),
+        other => return site.unsupported_type(other),
+    };
+    Ok(Box::new(Einsum { equation, elem, numbers }))
 }
 
-/// `T` is the type that is computed in.
-struct Einsum<T> {
+struct Einsum {
     equation: Equation,
     elem: DataType,
-    elements: PhantomData<fn() -> T>,
+    numbers: Numbers,
+}
+
+/// The type that products and sums are computed in. Elements are bytes everywhere else: what
+/// decides how axes are combined is compiled once, not for each type.
+#[derive(Clone, Copy)]
+struct Numbers {
+    data_type: DataType,
+    /// Bytes of an element.
+    width: usize,
+    arithmetic: &'static dyn Arithmetic,
+}
+
+impl Numbers {
+    fn new<T: Multiplied>() -> Numbers {
+        let arithmetic = &Of::<T>(PhantomData);
+        Numbers { data_type: T::DATA_TYPE, width: size_of::<T>(), arithmetic }
+    }
+
+    /// Memory for `elems` elements.
+    fn scratch(self, call: &Call<'_>, elems: usize) -> Result<Scratch<u8>, KernelError> {
+        call.scratch(elems.saturating_mul(self.width))
+    }
+}
+
+/// Products and sums of elements that are given as bytes, aligned as their type must be.
+trait Arithmetic: Sync {
+    /// Sums each row of `cols` elements of `x`.
+    fn sum_rows(&self, exec: &Exec<'_>, cols: usize, x: &[u8], sums: &mut [u8]);
+
+    /// Products of elements at places given by steps, for all indices of `dims`.
+    fn multiply(
+        &self,
+        exec: &Exec<'_>,
+        dims: &[usize],
+        a: Stepped<'_>,
+        b: Stepped<'_>,
+        y: &mut [u8],
+    );
+
+    /// Products of matrices, written one after the other.
+    fn multiply_matrices(
+        &self,
+        call: &Call<'_>,
+        a: Matrices<'_>,
+        b: Matrices<'_>,
+        y: &mut [u8],
+    ) -> Result<(), KernelError>;
+}
+
+/// Bytes of elements, and the elements from one to the next along each axis.
+#[derive(Clone, Copy)]
+struct Stepped<'a> {
+    data: &'a [u8],
+    steps: &'a [usize],
+}
+
+/// Bytes of the elements of matrices, and how these lie.
+#[derive(Clone, Copy)]
+struct Matrices<'a> {
+    data: &'a [u8],
+    layout: &'a Layout,
+}
+
+impl<'a> Matrices<'a> {
+    fn of<T: Pod>(self) -> BatchMat<'a, T> {
+        let Layout { rows, cols, batch_steps, .. } = self.layout;
+        BatchMat {
+            data: bytemuck::cast_slice(self.data),
+            rows: rows.size,
+            cols: cols.size,
+            row_stride: rows.step,
+            col_stride: cols.step,
+            batch_strides: batch_steps,
+        }
+    }
+}
+
+/// The arithmetic of a type.
+struct Of<T>(PhantomData<fn() -> T>);
+
+impl<T: Multiplied> Arithmetic for Of<T> {
+    fn sum_rows(&self, exec: &Exec<'_>, cols: usize, x: &[u8], sums: &mut [u8]) {
+        let (x, sums) = (bytemuck::cast_slice(x), bytemuck::cast_slice_mut(sums));
+        T::reduce(exec, Reduce::Sum, &[sums.len(), cols], &[false, true], x, sums);
+    }
+
+    fn multiply(
+        &self,
+        exec: &Exec<'_>,
+        dims: &[usize],
+        a: Stepped<'_>,
+        b: Stepped<'_>,
+        y: &mut [u8],
+    ) {
+        let a = Strided::new(bytemuck::cast_slice(a.data), a.steps);
+        let b = Strided::new(bytemuck::cast_slice(b.data), b.steps);
+        T::binary(exec, Binary::Mul, dims, a, b, bytemuck::cast_slice_mut(y));
+    }
+
+    fn multiply_matrices(
+        &self,
+        call: &Call<'_>,
+        a: Matrices<'_>,
+        b: Matrices<'_>,
+        y: &mut [u8],
+    ) -> Result<(), KernelError> {
+        T::multiply(call, &a.layout.dims, a.of(), b.of(), bytemuck::cast_slice_mut(y))
+    }
 }
 
 /// An axis: the letter of a label, or, above all letters, the place of an axis of `...` from the
@@ -72,14 +185,15 @@ struct Part {
 type Parts = SmallVec<[Part; 8]>;
 
 /// An operand, or the product of some of them.
-struct Operand<'a, T> {
-    data: Contents<'a, T>,
+struct Operand<'a> {
+    numbers: Numbers,
+    data: Contents<'a, u8>,
     /// Each axis once.
     parts: Parts,
 }
 
 /// Elements that products and sums are computed of.
-trait Multiplied: Element + Loops + Number + Pod {
+trait Multiplied: Element + Loops + gemm::Number + Pod {
     /// Products of matrices at regular distances, one after the other.
     fn multiply(
         call: &Call<'_>,
@@ -124,7 +238,7 @@ macro_rules! plainly {
 }
 plainly!(f64 i8 i16 i32 i64 u8 u16 u32 u64);
 
-impl<T: Multiplied> Kernel for Einsum<T> {
+impl Kernel for Einsum {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let sizes = Sizes::new(&self.equation, call)?;
         let result = sizes.axes(&self.equation.result, sizes.ellipsis);
@@ -145,37 +259,37 @@ impl<T: Multiplied> Kernel for Einsum<T> {
             let next = next.summed(call, |axis| product.has(axis) || wanted(axis, index + 1))?;
             product = product.times(call, &next, &result, |axis| wanted(axis, index + 1))?;
         }
-        if self.elem == T::DATA_TYPE {
-            let exec = call.exec;
-            let y = call.output_slice::<T>(0, &dims)?;
-            product.write(exec, &result, y);
+        let exec = call.exec;
+        if self.elem == self.numbers.data_type {
+            product.write(exec, &result, call.output(0, self.elem, &dims)?.bytes_mut());
             return Ok(());
         }
-        let mut y = call.scratch::<T>(dims.iter().product())?;
-        product.write(call.exec, &result, &mut y);
+        let mut y = self.numbers.scratch(call, dims.iter().product())?;
+        product.write(exec, &result, &mut y);
         narrow(call, 0, self.elem, &dims, bytemuck::cast_slice(&y))
     }
 
     fn describe(&self) -> String {
-        format!("products of {}", T::DATA_TYPE)
+        format!("products of {}", self.numbers.data_type)
     }
 }
 
-impl<T: Multiplied> Einsum<T> {
+impl Einsum {
     fn operand<'a>(
         &self,
         call: &Call<'a>,
         sizes: &Sizes,
         index: usize,
-    ) -> Result<Operand<'a, T>, KernelError> {
-        let parts = sizes.operands[index].clone();
-        if self.elem == T::DATA_TYPE {
-            return Ok(Operand { data: Contents::Borrowed(call.slice::<T>(index)?), parts });
+    ) -> Result<Operand<'a>, KernelError> {
+        let (numbers, parts) = (self.numbers, sizes.operands[index].clone());
+        let view = call.tensor(index)?;
+        if self.elem == numbers.data_type {
+            return Ok(Operand { numbers, data: aligned(call, view)?, parts });
         }
-        let wide = widen(call, call.tensor(index)?)?;
-        let mut data = call.scratch::<T>(wide.len())?;
-        bytemuck::cast_slice_mut::<T, f32>(&mut data).copy_from_slice(&wide);
-        Ok(Operand { data: Contents::Made(data), parts })
+        let wide = widen(call, view)?;
+        let mut data = numbers.scratch(call, wide.len())?;
+        data.copy_from_slice(bytemuck::cast_slice(&wide));
+        Ok(Operand { numbers, data: Contents::Made(data), parts })
     }
 }
 
@@ -276,17 +390,6 @@ impl Layout {
             batch_steps: batch.iter().map(|part| part.step).collect(),
         })
     }
-
-    fn matrices<'a, T>(&'a self, data: &'a [T]) -> BatchMat<'a, T> {
-        BatchMat {
-            data,
-            rows: self.rows.size,
-            cols: self.cols.size,
-            row_stride: self.rows.step,
-            col_stride: self.cols.step,
-            batch_strides: &self.batch_steps,
-        }
-    }
 }
 
 /// Axes that lie as one.
@@ -326,7 +429,7 @@ fn elems<'a>(parts: impl Iterator<Item = &'a Part>) -> Result<usize, KernelError
     Ok(shape::elems(&sizes)?)
 }
 
-impl<'a, T: Multiplied> Operand<'a, T> {
+impl<'a> Operand<'a> {
     fn has(&self, axis: Axis) -> bool {
         self.find(axis).is_some()
     }
@@ -340,7 +443,7 @@ impl<'a, T: Multiplied> Operand<'a, T> {
         self,
         call: &Call<'_>,
         kept: impl Fn(Axis) -> bool,
-    ) -> Result<Operand<'a, T>, KernelError> {
+    ) -> Result<Operand<'a>, KernelError> {
         let (kept, gone): (Parts, Parts) =
             self.parts.iter().copied().partition(|part| kept(part.axis));
         if gone.is_empty() {
@@ -348,9 +451,10 @@ impl<'a, T: Multiplied> Operand<'a, T> {
         }
         let (rows, cols) = (elems(kept.iter())?, elems(gone.iter())?);
         let dense = self.laid(call, kept.iter().chain(&gone))?;
-        let mut sums = call.scratch::<T>(rows)?;
-        T::reduce(call.exec, Reduce::Sum, &[rows, cols], &[false, true], &dense, &mut sums);
-        Ok(Operand { data: Contents::Made(sums), parts: dense_parts(kept.iter()) })
+        let mut sums = self.numbers.scratch(call, rows)?;
+        self.numbers.arithmetic.sum_rows(call.exec, cols, &dense, &mut sums);
+        let (numbers, parts) = (self.numbers, dense_parts(kept.iter()));
+        Ok(Operand { numbers, data: Contents::Made(sums), parts })
     }
 
     /// The elements in the order of these axes, one after the other.
@@ -358,8 +462,8 @@ impl<'a, T: Multiplied> Operand<'a, T> {
         &self,
         call: &Call<'_>,
         parts: impl Iterator<Item = &'p Part> + Clone,
-    ) -> Result<Scratch<T>, KernelError> {
-        let mut dense = call.scratch::<T>(elems(parts.clone())?)?;
+    ) -> Result<Scratch<u8>, KernelError> {
+        let mut dense = self.numbers.scratch(call, elems(parts.clone())?)?;
         self.copy(call.exec, parts, &mut dense);
         Ok(dense)
     }
@@ -368,18 +472,19 @@ impl<'a, T: Multiplied> Operand<'a, T> {
         &self,
         exec: &Exec<'_>,
         parts: impl Iterator<Item = &'p Part> + Clone,
-        to: &mut [T],
+        to: &mut [u8],
     ) {
         if to.is_empty() {
             return;
         }
         let dims: Dims = parts.clone().map(|part| part.size).collect();
         let steps: SmallVec<[isize; 8]> = parts.map(|part| part.step as isize).collect();
-        copy_strided(exec.pool, &dims, &steps, &self.data, to);
+        let places = Read { dims: &dims, start: 0, strides: &steps };
+        places.copy(exec.pool, self.numbers.width, &self.data, to);
     }
 
     /// Writes the elements in the order of the result, which has no other axes.
-    fn write(&self, exec: &Exec<'_>, result: &[Axis], to: &mut [T]) {
+    fn write(&self, exec: &Exec<'_>, result: &[Axis], to: &mut [u8]) {
         let one = Part { axis: 0, size: 1, step: 0 };
         let parts: Parts = result.iter().map(|axis| *self.find(*axis).unwrap_or(&one)).collect();
         self.copy(exec, parts.iter(), to);
@@ -392,7 +497,7 @@ impl<'a, T: Multiplied> Operand<'a, T> {
         batch: &[Part],
         rows: &[Part],
         cols: &[Part],
-    ) -> Result<(Contents<'s, T>, Layout), KernelError> {
+    ) -> Result<(Contents<'s, u8>, Layout), KernelError> {
         if let Some(layout) = Layout::of(batch, rows, cols) {
             return Ok((Contents::Borrowed(&self.data), layout));
         }
@@ -409,10 +514,10 @@ impl<'a, T: Multiplied> Operand<'a, T> {
     fn times(
         &self,
         call: &Call<'_>,
-        other: &Operand<'_, T>,
+        other: &Operand<'_>,
         result: &[Axis],
         kept: impl Fn(Axis) -> bool,
-    ) -> Result<Operand<'a, T>, KernelError> {
+    ) -> Result<Operand<'a>, KernelError> {
         let place = |part: &Part| result.iter().position(|axis| *axis == part.axis);
         let pick = |parts: &Parts, is_in: &dyn Fn(Axis) -> bool| {
             let mut picked: Parts = parts.iter().filter(|part| is_in(part.axis)).copied().collect();
@@ -425,18 +530,19 @@ impl<'a, T: Multiplied> Operand<'a, T> {
         let rows = pick(&self.parts, &|axis| !other.has(axis));
         let cols = pick(&other.parts, &|axis| !self.has(axis));
         let made = dense_parts(batch.iter().chain(&rows).chain(&cols));
-        let mut y = call.scratch::<T>(elems(made.iter())?)?;
+        let mut y = self.numbers.scratch(call, elems(made.iter())?)?;
         if gone.is_empty() {
             let dims: Dims = made.iter().map(|part| part.size).collect();
-            let steps = |operand: &Operand<'_, T>| -> Dims {
+            let steps = |operand: &Operand<'_>| -> Dims {
                 made.iter()
                     .map(|made| operand.find(made.axis).map_or(0, |part| part.step))
                     .collect()
             };
             let (a_steps, b_steps) = (steps(self), steps(other));
-            let (a, b) = (Strided::new(&self.data, &a_steps), Strided::new(&other.data, &b_steps));
+            let a = Stepped { data: &self.data, steps: &a_steps };
+            let b = Stepped { data: &other.data, steps: &b_steps };
             if !y.is_empty() {
-                T::binary(call.exec, Binary::Mul, &dims, a, b, &mut y);
+                self.numbers.arithmetic.multiply(call.exec, &dims, a, b, &mut y);
             }
         } else {
             // The same axes where they lie in the other operand.
@@ -446,11 +552,12 @@ impl<'a, T: Multiplied> Operand<'a, T> {
             let (a, a_layout) = self.matrices(call, &batch, &rows, &gone)?;
             let (b, b_layout) = other.matrices(call, &there(&batch), &there(&gone), &cols)?;
             if !y.is_empty() {
-                let (a, b) = (a_layout.matrices(&a), b_layout.matrices(&b));
-                T::multiply(call, &a_layout.dims, a, b, &mut y)?;
+                let a = Matrices { data: &a, layout: &a_layout };
+                let b = Matrices { data: &b, layout: &b_layout };
+                self.numbers.arithmetic.multiply_matrices(call, a, b, &mut y)?;
             }
         }
-        Ok(Operand { data: Contents::Made(y), parts: made })
+        Ok(Operand { numbers: self.numbers, data: Contents::Made(y), parts: made })
     }
 }
 

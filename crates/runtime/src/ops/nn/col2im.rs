@@ -1,39 +1,59 @@
 //! Col2Im: columns of blocks, added back to the images that they were taken from.
 
-use std::marker::PhantomData;
-
+use bytemuck::Pod;
+use half::{bf16, f16};
 use sardonyx_kernels::columns::{BlockAxis, MAX_AXES, any_of_columns};
 use sardonyx_kernels::{Exec, Loops};
-use sardonyx_tensor::{Bool8, Complex64, Complex128, Dims, Element};
+use sardonyx_tensor::{DataType, Dims};
 use smallvec::SmallVec;
 
 use super::window::{counts, per_axis};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
-use crate::ops::math::for_element;
+use crate::ops::tensor::moves::aligned;
 
 type Axes = SmallVec<[BlockAxis; 8]>;
 
-struct Col2Im<T> {
+struct Col2Im {
     strides: Option<Vec<usize>>,
     dilations: Option<Vec<usize>>,
     /// Before all axes, then after them.
     pads: Option<Vec<usize>>,
-    elements: PhantomData<fn() -> T>,
+    elem: DataType,
+    add_up: AddUp,
 }
+
+/// Adds up columns, given as bytes like the images: what computes sizes is compiled once, not for
+/// each type.
+type AddUp = fn(&Exec<'_>, &mut Axes, &[u8], &mut [u8]);
 
 /// `Col2Im`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (strides, dilations) = (per_axis(site, "strides")?, per_axis(site, "dilations")?);
     let pads = counts(site, "pads")?;
-    for_element!(
-        site, site.elem(0)?,
-        [f32, f64, half::f16, half::bf16, i8, i16, i32, i64, u8, u16, u32, u64, Bool8, Complex64, Complex128],
-        T => Col2Im::<T> { strides, dilations, pads, elements: PhantomData }
-    )
+    let elem = site.elem(0)?;
+    let add_up = match elem {
+        DataType::Float => numbers::<f32>,
+        DataType::Double => numbers::<f64>,
+        DataType::Float16 => numbers::<f16>,
+        DataType::Bfloat16 => numbers::<bf16>,
+        DataType::Int8 => numbers::<i8>,
+        DataType::Int16 => numbers::<i16>,
+        DataType::Int32 => numbers::<i32>,
+        DataType::Int64 => numbers::<i64>,
+        DataType::Uint8 => numbers::<u8>,
+        DataType::Uint16 => numbers::<u16>,
+        DataType::Uint32 => numbers::<u32>,
+        DataType::Uint64 => numbers::<u64>,
+        DataType::Bool => truth_values,
+        DataType::Complex64 => complex::<f32>,
+        DataType::Complex128 => complex::<f64>,
+        other => return site.unsupported_type(other),
+    };
+    Ok(Box::new(Col2Im { strides, dilations, pads, elem, add_up }))
 }
 
-impl<T> Col2Im<T> {
+impl Col2Im {
     /// The axes of images of some sizes under blocks of some sizes.
     fn axes(&self, images: &[i64], blocks: &[i64]) -> Result<Axes, KernelError> {
         let rank = images.len();
@@ -86,7 +106,7 @@ impl<T> Col2Im<T> {
     }
 }
 
-impl<T: Columns> Kernel for Col2Im<T> {
+impl Kernel for Col2Im {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let &[batch, columns, blocks] = call.tensor(0)?.dims() else {
             fail!("the input has rank {}, not 3", call.tensor(0)?.rank());
@@ -108,70 +128,41 @@ impl<T: Columns> Kernel for Col2Im<T> {
         }
         let mut dims = Dims::from_slice(&[batch, columns / block]);
         dims.extend(axes.iter().map(|axis| axis.image));
-        let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        let (exec, x) = (call.exec, aligned(call, call.tensor(0)?)?);
         // The sums of an image, for each thread that has one.
-        let image = dims[2..].iter().fold(size_of::<T>().max(4), |n, dim| n.saturating_mul(*dim));
+        let width = self.elem.bits().unwrap_or_default() / 8;
+        let image = dims[2..].iter().fold(width.max(4), |n, dim| n.saturating_mul(*dim));
         let images = exec.pool.threads().min(dims[0].saturating_mul(dims[1]));
         call.reserve(images.saturating_mul(image))?;
-        T::add_up(exec, &mut axes, x, call.output_slice::<T>(0, &dims)?);
+        (self.add_up)(exec, &mut axes, &x, call.output(0, self.elem, &dims)?.bytes_mut());
         Ok(())
     }
 
     fn describe(&self) -> String {
-        format!("columns of {} added up", T::DATA_TYPE)
+        format!("columns of {} added up", self.elem)
     }
 }
 
-/// Elements that can be added up.
-trait Columns: Element {
-    fn add_up(exec: &Exec<'_>, axes: &mut Axes, x: &[Self], y: &mut [Self]);
+fn numbers<T: Loops + Pod>(exec: &Exec<'_>, axes: &mut Axes, x: &[u8], y: &mut [u8]) {
+    T::add_columns(exec, axes, bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y));
 }
-
-macro_rules! numbers {
-    ($($t:ty)*) => { $(
-        impl Columns for $t {
-            fn add_up(exec: &Exec<'_>, axes: &mut Axes, x: &[Self], y: &mut [Self]) {
-                <$t as Loops>::add_columns(exec, axes, x, y);
-            }
-        }
-    )* };
-}
-
-numbers!(f32 f64 half::f16 half::bf16 i8 i16 i32 i64 u8 u16 u32 u64);
 
 /// A sum of truth values is true if one of them is.
-impl Columns for Bool8 {
-    fn add_up(exec: &Exec<'_>, axes: &mut Axes, x: &[Self], y: &mut [Self]) {
-        any_of_columns(exec, axes, bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y));
-    }
+fn truth_values(exec: &Exec<'_>, axes: &mut Axes, x: &[u8], y: &mut [u8]) {
+    any_of_columns(exec, axes, x, y);
 }
 
 /// The parts of complex numbers are one axis more, along which blocks do not reach.
-macro_rules! complex {
-    ($($t:ty: $part:ty;)*) => { $(
-        impl Columns for $t {
-            fn add_up(exec: &Exec<'_>, axes: &mut Axes, x: &[Self], y: &mut [Self]) {
-                let parts =
-                    BlockAxis { image: 2, block: 1, stride: 1, dilation: 1, before: 0, count: 2 };
-                axes.push(parts);
-                let (x, y) = (bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y));
-                <$part as Loops>::add_columns(exec, axes, x, y);
-            }
-        }
-    )* };
-}
-
-complex! {
-    Complex64: f32;
-    Complex128: f64;
+fn complex<T: Loops + Pod>(exec: &Exec<'_>, axes: &mut Axes, x: &[u8], y: &mut [u8]) {
+    axes.push(BlockAxis { image: 2, block: 1, stride: 1, dilation: 1, before: 0, count: 2 });
+    numbers::<T>(exec, axes, x, y);
 }
 
 #[cfg(test)]
 mod tests {
     use sardonyx_ops::AttrValue::{self, Ints};
-    use sardonyx_tensor::Tensor;
+    use sardonyx_tensor::{Bool8, Complex64, Tensor};
 
-    use super::*;
     use crate::ops::testing::{run, tensor};
 
     fn sizes(sizes: &[i64]) -> Tensor {

@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use sardonyx_kernels::elementwise::broadcast_strides;
 use sardonyx_kernels::{MoveLoops, Pool};
 use sardonyx_tensor::{
-    DataType, Dims, Strides, StringArray, Tensor, TensorView, Value, ViewData, packed, shape,
+    Dims, Strides, StringArray, Tensor, TensorView, Value, ViewData, packed, shape,
 };
 use smallvec::SmallVec;
 
@@ -33,6 +33,43 @@ pub(in crate::ops) trait Movement {
     ) -> Result<(), KernelError>;
 }
 
+/// A [`Movement`] of elements that are given as bytes, as an object: preparing its operands is
+/// compiled once, not for each movement and width.
+pub(in crate::ops) trait ByteMovement {
+    /// Fills `out` with elements of `width` bytes, of which there are loops for 1, 2, 4, 8 and 16.
+    fn run_bytes(
+        &self,
+        pool: &Pool,
+        width: usize,
+        sources: &[&[u8]],
+        out: &mut [u8],
+    ) -> Result<(), KernelError>;
+}
+
+impl<M: Movement> ByteMovement for M {
+    fn run_bytes(
+        &self,
+        pool: &Pool,
+        width: usize,
+        sources: &[&[u8]],
+        out: &mut [u8],
+    ) -> Result<(), KernelError> {
+        match width {
+            1 => self.run(pool, &chunks::<1>(sources), out.as_chunks_mut().0),
+            2 => self.run(pool, &chunks::<2>(sources), out.as_chunks_mut().0),
+            4 => self.run(pool, &chunks::<4>(sources), out.as_chunks_mut().0),
+            8 => self.run(pool, &chunks::<8>(sources), out.as_chunks_mut().0),
+            16 => self.run(pool, &chunks::<16>(sources), out.as_chunks_mut().0),
+            _ => unreachable!("no element has {width} bytes"),
+        }
+    }
+}
+
+/// Elements of `WIDTH` bytes in each source.
+fn chunks<'a, const WIDTH: usize>(sources: &[&'a [u8]]) -> SmallVec<[&'a [[u8; WIDTH]]; MANY]> {
+    sources.iter().map(|bytes| bytes.as_chunks().0).collect()
+}
+
 /// Computes an output of dimensions `dims` whose elements all come from `sources`, which have one
 /// element type. Where a movement leaves the default value, strings are empty.
 pub(in crate::ops) fn move_elements(
@@ -40,7 +77,7 @@ pub(in crate::ops) fn move_elements(
     index: usize,
     dims: &[usize],
     sources: &[TensorView<'_>],
-    movement: &impl Movement,
+    movement: &dyn ByteMovement,
 ) -> Result<(), KernelError> {
     let Some(data_type) = sources.first().map(TensorView::data_type) else {
         fail!("there are no inputs");
@@ -54,12 +91,10 @@ pub(in crate::ops) fn move_elements(
     }
     match data_type.bits() {
         None => strings(call, index, dims, sources, movement),
-        Some(8) => wide::<1>(call, index, dims, sources, movement),
-        Some(16) => wide::<2>(call, index, dims, sources, movement),
-        Some(32) => wide::<4>(call, index, dims, sources, movement),
-        Some(64) => wide::<8>(call, index, dims, sources, movement),
-        Some(128) => wide::<16>(call, index, dims, sources, movement),
-        Some(bits) => codes(call, index, dims, sources, movement, data_type, bits),
+        Some(bits @ (8 | 16 | 32 | 64 | 128)) => {
+            wide(call, index, dims, sources, movement, bits / 8)
+        }
+        Some(bits) => codes(call, index, dims, sources, movement, bits),
     }
 }
 
@@ -189,15 +224,15 @@ pub(in crate::ops) fn expand<T: Pod>(
 }
 
 /// Places of elements in a source.
-struct Read<'a> {
-    dims: &'a [usize],
-    start: usize,
-    strides: &'a [isize],
+pub(in crate::ops) struct Read<'a> {
+    pub(in crate::ops) dims: &'a [usize],
+    pub(in crate::ops) start: usize,
+    pub(in crate::ops) strides: &'a [isize],
 }
 
 impl Read<'_> {
     /// Copies elements of this many bytes, of which there are loops for 1, 2, 4, 8 and 16.
-    fn copy(&self, pool: &Pool, width: usize, x: &[u8], y: &mut [u8]) {
+    pub(in crate::ops) fn copy(&self, pool: &Pool, width: usize, x: &[u8], y: &mut [u8]) {
         match width {
             1 => self.copy_wide::<1>(pool, x, y),
             2 => self.copy_wide::<2>(pool, x, y),
@@ -217,38 +252,34 @@ impl Read<'_> {
     }
 }
 
-/// Elements of `WIDTH` bytes.
-fn wide<const WIDTH: usize>(
+/// Moves elements of `width` bytes.
+fn wide(
     call: &mut Call<'_>,
     index: usize,
     dims: &[usize],
     sources: &[TensorView<'_>],
-    movement: &impl Movement,
-) -> Result<(), KernelError>
-where
-    [u8; WIDTH]: MoveLoops,
-{
+    movement: &dyn ByteMovement,
+    width: usize,
+) -> Result<(), KernelError> {
     let pool = call.exec.pool;
-    let bytes: SmallVec<[Contents<'_, u8>; MANY]> =
+    let contents: SmallVec<[Contents<'_, u8>; MANY]> =
         sources.iter().map(|view| dense(call, view)).collect::<Result<_, _>>()?;
-    let slices: SmallVec<[&[[u8; WIDTH]]; MANY]> =
-        bytes.iter().map(|bytes| bytes.as_chunks().0).collect();
+    let bytes: SmallVec<[&[u8]; MANY]> = contents.iter().map(|contents| &**contents).collect();
     let mut output = call.output(index, sources[0].data_type(), dims)?;
-    let out = output.bytes_mut().as_chunks_mut().0;
+    let out = output.bytes_mut();
     if out.is_empty() {
         return Ok(());
     }
-    movement.run(pool, &slices, out)
+    movement.run_bytes(pool, width, &bytes, out)
 }
 
-/// Elements below one byte.
+/// Moves elements below one byte, each of them unpacked to a byte.
 fn codes(
     call: &mut Call<'_>,
     index: usize,
     dims: &[usize],
     sources: &[TensorView<'_>],
-    movement: &impl Movement,
-    data_type: DataType,
+    movement: &dyn ByteMovement,
     bits: usize,
 ) -> Result<(), KernelError> {
     let pool = call.exec.pool;
@@ -259,41 +290,40 @@ fn codes(
     };
     let codes: SmallVec<[Scratch<u8>; MANY]> =
         sources.iter().map(unpacked).collect::<Result<_, _>>()?;
-    let slices: SmallVec<[&[[u8; 1]]; MANY]> =
-        codes.iter().map(|codes| codes.as_chunks().0).collect();
+    let bytes: SmallVec<[&[u8]; MANY]> = codes.iter().map(|codes| &**codes).collect();
     let mut out = call.scratch::<u8>(shape::elems(dims)?)?;
-    let mut output = call.output(index, data_type, dims)?;
+    let mut output = call.output(index, sources[0].data_type(), dims)?;
     if out.is_empty() {
         return Ok(());
     }
-    movement.run(pool, &slices, out.as_chunks_mut().0)?;
+    movement.run_bytes(pool, 1, &bytes, &mut out)?;
     Ok(packed::pack_from_codes(&out, bits, output.bytes_mut())?)
 }
 
-/// Strings. Their numbers are moved, as values of the width of the longest integers; number 0 is
-/// the empty string.
+/// Moves the numbers of strings, as values of the width of the longest integers; number 0 is the
+/// empty string.
 fn strings(
     call: &mut Call<'_>,
     index: usize,
     dims: &[usize],
     sources: &[TensorView<'_>],
-    movement: &impl Movement,
+    movement: &dyn ByteMovement,
 ) -> Result<(), KernelError> {
     let tensors = sources.iter().map(TensorView::to_tensor).collect::<Result<Vec<_>, _>>()?;
     let mut all: Vec<&[u8]> = vec![b""];
-    let mut numbers: Vec<Vec<[u8; 8]>> = Vec::with_capacity(tensors.len());
+    let mut numbers: Vec<Vec<u64>> = Vec::with_capacity(tensors.len());
     for tensor in &tensors {
         let start = all.len();
         all.extend(tensor.strings().into_iter().flat_map(StringArray::iter));
-        numbers.push((start..all.len()).map(|number| (number as u64).to_ne_bytes()).collect());
+        numbers.push((start as u64..all.len() as u64).collect());
     }
-    let slices: Vec<&[[u8; 8]]> = numbers.iter().map(Vec::as_slice).collect();
-    let mut out = call.scratch::<[u8; 8]>(shape::elems(dims)?)?;
+    let bytes: Vec<&[u8]> = numbers.iter().map(|numbers| bytemuck::cast_slice(numbers)).collect();
+    let mut out = call.scratch::<u64>(shape::elems(dims)?)?;
     if !out.is_empty() {
-        movement.run(call.exec.pool, &slices, &mut out)?;
+        let out = bytemuck::cast_slice_mut(&mut out);
+        movement.run_bytes(call.exec.pool, size_of::<u64>(), &bytes, out)?;
     }
-    let moved: StringArray =
-        out.iter().map(|number| all[u64::from_ne_bytes(*number) as usize]).collect();
+    let moved: StringArray = out.iter().map(|number| all[*number as usize]).collect();
     call.set_output(index, Value::Tensor(Tensor::from_strings(dims, moved)?))
 }
 
@@ -314,9 +344,25 @@ pub(in crate::ops) fn dense<'a>(
     Ok(Contents::Made(bytes))
 }
 
+/// Like [`dense`], but at an address that fits the element type.
+pub(in crate::ops) fn aligned<'a>(
+    call: &Call<'_>,
+    view: &TensorView<'a>,
+) -> Result<Contents<'a, u8>, KernelError> {
+    let contents = dense(call, view)?;
+    let width = (view.data_type().bits().unwrap_or_default() / 8).max(1);
+    if contents.as_ptr().addr().is_multiple_of(width) {
+        return Ok(contents);
+    }
+    let mut copy = call.scratch::<u8>(contents.len())?;
+    copy.copy_from_slice(&contents);
+    Ok(Contents::Made(copy))
+}
+
 #[cfg(test)]
 mod tests {
     use sardonyx_kernels::{Exec, Isa};
+    use sardonyx_tensor::DataType;
     use smallvec::smallvec;
 
     use super::*;
