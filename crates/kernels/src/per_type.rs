@@ -184,7 +184,8 @@ per_type! {
             pool: &Pool, how: Reading, sizes: &[usize], grid: &[Self], places: &mut [f64],
         );
         pooling::lp_pool = fn lp_pool(
-            exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self], y: &mut [Self],
+            exec: &Exec<'_>, planes: usize, window: &Window<'_>, p: u32, x: &[Self],
+            scratch: &mut [<Self as Number>::Wide], y: &mut [Self],
         );
         roi::max_roi_pool = fn max_roi_pool(
             exec: &Exec<'_>, cells: [usize; 2], dims: [usize; 4], x: &[Self], regions: &[[i64; 5]],

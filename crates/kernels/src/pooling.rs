@@ -109,67 +109,120 @@ pub fn average_pool<T: Number>(
     x: &[T],
     y: &mut [T],
 ) {
-    let finish = |sum: T::Wide, count: usize| T::narrow(sum.div(Number::from_f64(count as f64)));
-    pooled(exec, planes, window, x, y, Pooling { fold: Sum, finish, divisor: Some(divisor) });
+    sum_pool(exec, planes, window, Some(divisor), x, y);
 }
 
-/// The `p`-norm of each window: the sum of `|x|^p`, to the power `1/p`. See [`max_pool`] for the
-/// rest.
+/// The sum of each window, divided by what `divisor` says. [`average_pool`] and [`lp_pool`] share
+/// the copies of its loops.
+fn sum_pool<T: Number>(
+    exec: &Exec<'_>,
+    planes: usize,
+    window: &Window<'_>,
+    divisor: Option<Divisor>,
+    x: &[T],
+    y: &mut [T],
+) {
+    let finish = |sum: T::Wide, count: usize| T::narrow(sum.div(Number::from_f64(count as f64)));
+    pooled(exec, planes, window, x, y, Pooling { fold: Sum, finish, divisor });
+}
+
+/// Elements that [`lp_pool`] wants as memory: for as many planes as half a megabyte holds, but for
+/// one at least.
+#[must_use]
+pub fn lp_pool_scratch(planes: usize, window: &Window<'_>) -> usize {
+    const ELEMENTS: usize = 1 << 17;
+    let plane = lp_plane(window);
+    planes.min(ELEMENTS / plane.max(1)).max(1).saturating_mul(plane)
+}
+
+/// The elements of a plane and of its output.
+fn lp_plane(window: &Window<'_>) -> usize {
+    window.input.iter().product::<usize>().saturating_add(window.output.iter().product())
+}
+
+/// The `p`-norm of each window of floats: the sum of `|x|^p`, to the power `1/p`. See [`max_pool`]
+/// for the rest. Powers are taken in `scratch`, of [`lp_pool_scratch`] elements, and summed there
+/// as for an average.
 ///
 /// # Panics
 ///
-/// As [`max_pool`].
+/// As [`max_pool`], or if `scratch` has no room for a plane and its output.
 pub fn lp_pool<T: Number>(
     exec: &Exec<'_>,
     planes: usize,
     window: &Window<'_>,
     p: u32,
     x: &[T],
+    scratch: &mut [T::Wide],
     y: &mut [T],
 ) {
-    match p {
-        1 => {
-            let finish = |sum: T::Wide, _| T::narrow(sum);
-            pooled(exec, planes, window, x, y, Pooling { fold: Norm(1), finish, divisor: None });
-        }
-        2 => {
-            let finish = |sum: T::Wide, _| T::from_f64(sum.to_f64().sqrt());
-            pooled(exec, planes, window, x, y, Pooling { fold: Norm(2), finish, divisor: None });
-        }
-        _ => {
-            let finish = move |sum: T::Wide, _| T::from_f64(sum.to_f64().powf(1.0 / f64::from(p)));
-            pooled(exec, planes, window, x, y, Pooling { fold: Norm(p), finish, divisor: None });
-        }
+    window.check(planes, x.len(), y.len());
+    if y.is_empty() {
+        return;
+    }
+    let (inputs, outputs) = (x.len() / planes, y.len() / planes);
+    let at_once = scratch.len() / lp_plane(window);
+    assert!(at_once > 0, "no room for the powers of a plane");
+    for (i, y) in y.chunks_mut(at_once * outputs).enumerate() {
+        let planes = y.len() / outputs;
+        let x = &x[i * at_once * inputs..][..planes * inputs];
+        let (powers, sums) = scratch.split_at_mut(x.len());
+        let sums = &mut sums[..y.len()];
+        raise(exec, p, x, powers);
+        sum_pool(exec, planes, window, None, powers, sums);
+        let sums = &*sums;
+        fill(exec.pool, y, ROOT_WORK, |start, y| {
+            for (y, sum) in y.iter_mut().zip(&sums[start..]) {
+                *y = match p {
+                    1 => T::narrow(*sum),
+                    2 => T::from_f64(sum.to_f64().sqrt()),
+                    _ => T::from_f64(sum.to_f64().powf(1.0 / f64::from(p))),
+                };
+            }
+        });
     }
 }
 
+/// Time of a root, in operations.
+const ROOT_WORK: usize = 8;
 /// Powers up to this one are products.
 const MOST_FACTORS: u32 = 16;
 
-/// The sum of powers of absolute values.
-#[derive(Clone, Copy)]
-struct Norm(u32);
+/// Writes `|x|^p`.
+fn raise<T: Number>(exec: &Exec<'_>, p: u32, x: &[T], powers: &mut [T::Wide]) {
+    let level = Level::new(exec.isa);
+    fill(exec.pool, powers, Ord::min(p, MOST_FACTORS) as usize, |start, powers| {
+        let x = &x[start..][..powers.len()];
+        T::run(level, Raise { p, x, powers });
+    });
+}
 
-impl Fold for Norm {
+struct Raise<'a, T: Number> {
+    p: u32,
+    x: &'a [T],
+    powers: &'a mut [T::Wide],
+}
+
+impl<T: Number> Loop for Raise<'_, T> {
+    type Out = ();
     #[inline(always)]
-    fn start<W: Arith>(self) -> W {
-        W::ZERO
-    }
-    #[inline(always)]
-    fn step<W: Arith>(self, sum: W, x: W) -> W {
-        let x = Arith::abs(x);
-        if self.0 > MOST_FACTORS {
-            return sum.add(x.pow(W::from_f64(f64::from(self.0))));
+    fn run<const FMA: bool>(self) {
+        let Raise { p, x, powers } = self;
+        for (power, x) in powers.iter_mut().zip(x) {
+            *power = x.widen().abs();
         }
-        let mut power = x;
-        for _ in 1..self.0 {
-            power = power.mul(x);
+        if p > MOST_FACTORS {
+            let p = T::Wide::from_f64(f64::from(p));
+            for power in powers {
+                *power = power.pow(p);
+            }
+            return;
         }
-        sum.add(power)
-    }
-    #[inline(always)]
-    fn join<W: Arith>(self, a: W, b: W) -> W {
-        a.add(b)
+        for _ in 1..p {
+            for (power, x) in powers.iter_mut().zip(x) {
+                *power = power.mul(x.widen().abs());
+            }
+        }
     }
 }
 

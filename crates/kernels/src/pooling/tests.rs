@@ -174,8 +174,9 @@ fn check<T: Number>(tolerance: f64) {
                     close(y.to_f64(), sum / count as f64, tolerance);
                 }
             }
-            for p in [1, 2, 3] {
-                lp_pool(&Exec { pool: &pool, isa }, planes, &window, p, &x, &mut y);
+            for p in [1, 2, 3, 17] {
+                let mut scratch = vec![T::Wide::LOWEST; lp_pool_scratch(1, &window)];
+                lp_pool(&Exec { pool: &pool, isa }, planes, &window, p, &x, &mut scratch, &mut y);
                 for (y, (inside, _)) in y.iter().zip(&windows) {
                     let sum: f64 = inside.iter().map(|&i| x[i].to_f64().abs().powi(p as i32)).sum();
                     let norm = T::from_f64(sum.powf(1.0 / f64::from(p))).to_f64();

@@ -3,8 +3,9 @@
 
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
 use sardonyx_kernels::pixels::Total;
-use sardonyx_kernels::pooling::Window;
+use sardonyx_kernels::pooling::{Window, lp_pool_scratch};
 use sardonyx_kernels::reduce::Reduce;
 use sardonyx_kernels::{FloatLoops, Loops};
 use sardonyx_tensor::{DataType, Dims, Element};
@@ -84,16 +85,15 @@ impl<T: Element + Loops> Kernel for GlobalPool<T> {
     }
 }
 
-impl<T: Element + FloatLoops> Kernel for GlobalLpPool<T> {
+impl<T: Element + FloatLoops<Wide: Pod>> Kernel for GlobalLpPool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (input, dims) = pooled_dims(call)?;
         let planes = input[0] * input[1];
         let elements = [input[2..].iter().product()];
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
-        let y = call.output_slice::<T>(0, &dims)?;
         if elements == [0] {
             // The sum of nothing.
-            y.fill(T::ZERO);
+            call.output_slice::<T>(0, &dims)?.fill(T::ZERO);
             return Ok(());
         }
         let window = Window {
@@ -105,7 +105,9 @@ impl<T: Element + FloatLoops> Kernel for GlobalLpPool<T> {
             pads_begin: &[0],
             pads_end: &[0],
         };
-        T::lp_pool(exec, planes, &window, self.p, x, y);
+        let mut scratch = call.scratch(lp_pool_scratch(planes, &window))?;
+        let y = call.output_slice::<T>(0, &dims)?;
+        T::lp_pool(exec, planes, &window, self.p, x, &mut scratch, y);
         Ok(())
     }
 }

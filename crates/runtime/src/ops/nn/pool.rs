@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
 use sardonyx_kernels::pooling::{self, Divisor, Order};
 use sardonyx_kernels::{FloatLoops, MaxPoolLoops};
 use sardonyx_tensor::{Dims, Element};
@@ -144,12 +145,13 @@ impl<T: Element + FloatLoops> Kernel for AveragePool<T> {
     }
 }
 
-impl<T: Element + FloatLoops> Kernel for LpPool<T> {
+impl<T: Element + FloatLoops<Wide: Pod>> Kernel for LpPool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
+        let mut scratch = call.scratch(pooling::lp_pool_scratch(g.planes(), &g.window()))?;
         let y = call.output_slice::<T>(0, &g.output)?;
-        T::lp_pool(exec, g.planes(), &g.window(), self.p, x, y);
+        T::lp_pool(exec, g.planes(), &g.window(), self.p, x, &mut scratch, y);
         Ok(())
     }
 }
