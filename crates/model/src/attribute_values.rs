@@ -238,6 +238,14 @@ impl Bindings {
     }
 }
 
+/// The type of a tensor whose elements cannot be read.
+fn unread(data_type: Option<i32>, dims: &[i64]) -> AttrValue<'static> {
+    AttrValue::Unread(Type::Tensor(TensorType {
+        elem: data_type.and_then(DataType::from_number),
+        shape: Some(dims.iter().map(|size| (*size).into()).collect()),
+    }))
+}
+
 impl Model {
     /// The value of an attribute. A reference is replaced by what the call gives; if that is
     /// nothing, the node has no such attribute. Without a call, nothing is known of it.
@@ -247,9 +255,7 @@ impl Model {
         bindings: Option<&'a Bindings>,
     ) -> Option<AttrValue<'a>> {
         let text = |span| Cow::Borrowed(self.bytes(span));
-        if let Some(reference) = self.maybe_text(attribute.ref_attr_name())
-            && !reference.is_empty()
-        {
+        if let Some(reference) = self.maybe_text(attribute.ref_attr_name()) {
             return match bindings {
                 Some(bindings) => bindings.get(reference).cloned(),
                 None => Some(AttrValue::Other),
@@ -266,20 +272,20 @@ impl Model {
             }
             Some(AttributeValue::Tensor(tensor)) => match self.tensor(tensor, &NoExternalData) {
                 Ok(tensor) => AttrValue::Tensor(tensor),
-                Err(_) => AttrValue::Unread(Type::Tensor(TensorType {
-                    elem: tensor.data_type.and_then(DataType::from_number),
-                    shape: Some(tensor.dims.iter().map(|size| (*size).into()).collect()),
-                })),
+                Err(_) => unread(tensor.data_type, &tensor.dims),
             },
             Some(AttributeValue::Graph(graph)) => AttrValue::Graph(*graph),
             Some(AttributeValue::Type(ty)) => {
                 self.type_of(ty).map_or(AttrValue::Other, AttrValue::Type)
             }
             Some(AttributeValue::SparseTensor(sparse)) => {
-                let sparse = self.sparse_tensor(sparse, &NoExternalData).ok();
-                match sparse.and_then(|sparse| sparse.to_dense().ok()) {
+                let read = self.sparse_tensor(sparse, &NoExternalData).ok();
+                match read.and_then(|read| read.to_dense().ok()) {
                     Some(tensor) => AttrValue::Tensor(tensor),
-                    None => AttrValue::Other,
+                    None => {
+                        let values = sparse.values.as_ref();
+                        unread(values.and_then(|values| values.data_type), &sparse.dims)
+                    }
                 }
             }
             Some(_) => AttrValue::Other,

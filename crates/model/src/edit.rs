@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_tensor::{Buffer, Tensor};
 use smallvec::SmallVec;
 
@@ -98,6 +98,28 @@ impl Model {
             graph.inputs.iter().filter_map(|info| info.value).filter(|value| is_input(*value));
         let kept: HashSet<ValueId> = kept.collect();
         self.retain_inputs(id, |info| info.value.is_none_or(|value| kept.contains(&value)));
+    }
+
+    /// Makes constants of the inputs of a graph from position `first` on if each of them has an
+    /// initializer; otherwise changes nothing.
+    pub fn fix_constant_inputs(&mut self, id: GraphId, first: usize) {
+        let graph = &self.graphs[id];
+        let rest = graph.inputs.get(first..).unwrap_or_default();
+        if rest.is_empty() {
+            return;
+        }
+        let numbered = graph.initializers.iter().enumerate();
+        let constants: HashMap<ValueId, usize> =
+            numbered.filter_map(|(index, found)| Some((found.value?, index))).collect();
+        let found = rest.iter().map(|info| {
+            let value = info.value?;
+            Some((value, *constants.get(&value)?))
+        });
+        let Some(found) = found.collect::<Option<Vec<_>>>() else { return };
+        self.graphs[id].inputs.truncate(first);
+        for (value, index) in found {
+            self.values[value].producer = Producer::Initializer(index as u32);
+        }
     }
 
     /// Keeps those inputs of a graph for which `keep` says so; values of the others stay, and

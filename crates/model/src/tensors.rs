@@ -7,10 +7,11 @@ use sardonyx_proto::{Skimmed, shown, without_middle};
 use sardonyx_tensor::Buffer;
 
 use crate::attribute::{Attribute, AttributeValue};
-use crate::constant::{SparseTensorProto, TensorProto};
+use crate::constant::{ConstantError, ExternalData, SparseTensorProto, TensorProto};
 use crate::error::Error;
 use crate::graph::Model;
-use crate::ids::{AttributeId, GraphId};
+use crate::ids::{AttributeId, GraphId, NodeId};
+use crate::names::Symbol;
 use crate::read::ReadLimits;
 
 /// Where a stored tensor stands. Valid as long as the lists that it leads through are not changed.
@@ -209,6 +210,68 @@ impl Model {
             // The first subgraph is taken next.
             left[first_new..].reverse();
         }
+    }
+
+    /// Whether values of a tensor in an attribute, of a node or by default of a function, lie outside
+    /// the message.
+    pub fn has_external_attributes(&self) -> bool {
+        let defaults = self.functions.iter().flat_map(|function| &function.attribute_protos);
+        self.all_attributes().chain(defaults).any(|attribute| {
+            let mut is_external = false;
+            in_attribute(attribute, |place| {
+                is_external |= place.find(attribute).is_some_and(TensorProto::is_external);
+            });
+            is_external
+        })
+    }
+
+    /// The tensors in attributes of a node whose values lie outside the message, each with the
+    /// name of its attribute.
+    pub fn external_tensors_of(&self, node: NodeId) -> Vec<(TensorId, Option<Symbol>)> {
+        let mut found = Vec::new();
+        for id in self.attributes(node) {
+            let attribute = self.attribute(*id);
+            in_attribute(attribute, |place| {
+                if place.find(attribute).is_some_and(TensorProto::is_external) {
+                    found.push((TensorId::Attribute(*id, place), attribute.name));
+                }
+            });
+        }
+        found
+    }
+
+    /// The tensors in default values of a function whose values lie outside the message, each
+    /// with the name of its attribute.
+    pub fn external_defaults_of(&self, function: usize) -> Vec<(TensorId, Option<Symbol>)> {
+        let mut found = Vec::new();
+        for (index, default) in self.functions[function].attribute_protos.iter().enumerate() {
+            in_attribute(default, |place| {
+                if place.find(default).is_some_and(TensorProto::is_external) {
+                    let id = TensorId::Default(function as u32, index as u32, place);
+                    found.push((id, default.name));
+                }
+            });
+        }
+        found
+    }
+
+    /// Puts the values of a tensor that lie outside the message into the model. They are shared
+    /// with `external`, not copied.
+    ///
+    /// # Errors
+    ///
+    /// See [`tensor`](Model::tensor).
+    pub fn load_stored(
+        &mut self,
+        id: TensorId,
+        external: &dyn ExternalData,
+    ) -> Result<(), ConstantError> {
+        let stored = self.stored(id);
+        let name = stored.name;
+        let tensor = self.tensor(stored, external)?;
+        let loaded = self.tensor_proto(&tensor);
+        *self.stored_mut(id) = TensorProto { name, ..loaded };
+        Ok(())
     }
 
     /// For each stored tensor that is `wanted`, which one it is, in a form that holds while nodes

@@ -29,6 +29,7 @@ pub mod payload;
 mod resolve;
 mod same_meaning;
 mod sequences;
+mod settle;
 mod shard;
 mod strip;
 mod training;
@@ -74,6 +75,7 @@ pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use sequences::unpack_sequences;
+pub use settle::{fix_constants_of_bodies, load_attributes};
 pub use shard::{
     Collectives, Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form,
     FormId, Local, Move, NotExpressible, NotHonored, Numbers, OutputsAt, Place as DevicePlace,

@@ -78,8 +78,7 @@ fn front(
     // What is expanded as it does not reach the newest form; mostly nothing.
     let mut not_upgraded: Vec<HashSet<NodeId>> = Vec::new();
     let (mut resolved, at_file_versions) = loop {
-        let expanded = expand(model, declared, &options.operators, &not_upgraded);
-        let expanded = expanded.map_err(CompileError::Invalid)?;
+        let expanded = expand(model, Some(external), declared, &options.operators, &not_upgraded)?;
         report.nodes = expanded.nodes;
         clock.lap(report, "resolve");
         let missing = expanded.unsupported(&options.operators);

@@ -54,6 +54,12 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
+impl From<Vec<Finding>> for CompileError {
+    fn from(findings: Vec<Finding>) -> Self {
+        CompileError::Invalid(findings)
+    }
+}
+
 /// An operator that a model uses and that cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

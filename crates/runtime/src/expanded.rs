@@ -2,14 +2,15 @@
 //! have no kernel of their own.
 
 use hashbrown::HashSet;
-use sardonyx_model::{Model, NodeId};
+use sardonyx_model::{ExternalData, Model, NodeId};
 use sardonyx_ops::OpRef;
 use sardonyx_passes::{
-    Expansions, Finding, InferOptions, Inference, Resolved, bind_gradients, expand_calls,
-    expand_operators, infer, resolve, upgrade,
+    Expansions, InferOptions, Inference, Resolved, bind_gradients, expand_calls, expand_operators,
+    fix_constants_of_bodies, infer, load_attributes, resolve, upgrade,
 };
 
 use crate::custom::CustomOperators;
+use crate::error::CompileError;
 use crate::ops::binding_of;
 
 /// A model without calls of functions, at its own versions.
@@ -24,17 +25,18 @@ pub(crate) struct Expanded {
 
 /// Resolves a model and expands what has no kernel, as far as the standard has a function for it;
 /// then, one set after the other, nodes that have kernels and do not reach the form that these
-/// know.
+/// know. Loads the values of attributes that lie in data files, if there is an `external`.
 ///
 /// # Errors
 ///
 /// Everything that stands against running the model, except operators that do not exist.
 pub(crate) fn expand(
     model: &Model,
+    external: Option<&dyn ExternalData>,
     declared: InferOptions<'_>,
     operators: &CustomOperators,
     not_upgraded: &[HashSet<NodeId>],
-) -> Result<Expanded, Vec<Finding>> {
+) -> Result<Expanded, CompileError> {
     let mut model = model.clone_to_run();
     if let (Some(main), ..4) = (model.main, model.header.ir_version.unwrap_or(0)) {
         // Before IR version 4 every initializer had to be an input as well, so that says nothing
@@ -43,6 +45,11 @@ pub(crate) fn expand(
     }
     bind_gradients(&mut model)?;
     let mut resolved = resolve(model, operators.registry())?;
+    fix_constants_of_bodies(&mut resolved);
+    if let Some(external) = external {
+        // Before calls are copied, so that each tensor is loaded once.
+        load_attributes(&mut resolved, external).map_err(CompileError::Constant)?;
+    }
     let nodes = nodes_in(&resolved);
     let mut expansions = Expansions::default();
     expand_calls(&mut resolved, &mut expansions)?;

@@ -33,7 +33,7 @@ pub fn unsupported(model: &Model) -> Vec<UnsupportedOperator> {
         return by_kind.into_sorted();
     }
     let none = CustomOperators::default();
-    match expand(model, InferOptions::default(), &none, &[]) {
+    match expand(model, None, InferOptions::default(), &none, &[]) {
         Ok(expanded) => expanded.unsupported(&none),
         // What does not fit together has no types, on which functions of operators depend.
         Err(_) => by_kind.into_sorted(),

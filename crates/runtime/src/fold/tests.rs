@@ -17,7 +17,7 @@ fn folded(text: &str) -> Vec<String> {
     let text = Buffer::from_vec(text.as_bytes().to_vec());
     let model = parse_model(text, ParseOptions::default()).expect("the text is a model").model;
     let none = CustomOperators::default();
-    let expanded = expand(&model, InferOptions::default(), &none, &[]);
+    let expanded = expand(&model, None, InferOptions::default(), &none, &[]);
     let expanded = expanded.expect("the model fits together");
     let Expanded { resolved, inference, .. } = expanded;
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
