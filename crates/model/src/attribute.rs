@@ -27,8 +27,10 @@ pub struct Attribute {
 /// What few attributes have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AttributeExtras {
-    /// The function's attribute that this one stands for.
-    pub ref_attr_name: Option<Symbol>,
+    /// The function's attribute that this one stands for; never an empty text.
+    ref_attr_name: Option<Symbol>,
+    /// Whether the file has an empty text there, which is no reference.
+    has_empty_ref_attr_name: bool,
     /// Documentation.
     pub doc_string: Option<Symbol>,
     /// Fields of the future.
@@ -193,10 +195,26 @@ impl AttributeValue {
 }
 
 impl Attribute {
-    /// The function's attribute that this one stands for.
+    /// The function's attribute that this one stands for. `None` also where the file has an empty
+    /// text, with which an attribute has its own value.
     #[inline]
     pub fn ref_attr_name(&self) -> Option<Symbol> {
         self.extras.as_ref()?.ref_attr_name
+    }
+
+    /// Whether the file has an empty text where the name of the function's attribute would stand.
+    /// It means nothing; only forms that keep each field of a file write it.
+    #[inline]
+    pub fn has_empty_ref_attr_name(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| extras.has_empty_ref_attr_name)
+    }
+
+    /// Lets the attribute stand for one of the function, or for none if the `text` of the name is
+    /// empty.
+    pub fn set_ref_attr_name(&mut self, name: Symbol, text: &[u8]) {
+        let extras = self.extras_mut();
+        extras.has_empty_ref_attr_name = text.is_empty();
+        extras.ref_attr_name = (!text.is_empty()).then_some(name);
     }
 
     /// What few attributes have, of one that turns out to be one of them.

@@ -700,7 +700,7 @@ mod tests {
         let of_add = model.attributes(add)[0];
         let attribute = model.attribute_mut(of_add);
         attribute.values = Default::default();
-        attribute.extras_mut().ref_attr_name = k;
+        attribute.set_ref_attr_name(k.expect("a name"), b"k");
         let sum = model.outputs(add)[0];
         let branch = model.add_node(body, "If", "", &[sum], 1);
         let inner = graph(&mut model);

@@ -423,8 +423,9 @@ impl<'m, 'a> Reading<'m, 'a> {
                 }
                 AttributeField::Type(ty) => attribute.ty = Some(ty),
                 AttributeField::RefAttrName(text) => {
-                    let name = Some(self.build.name(text)?);
-                    self.attribute_extras(&mut attribute, offset)?.ref_attr_name = name;
+                    let name = self.build.name(text)?;
+                    self.attribute_extras(&mut attribute, offset)?;
+                    attribute.set_ref_attr_name(name, text.bytes);
                 }
                 AttributeField::SparseTensor(tensor) => {
                     **value!(SparseTensor, Box::default()) = self.sparse_tensor(tensor)?;

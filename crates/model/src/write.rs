@@ -355,7 +355,10 @@ impl<'a> Writer<'a> {
             }
         }
         fields.put_some(attribute::Type, attribute.ty);
-        fields.text(attribute::RefAttrName, extras.ref_attr_name);
+        if attribute.has_empty_ref_attr_name() {
+            fields.put(attribute::RefAttrName, &b""[..]);
+        }
+        fields.text(attribute::RefAttrName, attribute.ref_attr_name());
         for value in &attribute.values {
             match value {
                 AttributeValue::SparseTensor(tensor) => {

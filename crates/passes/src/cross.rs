@@ -462,10 +462,7 @@ fn needed_inputs(schema: &Schema) -> Vec<(usize, &'static str)> {
 /// An attribute of a node that takes its value from the call of the function around it.
 fn reference(model: &Model, node: NodeId) -> Option<String> {
     let mut attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
-    let found = attributes.find(|attribute| {
-        let reference = model.maybe_text(attribute.ref_attr_name());
-        reference.is_some_and(|reference| !reference.is_empty())
-    })?;
+    let found = attributes.find(|attribute| attribute.ref_attr_name().is_some())?;
     Some(model.display(found.name).into_owned())
 }
 

@@ -390,8 +390,7 @@ impl Resolved {
                 continue;
             }
             for (index, attribute) in model.attributes(*node).iter().enumerate() {
-                let extras = model.attribute(*attribute).extras.as_deref();
-                let Some(name) = extras.and_then(|extras| extras.ref_attr_name) else {
+                let Some(name) = model.attribute(*attribute).ref_attr_name() else {
                     continue;
                 };
                 // Without its function it has no value, which is not to say that it is left out.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use sardonyx::inline::Options;
 use sardonyx::ops::{Determinism, Registry};
-use sardonyx::{Model, Session, Tensor, check};
+use sardonyx::{Buffer, Model, Session, Tensor, check};
+use sardonyx_model as graph;
 use sardonyx_runtime::has_kernel;
 
 /// A model over a function of two inputs, which are six numbers each.
@@ -31,6 +32,32 @@ fn run(model: &Model) -> Vec<u32> {
     values.into_iter().map(f32::to_bits).collect()
 }
 
+/// The model with an empty name of a reference beside the value of each attribute that is none.
+fn with_empty_references(model: &Model) -> Model {
+    let mut graph = graph::Model::read(Buffer::from_vec(model.to_bytes())).unwrap();
+    let empty = graph.intern("");
+    let nodes: Vec<_> = graph.graphs().flat_map(|(_, graph)| graph.nodes.clone()).collect();
+    let ids: Vec<_> = nodes.iter().flat_map(|node| graph.attributes(*node).to_vec()).collect();
+    let mut marked = 0;
+    for id in ids {
+        let attribute = graph.attribute_mut(id);
+        if attribute.ref_attr_name().is_none() {
+            attribute.set_ref_attr_name(empty, b"");
+            marked += 1;
+        }
+    }
+    for function in &mut graph.functions {
+        for default in &mut function.attribute_protos {
+            default.set_ref_attr_name(empty, b"");
+            marked += 1;
+        }
+    }
+    let bytes = graph.to_bytes();
+    // Field 21 of length 0.
+    assert_eq!(bytes.windows(3).filter(|field| *field == [0xaa, 1, 0]).count(), marked);
+    Model::from_bytes(bytes).unwrap()
+}
+
 fn assert_sound(model: &Model) {
     let report = model.check(&check::Options::new());
     assert_eq!(report.errors, 0, "{:?}", report.findings);
@@ -38,7 +65,8 @@ fn assert_sound(model: &Model) {
 
 /// FUNC-25+, FUNC-08+, FUNC-15+, FUNC-21+-, FUNC-22+-, FUNC-24+, FUNC-26+, FUNC-27+, ATTR-10+,
 /// GRAPH-02+, GRAPH-31+, GRAPH-34+, NAME-13+, NODE-15+: the same bits before and after, whatever
-/// the call says and leaves out.
+/// the call says and leaves out, and whether or not attributes with a value have an empty name of
+/// a reference.
 #[test]
 fn results_stay() {
     let leaky = function(
@@ -82,6 +110,11 @@ fn results_stay() {
         assert_sound(&written);
         assert!(!written.to_text().contains("local."), "{call}");
         assert_eq!(run(&written), before, "{call}");
+
+        let mut empty = with_empty_references(&self::model(call, functions));
+        assert_eq!(run(&empty), before, "{call}");
+        empty.inline(&Options::new()).unwrap();
+        assert_eq!(run(&empty), before, "{call}");
     }
 }
 

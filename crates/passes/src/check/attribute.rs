@@ -187,7 +187,7 @@ impl Checker<'_> {
                 )
             });
         }
-        if let Some(name) = attribute.ref_attr_name().filter(|name| Some(*name) != self.empty) {
+        if let Some(name) = attribute.ref_attr_name() {
             self.reference(attribute, name, spot, root);
         }
         for value in &attribute.values {

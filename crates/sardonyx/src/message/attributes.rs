@@ -30,8 +30,7 @@ pub(crate) fn attribute_of_node<'a>(
     given: impl FnOnce() -> Option<AttrValue<'a>>,
 ) -> Option<Vec<u8>> {
     let attribute = model.attribute_of(node, name)?;
-    let reference = model.maybe_text(attribute.ref_attr_name());
-    if reference.is_some_and(|reference| !reference.is_empty()) {
+    if attribute.ref_attr_name().is_some() {
         return Some(value_to_bytes(model, name, &given()?));
     }
     Some(model.part_to_bytes(graph::Part::Attribute(attribute)))

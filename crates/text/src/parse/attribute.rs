@@ -147,7 +147,8 @@ impl<'a> Parser<'_, 'a> {
             self.cursor.pos += 1;
             let name =
                 self.part(SyntaxKind::Reference, |parser| parser.name("the name of a parameter"))?;
-            attribute.extras_mut().ref_attr_name = Some(self.symbol(&name)?);
+            let symbol = self.symbol(&name)?;
+            attribute.set_ref_attr_name(symbol, self.build.model.text(symbol));
             return Ok(());
         }
         let wanted = attribute.ty;

@@ -226,12 +226,15 @@ impl<'m> Printer<'m, '_, '_> {
         }
         // A value that is not that of the type, or more than one, stands in the notes.
         let declared = attribute.ty;
+        let keeps_empty = self.full() && attribute.has_empty_ref_attr_name();
+        let is_reference = keeps_empty || attribute.ref_attr_name().is_some();
+        if attribute.has_empty_ref_attr_name() && !keeps_empty {
+            self.left_out.add_harmless("empty names of references, which mean nothing", here);
+        }
         let word = declared.and_then(attribute_word);
         let direct = match (&attribute.values[..], declared) {
-            ([value], Some(ty)) => {
-                (value.ty() == ty && attribute.ref_attr_name().is_none()).then_some(value)
-            }
-            ([value], None) if !self.full() && attribute.ref_attr_name().is_none() => Some(value),
+            ([value], Some(ty)) => (value.ty() == ty && !is_reference).then_some(value),
+            ([value], None) if !self.full() && !is_reference => Some(value),
             _ => None,
         };
         match (word, declared) {
@@ -247,13 +250,16 @@ impl<'m> Printer<'m, '_, '_> {
                 self.left_out.add("types of references that have no word", here);
             }
             // A reference without a type is read as one.
-            (None, None) if self.full() && attribute.ref_attr_name().is_none() => self.push(": ?"),
+            (None, None) if self.full() && !is_reference => self.push(": ?"),
             _ => {}
         }
         let mut reach_out = false;
         if let Some(name) = attribute.ref_attr_name() {
             self.push(" = @");
             self.name(name);
+        } else if keeps_empty {
+            self.push(" = @");
+            self.quoted(b"");
         } else if let Some(value) = direct {
             self.push(" = ");
             let typed = declared.is_some();
