@@ -111,6 +111,11 @@ struct Needs<'a> {
     nodes_matter: bool,
 }
 
+/// Whether a text is there and is not empty.
+fn is_said(model: &Model, text: Option<Symbol>) -> bool {
+    model.maybe_text(text).is_some_and(|text| !text.is_empty())
+}
+
 fn holds_type(attribute: &Attribute) -> bool {
     let mut values = attribute.values.iter();
     values.any(|value| matches!(value, AttributeValue::Type(_) | AttributeValue::Types(_)))
@@ -146,7 +151,7 @@ impl Needs<'_> {
             self.add(8, "functions of the model", true, name);
             let has_defaults = !function.attribute_protos.is_empty();
             self.add(9, "defaults of function attributes", has_defaults, name);
-            self.add(10, "overloaded functions", function.overload.is_some(), name);
+            self.add(10, "overloaded functions", is_said(model, function.overload), name);
             let has_types = !model.graph(function.body).value_info.is_empty();
             self.add(10, "types of values in functions", has_types, name);
             self.metadata(&function.metadata_props, name);
@@ -237,9 +242,8 @@ impl Needs<'_> {
             Some(name) => format!("node '{}'", text(model, Some(name))),
             None => format!("a node {}", text(model, node.op_type)),
         };
-        let has_domain = model.maybe_text(node.domain).is_some_and(|d| !d.is_empty());
-        self.add(3, "domains of nodes", has_domain, name);
-        self.add(10, "overloaded functions", node.overload.is_some(), name);
+        self.add(3, "domains of nodes", is_said(model, node.domain), name);
+        self.add(10, "overloaded functions", is_said(model, node.overload), name);
         if let Some(extras) = model.extras(id) {
             self.metadata(&extras.metadata_props, name);
             let has_devices = !extras.device_configurations.is_empty();

@@ -3,8 +3,8 @@
 
 use hashbrown::HashMap;
 use sardonyx_model::{
-    Dim, DimProto, DimValue, GraphId, Id, Model, Producer, ShapeProto, TensorType, Type, TypeKind,
-    TypeProto, ValueId, ValueInfo,
+    Dim, DimProto, DimValue, GraphId, Id, Model, Producer, ShapeProto, Symbol, TensorType, Type,
+    TypeKind, TypeProto, ValueId, ValueInfo,
 };
 
 use super::Inference;
@@ -109,7 +109,7 @@ impl Writer<'_> {
                 if is_own && !self.listed[value.index()] {
                     self.listed[value.index()] = true;
                     let mut ty = self.proto(model, ty);
-                    denote(&mut ty, found, value);
+                    denote(model, &mut ty, found, value);
                     graph.value_info.push(ValueInfo {
                         name,
                         value: Some(value),
@@ -134,7 +134,7 @@ impl Writer<'_> {
             self.fill(model, info.ty.get_or_insert_default(), ty);
         }
         if let (Some(value), Some(ty)) = (info.value, &mut info.ty) {
-            denote(ty, found, value);
+            denote(model, ty, found, value);
         }
         self.number(model, info);
     }
@@ -228,7 +228,10 @@ impl Writer<'_> {
             return;
         }
         for (dim, size) in shape.dims.iter_mut().zip(sizes) {
-            match (dim.value, size) {
+            // An empty name is none.
+            let is_named =
+                |value: &DimValue| !matches!(value, DimValue::Param(name) if model.text(*name).is_empty());
+            match (dim.value.filter(is_named), size) {
                 (Some(DimValue::Value(_)), _) => {}
                 (None, _) | (_, Dim::Known(_)) => {
                     dim.value = self.text(model, size).or(dim.value);
@@ -270,7 +273,7 @@ impl Writer<'_> {
 }
 
 /// Adds what the dimensions of a value mean.
-fn denote(ty: &mut TypeProto, found: &Inference, value: ValueId) {
+fn denote(model: &Model, ty: &mut TypeProto, found: &Inference, value: ValueId) {
     let shape = match &mut ty.kind {
         Some(TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. }) => shape,
         _ => return,
@@ -279,7 +282,8 @@ fn denote(ty: &mut TypeProto, found: &Inference, value: ValueId) {
         && shape.dims.len() == denotations.len()
     {
         for (dim, denotation) in shape.dims.iter_mut().zip(denotations) {
-            dim.denotation = dim.denotation.or(*denotation);
+            let says = |denotation: &Symbol| !model.text(*denotation).is_empty();
+            dim.denotation = dim.denotation.filter(says).or(*denotation).or(dim.denotation);
         }
     }
 }

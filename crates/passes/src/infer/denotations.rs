@@ -7,7 +7,7 @@
 
 use hashbrown::HashMap;
 use sardonyx_model::{
-    Dim, GraphId, NodeAttributes, NodeId, Symbol, TensorType, Type, TypeKind, TypeProto, ValueId,
+    Dim, GraphId, Model, NodeAttributes, NodeId, Symbol, TensorType, Type, TypeKind, TypeProto, ValueId,
 };
 use sardonyx_ops::operators::IF;
 use sardonyx_ops::{Format, Known, OpDef, Said};
@@ -27,13 +27,18 @@ pub(super) type Denotations = SmallVec<[Option<Symbol>; 4]>;
 const MOST_INPUTS: usize = 64;
 
 /// What a declared type says of its dimensions, if it denotes one.
-pub(super) fn declared(ty: &TypeProto) -> Option<Denotations> {
+/// An empty text denotes nothing.
+pub(super) fn declared(model: &Model, ty: &TypeProto) -> Option<Denotations> {
     let shape = match ty.kind.as_ref()? {
         TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => shape.as_ref()?,
         _ => return None,
     };
-    let is_denoted = shape.dims.iter().any(|dim| dim.denotation.is_some());
-    is_denoted.then(|| shape.dims.iter().map(|dim| dim.denotation).collect())
+    if shape.dims.iter().all(|dim| dim.denotation.is_none()) {
+        return None;
+    }
+    let says = |denotation: &Symbol| !model.text(*denotation).is_empty();
+    let found: Denotations = shape.dims.iter().map(|dim| dim.denotation.filter(says)).collect();
+    found.iter().any(Option::is_some).then_some(found)
 }
 
 impl<'a> Engine<'a> {

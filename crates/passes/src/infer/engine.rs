@@ -357,7 +357,7 @@ impl<'a> Engine<'a> {
                     self.strange.insert(value);
                 }
                 if let Some(denotations) =
-                    denotations::declared(ty).filter(|_| self.calls.is_empty())
+                    denotations::declared(model, ty).filter(|_| self.calls.is_empty())
                 {
                     self.found.denotations.insert(value, denotations);
                 }

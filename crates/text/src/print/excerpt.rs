@@ -75,8 +75,9 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
                 line.line += &(text + end);
             }
         }
-        if let Some(overload) = found.overload {
-            line.line += &format!(":{}", shown(model.text(overload)));
+        let overload = shown(model.maybe_text(found.overload).unwrap_or_default());
+        if !overload.is_empty() {
+            line.line += &format!(":{overload}");
         }
     });
     let attributes = model.attributes(node);

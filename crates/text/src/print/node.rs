@@ -101,9 +101,11 @@ impl<'m> Printer<'m, '_, '_> {
     fn callee_is_portable(&self, node: &Node) -> bool {
         let words = |text: &[u8]| text.split(|byte| *byte == b'.').all(is_word);
         let domain = self.model.maybe_text(node.domain).unwrap_or_default();
-        let overload = self.model.maybe_text(node.overload);
+        let overload = self.model.maybe_text(node.overload).unwrap_or_default();
         let op_type = self.model.maybe_text(node.op_type).unwrap_or_default();
-        is_word(op_type) && (domain.is_empty() || words(domain)) && overload.is_none_or(is_word)
+        is_word(op_type)
+            && (domain.is_empty() || words(domain))
+            && (overload.is_empty() || is_word(overload))
     }
 
     #[inline]
@@ -134,7 +136,9 @@ impl<'m> Printer<'m, '_, '_> {
             }
         }
         self.callee_name(node.op_type);
-        if let Some(overload) = node.overload {
+        // The portable form has no word for an empty overload, which is none.
+        let is_written = |overload: &sardonyx_model::Symbol| self.full() || !self.texts.text(*overload).is_empty();
+        if let Some(overload) = node.overload.filter(is_written) {
             self.push(":");
             self.callee_name(Some(overload));
         }
