@@ -123,7 +123,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
 fn parse_release(text: &str) -> Result<Target, String> {
     Target::new().release(text).ok_or_else(|| {
         let newest = RELEASES.last().map_or("", |release| release.name);
-        format!("no such release; releases are 1.0 to {newest}")
+        format!("no such release; releases are 1.0 to {newest}, and their patch releases")
     })
 }
 

@@ -1,6 +1,6 @@
 //! `sardonyx externalize`: a model with its values in data files.
 
-use sardonyx::{Layout, Role, SaveOptions, Storage, StoredTensor, Weights};
+use sardonyx::{Layout, Model, Role, SaveOptions, Storage, StoredTensor, Weights};
 use serde_json::json;
 
 use crate::ModelArg;
@@ -13,7 +13,8 @@ use crate::terminal::Terminal;
 ///
 /// Moves initializers stored as raw data of at least --threshold bytes; values that already are in
 /// data files are rewritten. The model is replaced last and atomically, and data files that only
-/// the old model used are removed. Running the command again changes nothing. Sizes are written as
+/// the old model used are removed. The IR version is raised to 4, the first with external data, if it
+/// is lower. Running the command again changes nothing. Sizes are written as
 /// 4096, 64K, 1.5M or 2G.
 #[derive(clap::Args)]
 #[group(skip)]
@@ -57,11 +58,20 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.externalize/1";
 
 pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let model = args.model.open()?;
+    let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
     if target == Target::Stdout {
         return Err(Failure::new("data files cannot be written to stdout")
             .help("give --output FILE; data files are written beside it"));
+    }
+    let before = model.ir_version();
+    if before.unwrap_or(0) < EXTERNAL_DATA && args.moves(&model) {
+        let raised = model.set_ir_version(EXTERNAL_DATA);
+        raised.map_err(|error| Failure::from(error).at(args.model.name()))?;
+        let before = before.map_or("nothing".to_string(), |before| before.to_string());
+        terminal.remark(&format!(
+            "ir_version: {before} → {EXTERNAL_DATA}, the first with external data"
+        ));
     }
     let saved = args.saving.save(
         &args.model,
@@ -117,12 +127,31 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     Ok(())
 }
 
+/// The first IR version in which values may be in data files.
+const EXTERNAL_DATA: i64 = 4;
+
 /// Whether it belongs to a graph, not to a node.
 fn is_constant(tensor: &StoredTensor) -> bool {
     tensor.role != Role::Attribute
 }
 
 impl Args {
+    /// Whether values move to data files.
+    fn moves(&self, model: &Model) -> bool {
+        let fits = |tensor: &StoredTensor| {
+            let is_stored = match tensor.storage {
+                Storage::Raw => true,
+                Storage::Typed(name) => self.typed && name != "string_data",
+                _ => false,
+            };
+            let is_whole = tensor.role == Role::Initializer
+                || self.attributes && tensor.role == Role::Attribute;
+            let is_large = tensor.bytes.is_some_and(|len| len > 0 && len >= self.threshold);
+            is_stored && is_whole && is_large
+        };
+        model.tensors().iter().any(fits)
+    }
+
     fn options(&self) -> SaveOptions {
         let layout = match (self.per_tensor, self.shards) {
             (true, _) => Layout::PerTensor,

@@ -93,6 +93,11 @@ impl Model {
                 values[value].producer = Producer::Initializer(index as u32);
             }
         }
+        for (index, initializer) in graph.sparse_initializers.iter().enumerate() {
+            if let Some(value) = initializer.value {
+                values[value].producer = Producer::SparseInitializer(index as u32);
+            }
+        }
         let is_input = |value| matches!(values[value].producer, Producer::Input(_));
         let kept =
             graph.inputs.iter().filter_map(|info| info.value).filter(|value| is_input(*value));

@@ -20,13 +20,10 @@ use crate::differentiate::{bind_gradients, differentiate};
 use crate::expand::{Expansions, expand_calls};
 use crate::finding::{Finding, Places, Spot, SpotPart};
 use crate::infer::{InferOptions, Inference, declaration, infer};
-use crate::ir_version::ir_version_of_opset;
+use crate::ir_version::{PLAIN_INITIALIZERS, import_implied};
 use crate::order::{reads, tree};
 use crate::resolve::{Resolved, resolve};
 use crate::upgrade::upgrade;
-
-/// The version of the format since which initializers need not be inputs.
-const PLAIN_INITIALIZERS: i64 = 4;
 
 /// A graph that is added to a model, in the making.
 pub(crate) struct Addition {
@@ -79,15 +76,16 @@ impl Addition {
         let of_original =
             |findings| resolve(original.clone(), registry.clone()).err().unwrap_or(findings);
         let Some(main) = model.main else { return Err(of_original(Vec::new())) };
-        if model.header.ir_version.unwrap_or(0) < PLAIN_INITIALIZERS {
-            model.fix_default_inputs(main);
-        }
         let training = std::mem::take(&mut model.training_info);
         let names = model
             .values()
             .filter(|(_, value)| value.graph == main && value.producer != Producer::Nothing);
         let names: HashSet<Symbol> = names.map(|(_, value)| value.name).collect();
         let copy = model.copy_graph(main);
+        if model.header.ir_version.unwrap_or(0) < PLAIN_INITIALIZERS {
+            // All initializers are inputs there, which says nothing about overriding them.
+            model.fix_default_inputs(copy);
+        }
         for graph in also {
             model.append_graph(copy, *graph);
         }
@@ -634,20 +632,12 @@ fn set_opset(model: &mut Model, version: u32) {
     }
 }
 
-/// Raises the version of the format to one that `ai.onnx` came with in the model's version, and to
-/// at least this one.
-pub(crate) fn raise_ir_version(model: &mut Model, least: i64) {
-    let of_opset = model.opset("").and_then(|opset| ir_version_of_opset(b"", opset));
-    let least = of_opset.unwrap_or(0).max(least);
-    let ir_version = &mut model.header.ir_version;
-    *ir_version = Some(ir_version.unwrap_or(0).max(least));
-}
-
 /// Lets a model import an operator set, if it does not.
 pub(crate) fn import(model: &mut Model, (domain, version): (&str, u32)) {
     if model.opset(domain).is_some() {
         return;
     }
+    import_implied(model);
     let domain = Some(model.intern(domain));
     let version = Some(i64::from(version));
     let import = OperatorSetId { domain, version, ..OperatorSetId::default() };

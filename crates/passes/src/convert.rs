@@ -26,7 +26,7 @@ use crate::expand::Expansions;
 use crate::finding::{Code, Finding, Places, Severity, Spot};
 use crate::infer::{InferOptions, infer_everywhere};
 use crate::inline::expand_nodes;
-use crate::ir_version::{format_needs, ir_version_of_opset};
+use crate::ir_version::{PLAIN_INITIALIZERS, format_needs, ir_version_of_opset, set_ir_version};
 use crate::order::tree;
 
 pub use report::{
@@ -36,9 +36,6 @@ pub use target::{RELEASES, Release, Target};
 
 use constants::become_constant;
 use report::Replaced;
-
-/// The version of the format since which an initializer need not be an input.
-const PLAIN_INITIALIZERS: i64 = 4;
 
 /// Most refusals that are listed: nobody reads more.
 const MOST_REFUSALS: usize = 1000;
@@ -686,7 +683,7 @@ impl<'a> Job<'a> {
                 needs.iter().map(|need| need.ir_version).max().unwrap_or(least)
             }
         };
-        self.model.header.ir_version = Some(to);
+        set_ir_version(&mut self.model, to);
         self.report.ir_version = (self.original.header.ir_version, to);
     }
 }

@@ -7,11 +7,12 @@ use hashbrown::HashMap;
 use sardonyx_model::{GraphId, Model, NodeId, Producer, Symbol, ValueId};
 use sardonyx_ops::Registry;
 
-use crate::addition::{Added, Addition, TRAINING, import, raise_ir_version};
+use crate::addition::{Added, Addition, TRAINING, import};
 use crate::differentiate::is_gradient;
 use crate::expand::Expansions;
 use crate::finding::Finding;
 use crate::infer::Inference;
+use crate::ir_version::raise_ir_version;
 use crate::order::{inner_graphs, sorted, tree};
 
 /// Which gradients a model is to give.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use sardonyx_model::{
-    Attribute, AttributeValue, Entry, Model, NodeId, Producer, Symbol, TypeKind, TypeProto,
-    ValueInfo,
+    Attribute, AttributeValue, Entry, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol,
+    TypeKind, TypeProto, ValueInfo,
 };
 
 /// The newest version of the format that this release knows.
@@ -39,6 +39,52 @@ pub fn ir_version_of_opset(domain: &[u8], version: i64) -> Option<i64> {
     let (_, steps) = IR_VERSIONS_OF_OPSETS.iter().find(|(found, _)| *found == domain)?;
     let step = steps.iter().rev().find(|(from, _)| *from <= version)?;
     Some(step.1)
+}
+
+/// The first version in which an initializer need not be an input, and in which one of an inner
+/// graph must not be.
+pub(crate) const PLAIN_INITIALIZERS: i64 = 4;
+
+/// The first version in which a model imports operator sets.
+const IMPORTS: i64 = 3;
+
+/// Imports version 1 of `ai.onnx` in a model of a version of the format without imports, which
+/// means it.
+pub(crate) fn import_implied(model: &mut Model) {
+    if model.header.opset_import.is_empty()
+        && let Some(version) = model.opset("")
+    {
+        let domain = Some(model.intern(""));
+        let import = OperatorSetId { domain, version: Some(version), ..OperatorSetId::default() };
+        model.header.opset_import.push(import);
+    }
+}
+
+/// Sets the version of the format, and obeys its rules of initializers and imports: from version 4
+/// on, initializers of inner graphs are no inputs; from version 3 on, operator sets are imported.
+pub fn set_ir_version(model: &mut Model, version: i64) {
+    if version >= IMPORTS {
+        import_implied(model);
+    }
+    let before = model.header.ir_version.replace(version).unwrap_or(0);
+    if before >= PLAIN_INITIALIZERS || version < PLAIN_INITIALIZERS {
+        return;
+    }
+    let inner = model.graphs().filter(|(_, graph)| graph.owner.is_some());
+    let inner: Vec<GraphId> = inner.map(|(id, _)| id).collect();
+    for graph in inner {
+        model.fix_default_inputs(graph);
+    }
+}
+
+/// Raises the version of the format to one that has what the model uses, that `ai.onnx` came with
+/// in the model's version, and to at least `least`.
+pub(crate) fn raise_ir_version(model: &mut Model, least: i64) {
+    let of_opset = model.opset("").and_then(|opset| ir_version_of_opset(b"", opset));
+    let declared = model.header.ir_version.unwrap_or(0);
+    let least = declared.max(of_opset.unwrap_or(0)).max(least);
+    let needed = format_needs(model, least).first().map_or(least, |need| need.ir_version);
+    set_ir_version(model, needed);
 }
 
 /// A feature that a model uses, and the version of the format that brought it.

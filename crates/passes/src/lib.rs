@@ -71,7 +71,9 @@ pub use infer::{
     infer_node,
 };
 pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
-pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
+pub use ir_version::{
+    FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset, set_ir_version,
+};
 pub use node_path::{NodePath, Part, PathNode};
 pub use resolve::{OpId, Resolved, resolve};
 pub use sequences::unpack_sequences;

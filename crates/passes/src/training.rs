@@ -16,9 +16,10 @@ use sardonyx_model::{Entry, ExternalData, Model, NodeId, TrainingInfo, ValueId};
 use sardonyx_ops::Registry;
 use sardonyx_tensor::Tensor;
 
-use crate::addition::{Added, Addition, TRAINING, import, raise_ir_version};
+use crate::addition::{Added, Addition, TRAINING, import};
 use crate::derivatives::DeriveError;
 use crate::expand::Expansions;
+use crate::ir_version::{PLAIN_INITIALIZERS, raise_ir_version};
 
 pub use clipping::Clipping;
 pub use initialization::Initialization;
@@ -130,7 +131,12 @@ pub fn add_training(
 ) -> Result<(Model, TrainingReport), DeriveError> {
     options.optimizer.check().map_err(DeriveError::Option)?;
     options.clipping.map_or(Ok(()), Clipping::check).map_err(DeriveError::Option)?;
-    let mut add = Addition::new(model.clone(), registry, &[])?;
+    let mut model = model.clone();
+    if let (Some(main), ..PLAIN_INITIALIZERS) = (model.main, model.header.ir_version.unwrap_or(0)) {
+        // Variables are no inputs in the version that is written.
+        model.fix_default_inputs(main);
+    }
+    let mut add = Addition::new(model, registry, &[])?;
     let statistics = if options.training_mode { training_mode(&mut add) } else { Modes::default() };
     let loss = loss::add(&mut add, &options.loss)?;
     let types = add.types()?;

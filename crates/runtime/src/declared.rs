@@ -68,17 +68,23 @@ pub(crate) fn check_inside(
 /// inputs.
 fn wrong_defaults(file: &Model, id: GraphId) -> impl Iterator<Item = Finding> {
     let graph = file.graph(id);
-    graph.initializers.iter().enumerate().filter_map(move |(index, initializer)| {
-        let Producer::Input(input) = file.value(initializer.value?).producer else { return None };
+    let dense = graph.initializers.iter().enumerate().map(|(index, initializer)| {
+        ("initializer", index, initializer.value, Some(&initializer.tensor))
+    });
+    let sparse = graph.sparse_initializers.iter().enumerate().map(|(index, initializer)| {
+        ("sparse_initializer", index, initializer.value, initializer.tensor.values.as_ref())
+    });
+    dense.chain(sparse).filter_map(move |(list, index, value, tensor)| {
+        let Producer::Input(input) = file.value(value?).producer else { return None };
         let declared = file.type_of(graph.inputs.get(input as usize)?.ty.as_ref()?)?;
-        let held = DataType::from_number(initializer.tensor.data_type?)?;
+        let held = DataType::from_number(tensor?.data_type?)?;
         if held_type(&declared)? == ValueType::Tensor(held) {
             return None;
         }
-        let name = file.display(initializer.tensor.name);
+        let name = file.display(tensor?.name);
         let fact =
             format!("the initializer of '{name}' is {held}, but the model declares {declared}");
-        let spot = Spot::graph(id).item("initializer", index);
+        let spot = Spot::graph(id).item(list, index);
         let finding = Finding::new(file, &TYPES_CONTRADICT, spot, fact);
         Some(finding.with_advice("change the type of the initializer, or the declaration"))
     })

@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use sardonyx_kernels::Pool;
-use sardonyx_model::{ExternalData, Model, Type, ValueInfo};
+use sardonyx_model::{ConstantError, ExternalData, Model, SparseInitializer, Type, ValueInfo};
 use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
-use crate::border::as_run;
+use crate::border::{as_run, demand_density};
 use crate::branch_inputs::only_readers;
 use crate::compile::{Compiled, compile};
 use crate::dims;
@@ -82,6 +82,23 @@ fn pool_of(options: &Options) -> Result<Pool, CompileError> {
     Ok(make(options.threads.unwrap_or_else(Pool::available_threads)))
 }
 
+/// Makes the elements of a sparse initializer that is the default value of an input.
+fn sparse_default(
+    model: &Model,
+    initializer: &SparseInitializer,
+    external: &dyn ExternalData,
+) -> Result<Tensor, CompileError> {
+    let sparse = model.sparse_tensor(&initializer.tensor, external);
+    let sparse = sparse.map_err(CompileError::Constant)?;
+    let dense = demand_density(&sparse).map_err(|refused| refused.0);
+    let dense = dense.and_then(|()| sparse.to_dense().map_err(|error| error.to_string()));
+    dense.map_err(|what| {
+        let name = initializer.tensor.values.as_ref().and_then(|values| values.name);
+        let name = model.display(name).into_owned();
+        CompileError::Constant(ConstantError { name, what })
+    })
+}
+
 impl Session {
     /// Compiles a model. `external` finds values that lie outside the model.
     ///
@@ -103,10 +120,16 @@ impl Session {
         let model = executable.resolved.model();
         let graph = model.graph(executable.resolved.main());
         let default = |info: &ValueInfo| {
-            let mut initializers = graph.initializers.iter();
-            let own = initializers.find(|initializer| initializer.value == info.value)?;
-            let tensor = model.tensor(&own.tensor, external);
-            Some(tensor.map_err(CompileError::Constant).and_then(|tensor| {
+            let mut dense = graph.initializers.iter();
+            let mut sparse = graph.sparse_initializers.iter();
+            let tensor = match dense.find(|initializer| initializer.value == info.value) {
+                Some(own) => model.tensor(&own.tensor, external).map_err(CompileError::Constant),
+                None => {
+                    let own = sparse.find(|initializer| initializer.value == info.value)?;
+                    sparse_default(model, own, external)
+                }
+            };
+            Some(tensor.and_then(|tensor| {
                 let aligned = tensor.aligned();
                 aligned.map_err(|error| CompileError::Resources(error.to_string()))
             }))

@@ -317,10 +317,17 @@ impl SessionBuilder<'_> {
 
 /// The type of the initializer of an input of the main graph, if it has one.
 fn default_of(model: &graph::Model, input: ValueId) -> Option<Type> {
-    let initializers = &model.main_graph()?.initializers;
-    let default = &initializers.iter().find(|default| default.value == Some(input))?.tensor;
-    let elem = DataType::from_number(default.data_type?)?;
-    let sizes = default.dims.iter().map(|size| Dim::Known(*size));
+    let main = model.main_graph()?;
+    let dense = main.initializers.iter().find(|default| default.value == Some(input));
+    let dense = dense.map(|default| (default.tensor.data_type, &default.tensor.dims));
+    let sparse = || {
+        let mut defaults = main.sparse_initializers.iter();
+        let tensor = &defaults.find(|default| default.value == Some(input))?.tensor;
+        Some((tensor.values.as_ref()?.data_type, &tensor.dims))
+    };
+    let (elem, dims) = dense.or_else(sparse)?;
+    let elem = DataType::from_number(elem?)?;
+    let sizes = dims.iter().map(|size| Dim::Known(*size));
     Some(Type::tensor(elem, sizes.collect::<Vec<_>>()))
 }
 

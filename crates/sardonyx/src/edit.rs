@@ -2,7 +2,7 @@
 
 use sardonyx_model::{DimValue, Entry, OperatorSetId, Symbol, TypeKind, TypeProto};
 use sardonyx_passes::NEWEST_IR_VERSION;
-use sardonyx_passes::{StripOptions, StripReport, format_needs};
+use sardonyx_passes::{StripOptions, StripReport, format_needs, set_ir_version};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -38,7 +38,7 @@ pub fn parse_version(text: &str) -> Option<i64> {
     Some(packed as i64)
 }
 
-/// Changing the header. Nothing here touches the graph.
+/// Changing the header.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -51,7 +51,9 @@ pub fn parse_version(text: &str) -> Option<i64> {
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// Sets the version of the file format.
+    /// Sets the version of the file format. If it is the first one with other rules of initializers
+    /// or imports, the model is changed to obey them: from 4 on, initializers of inner graphs are no
+    /// inputs, and from 3 on, version 1 of `ai.onnx` is imported where that was implied.
     ///
     /// # Errors
     ///
@@ -82,7 +84,10 @@ impl Model {
             )
             .with_help(lacking.join("\n")));
         }
-        if version >= 3 && self.graph.header.opset_import.is_empty() {
+        if version >= 3
+            && self.graph.opset("").is_none()
+            && self.graph.header.opset_import.is_empty()
+        {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
@@ -93,7 +98,7 @@ impl Model {
                 "set the operator set version first; older models use version 1 of ai.onnx",
             ));
         }
-        self.graph.header.ir_version = Some(version);
+        set_ir_version(&mut self.graph, version);
         Ok(())
     }
 

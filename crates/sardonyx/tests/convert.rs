@@ -103,6 +103,12 @@ fn releases_name_versions() {
     assert_eq!(converted.ir_version(), Some(10));
     assert_eq!(sets, [(String::new(), 21), ("ai.onnx.ml".to_string(), 5)]);
     assert!(Target::new().release("1.99").is_none());
-    assert!(Target::new().release("1.16.x").is_none());
+    // VER-19-: releases that never were, beside the last ones that were.
+    for name in ["1.16.x", "1.16.9", "1.16.3", "1.3.1", "1.2.4", "1.1.3", "1.1.2.0", "1.16.", "1"] {
+        assert!(Target::new().release(name).is_none(), "{name}");
+    }
+    for name in ["1.16.2", "1.2.3", "1.1.1", "1.1.2", "1.0.1", "1.23.2", "1.23.0", "1.23"] {
+        assert!(Target::new().release(name).is_some(), "{name}");
+    }
     assert_eq!(RELEASES.last().unwrap().name, "1.23");
 }

@@ -18,6 +18,7 @@ mod gradients;
 mod images;
 mod infer;
 mod inline;
+mod ir_versions;
 #[cfg(unix)]
 mod kill;
 mod load;

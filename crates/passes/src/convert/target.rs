@@ -10,48 +10,50 @@ pub struct Release {
     /// Its number without a patch level, such as `1.16`. The patch release 1.1.2 has versions of
     /// its own.
     pub name: &'static str,
+    /// Patch level of its last patch release, such as 2 for `1.16.2`.
+    pub last_patch: u32,
     /// Version of the format.
     pub ir_version: i64,
     /// Versions of operator sets by domain, `ai.onnx` being empty.
     pub opsets: &'static [(&'static str, u32)],
 }
 
-/// The releases with the versions of the format, of `ai.onnx`, of `ai.onnx.ml`, of
+/// The releases with their last patch levels and the versions of the format, of `ai.onnx`, of `ai.onnx.ml`, of
 /// `ai.onnx.preview.training` and of `ai.onnx.preview`, as far as there were any. Source: the table
 /// of releases in the standard's document on versioning.
 macro_rules! releases {
-    ($($name:literal $ir:literal $(($domain:literal $version:literal))+;)+) => {
-        &[$(Release { name: $name, ir_version: $ir, opsets: &[$(($domain, $version)),+] }),+]
+    ($($name:literal $patch:literal $ir:literal $(($domain:literal $version:literal))+;)+) => {
+        &[$(Release { name: $name, last_patch: $patch, ir_version: $ir, opsets: &[$(($domain, $version)),+] }),+]
     };
 }
 
 /// All releases, oldest first.
 pub const RELEASES: &[Release] = releases! {
-    "1.0" 3 ("" 1) ("ai.onnx.ml" 1);
-    "1.1" 3 ("" 5) ("ai.onnx.ml" 1);
-    "1.1.2" 3 ("" 6) ("ai.onnx.ml" 1);
-    "1.2" 3 ("" 7) ("ai.onnx.ml" 1);
-    "1.3" 3 ("" 8) ("ai.onnx.ml" 1);
-    "1.4" 4 ("" 9) ("ai.onnx.ml" 1);
-    "1.5" 5 ("" 10) ("ai.onnx.ml" 1);
-    "1.6" 6 ("" 11) ("ai.onnx.ml" 2);
-    "1.7" 7 ("" 12) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
-    "1.8" 7 ("" 13) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
-    "1.9" 7 ("" 14) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
-    "1.10" 8 ("" 15) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
-    "1.11" 8 ("" 16) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
-    "1.12" 8 ("" 17) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
-    "1.13" 8 ("" 18) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
-    "1.14" 9 ("" 19) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
-    "1.15" 9 ("" 20) ("ai.onnx.ml" 4) ("ai.onnx.preview.training" 1);
-    "1.16" 10 ("" 21) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
-    "1.17" 10 ("" 22) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
-    "1.18" 11 ("" 23) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
-    "1.19" 12 ("" 24) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
-    "1.20" 13 ("" 25) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
-    "1.21" 13 ("" 26) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
-    "1.22" 13 ("" 27) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
-    "1.23" 14 ("" 28) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.0" 1 3 ("" 1) ("ai.onnx.ml" 1);
+    "1.1" 1 3 ("" 5) ("ai.onnx.ml" 1);
+    "1.1.2" 0 3 ("" 6) ("ai.onnx.ml" 1);
+    "1.2" 3 3 ("" 7) ("ai.onnx.ml" 1);
+    "1.3" 0 3 ("" 8) ("ai.onnx.ml" 1);
+    "1.4" 1 4 ("" 9) ("ai.onnx.ml" 1);
+    "1.5" 0 5 ("" 10) ("ai.onnx.ml" 1);
+    "1.6" 0 6 ("" 11) ("ai.onnx.ml" 2);
+    "1.7" 0 7 ("" 12) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
+    "1.8" 1 7 ("" 13) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
+    "1.9" 0 7 ("" 14) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
+    "1.10" 2 8 ("" 15) ("ai.onnx.ml" 2) ("ai.onnx.preview.training" 1);
+    "1.11" 0 8 ("" 16) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
+    "1.12" 0 8 ("" 17) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
+    "1.13" 1 8 ("" 18) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
+    "1.14" 1 9 ("" 19) ("ai.onnx.ml" 3) ("ai.onnx.preview.training" 1);
+    "1.15" 0 9 ("" 20) ("ai.onnx.ml" 4) ("ai.onnx.preview.training" 1);
+    "1.16" 2 10 ("" 21) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.17" 0 10 ("" 22) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.18" 0 11 ("" 23) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.19" 1 12 ("" 24) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.20" 1 13 ("" 25) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.21" 0 13 ("" 26) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.22" 0 13 ("" 27) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
+    "1.23" 2 14 ("" 28) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
 };
 
 /// The versions that a model is to have.
@@ -86,7 +88,11 @@ impl Target {
         let without_patch = || {
             let (minor, patch) = name.rsplit_once('.')?;
             let is_number = !patch.is_empty() && patch.bytes().all(|byte| byte.is_ascii_digit());
-            found(minor).filter(|_| is_number && minor.contains('.'))
+            let patch: u32 = patch.parse().ok().filter(|_| is_number)?;
+            // The patch release 1.1.2 has no patches.
+            let was_released =
+                |release: &&Release| patch <= release.last_patch && minor.matches('.').count() == 1;
+            found(minor).filter(was_released)
         };
         self.release = Some(found(name).or_else(without_patch)?);
         Some(self)

@@ -368,11 +368,20 @@ impl<'a> Engine<'a> {
                 self.found.types[value.index()] = declared;
             }
         }
-        for initializer in &graph.sparse_initializers {
+        for (index, initializer) in graph.sparse_initializers.iter().enumerate() {
             let (Some(value), Some(values)) = (initializer.value, &initializer.tensor.values)
             else {
                 continue;
             };
+            if matches!(model.value(value).producer, Producer::Input(_)) && self.is_algebra() {
+                // The default of an input, which must fit its declaration.
+                let default = self.constant(id, value, values.data_type, &initializer.tensor.dims);
+                let declared = self.found.types[value.index()].as_ref();
+                let differs = declared.filter(|ty| ty.merge(&default).is_none());
+                if let Some(declared) = differs.map(Type::to_string) {
+                    self.differs(id, ("sparse_initializer", index), &default, &declared);
+                }
+            }
             if matches!(model.value(value).producer, Producer::SparseInitializer(_)) {
                 // Nodes see the whole tensor.
                 let dims = &initializer.tensor.dims;
@@ -402,9 +411,14 @@ impl<'a> Engine<'a> {
             let declared = self.found.types[value.index()].take();
             let differs = declared.as_ref().filter(|ty| ty.merge(&constant).is_none());
             if let Some(declared) = differs {
-                self.differs(id, index, &constant, &declared.to_string());
+                self.differs(id, ("initializer", index), &constant, &declared.to_string());
             } else if self.strange.contains(&value) {
-                self.differs(id, index, &constant, "a tensor with an undefined element type");
+                self.differs(
+                    id,
+                    ("initializer", index),
+                    &constant,
+                    "a tensor with an undefined element type",
+                );
             }
             // The reference implementation goes by what is declared.
             let is_declared =
@@ -860,10 +874,16 @@ impl<'a> Engine<'a> {
     }
 
     /// Notes a constant that is an input as well, and not what that is declared to be.
-    fn differs(&mut self, id: GraphId, index: usize, constant: &Type, declared: &str) {
+    fn differs(
+        &mut self,
+        id: GraphId,
+        (list, index): (&'static str, usize),
+        constant: &Type,
+        declared: &str,
+    ) {
         if self.found.problems.len() < MOST_LISTED {
             self.found.problems.push(Problem {
-                spot: Spot::graph(id).item("initializer", index),
+                spot: Spot::graph(id).item(list, index),
                 kind: ProblemKind::Declared,
                 fact: format!("the initializer is {constant}, but declared as {declared}"),
                 advice: "change the type of the initializer, or the declaration".into(),

@@ -13,12 +13,12 @@ use super::{
     Computed, FormId, Planner, Prepared, ShardError, ShardOptions, Step, inlined, newest_forms,
     of_prepared, prepare,
 };
-use crate::addition::raise_ir_version;
 use crate::annotations::{
     NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim, add_configuration,
     annotate_devices, configurations,
 };
 use crate::cost::{Sum, at_assumed_sizes, cost_of_inferred, node_multiply_adds};
+use crate::ir_version::raise_ir_version;
 
 /// What is divided among devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

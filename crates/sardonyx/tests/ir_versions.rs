@@ -1,0 +1,314 @@
+//! Everything that changes a model or its versions keeps the rules of the version of the format that
+//! it writes, on models of all versions.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use sardonyx::check::Severity;
+use sardonyx::convert::{Options as ConvertOptions, Target};
+use sardonyx::infer::Options as InferOptions;
+use sardonyx::inline::Options as InlineOptions;
+use sardonyx::training::{Gradients, Loss, Options as TrainingOptions};
+use sardonyx::{Model, NEWEST_IR_VERSION, Session, StripOptions, Tensor, check};
+
+/// Models of each version of the format.
+const MODELS: u64 = 16;
+
+/// The newest version of `ai.onnx` of each version of the format, from 1 on.
+const NEWEST_OPSETS: [u32; 14] = [1, 1, 8, 9, 10, 11, 14, 18, 20, 22, 23, 24, 27, 28];
+
+/// xorshift64*: numbers that are the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
+    }
+
+    fn version(&mut self, least: i64, most: i64) -> i64 {
+        least + self.below((most - least + 1) as usize) as i64
+    }
+}
+
+/// A model in the making, as text.
+struct Draft {
+    random: Random,
+    ir_version: i64,
+    opset: u32,
+    nodes: String,
+    constants: Vec<(String, String)>,
+    function: bool,
+}
+
+impl Draft {
+    /// Adds a constant to the main graph, and returns its name.
+    fn constant(&mut self, ty: &str, values: &str) -> String {
+        let name = format!("w{}", self.constants.len());
+        self.constants.push((format!("{ty} {name}"), values.to_string()));
+        name
+    }
+
+    /// The header of an inner graph with these inputs, an output `r` and a constant `c`, which is an
+    /// input as well before version 4.
+    fn inner(&mut self, inputs: &str, outputs: &str, constant: &str) -> String {
+        let comma = if inputs.is_empty() { "" } else { ", " };
+        let constant = format!("{constant} c");
+        let also = match self.ir_version {
+            ..4 => format!("{comma}{constant}"),
+            _ => String::new(),
+        };
+        let values = match constant.contains("[2, 2]") {
+            true => "{1, 2, 3, 4}",
+            false => "{0.5, 2}",
+        };
+        format!("inner ({inputs}{also}) => ({outputs}) <{constant} = {values}>")
+    }
+
+    /// Adds a node, or a few, that read `x` and make `y`.
+    fn node(&mut self, x: &str, y: &str) {
+        // Version 1 has no types of attributes.
+        let kinds = if self.ir_version == 1 { 4 } else { 9 };
+        let text = match self.random.below(kinds) {
+            0 => format!("{y} = Tanh ({x})"),
+            1 => {
+                let w = self.constant("float[2, 2]", "{1, -2, 0.5, 3}");
+                format!("{y} = MatMul ({x}, {w})")
+            }
+            2 => {
+                let w = self.constant("float[2, 2]", "{0.5, 0.25, -1, 2}");
+                format!("{y} = Add ({x}, {w})")
+            }
+            3 => format!("{y} = Mul ({x}, {x})"),
+            4 => {
+                let on = self.constant("bool", "{1}");
+                let (one, other) = (self.inner("", "float[2, 2] r", "float[2, 2]"), "Abs");
+                format!(
+                    "{y} = If ({on}) <then_branch = {one} {{ r = Mul ({x}, c) }}, \
+                     else_branch = other () => (float[2, 2] r) {{ r = {other} ({x}) }}>"
+                )
+            }
+            5 => {
+                let (turns, on) = (self.constant("int64", "{2}"), self.constant("bool", "{1}"));
+                let inputs = "int64 i, bool on, float[2, 2] a";
+                let body = self.inner(inputs, "bool on2, float[2, 2] r", "float[2, 2]");
+                format!(
+                    "{y} = Loop ({turns}, {on}, {x}) <body = {body} {{ on2 = Identity (on) r = Add (a, c) }}>"
+                )
+            }
+            6 if self.opset >= 8 => {
+                let start = self.constant("float[2]", "{0, 1}");
+                // Version 8 has a batch axis.
+                let (none, part, c) = match self.opset {
+                    8 => ("\"\", ", "float", "float[2]"),
+                    _ => ("", "float[2]", "float[2]"),
+                };
+                let body =
+                    self.inner(&format!("{part} s, {part} e"), &format!("{part} t, {part} r"), c);
+                let last = match self.opset {
+                    8 => "r = Add (e, s)",
+                    _ => "r = Mul (t, c)",
+                };
+                format!(
+                    "last_{y}, {y} = Scan <num_scan_inputs = 1, body = {body} {{ t = Add (s, e) {last} }}> ({none}{start}, {x})"
+                )
+            }
+            7 => {
+                // Attributes of old versions, inputs of new ones.
+                if self.opset < 13 {
+                    format!(
+                        "u_{y} = Unsqueeze <axes = [0]> ({x}) {y} = Squeeze <axes = [0]> (u_{y})"
+                    )
+                } else {
+                    let axes = self.constant("int64[1]", "{0}");
+                    format!("u_{y} = Unsqueeze ({x}, {axes}) {y} = Squeeze (u_{y}, {axes})")
+                }
+            }
+            _ if self.ir_version >= 8 => {
+                self.function = true;
+                format!("{y} = local.f ({x})")
+            }
+            _ if self.opset < 11 => format!("{y} = Clip <min = -1.5, max = 2.5> ({x})"),
+            _ => format!("{y} = Identity ({x})"),
+        };
+        writeln!(self.nodes, "  {text}").unwrap();
+    }
+
+    fn text(mut self) -> String {
+        let Draft { ir_version, opset, .. } = self;
+        let count = 1 + self.random.below(5);
+        for index in 0..count {
+            let x = if index == 0 { "x".to_string() } else { format!("v{index}") };
+            let y = if index + 1 == count { "y".to_string() } else { format!("v{}", index + 1) };
+            self.node(&x, &y);
+        }
+        let mut inputs = "float[2, 2] x".to_string();
+        for (constant, _) in &self.constants {
+            if ir_version < 4 || self.random.below(3) == 0 {
+                inputs += &format!(", {constant}");
+            }
+        }
+        let values: Vec<String> = self
+            .constants
+            .iter()
+            .map(|(constant, values)| format!("{constant} = {values}"))
+            .collect();
+        let (mut imports, mut function) = (String::new(), String::new());
+        if ir_version >= 3 {
+            imports = format!(", opset_import: [\"\": {opset}]");
+        }
+        if self.function {
+            imports = format!(", opset_import: [\"\": {opset}, \"local\": 1]");
+            function = format!(
+                "\n<domain: \"local\", opset_import: [\"\": {opset}]> f (a) => (b) {{ t = Tanh (a) b = Mul (t, a) }}"
+            );
+        }
+        let lists =
+            if values.is_empty() { String::new() } else { format!("<{}>", values.join(", ")) };
+        format!(
+            "<ir_version: {ir_version}{imports}>\ng ({inputs}) => (float[2, 2] y) {lists} {{\n{}}}{function}",
+            self.nodes
+        )
+    }
+}
+
+fn draft(seed: u64, ir_version: i64) -> String {
+    let mut random = Random(seed * 97 + ir_version as u64 + 1);
+    let newest = NEWEST_OPSETS[ir_version as usize - 1];
+    let opset = match random.below(2) {
+        0 => newest,
+        _ => random.version(1, i64::from(newest)) as u32,
+    };
+    let (nodes, constants) = (String::new(), Vec::new());
+    Draft { random, ir_version, opset, nodes, constants, function: false }.text()
+}
+
+/// What is wrong with a model: errors, and what its version of the format does not have.
+fn wrong(model: &Model) -> Vec<String> {
+    let report = model.check(&check::Options::new().types(true));
+    let counts = |found: &&check::Finding| {
+        found.severity == Severity::Error || found.code.name == "ir-version-too-old"
+    };
+    let found = report.findings.iter().filter(counts);
+    found
+        .map(|found| format!("{}: {} ({})", found.code.name, found.fact, found.place.path))
+        .collect()
+}
+
+/// The output `y`, if the model runs.
+fn run(model: &Model) -> Result<Vec<f32>, sardonyx::Error> {
+    let x = Tensor::from_vec([2, 2], vec![-1.0f32, 0.5, 2.0, 0.25]).unwrap();
+    let outputs = Session::builder(model).threads(1).build()?.run([("x", x)])?;
+    Ok(outputs.tensor("y")?.to_vec::<f32>().unwrap())
+}
+
+type Command = (&'static str, fn(&Model, &mut Random) -> Option<Model>);
+
+/// What changes models or versions. `None` where a model is refused.
+const COMMANDS: &[Command] = &[
+    ("convert to an operator set", |model, random| {
+        let target = Target::new().opset("", random.version(1, 28) as u32);
+        Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
+    }),
+    ("convert to an IR version", |model, random| {
+        let target = Target::new().ir_version(random.version(3, NEWEST_IR_VERSION));
+        Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
+    }),
+    ("convert to both", |model, random| {
+        let target = Target::new().opset("", random.version(1, 28) as u32);
+        let target = target.ir_version(random.version(3, NEWEST_IR_VERSION));
+        Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
+    }),
+    ("convert as the reference does", |model, random| {
+        let target = Target::new().opset("", random.version(7, 28) as u32);
+        Some(model.convert(&ConvertOptions::new(target).like_onnx()).ok()?.0)
+    }),
+    ("set the IR version", |model, random| {
+        let mut model = model.clone();
+        model.set_ir_version(random.version(1, NEWEST_IR_VERSION)).ok()?;
+        Some(model)
+    }),
+    ("differentiate", |model, _| Some(model.add_gradients(&Gradients::new()).ok()?.0)),
+    ("differentiate by x", |model, _| {
+        Some(model.add_gradients(&Gradients::new().by(["x"])).ok()?.0)
+    }),
+    ("add Gradient nodes", |model, _| {
+        Some(model.add_gradients(&Gradients::new().gradient_node(true)).ok()?.0)
+    }),
+    ("expand Gradient nodes", |model, _| {
+        let (model, _) = model.add_gradients(&Gradients::new().gradient_node(true)).ok()?;
+        Some(model.expand_gradients().ok()?.0)
+    }),
+    ("add training", |model, _| {
+        let loss = Loss::SquaredError { output: None };
+        Some(model.add_training(&TrainingOptions::new(loss)).ok()?.0)
+    }),
+    ("inline", |model, _| {
+        let mut model = model.clone();
+        model.inline(&InlineOptions::new()).ok()?;
+        Some(model)
+    }),
+    ("inline operators", |model, _| {
+        let mut model = model.clone();
+        model.inline(&InlineOptions::new().operators(["Clip", "Relu"])).ok()?;
+        Some(model)
+    }),
+    ("infer", |model, _| {
+        let mut model = model.clone();
+        let found = model.infer(&InferOptions::new());
+        model.add_types(&found);
+        Some(model)
+    }),
+    ("strip", |model, _| {
+        let mut model = model.clone();
+        let options = StripOptions {
+            unused_initializers: true,
+            inferred_types: true,
+            ..StripOptions::default()
+        };
+        model.strip(&options);
+        Some(model)
+    }),
+];
+
+#[test]
+fn all_that_is_written_obeys_its_ir_version() {
+    // VER-23+, VER-24+, GRAPH-08+, GRAPH-20+, MODEL-26+: drawn models of all versions, and what each
+    // command makes of them, are valid by the rules of the version that they have, and compute the
+    // same.
+    let (mut written, mut crossed, mut ran) = (BTreeMap::<&str, usize>::new(), 0, 0);
+    for ir_version in 1..=NEWEST_IR_VERSION {
+        for seed in 0..MODELS {
+            let text = draft(seed, ir_version);
+            let model = Model::from_text(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            assert_eq!(wrong(&model), Vec::<String>::new(), "{text}");
+            let expected = run(&model);
+            for (index, (name, command)) in COMMANDS.iter().enumerate() {
+                let mut random = Random((seed + 1) * 31 + index as u64);
+                let Some(changed) = command(&model, &mut random) else { continue };
+                let changed = Model::from_bytes(changed.to_bytes()).unwrap();
+                let shown = || changed.to_text();
+                assert_eq!(wrong(&changed), Vec::<String>::new(), "{name}\n{text}\n{}", shown());
+                *written.entry(name).or_default() += 1;
+                let version = changed.ir_version().unwrap();
+                crossed += usize::from((ir_version < 4) != (version < 4));
+                if let Ok(expected) = &expected {
+                    let found = run(&changed);
+                    let found = found
+                        .unwrap_or_else(|error| panic!("{name}: {error}\n{text}\n{}", shown()));
+                    let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * b.abs().max(1.0);
+                    assert!(found.iter().zip(expected).all(near), "{name}\n{text}");
+                    ran += 1;
+                }
+            }
+        }
+    }
+    let models = MODELS as usize * NEWEST_IR_VERSION as usize;
+    for (name, _) in COMMANDS {
+        let count = written.get(name).copied().unwrap_or_default();
+        assert!(count * 3 >= models, "{name}: {count} of {models}, {written:?}");
+    }
+    assert!(crossed > 200 && ran > 1600, "{crossed} {ran} {written:?}");
+}
