@@ -74,7 +74,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     }
     let model = args.model.open()?;
     let target = if args.dry_run { None } else { Some(args.saving.target(&args.model, &model)?) };
-    let (converted, report) = match model.convert(&options) {
+    let (mut converted, report) = match model.convert(&options) {
         Ok(converted) => converted,
         Err(error @ (ConvertError::Target(_) | ConvertError::NotHeld(_))) => {
             return Err(Failure::new(error.to_string()).at(args.model.name()));
@@ -89,6 +89,9 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
     if let Some(target) = target.filter(|_| !differs) {
+        if is_changed(&report) {
+            converted.fill_producer();
+        }
         let save = SaveOptions::new();
         let weights = Weights::Keep;
         saved = Some(args.saving.save(&args.model, &converted, save, weights, target, terminal)?);
@@ -177,6 +180,15 @@ impl Args {
         });
         refused((model, &name), refusals, self.saving.json.then_some(answer), terminal)
     }
+}
+
+/// Whether the model is another one now.
+fn is_changed(report: &Conversion) -> bool {
+    let (before, after) = report.ir_version;
+    before != Some(after)
+        || report.imports.iter().any(|import| import.from != i64::from(import.to))
+        || report.operators.iter().any(|op| op.rewritten > 0)
+        || report.made + report.removed > 0
 }
 
 fn as_text(report: &Conversion) -> String {

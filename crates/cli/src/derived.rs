@@ -36,7 +36,7 @@ impl Command<'_> {
         let mut answer = json!({
             "schema": schema, "model": name, "report": null, "refusals": [], "saved": null,
         });
-        let (changed, report) = match result {
+        let (mut changed, report) = match result {
             Ok(changed) => changed,
             Err(Refusal::Option(message)) => return Err(Failure::new(message).at(name)),
             Err(Refusal::Findings(findings)) => {
@@ -44,6 +44,7 @@ impl Command<'_> {
                 return refused((model, &name), &findings, answer, terminal);
             }
         };
+        changed.fill_producer();
         let options = SaveOptions::new();
         let saved = saving.save(arg, &changed, options, Weights::Keep, target, terminal)?;
         if saving.json {

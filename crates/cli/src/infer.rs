@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{Align, columns, count};
+use crate::session::note_tolerated;
 use crate::symbols::dim_json;
 use crate::terminal::{Each, Terminal};
 use crate::{ModelArg, Verdict, saving, symbols};
@@ -18,7 +19,8 @@ use crate::{ModelArg, Verdict, saving, symbols};
 /// Infer types and shapes of all values, and explain what remains unknown
 ///
 /// Dimensions are numbers, names from the model, or expressions such as 2*N + 5. With --output or
-/// --in-place the types are written into the model; nothing else changes.
+/// --in-place the types are written into the model; nothing else changes, except that a model without
+/// a producer gets one.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -59,6 +61,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let target =
         if args.saving.is_wanted() { Some(args.saving.target(&args.model, &model)?) } else { None };
     let options = args.options(&mut model)?;
+    note_tolerated(&model, terminal);
     let found = model.infer(&options);
     let report = found.report(&model);
     let wrong = !report.findings.is_empty();
@@ -73,6 +76,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let mut saved = None;
     if let Some(target) = target.filter(|_| !(wrong && args.strict)) {
         model.add_types(&found);
+        model.fill_producer();
         let save = SaveOptions::new();
         let written =
             args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;

@@ -66,6 +66,9 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
         }
         Err(refusal) => return Err(args.failure(&original, refusal)),
     };
+    if is_changed(&report) {
+        model.fill_producer();
+    }
     let save = SaveOptions::new();
     let saved = args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
     if args.saving.json {
@@ -103,6 +106,13 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
         saved.say(terminal);
     }
     Ok(Verdict::Fine)
+}
+
+/// Whether the model is another one now.
+fn is_changed(report: &Report) -> bool {
+    let Report { functions, operators, removed, imported, converted, .. } = report;
+    let counts = [functions.len(), operators.len(), removed.len(), imported.len(), converted.len()];
+    counts.iter().any(|count| *count > 0)
 }
 
 impl Args {

@@ -36,8 +36,20 @@ pub(crate) struct SessionArgs {
     /// Seed of random operators that have no seed attribute; by default random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Refuse a model whose IR version is newer than the newest known one. By default it runs with a
+    /// note, without the fields that are not known
+    #[arg(long)]
+    refuse_newer_ir: bool,
     #[command(flatten)]
     sizes: SizeArgs,
+}
+
+/// Notes what the model has that its version of the format does not allow, and that counts all the
+/// same.
+pub(crate) fn note_tolerated(model: &Model, terminal: &Terminal) {
+    for finding in model.tolerated() {
+        terminal.note(&finding.fact);
+    }
 }
 
 /// Sizes of dimensions that the model leaves open.
@@ -230,6 +242,7 @@ impl SessionArgs {
                 (false, _) => failure.at(model.name()),
             }
         })?;
+        note_tolerated(&opened, terminal);
         terminal.detail(&format!(
             "opened in {:.3} ms, prepared in {:.3} ms, {} threads",
             millis(opening),
@@ -274,6 +287,9 @@ impl SessionArgs {
         }
         if let Some(seed) = self.seed {
             builder = builder.seed(seed);
+        }
+        if self.refuse_newer_ir {
+            builder = builder.refuse_newer_ir();
         }
         for (name, size) in &sizes.fixed {
             builder = builder.dim(name, *size);

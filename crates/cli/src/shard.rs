@@ -102,7 +102,8 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let message = format!("the model has a configuration '{name}' already");
         return Err(Failure::new(message).help("give the new one another name: --name NAME"));
     }
-    let (annotated, report) = model.shard((&name, devices), division, &sizes)?;
+    let (mut annotated, report) = model.shard((&name, devices), division, &sizes)?;
+    annotated.fill_producer();
     let (mut saved, mut local) = (None, None);
     match target {
         Some(target) => {

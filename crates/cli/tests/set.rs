@@ -142,3 +142,90 @@ fn duplicate_imports_are_merged() {
         sardonyx(&["check", "--deny", "warnings", &out]).good();
     }
 }
+
+/// Commands that change a model, what they are given, and the file that they change.
+const CHANGES: &[(&str, &[&str], &str)] = &[
+    ("convert", &["--opset", "22"], "m.onnxtxt"),
+    ("inline", &[], "f.onnxtxt"),
+    ("infer", &[], "m.onnxtxt"),
+    ("differentiate", &[], "m.onnxtxt"),
+    ("add-training", &["--loss", "squared-error"], "m.onnxtxt"),
+    ("shard", &["--devices", "2"], "m.onnxtxt"),
+];
+
+/// Commands that write the same model: every field stays as it is.
+const SAME: &[(&str, &[&str], &str)] = &[
+    ("parse", &[], "m.onnxtxt"),
+    ("save", &[], "m.onnxtxt"),
+    ("convert", &["--opset", "21"], "m.onnxtxt"),
+    ("inline", &[], "m.onnxtxt"),
+    ("strip", &["--docs"], "m.onnxtxt"),
+    ("set", &["--model-version", "7"], "m.onnxtxt"),
+    ("externalize", &["--threshold", "0"], "m.onnxtxt"),
+    ("pack", &[], "m.onnxtxt"),
+];
+
+#[test]
+fn changed_models_have_a_producer() {
+    // MODEL-06+: a model that a command changes has a producer: its own, or Sardonyx. MODEL-06-:
+    // the same model has none, of which `check` has a note.
+    let graph = "g (float[2, 4] x) => (float[2, 4] y) <float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}> { y = MatMul (x, w) }";
+    let function = "g (float[2, 4] x) => (float[2, 4] y) { y = local.f (x) }
+        <domain: \"local\", opset_import: [\"\": 21]> f (a) => (b) { b = Abs (a) }";
+    for (producer, expected) in
+        [("", ("Sardonyx", env!("CARGO_PKG_VERSION"))), (", producer_name: \"me\"", ("me", ""))]
+    {
+        let model = format!("<ir_version: 10, opset_import: [\"\": 21]{producer}> {graph}");
+        let called = format!(
+            "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]{producer}> {function}"
+        );
+        for (all, changes) in [(CHANGES, true), (SAME, false)] {
+            for (command, args, file) in all {
+                let files = Files::new(&[
+                    ("m.onnxtxt", model.clone().into()),
+                    ("f.onnxtxt", called.clone().into()),
+                ]);
+                let written = files.path("out.onnx");
+                files.run(command, file, &[args, &["-o", &written][..]].concat()).good();
+                let info = sardonyx(&["info", &written, "--json"]).good();
+                let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+                let found = (
+                    info["producer_name"].as_str().unwrap_or(""),
+                    info["producer_version"].as_str().unwrap_or(""),
+                );
+                let kept = if producer.is_empty() && !changes { ("", "") } else { expected };
+                assert_eq!(found, kept, "{command} {producer}");
+                let notes = sardonyx(&["check", &written, "--notes"]).stdout;
+                assert_eq!(notes.contains("no-producer"), found == ("", ""), "{command}: {notes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn versions_change_what_depends_on_them() {
+    // GRAPH-20+, VER-24+, VER-23: what older versions allow and newer ones forbid goes with the
+    // version.
+    let text = "<ir_version: 3, opset_import: [\"\": 8]>
+        g (int64 n, bool c, float[2] x) => (float[2] y) {
+          y = Loop (n, c, x) <body = s (int64 i, bool go, float[2] a, float[2] w) => (bool go2, float[2] b)
+            <float[2] w = {1, 2}> { go2 = Identity (go) b = Add (a, w) }>
+        }";
+    let plain = "<ir_version: 3, opset_import: [\"\": 8]>
+        g (float[2] x, float[2] w) => (float[2] y) <float[2] w = raw {1, 2}> { y = Add (x, w) }";
+    let files = Files::new(&[("m.onnxtxt", text.into()), ("p.onnxtxt", plain.into())]);
+    for (command, args, file, version) in [
+        ("set", &["--ir-version", "10"][..], "m.onnxtxt", 10),
+        ("convert", &["--opset", "13"], "m.onnxtxt", 7),
+        ("externalize", &["--threshold", "0"], "p.onnxtxt", 4),
+        ("externalize", &["--threshold", "1M"], "p.onnxtxt", 3),
+    ] {
+        let written = files.path("out.onnx");
+        files.run(command, file, &[args, &["-o", &written, "--replace"]].concat()).good();
+        let info = sardonyx(&["info", &written, "--json"]).good();
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        assert_eq!(info["ir_version"], version, "{command}");
+        let checked = sardonyx(&["check", &written, "--full"]);
+        assert!(!checked.good().contains("ir-version-too-old"), "{command}");
+    }
+}

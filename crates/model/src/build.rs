@@ -485,11 +485,13 @@ impl<'m, 'a> Builder<'m, 'a> {
         if let Some(id) = defined {
             let value = &mut self.model.values[id];
             match (value.producer, producer) {
-                (Producer::Initializer(_), Producer::Input(_)) => {
+                (Producer::Initializer(_) | Producer::SparseInitializer(_), Producer::Input(_)) => {
                     value.producer = producer;
                     return id;
                 }
-                (Producer::Input(_), Producer::Initializer(_)) => return id,
+                (Producer::Input(_), Producer::Initializer(_) | Producer::SparseInitializer(_)) => {
+                    return id;
+                }
                 _ => {}
             }
         }

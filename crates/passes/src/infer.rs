@@ -19,6 +19,7 @@ mod equalities;
 mod everywhere;
 mod fixed;
 mod inner;
+mod newer;
 mod operands;
 mod outputs;
 mod reference;
@@ -38,6 +39,7 @@ pub(crate) use annotate::declaration;
 pub use annotate::{Naming, annotate};
 pub use conditions::Conditions;
 pub use equalities::Equality;
+pub use newer::newer_types;
 pub use unknown::{Missing, Unknown};
 
 pub(crate) use operands::{Bound, wrong_count};
@@ -268,6 +270,8 @@ pub enum ProblemKind {
     Denotation,
     /// The node reads a name that nothing defines, or the graph gives one.
     Undefined,
+    /// An input of a graph has no name.
+    Nameless,
 }
 
 impl Problem {
@@ -283,6 +287,7 @@ impl Problem {
             ProblemKind::Denotation => &codes::DENOTATION_MISMATCH,
             ProblemKind::Undefined if self.spot.field == "output" => &codes::UNDEFINED_OUTPUT,
             ProblemKind::Undefined => &codes::UNDEFINED_VALUE,
+            ProblemKind::Nameless => &codes::NAMELESS_VALUE,
         }
     }
 }

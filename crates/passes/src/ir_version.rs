@@ -46,7 +46,7 @@ pub fn ir_version_of_opset(domain: &[u8], version: i64) -> Option<i64> {
 pub(crate) const PLAIN_INITIALIZERS: i64 = 4;
 
 /// The first version in which a model imports operator sets.
-const IMPORTS: i64 = 3;
+pub(crate) const IMPORTS: i64 = 3;
 
 /// Imports version 1 of `ai.onnx` in a model of a version of the format without imports, which
 /// means it.

@@ -32,6 +32,7 @@ mod sequences;
 mod settle;
 mod shard;
 mod strip;
+mod tolerated;
 mod training;
 mod upgrade;
 
@@ -68,7 +69,7 @@ pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
     Conditions, Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind,
     RuleAnswer, Rules, Style, Unknown, annotate, infer, infer_function, infer_inside, infer_model,
-    infer_node,
+    infer_node, newer_types,
 };
 pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
 pub use ir_version::{
@@ -86,6 +87,7 @@ pub use shard::{
     prepare_to_shard, shard, suggest, transfers,
 };
 pub use strip::{StripOptions, StripReport, strip};
+pub use tolerated::tolerated;
 pub use training::{
     Clipping, Initialization, Loss, Optimizer, OptimizerKind, Skipped, TrainingOptions,
     TrainingReport, add_training,

@@ -404,6 +404,14 @@ impl Resolved {
         // Of a function, each call says which outputs it takes.
         let body = scope.map(|function| model.functions[function].body);
         for graph in graphs.iter().filter(|graph| Some(**graph) != body) {
+            for (index, input) in model.graph(*graph).inputs.iter().enumerate() {
+                if model.maybe_text(input.name).is_none_or(<[u8]>::is_empty) {
+                    let spot = Spot::graph(*graph).item("input", index);
+                    findings.note(model, &codes::NAMELESS_VALUE, spot, || {
+                        "the name is missing".to_string()
+                    });
+                }
+            }
             for (index, output) in model.graph(*graph).outputs.iter().enumerate() {
                 let is_undefined = |value| model.value(value).producer == Producer::Nothing;
                 if output.value.is_none_or(is_undefined) {

@@ -6,7 +6,7 @@ use sardonyx_model::{ExternalData, Model, NodeId};
 use sardonyx_ops::OpRef;
 use sardonyx_passes::{
     Expansions, InferOptions, Inference, Resolved, bind_gradients, expand_calls, expand_operators,
-    fix_constants_of_bodies, infer, load_attributes, resolve, upgrade,
+    fix_constants_of_bodies, infer, load_attributes, newer_types, resolve, upgrade,
 };
 
 use crate::custom::CustomOperators;
@@ -57,8 +57,16 @@ pub(crate) fn expand(
     let has_no_kernel = |op: OpRef| !has_kernel(op) && !operators.has(op.def.domain, op.def.name);
     let (none, mut not_upgraded) = (HashSet::new(), not_upgraded.iter());
     let mut also = &none;
+    let mut is_file = true;
     let inference = loop {
         let inference = infer(&resolved, declared)?;
+        if std::mem::take(&mut is_file) {
+            // Bodies of operators, which come next, may compute in more types than their versions.
+            let newer = newer_types(&resolved, &operators.registry(), &inference);
+            if !newer.is_empty() {
+                return Err(CompileError::Invalid(newer));
+            }
+        }
         // Bodies may have operators without a kernel as well.
         if expand_operators(&mut resolved, &inference, &has_no_kernel, also, &mut expansions)? {
             also = &none;

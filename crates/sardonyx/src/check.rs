@@ -175,6 +175,21 @@ impl Model {
         join(report, files.report())
     }
 
+    /// Violations of the standard that a session accepts, because real files have them: an IR
+    /// version that is not known, imports below IR version 3, initializers below version 4 that are
+    /// no inputs. Looks at no node.
+    ///
+    /// ```
+    /// let text = "<ir_version: 99, opset_import: [\"\": 21]>
+    ///     g (float[N] x) => (float[N] y) { y = Abs (x) }";
+    /// let found = sardonyx::Model::from_text(text)?.tolerated();
+    /// assert_eq!(found[0].code.name, "newer-ir-version");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn tolerated(&self) -> Vec<Finding> {
+        passes::tolerated(&self.graph)
+    }
+
     /// Checks a part of the model by itself. Files are left alone.
     pub fn check_part(&self, part: Part, options: &Options) -> Report {
         passes::check_part(&self.graph, part, &options.passes)

@@ -159,6 +159,27 @@ impl Model {
         self.graph.header.producer_version = Some(self.graph.intern(version));
     }
 
+    /// Names Sardonyx and its version as the producer of a model that names none. A producer that is
+    /// there stays, as runtimes look at it.
+    ///
+    /// ```
+    /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
+    ///     g (float[N] x) => (float[N] y) { y = Abs (x) }";
+    /// let mut model = sardonyx::Model::from_text(text)?;
+    /// model.fill_producer();
+    /// assert_eq!(model.producer_name(), "Sardonyx");
+    /// model.set_producer_name("me");
+    /// model.fill_producer();
+    /// assert_eq!(model.producer_name(), "me");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn fill_producer(&mut self) {
+        if self.producer_name().is_empty() && self.producer_version().is_empty() {
+            self.set_producer_name("Sardonyx");
+            self.set_producer_version(env!("CARGO_PKG_VERSION"));
+        }
+    }
+
     /// Sets the model's name space.
     pub fn set_domain(&mut self, domain: &str) {
         self.graph.header.domain = Some(self.graph.intern(domain));

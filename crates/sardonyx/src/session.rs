@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use sardonyx_model::{self as graph, Type};
-use sardonyx_passes::{FunctionId, Fusion};
+use sardonyx_passes::{FunctionId, Fusion, NEWEST_IR_VERSION};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
     CompileError, CompileReport, ImageDecoder, Input, InputError, NodeError, Optimization, Port,
@@ -63,6 +63,8 @@ pub(crate) struct Choices {
     functions: Vec<String>,
     /// The first operator that was refused, and why.
     refused: Option<String>,
+    /// Whether a model of a version of the format that is not known is refused.
+    refuses_newer_ir: bool,
     /// What connects the session with those of other ranks.
     pub(crate) rank: Option<Rank>,
 }
@@ -297,6 +299,23 @@ impl SessionBuilder<'_> {
         self
     }
 
+    /// Refuses a model of an IR version above [`NEWEST_IR_VERSION`]. By default it runs without the
+    /// fields that are not known; [`Model::tolerated`] tells of it.
+    ///
+    /// ```
+    /// # use sardonyx::{Model, Session};
+    /// let text = "<ir_version: 99, opset_import: [\"\": 21]>
+    ///     g (float[N] x) => (float[N] y) { y = Abs (x) }";
+    /// let model = Model::from_text(text)?;
+    /// assert!(Session::new(&model).is_ok());
+    /// assert!(Session::builder(&model).refuse_newer_ir().build().is_err());
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn refuse_newer_ir(mut self) -> Self {
+        self.choices.refuses_newer_ir = true;
+        self
+    }
+
     /// Fixes the size of a symbolic dimension of the inputs for all runs. More is then known when
     /// the model is compiled, and a run with another size is refused. Making the session fails if
     /// no input has a size of that name.
@@ -320,6 +339,14 @@ impl SessionBuilder<'_> {
         let SessionBuilder { model, mut choices } = self;
         if let Some(refused) = choices.refused.take() {
             return Err(Error::new(ErrorKind::Argument, refused));
+        }
+        let version = model.ir_version().filter(|version| *version > NEWEST_IR_VERSION);
+        if let Some(version) = version.filter(|_| choices.refuses_newer_ir) {
+            let message = format!(
+                "the model has IR version {version}; the newest known version is {NEWEST_IR_VERSION}"
+            );
+            let help = "update Sardonyx, or export the model for an older IR version";
+            return Err(Error::new(ErrorKind::Invalid, message).with_help(help));
         }
         let functions = std::mem::take(&mut choices.functions);
         let mut graph = with_functions(&model.graph, functions)?;
@@ -382,7 +409,13 @@ impl Session {
         let mut options = runtime::Options::default();
         options.weights = model.weights.clone();
         options.images = default_decoder();
-        let choices = Choices { options, functions: Vec::new(), refused: None, rank: None };
+        let choices = Choices {
+            options,
+            functions: Vec::new(),
+            refused: None,
+            refuses_newer_ir: false,
+            rank: None,
+        };
         SessionBuilder { model, choices }
     }
 

@@ -75,7 +75,8 @@ pub(crate) fn write(
         if model.external_files().is_empty() { Weights::Inside } else { Weights::Outside };
     let mut written = Vec::with_capacity(targets.len());
     for (rank, target) in targets.into_iter().enumerate() {
-        let own = ranks.model(rank)?;
+        let mut own = ranks.model(rank)?;
+        own.fill_producer();
         let opset = own.opsets().into_iter().find(|set| set.domain.is_empty());
         let save = SaveOptions::new();
         let saved = args.saving.save(&args.model, &own, save, weights, target, terminal)?;

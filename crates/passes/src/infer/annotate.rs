@@ -229,8 +229,7 @@ impl Writer<'_> {
         }
         for (dim, size) in shape.dims.iter_mut().zip(sizes) {
             // An empty name is none.
-            let is_named =
-                |value: &DimValue| !matches!(value, DimValue::Param(name) if model.text(*name).is_empty());
+            let is_named = |value: &DimValue| !matches!(value, DimValue::Param(name) if model.text(*name).is_empty());
             match (dim.value.filter(is_named), size) {
                 (Some(DimValue::Value(_)), _) => {}
                 (None, _) | (_, Dim::Known(_)) => {

@@ -7,7 +7,8 @@
 
 use hashbrown::HashMap;
 use sardonyx_model::{
-    Dim, GraphId, Model, NodeAttributes, NodeId, Symbol, TensorType, Type, TypeKind, TypeProto, ValueId,
+    Dim, GraphId, Model, NodeAttributes, NodeId, Symbol, TensorType, Type, TypeKind, TypeProto,
+    ValueId,
 };
 use sardonyx_ops::operators::IF;
 use sardonyx_ops::{Format, Known, OpDef, Said};

@@ -20,6 +20,7 @@ impl Engine<'_> {
         let bodies: Vec<GraphId> =
             self.model.functions.iter().map(|function| function.body).collect();
         for graph in tree(self.model, main) {
+            self.nameless_inputs(graph);
             self.undefined_inputs(graph);
             self.undefined_outputs(graph);
         }
@@ -30,6 +31,24 @@ impl Engine<'_> {
                 if graph != body {
                     self.undefined_outputs(graph);
                 }
+            }
+        }
+    }
+
+    /// Lists inputs of a graph that have no name, by which nothing could be given to them.
+    fn nameless_inputs(&mut self, graph: GraphId) {
+        let model = self.model;
+        for (index, info) in model.graph(graph).inputs.iter().enumerate() {
+            if model.maybe_text(info.name).is_some_and(|name| !name.is_empty()) {
+                continue;
+            }
+            if self.found.problems.len() < MOST_LISTED {
+                self.found.problems.push(Problem {
+                    spot: Spot::graph(graph).item("input", index),
+                    kind: ProblemKind::Nameless,
+                    fact: "the name is missing".into(),
+                    advice: codes::NAMELESS_VALUE.help.into(),
+                });
             }
         }
     }

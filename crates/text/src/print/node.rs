@@ -137,7 +137,9 @@ impl<'m> Printer<'m, '_, '_> {
         }
         self.callee_name(node.op_type);
         // The portable form has no word for an empty overload, which is none.
-        let is_written = |overload: &sardonyx_model::Symbol| self.full() || !self.texts.text(*overload).is_empty();
+        let is_written = |overload: &sardonyx_model::Symbol| {
+            self.full() || !self.texts.text(*overload).is_empty()
+        };
         if let Some(overload) = node.overload.filter(is_written) {
             self.push(":");
             self.callee_name(Some(overload));
