@@ -57,6 +57,15 @@ pub enum InlineError {
         /// Position of the output.
         index: usize,
     },
+    /// The call leaves out an input of the function that a node of its body needs.
+    NoInput {
+        /// Position of the input.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// The node, in words.
+        reader: String,
+    },
     /// The call stands in another function and hands on an attribute of that function which may
     /// have no value, and the function that is called has a default for it. Without the call it
     /// cannot be said when the default counts.
@@ -77,6 +86,9 @@ impl fmt::Display for InlineError {
             }
             InlineError::NoOutput { index } => {
                 write!(f, "the function does not compute its output {index} in this call")
+            }
+            InlineError::NoInput { index, name, reader } => {
+                write!(f, "input {index} ({name}) is missing, but {reader} requires it")
             }
             InlineError::DefaultOfCallee { attribute } => write!(
                 f,

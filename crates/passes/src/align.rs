@@ -8,6 +8,7 @@ use hashbrown::HashSet;
 use sardonyx_model::Model;
 use sardonyx_ops::Registry;
 
+use crate::check::{against_changing, codes};
 use crate::convert::{ConvertError, ConvertOptions, Target, convert_functions};
 use crate::finding::Finding;
 use crate::inline::{
@@ -18,10 +19,28 @@ use crate::inline::{
 ///
 /// # Errors
 ///
+/// Names that nothing defines, nodes in an order in which they cannot run, references that have a
+/// value as well, and operands that a node leaves out although its operator requires them.
 /// Functions that call themselves, calls that do not fit their functions, functions that mean
 /// something else at the versions that count where they are called and cannot be converted, and
 /// more nodes than the limit.
 pub fn inline(
+    model: &Model,
+    registry: &Registry,
+    options: &InlineOptions<'_>,
+) -> Result<(Model, InlineReport), InlineRefusal> {
+    let mut against = against_changing(model, registry);
+    // Such a call may stay as it is, if the caller wants that.
+    against.retain(|finding| finding.code.name != codes::CALL_WITHOUT_INPUT.name);
+    if !against.is_empty() {
+        return Err(InlineRefusal::Findings(against));
+    }
+    inline_in_any_order(model, registry, options)
+}
+
+/// Like [`inline`], but takes nodes in any order and does not look for what else is wrong with the
+/// model.
+pub(crate) fn inline_in_any_order(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,

@@ -33,7 +33,7 @@ use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol, Texts};
 use sardonyx_ops::Registry;
 use sardonyx_proto::shown;
 
-use crate::finding::{Code, Findings, Report, Spot};
+use crate::finding::{Code, Finding, Findings, Report, Spot};
 
 pub use codes::{CODES, code};
 pub use documents::{Document, check_document};
@@ -165,6 +165,25 @@ pub(crate) fn against_running<'g>(
         }
     }
     checker.found.report()
+}
+
+/// What a tool cannot carry over when it changes the nodes of a model: names that nothing defines,
+/// nodes in an order in which they cannot run, references that have a value as well, and operands
+/// that a node leaves out although its operator or function requires them.
+pub(crate) fn against_changing(model: &Model, registry: &Registry) -> Vec<Finding> {
+    const CODES: [&Code; 8] = [
+        &codes::UNDEFINED_VALUE,
+        &codes::CYCLE,
+        &codes::USED_TOO_EARLY,
+        &codes::OUTER_TOO_EARLY,
+        &codes::REFERENCE_WITH_VALUE,
+        &codes::INPUT_COUNT,
+        &codes::MISSING_INPUT,
+        &codes::CALL_WITHOUT_INPUT,
+    ];
+    let options = CheckOptions { registry: registry.clone(), ..CheckOptions::default() };
+    let findings = check(model, &options).findings.into_iter();
+    findings.filter(|found| CODES.iter().any(|code| code.name == found.code.name)).collect()
 }
 
 /// What a tree of graphs hangs from: decides which operator sets count and whether attributes may

@@ -20,7 +20,7 @@ use sardonyx_ops::operators::CONSTANT;
 use sardonyx_ops::{Assumption, OpRef, Refusal, Registry, shown_domain};
 use sardonyx_tensor::Tensor;
 
-use crate::check::codes;
+use crate::check::{against_changing, codes};
 use crate::cross::{Crossings, Goal, Stop, Types, Why};
 use crate::expand::Expansions;
 use crate::finding::{Code, Finding, Places, Severity, Spot};
@@ -58,8 +58,27 @@ pub struct ConvertOptions {
 ///
 /// # Errors
 ///
-/// A target that does not exist, or everything that has no exact equivalent there.
+/// A target that does not exist, or everything that has no exact equivalent there. Names that
+/// nothing defines, nodes in an order in which they cannot run, references that have a value as
+/// well, and operands that a node leaves out although its operator requires them; not if it is to
+/// do as the reference implementation.
 pub fn convert(
+    model: &Model,
+    registry: &Registry,
+    options: &ConvertOptions,
+) -> Result<Converted, ConvertError> {
+    if !options.like_reference {
+        let against = against_changing(model, registry);
+        if !against.is_empty() {
+            return Err(ConvertError::Refused(against));
+        }
+    }
+    convert_in_any_order(model, registry, options)
+}
+
+/// Like [`convert`], but takes nodes in any order and does not look for what else is wrong with
+/// the model.
+pub(crate) fn convert_in_any_order(
     model: &Model,
     registry: &Registry,
     options: &ConvertOptions,

@@ -26,6 +26,7 @@ use crate::function_id::FunctionId;
 use crate::infer::{InferOptions, infer_model};
 use crate::ir_version::ir_version_of_opset;
 use crate::order::tree;
+use crate::required::{MissingInput, RequiredInputs};
 use crate::resolve::Scope;
 
 use plans::{Bodies, Functions, Plans, roots};
@@ -220,6 +221,9 @@ struct Job<'a> {
     registry: &'a Registry,
     options: &'a InlineOptions<'a>,
     functions: &'a Functions,
+    /// Inputs of functions that calls cannot leave out. `None` while nodes become bodies that are
+    /// no functions of the model.
+    required: Option<RequiredInputs>,
     /// What takes the place of calls in the scope at hand.
     bodies: Bodies,
     /// Nodes that come in the place of all calls so far.
@@ -253,6 +257,7 @@ impl Host for Job<'_> {
     }
 
     fn inline(&mut self, call: NodeId, function: usize) -> Result<Vec<NodeId>, InlineError> {
+        self.inputs_of_call(call)?;
         let inlined = NodeBuilder::new(&mut self.model, &mut self.made, call).inline(function)?;
         let Inlined { copied, declared, redirected } = inlined;
         self.needs_identity |= copied.iter().any(|copied| copied.of == call);
@@ -276,6 +281,7 @@ impl<'a> Job<'a> {
             registry,
             options,
             functions,
+            required: None,
             bodies: Bodies::new(),
             expected: 0,
             declared: Vec::new(),
@@ -287,6 +293,23 @@ impl<'a> Job<'a> {
             expanded: HashSet::new(),
             report: InlineReport::default(),
         }
+    }
+
+    /// Refuses a call that leaves out what nodes of the function need.
+    fn inputs_of_call(&self, call: NodeId) -> Result<(), InlineError> {
+        let (Some(required), Some(function)) = (&self.required, self.called_by(call)) else {
+            return Ok(());
+        };
+        let missing = required.missing(&self.model, call, function);
+        let Some(MissingInput { index, reader }) = missing.first().copied() else { return Ok(()) };
+        let original = self.original;
+        let body = original.graph(original.functions[function].body);
+        let name = body.inputs.get(index).and_then(|info| original.maybe_text(info.name));
+        Err(InlineError::NoInput {
+            index,
+            name: sardonyx_proto::shown(name.unwrap_or_default()),
+            reader: place_of_node(original, reader),
+        })
     }
 
     /// The function that a node calls, by position: of a copy, what the node of the body calls.
@@ -304,6 +327,7 @@ impl<'a> Job<'a> {
     /// Inlines calls of functions of the model. Says which functions stay.
     fn functions(&mut self, copies: &Copies) -> Result<Vec<bool>, InlineRefusal> {
         let (original, functions) = (self.original, self.functions);
+        self.required = Some(plans::required(original, functions, self.registry));
         let wanted = wanted(original, self.options);
         let mut plans = Plans::new(original, functions, self.registry, copies, wanted);
         let mut all = Vec::new();
@@ -415,6 +439,7 @@ impl<'a> Job<'a> {
                 InlineError::TooManyInputs { .. } | InlineError::TooManyOutputs { .. } => {
                     &codes::CALL_ARGUMENTS
                 }
+                InlineError::NoInput { .. } => &codes::CALL_WITHOUT_INPUT,
                 InlineError::NoOutput { .. } | InlineError::DefaultOfCallee { .. } => {
                     &codes::MALFORMED_NODE
                 }

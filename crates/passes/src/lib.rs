@@ -26,6 +26,7 @@ mod ir_version;
 mod node_path;
 mod order;
 pub mod payload;
+mod required;
 mod resolve;
 mod same_meaning;
 mod sequences;

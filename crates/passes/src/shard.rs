@@ -44,7 +44,7 @@ pub use resident::Resident;
 pub use suggest::{Division, Suggested, suggest};
 
 use crate::annotations::configurations;
-use crate::convert::{ConvertOptions, Target, convert};
+use crate::convert::{ConvertOptions, Target, convert_in_any_order};
 use crate::derivatives::{DeriveError, expand_gradients, gradients_in};
 use crate::expand::expand_to_split;
 use crate::finding::Finding;
@@ -619,7 +619,7 @@ fn inferred(resolved: &Resolved, options: ShardOptions<'_>) -> Result<Inference,
 /// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced.
 fn inlined(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
     // What cannot be inlined is computed whole.
-    let inlined = crate::align::inline(model, registry, &InlineOptions::default())
+    let inlined = crate::align::inline_in_any_order(model, registry, &InlineOptions::default())
         .map_or_else(|_| model.clone(), |(inlined, _)| inlined);
     without_gradients(inlined, registry)
 }
@@ -633,7 +633,7 @@ fn newest_forms(model: Model, registry: &Registry) -> Model {
         like_reference: false,
     };
     // A node without an exact newer form keeps the whole model as it is: it runs whole then.
-    match convert(&model, registry, &options) {
+    match convert_in_any_order(&model, registry, &options) {
         Ok(converted) => converted.model,
         Err(_) => model,
     }

@@ -354,6 +354,9 @@ codes! {
     CALLS_TOO_DEEP Error shared "calls-too-deep" "FUNC-32"
         "inline some of the functions"
         "Function calls are nested more deeply than any exporter writes. Readers reject such models to limit their work.";
+    CALL_WITHOUT_INPUT Error own "call-without-input" "NODE-15"
+        "pass a value for the input"
+        "A call leaves out an input of a function. An operator in the function's body, or in a function that it calls, requires the input.";
     CALL_ARGUMENTS Error own "call-arguments" "FUNC-23"
         "compare with the inputs and outputs of the function"
         "A node calls a function with more inputs or outputs than the function has.";

@@ -6,7 +6,8 @@ use sardonyx_model::{GraphId, NodeId, Symbol};
 use sardonyx_proto::shown;
 
 use super::{Checker, Root, codes, count};
-use crate::finding::Spot;
+use crate::finding::{Spot, place_of_node};
+use crate::required::{Called, MissingInput, RequiredInputs};
 
 /// Functions of one model, and calls within calls, as the reference implementation bounds them.
 const MOST_FUNCTIONS: usize = 10_000;
@@ -23,6 +24,8 @@ pub(super) struct Index {
     domains: HashSet<Option<Symbol>>,
     /// By function: its attributes, with their default if they have one. Made when somebody asks.
     attributes: HashMap<usize, HashMap<Symbol, Option<usize>>>,
+    /// Inputs that no call can leave out. Made for the first call that leaves out any.
+    required: Option<RequiredInputs>,
 }
 
 /// Domain, name and overload; empty ones are `None`.
@@ -230,6 +233,11 @@ impl Checker<'_> {
                 });
             }
         }
+        let leaves_out = model.inputs(id).len() < body.inputs.len()
+            || model.inputs(id).any(|value| value.is_none());
+        if leaves_out {
+            self.required_inputs(id, found);
+        }
         for (index, attribute) in model.attributes(id).iter().enumerate() {
             let attribute = model.attribute(*attribute);
             let Some(name) = attribute.name else { continue };
@@ -241,6 +249,44 @@ impl Checker<'_> {
                 });
             }
         }
+    }
+
+    /// A call of a function that leaves out inputs which nodes of its body need.
+    fn required_inputs(&mut self, id: NodeId, function: usize) {
+        let model = self.model;
+        // What calls lead to too deep has been said of the functions.
+        let count = model.functions.len();
+        if count > MOST_FUNCTIONS {
+            return;
+        }
+        let required = match self.functions.required.take() {
+            Some(required) => required,
+            None => RequiredInputs::new(model, count, |index, node| {
+                self.steps += 1;
+                let callee = self.callee(node, Root::Function(index));
+                if let Some(schema) = self.callees.get(callee).schema {
+                    return Called::Operator(schema);
+                }
+                let found = model.node(node);
+                let key = self.function_id(found.domain, found.op_type, found.overload);
+                let called = self.functions.by_id.get(&key).copied();
+                called.map_or(Called::Unknown, Called::Function)
+            }),
+        };
+        for MissingInput { index, reader } in required.missing(model, id, function) {
+            let is_beyond = index >= model.inputs(id).len();
+            let spot = if is_beyond { Spot::node(id) } else { Spot::node(id).item("input", index) };
+            self.add(&codes::CALL_WITHOUT_INPUT, spot, |model| {
+                let body = model.graph(model.functions[function].body);
+                let name = body.inputs.get(index).and_then(|info| model.maybe_text(info.name));
+                format!(
+                    "input {index} ({}) is missing, but {} requires it",
+                    shown(name.unwrap_or_default()),
+                    place_of_node(model, reader)
+                )
+            });
+        }
+        self.functions.required = Some(required);
     }
 
     /// Operators in bodies mean the same at the version that the function imports and at that of

@@ -11,6 +11,7 @@ use crate::check::codes;
 use crate::expand::{callees, nodes_of, nodes_of_tree};
 use crate::finding::{Finding, Spot};
 use crate::function_id::{FunctionId, FunctionKey, function_key, functions_by_key};
+use crate::required::{Called, RequiredInputs};
 use crate::resolve::Scope;
 
 /// The functions of a model, and which calls which.
@@ -131,6 +132,28 @@ fn find_called(
             (!is_operator(registry, &domain, &name, version)).then_some(function as u32)
         });
     }
+}
+
+/// The inputs of the functions of a model that calls cannot leave out.
+pub(super) fn required(
+    model: &Model,
+    functions: &Functions,
+    registry: &Registry,
+) -> RequiredInputs {
+    let mut versions = (usize::MAX, HashMap::new());
+    RequiredInputs::new(model, functions.ids.len(), |index, node| {
+        if let Some(function) = functions.called_by(node) {
+            return Called::Function(function);
+        }
+        if versions.0 != index {
+            versions = (index, versions_of(model, Some(index)));
+        }
+        let domain = model.domain_of(node);
+        let version = versions.1.get(&*domain).and_then(|version| u32::try_from(*version).ok());
+        let name = model.display(model.node(node).op_type);
+        let op = version.and_then(|version| registry.op_ref(&domain, &name, version));
+        op.map_or(Called::Unknown, |op| Called::Operator(op.schema))
+    })
 }
 
 /// The functions that take the place of calls, also of calls that come from bodies; for each the

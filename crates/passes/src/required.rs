@@ -1,0 +1,134 @@
+//! Inputs of functions that calls cannot leave out, because a node of the body needs them.
+
+use hashbrown::HashMap;
+use sardonyx_model::{Id, Model, NodeId, ValueId};
+use sardonyx_ops::{Arity, Schema};
+
+use crate::expand::nodes_of_tree;
+
+/// What a node in the body of a function calls.
+pub(crate) enum Called<'s> {
+    /// An operator.
+    Operator(&'s Schema),
+    /// A function of the model, by position.
+    Function(usize),
+    /// Something of which nothing is known.
+    Unknown,
+}
+
+/// The inputs of functions that no call can leave out.
+#[derive(Debug, Default)]
+pub(crate) struct RequiredInputs {
+    /// By function: positions of inputs, each with a node of the body that needs the input.
+    by_function: Vec<HashMap<usize, NodeId>>,
+}
+
+/// An input of a function that a call leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MissingInput {
+    /// Position.
+    pub(crate) index: usize,
+    /// A node of the function's body that needs it.
+    pub(crate) reader: NodeId,
+}
+
+/// An input of a function, by position of both.
+type Formal = (usize, usize);
+
+impl RequiredInputs {
+    /// Looks through the bodies of the first `functions` functions of a model, whose nodes call
+    /// what `called` says.
+    pub(crate) fn new<'s>(
+        model: &Model,
+        functions: usize,
+        mut called: impl FnMut(usize, NodeId) -> Called<'s>,
+    ) -> RequiredInputs {
+        let mut by_function = vec![HashMap::new(); functions];
+        // What is needed so far and has not been followed to callers.
+        let mut open: Vec<Formal> = Vec::new();
+        // By input of a function: the inputs of other functions that are passed there.
+        let mut passed: HashMap<Formal, Vec<(Formal, NodeId)>> = HashMap::new();
+        for index in 0..functions {
+            let body = model.functions[index].body;
+            let inputs = model.graph(body).inputs.iter().enumerate();
+            let formals: HashMap<ValueId, usize> =
+                inputs.filter_map(|(position, info)| Some((info.value?, position))).collect();
+            if formals.is_empty() {
+                continue;
+            }
+            for node in nodes_of_tree(model, body) {
+                for (position, value) in model.inputs(node).enumerate() {
+                    let Some(formal) = value.and_then(|value| formals.get(&value)) else {
+                        continue;
+                    };
+                    let formal = (index, *formal);
+                    match called(index, node) {
+                        Called::Operator(schema) if is_required(schema, position) => {
+                            need(&mut by_function, &mut open, formal, node);
+                        }
+                        Called::Function(callee) if callee < functions => {
+                            let readers = passed.entry((callee, position)).or_default();
+                            readers.push((formal, node));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        while let Some(formal) = open.pop() {
+            for (caller, node) in passed.remove(&formal).unwrap_or_default() {
+                need(&mut by_function, &mut open, caller, node);
+            }
+        }
+        RequiredInputs { by_function }
+    }
+
+    /// The inputs that a call of a function leaves out and cannot, in order.
+    pub(crate) fn missing(
+        &self,
+        model: &Model,
+        call: NodeId,
+        function: usize,
+    ) -> Vec<MissingInput> {
+        let Some(required) = self.by_function.get(function).filter(|found| !found.is_empty())
+        else {
+            return Vec::new();
+        };
+        let given: Vec<bool> = model.inputs(call).map(|value| value.is_some()).collect();
+        let is_left_out = |index: &usize| !given.get(*index).copied().unwrap_or(false);
+        let missing = required.iter().filter(|(index, _)| is_left_out(index));
+        let mut missing: Vec<MissingInput> = missing
+            .map(|(index, reader)| MissingInput { index: *index, reader: *reader })
+            .collect();
+        missing.sort_by_key(|missing| missing.index);
+        missing
+    }
+}
+
+/// Notes that a node needs an input of a function.
+fn need(
+    by_function: &mut [HashMap<usize, NodeId>],
+    open: &mut Vec<Formal>,
+    (function, input): Formal,
+    node: NodeId,
+) {
+    // The first node in the file is named.
+    let first = by_function[function].entry(input).or_insert_with(|| {
+        open.push((function, input));
+        node
+    });
+    if node.index() < first.index() {
+        *first = node;
+    }
+}
+
+/// Whether nodes of an operator cannot leave out the input at a position.
+fn is_required(schema: &Schema, position: usize) -> bool {
+    let last = schema.inputs.len().saturating_sub(1);
+    let Some(param) = schema.inputs.get(position.min(last)) else { return false };
+    match param.arity {
+        Arity::Single => position <= last,
+        Arity::Optional => false,
+        Arity::Variadic { min, .. } => position - last.min(position) < min as usize,
+    }
+}
