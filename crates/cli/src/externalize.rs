@@ -13,9 +13,9 @@ use crate::terminal::Terminal;
 ///
 /// Moves initializers stored as raw data of at least --threshold bytes; values that already are in
 /// data files are rewritten. The model is replaced last and atomically, and data files that only
-/// the old model used are removed. The IR version is raised to 4, the first with external data, if it
-/// is lower. Running the command again changes nothing. Sizes are written as
-/// 4096, 64K, 1.5M or 2G.
+/// the old model used are removed. The IR version is raised to 4, the first with external data, if
+/// it is lower. Running the command again changes nothing. Sizes are written as 4096, 64K, 1.5M or
+/// 2G.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {

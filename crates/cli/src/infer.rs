@@ -19,8 +19,8 @@ use crate::{ModelArg, Verdict, saving, symbols};
 /// Infer types and shapes of all values, and explain what remains unknown
 ///
 /// Dimensions are numbers, names from the model, or expressions such as 2*N + 5. With --output or
-/// --in-place the types are written into the model; nothing else changes, except that a model without
-/// a producer gets one.
+/// --in-place the types are written into the model; nothing else changes, except that a model
+/// without a producer gets one.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {

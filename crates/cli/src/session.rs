@@ -36,8 +36,8 @@ pub(crate) struct SessionArgs {
     /// Seed of random operators that have no seed attribute; by default random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Refuse a model whose IR version is newer than the newest known one. By default it runs with a
-    /// note, without the fields that are not known
+    /// Refuse a model whose IR version is newer than the newest known one. By default it runs with
+    /// a note, without the fields that are not known
     #[arg(long)]
     refuse_newer_ir: bool,
     #[command(flatten)]

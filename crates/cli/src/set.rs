@@ -11,9 +11,9 @@ use crate::{ModelArg, files, saving};
 /// Change the header of a model: versions, producer, documentation, metadata
 ///
 /// Only the header changes, except that --ir-version 4 or more removes inputs of subgraphs that are
-/// initializers, which only older versions allow. --opset changes the declared version without converting nodes;
-/// `sardonyx convert` converts them. --ir-version is rejected if the model uses features that the
-/// version lacks. Versions are plain numbers, or three numbers with dots.
+/// initializers, which only older versions allow. --opset changes the declared version without
+/// converting nodes; `sardonyx convert` converts them. --ir-version is rejected if the model uses
+/// features that the version lacks. Versions are plain numbers, or three numbers with dots.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {

@@ -213,10 +213,15 @@ fn versions_change_what_depends_on_them() {
         }";
     let plain = "<ir_version: 3, opset_import: [\"\": 8]>
         g (float[2] x, float[2] w) => (float[2] y) <float[2] w = raw {1, 2}> { y = Add (x, w) }";
-    let files = Files::new(&[("m.onnxtxt", text.into()), ("p.onnxtxt", plain.into())]);
+    let tanh = "<ir_version: 3, opset_import: [\"\": 8]>
+        g (float[2, 2] x, float[2, 2] w) => (float[2, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { a = Mul (x, w) y = Tanh (a) }";
+    let texts = [("m.onnxtxt", text), ("p.onnxtxt", plain), ("t.onnxtxt", tanh)];
+    let files = Files::new(&texts.map(|(name, text)| (name, text.into())));
     for (command, args, file, version) in [
         ("set", &["--ir-version", "10"][..], "m.onnxtxt", 10),
         ("convert", &["--opset", "13"], "m.onnxtxt", 7),
+        // Constants that are added are no inputs, as version 4 allows; `w` stays one.
+        ("differentiate", &[], "t.onnxtxt", 4),
         ("externalize", &["--threshold", "0"], "p.onnxtxt", 4),
         ("externalize", &["--threshold", "1M"], "p.onnxtxt", 3),
     ] {
@@ -225,6 +230,8 @@ fn versions_change_what_depends_on_them() {
         let info = sardonyx(&["info", &written, "--json"]).good();
         let info: serde_json::Value = serde_json::from_str(&info).unwrap();
         assert_eq!(info["ir_version"], version, "{command}");
+        let inputs = info["inputs"].as_array().unwrap().len();
+        assert_eq!(inputs, if file == "m.onnxtxt" { 3 } else { 2 }, "{command}");
         let checked = sardonyx(&["check", &written, "--full"]);
         assert!(!checked.good().contains("ir-version-too-old"), "{command}");
     }

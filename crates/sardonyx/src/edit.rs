@@ -52,8 +52,8 @@ pub fn parse_version(text: &str) -> Option<i64> {
 /// ```
 impl Model {
     /// Sets the version of the file format. If it is the first one with other rules of initializers
-    /// or imports, the model is changed to obey them: from 4 on, initializers of inner graphs are no
-    /// inputs, and from 3 on, version 1 of `ai.onnx` is imported where that was implied.
+    /// or imports, the model is changed to obey them: from 4 on, initializers of inner graphs are
+    /// no inputs, and from 3 on, version 1 of `ai.onnx` is imported where that was implied.
     ///
     /// # Errors
     ///
@@ -159,8 +159,8 @@ impl Model {
         self.graph.header.producer_version = Some(self.graph.intern(version));
     }
 
-    /// Names Sardonyx and its version as the producer of a model that names none. A producer that is
-    /// there stays, as runtimes look at it.
+    /// Names Sardonyx and its version as the producer of a model that names none. A producer that
+    /// is there stays, as tools choose by it.
     ///
     /// ```
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>

@@ -1,5 +1,5 @@
-//! Everything that changes a model or its versions keeps the rules of the version of the format that
-//! it writes, on models of all versions.
+//! Everything that changes a model or its versions keeps the rules of the version of the format
+//! that it writes, on models of all versions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -51,8 +51,8 @@ impl Draft {
         name
     }
 
-    /// The header of an inner graph with these inputs, an output `r` and a constant `c`, which is an
-    /// input as well before version 4.
+    /// The header of an inner graph with these inputs, an output `r` and a constant `c`, which is
+    /// an input as well before version 4.
     fn inner(&mut self, inputs: &str, outputs: &str, constant: &str) -> String {
         let comma = if inputs.is_empty() { "" } else { ", " };
         let constant = format!("{constant} c");
@@ -275,9 +275,9 @@ const COMMANDS: &[Command] = &[
 
 #[test]
 fn all_that_is_written_obeys_its_ir_version() {
-    // VER-23+, VER-24+, GRAPH-08+, GRAPH-20+, MODEL-26+: drawn models of all versions, and what each
-    // command makes of them, are valid by the rules of the version that they have, and compute the
-    // same.
+    // VER-23+, VER-24+, GRAPH-08+, GRAPH-20+, MODEL-26+: drawn models of all versions, and what
+    // each command makes of them, are valid by the rules of the version that they have, and compute
+    // the same.
     let (mut written, mut crossed, mut ran) = (BTreeMap::<&str, usize>::new(), 0, 0);
     for ir_version in 1..=NEWEST_IR_VERSION {
         for seed in 0..MODELS {

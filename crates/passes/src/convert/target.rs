@@ -18,9 +18,9 @@ pub struct Release {
     pub opsets: &'static [(&'static str, u32)],
 }
 
-/// The releases with their last patch levels and the versions of the format, of `ai.onnx`, of `ai.onnx.ml`, of
-/// `ai.onnx.preview.training` and of `ai.onnx.preview`, as far as there were any. Source: the table
-/// of releases in the standard's document on versioning.
+/// The releases with their last patch levels and the versions of the format, of `ai.onnx`, of
+/// `ai.onnx.ml`, of `ai.onnx.preview.training` and of `ai.onnx.preview`, as far as there were any.
+/// Source: the table of releases in the standard's document on versioning.
 macro_rules! releases {
     ($($name:literal $patch:literal $ir:literal $(($domain:literal $version:literal))+;)+) => {
         &[$(Release { name: $name, last_patch: $patch, ir_version: $ir, opsets: &[$(($domain, $version)),+] }),+]

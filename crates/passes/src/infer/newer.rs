@@ -13,8 +13,8 @@ use crate::resolve::Resolved;
 /// Most findings that are listed.
 const MOST_FINDINGS: usize = 1000;
 
-/// Lists the nodes whose inputs have types that a newer version of their operator takes, and not the
-/// version that the import binds.
+/// Lists the nodes whose inputs have types that a newer version of their operator takes, and not
+/// the version that the import binds.
 pub fn newer_types(resolved: &Resolved, registry: &Registry, types: &Inference) -> Vec<Finding> {
     let nodes = resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph)).copied();
     let found = nodes.filter_map(|node| newer_type(resolved, registry, types, node));
