@@ -22,6 +22,7 @@ mod sparse;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod training;
 mod unused;
 mod value_info;
@@ -138,6 +139,10 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
     checker.found.report()
 }
 
+/// Findings that stand against running a model, although the checker of the `onnx` package accepts
+/// it.
+const RUNNING_ONLY: &[&Code] = &[&codes::NAMELESS_VARIADIC_INPUT];
+
 /// What stands against running graphs besides names that nothing defines and cycles: nodes that do
 /// not call operators as these are defined, as far as running depends on it, and nodes that make
 /// what the graph has already. Operators that are not known are passed over. `trees` are graphs
@@ -149,7 +154,7 @@ pub(crate) fn against_running<'g>(
 ) -> Report {
     let options = CheckOptions {
         registry: registry.clone(),
-        levels: Levels::shared(),
+        levels: Levels::shared().and_also(RUNNING_ONLY),
         // All are listed: they are the reasons why a model does not run.
         per_code: 1000,
         ..CheckOptions::default()
@@ -291,11 +296,13 @@ impl<'a> Checker<'a> {
     }
 
     /// Adds a finding with the advice of its code.
+    #[cfg_attr(debug_assertions, track_caller)]
     fn add(&mut self, code: &'static Code, spot: Spot, fact: impl FnOnce(&'a Model) -> String) {
         self.add_with(code, spot, |model| (fact(model), "".into()));
     }
 
     /// Adds a finding with advice of its own.
+    #[cfg_attr(debug_assertions, track_caller)]
     fn add_with(
         &mut self,
         code: &'static Code,
@@ -342,13 +349,23 @@ impl<'a> Checker<'a> {
                 }
             }
         }
+        if field == "metadata_props" {
+            for (index, entry) in entries.iter().enumerate() {
+                if self.is_empty(entry.key) {
+                    self.add(&codes::METADATA_WITHOUT_KEY, spot.item(field, index), |model| {
+                        let value = model.maybe_text(entry.value).unwrap_or_default();
+                        format!("the value '{}' has no key", shown(value))
+                    });
+                }
+            }
+        }
         if self.ir_version >= 10
             && field == "metadata_props"
             && self.wants(&codes::UNQUALIFIED_METADATA)
         {
             for (index, entry) in entries.iter().enumerate() {
                 let key = self.model.maybe_text(entry.key).unwrap_or_default();
-                if !key.contains(&b'.') && !header::is_known_key(key) {
+                if !key.is_empty() && !key.contains(&b'.') && !header::is_known_key(key) {
                     self.add(&codes::UNQUALIFIED_METADATA, spot.item(field, index), |_| {
                         format!("the key '{}' has no prefix", shown(key))
                     });
@@ -368,20 +385,6 @@ impl<'a> Checker<'a> {
 
     fn position(&self, node: NodeId) -> u32 {
         self.position[node.index()]
-    }
-
-    /// Texts that are not UTF-8, wherever they stand.
-    fn texts(&mut self) {
-        if !self.wants(&codes::INVALID_UTF8) {
-            return;
-        }
-        for text in self.model.all_texts() {
-            if !text.is_ascii() && std::str::from_utf8(text).is_err() {
-                self.add(&codes::INVALID_UTF8, Spot::MODEL, |_| {
-                    format!("the string '{}' is not UTF-8", shown(text))
-                });
-            }
-        }
     }
 }
 

@@ -5,8 +5,10 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::Location;
 
 use sardonyx_model::{GraphId, MadeNodes, Model, NodeId};
+use sardonyx_proto::switch;
 
 use crate::node_path::{NodePath, PathNode};
 
@@ -76,6 +78,21 @@ pub struct Spot {
     pub field: &'static str,
     /// Which element of the field, if that is a list.
     pub index: Option<u32>,
+    /// What is meant within that element, such as its `doc_string`; `None` for the element as a
+    /// whole.
+    pub inner: Option<InnerSpot>,
+}
+
+/// A field of an element of a list, such as the third entry in `metadata_props` of an initializer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InnerSpot {
+    /// The fields that lead to the message, such as `t` from an attribute to its tensor; empty for
+    /// the element itself.
+    pub through: &'static str,
+    /// The field; empty for the message as a whole.
+    pub field: &'static str,
+    /// Which element of the field, if that is a list.
+    pub index: Option<u32>,
 }
 
 /// A part of a model that findings are about.
@@ -97,7 +114,7 @@ pub enum SpotPart {
 
 impl Spot {
     /// The model as a whole.
-    pub const MODEL: Spot = Spot { part: SpotPart::Model, field: "", index: None };
+    pub const MODEL: Spot = Spot { part: SpotPart::Model, field: "", index: None, inner: None };
 
     /// A graph as a whole.
     pub fn graph(graph: GraphId) -> Spot {
@@ -119,14 +136,28 @@ impl Spot {
         Spot { part: SpotPart::Training(index), ..Spot::MODEL }
     }
 
-    /// A field of the part.
+    /// A field of the part, or of the element that the spot is.
     pub fn field(self, field: &'static str) -> Spot {
-        Spot { field, index: None, ..self }
+        self.at(field, None)
     }
 
-    /// An element of a list of the part.
+    /// An element of a list of the part, or of the element that the spot is.
     pub fn item(self, field: &'static str, index: usize) -> Spot {
-        Spot { field, index: Some(index as u32), ..self }
+        self.at(field, Some(index as u32))
+    }
+
+    /// The message to which fields lead from the element that the spot is, such as `t` from an
+    /// attribute to its tensor.
+    pub fn through(self, through: &'static str) -> Spot {
+        Spot { inner: Some(InnerSpot { through, field: "", index: None }), ..self }
+    }
+
+    fn at(self, field: &'static str, index: Option<u32>) -> Spot {
+        if self.index.is_none() {
+            return Spot { field, index, ..self };
+        }
+        let through = self.inner.map_or("", |inner| inner.through);
+        Spot { inner: Some(InnerSpot { through, field, index }), ..self }
     }
 }
 
@@ -217,11 +248,16 @@ pub struct Places {
 impl Places {
     /// The place of a spot.
     pub fn of(&mut self, model: &Model, spot: Spot) -> Place {
-        let item = match (spot.field, spot.index) {
+        let step = |field: &str, index: Option<u32>| match (field, index) {
             ("", _) => String::new(),
             (field, None) => format!(".{field}"),
             (field, Some(index)) => format!(".{field}[{index}]"),
         };
+        let mut item = step(spot.field, spot.index);
+        if let Some(inner) = spot.inner.filter(|inner| !inner.field.is_empty()) {
+            item += &step(inner.through, None);
+            item += &step(inner.field, inner.index);
+        }
         let whole = self.path(model, spot.part);
         let path = match (whole.is_empty(), item.strip_prefix('.')) {
             (true, Some(item)) => item.to_string(),
@@ -267,6 +303,10 @@ pub(crate) fn words(model: &Model, spot: Spot) -> String {
         SpotPart::Function(index) => function_words(model, index),
         SpotPart::Training(index) => format!("training step {index}"),
     };
+    let item = item.map(|item| match spot.inner {
+        Some(InnerSpot { field, index: Some(index), .. }) => format!("{field} {index} of {item}"),
+        _ => item,
+    });
     match item {
         Some(item) if matches!(spot.part, SpotPart::Model | SpotPart::Document) => item,
         Some(item) => format!("{item} of {whole}"),
@@ -287,6 +327,7 @@ fn item_words(model: &Model, spot: Spot) -> Option<String> {
         };
         match name {
             Some(name) => format!("{what} '{}'", sardonyx_proto::shown(name)),
+            None if what.ends_with(" of") => format!("{} {index}", spot.field),
             None => format!("{what} {index}"),
         }
     };
@@ -411,6 +452,7 @@ impl Findings {
 
     /// Adds a finding. The words are only put together if it is kept. Advice that is empty becomes
     /// that of the code.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn add(
         &mut self,
         model: &Model,
@@ -419,6 +461,9 @@ impl Findings {
         spot: Spot,
         words: impl FnOnce() -> (String, Cow<'static, str>),
     ) {
+        if switch::is_off(code.name, Location::caller()) {
+            return;
+        }
         // All but the words is compiled once: 180 rules call this.
         if self.counts(code, severity) {
             let (fact, advice) = words();
@@ -450,6 +495,7 @@ impl Findings {
     }
 
     /// Adds a finding of the severity and with the advice of its code.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn note(
         &mut self,
         model: &Model,

@@ -26,9 +26,12 @@ mod reference;
 mod undefined;
 mod unknown;
 
+use std::panic::Location;
+
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol, Type, ValueId};
 use sardonyx_ops::{Demand, Infer, Known, Registry, Schema, ValueTypes};
+use sardonyx_proto::switch;
 
 use crate::check::codes;
 use crate::cost::CallCosts;
@@ -208,6 +211,13 @@ impl Inference {
     /// How many nodes were looked at: those of bodies as often as these were walked through.
     pub fn visits(&self) -> u64 {
         self.visits
+    }
+
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn add_problem(&mut self, problem: Problem) {
+        if !switch::is_off(problem.code().name, Location::caller()) {
+            self.problems.push(problem);
+        }
     }
 
     /// The problems as findings, each of the level that its code has; `None` passes it over.

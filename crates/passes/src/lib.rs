@@ -62,7 +62,7 @@ pub use derivatives::{
 pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{Expansions, expand_calls, expand_operators, function_of_call, why_no_function};
 pub use finding::{
-    Code, Finding, Findings, Place, Places, Reference, Report, Severity, Spot, SpotPart,
+    Code, Finding, Findings, InnerSpot, Place, Places, Reference, Report, Severity, Spot, SpotPart,
     name_of_node, place_of_node,
 };
 pub use function_id::FunctionId;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::enums::DataType;
+
 /// A reading error: what, and at which byte of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -41,6 +43,13 @@ pub enum ErrorKind {
     TooDeep {
         /// The limit, in levels.
         limit: u32,
+    },
+    /// An entry of a typed list that an element of the tensor cannot hold.
+    Oversized {
+        /// The entry; negative ones with their sign extended to 64 bits.
+        entry: u64,
+        /// The element type by its number.
+        data_type: i32,
     },
 }
 
@@ -84,6 +93,12 @@ impl fmt::Display for ErrorKind {
             }
             ErrorKind::TooDeep { limit } => {
                 write!(f, "messages are nested more than {limit} levels deep")
+            }
+            ErrorKind::Oversized { entry, data_type } => {
+                let name = DataType(*data_type).name().unwrap_or_default().to_lowercase();
+                // Only types of 32 bits and less have such entries, so larger ones are negative.
+                let entry = *entry as i64;
+                write!(f, "an entry of a typed list is {entry}, which {name} cannot hold")
             }
         }
     }

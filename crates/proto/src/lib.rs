@@ -35,6 +35,8 @@ mod rewrite;
 mod skim;
 mod structure;
 pub mod suggest;
+#[doc(hidden)]
+pub mod switch;
 mod table;
 mod wire;
 mod write;
@@ -50,7 +52,7 @@ pub use kinds::{
     Optional, Packed, Repeated, Scalar, Text, Uint64, Word,
 };
 pub use messages::*;
-pub use payload::{Typed, decode_typed, encode_typed};
+pub use payload::{Typed, decode_typed, encode_typed, oversized_entry};
 pub use place::{path, place_of, shown, without_middle};
 pub use read::{Limits, RawField, Reader, Slice, Unknown};
 pub use rewrite::rewrite;

@@ -6,8 +6,10 @@
 //! bit patterns, one per entry; 4- and 2-bit types lie there packed, one byte per entry; 6-bit
 //! floats lie there one per entry though they are packed in `raw_data`.
 
+use std::ops::RangeInclusive;
+
 use crate::enums::{DataType, TypedField};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::kinds::{Chunk, Double, Float, Int32, Int64, Uint64};
 
 /// What one tag of a typed list brings.
@@ -38,6 +40,45 @@ impl Typed<'_> {
     }
 }
 
+/// Entries of `field` from which elements of `data_type` lose no bits; `None` if all entries do.
+///
+/// Writers differ in whether they extend the sign of elements of 16 bits or fewer, so both forms
+/// are in range.
+fn entry_range(data_type: DataType, field: TypedField) -> Option<RangeInclusive<i64>> {
+    match (field, data_type.bits()?) {
+        (TypedField::Int32, 16) => Some(-0x8000..=0xffff),
+        (TypedField::Int32, 6) => Some(0..=0x3f),
+        (TypedField::Int32, 2 | 4 | 8) => Some(-0x80..=0xff),
+        (TypedField::Uint64, 32) => Some(0..=u32::MAX.into()),
+        _ => None,
+    }
+}
+
+/// Finds the first entry of a chunk that an element of `data_type` cannot hold, such as 300 for
+/// int8.
+///
+/// # Errors
+///
+/// A varint in a packed block that is broken.
+pub fn oversized_entry(data_type: DataType, chunk: Typed<'_>) -> Result<Option<u64>, Error> {
+    let Some(range) = entry_range(data_type, chunk.field()) else {
+        return Ok(None);
+    };
+    let mut found = None;
+    let look = |words: &[u64]| found = found.or_else(|| first_outside(words, &range));
+    match chunk {
+        Typed::Int32(chunk) => chunk.words(look)?,
+        Typed::Uint64(chunk) => chunk.words(look)?,
+        Typed::Float(_) | Typed::Int64(_) | Typed::Double(_) => {}
+    }
+    Ok(found)
+}
+
+/// The first word outside of a range. One of more than 63 bits is outside of each.
+fn first_outside(words: &[u64], range: &RangeInclusive<i64>) -> Option<u64> {
+    words.iter().copied().find(|word| !range.contains(&(*word as i64)))
+}
+
 /// Appends the values of one chunk of a typed list to `raw`, in the layout of `raw_data`.
 ///
 /// `raw` must hold what the chunks before brought. Six-bit floats are packed across chunks:
@@ -45,41 +86,57 @@ impl Typed<'_> {
 ///
 /// # Errors
 ///
-/// A varint in a packed block that is broken.
+/// A varint in a packed block that is broken, and an entry that an element cannot hold.
 pub fn decode_typed(
     data_type: DataType,
     chunk: Typed<'_>,
     entries: &mut usize,
     raw: &mut Vec<u8>,
 ) -> Result<(), Error> {
+    let range = entry_range(data_type, chunk.field());
+    let mut outside = None;
+    let mut look = |words: &[u64]| {
+        if let (Some(range), None) = (&range, outside) {
+            outside = first_outside(words, range);
+        }
+    };
     match chunk {
         Typed::Float(Chunk::Packed(block)) => raw.extend_from_slice(block.bytes),
         Typed::Double(Chunk::Packed(block)) => raw.extend_from_slice(block.bytes),
         Typed::Float(Chunk::One(value)) => raw.extend(value.to_le_bytes()),
         Typed::Double(Chunk::One(value)) => raw.extend(value.to_le_bytes()),
         Typed::Int64(chunk) => chunk.words(|words| append(raw, words, u64::to_le_bytes))?,
-        Typed::Uint64(chunk) if data_type == DataType::UINT32 => {
-            chunk.words(|words| append(raw, words, |word| (word as u32).to_le_bytes()))?
-        }
+        Typed::Uint64(chunk) if data_type == DataType::UINT32 => chunk.words(|words| {
+            look(words);
+            append(raw, words, |word| (word as u32).to_le_bytes());
+        })?,
         Typed::Uint64(chunk) => chunk.words(|words| append(raw, words, u64::to_le_bytes))?,
         Typed::Int32(chunk) => match data_type.bits() {
             Some(32) => {
                 chunk.words(|words| append(raw, words, |word| (word as u32).to_le_bytes()))?
             }
-            Some(16) => {
-                chunk.words(|words| append(raw, words, |word| (word as u16).to_le_bytes()))?
-            }
+            Some(16) => chunk.words(|words| {
+                look(words);
+                append(raw, words, |word| (word as u16).to_le_bytes());
+            })?,
             Some(6) => chunk.words(|words| {
+                look(words);
                 for word in words {
                     push_six_bits(raw, *entries, *word as u8 & 0x3f);
                     *entries += 1;
                 }
             })?,
             // Eight bits, one element per entry; four and two bits, one packed byte per entry.
-            _ => chunk.words(|words| append(raw, words, |word| [word as u8]))?,
+            _ => chunk.words(|words| {
+                look(words);
+                append(raw, words, |word| [word as u8]);
+            })?,
         },
     }
-    Ok(())
+    match outside {
+        None => Ok(()),
+        Some(entry) => Err(Error::new(ErrorKind::Oversized { entry, data_type: data_type.0 }, 0)),
+    }
 }
 
 /// Appends some bytes of each word.
@@ -251,6 +308,48 @@ mod tests {
         );
         assert_eq!(encode_typed(DataType::UINT64, &[255; 8], 1), Some(vec![u64::MAX]));
         assert_eq!(encode_typed(DataType::STRING, b"", 0), None);
+    }
+
+    #[test]
+    fn entries_that_elements_cannot_hold_are_errors() {
+        // TENSOR-13-, TENSOR-14-, TENSOR-21-, TENSOR-41-
+        let rows: [(DataType, &[i64], &[i64]); 9] = [
+            (DataType::INT8, &[-128, 127, 255], &[300, 256, -129]),
+            (DataType::UINT8, &[0, 255], &[256]),
+            (DataType::BOOL, &[0, 1, 2], &[256]),
+            (DataType::FLOAT8E5M2, &[0xff], &[0x100]),
+            (DataType::INT16, &[-32768, 32767, 65535], &[65536, -32769]),
+            (DataType::FLOAT16, &[0x3c00, 0xfc00], &[65536]),
+            (DataType::INT4, &[0x21, 0xff, -8], &[0x100]),
+            (DataType::FLOAT6E2M3, &[0, 63], &[64, -1]),
+            (DataType::INT32, &[i32::MIN.into(), i32::MAX.into()], &[]),
+        ];
+        for (data_type, fine, outside) in rows {
+            for (entry, fits) in
+                fine.iter().map(|entry| (entry, true)).chain(outside.iter().map(|e| (e, false)))
+            {
+                // The second in a packed block, and alone.
+                let block = packed(&[0, *entry]);
+                let slice = Slice { bytes: &block, offset: 0 };
+                for chunk in [Chunk::Packed(slice), Chunk::One(*entry as i32)] {
+                    let chunk = Typed::Int32(chunk);
+                    let found = oversized_entry(data_type, chunk).expect("well-formed");
+                    assert_eq!(found, (!fits).then_some(*entry as u64), "{data_type:?} {entry}");
+                    let decoded = decode_typed(data_type, chunk, &mut 0, &mut Vec::new());
+                    assert_eq!(decoded.is_ok(), fits, "{data_type:?} {entry}");
+                }
+            }
+        }
+        for (entry, fits) in [(u64::from(u32::MAX), true), (1 << 32, false), (u64::MAX, false)] {
+            let chunk = || Typed::Uint64(Chunk::One(entry));
+            let decode = |data_type| decode_typed(data_type, chunk(), &mut 0, &mut Vec::new());
+            assert_eq!(decode(DataType::UINT32).is_ok(), fits, "{entry}");
+            assert!(decode(DataType::UINT64).is_ok());
+        }
+        let error =
+            decode_typed(DataType::INT8, Typed::Int32(Chunk::One(300)), &mut 0, &mut Vec::new());
+        let words = error.map_err(|error| error.kind().to_string());
+        assert_eq!(words, Err("an entry of a typed list is 300, which int8 cannot hold".into()));
     }
 
     #[test]

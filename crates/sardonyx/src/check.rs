@@ -226,6 +226,8 @@ impl Model {
         // What is wrong with each file, in words, or its size.
         let mut files: HashMap<String, Result<u64, String>> = HashMap::new();
         let (users, mut missing) = (self.external_files(), HashSet::new());
+        // By file: the tensor that reaches furthest, where it ends, and whether its length is given.
+        let mut last: HashMap<String, (u64, TensorId, bool)> = HashMap::new();
         let mut owners = None;
         for id in model.tensors() {
             let tensor = model.stored(id);
@@ -282,10 +284,44 @@ impl Model {
                             sardonyx_proto::shown(reference.location.as_bytes())
                         );
                         add(&codes::DATA_FILE_TOO_SHORT, fact);
+                    } else if let (Some(end), Some(_)) = (end, length) {
+                        let found = (end, id, reference.length.is_some());
+                        let last = last.entry(reference.location).or_insert(found);
+                        if end > last.0 {
+                            *last = found;
+                        }
                     }
                 }
             }
         }
+        let Some(severity) = options.passes.levels.of(&codes::SURPLUS_EXTERNAL) else {
+            return;
+        };
+        let size = |location: &String| files.get(location)?.as_ref().ok().copied();
+        let mut surplus: Vec<(TensorId, String)> = Vec::new();
+        for (location, (end, id, is_given)) in &last {
+            if let Some(size) = size(location).filter(|size| !is_given && size > end) {
+                let rest = size - self.offset_of(*id);
+                let fact = format!(
+                    "type and shape require {} bytes, but the rest of '{}' has {rest}",
+                    rest - (size - end),
+                    sardonyx_proto::shown(location.as_bytes())
+                );
+                surplus.push((*id, fact));
+            }
+        }
+        // In the order of the names of the files.
+        surplus.sort_by(|a, b| a.1.cmp(&b.1));
+        for (id, fact) in surplus {
+            let owners = owners.get_or_insert_with(|| self.owners());
+            let code = &codes::SURPLUS_EXTERNAL;
+            found.add(model, code, severity, spot_of(id, owners), || (fact, "".into()));
+        }
+    }
+
+    /// Where the values of an external tensor begin in their file.
+    fn offset_of(&self, id: TensorId) -> u64 {
+        self.graph.external_reference(self.graph.stored(id)).map_or(0, |found| found.offset)
     }
 
     /// Which node an attribute belongs to, and at which position.

@@ -134,7 +134,9 @@ impl Model {
             let what = format!("data location {} is not defined by the standard", location.0);
             return (Storage::Broken(what), None);
         }
-        match (tensor.raw_data, tensor.typed.first()) {
+        // A raw_data without bytes beside a list is as good as none.
+        let raw = tensor.raw_data.filter(|raw| raw.len > 0 || tensor.typed.is_empty());
+        match (raw, tensor.typed.first()) {
             (Some(_), Some(_)) => {
                 let what = "it has both raw_data and a typed field".to_string();
                 (Storage::Broken(what), None)
@@ -146,9 +148,7 @@ impl Model {
                 (Storage::Typed(typed_name(run.number)), Some(bytes))
             }
             (None, None) if tensor.dims.contains(&0) => (Storage::Nothing, Some(0)),
-            (None, None) => {
-                (Storage::Broken("the sparse tensor has no values".to_string()), Some(0))
-            }
+            (None, None) => (Storage::Broken("it has no values".to_string()), Some(0)),
         }
     }
 

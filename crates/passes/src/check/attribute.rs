@@ -107,6 +107,14 @@ impl Checker<'_> {
             });
             return;
         }
+        // Otherwise said of all attributes, whatever the operator.
+        if self.options.levels.shared_only {
+            self.absent_value(attribute, ty, spot);
+        }
+    }
+
+    /// A type whose value cannot be absent: absent numbers are 0, absent lists empty.
+    fn absent_value(&mut self, attribute: &Attribute, ty: AttributeType, spot: Spot) {
         let must_be_there = matches!(
             ty,
             AttributeType::TENSOR
@@ -114,7 +122,8 @@ impl Checker<'_> {
                 | AttributeType::GRAPH
                 | AttributeType::TYPE_PROTO
         );
-        if must_be_there && attribute.values.is_empty() && attribute.ref_attr_name().is_none() {
+        if must_be_there && attribute.values.is_empty() && self.is_empty(attribute.ref_attr_name())
+        {
             self.add(&codes::ATTRIBUTE_WITHOUT_VALUE, spot, |_| {
                 format!("the attribute is {} without a value", type_words(ty))
             });
@@ -169,6 +178,10 @@ impl Checker<'_> {
             }
             _ => {}
         }
+        // The checker of the `onnx` package finds it only where the operator has the attribute.
+        if let Some(ty) = ty.filter(|_| !self.options.levels.shared_only) {
+            self.absent_value(attribute, ty, spot);
+        }
         if attribute.values.len() > 1 {
             self.add(&codes::SEVERAL_VALUES, spot, |_| {
                 let types: Vec<&str> =
@@ -199,14 +212,17 @@ impl Checker<'_> {
         let model = self.model;
         let is_text = |bytes: &[u8]| bytes.is_ascii() || std::str::from_utf8(bytes).is_ok();
         match value {
-            AttributeValue::Tensor(tensor) => self.tensor(tensor, spot),
+            AttributeValue::Tensor(tensor) => self.tensor(tensor, spot.through("t")),
             AttributeValue::Tensors(tensors) => {
+                let spot = spot.through("tensors");
                 tensors.iter().for_each(|tensor| self.tensor(tensor, spot));
             }
-            AttributeValue::SparseTensor(tensor) => self.sparse_tensor(tensor, spot),
+            AttributeValue::SparseTensor(tensor) => {
+                self.sparse_tensor(tensor, spot.through("sparse_tensor"));
+            }
             AttributeValue::SparseTensors(tensors) => {
-                let tensors = tensors.iter();
-                tensors.for_each(|tensor| self.sparse_tensor(tensor, spot));
+                let spot = spot.through("sparse_tensors");
+                tensors.iter().for_each(|tensor| self.sparse_tensor(tensor, spot));
             }
             AttributeValue::Type(ty) => self.ty(ty, spot),
             AttributeValue::Types(types) => types.iter().for_each(|ty| self.ty(ty, spot)),

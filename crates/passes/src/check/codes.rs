@@ -94,6 +94,9 @@ codes! {
     DUPLICATE_METADATA_BELOW Warning own "duplicate-metadata-below" "META-08"
         "keep one entry for each key"
         "Two entries of one key-value list have the same key. Readers differ in which one they use.";
+    METADATA_WITHOUT_KEY Warning own "metadata-without-key" "META-08"
+        "give the entry a key, or remove it"
+        "An entry of a key-value list has a value but no key, so nothing can refer to it.";
     UNQUALIFIED_METADATA Pedantic own "unqualified-metadata" "META-05"
         "prefix the key with a name in reverse DNS notation, such as com.example.key"
         "Metadata keys without a prefix are reserved for later versions of the standard, which may give them another meaning.";
@@ -257,6 +260,9 @@ codes! {
     MISSING_INPUT Error shared "missing-input" "NODE-15"
         "name the input; only optional inputs can be omitted"
         "An empty name omits an input. This is allowed only for optional inputs.";
+    NAMELESS_VARIADIC_INPUT Error own "nameless-variadic-input" "NODE-11"
+        "remove the empty name"
+        "An empty name omits an optional input. The inputs of a variadic parameter are a list, which has as many elements as the node names, so none of them can be omitted.";
     MISSING_OUTPUT Error shared "missing-output" "NODE-16"
         "name the output; only optional outputs can be omitted"
         "An empty name omits an output. This is allowed only for optional outputs.";
@@ -407,6 +413,9 @@ codes! {
     SIX_BIT_RANGE Error shared "six-bit-range" "TENSOR-41"
         "store each element in the lowest six bits of its entry"
         "An entry of int32_data holds one 6-bit float, as a number from 0 to 63.";
+    ENTRY_RANGE Error own "entry-out-of-range" "TENSOR-13"
+        "store numbers that the element type can hold"
+        "An entry of int32_data or uint64_data does not fit into the element type of the tensor, such as 300 in a tensor of int8. A reader that keeps the lowest bits computes with another number.";
     STRING_NOT_UTF8 Warning own "string-not-utf8" "TYPE-06"
         "write the strings as UTF-8"
         "Elements of a string tensor must be UTF-8. Readers reject other bytes or replace them in different ways.";
@@ -454,6 +463,9 @@ codes! {
     LENGTH_MISMATCH Error own "length-mismatch" "EXT-16"
         "correct the length, the dimensions or the element type"
         "The length of the external data does not match the shape and element type of the tensor.";
+    SURPLUS_EXTERNAL Warning own "surplus-external-data" "EXT-16"
+        "store the length, or correct the dimensions"
+        "The values of a tensor are the rest of its data file, and that has more bytes than the shape requires. Readers ignore what comes after; often the shape is wrong, or the data file is that of another model.";
     UNKNOWN_EXTERNAL_KEY Warning own "unknown-external-key" "EXT-15"
         "use location, offset, length and checksum"
         "An external data entry has a key that the standard does not define; readers ignore it.";

@@ -54,7 +54,7 @@ pub fn check_document(
 }
 
 /// The file as a whole.
-pub(super) const WHOLE: Spot = Spot { part: SpotPart::Document, field: "", index: None };
+pub(super) const WHOLE: Spot = Spot { part: SpotPart::Document, ..Spot::MODEL };
 
 /// A stored value that is still to be looked at.
 enum Stored<'a> {
@@ -77,6 +77,7 @@ pub(super) struct Judge<'o> {
 }
 
 impl Judge<'_> {
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn add(&mut self, code: &'static Code, spot: Spot, fact: impl FnOnce() -> String) {
         if let Some(severity) = self.options.levels.of(code) {
             let words = || (fact(), "".into());

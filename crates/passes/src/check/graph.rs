@@ -126,9 +126,7 @@ impl<'a> Checker<'a> {
         let is_main = model.main == Some(id);
         for (index, info) in model.graph(id).inputs.iter().enumerate() {
             let spot = Spot::graph(id).item("input", index);
-            if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
-            }
+            self.named(info, spot);
             self.declared(info, spot, is_main);
             let Some(name) = info.name else { continue };
             let code =
@@ -259,9 +257,7 @@ impl<'a> Checker<'a> {
         let mut names = HashSet::new();
         for (index, info) in model.graph(id).outputs.iter().enumerate() {
             let spot = Spot::graph(id).item("output", index);
-            if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
-            }
+            self.named(info, spot);
             self.declared(info, spot, is_main);
             let Some(name) = info.name else { continue };
             if is_body && !names.insert(name) {

@@ -69,7 +69,10 @@ impl Checker<'_> {
                 return;
             }
             Some(..0) => {
-                self.add(&codes::NO_IR_VERSION, spot, |_| format!("{version} is not an IR version"))
+                self.add(&codes::NO_IR_VERSION, spot, |_| {
+                    format!("{version} is not an IR version")
+                });
+                return;
             }
             Some(_) if version > NEWEST_IR_VERSION => {
                 self.add(&codes::NEWER_IR_VERSION, spot, |_| {
@@ -99,7 +102,7 @@ impl Checker<'_> {
             self.add(&codes::NO_OPSET_IMPORT, spot, |_| {
                 "the model imports no operator sets".into()
             });
-        } else if self.ir_version < 3 && self.ir_version != 0 && !imports.is_empty() {
+        } else if (1..3).contains(&self.ir_version) && !imports.is_empty() {
             self.add(&codes::OPSET_IMPORT_TOO_EARLY, spot, |_| {
                 "the IR version of the model does not support opset_import".into()
             });

@@ -15,6 +15,8 @@ pub struct Levels {
     /// Whether only that is said for which the checker of the `onnx` package refuses a model. What
     /// it sees with a full check only is found by inference, which runs only if it is asked for.
     pub shared_only: bool,
+    /// Codes that are said even so.
+    also: &'static [&'static Code],
     wishes: HashMap<&'static str, Option<Severity>>,
 }
 
@@ -34,6 +36,11 @@ impl Levels {
     /// Only what the checker of the `onnx` package refuses as well.
     pub fn shared() -> Levels {
         Levels { shared_only: true, ..Levels::default() }
+    }
+
+    /// Says these codes, too, if only shared ones are said.
+    pub(super) fn and_also(self, also: &'static [&'static Code]) -> Levels {
+        Levels { also, ..self }
     }
 
     /// Says nothing about a code: its name, the id of a requirement, or `warnings` or `notes` for
@@ -83,7 +90,8 @@ impl Levels {
 
     /// How bad a code is; `None` if nothing is said about it.
     pub fn of(&self, code: &Code) -> Option<Severity> {
-        if self.shared_only && code.reference == Reference::Accepts {
+        let is_left_out = self.shared_only && code.reference == Reference::Accepts;
+        if is_left_out && !self.also.iter().any(|also| also.name == code.name) {
             return None;
         }
         if let Some(wish) = self.wishes.get(code.name) {

@@ -3,6 +3,7 @@
 use sardonyx_model::{GraphId, NodeId};
 use sardonyx_ops::{Arity, Param};
 
+use super::operator::Formals;
 use super::{Checker, Root, codes, count, graph::graph_number};
 use crate::finding::Spot;
 
@@ -39,10 +40,7 @@ impl Checker<'_> {
             match value {
                 Some(value) if !alone => self.read(id, index, value),
                 Some(_) => {}
-                None if formal_inputs.is_single(index) => {
-                    self.left_out(id, callee, index, "input");
-                }
-                None => {}
+                None => self.nameless_input(id, callee, formal_inputs, index),
             }
         }
         for (index, value) in model.outputs(id).iter().enumerate() {
@@ -94,8 +92,8 @@ impl Checker<'_> {
         self.counts(id, callee, inputs, outputs);
         let formals = self.callees.get(callee).inputs;
         for (index, value) in model.inputs(id).enumerate() {
-            if value.is_none() && formals.is_single(index) {
-                self.left_out(id, callee, index, "input");
+            if value.is_none() {
+                self.nameless_input(id, callee, formals, index);
             }
         }
         self.attributes(id, callee, root, true);
@@ -146,6 +144,26 @@ impl Checker<'_> {
                     names => format!("its {what}s are {}", names.join(", ")),
                 };
                 (fact, advice.into())
+            });
+        }
+    }
+
+    /// An input with an empty name.
+    fn nameless_input(&mut self, id: NodeId, callee: u32, formals: Formals, index: usize) {
+        if formals.is_single(index) {
+            return self.left_out(id, callee, index, "input");
+        }
+        let Some(schema) = self.callees.get(callee).schema else {
+            return;
+        };
+        if let Some(param) = schema.inputs.last()
+            && index >= formals.variadic
+        {
+            self.add(&codes::NAMELESS_VARIADIC_INPUT, Spot::node(id).item("input", index), |_| {
+                format!(
+                    "input {index} has no name, but {} takes '{}' as a list without gaps",
+                    schema.name, param.name
+                )
             });
         }
     }

@@ -91,12 +91,15 @@ pub(super) struct Formals {
     pub(super) most: usize,
     /// Whether only the fewest and the most are meant, and no number between.
     pub(super) no_middle: bool,
+    /// Position of the first operand of the variadic parameter; `usize::MAX` without one.
+    pub(super) variadic: usize,
     /// By position, those that cannot be left out.
     single: u64,
 }
 
 impl Formals {
-    const ANY: Formals = Formals { fewest: 0, most: usize::MAX, no_middle: false, single: 0 };
+    const ANY: Formals =
+        Formals { fewest: 0, most: usize::MAX, no_middle: false, variadic: usize::MAX, single: 0 };
 
     /// Whether there may be that many.
     pub(super) fn allow(self, count: usize) -> bool {
@@ -109,10 +112,13 @@ impl Formals {
 
     fn new(params: &[sardonyx_ops::Param], (fewest, most): (usize, Option<usize>)) -> Formals {
         let singles = params.iter().take(64).enumerate();
+        let is_variadic =
+            |param: &sardonyx_ops::Param| matches!(param.arity, Arity::Variadic { .. });
         Formals {
             fewest,
             most: most.unwrap_or(usize::MAX),
             no_middle: false,
+            variadic: params.iter().position(is_variadic).unwrap_or(usize::MAX),
             single: singles.fold(0, |bits, (index, param)| {
                 bits | u64::from(param.arity == Arity::Single) << index
             }),
@@ -205,7 +211,8 @@ impl<'a> Checker<'a> {
             callee.problem = Some(self.not_imported(root, &domain_text));
             return callee;
         };
-        let opset = u32::try_from(version).unwrap_or(0);
+        // A version beyond 32 bits has a finding of its own; operators are those of the newest one.
+        let opset = version.clamp(0, i32::MAX.into()) as u32;
         let registry = &self.options.registry;
         // What others add to the standard's own domain runs, and is an error all the same; what is
         // in theirs may be a function of the model.

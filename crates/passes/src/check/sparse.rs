@@ -57,6 +57,16 @@ impl Walk<'_> {
     }
 }
 
+/// The spot of one of the two tensors: `of_graph` names it in a list of the graph, `of_attribute` in
+/// the value of an attribute. Of a list of sparse tensors, the list.
+fn part_of(spot: Spot, of_graph: &'static str, of_attribute: &'static str) -> Spot {
+    match spot.inner.map_or("", |inner| inner.through) {
+        "" => spot.through(of_graph),
+        "sparse_tensor" => spot.through(of_attribute),
+        _ => spot,
+    }
+}
+
 impl Checker<'_> {
     /// The sparse constants of a graph, each by itself.
     pub(super) fn sparse_initializers_alone(&mut self, graph: GraphId) {
@@ -88,7 +98,7 @@ impl Checker<'_> {
             });
             return;
         };
-        self.tensor(values, spot);
+        self.tensor(values, part_of(spot, "values", "sparse_tensor.values"));
         if values.dims.len() != 1 {
             self.add(&codes::SPARSE_VALUES_RANK, spot, |_| {
                 format!("the values have {} dimensions, not 1", values.dims.len())
@@ -104,7 +114,7 @@ impl Checker<'_> {
             }
             return;
         };
-        self.tensor(indices, spot);
+        self.tensor(indices, part_of(spot, "indices", "sparse_tensor.indices"));
         if let Some(dense) = dense {
             self.indices(sparse, indices, count, dense, spot);
         }

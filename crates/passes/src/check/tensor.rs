@@ -2,7 +2,9 @@
 //! 6-bit floats, texts.
 
 use sardonyx_model::{Attribute, AttributeValue, Entry, GraphId, SparseTensorProto, TensorProto};
-use sardonyx_proto::{DataLocation, DataType, TensorField, TypedField, shown};
+use sardonyx_proto::{
+    DataLocation, DataType, TensorField, Typed, TypedField, oversized_entry, shown,
+};
 
 use super::{Checker, codes, count};
 use crate::finding::Spot;
@@ -223,33 +225,39 @@ impl Checker<'_> {
     /// Rules about the values themselves.
     fn values(&mut self, tensor: &TensorProto, data_type: DataType, elements: u64, spot: Spot) {
         let model = self.model;
-        let wants_bits = self.wants(&codes::PADDING_BITS) || self.wants(&codes::SIX_BIT_RANGE);
-        if data_type.bits() == Some(6) && wants_bits {
-            if let Some(raw) = tensor.raw_data {
-                // Four elements lie in three bytes; the byte after all that are whole.
-                let bits_behind = elements % 4 * 6;
-                let used = bits_behind % 8;
-                let last = usize::try_from(elements / 4 * 3 + bits_behind / 8);
-                let last = last.ok().and_then(|last| model.bytes(raw).get(last));
-                if used > 0 && last.is_some_and(|last| last >> used != 0) {
-                    self.add(&codes::PADDING_BITS, spot, |_| {
-                        "the last byte has non-zero padding bits".into()
-                    });
-                }
+        if data_type.bits() == Some(6)
+            && self.wants(&codes::PADDING_BITS)
+            && let Some(raw) = tensor.raw_data
+        {
+            // Four elements lie in three bytes; the byte after all that are whole.
+            let bits_behind = elements % 4 * 6;
+            let used = bits_behind % 8;
+            let last = usize::try_from(elements / 4 * 3 + bits_behind / 8);
+            let last = last.ok().and_then(|last| model.bytes(raw).get(last));
+            if used > 0 && last.is_some_and(|last| last >> used != 0) {
+                self.add(&codes::PADDING_BITS, spot, |_| {
+                    "the last byte has non-zero padding bits".into()
+                });
             }
+        }
+        let code = match data_type.bits() {
+            Some(6) => &codes::SIX_BIT_RANGE,
+            _ => &codes::ENTRY_RANGE,
+        };
+        if self.wants(code) {
             let mut odd = None;
             for_each_chunk(model, &tensor.typed, |field| {
-                if let TensorField::Int32Data(chunk) = field {
-                    // A packed list that is broken was found when the model was read.
-                    let _ = chunk.words(|words| {
-                        odd = odd.or(words.iter().copied().find(|word| *word > 63));
-                    });
-                }
+                let chunk = match field {
+                    TensorField::Int32Data(chunk) => Typed::Int32(chunk),
+                    TensorField::Uint64Data(chunk) => Typed::Uint64(chunk),
+                    _ => return,
+                };
+                // A packed list that is broken was found when the model was read.
+                let found = oversized_entry(data_type, chunk).ok().flatten();
+                odd = odd.or(found.map(|entry| (chunk.field().name(), entry as i64)));
             });
-            if let Some(odd) = odd {
-                self.add(&codes::SIX_BIT_RANGE, spot, |_| {
-                    format!("an entry of int32_data is {}", odd as i64)
-                });
+            if let Some((field, odd)) = odd {
+                self.add(code, spot, |_| format!("an entry of {field} is {odd}"));
             }
         }
         if data_type == DataType::STRING && self.wants(&codes::STRING_NOT_UTF8) {

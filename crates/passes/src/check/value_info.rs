@@ -12,10 +12,15 @@ impl Checker<'_> {
     pub(super) fn inputs_alone(&mut self, graph: GraphId) {
         for (index, info) in self.model.graph(graph).inputs.iter().enumerate() {
             let spot = Spot::graph(graph).item("input", index);
-            if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
-            }
+            self.named(info, spot);
             self.declared(info, spot, true);
+        }
+    }
+
+    /// An input or output of a graph has a name.
+    pub(super) fn named(&mut self, info: &ValueInfo, spot: Spot) {
+        if self.is_empty(info.name) {
+            self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
         }
     }
 

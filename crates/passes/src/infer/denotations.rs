@@ -182,7 +182,7 @@ impl<'a> Engine<'a> {
             ),
             advice: codes::DENOTATION_MISMATCH.help.into(),
         };
-        self.found.problems.push(problem);
+        self.found.add_problem(problem);
     }
 
     /// By output, the denotations that its dimensions have from those of the inputs.

@@ -832,6 +832,7 @@ impl<'a> Engine<'a> {
         }
     }
 
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn problem(&mut self, node: NodeId, mut kind: ProblemKind, mut fact: String) {
         if !self.is_algebra() {
             // Inside of a node it is a reason why that has no types.
@@ -853,7 +854,7 @@ impl<'a> Engine<'a> {
             fact = format!("{fact}, when called by {place}");
         }
         let advice = describe_inputs(self.model, node, &self.found);
-        self.found.problems.push(Problem { spot: Spot::node(node), kind, fact, advice });
+        self.found.add_problem(Problem { spot: Spot::node(node), kind, fact, advice });
     }
 
     /// Notes a value that the file gives too many dimensions.
@@ -864,7 +865,7 @@ impl<'a> Engine<'a> {
         }
         if self.found.problems.len() < MOST_LISTED {
             let name = shown(self.model.text(self.model.value(value).name));
-            self.found.problems.push(Problem {
+            self.found.add_problem(Problem {
                 spot: Spot::graph(id),
                 kind: ProblemKind::Rank,
                 fact: format!("'{name}' has {rank} dimensions; at most {RANK_LIMIT} are supported"),
@@ -882,7 +883,7 @@ impl<'a> Engine<'a> {
         declared: &str,
     ) {
         if self.found.problems.len() < MOST_LISTED {
-            self.found.problems.push(Problem {
+            self.found.add_problem(Problem {
                 spot: Spot::graph(id).item(list, index),
                 kind: ProblemKind::Declared,
                 fact: format!("the initializer is {constant}, but declared as {declared}"),

@@ -96,7 +96,7 @@ impl Engine<'_> {
     fn name_undefined(&mut self, spot: Spot, fact: String, advice: String) {
         if self.found.problems.len() < MOST_LISTED {
             let kind = ProblemKind::Undefined;
-            self.found.problems.push(Problem { spot, kind, fact, advice });
+            self.found.add_problem(Problem { spot, kind, fact, advice });
         }
     }
 }
