@@ -120,12 +120,13 @@ fn sarif_of_failures() -> Result<(), Failed> {
 }
 
 /// Codes of other jobs, which `check` does not say.
-const OF_OTHER_JOBS: &[&str] =
+pub(crate) const OF_OTHER_JOBS: &[&str] =
     &["malformed-node", "no-exact-upgrade", "no-exact-conversion", "no-gradient"];
 
 /// Codes about models too large for a file here; they are met in `crates/passes/src/check/tests.rs`
 /// and `crates/sardonyx/tests/infer.rs`.
-const OF_LARGE_MODELS: &[&str] = &["too-many-functions", "calls-too-deep", "too-much-to-infer"];
+pub(crate) const OF_LARGE_MODELS: &[&str] =
+    &["too-many-functions", "calls-too-deep", "too-much-to-infer"];
 
 fn every_code() -> Result<(), Failed> {
     let files = runner::cases(&runner::root().join(DIRECTORY), &["out"]);

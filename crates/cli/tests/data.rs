@@ -7,6 +7,7 @@
 
 mod check;
 mod runner;
+mod switched;
 
 use std::process::ExitCode;
 
@@ -23,12 +24,13 @@ const SUITES: &[(&str, &[&str])] = &[
     ("program", &["onnxtxt"]),
     ("ranks", &["onnxtxt"]),
     // Models whose inputs have default values, and what a run gives.
-    ("run", &["onnxtxt"]),
+    ("run", &["onnxtxt", "txtpb"]),
     ("text", &["onnxtxt"]),
 ];
 
 fn main() -> ExitCode {
     let mut trials = check::trials();
+    trials.extend(switched::trials());
     for (directory, suffixes) in SUITES {
         // Ranks are processes, which other systems do not connect.
         if *directory != "ranks" || cfg!(unix) {

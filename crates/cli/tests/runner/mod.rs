@@ -56,6 +56,28 @@ fn gather(directory: &Path, suffixes: &[&str], files: &mut Vec<PathBuf>) {
 }
 
 fn case(file: &Path) -> Result<(), Failed> {
+    let answers = answers(file, &[])?;
+    let expected = file.with_extension("out");
+    if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
+        fs::write(&expected, answers).unwrap();
+        return Ok(());
+    }
+    let wanted = fs::read_to_string(&expected)
+        .map_err(|error| format!("{}: {error}", expected.display()))?;
+    if wanted == answers {
+        return Ok(());
+    }
+    let differs = wanted.lines().zip(answers.lines()).position(|(a, b)| a != b);
+    Err(format!(
+        "the answers differ from {}, first in line {} (BLESS=1 rewrites them):\n{answers}",
+        expected.display(),
+        differs.unwrap_or(wanted.lines().count().min(answers.lines().count())) + 1,
+    )
+    .into())
+}
+
+/// What the commands of a file answer, with more variables in their environment.
+pub(crate) fn answers(file: &Path, variables: &[(&str, &str)]) -> Result<String, Failed> {
     let text = fs::read(file).unwrap();
     let lines = text.split(|byte| *byte == b'\n');
     let runs: Vec<String> = lines
@@ -77,34 +99,26 @@ fn case(file: &Path) -> Result<(), Failed> {
     }
     let mut answers = String::new();
     for run in runs {
-        answer(&run, name, directory.path(), &mut answers);
+        answer(&run, name, directory.path(), variables, &mut answers);
     }
-    if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
-        fs::write(&expected, answers).unwrap();
-        return Ok(());
-    }
-    let wanted = fs::read_to_string(&expected)
-        .map_err(|error| format!("{}: {error}", expected.display()))?;
-    if wanted == answers {
-        return Ok(());
-    }
-    let differs = wanted.lines().zip(answers.lines()).position(|(a, b)| a != b);
-    Err(format!(
-        "the answers differ from {}, first in line {} (BLESS=1 rewrites them):\n{answers}",
-        expected.display(),
-        differs.unwrap_or(wanted.lines().count().min(answers.lines().count())) + 1,
-    )
-    .into())
+    Ok(answers)
 }
 
 /// Runs a command and writes down what it says.
-fn answer(run: &str, name: &str, directory: &Path, answers: &mut String) {
+fn answer(
+    run: &str,
+    name: &str,
+    directory: &Path,
+    variables: &[(&str, &str)],
+    answers: &mut String,
+) {
     let (arguments, stdin) = match run.split_once(" < ") {
         Some((arguments, file)) => (arguments, Some(file.replace('%', name))),
         None => (run, None),
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_sardonyx"));
     command.current_dir(directory).stdin(Stdio::null());
+    command.envs(variables.iter().copied());
     // An argument with blanks stands in single quotes.
     for (index, part) in arguments.split('\'').enumerate() {
         if index % 2 == 1 {
