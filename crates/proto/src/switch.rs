@@ -2,8 +2,8 @@
 //! one.
 //!
 //! `SARDONYX_TEST_WITHOUT` names what is suppressed: a code, or a code with the line of source that
-//! adds the finding, as `CODE@FILE:LINE`. `SARDONYX_TEST_SITES` names a file to which such a line is
-//! appended for each finding. Builds without debug assertions have neither, at no cost.
+//! adds the finding, as `CODE@FILE:LINE`. `SARDONYX_TEST_SITES` names a file to which such a line
+//! is appended for each finding. Builds without debug assertions have neither, at no cost.
 
 use std::panic::Location;
 

@@ -226,7 +226,7 @@ impl Model {
         // What is wrong with each file, in words, or its size.
         let mut files: HashMap<String, Result<u64, String>> = HashMap::new();
         let (users, mut missing) = (self.external_files(), HashSet::new());
-        // By file: the tensor that reaches furthest, where it ends, and whether its length is given.
+        // By file: the tensor that reaches furthest, where it ends, whether its length is given.
         let mut last: HashMap<String, (u64, TensorId, bool)> = HashMap::new();
         let mut owners = None;
         for id in model.tensors() {

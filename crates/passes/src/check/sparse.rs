@@ -57,8 +57,8 @@ impl Walk<'_> {
     }
 }
 
-/// The spot of one of the two tensors: `of_graph` names it in a list of the graph, `of_attribute` in
-/// the value of an attribute. Of a list of sparse tensors, the list.
+/// The spot of one of the two tensors: `of_graph` names it in a list of the graph, `of_attribute`
+/// in the value of an attribute. Of a list of sparse tensors, the list.
 fn part_of(spot: Spot, of_graph: &'static str, of_attribute: &'static str) -> Spot {
     match spot.inner.map_or("", |inner| inner.through) {
         "" => spot.through(of_graph),
