@@ -1,6 +1,9 @@
 //! Taking out of a model what it does not need to compute the same.
 
-use sardonyx_model::{Attribute, AttributeId, Entry, GraphId, Model, Producer, Symbol};
+use sardonyx_model::{
+    Attribute, AttributeId, AttributeValue, Entry, GraphId, Model, Producer, SparseTensorProto,
+    Symbol, TensorProto,
+};
 
 /// What to take out. Nothing by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,6 +91,30 @@ impl Strip {
         if let Some(extras) = &mut attribute.extras {
             self.doc(&mut extras.doc_string);
         }
+        for value in attribute.values.iter_mut() {
+            match value {
+                AttributeValue::Tensor(tensor) => self.tensor(tensor),
+                AttributeValue::Tensors(tensors) => {
+                    tensors.iter_mut().for_each(|tensor| self.tensor(tensor));
+                }
+                AttributeValue::SparseTensor(sparse) => self.sparse_tensor(sparse),
+                AttributeValue::SparseTensors(tensors) => {
+                    tensors.iter_mut().for_each(|sparse| self.sparse_tensor(sparse));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn tensor(&mut self, tensor: &mut TensorProto) {
+        self.doc(&mut tensor.doc_string);
+        self.entries(&mut tensor.metadata_props);
+    }
+
+    fn sparse_tensor(&mut self, sparse: &mut SparseTensorProto) {
+        for tensor in sparse.values.iter_mut().chain(&mut sparse.indices) {
+            self.tensor(tensor);
+        }
     }
 
     fn graph(&mut self, model: &mut Model, id: GraphId) {
@@ -111,8 +138,10 @@ impl Strip {
             self.entries(&mut info.metadata_props);
         }
         for initializer in &mut graph.initializers {
-            self.doc(&mut initializer.tensor.doc_string);
-            self.entries(&mut initializer.tensor.metadata_props);
+            self.tensor(&mut initializer.tensor);
+        }
+        for initializer in &mut graph.sparse_initializers {
+            self.sparse_tensor(&mut initializer.tensor);
         }
         let nodes = graph.nodes.clone();
         for id in nodes {

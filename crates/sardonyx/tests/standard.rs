@@ -5,17 +5,18 @@
 use std::fs;
 
 use sardonyx::{
-    ErrorKind, Model, NEWEST_IR_VERSION, SaveOptions, ScanOptions, Session, Storage, StripOptions,
-    Tensor, Type, Value, Weights, format_version, parse_version, read_value, scan_bytes,
-    write_value,
+    ErrorKind, Model, NEWEST_IR_VERSION, OpenOptions, SaveOptions, ScanOptions, Session, Storage,
+    StripOptions, Tensor, Type, Value, Weights, format_version, parse_version, read_value,
+    scan_bytes, write_value,
 };
 use sardonyx_model::TensorType;
 use sardonyx_proto::{
-    Encode, Encoder, Limits, OperatorSetProto, OperatorStatus, attribute, device_configuration,
-    encode_to_vec, function, graph, model, node, operator, operator_set, operator_set_id, rewrite,
-    string_string_entry, tensor, tensor_type, training_info, type_, value_info,
+    Encode, Encoder, Limits, OperatorSetField, OperatorSetProto, OperatorStatus, Reader, attribute,
+    device_configuration, encode_to_vec, function, graph, model, node, operator, operator_set,
+    operator_set_id, rewrite, string_string_entry, tensor, tensor_type, training_info, type_,
+    value_info,
 };
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{Complex64, Complex128, DataType};
 
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 
@@ -87,7 +88,7 @@ fn run(model: &Model) -> Result<Vec<f32>, sardonyx::Error> {
 
 #[test]
 fn a_file_is_one_model() {
-    // MODEL-01+-, MODEL-11+, OPSET-08-
+    // MODEL-01+-, MODEL-11+-, OPSET-08-
     let bare_graph = bytes(|out| one_node(out, "", "Relu"));
     let operator_set = bytes(|out| {
         out.put(operator_set::Magic, b"ONNXOPSET");
@@ -99,6 +100,14 @@ fn a_file_is_one_model() {
         let error = Model::from_bytes(wrong).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format, "{error}");
     }
+    // A lenient reader takes the bytes; a session does not.
+    let headless = bytes(|out| {
+        out.put(model::IrVersion, 8);
+        import(out, "", 13);
+    });
+    let lenient = OpenOptions::new().lenient(true).from_bytes(headless).unwrap();
+    let error = Session::new(&lenient).unwrap_err();
+    assert!(error.to_string().contains("graph"), "{error}");
     assert_eq!(run(&relu(8, |_| {})).unwrap(), [0.0, 2.0]);
 }
 
@@ -263,7 +272,7 @@ fn a_version_has_what_the_model_uses() {
 
 #[test]
 fn training_does_not_concern_a_run() {
-    // MODEL-17+-, MODEL-27, META-07+
+    // MODEL-17+-, MODEL-27, META-07
     let plain = run(&relu(8, |_| {})).unwrap();
     let mut model = relu(8, |out| {
         out.message(model::TrainingInfo, |out| {
@@ -286,8 +295,67 @@ fn training_does_not_concern_a_run() {
 }
 
 #[test]
+fn metadata_of_every_element_are_kept_and_have_no_effect() {
+    // META-04+-, META-07+: metadata below the model need version 10
+    let props =
+        |used: bool| if used { "@<metadata_props: [\"com.acme.threads\": \"9\"]>" } else { "" };
+    let model = |ir_version: i64, chosen: Option<usize>| {
+        let at = |place: usize| props(chosen == Some(place));
+        let header =
+            if chosen == Some(9) { ", metadata_props: [\"com.acme.threads\": \"9\"]" } else { "" };
+        let function =
+            if chosen == Some(8) { ", metadata_props: [\"com.acme.threads\": \"9\"]" } else { "" };
+        Model::from_text(&format!(
+            "<notation: \"full\", ir_version: {ir_version}, opset_import: [\"\": 20, \"local\": 1]{header}>
+             g (bool c, float[2] x {}) => (float[2] y {}) <float[2] w = {{1, 2}} {}, float[2] a {}> {} {{
+               a = Mul(x, w) {}
+               k = Constant<value: tensor = float[2] k = {{3, 4}} {}>()
+               b = local.f(a)
+               y = If<
+                 then_branch: graph = t () => (p) {} {{ p = Add(b, k) }},
+                 else_branch: graph = e () => (q) {{ q = Neg(b) }}
+               >(c)
+             }}
+             <domain: \"local\", opset_import: [\"\": 20]{function}>
+             f (m) => (n) {{ n = Exp(m) }}",
+            at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)
+        ))
+        .unwrap()
+    };
+    let run = |model: &Model| {
+        let c = Tensor::from_bools([], &[true]).unwrap();
+        let x = Tensor::from_vec([2], vec![-1.0f32, 0.5]).unwrap();
+        let outputs = Session::builder(model).threads(1).build().unwrap().run([("c", c), ("x", x)]);
+        outputs.unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap()
+    };
+    let told = |model: &Model| {
+        let report = model.check(&sardonyx::check::Options::new());
+        assert_eq!(report.errors, 0, "{:?}", report.findings);
+        report.findings.iter().any(|finding| finding.code.name == "ir-version-too-old")
+    };
+    let plain = model(10, None);
+    assert!(!told(&plain) && !told(&model(9, None)));
+    let wanted = run(&plain);
+    for place in 0..10 {
+        let mut with = model(10, Some(place));
+        assert!(!told(&with), "{place}");
+        assert_eq!(run(&with), wanted, "{place}");
+        let written = with.to_bytes();
+        let key = b"com.acme.threads";
+        assert!(written.windows(key.len()).any(|window| window == key), "{place}");
+        assert!(Model::from_bytes(written.clone()).unwrap().to_bytes() == written, "{place}");
+        // Metadata of the model itself came with version 1.
+        let is_below = place != 9;
+        assert_eq!(told(&model(9, Some(place))), is_below, "{place}");
+        assert_eq!(with.set_ir_version(9).is_err(), is_below, "{place}");
+        let options = StripOptions { metadata: true, ..StripOptions::default() };
+        assert_eq!(model(10, Some(place)).strip(&options).metadata, 1, "{place}");
+    }
+}
+
+#[test]
 fn operator_sets_are_imported_by_domain() {
-    // MODEL-26+, OPSET-02+-, OPSET-07+-, VER-12+-, VER-13+
+    // MODEL-26, OPSET-02-, OPSET-07+-, VER-12+-, VER-13+
     let with = |ir_version: i64, node_domain: &'static str, imports: &'static [(&str, i64)]| {
         open(move |out| {
             out.put(model::IrVersion, ir_version);
@@ -350,9 +418,25 @@ fn before_version_4_initializers_are_inputs() {
 #[test]
 fn operator_set_documents_come_back() {
     // OPSET-08+, OPSET-11+-, OPSET-19+-, OPSET-23+, OPSET-24
-    let document = bytes(|out| {
+    for ir_version in [8, 1 << 31, (1 << 32) + 1, 1 << 40, i64::MAX, -1, i64::MIN] {
+        let document = operator_set_of_version(ir_version);
+        let again = rewrite::<OperatorSetProto>(&document, Limits::default()).unwrap();
+        assert!(again == document, "{ir_version}");
+        let fields = Reader::<OperatorSetProto>::new(&document);
+        let read: Vec<i64> = fields
+            .filter_map(|field| match field.unwrap() {
+                OperatorSetField::IrVersion(version) => Some(version),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(read, [ir_version]);
+    }
+}
+
+fn operator_set_of_version(ir_version: i64) -> Vec<u8> {
+    bytes(|out| {
         out.put(operator_set::Magic, b"ONNXOPSET");
-        out.put(operator_set::IrVersion, -1);
+        out.put(operator_set::IrVersion, ir_version);
         out.put(operator_set::OpsetVersion, 3);
         out.put(operator_set::DocString, b"*all* of them");
         for status in [0, 1, 77] {
@@ -363,9 +447,7 @@ fn operator_set_documents_come_back() {
                 out.put(operator::DocString, b"**one**");
             });
         }
-    });
-    let again = rewrite::<OperatorSetProto>(&document, Limits::default()).unwrap();
-    assert!(again == document);
+    })
 }
 
 /// A model with one tensor `w`.
@@ -394,8 +476,36 @@ fn stored_tensors_are_what_they_say() {
         out.put(tensor::DocString, b"a *scalar*");
         out.message(tensor::MetadataProps, |out| out.put(string_string_entry::Key, b"com.acme.k"));
     });
+    let written = scalar.to_bytes();
+    for kept in [&b"\x62\x0aa *scalar*"[..], b"com.acme.k"] {
+        assert!(written.windows(kept.len()).any(|window| window == kept), "{kept:x?}");
+    }
     let found = value(&scalar).unwrap();
     assert_eq!((found.dims(), found.to_vec::<f32>().unwrap()), (&[][..], vec![2.0]));
+    // TENSOR-25+: the real part first, in raw data as in lists, read and written
+    const PARTS: [u8; 8] = [0, 0, 0x80, 0x3f, 0, 0, 0, 0x40];
+    let complex = |is_raw: bool| {
+        with_tensor(|out| {
+            out.put(tensor::Dims, &[1][..]);
+            out.put(tensor::DataType, DataType::Complex64.number());
+            if is_raw {
+                out.put(tensor::Name, b"w");
+                out.put(tensor::RawData, &PARTS);
+            } else {
+                out.packed_block(tensor::FloatData, &PARTS);
+                out.put(tensor::Name, b"w");
+            }
+        })
+    };
+    for is_raw in [true, false] {
+        let found = value(&complex(is_raw)).unwrap();
+        assert_eq!(found.to_vec::<Complex64>().unwrap(), [Complex64 { re: 1.0, im: 2.0 }]);
+    }
+    let parts = [Complex128 { re: 1.0, im: -2.0 }];
+    let tensor = Value::Tensor(Tensor::from_slice([1], &parts).unwrap());
+    let file = write_value(&tensor, "w").unwrap();
+    let wanted: Vec<u8> = [1f64, -2.0].iter().flat_map(|part| part.to_le_bytes()).collect();
+    assert!(file.windows(16).any(|window| window == wanted), "{file:x?}");
     // WIRE-28-
     const ONE: [u8; 4] = 1f32.to_le_bytes();
     let both = with_tensor(|out| {
