@@ -89,3 +89,33 @@ fn nothing_is_lost_when_it_is_refused() {
     assert_eq!(files.run("pack", "model.onnx", &both).code, Some(2));
     assert!(sardonyx(&["pack", "--help"]).good().contains("--in-place"));
 }
+
+/// EXT-23+, WIRE-31-: a model above 2^31 - 1 bytes is written with a note about other
+/// readers.
+#[test]
+fn a_large_model_is_written_with_a_note() {
+    const ELEMENTS: u64 = 1 << 29;
+    let text = format!(
+        "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21]>
+         g () => (float[{ELEMENTS}] w) <float[{ELEMENTS}] w = [\"location\": \"w.bin\"]> {{}}"
+    );
+    let files = Files::new(&[("m.onnxtxt", text.into_bytes()), ("w.bin", Vec::new())]);
+    let data = std::fs::OpenOptions::new().write(true).open(files.path("w.bin")).unwrap();
+    // Some systems have no files with holes.
+    if data.set_len(ELEMENTS * 4).is_err() {
+        return;
+    }
+    // Output to the null device needs no disk space.
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_sardonyx"))
+        .args(["pack", &files.path("m.onnxtxt"), "-o", "-"])
+        .stdout(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("2 GiB") && said.contains("libprotobuf"), "{said}");
+    assert!(said.contains("externalize"), "{said}");
+    let small = outside();
+    let small = small.run("pack", "model.onnx", &["-o", &small.path("packed.onnx")]);
+    assert!(!small.stderr.contains("GiB"), "{}", small.stderr);
+}

@@ -112,3 +112,41 @@ fn releases_name_versions() {
     }
     assert_eq!(RELEASES.last().unwrap().name, "1.23");
 }
+
+/// VER-15-: each version of an operator is a definition of its own. Conversion to an older one
+/// refuses types of Add and Reshape, and an attribute of Reshape, that a later one added.
+#[test]
+fn additions_of_newer_versions_are_refused_in_older_ones() {
+    let of_type = |opset: u32, ty: &str, node: &str| {
+        Model::from_text(&format!(
+            "<ir_version: 8, opset_import: [\"\": {opset}]>
+             g ({ty}[2, 3] x, int64[2] s) => ({ty}[?, ?] y) {{ y = {node} }}"
+        ))
+        .unwrap()
+    };
+    let rows = [
+        ("int8", "Add(x, x)", 14),
+        ("uint16", "Add(x, x)", 14),
+        ("bfloat16", "Add(x, x)", 13),
+        ("float", "Add(x, x)", 7),
+        ("bfloat16", "Reshape(x, s)", 13),
+        ("float", "Reshape<allowzero = 1>(x, s)", 14),
+    ];
+    for (ty, node, first) in rows {
+        let model = of_type(15, ty, node);
+        let report = model.check(&check::Options::new().types(true));
+        assert_eq!(report.errors, 0, "{ty} {node}: {:?}", report.findings);
+        for opset in 7..15 {
+            let converted = convert(&model, opset);
+            if opset < first {
+                assert!(converted.is_err(), "{ty} {node} in {opset}");
+                let old = of_type(opset, ty, node);
+                let report = old.check(&check::Options::new().types(true));
+                assert!(report.errors > 0, "{ty} {node} in {opset}");
+            } else {
+                let report = converted.unwrap().check(&check::Options::new().types(true));
+                assert_eq!(report.errors, 0, "{ty} {node} in {opset}: {:?}", report.findings);
+            }
+        }
+    }
+}

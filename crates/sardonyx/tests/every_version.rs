@@ -171,6 +171,7 @@ fn check_all(inputs: Inputs) {
     assert!(wrong.is_empty(), "inputs are {inputs:?}\n{}", wrong.join("\n"));
 }
 
+/// OPSET-25+: with the outputs that the files say.
 #[test]
 fn every_version_runs_on_constants() {
     check_all(Inputs::Constant);
@@ -186,6 +187,7 @@ fn every_version_runs_on_inputs_of_any_rank() {
     check_all(Inputs::OfAnyRank);
 }
 
+/// OPSET-25-: a version that is in the table of operators and that no block runs fails here.
 #[test]
 fn no_version_is_left_out() {
     let mut listed: BTreeSet<(String, u32)> = BTreeSet::new();

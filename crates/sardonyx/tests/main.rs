@@ -27,6 +27,7 @@ mod rank_models;
 mod save;
 mod scan;
 mod standard;
+mod standard_runs;
 mod step_allocations;
 mod trainer;
 mod training;

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sardonyx::{
-    Access, Buffer, ExternalFiles, Layout, Model, OpenOptions, SaveOptions, Storage, Weights,
+    Access, Buffer, ExternalFiles, Layout, Model, OpenOptions, SaveOptions, SaveReport, Storage,
+    Weights,
 };
 
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -33,6 +34,18 @@ fn content(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 
 fn names(directory: &Path) -> Vec<String> {
     content(directory).into_keys().collect()
+}
+
+#[test]
+fn readers_of_31_bits_read_up_to_their_largest_number() {
+    // EXT-23, WIRE-31-
+    for (bytes, exceeds) in
+        [(0, false), ((1 << 31) - 1, false), (1 << 31, true), (1 << 32, true), (u64::MAX, true)]
+    {
+        let mut report = SaveReport::default();
+        report.bytes = bytes;
+        assert_eq!(report.exceeds_2_gib(), exceeds, "{bytes}");
+    }
 }
 
 #[test]

@@ -334,7 +334,7 @@ fn training_information_that_contradicts_itself_is_refused() {
         ("", format!("{step}, update_binding: [\"w\": \"inner\"]"), "'inner' is not an output"),
         // TRAIN-13-
         ("", "initialization_binding: [\"w\": \"w0\"]".to_string(), "initialization graph"),
-        // TRAIN-16+-: the combined graph follows the rules of graphs.
+        // TRAIN-16-: the combined graph follows the rules of graphs.
         ("", "algorithm: s () => (float[2] y) { y = Neg (w) }".to_string(), "'y' is also a name of the main graph"),
         // TRAIN-18-
         (
@@ -440,8 +440,8 @@ fn operators_of_training_need_their_import() {
     assert!(error.to_string().contains("ai.onnx.preview.training"), "{error}");
 }
 
-/// TRAIN-26+, TRAIN-17+: Gradient refers to values by their names, of the main graph and of the
-/// algorithm; its `xs` is a state variable.
+/// TRAIN-16+, TRAIN-26+, TRAIN-17+: Gradient refers to values by their names, of the main graph and
+/// of the algorithm; its `xs` is a state variable.
 #[test]
 fn a_gradient_names_values_of_both_graphs() {
     let mut trainer = trainer(
@@ -765,14 +765,18 @@ fn variables_of_algorithms_are_told_apart_by_their_entry() {
     assert_eq!([of(&again, first), of(&again, second)], [[3.0], [20.0]]);
 }
 
-/// TRAIN-27+: the exported model computes what inference does, and the one with its training
-/// information goes on where the trainer stands.
+/// MODEL-12+-, TRAIN-27+: a model with training information is exported byte by byte before the
+/// first step, and a session runs it. After a step, the inference model computes the results of
+/// `infer`, and the exported model continues from the state of the trainer.
 #[test]
 fn an_export_has_the_current_values() {
     let model = model(DESCENT);
     let mut trainer = Trainer::new(&model).expect("a trainer");
     // What was never assigned is written as the file has it.
     assert_eq!(trainer.export().expect("an export").to_bytes(), model.to_bytes());
+    let untrained = trainer.infer(x(&[3.0, 5.0])).expect("a run");
+    let session = Session::new(&model).expect("a session");
+    assert_eq!(session.run(x(&[3.0, 5.0])).expect("a run"), untrained);
     trainer.step(0, descent_data()).expect("a step");
     let infer = trainer.infer(x(&[3.0, 5.0])).expect("a run");
     let inference = trainer.export_inference().expect("an export");

@@ -98,6 +98,28 @@ fn wide_integers_round_once() {
     assert_eq!(f16.item::<half::f16>().unwrap().to_f64(), 2050.0);
 }
 
+/// TYPE-30-: NaNs of any sign and payload become the largest 6-bit float, and infinities the largest
+/// of their sign, as the documents of Cast say, saturated or not.
+#[test]
+fn floats_without_nan_take_their_largest_number() {
+    for (data_type, largest) in [(DataType::Float6e2m3, 0x1f), (DataType::Float6e3m2, 0x1f)] {
+        for saturate in [true, false] {
+            let options = CastOptions { saturate, ..CastOptions::default() };
+            for nan in [0x7fc0_0000u32, 0x7fff_ffff, 0x7f80_0001] {
+                assert_eq!(
+                    convert(&[f32::from_bits(nan)], data_type, options),
+                    [largest],
+                    "{nan:x}"
+                );
+            }
+            assert_eq!(convert(&[f64::NAN], data_type, options), [largest]);
+            let numbers = [f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30];
+            let found = convert(&numbers, data_type, options);
+            assert_eq!(found, [largest, largest | 0x20, largest, largest | 0x20]);
+        }
+    }
+}
+
 /// Every value of every small float survives the way through each type that holds it.
 #[test]
 fn values_survive_wider_types() {
