@@ -47,6 +47,9 @@ const ENGINES: [Engine; 5] = [
             // Its values.
             "crates/tensor/",
             "crates/sardonyx/tests/standard.rs",
+            "crates/sardonyx/tests/standard_runs.rs",
+            // Each version of each operator runs there.
+            "crates/sardonyx/tests/every_version.rs",
             "crates/sardonyx/tests/inline.rs",
             "crates/sardonyx/tests/custom.rs",
             // Steps and inference of a trainer are runs.
@@ -112,6 +115,9 @@ pub(crate) struct Requirements {
     /// List the sides of requirements that no test shows, with the work that will show them.
     #[arg(long)]
     missing: bool,
+    /// Fail unless tests show every row.
+    #[arg(long)]
+    check: bool,
 }
 
 pub(crate) fn run(task: &Requirements) -> Result {
@@ -172,7 +178,10 @@ pub(crate) fn run(task: &Requirements) -> Result {
         "{} of {} rows that name no engine are shown",
         total.shown_without_engine, total.without_engine
     );
-    if unknown.is_empty() { Ok(()) } else { Err(unknown.join("\n").into()) }
+    if !unknown.is_empty() {
+        return Err(unknown.join("\n").into());
+    }
+    if task.check { total.demand_all() } else { Ok(()) }
 }
 
 /// How many rows there are, are quoted and are shown.
@@ -193,6 +202,18 @@ impl Count {
         self.shown += usize::from(shown);
         self.without_engine += usize::from(engineless);
         self.shown_without_engine += usize::from(engineless && shown);
+    }
+
+    /// Refuses a list with rows that no test shows.
+    fn demand_all(&self) -> Result {
+        if self.shown == self.rows {
+            return Ok(());
+        }
+        Err(format!(
+            "tests show {} of {} rows; --missing lists the sides that none shows",
+            self.shown, self.rows
+        )
+        .into())
     }
 }
 
@@ -571,6 +592,17 @@ mod tests {
             );
         }
         Ok(())
+    }
+
+    #[test]
+    fn a_row_that_is_not_shown_fails_the_check() {
+        let list = List::parse(LIST).expect("the list is well-formed");
+        let mut count = Count::default();
+        count.add(&list.rows[0], true, true);
+        assert!(count.demand_all().is_ok());
+        count.add(&list.rows[1], true, false);
+        let error = count.demand_all().expect_err("a row is not shown").to_string();
+        assert!(error.contains("1 of 2 rows"), "{error}");
     }
 
     #[test]
