@@ -118,7 +118,7 @@ impl Maker {
 
 #[test]
 fn every_field_comes_back() {
-    // WIRE-17+, WIRE-18+-, WIRE-20+-, WIRE-24+, WIRE-26+, WIRE-33, MODEL-20+-, MODEL-23+-,
+    // WIRE-17+, WIRE-18+-, WIRE-20+-, WIRE-24+, WIRE-26, WIRE-33, MODEL-20+-, MODEL-23+-,
     // META-02+, META-08+
     for (member, unknown, defaults) in [
         (0, false, false),

@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_other_lists() {
-        // TENSOR-12+, TENSOR-19, TENSOR-20, TENSOR-21+, TENSOR-25+
+        // TENSOR-12+, TENSOR-19, TENSOR-20, TENSOR-21+, TENSOR-25
         let decode = |data_type, chunk| {
             let mut raw = Vec::new();
             decode_typed(data_type, chunk, &mut 0, &mut raw).expect("well-formed");

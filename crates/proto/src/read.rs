@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn broken_bytes_are_named() {
-        // WIRE-04-, WIRE-05-, WIRE-06-, WIRE-07-, WIRE-12-, WIRE-13-, WIRE-19-
+        // WIRE-04-, WIRE-05-, WIRE-06-, WIRE-07-, WIRE-12-, WIRE-19-
         let rows: [(&[u8], ErrorKind); 11] = [
             (b"\x00", ErrorKind::FieldNumber(0)),
             (b"\x80\x80\x80\x80\x10\x00", ErrorKind::FieldNumber(1 << 29)),

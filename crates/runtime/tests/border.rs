@@ -84,6 +84,73 @@ fn values_of_every_kind_pass_through() {
     }
 }
 
+/// A field of a message with its bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+}
+
+#[test]
+fn stored_sequences_are_read_by_their_kind() {
+    // TYPE-26+: files as others write them, byte by byte, with elements of each kind
+    let float = ValueType::Tensor(DataType::Float);
+    // dims: 1, data_type: FLOAT, float_data: 1.5
+    let tensor = b"\x08\x01\x10\x01\x22\x04\x00\x00\xc0\x3f";
+    // elem_type: TENSOR, and the list of tensors
+    let tensors = [b"\x10\x01".to_vec(), field(3, tensor)].concat();
+    let list = sequence(&[floats(&[1.5])]);
+    let of = |item: Value| {
+        let mut items = Sequence::new(item.value_type());
+        items.push(item).unwrap();
+        Value::Sequence(items)
+    };
+    // key_type: INT64, keys: -2
+    let key = b"\x10\x07\x18\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    let stored_map = [key.to_vec(), field(5, &tensors)].concat();
+    let mut map = Map::new(DataType::Int64, float).unwrap();
+    map.push(MapKey::Signed(-2), floats(&[1.5]).into()).unwrap();
+    // indices: dims: 1, data_type: INT64, int64_data: 2; and the dims of all: 4
+    let indices = field(2, b"\x08\x01\x10\x07\x38\x02");
+    let stored_sparse = [field(1, tensor), indices, b"\x18\x04".to_vec()].concat();
+    let rows = [
+        ("seq(float[n])", 1, field(3, tensor), list.clone()),
+        (
+            "seq(sparse_tensor(float[4]))",
+            2,
+            field(4, &stored_sparse),
+            of(sparse(&[4], &[2], &[1.5]).into()),
+        ),
+        ("seq(seq(float[n]))", 3, field(5, &tensors), of(list)),
+        ("seq(map(int64, float[n]))", 4, field(6, &stored_map), of(Value::Map(map))),
+        ("seq(optional(float[n]))", 5, field(7, &tensors), of(Value::some(floats(&[1.5]).into()))),
+    ];
+    for (ty, kind, _, value) in &rows {
+        let graph = format!("g ({ty} x) => ({ty} y) {{ y = Identity (x) }}");
+        let session = session(&graph);
+        let declared = session.inputs()[0].ty().unwrap().clone();
+        for (stored_type, stored_kind, items, _) in &rows {
+            let stored = [&[0x10, *stored_kind], &items[..]].concat();
+            let read = read_value(Buffer::from_vec(stored), &declared);
+            if kind == stored_kind {
+                assert_eq!(read.as_ref(), Ok(value), "{ty}");
+            } else {
+                assert!(read.is_err(), "{stored_type} as {ty}");
+            }
+        }
+        let found = run(&session, &[("x", value.clone())]).unwrap();
+        assert_eq!(found, std::slice::from_ref(value), "{ty}");
+    }
+    // TYPE-28+: an optional that names no kind, or the kind of nothing, is empty
+    let optional = Type::Optional(Box::new(Type::unranked(DataType::Float)));
+    for (stored, value) in [
+        (b"".to_vec(), Value::none(ValueType::Tensor(DataType::Float))),
+        (b"\x10\x00".to_vec(), Value::none(ValueType::Tensor(DataType::Float))),
+        (b"\x10\x01".to_vec(), Value::none(ValueType::Tensor(DataType::Float))),
+        (tensors, Value::some(floats(&[1.5]).into())),
+    ] {
+        assert_eq!(read_value(Buffer::from_vec(stored), &optional), Ok(value));
+    }
+}
+
 #[test]
 fn elements_of_a_file_lie_where_kernels_can_read_them() {
     let graph = "g (seq(float[n]) s, optional(float[n]) o) => (y) <int64 i = {0}> {
@@ -110,7 +177,7 @@ fn elements_of_a_file_lie_where_kernels_can_read_them() {
 
 #[test]
 fn parts_that_do_not_fit_are_named() {
-    // TYPE-14-, TYPE-15-, TYPE-16-, TYPE-23-
+    // TYPE-15-, TYPE-16-, TYPE-23-
     let graph =
         "g (seq(float[N, 2]) s, float[N] x, optional(seq(float[2])) o, map(int64, float[2]) m)
         => (a, b, c, d) {

@@ -20,7 +20,7 @@ fn nodes_run_in_the_order_of_their_values() {
 
 #[test]
 fn models_that_cannot_be_walked_are_refused() {
-    // NODE-01, GRAPH-03, GRAPH-30, NODE-06, NODE-15-, NODE-21, OPSET-01
+    // NODE-01, GRAPH-03, GRAPH-30, NODE-06-, NODE-15-, NODE-21, OPSET-01
     let rows = [
         (Draft::new(13).node("Relu", &["q"], &["y"]), "'q', is not defined"),
         (

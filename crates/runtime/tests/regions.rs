@@ -293,41 +293,59 @@ fn sizes_of_inputs_of_other_branches_need_not_agree() {
 fn graphs_that_do_not_fit_their_node_are_refused() {
     let cases = [
         // A constant has the only place in which the loop passes its value in.
-        "<ir_version: 3, opset_import: [\"\": 8]>
+        (
+            "<ir_version: 3, opset_import: [\"\": 8]>
          g (int64 n, bool c, float[2] x) => (float[2] y) {
            y = Loop <body = step (int64 i, bool go, float[2] a) => (bool go, float[2] b)
              <float[2] a = {1, 2}> { b = Neg (a) }> (n, c, x)
          }",
+            "is an initializer, but the node passes a value",
+        ),
         // A constant stands before what is passed in.
-        "<ir_version: 3, opset_import: [\"\": 8]>
+        (
+            "<ir_version: 3, opset_import: [\"\": 8]>
          g (int64 n, bool c, float[2] x) => (float[2] y) {
            y = Loop <body = step (int64 i, bool go, float[2] w, float[2] a) => (bool go, float[2] b)
              <float[2] w = {1, 2}> { b = Add (a, w) }> (n, c, x)
          }",
+            "the graph has 4 inputs, but the node passes 3",
+        ),
         // What is made in a branch is read outside of it.
-        "<ir_version: 10, opset_import: [\"\": 21]>
+        (
+            "<ir_version: 10, opset_import: [\"\": 21]>
          g (bool c, float[N] x) => (float[N] y) {
            r = If (c) <then_branch = yes () => (t) { hidden = Neg (x) t = Abs (hidden) },
                        else_branch = no () => (e) { e = Identity (x) }>
            y = Add (r, hidden)
          }",
+            "'hidden', is not defined",
+        ),
         // A branch is given nothing.
-        "<ir_version: 10, opset_import: [\"\": 21]>
+        (
+            "<ir_version: 10, opset_import: [\"\": 21]>
          g (bool c, float[N] x) => (float[N] y) {
            y = If (c) <then_branch = yes (a) => (t) { t = Neg (a) },
                        else_branch = no () => (e) { e = Abs (x) }>
          }",
+            "the graph has 1 inputs, but the node passes 0",
+        ),
         // A loop of one value gives its body three.
-        "<ir_version: 10, opset_import: [\"\": 21]>
+        (
+            "<ir_version: 10, opset_import: [\"\": 21]>
          g (int64 n, float[N] x) => (float[N] y) {
            y = Loop (n, , x) <body = step (int64 i, float[N] a) => (bool go, float[N] b) {
              go = Constant <value = bool {1}> () b = Neg (a) }>
          }",
+            "the graph has 2 inputs, but the node passes 3",
+        ),
     ];
-    for text in cases {
+    for (text, expected) in cases {
         let options = Options::with_threads(1);
         match Session::compile(&model(text), &NoExternalData, &options) {
-            Err(CompileError::Invalid(findings)) => assert!(!findings.is_empty()),
+            Err(CompileError::Invalid(findings)) => {
+                let facts: Vec<&str> = findings.iter().map(|found| found.fact.as_str()).collect();
+                assert!(facts.len() == 1 && facts[0].contains(expected), "{facts:?}");
+            }
             other => panic!("{other:?}\n{text}"),
         }
     }

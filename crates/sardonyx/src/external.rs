@@ -712,7 +712,7 @@ mod tests {
             assert_eq!(load(10, Some(3)).unwrap().as_slice(), [10, 11, 12]);
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
             assert!(load(100, Some(0)).unwrap().is_empty());
-            // EXT-14
+            // EXT-14-
             for (offset, length) in
                 [(0, Some(101)), (0, Some(1 << 50)), (101, None), (u64::MAX, Some(2))]
             {

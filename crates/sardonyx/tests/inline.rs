@@ -88,7 +88,8 @@ fn results_stay() {
     let deep =
         function("deep (a) => (b) { t = local.leaky <slope = 0.125> (a) b = local.plain (t) }");
     let same = function("same (a) => (a, a) { unused = Neg (a) }");
-    let all = [leaky, plain, clip, choose, deep].concat();
+    // `deep` stands before those that it calls.
+    let all = [deep, leaky, plain, clip, choose].concat();
     let calls = [
         "y = local.leaky <slope = 0.25> (x)",
         "y = local.leaky (x)",
@@ -423,9 +424,16 @@ fn functions_are_told_apart_by_overload() {
         assert!(report.functions.is_empty(), "{call}");
     }
     let plain = self::function("f (a) => (b) { b = Neg (a) }");
+    let in_domain = |domain: &str| {
+        format!(
+            "<domain: \"{domain}\", opset_import: [\"\": 21]> Mine (a) => (b) {{ b = Neg (a) }}\n"
+        )
+    };
     for (call, twice) in [
         ("y = local.f:neg (x)", negated.clone() + &negated),
         ("y = local.f (x)", plain.clone() + &plain),
+        // Two names of one domain.
+        ("y = Mine (x)", in_domain("") + &in_domain("ai.onnx")),
     ] {
         let mut called = model(call, &twice);
         assert!(Session::new(&called).is_err(), "{call}");

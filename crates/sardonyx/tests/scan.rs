@@ -187,7 +187,8 @@ fn files_that_are_no_models() {
 #[test]
 fn bytes_that_are_no_message() {
     let rows: [(&str, Vec<u8>, &str); 7] = [
-        // WIRE-06, WIRE-04, WIRE-05, WIRE-13, WIRE-07, WIRE-23
+        // WIRE-06, WIRE-04, WIRE-05, WIRE-07, WIRE-23, and WIRE-13-: there are enough
+        // bytes after the message.
         ("field 0", model(&[vec![0, 0]]), "field number 0"),
         ("wire type 6", model(&[vec![0x0e]]), "wire type 6"),
         ("an end without group", model(&[vec![0x0c]]), "group"),

@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn swapping_keeps_complex_pairs_in_order() {
-        // TENSOR-25+
+        // TENSOR-25
         let mut bytes = [1, 2, 3, 4, 5, 6, 7, 8];
         swap_bytes(DataType::Complex64, &mut bytes).unwrap();
         assert_eq!(bytes, [4, 3, 2, 1, 8, 7, 6, 5]);

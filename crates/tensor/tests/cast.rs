@@ -101,15 +101,91 @@ fn truth() {
 
 #[test]
 fn special_floats_survive() {
-    // TYPE-08+, TYPE-09+
     let odd = [f32::INFINITY, -f32::INFINITY, -0.0, f32::from_bits(1)];
     let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&to::<f32, f64>(&odd)), bits(&odd.map(f64::from)));
     assert!(to::<f32, f16>(&[f32::NAN])[0].is_nan() && to::<f64, bf16>(&[f64::NAN])[0].is_nan());
     assert_eq!(to::<f64, f32>(&[1e300, -1e300]), [f32::INFINITY, f32::NEG_INFINITY]);
     assert_eq!(to::<f32, f16>(&[65520.0, 65519.0]).map_each(f16::to_f32), [f32::INFINITY, 65504.0]);
-    assert_eq!(bf16::from_bits(0x3F80).to_f32(), 1.0);
+    // TYPE-09+: 8 bits of exponent, 7 of fraction
+    let rows = [
+        (0x3f80, 1.0),
+        (0xc0a0, -5.0),
+        (0x8000, -0.0),
+        (0x0080, f32::MIN_POSITIVE),
+        (0x0001, f32::from_bits(0x1_0000)),
+        (0x7f7f, f32::from_bits(0x7f7f_0000)),
+        (0xff80, f32::NEG_INFINITY),
+    ];
+    for (code, number) in rows {
+        let found = to::<bf16, f32>(&[bf16::from_bits(code)])[0];
+        assert_eq!(found.to_bits(), number.to_bits(), "{code:04x}");
+        assert_eq!(to::<f32, bf16>(&[number])[0].to_bits(), code);
+        assert_eq!(to::<f64, bf16>(&[f64::from(number)])[0].to_bits(), code);
+    }
     assert_eq!(to::<f64, f16>(&[-0.0, 5.960464477539063e-8]).map_each(f16::to_bits), [0x8000, 1]);
+}
+
+#[test]
+fn ieee_numbers_come_back() {
+    // TYPE-08+: to a wider type and back: zeros, the smallest and largest subnormals and normals,
+    // infinities, and quiet NaNs with their sign and payload
+    let halves: Vec<u16> = (0..=u16::MAX).filter(|bits| bits & 0x7fff <= 0x7c00).collect();
+    let source: Vec<f16> = halves.iter().map(|bits| f16::from_bits(*bits)).collect();
+    let floats = to::<f16, f32>(&source);
+    let doubles = to::<f16, f64>(&source);
+    for (index, bits) in halves.iter().enumerate() {
+        // By the formula of the format: a fraction of 10 bits below an exponent of 5.
+        let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+        let magnitude = match exponent {
+            0 => fraction * 2f64.powi(-24),
+            31 => f64::INFINITY,
+            _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+        };
+        let wanted = if bits >> 15 == 1 { -magnitude } else { magnitude };
+        assert_eq!(doubles[index].to_bits(), wanted.to_bits(), "{bits:04x}");
+        assert_eq!(f64::from(floats[index]).to_bits(), wanted.to_bits(), "{bits:04x}");
+    }
+    let back = to::<f32, f16>(&floats).map_each(f16::to_bits);
+    assert_eq!(back, halves);
+    assert_eq!(to::<f64, f16>(&doubles).map_each(f16::to_bits), halves);
+    let floats: Vec<f32> = [
+        0u32,
+        0x8000_0000,
+        1,
+        0x8000_0001,
+        0x007f_ffff,
+        0x0080_0000,
+        0x7f7f_ffff,
+        0x7f80_0000,
+        0xff80_0000,
+        0x3f80_0001,
+    ]
+    .map(f32::from_bits)
+    .to_vec();
+    let doubles = to::<f32, f64>(&floats);
+    assert_eq!(doubles[2].to_bits(), 2f64.powi(-149).to_bits());
+    assert_eq!(doubles[4].to_bits(), (8_388_607.0 * 2f64.powi(-149)).to_bits());
+    let bits = |floats: Vec<f32>| floats.map_each(f32::to_bits);
+    assert_eq!(bits(to::<f64, f32>(&doubles)), bits(floats));
+    // Subnormals of float64 stay what they are where nothing is converted, and are 0 below.
+    let smallest = [f64::from_bits(1), -f64::from_bits(1), f64::from_bits(0x000f_ffff_ffff_ffff)];
+    let kept = to::<f64, f64>(&smallest).map_each(f64::to_bits);
+    assert_eq!(kept, smallest.map(f64::to_bits));
+    assert_eq!(to::<f64, f32>(&smallest).map_each(f32::to_bits), [0, 0x8000_0000, 0]);
+    let text = cast(
+        &Tensor::from_slice([3], &smallest).unwrap(),
+        DataType::String,
+        CastOptions::default(),
+    );
+    let again = cast(&text.unwrap(), DataType::Double, CastOptions::default()).unwrap();
+    assert_eq!(again.to_vec::<f64>().unwrap().map_each(f64::to_bits), smallest.map(f64::to_bits));
+    for payload in [0x7fc0_0000, 0xffc0_0000, 0x7fc0_2000, 0x7fff_e000] {
+        let nan = [f32::from_bits(payload)];
+        let (double, half) = (to::<f32, f64>(&nan), to::<f32, f16>(&nan));
+        assert_eq!(to::<f64, f32>(&double)[0].to_bits(), payload, "{payload:08x}");
+        assert_eq!(to::<f16, f32>(&half)[0].to_bits(), payload, "{payload:08x}");
+    }
 }
 
 trait MapEach<T> {
