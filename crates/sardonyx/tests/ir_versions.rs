@@ -60,10 +60,7 @@ impl Draft {
             ..4 => format!("{comma}{constant}"),
             _ => String::new(),
         };
-        let values = match constant.contains("[2, 2]") {
-            true => "{1, 2, 3, 4}",
-            false => "{0.5, 2}",
-        };
+        let values = if constant.contains("[2, 2]") { "{1, 2, 3, 4}" } else { "{0.5, 2}" };
         format!("inner ({inputs}{also}) => ({outputs}) <{constant} = {values}>")
     }
 
@@ -299,6 +296,7 @@ fn all_that_is_written_obeys_its_ir_version() {
                     let found = found
                         .unwrap_or_else(|error| panic!("{name}: {error}\n{text}\n{}", shown()));
                     let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * b.abs().max(1.0);
+                    assert_eq!(found.len(), expected.len(), "{name}\n{text}");
                     assert!(found.iter().zip(expected).all(near), "{name}\n{text}");
                     ran += 1;
                 }
