@@ -133,7 +133,7 @@ fn has_element(declared: Option<&Type>, found: &ValueType) -> bool {
 }
 
 /// A type with dense tensors in the place of sparse ones.
-fn dense_type(ty: &ValueType) -> ValueType {
+pub(crate) fn dense_type(ty: &ValueType) -> ValueType {
     let boxed = |ty: &ValueType| Box::new(dense_type(ty));
     match ty {
         ValueType::Tensor(elem) | ValueType::Sparse(elem) => ValueType::Tensor(*elem),

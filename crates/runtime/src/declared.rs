@@ -8,6 +8,7 @@ use sardonyx_passes::check::codes::TYPES_CONTRADICT;
 use sardonyx_passes::{Finding, Inference, Resolved, Spot};
 use sardonyx_tensor::{DataType, ValueType};
 
+use crate::border::dense_type;
 use crate::error::CompileError;
 
 /// Refuses a model whose outputs are of other types than it declares: who reads them goes by what
@@ -101,21 +102,9 @@ fn differing(
     (held_type(&declared)? != held_type(made)?).then(|| (made.clone(), declared))
 }
 
-/// The kind of value. What may be missing as far as inference sees may be there for certain, and
-/// the other way; nodes make sparse tensors dense.
+/// The kind of value. Nodes make sparse tensors dense.
 fn held_type(ty: &Type) -> Option<ValueType> {
-    fn dense(ty: ValueType) -> ValueType {
-        match ty {
-            ValueType::Sparse(elem) => ValueType::Tensor(elem),
-            ValueType::Sequence(inner) => ValueType::Sequence(Box::new(dense(*inner))),
-            other => other,
-        }
-    }
-    let ty = match ty {
-        Type::Optional(inner) => inner,
-        _ => ty,
-    };
-    ty.value_type().map(dense)
+    ty.value_type().map(|ty| dense_type(&ty))
 }
 
 /// Where a value comes from.

@@ -5,6 +5,7 @@
 mod collectives;
 mod convert;
 mod custom;
+mod declared_types;
 mod device_bodies;
 mod device_plans;
 mod device_sizes;

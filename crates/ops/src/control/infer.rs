@@ -31,12 +31,20 @@ fn join(a: &Type, b: &Type) -> Option<Type> {
         (Type::SparseTensor(a), Type::SparseTensor(b)) => Type::SparseTensor(tensor(a, b)?),
         (Type::Sequence(a), Type::Sequence(b)) => Type::Sequence(Box::new(join(a, b)?)),
         (Type::Optional(a), Type::Optional(b)) => Type::Optional(Box::new(join(a, b)?)),
-        // A value may stand where one may be missing.
-        (Type::Optional(a), b) | (b, Type::Optional(a)) => Type::Optional(Box::new(join(a, b)?)),
         (Type::Map(k, a), Type::Map(l, b)) if k == l => Type::Map(*k, Box::new(join(a, b)?)),
         (Type::Opaque { .. }, Type::Opaque { .. }) if a == b => a.clone(),
         _ => return None,
     })
+}
+
+/// Joins what a loop carries before and after an iteration. A loop may begin with an optional that
+/// its body opens; without iterations it returns the optional.
+fn join_carried(before: &Type, after: &Type) -> Option<Type> {
+    match (before, after) {
+        (Type::Optional(_), Type::Optional(_)) => join(before, after),
+        (Type::Optional(before), after) => Some(Type::Optional(Box::new(join(before, after)?))),
+        _ => join(before, after),
+    }
 }
 
 /// The value if it is the same on both ways.
@@ -266,7 +274,7 @@ fn repeat(
                 before.ty = None;
                 continue;
             };
-            let Some(mut both) = join(a, b) else {
+            let Some(mut both) = join_carried(a, b) else {
                 return cx.fail(format_args!(
                     "the loop-carried value {index} of {body} is {a} initially, but {b} after an iteration"
                 ));

@@ -1,7 +1,7 @@
 //! Taking down what is said of the outputs of nodes.
 
-use sardonyx_model::{Dim, Id, NodeId, Type, ValueId};
-use sardonyx_ops::{Demand, Said};
+use sardonyx_model::{Dim, Id, NodeAttributes, NodeId, Type, ValueId};
+use sardonyx_ops::{AttrValue, Attributes, Demand, Said};
 use smallvec::SmallVec;
 
 use super::engine::{Engine, MOST_LISTED, element, only_names};
@@ -52,7 +52,7 @@ impl Engine<'_> {
             let Some(value) = *value else { continue };
             let reasons = said.reasons.iter().filter(|(output, _)| *output == index);
             let mut reasons = reasons.map(|(_, reason)| reason.as_ref());
-            self.output(node, value, ty, &mut reasons);
+            self.output(node, index, value, ty, &mut reasons);
             let before = self.options.known.and_then(|known| known(value));
             self.found.known[value.index()] = before.or(known).map(Box::new);
         }
@@ -61,6 +61,7 @@ impl Engine<'_> {
     fn output(
         &mut self,
         node: NodeId,
+        index: usize,
         value: ValueId,
         ty: Option<Type>,
         reasons: &mut dyn Iterator<Item = &str>,
@@ -103,10 +104,10 @@ impl Engine<'_> {
                 // happen.
                 let merge =
                     |ty: &Type| if algebra { ty.merge(&declared) } else { declared.merge(ty) };
-                // What may be missing as far as inference sees, such as what a loop begins with, is
-                // there if the file says so.
+                // A loop without iterations returns the optional that it begins with. A file may
+                // declare what the body returns.
                 let merged = merge(&ty).or_else(|| match &ty {
-                    Type::Optional(inner) => merge(inner),
+                    Type::Optional(inner) if self.is_opened_by_body(node, index) => merge(inner),
                     _ => None,
                 });
                 merged.unwrap_or_else(|| {
@@ -128,6 +129,22 @@ impl Engine<'_> {
             }
         }
         self.found.types[slot] = Some(merged);
+    }
+
+    /// Whether a node is a `Loop` whose body returns no optional for this output.
+    fn is_opened_by_body(&self, node: NodeId, output: usize) -> bool {
+        let model = self.model;
+        let is_loop = model.maybe_text(model.node(node).op_type) == Some(b"Loop")
+            && model.domain_of(node).is_empty();
+        let Some(AttrValue::Graph(body)) =
+            NodeAttributes::new(model, node).attribute("body").filter(|_| is_loop)
+        else {
+            return false;
+        };
+        // The first output of a body is the condition.
+        let made = model.graph(body).outputs.get(output + 1).and_then(|info| info.value);
+        let ty = made.and_then(|made| self.found.types[made.index()].as_ref());
+        ty.is_some_and(|ty| !matches!(ty, Type::Optional(_)))
     }
 
     /// Names what is unknown, so that it can be followed.

@@ -1,0 +1,399 @@
+//! Declared types against the types that nodes compute. Models drawn at random declare a type of a
+//! value that its node computes, or another one: `check` with types, `infer` and a session reach
+//! the verdict that the drawing knows.
+
+use std::collections::BTreeMap;
+
+use sardonyx::{DataType, Model, Sequence, Session, Sparse, Tensor, Value, check, infer};
+
+/// Knuth's linear congruential generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % count
+    }
+
+    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[self.below(all.len())]
+    }
+}
+
+/// A type, as the notation writes it.
+#[derive(Clone, PartialEq)]
+enum Ty {
+    Tensor(&'static str, Vec<String>),
+    Sparse(&'static str, Vec<String>),
+    Sequence(Box<Ty>),
+    Map(&'static str, Box<Ty>),
+    Optional(Box<Ty>),
+}
+
+impl Ty {
+    fn text(&self) -> String {
+        let tensor = |elem: &str, dims: &[String]| match dims {
+            [] => elem.to_string(),
+            _ => format!("{elem}[{}]", dims.join(", ")),
+        };
+        match self {
+            Ty::Tensor(elem, dims) => tensor(elem, dims),
+            Ty::Sparse(elem, dims) => format!("sparse_tensor({})", tensor(elem, dims)),
+            Ty::Sequence(inner) => format!("seq({})", inner.text()),
+            Ty::Map(key, inner) => format!("map({key}, {})", inner.text()),
+            Ty::Optional(inner) => format!("optional({})", inner.text()),
+        }
+    }
+
+    /// The element type and sizes of the tensors in it.
+    fn tensor(&mut self) -> (&mut &'static str, &mut Vec<String>) {
+        match self {
+            Ty::Tensor(elem, dims) | Ty::Sparse(elem, dims) => (elem, dims),
+            Ty::Sequence(inner) | Ty::Map(_, inner) | Ty::Optional(inner) => inner.tensor(),
+        }
+    }
+}
+
+fn tensor(elem: &'static str, dims: &[&str]) -> Ty {
+    Ty::Tensor(elem, dims.iter().map(ToString::to_string).collect())
+}
+
+fn seq(inner: Ty) -> Ty {
+    Ty::Sequence(Box::new(inner))
+}
+
+fn optional(inner: Ty) -> Ty {
+    Ty::Optional(Box::new(inner))
+}
+
+/// How a declared type differs from the computed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Difference {
+    /// It says as much, or less.
+    None,
+    /// Another element type, or another kind of value: all refuse it.
+    Kind,
+    /// Another rank or size: strict checks refuse it, and a session computes what its nodes do
+    /// (`docs/decisions/0014`), but for inputs of bodies.
+    Size,
+    /// Sparse where a dense tensor is computed: strict checks refuse it, and a session converts.
+    Sparse,
+}
+
+/// Draws a type to declare in place of `made`, and how it differs.
+fn declared(random: &mut Random, made: &Ty) -> (Ty, Difference) {
+    let mut ty = made.clone();
+    match random.below(13) {
+        0 => (ty, Difference::None),
+        1 | 2 => {
+            // A size that is left open, or has a name of its own.
+            let (_, dims) = ty.tensor();
+            let open = ["?", "Free"][random.below(2)];
+            let index = random.below(dims.len().max(1));
+            if let Some(dim) = dims.get_mut(index) {
+                *dim = open.to_string();
+            }
+            (ty, Difference::None)
+        }
+        3 | 4 => {
+            let (elem, _) = ty.tensor();
+            let others: Vec<&'static str> = ["float", "int64", "bool", "string"]
+                .into_iter()
+                .filter(|other| other != elem)
+                .collect();
+            *elem = others[random.below(others.len())];
+            (ty, Difference::Kind)
+        }
+        5 => {
+            let (_, dims) = ty.tensor();
+            match dims.pop() {
+                Some(_) => {}
+                None => dims.push("2".to_string()),
+            }
+            (ty, Difference::Size)
+        }
+        6 => {
+            let (_, dims) = ty.tensor();
+            match dims.first_mut() {
+                Some(dim) => *dim = "7".to_string(),
+                None => dims.push("1".to_string()),
+            }
+            (ty, Difference::Size)
+        }
+        7 | 8 => match ty {
+            Ty::Optional(inner) => (*inner, Difference::Kind),
+            other => (optional(other), Difference::Kind),
+        },
+        9 | 10 => match ty {
+            Ty::Sequence(inner) => (*inner, Difference::Kind),
+            Ty::Optional(inner) => match *inner {
+                Ty::Sequence(inner) => (optional(*inner), Difference::Kind),
+                other => (optional(seq(other)), Difference::Kind),
+            },
+            other => (seq(other), Difference::Kind),
+        },
+        11 => match ty {
+            // Sparse tensors are no scalars.
+            Ty::Tensor(elem, dims) if !dims.is_empty() => {
+                (Ty::Sparse(elem, dims), Difference::Sparse)
+            }
+            other => (other, Difference::None),
+        },
+        _ => (Ty::Map("int64", Box::new(tensor("float", &["2"]))), Difference::Kind),
+    }
+}
+
+const INPUTS: &str = "bool c, float[2, 3] x, int64[2] i, seq(float[2, 3]) s, \
+    optional(float[2, 3]) o, optional(seq(float[2, 3])) os, sparse_tensor(float[2, 3]) p";
+
+/// Expressions and the types that they compute. A session has no `Identity` for maps of its own:
+/// `ZipMap` makes them in sequences.
+fn expressions() -> Vec<(&'static str, Ty)> {
+    let x = || tensor("float", &["2", "3"]);
+    let i = || tensor("int64", &["2"]);
+    vec![
+        ("Neg(x)", x()),
+        ("Shape(x)", i()),
+        ("Cast<to = 9>(x)", tensor("bool", &["2", "3"])),
+        ("ReduceSum<keepdims = 0>(x)", tensor("float", &[])),
+        ("Identity(x)", x()),
+        ("Identity(s)", seq(x())),
+        ("Identity(o)", optional(x())),
+        ("Identity(os)", optional(seq(x()))),
+        ("Optional(x)", optional(x())),
+        ("Optional(i)", optional(i())),
+        ("Optional(s)", optional(seq(x()))),
+        ("OptionalGetElement(o)", x()),
+        ("OptionalGetElement(os)", seq(x())),
+        ("OptionalGetElement(x)", x()),
+        ("OptionalHasElement(o)", tensor("bool", &[])),
+        ("SequenceConstruct(x, x)", seq(x())),
+        ("SequenceInsert(s, x)", seq(x())),
+        ("SequenceLength(s)", tensor("int64", &[])),
+        ("SplitToSequence<keepdims = 0>(x)", seq(tensor("float", &["3"]))),
+        (
+            "ai.onnx.ml.ZipMap<classlabels_int64s = [1, 2, 3]>(x)",
+            seq(Ty::Map("int64", Box::new(tensor("float", &[])))),
+        ),
+    ]
+}
+
+/// Where the type is declared.
+const PLACES: [&str; 7] =
+    ["output", "value", "branch", "value in a branch", "loop", "scan", "function"];
+
+/// The text of a model that declares `declared` at a place of a value that `expression` computes.
+fn model(place: &str, expression: &str, made: &Ty, declared: &Ty) -> String {
+    let (made, declared) = (made.text(), declared.text());
+    let header = "<ir_version: 10, opset_import: [\"\": 21, \"ai.onnx.ml\": 3, \"local\": 1]>\n";
+    let graph = match place {
+        "output" => format!("g ({INPUTS}) => ({declared} y) {{ y = {expression} }}"),
+        "value" => format!(
+            "g ({INPUTS}) => (float[2, 3] z) <{declared} y> {{ y = {expression} z = Abs(x) }}"
+        ),
+        "branch" => format!(
+            "g ({INPUTS}) => ({made} y) {{ y = If(c) <
+                then_branch = t () => ({declared} a) {{ a = {expression} }},
+                else_branch = e () => ({made} b) {{ b = {expression} }}> }}"
+        ),
+        "value in a branch" => format!(
+            "g ({INPUTS}) => (float[2, 3] y) {{ y = If(c) <
+                then_branch = t () => (float[2, 3] a) <{declared} v> {{ v = {expression} a = Abs(x) }},
+                else_branch = e () => (float[2, 3] b) {{ b = Neg(x) }}> }}"
+        ),
+        "loop" => format!(
+            "g ({INPUTS}) => ({made} y) <int64 n = {{2}}, bool k = {{1}}> {{
+                first = {expression}
+                y = Loop(n, k, first) <body = b (int64 t, bool go, {declared} a) => (bool go2, {made} r)
+                    {{ go2 = Identity(go) r = Identity(a) }}> }}"
+        ),
+        "scan" => format!(
+            "g ({INPUTS}) => ({made} y) {{
+                first = {expression}
+                y, u = Scan<num_scan_inputs = 1, body = b ({declared} a, float[3] row) => ({made} r, float[3] q)
+                    {{ r = Identity(a) q = Neg(row) }}>(first, x) }}"
+        ),
+        _ => format!(
+            "g ({INPUTS}) => ({made} y) {{ v = {expression} y = local.f(v) }}
+            <domain: \"local\", opset_import: [\"\": 21]>
+            f (a) => (r) <{declared} w> {{ w = Identity(a) r = Identity(w) }}"
+        ),
+    };
+    header.to_string() + &graph
+}
+
+/// Values for the inputs.
+fn inputs() -> Vec<(&'static str, Value)> {
+    let x = || Tensor::from_slice([2, 3], &[1f32, -2.0, 3.0, -4.0, 5.0, -6.0]).unwrap();
+    let s = || Value::Sequence(Sequence::from_tensors(DataType::Float, [x(), x()]).unwrap());
+    vec![
+        ("c", Tensor::scalar(sardonyx::Bool8::from(true)).into()),
+        ("x", x().into()),
+        ("i", Tensor::from_slice([2], &[3i64, 4]).unwrap().into()),
+        ("s", s()),
+        ("o", Value::some(x().into())),
+        ("os", Value::some(s())),
+        ("p", Sparse::from_dense(&x()).unwrap().into()),
+    ]
+}
+
+/// The first complaint of each of the three, if it has one.
+fn verdicts(text: &str) -> [(&'static str, Option<String>); 3] {
+    let model = Model::from_text(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let report = model.check(&check::Options::new().types(true));
+    let worst = report.findings.iter().find(|found| found.severity == check::Severity::Error);
+    let found = model.infer(&infer::Options::new());
+    let inferred = found.report(&model).findings;
+    let session = Session::builder(&model).threads(1).build();
+    let ran = session.and_then(|session| session.run(inputs()).map(|_| ()));
+    [
+        ("check", worst.map(|found| format!("{}: {}", found.code.name, found.fact))),
+        ("infer", inferred.first().map(|found| format!("{}: {}", found.code.name, found.fact))),
+        ("run", ran.err().map(|error| error.to_string())),
+    ]
+}
+
+#[test]
+fn declared_and_computed_types_get_one_verdict() {
+    // NODE-18+-, SHAPE-17-
+    let expressions = expressions();
+    let mut counts: BTreeMap<(Difference, &str), usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for seed in [1, 2, 3] {
+        let mut random = Random(seed);
+        for _ in 0..2000 {
+            let place = *random.one_of(&PLACES);
+            let (expression, made) = random.one_of(&expressions);
+            // A scan carries tensors, and nothing passes a map on.
+            let passes_it_on = match place {
+                "scan" => matches!(made, Ty::Tensor(..)),
+                "loop" | "function" => !expression.contains("ZipMap"),
+                _ => true,
+            };
+            if !passes_it_on {
+                continue;
+            }
+            let (declared, difference) = declared(&mut random, made);
+            *counts.entry((difference, place)).or_default() += 1;
+            let text = model(place, expression, made, &declared);
+            for (who, complaint) in verdicts(&text) {
+                let refuses = match difference {
+                    Difference::None => false,
+                    // The calls decide on types in a function's body.
+                    Difference::Kind => !(who == "run" && place == "function"),
+                    Difference::Size | Difference::Sparse => {
+                        who != "run" || ["loop", "scan"].contains(&place)
+                    }
+                };
+                if complaint.is_some() != refuses {
+                    let complaint = complaint.unwrap_or_else(|| "nothing".to_string());
+                    wrong.push(format!(
+                        "seed {seed}, {difference:?}, {place}: {who} says {complaint}\n{text}"
+                    ));
+                }
+            }
+        }
+    }
+    for place in PLACES {
+        for difference in [Difference::None, Difference::Kind, Difference::Size, Difference::Sparse]
+        {
+            assert!(counts[&(difference, place)] >= 10, "{difference:?}, {place}: too few");
+        }
+    }
+    report(&wrong);
+}
+
+fn report(wrong: &[String]) {
+    let shown = &wrong[..wrong.len().min(10)];
+    assert!(wrong.is_empty(), "{} are wrong, such as\n{}", wrong.len(), shown.join("\n\n"));
+}
+
+/// The type that an operator computes of an operand, if it takes it.
+fn result(operator: &str, made: &Ty) -> Option<Ty> {
+    let index = || tensor("int64", &[]);
+    Some(match (operator, made) {
+        ("Neg", Ty::Tensor("float" | "int64", _)) | ("Not", Ty::Tensor("bool", _)) => made.clone(),
+        ("Shape", Ty::Tensor(_, dims)) => Ty::Tensor("int64", vec![dims.len().to_string()]),
+        ("SequenceConstruct", Ty::Tensor(..)) => seq(made.clone()),
+        ("SequenceLength", Ty::Sequence(_)) => index(),
+        ("SequenceErase", Ty::Sequence(_)) => made.clone(),
+        ("SequenceAt", Ty::Sequence(inner)) => (**inner).clone(),
+        ("Optional", Ty::Tensor(..) | Ty::Sequence(_)) => optional(made.clone()),
+        ("OptionalGetElement", Ty::Optional(inner)) => (**inner).clone(),
+        ("OptionalGetElement", Ty::Tensor(..) | Ty::Sequence(_)) => made.clone(),
+        ("OptionalHasElement", _) => tensor("bool", &[]),
+        ("Identity", _) => made.clone(),
+        _ => return None,
+    })
+}
+
+#[test]
+fn operands_get_one_verdict() {
+    // NODE-18+-, NODE-06-: every expression under every operator, in the main graph, a branch and
+    // a function.
+    let operators = [
+        "Neg(v)",
+        "Not(v)",
+        "Shape(v)",
+        "SequenceConstruct(v, v)",
+        "SequenceLength(v)",
+        "SequenceAt(v, at)",
+        "SequenceErase(v)",
+        "Optional(v)",
+        "OptionalGetElement(v)",
+        "OptionalHasElement(v)",
+        "Identity(v)",
+    ];
+    let (mut wrong, mut counts) = (Vec::new(), [0, 0]);
+    for (expression, made) in expressions() {
+        // `Identity` of a sequence of maps runs, although no version takes it.
+        if expression.contains("ZipMap") {
+            continue;
+        }
+        for operator in operators {
+            let ty = result(operator.split_once('(').unwrap().0, &made);
+            counts[usize::from(ty.is_none())] += 1;
+            // What is refused is so whatever is declared.
+            let shown = ty.as_ref().unwrap_or(&made).text();
+            let main = |nodes: String| {
+                format!(
+                    "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>
+                    g ({INPUTS}) => ({shown} y) {{ v = {expression} {nodes} }}"
+                )
+            };
+            let at = "at = Constant<value_int = 0>()";
+            let texts = [
+                main(format!("{at} y = {operator}")),
+                main(format!(
+                    "{at} y = If(c) <then_branch = t () => ({shown} a) {{ a = {operator} }},
+                        else_branch = e () => ({shown} b) {{ b = {operator} }}>"
+                )),
+                main("y = local.f(v)".to_string())
+                    + &format!(
+                        "<domain: \"local\", opset_import: [\"\": 21]>
+                        f (v) => (w) {{ {at} w = {operator} }}"
+                    ),
+            ];
+            for text in texts {
+                for (who, complaint) in verdicts(&text) {
+                    // A session also puts sequences and optionals into sequences, and computes
+                    // `Not` of a constant of integers.
+                    let is_kinder = operator.starts_with("SequenceConstruct")
+                        || (operator, expression) == ("Not(v)", "Shape(x)");
+                    if who == "run" && is_kinder && ty.is_none() {
+                        continue;
+                    }
+                    if complaint.is_some() != ty.is_none() {
+                        let complaint = complaint.unwrap_or_else(|| "nothing".to_string());
+                        wrong.push(format!(
+                            "{operator} of {expression}: {who} says {complaint}\n{text}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(counts, [113, 96]);
+    report(&wrong);
+}
