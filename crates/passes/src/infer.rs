@@ -23,6 +23,7 @@ mod newer;
 mod operands;
 mod outputs;
 mod reference;
+mod sharded;
 mod undefined;
 mod unknown;
 

@@ -365,6 +365,13 @@ impl<'a> Engine<'a> {
                 if let Some(rank) = declared.as_mut().and_then(bound_rank) {
                     self.too_deep(id, value, rank);
                 }
+                let before = self.found.types[value.index()].take();
+                if let (Some(before), Some(declared)) = (&before, &declared)
+                    && self.is_algebra()
+                    && before.merge(declared).is_none()
+                {
+                    self.declared_twice(id, value, before, declared);
+                }
                 self.found.types[value.index()] = declared;
             }
         }
@@ -872,6 +879,31 @@ impl<'a> Engine<'a> {
                 advice: codes::RANK_ABOVE_LIMIT.help.into(),
             });
         }
+    }
+
+    /// Notes a value that the lists of its graph declare with types that contradict each other.
+    fn declared_twice(&mut self, id: GraphId, value: ValueId, before: &Type, declared: &Type) {
+        if self.found.problems.len() >= MOST_LISTED {
+            return;
+        }
+        let graph = self.model.graph(id);
+        let name = shown(self.model.text(self.model.value(value).name));
+        let lists = [
+            ("value_info", &graph.value_info),
+            ("output", &graph.outputs),
+            ("input", &graph.inputs),
+        ];
+        let mut spots = lists.into_iter().filter_map(|(field, infos)| {
+            let index = infos.iter().position(|info| info.value == Some(value))?;
+            Some(Spot::graph(id).item(field, index))
+        });
+        let Some(spot) = spots.next() else { return };
+        self.found.problems.push(Problem {
+            spot,
+            kind: ProblemKind::Declared,
+            fact: format!("'{name}' is declared as {before}, and as {declared}"),
+            advice: "declare one type, or remove one of the declarations".into(),
+        });
     }
 
     /// Notes a constant that is an input as well, and not what that is declared to be.
