@@ -132,6 +132,9 @@ codes! {
     INCOMPLETE_TYPE Error own "incomplete-type" "TYPE-20"
         "complete the type"
         "Sequence and optional types need an element type, map types a key and a value type, opaque types a name.";
+    OPTIONAL_ELEMENT Error own "optional-element" "TYPE-18"
+        "use a tensor, sequence, map or sparse tensor type"
+        "An optional holds a tensor, a sequence, a map or a sparse tensor, not another optional or an opaque value.";
     BAD_KEY_TYPE Error own "bad-key-type" "TYPE-17"
         "use an integer type of 8 to 64 bits, or string"
         "Keys of a map must be integers or strings.";

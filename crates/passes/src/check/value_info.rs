@@ -121,6 +121,16 @@ impl Checker<'_> {
                     if elem_type.is_none() && is_inner {
                         incomplete(self, "the element type is an optional without an element type");
                     }
+                    let held = elem_type.as_deref().and_then(|ty| ty.kind.as_ref());
+                    if let Some(TypeKind::Optional { .. } | TypeKind::Opaque { .. }) = held {
+                        self.add(&codes::OPTIONAL_ELEMENT, spot, |_| {
+                            let what = match held {
+                                Some(TypeKind::Optional { .. }) => "an optional type",
+                                _ => "an opaque type",
+                            };
+                            format!("the element type of an optional type is {what}")
+                        });
+                    }
                     next = elem_type.as_deref();
                 }
                 Some(TypeKind::Map { key_type, value_type, .. }) => {
