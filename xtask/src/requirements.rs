@@ -52,6 +52,7 @@ const ENGINES: [Engine; 5] = [
             "crates/sardonyx/tests/every_version.rs",
             "crates/sardonyx/tests/inline.rs",
             "crates/sardonyx/tests/custom.rs",
+            "crates/sardonyx/tests/declared_types.rs",
             // Steps and inference of a trainer are runs.
             "crates/sardonyx/tests/trainer.rs",
             // Runs with and without devices.

@@ -46,7 +46,8 @@ fn sparse(dims: &[usize], positions: &[i64], elements: &[f32]) -> Sparse {
 
 #[test]
 fn values_of_every_kind_pass_through() {
-    // TYPE-14+, TYPE-15+, TYPE-16+, TYPE-18+, TYPE-23+
+    // TYPE-14+, TYPE-15+, TYPE-16+, TYPE-18+, TYPE-23+, SHAPE-08+: items of one sequence differ in
+    // a size with a name.
     let float = ValueType::Tensor(DataType::Float);
     let mut map = Map::new(DataType::Int64, float.clone()).unwrap();
     map.push(MapKey::Signed(-3), floats(&[1.0]).into()).unwrap();
@@ -177,7 +178,7 @@ fn elements_of_a_file_lie_where_kernels_can_read_them() {
 
 #[test]
 fn parts_that_do_not_fit_are_named() {
-    // TYPE-15-, TYPE-16-, TYPE-23-
+    // TYPE-15-, TYPE-16-, TYPE-23-, SHAPE-08-: ranks and numbers of items are enforced.
     let graph =
         "g (seq(float[N, 2]) s, float[N] x, optional(seq(float[2])) o, map(int64, float[2]) m)
         => (a, b, c, d) {
@@ -247,6 +248,26 @@ fn a_name_in_a_sequence_is_no_size_of_other_inputs() {
     let fixed = Session::compile(&model(10, graph), &NoExternalData, &options).unwrap();
     let error = run(&fixed, &inputs(0)).unwrap_err().to_string();
     assert!(error.contains("item 0 of the input 's' has shape [1]"), "{error}");
+}
+
+#[test]
+fn a_name_is_one_size_in_graphs_of_nodes() {
+    // SHAPE-06+
+    let graph = "g (float[N] x, float[N] z, bool c) => (float[N] y) {
+        y = If (c) <
+            then_branch = t () => (float[N] a) { a = Add (x, z) },
+            else_branch = e () => (float[N] b) { b = Sub (x, z) }
+        >
+    }";
+    let session = session(graph);
+    for elements in [&[1.0f32, 2.0][..], &[1.0, 2.0, 3.0]] {
+        let doubled: Vec<f32> = elements.iter().map(|element| 2.0 * element).collect();
+        for (c, y) in [(true, floats(&doubled)), (false, floats(&vec![0.0; elements.len()]))] {
+            let x = || Value::from(floats(elements));
+            let c = Tensor::scalar(Bool8::from(c)).into();
+            assert_eq!(run(&session, &[("x", x()), ("z", x()), ("c", c)]).unwrap(), [y.into()]);
+        }
+    }
 }
 
 #[test]

@@ -141,8 +141,8 @@ impl Search<'_> {
 
     fn attribute(&mut self, attribute: &Attribute, spot: Spot) {
         self.text(attribute.name, spot.field("name"));
+        self.text(attribute.ref_attr_name(), spot.field("ref_attr_name"));
         if let Some(extras) = &attribute.extras {
-            self.text(extras.ref_attr_name, spot.field("ref_attr_name"));
             self.text(extras.doc_string, spot.field("doc_string"));
         }
         for value in &attribute.values {
