@@ -91,7 +91,8 @@ pub(super) struct Formals {
     pub(super) most: usize,
     /// Whether only the fewest and the most are meant, and no number between.
     pub(super) no_middle: bool,
-    /// Position of the first operand of the variadic parameter; `usize::MAX` without one.
+    /// Position of the first operand of the variadic parameter; `usize::MAX` without one, and where
+    /// it may have gaps.
     pub(super) variadic: usize,
     /// By position, those that cannot be left out.
     single: u64,
@@ -249,6 +250,11 @@ impl<'a> Checker<'a> {
         }
         callee.inputs = Formals::new(&schema.inputs, schema.input_count());
         callee.outputs = Formals::new(&schema.outputs, schema.output_count());
+        let is_standard = CLOSED_DOMAINS.iter().any(|(closed, _)| *closed == schema.domain);
+        if !is_standard || registry.is_added(schema) {
+            // Exchanges between devices have gaps for devices that send nothing.
+            callee.inputs.variadic = usize::MAX;
+        }
         if !self.types.is_empty() {
             let operator = registry.operator(schema.domain, schema.name);
             callee.operands = Operands::new(schema, operator);
