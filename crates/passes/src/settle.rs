@@ -1,14 +1,13 @@
-//! What a resolved model says in two ways, brought to the one that all later jobs know.
+//! Brings a resolved model to the one form that running it knows: constants of old inner graphs
+//! become plain constants, and tensors in data files are loaded.
 
 use sardonyx_model::{ConstantError, ExternalData, GraphId, Model, NodeId, Symbol, TensorId};
 use sardonyx_ops::operators::{IF, LOOP, SCAN};
 
 use crate::finding::place_of_node;
+use crate::ir_version::PLAIN_INITIALIZERS;
 use crate::order::{inner_graphs, tree};
 use crate::resolve::Resolved;
-
-/// IR version from which an input of an inner graph cannot be a constant as well.
-const PLAIN_INITIALIZERS: i64 = 4;
 
 /// Makes plain constants of the constants that inner graphs list among their inputs, which they do
 /// before IR version 4, after the inputs for which their node passes a value. Graphs with other
@@ -79,7 +78,13 @@ pub fn load_attributes(
                 let name = sardonyx_proto::shown(model.maybe_text(called.name).unwrap_or_default());
                 let defaults = model.external_defaults_of(function).into_iter();
                 wanted.extend(defaults.map(|(id, attribute)| {
-                    (id, format!("{} of the function '{name}'", said(model, attribute)))
+                    (
+                        id,
+                        format!(
+                            "{} of the function '{name}'",
+                            describe_attribute(model, attribute)
+                        ),
+                    )
                 }));
             }
             if !model.outputs(node).iter().flatten().any(|value| model.is_read(*value)) {
@@ -87,7 +92,14 @@ pub fn load_attributes(
             }
             let tensors = model.external_tensors_of(node).into_iter();
             wanted.extend(tensors.map(|(id, attribute)| {
-                (id, format!("{} of {}", said(model, attribute), place_of_node(model, node)))
+                (
+                    id,
+                    format!(
+                        "{} of {}",
+                        describe_attribute(model, attribute),
+                        place_of_node(model, node)
+                    ),
+                )
             }));
         }
     }
@@ -100,7 +112,8 @@ pub fn load_attributes(
     Ok(())
 }
 
-fn said(model: &Model, attribute: Option<Symbol>) -> String {
+/// Names an attribute for a message.
+fn describe_attribute(model: &Model, attribute: Option<Symbol>) -> String {
     let name = sardonyx_proto::shown(model.maybe_text(attribute).unwrap_or_default());
     format!("attribute '{name}'")
 }
