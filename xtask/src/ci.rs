@@ -21,7 +21,7 @@ const STEPS: &[Step] = &[
     step("coverage", &["xtask", "coverage", "--check"]),
     step("operators", &["xtask", "operators", "--check"]),
     step("findings", &["xtask", "findings", "--check"]),
-    step("requirements", &["xtask", "requirements"]),
+    step("requirements", &["xtask", "requirements", "--check"]),
     step("test", &["test", "--workspace"]),
     // Needs the command, which the tests have built.
     step("commands", &["xtask", "commands", "--check"]),

@@ -111,12 +111,19 @@ const OTHER_WORK: [(&[&str], &str); 4] = [
 /// says otherwise.
 const ROWS: usize = 493;
 
+/// Rows that no test shows, because what they are about does not exist yet, with what that is.
+const WAITING: [(&str, &str); 3] = [
+    ("VER-20", "a comparison of two models that advises on versions"),
+    ("VER-21", "a comparison of two models that advises on versions"),
+    ("VER-22", "a comparison of two models that advises on versions"),
+];
+
 #[derive(clap::Args)]
 pub(crate) struct Requirements {
     /// List the sides of requirements that no test shows, with the work that will show them.
     #[arg(long)]
     missing: bool,
-    /// Fail unless tests show every row.
+    /// Fail unless tests show every row but those that wait for work that is not done.
     #[arg(long)]
     check: bool,
 }
@@ -156,7 +163,7 @@ pub(crate) fn run(task: &Requirements) -> Result {
         }
     }
 
-    let mut total = Count::default();
+    let (mut total, mut not_shown) = (Count::default(), BTreeSet::new());
     for family in &list.families {
         let mut count = Count::default();
         let mut missing = Vec::new();
@@ -166,6 +173,9 @@ pub(crate) fn run(task: &Requirements) -> Result {
                 .filter(|(side, engine)| !shown_sides.contains(&(row.id.clone(), *side, *engine)))
                 .collect();
             count.add(row, quoted.contains(&row.id), open.is_empty());
+            if !open.is_empty() {
+                not_shown.insert(row.id.as_str());
+            }
             missing.extend(open.iter().map(|(side, engine)| row.missing(*side, *engine)));
         }
         println!("{family:7} {count}");
@@ -182,7 +192,25 @@ pub(crate) fn run(task: &Requirements) -> Result {
     if !unknown.is_empty() {
         return Err(unknown.join("\n").into());
     }
-    if task.check { total.demand_all() } else { Ok(()) }
+    if task.check { demand_all_but_waiting(&not_shown) } else { Ok(()) }
+}
+
+/// Fails if tests do not show a row that does not wait, or show one that does.
+fn demand_all_but_waiting(not_shown: &BTreeSet<&str>) -> Result {
+    let waiting: BTreeSet<&str> = WAITING.iter().map(|(id, _)| *id).collect();
+    if let Some(row) = not_shown.difference(&waiting).next() {
+        let others = not_shown.difference(&waiting).count() - 1;
+        return Err(format!(
+            "tests do not show {row} and {others} more rows; --missing lists the sides that none shows"
+        )
+        .into());
+    }
+    match WAITING.iter().find(|(id, _)| !not_shown.contains(id)) {
+        None => Ok(()),
+        Some((id, what)) => {
+            Err(format!("tests show {id}, which waits for {what}: take it off WAITING").into())
+        }
+    }
 }
 
 /// How many rows there are, are quoted and are shown.
@@ -203,18 +231,6 @@ impl Count {
         self.shown += usize::from(shown);
         self.without_engine += usize::from(engineless);
         self.shown_without_engine += usize::from(engineless && shown);
-    }
-
-    /// Refuses a list with rows that no test shows.
-    fn demand_all(&self) -> Result {
-        if self.shown == self.rows {
-            return Ok(());
-        }
-        Err(format!(
-            "tests show {} of {} rows; --missing lists the sides that none shows",
-            self.shown, self.rows
-        )
-        .into())
     }
 }
 
@@ -597,13 +613,14 @@ mod tests {
 
     #[test]
     fn a_row_that_is_not_shown_fails_the_check() {
-        let list = List::parse(LIST).expect("the list is well-formed");
-        let mut count = Count::default();
-        count.add(&list.rows[0], true, true);
-        assert!(count.demand_all().is_ok());
-        count.add(&list.rows[1], true, false);
-        let error = count.demand_all().expect_err("a row is not shown").to_string();
-        assert!(error.contains("1 of 2 rows"), "{error}");
+        let waiting = || WAITING.iter().map(|(id, _)| *id).collect::<BTreeSet<&str>>();
+        assert!(demand_all_but_waiting(&waiting()).is_ok());
+        let mut not_shown = waiting();
+        not_shown.insert("WIRE-07");
+        let error = demand_all_but_waiting(&not_shown).expect_err("a row is not shown");
+        assert!(error.to_string().contains("do not show WIRE-07"), "{error}");
+        let error = demand_all_but_waiting(&BTreeSet::new()).expect_err("all rows are shown");
+        assert!(error.to_string().contains("take it off WAITING"), "{error}");
     }
 
     #[test]

@@ -239,7 +239,7 @@ impl Bindings {
 }
 
 /// The type of a tensor whose elements cannot be read.
-fn unread(data_type: Option<i32>, dims: &[i64]) -> AttrValue<'static> {
+fn without_values(data_type: Option<i32>, dims: &[i64]) -> AttrValue<'static> {
     AttrValue::Unread(Type::Tensor(TensorType {
         elem: data_type.and_then(DataType::from_number),
         shape: Some(dims.iter().map(|size| (*size).into()).collect()),
@@ -272,7 +272,7 @@ impl Model {
             }
             Some(AttributeValue::Tensor(tensor)) => match self.tensor(tensor, &NoExternalData) {
                 Ok(tensor) => AttrValue::Tensor(tensor),
-                Err(_) => unread(tensor.data_type, &tensor.dims),
+                Err(_) => without_values(tensor.data_type, &tensor.dims),
             },
             Some(AttributeValue::Graph(graph)) => AttrValue::Graph(*graph),
             Some(AttributeValue::Type(ty)) => {
@@ -284,7 +284,7 @@ impl Model {
                     Some(tensor) => AttrValue::Tensor(tensor),
                     None => {
                         let values = sparse.values.as_ref();
-                        unread(values.and_then(|values| values.data_type), &sparse.dims)
+                        without_values(values.and_then(|values| values.data_type), &sparse.dims)
                     }
                 }
             }

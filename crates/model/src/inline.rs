@@ -707,12 +707,12 @@ mod tests {
         }
         let inputs: Vec<_> = model.graphs[body].inputs.iter().map(|info| info.value).collect();
         let add = model.add_node(body, "Add", "", &inputs, 1);
-        let k = Some(model.intern("k"));
+        let k = model.intern("k");
         model.set_attribute(add, "k", 0);
         let of_add = model.attributes(add)[0];
         let attribute = model.attribute_mut(of_add);
         attribute.values = Default::default();
-        attribute.set_ref_attr_name(k.expect("a name"), b"k");
+        attribute.set_ref_attr_name(k, b"k");
         let sum = model.outputs(add)[0];
         let branch = model.add_node(body, "If", "", &[sum], 1);
         let inner = graph(&mut model);
@@ -738,7 +738,7 @@ mod tests {
             domain: None,
             overload: None,
             doc_string: None,
-            attributes: k.into_iter().collect(),
+            attributes: vec![k],
             attribute_protos: Vec::new(),
             opset_import: Vec::new(),
             body,

@@ -212,8 +212,8 @@ impl Model {
         }
     }
 
-    /// Whether values of a tensor in an attribute, of a node or by default of a function, lie outside
-    /// the message.
+    /// Whether values of a tensor in an attribute, of a node or by default of a function, lie
+    /// outside the message.
     pub fn has_external_attributes(&self) -> bool {
         let defaults = self.functions.iter().flat_map(|function| &function.attribute_protos);
         self.all_attributes().chain(defaults).any(|attribute| {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Producer, Symbol, ValueId};
 use sardonyx_ops::Registry;
 
@@ -92,7 +92,7 @@ pub fn add_gradients(
     let mut add = Addition::new(model.clone(), registry, &[])?;
     let types = add.types()?;
     let of = value_of(&add, options.of)?;
-    let found = reached(&add, &types, options, of)?;
+    let found = reached(model, &add, &types, options, of)?;
     let made = add.gradient(of, &found.xs, &found.zs, options.gradient_node);
     let y = add.name(of);
     let mut gradients = Vec::new();
@@ -134,6 +134,7 @@ struct Reached {
 
 /// Finds the values that options name among those on which a value depends.
 fn reached(
+    original: &Model,
     add: &Addition,
     types: &Inference,
     options: &GradientOptions<'_>,
@@ -149,6 +150,15 @@ fn reached(
     let constants = constants.map(|value| (value, GradientBy::Initializer));
     let nodes = graph.nodes.iter().flat_map(|node| model.outputs(*node).iter().flatten());
     let made = nodes.map(|value| (*value, GradientBy::Made));
+    // Before IR version 4 an input with an initializer is a constant of the copy. It is an input of
+    // what is written, which may have a later version.
+    let inputs_of_original: HashSet<Option<Symbol>> = original
+        .main
+        .map(|main| original.graph(main).inputs.iter().map(|info| info.name).collect())
+        .unwrap_or_default();
+    let stays_input = |value| {
+        options.gradient_node && inputs_of_original.contains(&Some(model.value(value).name))
+    };
     let (mut xs, mut zs) = (Vec::new(), Vec::new());
     for (value, kind) in inputs.chain(constants).chain(made) {
         if value == of || !influences.contains(&value) {
@@ -158,7 +168,7 @@ fn reached(
         let is_float = elem.is_some_and(sardonyx_tensor::DataType::is_float);
         if is_float && (options.by)(&add.name(value), kind) {
             xs.push(value);
-        } else if kind == GradientBy::Input {
+        } else if kind == GradientBy::Input || stays_input(value) {
             zs.push(value);
         }
     }

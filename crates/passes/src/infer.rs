@@ -281,7 +281,7 @@ pub enum ProblemKind {
     Denotation,
     /// The node reads a name that nothing defines, or the graph gives one.
     Undefined,
-    /// An input of a graph has no name.
+    /// An input of a graph, or a sparse initializer, has no name.
     Nameless,
 }
 
@@ -298,6 +298,9 @@ impl Problem {
             ProblemKind::Denotation => &codes::DENOTATION_MISMATCH,
             ProblemKind::Undefined if self.spot.field == "output" => &codes::UNDEFINED_OUTPUT,
             ProblemKind::Undefined => &codes::UNDEFINED_VALUE,
+            ProblemKind::Nameless if self.spot.field == "sparse_initializer" => {
+                &codes::NAMELESS_INITIALIZER
+            }
             ProblemKind::Nameless => &codes::NAMELESS_VALUE,
         }
     }

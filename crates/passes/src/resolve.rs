@@ -415,6 +415,15 @@ impl Resolved {
                     });
                 }
             }
+            for (index, sparse) in model.graph(*graph).sparse_initializers.iter().enumerate() {
+                let name = sparse.tensor.values.as_ref().and_then(|values| values.name);
+                if model.maybe_text(name).is_none_or(<[u8]>::is_empty) {
+                    let spot = Spot::graph(*graph).item("sparse_initializer", index);
+                    findings.note(model, &codes::NAMELESS_INITIALIZER, spot, || {
+                        "the name is missing".to_string()
+                    });
+                }
+            }
             for (index, output) in model.graph(*graph).outputs.iter().enumerate() {
                 let is_undefined = |value| model.value(value).producer == Producer::Nothing;
                 if output.value.is_none_or(is_undefined) {

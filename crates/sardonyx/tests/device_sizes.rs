@@ -269,6 +269,7 @@ fn scales_of_another_size_are_whole() {
 /// elsewhere.
 #[test]
 fn defaults_have_their_own_sizes() {
+    // SHAPE-07: the sessions without devices, too.
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
         g (int64[1, n] at, float[n, 3] table) => (float[?, ?, ?] y)
         <float[4, 3] table = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {

@@ -48,8 +48,8 @@ fn what_says_nothing_is_a_model_only_for_those_who_ask_for_it() {
         assert_eq!(model.to_bytes(), bytes);
     }
     // Damaged bytes are refused even then. WIRE-13-: so is a length beyond the end of its message:
-    // of a node, of an operator's name, of a tensor's data. The bytes behind are fields of the model,
-    // so that a reader that goes on to the end of the file finds nothing wrong.
+    // of a node, of an operator's name, of a tensor's data. The bytes behind are fields of the
+    // model, so that a reader that goes on to the end of the file finds nothing wrong.
     for damaged in [
         &b"\x3a\x05\x0a"[..],
         b"\x3a\x02\x0a\x06\x22\x04Relu",

@@ -39,6 +39,9 @@ fn through_files(model: &Model, collectives: Collectives, sizes: &[(&str, usize)
     for (name, size) in sizes {
         options = options.dim(*name, *size);
     }
+    if let [first, _, ..] = &model.device_configurations()[..] {
+        options = options.configuration(&first.name);
+    }
     let ranks = model.rank_models(&options).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let files = (0..ranks.count()).map(|rank| {

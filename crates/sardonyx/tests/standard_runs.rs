@@ -290,8 +290,8 @@ fn operators_are_those_of_imported_sets() {
 
 #[test]
 fn a_model_without_imports_means_version_1() {
-    // MODEL-26+, OPSET-02+: in version 1 Reshape has its shape as an attribute, and Softmax takes all
-    // axes from 1 on together
+    // MODEL-26+, OPSET-02+: in version 1 Reshape has its shape as an attribute, and Softmax takes
+    // all axes from 1 on together
     let text = "<ir_version: 2>
         g (float[1, 4] x) => (float[1, 2, 2] y) { a = Reshape<shape = [1, 2, 2]>(x) y = Softmax(a) }";
     let model = Model::from_text(text).unwrap();
@@ -742,10 +742,8 @@ fn elements_of_each_type_survive_a_run() {
             }
             Tensor::from_codes(data_type, [codes.len()], &codes).unwrap()
         } else {
-            let bytes: Vec<u8> = ends
-                .iter()
-                .flat_map(|end| end.to_le_bytes()[..bits as usize / 8].to_vec())
-                .collect();
+            let bytes: Vec<u8> =
+                ends.iter().flat_map(|end| end.to_le_bytes()[..bits / 8].to_vec()).collect();
             let buffer = sardonyx::Buffer::from_vec(bytes);
             Tensor::from_buffer(data_type, [2], buffer).unwrap()
         };

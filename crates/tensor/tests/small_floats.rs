@@ -98,8 +98,8 @@ fn wide_integers_round_once() {
     assert_eq!(f16.item::<half::f16>().unwrap().to_f64(), 2050.0);
 }
 
-/// TYPE-30-: NaNs of any sign and payload become the largest 6-bit float, and infinities the largest
-/// of their sign, as the documents of Cast say, saturated or not.
+/// TYPE-30-: NaNs of any sign and payload become the largest 6-bit float, and infinities the
+/// largest of their sign, as the documents of Cast say, saturated or not.
 #[test]
 fn floats_without_nan_take_their_largest_number() {
     for (data_type, largest) in [(DataType::Float6e2m3, 0x1f), (DataType::Float6e3m2, 0x1f)] {

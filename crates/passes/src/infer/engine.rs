@@ -327,6 +327,36 @@ impl<'a> Engine<'a> {
         self.options.style == Style::Algebra
     }
 
+    /// Types of sparse constants; compares defaults of inputs with their declarations.
+    fn begin_sparse_initializers(&mut self, id: GraphId) {
+        let model = self.model;
+        for (index, initializer) in model.graph(id).sparse_initializers.iter().enumerate() {
+            let (Some(value), Some(values)) = (initializer.value, &initializer.tensor.values)
+            else {
+                continue;
+            };
+            if matches!(model.value(value).producer, Producer::Input(_)) && self.is_algebra() {
+                // The default of an input, which must fit its declaration.
+                let default = self.constant(id, value, values.data_type, &initializer.tensor.dims);
+                let declared = self.found.types[value.index()].as_ref();
+                let differs = declared.filter(|ty| ty.merge(&default).is_none());
+                if let Some(declared) = differs.map(Type::to_string) {
+                    self.differs(id, ("sparse_initializer", index), &default, &declared);
+                }
+            }
+            if matches!(model.value(value).producer, Producer::SparseInitializer(_)) {
+                // Nodes see the whole tensor.
+                let dims = &initializer.tensor.dims;
+                let ty = match self.constant(id, value, values.data_type, dims) {
+                    // The reference implementation hands it on as it is stored.
+                    Type::Tensor(tensor) if !self.is_algebra() => Type::SparseTensor(tensor),
+                    ty => ty,
+                };
+                self.found.types[value.index()] = Some(ty);
+            }
+        }
+    }
+
     /// Types of inputs and constants, and declared types of everything else.
     pub(super) fn begin(&mut self, id: GraphId) {
         let model = self.model;
@@ -375,31 +405,7 @@ impl<'a> Engine<'a> {
                 self.found.types[value.index()] = declared;
             }
         }
-        for (index, initializer) in graph.sparse_initializers.iter().enumerate() {
-            let (Some(value), Some(values)) = (initializer.value, &initializer.tensor.values)
-            else {
-                continue;
-            };
-            if matches!(model.value(value).producer, Producer::Input(_)) && self.is_algebra() {
-                // The default of an input, which must fit its declaration.
-                let default = self.constant(id, value, values.data_type, &initializer.tensor.dims);
-                let declared = self.found.types[value.index()].as_ref();
-                let differs = declared.filter(|ty| ty.merge(&default).is_none());
-                if let Some(declared) = differs.map(Type::to_string) {
-                    self.differs(id, ("sparse_initializer", index), &default, &declared);
-                }
-            }
-            if matches!(model.value(value).producer, Producer::SparseInitializer(_)) {
-                // Nodes see the whole tensor.
-                let dims = &initializer.tensor.dims;
-                let ty = match self.constant(id, value, values.data_type, dims) {
-                    // The reference implementation hands it on as it is stored.
-                    Type::Tensor(tensor) if !self.is_algebra() => Type::SparseTensor(tensor),
-                    ty => ty,
-                };
-                self.found.types[value.index()] = Some(ty);
-            }
-        }
+        self.begin_sparse_initializers(id);
         // Before version 4 of the format every constant had to be an input as well, so that says
         // nothing about overriding it.
         let all_are_inputs =

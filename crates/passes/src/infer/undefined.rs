@@ -20,7 +20,7 @@ impl Engine<'_> {
         let bodies: Vec<GraphId> =
             self.model.functions.iter().map(|function| function.body).collect();
         for graph in tree(self.model, main) {
-            self.nameless_inputs(graph);
+            self.nameless_values(graph);
             self.undefined_inputs(graph);
             self.undefined_outputs(graph);
         }
@@ -35,21 +35,29 @@ impl Engine<'_> {
         }
     }
 
-    /// Lists inputs of a graph that have no name, by which nothing could be given to them.
-    fn nameless_inputs(&mut self, graph: GraphId) {
+    /// Lists inputs of a graph that have no name, by which nothing could be given to them, and
+    /// sparse initializers without one, which nothing could read.
+    fn nameless_values(&mut self, graph: GraphId) {
         let model = self.model;
+        let is_nameless = |name| model.maybe_text(name).is_none_or(<[u8]>::is_empty);
         for (index, info) in model.graph(graph).inputs.iter().enumerate() {
-            if model.maybe_text(info.name).is_some_and(|name| !name.is_empty()) {
-                continue;
+            if is_nameless(info.name) {
+                self.nameless(Spot::graph(graph).item("input", index), codes::NAMELESS_VALUE.help);
             }
-            if self.found.problems.len() < MOST_LISTED {
-                self.found.problems.push(Problem {
-                    spot: Spot::graph(graph).item("input", index),
-                    kind: ProblemKind::Nameless,
-                    fact: "the name is missing".into(),
-                    advice: codes::NAMELESS_VALUE.help.into(),
-                });
+        }
+        for (index, initializer) in model.graph(graph).sparse_initializers.iter().enumerate() {
+            if is_nameless(initializer.tensor.values.as_ref().and_then(|values| values.name)) {
+                let spot = Spot::graph(graph).item("sparse_initializer", index);
+                self.nameless(spot, codes::NAMELESS_INITIALIZER.help);
             }
+        }
+    }
+
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn nameless(&mut self, spot: Spot, advice: &str) {
+        if self.found.problems.len() < MOST_LISTED {
+            let (kind, fact) = (ProblemKind::Nameless, "the name is missing".into());
+            self.found.add_problem(Problem { spot, kind, fact, advice: advice.into() });
         }
     }
 
