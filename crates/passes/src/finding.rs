@@ -117,41 +117,49 @@ impl Spot {
     pub const MODEL: Spot = Spot { part: SpotPart::Model, field: "", index: None, inner: None };
 
     /// A graph as a whole.
+    #[inline]
     pub fn graph(graph: GraphId) -> Spot {
         Spot { part: SpotPart::Graph(graph), ..Spot::MODEL }
     }
 
     /// A node as a whole.
+    #[inline]
     pub fn node(node: NodeId) -> Spot {
         Spot { part: SpotPart::Node(node), ..Spot::MODEL }
     }
 
     /// A function as a whole.
+    #[inline]
     pub fn function(index: usize) -> Spot {
         Spot { part: SpotPart::Function(index), ..Spot::MODEL }
     }
 
     /// A training step as a whole.
+    #[inline]
     pub fn training(index: usize) -> Spot {
         Spot { part: SpotPart::Training(index), ..Spot::MODEL }
     }
 
     /// A field of the part, or of the element that the spot is.
+    #[inline]
     pub fn field(self, field: &'static str) -> Spot {
         self.at(field, None)
     }
 
     /// An element of a list of the part, or of the element that the spot is.
+    #[inline]
     pub fn item(self, field: &'static str, index: usize) -> Spot {
         self.at(field, Some(index as u32))
     }
 
     /// The message to which fields lead from the element that the spot is, such as `t` from an
     /// attribute to its tensor.
+    #[inline]
     pub fn through(self, through: &'static str) -> Spot {
         Spot { inner: Some(InnerSpot { through, field: "", index: None }), ..self }
     }
 
+    #[inline]
     fn at(self, field: &'static str, index: Option<u32>) -> Spot {
         if self.index.is_none() {
             return Spot { field, index, ..self };
