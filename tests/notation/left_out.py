@@ -225,8 +225,11 @@ class Walk:
 
     def node(self, node: NodeProto) -> bool:
         callee = WORD.fullmatch(node.op_type) and (not node.domain or WORDS.fullmatch(node.domain))
-        if not callee or (node.HasField("overload") and not WORD.fullmatch(node.overload)):
+        # An empty overload is none.
+        if not callee or (node.overload and not WORD.fullmatch(node.overload)):
             return not self.left("nodes whose operator, domain or overload is no identifier")
+        if not node.overload:
+            node.ClearField("overload")
         self.said(node, "domain", "absent domains, which become empty ones", "")
         keep(node.attribute, self.attribute)
         self.clear(node, "doc_string", DOCUMENTATION)
@@ -239,6 +242,9 @@ class Walk:
         without_words = why_without_words(attribute, fields)
         if without_words:
             return not self.left(without_words)
+        # An empty name is no reference.
+        if not attribute.ref_attr_name:
+            attribute.ClearField("ref_attr_name")
         if attribute.HasField("ref_attr_name"):
             for field in fields:
                 self.clear(attribute, field, "values of another type")
@@ -354,7 +360,7 @@ def has_value(attribute: AttributeProto, field: str) -> bool:
 def why_without_words(attribute: AttributeProto, fields: Sequence[str]) -> str | None:
     if not WORD.fullmatch(attribute.name):
         return "attributes whose names are no identifiers"
-    if attribute.HasField("ref_attr_name"):
+    if attribute.ref_attr_name:
         return None
     declared = number_of(attribute, "type")
     if not fields:

@@ -61,11 +61,12 @@ fn entry_range(data_type: DataType, field: TypedField) -> Option<RangeInclusive<
 ///
 /// A varint in a packed block that is broken.
 pub fn oversized_entry(data_type: DataType, chunk: Typed<'_>) -> Result<Option<u64>, Error> {
-    let Some(range) = entry_range(data_type, chunk.field()) else {
+    let chunk_field = chunk.field();
+    let Some(range) = entry_range(data_type, chunk_field) else {
         return Ok(None);
     };
     let mut found = None;
-    let look = |words: &[u64]| found = found.or_else(|| first_outside(words, &range));
+    let look = |words: &[u64]| found = found.or_else(|| first_outside(words, chunk_field, &range));
     match chunk {
         Typed::Int32(chunk) => chunk.words(look)?,
         Typed::Uint64(chunk) => chunk.words(look)?,
@@ -74,9 +75,19 @@ pub fn oversized_entry(data_type: DataType, chunk: Typed<'_>) -> Result<Option<u
     Ok(found)
 }
 
-/// The first word outside of a range. One of more than 63 bits is outside of each.
-fn first_outside(words: &[u64], range: &RangeInclusive<i64>) -> Option<u64> {
-    words.iter().copied().find(|word| !range.contains(&(*word as i64)))
+/// The first entry of `field` outside of a range. What an entry of `int32_data` has above 32 bits
+/// is cut off, as by other readers of protobuf; an entry of `uint64_data` of more than 63 bits is
+/// outside of each range.
+fn first_outside(words: &[u64], field: TypedField, range: &RangeInclusive<i64>) -> Option<u64> {
+    let value = |word: u64| match field {
+        TypedField::Int32 => i64::from(word as i32),
+        _ => word as i64,
+    };
+    words
+        .iter()
+        .map(|word| value(*word))
+        .find(|value| !range.contains(value))
+        .map(|value| value as u64)
 }
 
 /// Appends the values of one chunk of a typed list to `raw`, in the layout of `raw_data`.
@@ -93,11 +104,12 @@ pub fn decode_typed(
     entries: &mut usize,
     raw: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let range = entry_range(data_type, chunk.field());
+    let field = chunk.field();
+    let range = entry_range(data_type, field);
     let mut outside = None;
     let mut look = |words: &[u64]| {
         if let (Some(range), None) = (&range, outside) {
-            outside = first_outside(words, range);
+            outside = first_outside(words, field, range);
         }
     };
     match chunk {
