@@ -17,7 +17,7 @@ use crate::runner;
 /// Suites whose answers have findings.
 const SUITES: &[&str] = &["check", "convert", "infer", "inline", "run"];
 
-/// Where findings are added.
+/// Sources that add findings.
 const SOURCES: &[&str] =
     &["crates/passes/src/check", "crates/sardonyx/src/check.rs", "crates/model/src/constant.rs"];
 

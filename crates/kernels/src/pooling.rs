@@ -146,7 +146,7 @@ fn lp_plane(window: &Window<'_>) -> usize {
 ///
 /// # Panics
 ///
-/// As [`max_pool`], or if `scratch` has no room for a plane and its output.
+/// If `scratch` has no room for a plane and its output, and as [`max_pool`].
 pub fn lp_pool<T: Number>(
     exec: &Exec<'_>,
     planes: usize,

@@ -172,9 +172,10 @@ pub(crate) fn against_running<'g>(
     checker.found.report()
 }
 
-/// What a tool cannot carry over when it changes the nodes of a model: values without a name, names
-/// that nothing defines, nodes in an order in which they cannot run, references that have a value
-/// as well, and operands that a node leaves out although its operator or function requires them.
+/// Finds faults that a tool cannot carry over when it changes the nodes of a model: values without
+/// a name, names that nothing defines, nodes in an order in which they cannot run, references that
+/// have a value as well, and operands that a node leaves out although its operator or function
+/// requires them.
 pub(crate) fn against_changing(model: &Model, registry: &Registry) -> Vec<Finding> {
     const CODES: [&Code; 9] = [
         &codes::NAMELESS_VALUE,

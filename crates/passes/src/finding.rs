@@ -78,8 +78,7 @@ pub struct Spot {
     pub field: &'static str,
     /// Which element of the field, if that is a list.
     pub index: Option<u32>,
-    /// What is meant within that element, such as its `doc_string`; `None` for the element as a
-    /// whole.
+    /// A field within that element, such as its `doc_string`; `None` for the element as a whole.
     pub inner: Option<InnerSpot>,
 }
 
@@ -91,7 +90,7 @@ pub struct InnerSpot {
     pub through: &'static str,
     /// The field; empty for the message as a whole.
     pub field: &'static str,
-    /// Which element of the field, if that is a list.
+    /// Position of the element in the field, if that is a list.
     pub index: Option<u32>,
 }
 

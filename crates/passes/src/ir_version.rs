@@ -158,7 +158,7 @@ struct Needs<'a> {
 }
 
 /// Whether a text is there and is not empty.
-fn is_said(model: &Model, text: Option<Symbol>) -> bool {
+fn has_text(model: &Model, text: Option<Symbol>) -> bool {
     model.maybe_text(text).is_some_and(|text| !text.is_empty())
 }
 
@@ -197,7 +197,7 @@ impl Needs<'_> {
             self.add(8, "functions of the model", true, name);
             let has_defaults = !function.attribute_protos.is_empty();
             self.add(9, "defaults of function attributes", has_defaults, name);
-            self.add(10, "overloaded functions", is_said(model, function.overload), name);
+            self.add(10, "overloaded functions", has_text(model, function.overload), name);
             let has_types = !model.graph(function.body).value_info.is_empty();
             self.add(10, "types of values in functions", has_types, name);
             self.metadata(&function.metadata_props, name);
@@ -288,8 +288,8 @@ impl Needs<'_> {
             Some(name) => format!("node '{}'", text(model, Some(name))),
             None => format!("a node {}", text(model, node.op_type)),
         };
-        self.add(3, "domains of nodes", is_said(model, node.domain), name);
-        self.add(10, "overloaded functions", is_said(model, node.overload), name);
+        self.add(3, "domains of nodes", has_text(model, node.domain), name);
+        self.add(10, "overloaded functions", has_text(model, node.overload), name);
         if let Some(extras) = model.extras(id) {
             self.metadata(&extras.metadata_props, name);
             let has_devices = !extras.device_configurations.is_empty();

@@ -6,7 +6,7 @@ use sardonyx_ops::{Arity, Schema};
 
 use crate::expand::nodes_of_tree;
 
-/// What a node in the body of a function calls.
+/// Callee of a node in the body of a function.
 pub(crate) enum Called<'s> {
     /// An operator.
     Operator(&'s Schema),
@@ -19,7 +19,7 @@ pub(crate) enum Called<'s> {
 /// The inputs of functions that no call can leave out.
 #[derive(Debug, Default)]
 pub(crate) struct RequiredInputs {
-    /// By function: positions of inputs, each with a node of the body that needs the input.
+    /// Positions of inputs by function, each with a node of the body that needs the input.
     by_function: Vec<HashMap<usize, NodeId>>,
 }
 

@@ -76,7 +76,7 @@ fn case(file: &Path) -> Result<(), Failed> {
     .into())
 }
 
-/// What the commands of a file answer, with more variables in their environment.
+/// Runs the commands of a file with more variables in their environment; returns the answers.
 pub(crate) fn answers(file: &Path, variables: &[(&str, &str)]) -> Result<String, Failed> {
     let text = fs::read(file).unwrap();
     let lines = text.split(|byte| *byte == b'\n');
