@@ -4,8 +4,8 @@
 //! Only hot loops are worth that. `tests/copies.tsv` lists the copies, so that a change of their
 //! number is seen in the review that causes it.
 //!
-//! A family is a source file of `crates/kernels/src`, such as `elementwise::binary`. Its copies are
-//! roots: the functions that instruction sets multiply. There are three kinds.
+//! A family is a source file of the crates of kernels, such as `elementwise::binary`. Its copies
+//! are roots: the functions that instruction sets multiply. There are three kinds.
 //!
 //! - Instances of `simd::dispatch::avx2` and `avx512`. The generic argument, a loop or a body,
 //!   gives the family.
@@ -32,7 +32,7 @@ use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::{self, Display, Formatter, Write};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Count the copies of the kernels' loops, by family and instruction set.
 #[derive(clap::Args)]
@@ -45,11 +45,24 @@ pub(crate) struct Copies {
     bless: bool,
 }
 
-const PACKAGE: &str = "sardonyx-kernels";
-const SOURCES: &str = "crates/kernels/src";
 const LIST: &str = "tests/copies.tsv";
 
-/// Beginning of the paths of the kernels, in names of functions.
+/// A crate of kernels.
+struct KernelCrate {
+    /// Name of its directory, and of its package and library after `sardonyx`.
+    name: &'static str,
+    /// Beginning of its families: the module by which `sardonyx-kernels` shows it.
+    module: &'static str,
+}
+
+const CRATES: [KernelCrate; 4] = [
+    KernelCrate { name: "simd", module: "simd::" },
+    KernelCrate { name: "elementwise", module: "elementwise::" },
+    KernelCrate { name: "gemm", module: "" },
+    KernelCrate { name: "kernels", module: "" },
+];
+
+/// Beginning of the paths of all kernels, in names of functions, once they are in one namespace.
 const CRATE: &str = "sardonyx_kernels::";
 
 /// Module of the SIMD vocabulary. It wraps loops, and has modules called like instruction sets that
@@ -91,16 +104,16 @@ const ROOTS: [(&str, Set); 5] = [
     ("sardonyx_kernels::simd::dispatch::avx2::<", Set::Avx2),
     ("sardonyx_kernels::simd::dispatch::avx512::<", Set::Avx512),
     (
-        "<sardonyx_kernels::simd::portable::Portable as sardonyx_kernels::simd::Simd>\
+        "<sardonyx_kernels::simd::portable::Portable as sardonyx_kernels::simd::vectors::Simd>\
          ::call::apart::<",
         Set::Portable,
     ),
     (
-        "<sardonyx_kernels::simd::avx2::Avx2 as sardonyx_kernels::simd::Simd>::call::apart::<",
+        "<sardonyx_kernels::simd::avx2::Avx2 as sardonyx_kernels::simd::vectors::Simd>::call::apart::<",
         Set::Avx2,
     ),
     (
-        "<sardonyx_kernels::simd::avx512::Avx512 as sardonyx_kernels::simd::Simd>::call::apart::<",
+        "<sardonyx_kernels::simd::avx512::Avx512 as sardonyx_kernels::simd::vectors::Simd>::call::apart::<",
         Set::Avx512,
     ),
 ];
@@ -113,7 +126,7 @@ pub(crate) fn run(task: &Copies) -> Result {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err("copies are counted on x86-64 Linux only, whose object files have sizes".into());
     }
-    let functions = read_functions(&build_library()?)?;
+    let functions = read_functions(&build_libraries()?)?;
     check_roots(&functions)?;
     let counts = count(&functions, &Modules::read()?);
     print!("{}", render_table(&counts));
@@ -142,18 +155,22 @@ pub(crate) fn run(task: &Copies) -> Result {
     Err(format!("the copies differ from {LIST}. {advice}").into())
 }
 
-/// Builds the library of the kernels alone and returns its path.
+/// Builds the libraries of the kernels alone and returns their paths.
 ///
 /// Symbol mangling v0 keeps the generic arguments in names. The directory of its own keeps other
-/// builds valid. Flags of the environment would change which functions can be inlined.
-fn build_library() -> Result<PathBuf> {
+/// builds valid. Other flags of the environment would change which functions can be inlined.
+fn build_libraries() -> Result<Vec<PathBuf>> {
     let target = artifacts("copies");
     let mut command = cargo();
-    command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-    command.args(["rustc", "--release", "--package", PACKAGE, "--lib", "--target-dir"]);
-    command.arg(&target).args(["--", "-C", "symbol-mangling-version=v0"]);
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
+    command.env("RUSTFLAGS", "-C symbol-mangling-version=v0");
+    command.args(["build", "--release", "--lib", "--target-dir"]).arg(&target);
+    for KernelCrate { name, .. } in CRATES {
+        command.arg("--package").arg(format!("sardonyx-{name}"));
+    }
     shell::run(&mut command)?;
-    Ok(target.join("release/libsardonyx_kernels.rlib"))
+    let library = |name| target.join(format!("release/libsardonyx_{name}.rlib"));
+    Ok(CRATES.iter().map(|part| library(part.name)).collect())
 }
 
 /// A compiled function.
@@ -164,37 +181,50 @@ struct Function {
     bytes: u64,
 }
 
-/// Reads the functions in the objects of a library.
+/// Reads the functions in the objects of libraries.
 ///
 /// Functions whose code is identical can share it. Each of them is returned, and their bytes belong
 /// to the first one.
-fn read_functions(library: &Path) -> Result<Vec<Function>> {
-    let data = fs::read(library).map_err(|error| format!("{}: {error}", shown(library)))?;
+fn read_functions(libraries: &[PathBuf]) -> Result<Vec<Function>> {
     let mut bytes_by_symbol: BTreeMap<String, u64> = BTreeMap::new();
-    let archive = ArchiveFile::parse(&*data)?;
-    for member in archive.members() {
-        let member = member?;
-        if !member.name().ends_with(b".o") {
-            continue;
-        }
-        let object = object::File::parse(member.data(&*data)?)?;
-        let mut seen = HashSet::new();
-        for symbol in object.symbols() {
-            if symbol.kind() != SymbolKind::Text || symbol.size() == 0 {
-                continue;
+    for library in libraries {
+        let data = fs::read(library).map_err(|error| format!("{}: {error}", shown(library)))?;
+        for member in ArchiveFile::parse(&*data)?.members() {
+            let member = member?;
+            if member.name().ends_with(b".o") {
+                read_object(member.data(&*data)?, &mut bytes_by_symbol)?;
             }
-            let is_first = seen.insert((symbol.section_index(), symbol.address()));
-            let bytes = bytes_by_symbol.entry(symbol.name()?.to_string()).or_default();
-            *bytes += if is_first { symbol.size() } else { 0 };
         }
     }
     let functions = bytes_by_symbol.into_iter();
     Ok(functions
         .map(|(symbol, bytes)| Function {
-            name: format!("{:#}", rustc_demangle::demangle(&symbol)),
+            name: in_one_namespace(&format!("{:#}", rustc_demangle::demangle(&symbol))),
             bytes,
         })
         .collect())
+}
+
+/// Adds the functions of an object.
+fn read_object(data: &[u8], bytes_by_symbol: &mut BTreeMap<String, u64>) -> Result {
+    let object = object::File::parse(data)?;
+    let mut seen = HashSet::new();
+    for symbol in object.symbols() {
+        if symbol.kind() != SymbolKind::Text || symbol.size() == 0 {
+            continue;
+        }
+        let is_first = seen.insert((symbol.section_index(), symbol.address()));
+        let bytes = bytes_by_symbol.entry(symbol.name()?.to_string()).or_default();
+        *bytes += if is_first { symbol.size() } else { 0 };
+    }
+    Ok(())
+}
+
+/// Replaces the crates in a name by the modules by which `sardonyx-kernels` shows them.
+fn in_one_namespace(name: &str) -> String {
+    CRATES.iter().fold(name.to_string(), |name, KernelCrate { name: part, module }| {
+        name.replace(&format!("sardonyx_{part}::"), &format!("{CRATE}{module}"))
+    })
 }
 
 /// Fails if a kind of root has no function: its name has changed, and nothing would be counted.
@@ -218,11 +248,14 @@ struct Modules(BTreeSet<String>);
 
 impl Modules {
     fn read() -> Result<Modules> {
-        let directory = root().join(SOURCES);
         let mut modules = BTreeSet::new();
-        for path in files(&directory, &[".rs"])? {
-            let name = path.strip_prefix(&directory)?.with_extension("");
-            modules.insert(name.display().to_string().replace('/', "::"));
+        for KernelCrate { name, module } in CRATES {
+            let directory = root().join(format!("crates/{name}/src"));
+            for path in files(&directory, &[".rs"])? {
+                let path = path.strip_prefix(&directory)?.with_extension("");
+                modules
+                    .insert(format!("{module}{}", path.display().to_string().replace('/', "::")));
+            }
         }
         Ok(Modules(modules))
     }
@@ -374,7 +407,7 @@ fn list_copies(counts: &Counts) -> List {
 
 /// Comment at the head of the list.
 const HEAD: &str = "\
-# Copies of the loops in crates/kernels, one for each instruction set and element type.
+# Copies of the loops of all kernels, one for each instruction set and element type.
 # family: source file of the loop; set: instruction set; copies: number of functions.
 # `cargo xtask copies --check` fails if a number differs, `cargo xtask copies --bless` renews the
 # file. xtask/src/copies.rs defines which functions count.
@@ -484,11 +517,11 @@ mod tests {
             ),
             // Bodies in functions of their own.
             (
-                "<crate::simd::portable::Portable as crate::simd::Simd>::call::apart::<crate::gemm::tile::FinishRows>",
+                "<crate::simd::portable::Portable as crate::simd::vectors::Simd>::call::apart::<crate::gemm::tile::FinishRows>",
                 Some(("gemm::tile", Set::Portable)),
             ),
             (
-                "<crate::simd::avx512::Avx512 as crate::simd::Simd>::call::apart::<crate::gemm::tile::FinishCopied<12, 2>>",
+                "<crate::simd::avx512::Avx512 as crate::simd::vectors::Simd>::call::apart::<crate::gemm::tile::FinishCopied<12, 2>>",
                 Some(("gemm::tile", Set::Avx512)),
             ),
             // Tiles in tables.

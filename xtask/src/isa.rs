@@ -22,7 +22,8 @@ pub(crate) struct Isa {
 const SETS: [&str; 3] = ["portable", "avx2", "avx512"];
 
 /// Where the packages are, the one that names the set first.
-const PACKAGES: [&str; 2] = ["crates/kernels", "crates/runtime"];
+const PACKAGES: [&str; 5] =
+    ["crates/simd", "crates/elementwise", "crates/gemm", "crates/kernels", "crates/runtime"];
 
 /// A test in the first package that prints a line: [`IN_USE`] and the name of the set.
 const NAMING_TEST: &str = "isa::tests::says_which_one_is_in_use";
@@ -86,8 +87,8 @@ fn run_under(programs: &[Program], set: &str) -> Vec<String> {
 
 /// The set that the kernels use where `set` is forced.
 fn in_use(programs: &[Program], set: &str) -> Result<String> {
-    let kernels = root().join(PACKAGES[0]);
-    for program in programs.iter().filter(|program| program.directory == kernels) {
+    let naming = root().join(PACKAGES[0]);
+    for program in programs.iter().filter(|program| program.directory == naming) {
         let mut command = program.under(set);
         command.args(["--exact", NAMING_TEST, "--nocapture"]);
         // The name of the test may stand before it on the line.

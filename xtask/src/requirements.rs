@@ -43,6 +43,9 @@ const ENGINES: [Engine; 5] = [
         name: "runtime",
         places: &[
             "crates/runtime/",
+            "crates/simd/",
+            "crates/elementwise/",
+            "crates/gemm/",
             "crates/kernels/",
             // Its values.
             "crates/tensor/",

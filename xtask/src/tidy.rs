@@ -23,7 +23,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "sardonyx-passes",
         &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model", "sardonyx-text", "sardonyx-ops"],
     ),
-    ("sardonyx-kernels", &["sardonyx-tensor"]),
+    ("sardonyx-simd", &[]),
+    ("sardonyx-elementwise", &["sardonyx-simd"]),
+    ("sardonyx-gemm", &["sardonyx-simd", "sardonyx-elementwise"]),
+    ("sardonyx-kernels", &["sardonyx-simd", "sardonyx-elementwise", "sardonyx-gemm"]),
     ("sardonyx-devices", &["sardonyx-tensor"]),
     (
         "sardonyx-runtime",
@@ -65,6 +68,9 @@ const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src"];
 
 /// The only places for `unsafe`.
 const UNSAFE_PLACES: &[&str] = &[
+    "crates/simd/",
+    "crates/elementwise/",
+    "crates/gemm/",
     "crates/kernels/",
     "crates/tensor/",
     "crates/devices/src/mpi/library.rs",
@@ -421,8 +427,8 @@ mod tests {
     #[test]
     fn modules_in_their_directories_are_found() {
         for (path, found) in [
-            ("crates/kernels/src/gemm/mod.rs", true),
-            ("crates/kernels/src/gemm.rs", false),
+            ("crates/gemm/src/gemm/mod.rs", true),
+            ("crates/gemm/src/gemm.rs", false),
             ("crates/kernels/src/model.rs", false),
             ("crates/cli/tests/support/mod.rs", false),
         ] {

@@ -10,13 +10,13 @@
 //! Query heads may share heads of keys and values. When there is one query per head, the heads that
 //! share keys are the rows of one product.
 
-use crate::elementwise::chunks::Shared;
-use crate::gemm::buffer::{with_scratch, with_scratch_of};
-use crate::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
-use crate::number::Math;
 use crate::reduce::{Maximum, Sum, run};
-use crate::simd::{Level, Loop};
-use crate::{Exec, Isa, Pool};
+use sardonyx_gemm::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
+use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
+use sardonyx_simd::chunks::Shared;
+use sardonyx_simd::number::Math;
+use sardonyx_simd::{Exec, Isa, Pool};
+use sardonyx_simd::{Level, Loop};
 
 /// Queries of a block.
 const ROWS: usize = 128;
@@ -484,4 +484,4 @@ pub enum Stage {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,10 +1,10 @@
 //! Boxes that are kept and boxes that overlap them.
 
 use crate::choose::Ordered;
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::gemm::buffer::with_scratch_of;
 use crate::sorting::sort;
-use crate::{Exec, Pace};
+use sardonyx_simd::buffer::with_scratch_of;
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::{Exec, Pace};
 
 /// Which boxes are kept.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +135,7 @@ fn one_list(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     /// The best that is left, again and again; what it overlaps goes.
     fn naive(how: Suppression, boxes: &[[f32; 4]], scores: &[f32], most: usize) -> Vec<i64> {

@@ -7,11 +7,11 @@ use std::cell::Cell;
 
 use half::{bf16, f16};
 
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::gemm::buffer::with_scratch_of;
-use crate::number::Number;
 use crate::sorting::sort;
-use crate::{Pace, Pool};
+use sardonyx_simd::buffer::with_scratch_of;
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::number::Number;
+use sardonyx_simd::{Pace, Pool};
 
 /// An element type of [`top_k`].
 pub trait Ordered: Number {

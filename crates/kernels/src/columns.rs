@@ -1,9 +1,9 @@
 //! Columns of blocks, added back to the images that they were taken from.
 
-use crate::Exec;
-use crate::elementwise::chunks::rows;
-use crate::gemm::buffer::{AnyBits, with_scratch_of};
-use crate::number::{Arith, Number};
+use sardonyx_simd::Exec;
+use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::{Arith, Number};
 
 /// Spatial axes that images have at most.
 pub const MAX_AXES: usize = 30;
@@ -178,7 +178,7 @@ mod tests {
     use half::f16;
 
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     fn axis(image: usize, block: usize, stride: usize, dilation: usize, pads: usize) -> BlockAxis {
         let reach = (block - 1) * dilation + 1;

@@ -5,10 +5,10 @@
 
 use std::marker::PhantomData;
 
-use crate::Exec;
-use crate::elementwise::chunks::{Shared, ranges, rows};
-use crate::number::{Arith, Number};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::{Shared, ranges, rows};
+use sardonyx_simd::number::{Arith, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// What elements become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +183,7 @@ mod tests {
     use half::f16;
 
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     fn check<T: Number>() {
         check_running::<T>(Running::Sum);

@@ -3,9 +3,9 @@
 //! What is read between elements is interpolated linearly along every dim; outside there are zeros.
 //! The convolution is then a matrix product with the patches.
 
-use crate::Exec;
-use crate::elementwise::chunks::rows;
-use crate::number::Math;
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::Math;
 
 /// The geometry of one image. Lists have one entry per spatial dim.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +148,7 @@ fn between<R: Math>(dims: &[usize], low: &[isize; MOST_DIMS], part: &[R; MOST_DI
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     #[test]
     fn taps_between_elements() {

@@ -4,12 +4,12 @@
 //! Computations", section 3.4. The product of the pivots is kept with an exponent of its own, so
 //! that it neither overflows nor vanishes on the way.
 
-use crate::Exec;
-use crate::elementwise::chunks::rows;
-use crate::gemm::buffer::with_scratch_of;
-use crate::number::Number;
-use crate::simd::{Level, Loop};
-use crate::{Isa, Pool};
+use sardonyx_simd::Exec;
+use sardonyx_simd::buffer::with_scratch_of;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::Number;
+use sardonyx_simd::{Isa, Pool};
+use sardonyx_simd::{Level, Loop};
 
 /// The determinant of each of the matrices in `x`, `size` rows and columns each; 1 for matrices
 /// without elements. A matrix with no pivot left has determinant 0, whatever else is in it.

@@ -9,11 +9,11 @@
 
 use std::f64::consts::FRAC_PI_4;
 
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::gemm::buffer::with_scratch_of;
-use crate::number::Number;
-use crate::simd::{Level, Loop};
-use crate::{Exec, Isa, Pool};
+use sardonyx_simd::buffer::with_scratch_of;
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::number::Number;
+use sardonyx_simd::{Exec, Isa, Pool};
+use sardonyx_simd::{Level, Loop};
 
 /// Real and imaginary part.
 type Complex = [f64; 2];
@@ -416,7 +416,7 @@ fn root(k: u128, n: u128) -> Complex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Pool;
+    use sardonyx_simd::Pool;
 
     fn numbers(n: usize, by: usize) -> Vec<f64> {
         (0..n).map(|i| ((i * by + 7) % 1009) as f64 / 504.0 - 1.0).collect()

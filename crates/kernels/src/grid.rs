@@ -4,13 +4,13 @@
 //! is a weighted sum of a few elements, and the same sum for all channels. So the elements and
 //! weights of a block of places are listed once, and then each channel is read.
 
-use crate::Exec;
-use crate::Pool;
 use crate::copy::{NOWHERE, Plain};
-use crate::elementwise::chunks::{Shared, ranges, rows};
-use crate::gemm::buffer::{AnyBits, with_scratch_of};
-use crate::number::{Math, Number};
 use crate::resize::cubic_weight;
+use sardonyx_simd::Exec;
+use sardonyx_simd::Pool;
+use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
+use sardonyx_simd::chunks::{Shared, ranges, rows};
+use sardonyx_simd::number::{Math, Number};
 
 /// What is read outside of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,7 +327,7 @@ fn weighted<R: Math>(x: &[R], elements: &[usize], weights: &[R]) -> R {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Isa;
+    use sardonyx_simd::Isa;
 
     const WAYS: [Outside; 3] = [Outside::Zero, Outside::Border, Outside::Reflection];
 

@@ -16,36 +16,28 @@
 #![allow(unsafe_code)]
 
 #[macro_use]
-mod simd;
-
-mod exec;
-mod isa;
-mod pace;
-mod pool;
+extern crate sardonyx_simd;
 
 pub mod attention;
 pub mod boxes;
 pub mod choose;
 pub mod columns;
-pub mod conv;
 pub mod copy;
 pub mod cumulative;
 pub mod deform;
 pub mod determinant;
-pub mod elementwise;
+#[cfg(test)]
+mod ending_tests;
 pub mod fourier;
-pub mod gemm;
 pub mod grid;
 pub mod loss;
 pub mod ml;
 pub mod norm;
-pub mod number;
 pub mod optimizer;
 pub mod peak;
 mod per_type;
 pub mod pixels;
 pub mod pooling;
-pub mod quantized;
 pub mod random;
 pub mod recurrent;
 pub mod reduce;
@@ -56,13 +48,14 @@ pub mod softmax;
 mod sorting;
 pub mod trees;
 pub mod unique;
-mod vecmath;
 
-pub use exec::Exec;
-pub use isa::{Isa, UnknownIsa};
-pub use pace::Pace;
 pub use per_type::{
-    CodeLoops, CumulativeLoops, DividendLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops,
-    MoveLoops, RecurrentLoops, ResizeLoops, ScatterLoops, ScoreLoops, StoredLoops, TrainingLoops,
+    CumulativeLoops, FeatureLoops, FloatLoops, Loops, MaxPoolLoops, MoveLoops, RecurrentLoops,
+    ResizeLoops, ScatterLoops, ScoreLoops, TrainingLoops,
 };
-pub use pool::{Ended, Pool, split_even};
+pub use sardonyx_elementwise::{
+    self as elementwise, CodeLoops, DividendLoops, ElementLoops, StoredLoops, UpdateLoops,
+    quantized,
+};
+pub use sardonyx_gemm::{ByteConvLoops, conv, gemm};
+pub use sardonyx_simd::{Ended, Exec, Isa, Pace, Pool, UnknownIsa, number, split_even};

@@ -1,6 +1,6 @@
 //! Losses of classifiers: of each element minus the score of the class that is right.
 
-use crate::number::{Arith, Number};
+use sardonyx_simd::number::{Arith, Number};
 
 /// Scores of classes, and which class is right.
 #[derive(Debug)]

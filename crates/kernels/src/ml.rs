@@ -6,13 +6,13 @@
 
 mod svm;
 
-use crate::Exec;
-use crate::Pool;
-use crate::elementwise::chunks::{self, Shared, rows};
-use crate::gemm::{self, Bias, Epilogue, Lhs, MatRef, Rhs, gemm_generic, gemm_scratch};
-use crate::number::{Arith, Math, Number};
-use crate::simd::{Level, Loop};
 use crate::softmax::{Row, ShortRows, Softmax};
+use sardonyx_gemm::gemm::{self, Bias, Epilogue, Lhs, MatRef, Rhs, gemm_generic, gemm_scratch};
+use sardonyx_simd::Exec;
+use sardonyx_simd::Pool;
+use sardonyx_simd::chunks::{self, Shared, rows};
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 pub use svm::{KernelFunction, Pairs, Sigmoids, couple, decide, pair_count, similarities, weigh};
 

@@ -15,10 +15,10 @@ pub use local::{LocalResponse, local_response_norm};
 pub use lp::{Norm, lp_norm};
 pub use rows::{Affine, ByRow, Statistics, normalize_rows};
 
-use crate::Exec;
-use crate::elementwise::chunks::{fill, rows as in_rows};
-use crate::number::{Math, Number};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::{fill, rows as in_rows};
+use sardonyx_simd::number::{Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// Folds the parameters of a batch normalisation: `scale = gamma / sqrt(variance + epsilon)` and
 /// `shift = beta - mean * scale`, computed in f64.

@@ -6,10 +6,10 @@
 //! "Adam: A Method for Stochastic Optimization", 2015. Momentum: Sutskever, Martens, Dahl, Hinton,
 //! "On the importance of initialization and momentum in deep learning", 2013.
 
-use crate::Exec;
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::number::Math;
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::number::Math;
+use sardonyx_simd::{Level, Loop};
 
 /// How weights move.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -168,7 +168,7 @@ impl<T: Math> Loop for Moved<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     /// What the texts of the operators say, in double: the new weight and the new states.
     fn formula(step: Step, x: f64, gradient: f64, [first, second]: [f64; 2]) -> (f64, [f64; 2]) {

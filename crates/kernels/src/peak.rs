@@ -5,8 +5,8 @@
 //! would flatter the kernels. Every function runs on the thread that calls it and says how much it
 //! did; the clock is the caller's.
 
-use crate::Isa;
-use crate::simd::check_isa;
+use sardonyx_simd::Isa;
+use sardonyx_simd::check_isa;
 
 /// Does multiply-adds of f32 in registers, `steps` rounds of independent chains, and returns how
 /// many operations that was; a multiplication and an addition count one each.

@@ -1,69 +1,26 @@
-//! Kernels as methods of element types, so that their loops are compiled here and only here.
-//!
-//! A generic function is compiled where it is used. Kernels are many loops for many types and
-//! instruction sets; compiled in the crates that call them, they would be built again with every
-//! change there, at those crates' optimisation level. A method of a concrete type has its code in
-//! this crate. The functions behind it keep the documentation.
+//! Kernels as methods of element types.
 
 use half::{bf16, f16};
 
 use crate::columns::BlockAxis;
-use crate::conv::{ByteConv, ByteEnding, ByteOperands};
 use crate::copy::{IndexOutOfRange, Indices, Padding, Plain, ScatterInto};
 use crate::cumulative::Cumulative;
 use crate::deform::Deform;
-use crate::elementwise::{Binary, Compare, Link, Side, Source, Strided, Update};
 use crate::fourier::{Lines, Spectrum, Tables};
 use crate::grid::Reading;
 use crate::ml::{KernelFunction, Pairs, PostTransform, RowNorm, Score, Sigmoids, Sums};
 use crate::norm::{ByRow, LocalResponse, Norm, RowInputs, RowOutputs};
-use crate::number::{Math, Number};
 use crate::optimizer::{Step, Weights};
 use crate::pooling::{Divisor, Order, Window};
-use crate::quantized::{Code, Dividend, Factors, Precision, Scaling, Stored};
 use crate::recurrent::{Layer, RecurrentElement, Sequences, States, Strides};
 use crate::reduce::{Extreme, Reduce, Ties};
 use crate::resize::Taps;
 use crate::roi::RoiAlign;
 use crate::rotary::{Angles, Rotary};
 use crate::softmax::Softmax;
-use crate::{Exec, Pool};
-
-/// Declares a trait and implements it for types. One method,
-///
-/// ```text
-/// reduce::reduce = fn reduce(exec: &Exec<'_>, .., out: &mut [Self]);
-/// ```
-///
-/// becomes `fn reduce(..);` in the trait and `fn reduce(..) { crate::reduce::reduce(..) }` for each
-/// type. A blanket implementation would be generic again.
-macro_rules! per_type {
-    ($(
-        $(#[$doc:meta])*
-        trait $name:ident: $super:ident for [$($t:ty),*] {
-            $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),* $(,)?) $(-> $ret:ty)?; )*
-        }
-    )*) => { $(
-        $(#[$doc])*
-        pub trait $name: $super {
-            $(
-                #[doc = concat!("See `", stringify!($($path)::+), "`.")]
-                fn $method($($arg: $arg_ty),*) $(-> $ret)?;
-            )*
-        }
-        per_type!(@types $name [$($t),*] { $( $($path)::+ = fn $method($($arg: $arg_ty),*) $(-> $ret)?; )* });
-    )* };
-    (@types $name:ident [$first:ty $(, $rest:ty)*] $methods:tt) => {
-        per_type!(@one $name $first, $methods);
-        per_type!(@types $name [$($rest),*] $methods);
-    };
-    (@types $name:ident [] $methods:tt) => {};
-    (@one $name:ident $t:ty, { $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),*) $(-> $ret:ty)?; )* }) => {
-        impl $name for $t {
-            $( fn $method($($arg: $arg_ty),*) $(-> $ret)? { crate::$($path)::+($($arg),*) } )*
-        }
-    };
-}
+use sardonyx_elementwise::{ElementLoops, Strided, UpdateLoops};
+use sardonyx_simd::number::{Math, Number};
+use sardonyx_simd::{Exec, Pool};
 
 per_type! {
     /// Loops that write updates to places: elements of a width, and numbers, which can be combined.
@@ -130,7 +87,7 @@ per_type! {
     }
 
     /// Loops that every number type has.
-    trait Loops: Number for [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64] {
+    trait Loops: ElementLoops for [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64] {
         reduce::reduce = fn reduce(
             exec: &Exec<'_>, op: Reduce, dims: &[usize], axes: &[bool], x: &[Self], out: &mut [Self],
         );
@@ -144,26 +101,6 @@ per_type! {
         unique::keys = fn keys(pool: &Pool, dims: [usize; 3], x: &[Self], keys: &mut [u64]);
         columns::add_columns = fn add_columns(
             exec: &Exec<'_>, axes: &[BlockAxis], x: &[Self], y: &mut [Self],
-        );
-        elementwise::compare = fn compare(
-            exec: &Exec<'_>, op: Compare, dims: &[usize], a: Strided<'_, Self>, b: Strided<'_, Self>,
-            out: &mut [u8],
-        );
-        elementwise::binary = fn binary(
-            exec: &Exec<'_>, op: Binary, dims: &[usize], a: Strided<'_, Self>, b: Strided<'_, Self>,
-            out: &mut [Self],
-        );
-        elementwise::binary_in_place = fn binary_in_place(
-            exec: &Exec<'_>, op: Binary, side: Side, dims: &[usize], a: &mut [Self], b: Strided<'_, Self>,
-        );
-        elementwise::clip = fn clip(exec: &Exec<'_>, low: Self, high: Self, x: &[Self], y: &mut [Self]);
-        elementwise::clip_in_place = fn clip_in_place(exec: &Exec<'_>, low: Self, high: Self, x: &mut [Self]);
-        elementwise::pointwise = fn pointwise(
-            exec: &Exec<'_>, dims: &[usize], x: Strided<'_, Self>, links: &[Link<'_, Self>],
-            out: &mut [Self],
-        );
-        elementwise::pointwise_in_place = fn pointwise_in_place(
-            exec: &Exec<'_>, dims: &[usize], links: &[Link<'_, Self>], x: &mut [Self],
         );
         resize::to_reals = fn to_reals(exec: &Exec<'_>, x: &[Self], y: &mut [Self::Real]);
         resize::from_reals = fn from_reals(exec: &Exec<'_>, x: &[Self::Real], y: &mut [Self]);
@@ -264,34 +201,6 @@ per_type! {
         );
     }
 
-    /// Loops of the integers that floats are quantized to.
-    trait CodeLoops: Code for [i8, u8, i16, u16] {
-        quantized::quantize = fn quantize(
-            exec: &Exec<'_>, scaling: &Scaling<'_>, x: &[f32], out: &mut [Self],
-        );
-        quantized::requantize = fn requantize(
-            exec: &Exec<'_>, factors: &Factors<'_>, zero: Self, columns: usize, sums: &[i32], out: &mut [Self],
-        );
-        conv::conv_codes = fn conv_codes(
-            exec: &Exec<'_>, conv: &ByteConv<'_>, operands: &ByteOperands<'_>, ending: &ByteEnding<'_, Self>,
-            y: &mut [Self],
-        );
-    }
-
-    /// Loops of the numbers that are dequantized.
-    trait StoredLoops: Stored for [i8, u8, i16, u16, i32, f32] {
-        quantized::dequantize = fn dequantize(
-            exec: &Exec<'_>, scaling: &Scaling<'_>, x: &[Self], out: &mut [f32],
-        );
-    }
-
-    /// Loops of the floats that are divided.
-    trait DividendLoops: Dividend for [f32, f64] {
-        quantized::divide = fn divide(
-            exec: &Exec<'_>, scaling: &Scaling<'_, Self>, precision: Precision, x: &[Self], out: &mut [f32],
-        );
-    }
-
     /// Loops of the types that features have.
     trait FeatureLoops: Loops for [f32, f64, i32, i64] {
         ml::scale = fn scale_features(
@@ -342,14 +251,10 @@ per_type! {
     }
 
     /// Loops of training, in the types that it computes in.
-    trait TrainingLoops: Math for [f32, f64] {
+    trait TrainingLoops: UpdateLoops for [f32, f64] {
         optimizer::step = fn optimizer_step(exec: &Exec<'_>, step: Step, weights: Weights<'_, Self>);
         pooling::max_pool_gradient = fn max_pool_gradient(
             exec: &Exec<'_>, size: usize, places: &[i64], dy: &[Self], dx: &mut [Self],
-        );
-        elementwise::update = fn update(
-            exec: &Exec<'_>, functions: &Update, sources: &[Source<'_, Self>],
-            results: &mut [&mut [Self]],
         );
     }
 }

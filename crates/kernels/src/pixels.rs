@@ -28,20 +28,13 @@ pub use pool::{average_pool, max_pool};
 pub use reduce::{Total, reduce};
 pub use reorder::{from_rows, to_rows};
 pub use rows::{layer_norm, softmax};
-pub(crate) use shuffle::interleave;
+pub use sardonyx_gemm::conv::pitch_of;
 pub use shuffle::shuffle;
 
 use std::marker::PhantomData;
 
 use crate::reduce::{Fold, Least, Maximum, Squares, Sum};
-use crate::simd::Simd;
-
-/// The pitch of a value with this many channels that is no part of another: whole vectors, and not
-/// a multiple of 1 KiB, as the same channels of many pixels would share few places in the cache.
-pub fn pitch_of(channels: usize) -> usize {
-    let vectors = channels.next_multiple_of(16);
-    if vectors.is_multiple_of(256) { vectors + 16 } else { vectors }
-}
+use sardonyx_simd::Simd;
 
 /// Pixels to read.
 #[derive(Clone, Copy, Debug)]

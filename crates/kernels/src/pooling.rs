@@ -11,13 +11,13 @@ pub(crate) mod taps;
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use crate::Exec;
-use crate::elementwise::chunks::{fill, rows};
-use crate::gemm::buffer::with_scratch_of;
-use crate::number::{Arith, Number};
 use crate::reduce::{Fold, Maximum, Sum, run_block};
-use crate::simd::{Level, Loop};
 pub use gradient::max_pool_gradient;
+use sardonyx_simd::Exec;
+use sardonyx_simd::buffer::with_scratch_of;
+use sardonyx_simd::chunks::{fill, rows};
+use sardonyx_simd::number::{Arith, Number};
+use sardonyx_simd::{Level, Loop};
 use taps::{TILE, Taps};
 
 /// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.

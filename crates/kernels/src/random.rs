@@ -16,11 +16,11 @@ pub use philox::Philox;
 
 use std::f64::consts::TAU;
 
-use crate::Exec;
-use crate::elementwise::chunks::Shared;
-use crate::gemm::buffer::with_scratch_of;
-use crate::number::{Arith, Number};
-use crate::simd::Level;
+use sardonyx_simd::Exec;
+use sardonyx_simd::Level;
+use sardonyx_simd::buffer::with_scratch_of;
+use sardonyx_simd::chunks::Shared;
+use sardonyx_simd::number::{Arith, Number};
 
 /// What draws.
 #[derive(Debug, Clone)]

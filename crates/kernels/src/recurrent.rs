@@ -13,15 +13,15 @@ mod cell;
 
 use std::fmt::Debug;
 
-use crate::Exec;
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::elementwise::{Unary, UnaryElement};
-use crate::gemm::{
+use cell::Row;
+use sardonyx_elementwise::{Unary, UnaryElement};
+use sardonyx_gemm::gemm::{
     Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, Sweep, gemm_generic, gemm_scratch, gemm_swept,
 };
-use crate::number::Math;
-use crate::simd::Level;
-use cell::Row;
+use sardonyx_simd::Exec;
+use sardonyx_simd::Level;
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::number::Math;
 
 /// A function of the elements of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,12 +15,12 @@ mod fold;
 pub use arg::{Extreme, Ties, arg_extreme};
 pub(crate) use fold::{Fold, Least, Maximum, Norm1, Squares, Sum, run, run_block};
 
-use crate::Exec;
-use crate::elementwise::chunks::fill;
-use crate::elementwise::{MAX_RANK, Walk};
-use crate::number::{Arith as _, Math, Number};
-use crate::simd::{Level, Loop};
 use fold::{Finish, Product, Reduction};
+use sardonyx_elementwise::{MAX_RANK, Walk};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::fill;
+use sardonyx_simd::number::{Arith as _, Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// What to reduce to. The value of an empty reduction is given in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

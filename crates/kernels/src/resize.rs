@@ -4,10 +4,10 @@
 //! the axis. A resize of several axes is one such pass per axis. Sums are done without fused
 //! multiply-add, in the order of the inputs, so that every instruction set gives the same bits.
 
-use crate::Exec;
-use crate::elementwise::chunks::{fill, rows};
-use crate::number::{Math, Number};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::{fill, rows};
+use sardonyx_simd::number::{Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// For each output along the axis the inputs that make it up.
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +189,7 @@ fn row<R: Math>(taps: &Taps<'_, R>, output: usize, x: &[R], y: &mut [R]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     #[test]
     fn weighted_sums_along_every_axis() {

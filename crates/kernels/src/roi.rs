@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::Exec;
-use crate::elementwise::chunks::rows;
-use crate::number::{Arith, Math, Number};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::{Arith, Math, Number};
 
 /// What a cell is of its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,7 +250,7 @@ pub fn max_roi_pool<T: Number>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     #[test]
     fn largest_of_cells() {

@@ -4,10 +4,10 @@
 //! the angles of a position are one row of the caches. So this is a loop over rows that finds the
 //! row of the caches.
 
-use crate::Exec;
-use crate::elementwise::chunks::rows;
-use crate::number::{Arith, Math, Number};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// Which features are pairs, and how many of them turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     fn values<T: Number>(n: usize, seed: usize) -> Vec<T> {
         (0..n).map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) / 64.0)).collect()

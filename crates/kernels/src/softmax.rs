@@ -4,11 +4,11 @@
 //! overflows; a row without a finite greatest element becomes NaN, as the definition says. Sums are
 //! kept as in [`reduce`](super::reduce).
 
-use crate::Exec;
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::number::{Arith, Math, Number};
 use crate::reduce::{Maximum, Sum, run};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// Which of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use crate::Pool;
+use sardonyx_simd::Pool;
 
 /// Elements that are sorted in a tenth of a second.
 const PIECE: usize = 1 << 21;
@@ -69,7 +69,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::Ended;
+    use sardonyx_simd::Ended;
 
     /// What becomes of a list with these keys, and how often it is asked, which is at most so
     /// often.

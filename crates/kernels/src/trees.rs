@@ -15,9 +15,9 @@ mod walk;
 
 use half::f16;
 
-use crate::elementwise::chunks::{MIN_WORK, Shared};
-use crate::simd::Level;
-use crate::{Exec, Pool, split_even};
+use sardonyx_simd::Level;
+use sardonyx_simd::chunks::{MIN_WORK, Shared};
+use sardonyx_simd::{Exec, Pool, split_even};
 
 pub use finish::{Aggregate, Finish, Outputs, Scores};
 pub use grow::Fault;

@@ -6,9 +6,9 @@
 use std::cmp::Ordering;
 
 use crate::choose::Ordered;
-use crate::elementwise::chunks::rows;
 use crate::sorting::sort;
-use crate::{Pace, Pool};
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::{Pace, Pool};
 
 /// The key of every NaN, if there are some.
 pub const NAN_KEY: u64 = u64::MAX;

@@ -1,10 +1,10 @@
 //! Attention against its definition.
 
 use super::*;
-use crate::{Exec, Isa, Pool};
+use sardonyx_simd::{Exec, Isa, Pool};
 
 /// Numbers between -1 and 1 that look random.
-fn numbers(len: usize, seed: u32) -> Vec<f32> {
+pub(crate) fn numbers(len: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(12345);
     (0..len)
         .map(|_| {

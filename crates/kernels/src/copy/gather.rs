@@ -4,8 +4,8 @@
 //! before anything is written. Negative indices count from the end.
 
 use super::Plain;
-use crate::elementwise::chunks::{fill, rows};
-use crate::{Pace, Pool};
+use sardonyx_simd::chunks::{fill, rows};
+use sardonyx_simd::{Pace, Pool};
 
 /// An index outside of its dim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

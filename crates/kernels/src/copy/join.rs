@@ -1,8 +1,8 @@
 //! Joining buffers along an axis.
 
 use super::Plain;
-use crate::Pool;
-use crate::elementwise::chunks::{fill, rows};
+use sardonyx_simd::Pool;
+use sardonyx_simd::chunks::{fill, rows};
 
 /// Rows of parts that are shorter than this on average, in elements, are copied element by element:
 /// a call for each would take longer than what it copies.

@@ -1,8 +1,8 @@
 //! Padding, and cropping where pads are negative.
 
 use super::Plain;
-use crate::Pool;
-use crate::elementwise::chunks::rows;
+use sardonyx_simd::Pool;
+use sardonyx_simd::chunks::rows;
 
 /// What goes outside of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

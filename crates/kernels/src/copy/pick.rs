@@ -1,8 +1,8 @@
 //! Picking elements by one table of indices per dim.
 
 use super::Plain;
-use crate::Pool;
-use crate::elementwise::chunks::rows;
+use sardonyx_simd::Pool;
+use sardonyx_simd::chunks::rows;
 
 /// An index of nothing: the value stands there.
 pub const NOWHERE: usize = usize::MAX;

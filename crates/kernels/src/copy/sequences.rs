@@ -1,8 +1,8 @@
 //! Sequences of a batch: turned around, and written into caches.
 
 use super::Plain;
-use crate::Pool;
-use crate::elementwise::chunks::rows;
+use sardonyx_simd::Pool;
+use sardonyx_simd::chunks::rows;
 
 /// Turns the first `lengths[b]` entries of each sequence around; the others stay. `x` and `y` have
 /// dims `[batch, time, inner]`, or `[time, batch, inner]` if `time_first`.

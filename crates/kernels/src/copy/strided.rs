@@ -1,9 +1,9 @@
 //! Reads through strides into a contiguous output.
 
 use super::Plain;
-use crate::Pool;
-use crate::elementwise::chunks::{Shared, fill as fill_chunks, ranges};
-use crate::elementwise::{MAX_RANK, Walk};
+use sardonyx_elementwise::{MAX_RANK, Walk};
+use sardonyx_simd::Pool;
+use sardonyx_simd::chunks::{Shared, fill as fill_chunks, ranges};
 
 /// Fills `y` with `value`.
 pub fn fill<T: Plain>(pool: &Pool, value: T, y: &mut [T]) {

@@ -1,8 +1,8 @@
 //! Patterns of the positions of a matrix: triangles and single ones.
 
 use super::Plain;
-use crate::Pool;
-use crate::elementwise::chunks::rows;
+use sardonyx_simd::Pool;
+use sardonyx_simd::chunks::rows;
 
 /// The part of each matrix on and above the diagonal that is `diagonal` columns to the right of the
 /// main one, or on and below it unless `upper`; the default value elsewhere. `x` has dims

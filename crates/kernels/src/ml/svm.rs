@@ -2,10 +2,10 @@
 //! classes, and the probabilities of classes that follow from those of pairs.
 
 use super::{Score, Shared, Sums};
-use crate::Exec;
-use crate::elementwise::chunks::rows;
-use crate::number::{Arith, Math};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::{Arith, Math};
+use sardonyx_simd::{Level, Loop};
 
 /// How alike an example and a support vector are.
 #[derive(Clone, Copy, Debug, PartialEq)]

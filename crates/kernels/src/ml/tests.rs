@@ -1,6 +1,6 @@
 use super::*;
-use crate::Isa;
 use crate::softmax::softmax;
+use sardonyx_simd::Isa;
 
 fn each_exec(check: impl Fn(&Exec<'_>)) {
     for &isa in Isa::available() {

@@ -4,12 +4,12 @@
 //! are over the row, and the sum with a residual is taken in the first of them. Means and variances
 //! are two passes, since the difference of two large sums has no digits left.
 
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::number::{Arith, Math, Number};
 use crate::reduce::{Sum, run};
-use crate::simd::{Body, Simd, dispatch};
-use crate::simd::{Level, Loop};
-use crate::{Exec, Isa};
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Body, Simd, dispatch};
+use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Level, Loop};
 
 /// What [`layer_norm`] and [`rms_norm`] read.
 #[derive(Clone, Copy, Debug)]

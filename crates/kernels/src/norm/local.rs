@@ -1,10 +1,10 @@
 //! Local response normalisation: each element is divided by a power of the sum of squares in
 //! neighbouring channels.
 
-use crate::Exec;
-use crate::elementwise::chunks::rows;
-use crate::number::{Arith, Math, Number};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// The parameters of [`local_response_norm`].
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,10 @@
 //! Division by the norm along an axis.
 
-use crate::Exec;
-use crate::elementwise::chunks::{Shared, ranges, rows};
-use crate::number::{Arith, Math, Number};
 use crate::reduce::{Norm1, Squares, run};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::{Shared, ranges, rows};
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// Which norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Normalising rows by their own statistics: layer, instance and root-mean-square normalisation.
 
-use crate::Exec;
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::number::{Arith, Math, Number};
 use crate::reduce::{Sum, run};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// What a row is normalised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

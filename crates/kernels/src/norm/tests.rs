@@ -1,7 +1,7 @@
 //! Normalisations against their definitions in f64.
 
-use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
+use sardonyx_simd::{Exec, Isa, Pool};
 
 use super::*;
 

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::{Pixels, PixelsMut, check_alike, load, over_channels, store};
-use crate::Exec;
-use crate::elementwise::chunks::ranges;
-use crate::simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::ranges;
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
 
 /// `y = x * scale[c] + shift[c]`. Without `x`, `y` is changed in place.
 ///

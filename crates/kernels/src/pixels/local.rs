@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use super::{Pixels, PixelsMut, check_alike};
-use crate::Exec;
-use crate::elementwise::chunks::ranges;
 use crate::norm::LocalResponse;
-use crate::number::Math;
-use crate::simd::{Body, Loop, Simd, check_isa, dispatch};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::ranges;
+use sardonyx_simd::number::Math;
+use sardonyx_simd::{Body, Loop, Simd, check_isa, dispatch};
 
 /// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
 /// `size` channels around an element's own. The bits are those of

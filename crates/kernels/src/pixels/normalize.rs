@@ -3,9 +3,9 @@
 use super::affine::{Parameters, apply};
 use super::reduce::fold_images;
 use super::{Pixels, PixelsMut, check_alike};
-use crate::Exec;
-use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::reduce::{Squares, Sum};
+use sardonyx_simd::Exec;
+use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 
 /// How [`group_norm`] normalises.
 #[derive(Clone, Copy, Debug)]

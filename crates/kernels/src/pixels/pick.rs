@@ -1,8 +1,8 @@
 //! Pixels that stand for others: the nearest of an image of another size.
 
 use super::{Pixels, PixelsMut};
-use crate::Exec;
-use crate::elementwise::chunks::ranges;
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::ranges;
 
 /// Pixel `[i, j, ..]` is that of `x` at `[table 0 of i, table 1 of j, ..]`. The dims are images and
 /// spatial axes; `tables` are those of all of them one after the other, each as long as `out_dims`

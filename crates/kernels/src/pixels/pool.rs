@@ -7,13 +7,14 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::{Pixels, PixelsMut, VectorFold, load, over_channels, store};
-use crate::Exec;
-use crate::elementwise::chunks::ranges;
-use crate::gemm::buffer::{with_scratch, with_scratch_of};
-use crate::pooling::taps::{self, Taps};
+use crate::pooling::taps;
+use crate::pooling::taps::Taps;
 use crate::pooling::{Divisor, Window};
 use crate::reduce::{Maximum, Sum};
-use crate::simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::Exec;
+use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
+use sardonyx_simd::chunks::ranges;
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
 
 /// The greatest element of each window of each channel, for `images` images. See
 /// [`max_pool`](crate::pooling::max_pool) for the rest.

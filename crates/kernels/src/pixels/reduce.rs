@@ -7,12 +7,12 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::{Pixels, PixelsMut, VectorFold, load, over_channels, store};
-use crate::Exec;
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::gemm::buffer::{with_scratch, with_scratch_of};
 use crate::reduce::{Least, Maximum, Sum};
-use crate::simd::{Body, Level, Loop, Simd, check_isa, dispatch};
-use crate::split_even;
+use sardonyx_simd::Exec;
+use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::split_even;
+use sardonyx_simd::{Body, Level, Loop, Simd, check_isa, dispatch};
 
 /// What to reduce to. The value of an image without pixels is given in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

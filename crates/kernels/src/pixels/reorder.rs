@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::{Pixels, PixelsMut};
-use crate::Exec;
-use crate::elementwise::chunks::{Shared, ranges};
-use crate::simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::{Shared, ranges};
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
 
 /// Pixels whose blocks are transposed one after the other. What is written of them stays in the
 /// cache until whole cache lines are.

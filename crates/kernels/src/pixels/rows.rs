@@ -2,11 +2,11 @@
 //! over rows take pixels as they are.
 
 use super::{Pixels, PixelsMut, check_alike};
-use crate::Exec;
-use crate::elementwise::chunks::ranges;
 use crate::norm::{Parameters, PitchedRows};
-use crate::simd::{check_isa, dispatch};
 use crate::softmax::{Softmax, each_row};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::ranges;
+use sardonyx_simd::{check_isa, dispatch};
 
 /// `y = op(x)` along the channels of each pixel. Without `x`, `y` is changed in place.
 ///

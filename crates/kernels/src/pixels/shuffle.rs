@@ -1,11 +1,12 @@
 //! Channels in another arrangement.
 
+use sardonyx_gemm::conv::interleave;
 use std::ops::Range;
 
 use super::{Pixels, PixelsMut};
-use crate::Exec;
-use crate::elementwise::chunks::ranges;
-use crate::simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::ranges;
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
 
 /// Transposes the channels of each pixel, as a matrix of `groups` rows: channel `j` of group `i`
 /// becomes channel `i` of group `j`.
@@ -58,27 +59,6 @@ impl Body for Shuffled<'_> {
                     }
                 }
             }
-        }
-    }
-}
-
-/// Copies `C` rows, `distance` apart, next to each other element by element. The compiler makes
-/// vectors and permutations of it.
-///
-/// # Safety
-///
-/// Rows of `count` elements are readable, and `C` times as many writable.
-#[inline(always)]
-pub(crate) unsafe fn interleave<const C: usize>(
-    from: *const f32,
-    distance: usize,
-    to: *mut f32,
-    count: usize,
-) {
-    for i in 0..count {
-        for c in 0..C {
-            // SAFETY: the caller's promise.
-            unsafe { *to.add(i * C + c) = *from.add(c * distance + i) };
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Against the loops over rows: reordered, run, and reordered back, on every instruction set.
 
 use super::*;
+use crate::norm;
 use crate::norm::{
     Affine, ByRow, LocalResponse, RowInputs, RowOutputs, Statistics, local_response_norm as local,
     normalize_rows,
 };
 use crate::pooling::{self, Divisor, Window};
 use crate::softmax::Softmax;
-use crate::{Exec, Isa, Pool, norm};
+use sardonyx_simd::{Exec, Isa, Pool};
 
 /// What lies beside the channels.
 const BESIDE: u32 = 0x7fc0_1234;

@@ -1,8 +1,8 @@
 //! The gradient of the elements that a pool takes the greatest of.
 
-use crate::Exec;
-use crate::elementwise::chunks::rows;
-use crate::number::{Arith, Number};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::number::{Arith, Number};
 
 /// Elements that are cleared at a time. They are in a near cache when something is added to them:
 /// windows that follow each other lie next to each other.
@@ -59,7 +59,7 @@ fn add_row<T: Number>(start: usize, places: &[i64], dy: &[T], dx: &mut [T]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Isa, Pool};
+    use sardonyx_simd::{Isa, Pool};
 
     #[test]
     fn gradients_are_added_up_row_by_row() {

@@ -1,7 +1,7 @@
 //! Pooling against loops over every output and every kernel position.
 
-use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
+use sardonyx_simd::{Exec, Isa, Pool};
 
 use super::*;
 

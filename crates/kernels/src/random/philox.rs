@@ -1,8 +1,8 @@
 //! Philox4x32-10: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 //! SC 2011.
 
-use crate::number::Number;
-use crate::simd::{Level, Loop};
+use sardonyx_simd::number::Number;
+use sardonyx_simd::{Level, Loop};
 
 /// Blocks that are computed side by side, so that the loops over them become vector instructions.
 const LANES: usize = 8;
@@ -120,7 +120,7 @@ fn blocks(counters: [[u32; LANES]; 4], key: [u32; 2]) -> [[u32; LANES]; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Isa;
+    use sardonyx_simd::Isa;
 
     #[test]
     fn the_vectors_of_the_authors() {

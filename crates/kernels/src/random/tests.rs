@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use super::*;
-use crate::{Isa, Pool};
+use sardonyx_simd::{Isa, Pool};
 
 fn serial() -> Exec<'static> {
     Exec { pool: Pool::serial(), isa: Isa::detect() }

@@ -1,9 +1,9 @@
 //! A step of one sequence: what becomes of the gates once the state's product is there.
 
 use super::{Gate, RecurrentElement};
-use crate::elementwise::operations::between;
-use crate::number::Math;
-use crate::simd::{Level, Loop};
+use sardonyx_elementwise::operations::between;
+use sardonyx_simd::number::Math;
+use sardonyx_simd::{Level, Loop};
 
 /// What a step of one sequence works on.
 pub(super) struct Row<'a, T> {

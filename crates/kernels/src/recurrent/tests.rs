@@ -1,8 +1,8 @@
 //! Layers with states against their definitions in f64, one element at a time.
 
 use super::*;
-use crate::gemm::tests::random;
-use crate::{Isa, Pool};
+use crate::attention::tests::numbers as random;
+use sardonyx_simd::{Isa, Pool};
 
 /// The cells without their weights.
 #[derive(Clone, Copy, Debug)]

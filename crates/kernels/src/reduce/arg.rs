@@ -1,10 +1,10 @@
 //! Positions of the greatest or least element along an axis.
 
 use super::fold::{Fold, Least, Maximum, run};
-use crate::Exec;
-use crate::elementwise::chunks::fill;
-use crate::number::{Arith, Number};
-use crate::simd::{Level, Loop};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::fill;
+use sardonyx_simd::number::{Arith, Number};
+use sardonyx_simd::{Level, Loop};
 
 /// Which end to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

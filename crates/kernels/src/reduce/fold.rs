@@ -1,8 +1,8 @@
 //! The folds and the two loops that run them.
 
-use crate::elementwise::Walk;
-use crate::number::{Arith, Number};
-use crate::simd::Loop;
+use sardonyx_elementwise::Walk;
+use sardonyx_simd::Loop;
+use sardonyx_simd::number::{Arith, Number};
 
 /// A reduction that can be cut in pieces.
 pub(crate) trait Fold: Copy + Sync {

@@ -1,10 +1,10 @@
 //! Reductions against plain loops over coordinates in f64.
 
-use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
+use sardonyx_simd::{Exec, Isa, Pool};
 
 use super::*;
-use crate::number::Arith;
+use sardonyx_simd::number::Arith;
 
 const ALL: [Reduce; 10] = [
     Reduce::Sum,

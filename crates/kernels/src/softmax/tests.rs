@@ -1,7 +1,7 @@
 //! Against the definition in f64.
 
-use crate::{Exec, Isa, Pool};
 use half::{bf16, f16};
+use sardonyx_simd::{Exec, Isa, Pool};
 
 use super::*;
 

@@ -2,9 +2,9 @@
 
 use half::f16;
 
-use crate::elementwise::chunks::Shared;
 use crate::ml::{PostTransform, transform_rows};
-use crate::simd::Level;
+use sardonyx_simd::Level;
+use sardonyx_simd::chunks::Shared;
 
 /// How the weights of leaves are combined, in f64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

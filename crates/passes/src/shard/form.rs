@@ -332,7 +332,7 @@ impl Display for Parts<'_> {
         if let Some((combine, count)) = form.partial {
             let what = match combine {
                 Combine::Sum => "sums",
-                Combine::Product => "products",
+                Combine::Product => "gemm",
                 Combine::Min => "minima",
                 Combine::Max => "maxima",
             };

@@ -6,7 +6,7 @@ use sardonyx_kernels::elementwise::{
 };
 use sardonyx_kernels::norm::{Affine, ByRow, Statistics};
 use sardonyx_kernels::softmax::Softmax;
-use sardonyx_kernels::{FloatLoops, Loops, MoveLoops};
+use sardonyx_kernels::{ElementLoops, FloatLoops, MoveLoops};
 
 const FUNCTIONS: &[(&str, Unary)] = &[
     ("exp", Unary::Exp),

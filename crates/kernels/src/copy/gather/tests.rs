@@ -2,7 +2,7 @@
 
 use super::Indices::{Long, Short};
 use super::*;
-use crate::Pool;
+use sardonyx_simd::Pool;
 
 #[test]
 fn gathers_along_an_axis() {

@@ -1,8 +1,8 @@
 //! Strided reads against loops over coordinates.
 
 use super::*;
-use crate::Pool;
-use crate::elementwise::broadcast_strides;
+use sardonyx_elementwise::broadcast_strides;
+use sardonyx_simd::Pool;
 
 /// Every output element by its coordinates.
 fn naive<T: Plain>(dims: &[usize], start: usize, strides: &[isize], x: &[T]) -> Vec<T> {

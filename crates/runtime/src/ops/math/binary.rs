@@ -2,10 +2,10 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{
     Binary, Bitwise, Compare, Integer, Logic, Side, Strided, bitwise, logic, not,
 };
+use sardonyx_kernels::{ElementLoops, Loops};
 use sardonyx_tensor::shape::NdLoop;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, ViewData, cast_slices};
 use smallvec::smallvec;

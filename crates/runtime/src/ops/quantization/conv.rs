@@ -8,7 +8,7 @@ use sardonyx_kernels::conv::{
 };
 use sardonyx_kernels::gemm::{Bytes, PackedB};
 use sardonyx_kernels::quantized::{Factors, Precision};
-use sardonyx_kernels::{CodeLoops, Isa};
+use sardonyx_kernels::{ByteConvLoops, Isa};
 use sardonyx_tensor::{DataType, Dims, Element, shape};
 
 use super::{bytes, is_byte, one_byte, one_number};
@@ -137,7 +137,7 @@ impl ConvBytes {
     }
 
     /// Writes sums as integers of 8 bits.
-    fn write<T: CodeLoops + Element>(
+    fn write<T: ByteConvLoops + Element>(
         &self,
         call: &mut Call<'_>,
         (conv, operands): (&ByteConv<'_>, &ByteOperands<'_>),

@@ -1,0 +1,618 @@
+//! Arithmetic on two operands with broadcasting.
+
+use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
+use super::halves::{narrow, widen};
+use sardonyx_simd::Exec;
+use sardonyx_simd::chunks::fill;
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Level, Loop};
+
+/// An arithmetic operation on two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    /// Integers truncate; x / 0 is 0 for them and MIN / -1 is MIN.
+    Div,
+    /// NaN if either operand is.
+    Max,
+    /// NaN if either operand is.
+    Min,
+    Pow,
+    /// The remainder with the sign of the divisor; 0 for integers when that is 0.
+    Mod,
+    /// The remainder with the sign of the dividend; 0 for integers when the divisor is 0.
+    Fmod,
+    /// `a` where it is not below zero, else `a * b`.
+    PRelu,
+    /// `(a - b)` squared.
+    SquaredDifference,
+}
+
+impl Binary {
+    /// A guess at the cost of one element, in units of a cheap one.
+    pub(super) fn work(self) -> usize {
+        match self {
+            Binary::Pow | Binary::Mod | Binary::Fmod => 30,
+            Binary::Div => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// The operand whose buffer the output takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+/// `out = op(a, b)` over output dims `dims`.
+///
+/// `out` is contiguous.
+///
+/// # Panics
+///
+/// If `out` has not the size of `dims`, a stride list not their length, or an operand is too short
+/// for its strides.
+pub fn binary<T: BinaryElement>(
+    exec: &Exec<'_>,
+    op: Binary,
+    dims: &[usize],
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
+    out: &mut [T],
+) {
+    let &Exec { pool, isa } = exec;
+    assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
+    let mut walk = None;
+    let way = Way::new(dims, [a.strides, b.strides], [a.data.len(), b.data.len()], &mut walk);
+    let level = Level::new(isa);
+    fill(pool, out, op.work(), |start, out| {
+        part(level, op, way, start, a.data, b.data, out);
+    });
+}
+
+/// The outputs of [`binary`] from number `start` on.
+pub(super) fn part<T: BinaryElement>(
+    level: Level,
+    op: Binary,
+    way: Way<'_, 2>,
+    start: usize,
+    a: &[T],
+    b: &[T],
+    out: &mut [T],
+) {
+    let steps = way.steps();
+    way.rows(start, start + out.len(), |[at_a, at_b], at, n| {
+        let out = &mut out[at - start..][..n];
+        row_of_two(&a[at_a..], &b[at_b..], steps, out, |a, b, out| {
+            T::row(level, op, a, b, out);
+        });
+    });
+}
+
+/// `a = op(a, b)` or, when `side` says that `a` is the right operand, `a = op(b, a)`. `a` is
+/// contiguous with dims `dims`; `b` has strides as in [`binary`].
+///
+/// # Panics
+///
+/// As [`binary`].
+pub fn binary_in_place<T: BinaryElement>(
+    exec: &Exec<'_>,
+    op: Binary,
+    side: Side,
+    dims: &[usize],
+    a: &mut [T],
+    b: Strided<'_, T>,
+) {
+    let &Exec { pool, isa } = exec;
+    assert_eq!(a.len(), dims.iter().product(), "the output has other dims");
+    let mut walk = None;
+    let way = Way::new(dims, [b.strides], [b.data.len()], &mut walk);
+    let level = Level::new(isa);
+    fill(pool, a, op.work(), |start, a| {
+        part_in_place(level, op, side, way, start, a, b.data);
+    });
+}
+
+/// The elements of [`binary_in_place`] from number `start` on.
+pub(super) fn part_in_place<T: BinaryElement>(
+    level: Level,
+    op: Binary,
+    side: Side,
+    way: Way<'_, 1>,
+    start: usize,
+    a: &mut [T],
+    b: &[T],
+) {
+    let [step] = way.steps();
+    way.rows(start, start + a.len(), |[at_b], at, n| {
+        let a = &mut a[at - start..][..n];
+        let b = &b[at_b..];
+        if step < 2 {
+            let b = if step == 0 { Operand::Constant(b[0]) } else { Operand::Slice(&b[..n]) };
+            return T::row_in_place(level, op, side, a, b);
+        }
+        let mut block = [T::default(); BLOCK];
+        for (i, a) in a.chunks_mut(BLOCK).enumerate() {
+            let b = gathered(&b[i * BLOCK * step..], step, a.len(), &mut block);
+            T::row_in_place(level, op, side, a, b);
+        }
+    });
+}
+
+/// An element type [`binary`] works on: every [`Number`]. The methods are loops over one row.
+pub trait BinaryElement: Number {
+    #[doc(hidden)]
+    fn row(level: Level, op: Binary, a: Operand<'_, Self>, b: Operand<'_, Self>, out: &mut [Self]);
+    #[doc(hidden)]
+    fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [Self], b: Operand<'_, Self>);
+}
+
+/// An operation on two elements of a wide type.
+pub(crate) trait Map2<W: Arith>: Copy {
+    fn apply<const FMA: bool>(self, a: W, b: W) -> W;
+}
+
+macro_rules! operations {
+    ($($name:ident |$a:ident, $b:ident| $value:expr;)*) => { $(
+        #[derive(Clone, Copy)]
+        struct $name;
+        impl<W: Arith> Map2<W> for $name {
+            #[inline(always)]
+            fn apply<const FMA: bool>(self, $a: W, $b: W) -> W { $value }
+        }
+    )* };
+}
+
+operations! {
+    Add |a, b| a.add(b);
+    Sub |a, b| a.sub(b);
+    Mul |a, b| a.mul(b);
+    Div |a, b| a.div(b);
+    Max |a, b| Arith::max(a, b);
+    Min |a, b| Arith::min(a, b);
+    Pow |a, b| Arith::pow(a, b);
+    Mod |a, b| a.modulo(b);
+    Fmod |a, b| Arith::rem(a, b);
+    PRelu |a, b| if a < W::ZERO { a.mul(b) } else { a };
+    SquaredDifference |a, b| { let d = a.sub(b); d.mul(d) };
+}
+
+/// Powers with a constant exponent that need no logarithm. Others take the C library's `pow`,
+/// element by element.
+#[derive(Clone, Copy)]
+enum Simple {
+    Square,
+    Cube,
+    Root,
+    Inverse,
+}
+
+impl Simple {
+    fn of(exponent: f64) -> Option<Simple> {
+        [(2.0, Simple::Square), (3.0, Simple::Cube), (0.5, Simple::Root), (-1.0, Simple::Inverse)]
+            .into_iter()
+            .find_map(|(value, simple)| (value == exponent).then_some(simple))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Squared;
+#[derive(Clone, Copy)]
+struct Cubed;
+#[derive(Clone, Copy)]
+struct Rooted;
+#[derive(Clone, Copy)]
+struct Inverted;
+
+impl<W: Arith> Map2<W> for Squared {
+    #[inline(always)]
+    fn apply<const FMA: bool>(self, a: W, _: W) -> W {
+        a.mul(a)
+    }
+}
+
+impl<W: Arith> Map2<W> for Cubed {
+    #[inline(always)]
+    fn apply<const FMA: bool>(self, a: W, _: W) -> W {
+        a.mul(a).mul(a)
+    }
+}
+
+impl<W: Math> Map2<W> for Rooted {
+    #[inline(always)]
+    fn apply<const FMA: bool>(self, a: W, _: W) -> W {
+        // Unlike the square root, pow gives +0 for -0 and infinity for minus infinity.
+        let root = Math::sqrt(a.add(W::ZERO));
+        if a == W::LOWEST { W::HIGHEST } else { root }
+    }
+}
+
+impl<W: Math> Map2<W> for Inverted {
+    #[inline(always)]
+    fn apply<const FMA: bool>(self, a: W, _: W) -> W {
+        W::ONE.div(a)
+    }
+}
+
+/// Calls `$run!(operation)` with the operation type for `$op`; `$scalar` is the value for those
+/// whose every element is a call of the C library or a division, whose loops gain nothing from
+/// vectors.
+macro_rules! with_operation {
+    ($op:expr, $run:ident, $scalar:expr) => {
+        match $op {
+            Binary::Add => $run!(Add),
+            Binary::Sub => $run!(Sub),
+            Binary::Mul => $run!(Mul),
+            Binary::Div => $run!(Div),
+            Binary::Max => $run!(Max),
+            Binary::Min => $run!(Min),
+            Binary::PRelu => $run!(PRelu),
+            Binary::SquaredDifference => $run!(SquaredDifference),
+            Binary::Pow | Binary::Mod | Binary::Fmod => $scalar,
+        }
+    };
+}
+
+/// Calls `$run!(operation)` for what a power with the constant exponent of an operand is, if it is
+/// simple, and returns.
+macro_rules! simple_power {
+    ($op:expr, $b:expr, $run:ident) => {
+        if $op == Binary::Pow
+            && let Operand::Constant(exponent) = $b
+        {
+            match Simple::of(exponent.to_f64()) {
+                Some(Simple::Square) => return $run!(Squared),
+                Some(Simple::Cube) => return $run!(Cubed),
+                Some(Simple::Root) => return $run!(Rooted),
+                Some(Simple::Inverse) => return $run!(Inverted),
+                None => {}
+            }
+        }
+    };
+}
+
+impl BinaryElement for f32 {
+    fn row(level: Level, op: Binary, a: Operand<'_, f32>, b: Operand<'_, f32>, out: &mut [f32]) {
+        macro_rules! run {
+            ($op:expr) => {
+                match (a, b) {
+                    (Operand::Slice(a), Operand::Slice(b)) => {
+                        level.run(Both { op: $op, a, b, out })
+                    }
+                    (Operand::Slice(a), Operand::Constant(b)) => {
+                        level.run(ByRight { op: $op, a, b, out })
+                    }
+                    (Operand::Constant(a), Operand::Slice(b)) => {
+                        level.run(ByLeft { op: $op, a, b, out })
+                    }
+                    (Operand::Constant(a), Operand::Constant(b)) => {
+                        level.run(ByRight { op: $op, a: &[a], b, out: &mut out[..1] });
+                        let value = out[0];
+                        out.fill(value);
+                    }
+                }
+            };
+        }
+        simple_power!(op, b, run);
+        with_operation!(op, run, {
+            row_of_slices(a, b, out, &|a, b, out| both_plain(op, a, b, out));
+        });
+    }
+
+    fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [f32], b: Operand<'_, f32>) {
+        macro_rules! run {
+            ($op:expr) => {
+                match (side, b) {
+                    (Side::Left, Operand::Slice(b)) => level.run(IntoLeft { op: $op, a, b }),
+                    (Side::Left, Operand::Constant(b)) => {
+                        level.run(IntoLeftByRight { op: $op, a, b })
+                    }
+                    (Side::Right, Operand::Slice(b)) => {
+                        level.run(IntoRight { op: $op, a: b, b: a })
+                    }
+                    (Side::Right, Operand::Constant(b)) => {
+                        level.run(IntoRightByLeft { op: $op, a: b, b: a })
+                    }
+                }
+            };
+        }
+        if side == Side::Left {
+            simple_power!(op, b, run);
+        }
+        with_operation!(op, run, {
+            in_place_of_slices(side, a, b, &|a, b, out| both_plain(op, a, b, out));
+        });
+    }
+}
+
+impl BinaryElement for f64 {
+    fn row(level: Level, op: Binary, a: Operand<'_, f64>, b: Operand<'_, f64>, out: &mut [f64]) {
+        macro_rules! run {
+            ($op:expr) => {
+                match (a, b) {
+                    (Operand::Slice(a), Operand::Slice(b)) => {
+                        level.run_avx2(Both { op: $op, a, b, out })
+                    }
+                    (Operand::Slice(a), Operand::Constant(b)) => {
+                        level.run_avx2(ByRight { op: $op, a, b, out })
+                    }
+                    (Operand::Constant(a), Operand::Slice(b)) => {
+                        level.run_avx2(ByLeft { op: $op, a, b, out })
+                    }
+                    (Operand::Constant(a), Operand::Constant(b)) => {
+                        level.run_avx2(ByRight { op: $op, a: &[a], b, out: &mut out[..1] });
+                        let value = out[0];
+                        out.fill(value);
+                    }
+                }
+            };
+        }
+        simple_power!(op, b, run);
+        with_operation!(op, run, {
+            row_of_slices(a, b, out, &|a, b, out| both_plain(op, a, b, out));
+        });
+    }
+
+    fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [f64], b: Operand<'_, f64>) {
+        each_block_in_place(side, a, b, &|a, b, out| f64::row(level, op, a, b, out));
+    }
+}
+
+/// Halves are widened block by block and go through the loops of floats.
+macro_rules! halves {
+    ($($t:ty),*) => { $(
+        impl BinaryElement for $t {
+            fn row(level: Level, op: Binary, a: Operand<'_, $t>, b: Operand<'_, $t>, out: &mut [$t]) {
+                let (side, x, other) = match (a, b) {
+                    (Operand::Slice(a), b) => (Side::Left, a, b),
+                    (a, Operand::Slice(b)) => (Side::Right, b, a),
+                    (Operand::Constant(a), b) => {
+                        let mut one = [a];
+                        <$t>::row_in_place(level, op, Side::Left, &mut one, b);
+                        return out.fill(one[0]);
+                    }
+                };
+                for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+                    out.copy_from_slice(&x[i * BLOCK..][..out.len()]);
+                    <$t>::row_in_place(level, op, side, out, other.part(i * BLOCK, out.len()));
+                }
+            }
+
+            fn row_in_place(level: Level, op: Binary, side: Side, a: &mut [$t], b: Operand<'_, $t>) {
+                let (mut wide_a, mut wide_b) = ([0.0; BLOCK], [0.0; BLOCK]);
+                for (i, a) in a.chunks_mut(BLOCK).enumerate() {
+                    let (wide_a, wide_b) = (&mut wide_a[..a.len()], &mut wide_b[..a.len()]);
+                    widen(level, a, wide_a);
+                    let b = match b {
+                        Operand::Constant(b) => Operand::Constant(b.widen()),
+                        Operand::Slice(b) => {
+                            widen(level, &b[i * BLOCK..][..wide_b.len()], wide_b);
+                            Operand::Slice(&*wide_b)
+                        }
+                    };
+                    f32::row_in_place(level, op, side, wide_a, b);
+                    narrow(level, wide_a, a);
+                }
+            }
+        }
+    )* };
+}
+
+halves!(half::f16, half::bf16);
+
+macro_rules! integers {
+    ($($t:ty),*) => { $(
+        impl BinaryElement for $t {
+            fn row(_: Level, op: Binary, a: Operand<'_, $t>, b: Operand<'_, $t>, out: &mut [$t]) {
+                row_of_slices(a, b, out, &|a, b, out| both_plain(op, a, b, out));
+            }
+
+            fn row_in_place(_: Level, op: Binary, side: Side, a: &mut [$t], b: Operand<'_, $t>) {
+                in_place_of_slices(side, a, b, &|a, b, out| both_plain(op, a, b, out));
+            }
+        }
+    )* };
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// The one form that loops of most types have: compiled for what the target guarantees, with both
+/// operands in slices.
+fn both_plain<T: Number>(op: Binary, a: &[T], b: &[T], out: &mut [T]) {
+    macro_rules! run {
+        ($op:expr) => {
+            Both { op: $op, a, b, out }.run::<false>()
+        };
+    }
+    with_operation!(
+        op,
+        run,
+        match op {
+            Binary::Mod => run!(Mod),
+            Binary::Fmod => run!(Fmod),
+            _ => run!(Pow),
+        }
+    );
+}
+
+/// Computes a row by a loop over two slices. A constant is repeated in a block on the stack.
+fn row_of_slices<T: Number>(
+    a: Operand<'_, T>,
+    b: Operand<'_, T>,
+    out: &mut [T],
+    both: &dyn Fn(&[T], &[T], &mut [T]),
+) {
+    let constant = match (a, b) {
+        (Operand::Slice(a), Operand::Slice(b)) => return both(a, b, out),
+        (Operand::Constant(a), Operand::Constant(b)) => {
+            both(&[a], &[b], &mut out[..1]);
+            let value = out[0];
+            return out.fill(value);
+        }
+        (Operand::Constant(x), _) | (_, Operand::Constant(x)) => x,
+    };
+    let block = [constant; BLOCK];
+    for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+        let slice = |x| match x {
+            Operand::Slice(x) => &x[i * BLOCK..][..out.len()],
+            Operand::Constant(_) => &block[..out.len()],
+        };
+        both(slice(a), slice(b), out);
+    }
+}
+
+/// Replaces the operand `a` of a row by its results, block by block: `row` reads a copy on the
+/// stack. A loop that reads and writes the same memory would be another copy of the code.
+fn each_block_in_place<T: Number>(
+    side: Side,
+    a: &mut [T],
+    b: Operand<'_, T>,
+    row: &dyn Fn(Operand<'_, T>, Operand<'_, T>, &mut [T]),
+) {
+    let mut copy = [T::default(); BLOCK];
+    for (i, a) in a.chunks_mut(BLOCK).enumerate() {
+        let copy = &mut copy[..a.len()];
+        copy.copy_from_slice(a);
+        let b = b.part(i * BLOCK, a.len());
+        match side {
+            Side::Left => row(Operand::Slice(copy), b, a),
+            Side::Right => row(b, Operand::Slice(copy), a),
+        }
+    }
+}
+
+/// [`row_of_slices`] with the results in the place of `a`.
+fn in_place_of_slices<T: Number>(
+    side: Side,
+    a: &mut [T],
+    b: Operand<'_, T>,
+    both: &dyn Fn(&[T], &[T], &mut [T]),
+) {
+    each_block_in_place(side, a, b, &|a, b, out| row_of_slices(a, b, out, both));
+}
+
+struct Both<'a, T, O> {
+    op: O,
+    a: &'a [T],
+    b: &'a [T],
+    out: &'a mut [T],
+}
+
+impl<T: Number, O: Map2<T::Wide>> Loop for Both<'_, T, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for ((out, a), b) in self.out.iter_mut().zip(self.a).zip(self.b) {
+            *out = T::narrow(self.op.apply::<FMA>(a.widen(), b.widen()));
+        }
+    }
+}
+
+struct ByRight<'a, T, O> {
+    op: O,
+    a: &'a [T],
+    b: T,
+    out: &'a mut [T],
+}
+
+impl<T: Number, O: Map2<T::Wide>> Loop for ByRight<'_, T, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let b = self.b.widen();
+        for (out, a) in self.out.iter_mut().zip(self.a) {
+            *out = T::narrow(self.op.apply::<FMA>(a.widen(), b));
+        }
+    }
+}
+
+struct ByLeft<'a, T, O> {
+    op: O,
+    a: T,
+    b: &'a [T],
+    out: &'a mut [T],
+}
+
+impl<T: Number, O: Map2<T::Wide>> Loop for ByLeft<'_, T, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let a = self.a.widen();
+        for (out, b) in self.out.iter_mut().zip(self.b) {
+            *out = T::narrow(self.op.apply::<FMA>(a, b.widen()));
+        }
+    }
+}
+
+struct IntoLeft<'a, T, O> {
+    op: O,
+    a: &'a mut [T],
+    b: &'a [T],
+}
+
+impl<T: Number, O: Map2<T::Wide>> Loop for IntoLeft<'_, T, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (a, b) in self.a.iter_mut().zip(self.b) {
+            *a = T::narrow(self.op.apply::<FMA>(a.widen(), b.widen()));
+        }
+    }
+}
+
+struct IntoLeftByRight<'a, T, O> {
+    op: O,
+    a: &'a mut [T],
+    b: T,
+}
+
+impl<T: Number, O: Map2<T::Wide>> Loop for IntoLeftByRight<'_, T, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let b = self.b.widen();
+        for a in self.a {
+            *a = T::narrow(self.op.apply::<FMA>(a.widen(), b));
+        }
+    }
+}
+
+struct IntoRight<'a, T, O> {
+    op: O,
+    a: &'a [T],
+    b: &'a mut [T],
+}
+
+impl<T: Number, O: Map2<T::Wide>> Loop for IntoRight<'_, T, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (b, a) in self.b.iter_mut().zip(self.a) {
+            *b = T::narrow(self.op.apply::<FMA>(a.widen(), b.widen()));
+        }
+    }
+}
+
+struct IntoRightByLeft<'a, T, O> {
+    op: O,
+    a: T,
+    b: &'a mut [T],
+}
+
+impl<T: Number, O: Map2<T::Wide>> Loop for IntoRightByLeft<'_, T, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let a = self.a.widen();
+        for b in self.b {
+            *b = T::narrow(self.op.apply::<FMA>(a, b.widen()));
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,389 @@
+//! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and choosing between two
+//! operands.
+
+use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
+use sardonyx_simd::chunks::fill;
+use sardonyx_simd::number::{Arith as _, Number};
+use sardonyx_simd::{Exec, Pool};
+use sardonyx_simd::{Level, Loop};
+
+/// A comparison. All but `Equal` are false when an operand is NaN, and so is `Equal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    Equal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// An operation on booleans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logic {
+    And,
+    Or,
+    Xor,
+}
+
+/// An operation on the bits of integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bitwise {
+    And,
+    Or,
+    Xor,
+    /// Zeros come in. A shift by the width or more (or by a negative number) gives 0.
+    ShiftLeft,
+    /// As [`Bitwise::ShiftLeft`], but what comes in is the sign where there is one; excess shifts
+    /// leave nothing else.
+    ShiftRight,
+}
+
+/// `out = op(a, b)` as 0 or 1, with dims and strides as in [`binary`](super::binary).
+///
+/// # Panics
+///
+/// As [`binary`](super::binary).
+pub fn compare<T: Number>(
+    exec: &Exec<'_>,
+    op: Compare,
+    dims: &[usize],
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
+    out: &mut [u8],
+) {
+    let &Exec { pool, isa } = exec;
+    let level = Level::new(isa);
+    rows(pool, dims, a, b, out, |a, b, out| {
+        macro_rules! run {
+            ($holds:ident) => {
+                T::run(level, Row::<_, _, $holds> { a, b, out, op: $holds })
+            };
+        }
+        match op {
+            Compare::Equal => run!(Equal),
+            Compare::Less => run!(Less),
+            Compare::LessOrEqual => run!(LessOrEqual),
+            Compare::Greater => run!(Greater),
+            Compare::GreaterOrEqual => run!(GreaterOrEqual),
+        }
+    });
+}
+
+/// `out = op(a, b)` on booleans given as bytes, any non-zero byte being true; `out` holds 0 and 1.
+/// Dims and strides as in [`binary`](super::binary).
+///
+/// # Panics
+///
+/// As [`binary`](super::binary).
+pub fn logic(
+    exec: &Exec<'_>,
+    op: Logic,
+    dims: &[usize],
+    a: Strided<'_, u8>,
+    b: Strided<'_, u8>,
+    out: &mut [u8],
+) {
+    let &Exec { pool, isa } = exec;
+    let level = Level::new(isa);
+    rows(pool, dims, a, b, out, |a, b, out| match op {
+        Logic::And => level.run_avx2(Row { a, b, out, op: AndBool }),
+        Logic::Or => level.run_avx2(Row { a, b, out, op: OrBool }),
+        Logic::Xor => level.run_avx2(Row { a, b, out, op: XorBool }),
+    });
+}
+
+/// `out = op(a, b)` on integers, with dims and strides as in [`binary`](super::binary).
+///
+/// # Panics
+///
+/// As [`binary`](super::binary).
+pub fn bitwise<T: Integer>(
+    exec: &Exec<'_>,
+    op: Bitwise,
+    dims: &[usize],
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
+    out: &mut [T],
+) {
+    let &Exec { pool, isa } = exec;
+    let level = Level::new(isa);
+    rows(pool, dims, a, b, out, |a, b, out| match op {
+        Bitwise::And => T::run(level, Row { a, b, out, op: AndBits }),
+        Bitwise::Or => T::run(level, Row { a, b, out, op: OrBits }),
+        Bitwise::Xor => T::run(level, Row { a, b, out, op: XorBits }),
+        Bitwise::ShiftLeft => T::run(level, Row { a, b, out, op: ShiftLeft }),
+        Bitwise::ShiftRight => T::run(level, Row { a, b, out, op: ShiftRight }),
+    });
+}
+
+/// 1 where `x` is zero, else 0.
+///
+/// # Panics
+///
+/// If the lengths differ.
+pub fn not(pool: &Pool, x: &[u8], out: &mut [u8]) {
+    test_each(pool, x, out, |x| x == 0);
+}
+
+/// 1 where `x` is NaN, else 0.
+///
+/// # Panics
+///
+/// If the lengths differ.
+pub fn is_nan<T: Number>(pool: &Pool, x: &[T], out: &mut [u8]) {
+    test_each(pool, x, out, |x| x.widen().is_nan());
+}
+
+/// 1 where `x` is minus infinity (if `negative`) or infinity (if `positive`), else 0.
+///
+/// # Panics
+///
+/// If the lengths differ.
+pub fn is_inf<T: Number>(pool: &Pool, negative: bool, positive: bool, x: &[T], out: &mut [u8]) {
+    test_each(pool, x, out, |x| {
+        T::IS_FLOAT && ((negative && x == T::LOWEST) || (positive && x == T::HIGHEST))
+    });
+}
+
+fn test_each<T: Copy + Sync>(
+    pool: &Pool,
+    x: &[T],
+    out: &mut [u8],
+    holds: impl Fn(T) -> bool + Sync,
+) {
+    assert_eq!(x.len(), out.len(), "one output per input");
+    fill(pool, out, 1, |start, out| {
+        for (out, &x) in out.iter_mut().zip(&x[start..]) {
+            *out = u8::from(holds(x));
+        }
+    });
+}
+
+/// `out = a` where `condition` is not zero, else `b`, with strides for all three as in
+/// [`binary`](super::binary).
+///
+/// Elements are only moved, so `T` may be any plain type of their width.
+///
+/// # Panics
+///
+/// As [`binary`](super::binary).
+pub fn select<T: Copy + Default + Send + Sync>(
+    pool: &Pool,
+    dims: &[usize],
+    condition: Strided<'_, u8>,
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
+    out: &mut [T],
+) {
+    assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
+    let mut walk = None;
+    let strides = [condition.strides, a.strides, b.strides];
+    let (condition, a, b) = (condition.data, a.data, b.data);
+    let way = Way::new(dims, strides, [condition.len(), a.len(), b.len()], &mut walk);
+    let [step_c, step_a, step_b] = way.steps();
+    fill(pool, out, 2, |start, out| {
+        let mut flags = [0; BLOCK];
+        let (mut block_a, mut block_b) = ([T::default(); BLOCK], [T::default(); BLOCK]);
+        way.rows(start, start + out.len(), |[at_c, at_a, at_b], at, n| {
+            for (i, out) in out[at - start..][..n].chunks_mut(BLOCK).enumerate() {
+                let first = i * BLOCK;
+                let n = out.len();
+                let a = gathered(&a[at_a + first * step_a..], step_a, n, &mut block_a);
+                let b = gathered(&b[at_b + first * step_b..], step_b, n, &mut block_b);
+                match gathered(&condition[at_c + first * step_c..], step_c, n, &mut flags) {
+                    Operand::Constant(0) => copy_operand(b, out),
+                    Operand::Constant(_) => copy_operand(a, out),
+                    Operand::Slice(flags) => match (a, b) {
+                        (Operand::Slice(a), Operand::Slice(b)) => choose(flags, out, a, b),
+                        (Operand::Slice(a), Operand::Constant(b)) => {
+                            choose(flags, out, a, &[b; BLOCK]);
+                        }
+                        (Operand::Constant(a), Operand::Slice(b)) => {
+                            choose(flags, out, &[a; BLOCK], b);
+                        }
+                        (Operand::Constant(a), Operand::Constant(b)) => {
+                            choose(flags, out, &[a; BLOCK], &[b; BLOCK]);
+                        }
+                    },
+                }
+            }
+        });
+    });
+}
+
+fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
+    match x {
+        Operand::Slice(x) => out.copy_from_slice(x),
+        Operand::Constant(x) => out.fill(x),
+    }
+}
+
+/// Both operands are read for every element, without a test of bounds in between: vectors do that.
+#[inline(always)]
+fn choose<T: Copy>(flags: &[u8], out: &mut [T], a: &[T], b: &[T]) {
+    for (((out, flag), a), b) in out.iter_mut().zip(flags).zip(a).zip(b) {
+        let (a, b) = (*a, *b);
+        *out = if *flag != 0 { a } else { b };
+    }
+}
+
+/// Rows of two operands, for operations whose output type differs from theirs.
+fn rows<T: Copy + Default + Sync, O: Send>(
+    pool: &Pool,
+    dims: &[usize],
+    a: Strided<'_, T>,
+    b: Strided<'_, T>,
+    out: &mut [O],
+    row: impl Fn(Operand<'_, T>, Operand<'_, T>, &mut [O]) + Sync,
+) {
+    assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
+    let mut walk = None;
+    let way = Way::new(dims, [a.strides, b.strides], [a.data.len(), b.data.len()], &mut walk);
+    let (a, b) = (a.data, b.data);
+    let steps = way.steps();
+    fill(pool, out, 1, |start, out| {
+        way.rows(start, start + out.len(), |[at_a, at_b], at, n| {
+            let out = &mut out[at - start..][..n];
+            row_of_two(&a[at_a..], &b[at_b..], steps, out, &row);
+        });
+    });
+}
+
+trait Test<T, O>: Copy {
+    fn apply(self, a: T, b: T) -> O;
+}
+
+struct Row<'a, T, O, F> {
+    a: Operand<'a, T>,
+    b: Operand<'a, T>,
+    out: &'a mut [O],
+    op: F,
+}
+
+impl<T: Copy, O: Copy, F: Test<T, O>> Loop for Row<'_, T, O, F> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let (op, out) = (self.op, self.out);
+        match (self.a, self.b) {
+            (Operand::Slice(a), Operand::Slice(b)) => {
+                for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+                    *out = op.apply(*a, *b);
+                }
+            }
+            (Operand::Slice(a), Operand::Constant(b)) => {
+                for (out, a) in out.iter_mut().zip(a) {
+                    *out = op.apply(*a, b);
+                }
+            }
+            (Operand::Constant(a), Operand::Slice(b)) => {
+                for (out, b) in out.iter_mut().zip(b) {
+                    *out = op.apply(a, *b);
+                }
+            }
+            (Operand::Constant(a), Operand::Constant(b)) => out.fill(op.apply(a, b)),
+        }
+    }
+}
+
+macro_rules! tests_of_two {
+    ($($name:ident: $bound:ident -> $out:ty, |$a:ident, $b:ident| $value:expr;)*) => { $(
+        #[derive(Clone, Copy)]
+        struct $name;
+        impl<T: $bound> Test<T, $out> for $name {
+            #[inline(always)]
+            fn apply(self, $a: T, $b: T) -> $out { $value }
+        }
+    )* };
+}
+
+tests_of_two! {
+    Equal: Number -> u8, |a, b| u8::from(a.widen() == b.widen());
+    Less: Number -> u8, |a, b| u8::from(a.widen() < b.widen());
+    LessOrEqual: Number -> u8, |a, b| u8::from(a.widen() <= b.widen());
+    Greater: Number -> u8, |a, b| u8::from(a.widen() > b.widen());
+    GreaterOrEqual: Number -> u8, |a, b| u8::from(a.widen() >= b.widen());
+    AndBits: Integer -> T, |a, b| a.and(b);
+    OrBits: Integer -> T, |a, b| a.or(b);
+    XorBits: Integer -> T, |a, b| a.xor(b);
+    ShiftLeft: Integer -> T, |a, b| a.shift_left(b);
+    ShiftRight: Integer -> T, |a, b| a.shift_right(b);
+}
+
+#[derive(Clone, Copy)]
+struct AndBool;
+#[derive(Clone, Copy)]
+struct OrBool;
+#[derive(Clone, Copy)]
+struct XorBool;
+
+impl Test<u8, u8> for AndBool {
+    #[inline(always)]
+    fn apply(self, a: u8, b: u8) -> u8 {
+        u8::from(a != 0) & u8::from(b != 0)
+    }
+}
+
+impl Test<u8, u8> for OrBool {
+    #[inline(always)]
+    fn apply(self, a: u8, b: u8) -> u8 {
+        u8::from(a | b != 0)
+    }
+}
+
+impl Test<u8, u8> for XorBool {
+    #[inline(always)]
+    fn apply(self, a: u8, b: u8) -> u8 {
+        u8::from(a != 0) ^ u8::from(b != 0)
+    }
+}
+
+/// An integer type, for [`bitwise`].
+pub trait Integer: Number {
+    #[doc(hidden)]
+    fn and(self, other: Self) -> Self;
+    #[doc(hidden)]
+    fn or(self, other: Self) -> Self;
+    #[doc(hidden)]
+    fn xor(self, other: Self) -> Self;
+    #[doc(hidden)]
+    fn shift_left(self, by: Self) -> Self;
+    #[doc(hidden)]
+    fn shift_right(self, by: Self) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => { $(
+        impl Integer for $t {
+            #[inline(always)]
+            fn and(self, other: $t) -> $t { self & other }
+            #[inline(always)]
+            fn or(self, other: $t) -> $t { self | other }
+            #[inline(always)]
+            fn xor(self, other: $t) -> $t { self ^ other }
+            #[inline(always)]
+            fn shift_left(self, by: $t) -> $t {
+                #[allow(unused_comparisons)]
+                let inside = by >= 0 && (by as u64) < u64::from(<$t>::BITS);
+                if inside { self.wrapping_shl(by as u32) } else { 0 }
+            }
+            #[inline(always)]
+            fn shift_right(self, by: $t) -> $t {
+                #[allow(unused_comparisons)]
+                let (inside, negative) = (by >= 0 && (by as u64) < u64::from(<$t>::BITS), self < 0);
+                if inside {
+                    self.wrapping_shr(by as u32)
+                } else if negative {
+                    !0
+                } else {
+                    0
+                }
+            }
+        }
+    )* };
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+#[cfg(test)]
+mod tests;

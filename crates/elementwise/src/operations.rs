@@ -1,0 +1,124 @@
+//! What each unary operation does to one element, as types that loops are generic over.
+
+use sardonyx_simd::number::{Arith, Math};
+
+/// An operation on one element of a float type that computes in itself.
+pub trait Map<W: Math>: Copy + Sync {
+    fn apply<const FMA: bool>(self, x: W) -> W;
+}
+
+/// How many names there are, for array types.
+pub const fn count(names: &[&str]) -> usize {
+    names.len()
+}
+
+/// Declares operations: a name, its parameters (all of the float type), and its value for `x`.
+///
+/// `Neg |x, FMA| x.neg();` becomes a struct without fields of weight whose `apply::<FMA>(x)` is
+/// `x.neg()`; `LeakyRelu(alpha) |x, FMA| ..` one with the parameter `alpha`. A function would not
+/// do: each operation must be a type of its own to get its own loop.
+macro_rules! operations {
+    ($($name:ident $(($($p:ident),+))? |$x:ident, $fma:ident| $value:expr;)*) => { $(
+        #[allow(missing_debug_implementations)] // `derive` does not accept the computed array length.
+        pub struct $name<W>(
+            pub std::marker::PhantomData<W>,
+            pub [W; $crate::operations::count(&[$($(stringify!($p)),+)?])],
+        );
+
+        // By hand, for the same reason.
+        impl<W: Copy> Clone for $name<W> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<W: Copy> Copy for $name<W> {}
+
+        impl<W: Math> Map<W> for $name<W> {
+            #[inline(always)]
+            fn apply<const $fma: bool>(self, $x: W) -> W {
+                $(let $name(_, [$($p),+]) = self;)?
+                $value
+            }
+        }
+    )* };
+    (@W $p:ident) => { W };
+}
+
+operations! {
+    Abs |x, FMA| Arith::abs(x);
+    Neg |x, FMA| Arith::neg(x);
+    Ceil |x, FMA| Math::ceil(x);
+    Floor |x, FMA| Math::floor(x);
+    Round |x, FMA| x.round_even();
+    Sign |x, FMA| Arith::sign(x);
+    Sqrt |x, FMA| Math::sqrt(x);
+    Reciprocal |x, FMA| W::ONE.div(x);
+    Square |x, FMA| x.mul(x);
+    Exp |x, FMA| Math::exp::<FMA>(x);
+    Log |x, FMA| Math::ln::<FMA>(x);
+    Tanh |x, FMA| Math::tanh::<FMA>(x);
+    Sigmoid |x, FMA| Math::sigmoid::<FMA>(x);
+    Erf |x, FMA| Math::erf::<FMA>(x);
+    Sin |x, FMA| Math::sin::<FMA>(x);
+    Cos |x, FMA| Math::cos::<FMA>(x);
+    Relu |x, FMA| Arith::max(x, W::ZERO);
+    Softplus |x, FMA| x.softplus::<FMA>();
+    Softsign |x, FMA| x.div(W::ONE.add(Arith::abs(x)));
+    Silu |x, FMA| silu::<W, FMA>(x, W::ONE);
+    Gelu |x, FMA| {
+        let phi = Math::erf::<FMA>(x.mul(W::from_f64(std::f64::consts::FRAC_1_SQRT_2)));
+        let half = x.mul(W::from_f64(0.5));
+        half.mul_add::<FMA>(phi, half)
+    };
+    GeluTanh |x, FMA| {
+        // x/2 (1 + tanh(u)) = x sigmoid(2 u) with u = sqrt(2/pi) (x + 0.044715 x^3)
+        let cubic = x.mul(x).mul_add::<FMA>(W::from_f64(0.044_715), W::ONE).mul(x);
+        let root = (2.0 / std::f64::consts::PI).sqrt();
+        x.mul(Math::sigmoid::<FMA>(cubic.mul(W::from_f64(2.0 * root))))
+    };
+    Mish |x, FMA| {
+        // With e = exp(x), tanh(ln(1 + e)) is n / (n + 2) for n = e (e + 2), and 1 from 20 on.
+        let e = Math::exp::<FMA>(Arith::min(x, W::from_f64(20.0)));
+        let n = e.mul(e.add(W::from_f64(2.0)));
+        x.mul(n.div(n.add(W::from_f64(2.0))))
+    };
+    HardSwish |x, FMA| {
+        let gate = x.mul_add::<FMA>(W::from_f64(1.0 / 6.0), W::from_f64(0.5));
+        x.mul(between(gate, W::ZERO, W::ONE))
+    };
+    // The loops below keep `x` itself on the positive side, so that infinity times zero never
+    // enters.
+    LeakyRelu(alpha) |x, FMA| if x < W::ZERO { x.mul(alpha) } else { x };
+    Elu(alpha) |x, FMA| {
+        let negative = alpha.mul(x.expm1::<FMA>());
+        if x < W::ZERO { negative } else { x }
+    };
+    Selu(alpha, gamma) |x, FMA| {
+        let negative = alpha.mul(x.expm1::<FMA>());
+        gamma.mul(if x < W::ZERO { negative } else { x })
+    };
+    Celu(alpha) |x, FMA| {
+        let negative = alpha.mul(x.div(alpha).expm1::<FMA>());
+        if x < W::ZERO { negative } else { x }
+    };
+    HardSigmoid(alpha, beta) |x, FMA| between(x.mul_add::<FMA>(alpha, beta), W::ZERO, W::ONE);
+    Swish(alpha) |x, FMA| silu::<W, FMA>(x, alpha);
+    ThresholdedRelu(alpha) |x, FMA| if x > alpha { x } else { W::ZERO };
+    Shrink(lambda, bias) |x, FMA| {
+        let low = if x < lambda.neg() { x.add(bias) } else { W::ZERO };
+        if x > lambda { x.sub(bias) } else { low }
+    };
+}
+
+/// `x * sigmoid(alpha x)`.
+#[inline(always)]
+fn silu<W: Math, const FMA: bool>(x: W, alpha: W) -> W {
+    x.mul(Math::sigmoid::<FMA>(x.mul(alpha)))
+}
+
+/// `x` clipped to `low..=high`; NaN stays.
+#[inline(always)]
+pub fn between<W: PartialOrd + Copy>(x: W, low: W, high: W) -> W {
+    let x = if x < low { low } else { x };
+    if x > high { high } else { x }
+}

@@ -1,0 +1,471 @@
+//! Operations on every element of one buffer.
+
+use std::marker::PhantomData;
+
+use half::{bf16, f16};
+
+use super::halves::{narrow, widen};
+use super::operations::{self as op, Map, between};
+use sardonyx_simd::chunks::fill;
+use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::vecmath::{MAX_REDUCED, acosh, asinh, atanh, cos_reduced, sin_reduced};
+use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Level, Loop};
+
+/// An operation on one element.
+///
+/// NaN gives NaN everywhere; domain errors (square root of -1) do too. Integers compute `Abs`,
+/// `Neg`, `Sign`, `Relu` and `Square` in themselves (wrapping) and all else in f64, truncated and
+/// saturated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unary {
+    Abs,
+    Neg,
+    Ceil,
+    Floor,
+    /// To the nearest integer, ties to even.
+    Round,
+    /// -1, 0 or 1.
+    Sign,
+    Sqrt,
+    Reciprocal,
+    Square,
+    Exp,
+    Log,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Asinh,
+    Acosh,
+    Atanh,
+    Erf,
+    Sigmoid,
+    Relu,
+    /// `ln(1 + exp(x))`
+    Softplus,
+    /// `x / (1 + |x|)`
+    Softsign,
+    /// `x * sigmoid(x)`
+    Silu,
+    /// With the error function.
+    Gelu,
+    /// The approximation with tanh.
+    GeluTanh,
+    /// `x * tanh(softplus(x))`
+    Mish,
+    /// `x * HardSigmoid(1/6, 1/2)`
+    HardSwish,
+    /// `alpha * x` below zero.
+    LeakyRelu {
+        alpha: f32,
+    },
+    /// `alpha * (exp(x) - 1)` below zero.
+    Elu {
+        alpha: f32,
+    },
+    /// `gamma * Elu(alpha)`
+    Selu {
+        alpha: f32,
+        gamma: f32,
+    },
+    /// `alpha * (exp(x / alpha) - 1)` below zero.
+    Celu {
+        alpha: f32,
+    },
+    /// `alpha * x + beta`, between 0 and 1.
+    HardSigmoid {
+        alpha: f32,
+        beta: f32,
+    },
+    /// `x * sigmoid(alpha * x)`
+    Swish {
+        alpha: f32,
+    },
+    /// Zero unless above `alpha`.
+    ThresholdedRelu {
+        alpha: f32,
+    },
+    /// `x` moved towards zero by `bias` where it is further than `lambda` from it, else zero.
+    Shrink {
+        lambda: f32,
+        bias: f32,
+    },
+}
+
+impl Unary {
+    /// A guess at the cost of one element, in units of a cheap one.
+    pub(super) fn work(self) -> usize {
+        use Unary::*;
+        match self {
+            Abs | Neg | Ceil | Floor | Round | Sign | Relu | Square | LeakyRelu { .. } => 1,
+            Sqrt | Reciprocal | Softsign | HardSwish | HardSigmoid { .. } => 2,
+            ThresholdedRelu { .. } | Shrink { .. } => 2,
+            Exp | Log | Sin | Cos | Tanh | Sigmoid | Silu | Swish { .. } => 6,
+            Tan | Asin | Acos | Atan | Sinh | Cosh | Asinh | Acosh | Atanh => 40,
+            _ => 12,
+        }
+    }
+}
+
+/// Calls `$run!(operation)` with the operation type for `$op`, its parameters as `$w`; `$libm` with
+/// the function of the C library that computes one element, if that is what it is.
+macro_rules! with_operation {
+    ($op:expr, $w:ty, $run:ident, $libm:ident) => {{
+        let p = PhantomData::<$w>;
+        let f = |x: f32| <$w as Number>::from_f64(f64::from(x));
+        match $op {
+            Unary::Abs => $run!(op::Abs(p, [])),
+            Unary::Neg => $run!(op::Neg(p, [])),
+            Unary::Ceil => $run!(op::Ceil(p, [])),
+            Unary::Floor => $run!(op::Floor(p, [])),
+            Unary::Round => $run!(op::Round(p, [])),
+            Unary::Sign => $run!(op::Sign(p, [])),
+            Unary::Sqrt => $run!(op::Sqrt(p, [])),
+            Unary::Reciprocal => $run!(op::Reciprocal(p, [])),
+            Unary::Square => $run!(op::Square(p, [])),
+            Unary::Exp => $run!(op::Exp(p, [])),
+            Unary::Log => $run!(op::Log(p, [])),
+            Unary::Sin => $run!(op::Sin(p, [])),
+            Unary::Cos => $run!(op::Cos(p, [])),
+            Unary::Tanh => $run!(op::Tanh(p, [])),
+            Unary::Erf => $run!(op::Erf(p, [])),
+            Unary::Sigmoid => $run!(op::Sigmoid(p, [])),
+            Unary::Relu => $run!(op::Relu(p, [])),
+            Unary::Softplus => $run!(op::Softplus(p, [])),
+            Unary::Softsign => $run!(op::Softsign(p, [])),
+            Unary::Silu => $run!(op::Silu(p, [])),
+            Unary::Gelu => $run!(op::Gelu(p, [])),
+            Unary::GeluTanh => $run!(op::GeluTanh(p, [])),
+            Unary::Mish => $run!(op::Mish(p, [])),
+            Unary::HardSwish => $run!(op::HardSwish(p, [])),
+            Unary::LeakyRelu { alpha } => $run!(op::LeakyRelu(p, [f(alpha)])),
+            Unary::Elu { alpha } => $run!(op::Elu(p, [f(alpha)])),
+            Unary::Selu { alpha, gamma } => $run!(op::Selu(p, [f(alpha), f(gamma)])),
+            Unary::Celu { alpha } => $run!(op::Celu(p, [f(alpha)])),
+            Unary::HardSigmoid { alpha, beta } => $run!(op::HardSigmoid(p, [f(alpha), f(beta)])),
+            Unary::Swish { alpha } => $run!(op::Swish(p, [f(alpha)])),
+            Unary::ThresholdedRelu { alpha } => $run!(op::ThresholdedRelu(p, [f(alpha)])),
+            Unary::Shrink { lambda, bias } => $run!(op::Shrink(p, [f(lambda), f(bias)])),
+            Unary::Tan => $libm!(f64::tan),
+            Unary::Asin => $libm!(f64::asin),
+            Unary::Acos => $libm!(f64::acos),
+            Unary::Atan => $libm!(f64::atan),
+            Unary::Sinh => $libm!(f64::sinh),
+            Unary::Cosh => $libm!(f64::cosh),
+            Unary::Asinh => $libm!(asinh),
+            Unary::Acosh => $libm!(acosh),
+            Unary::Atanh => $libm!(atanh),
+        }
+    }};
+}
+
+/// Applies `op` to every element of `x`.
+///
+/// # Panics
+///
+/// If the lengths differ.
+pub fn unary<T: UnaryElement>(exec: &Exec<'_>, op: Unary, x: &[T], y: &mut [T]) {
+    let &Exec { pool, isa } = exec;
+    assert_eq!(x.len(), y.len(), "one output per input");
+    let level = Level::new(isa);
+    fill(pool, y, op.work(), |start, y| {
+        T::unary(level, op, &x[start..start + y.len()], y);
+    });
+}
+
+/// Replaces every element of `x` by `op` of it.
+pub fn unary_in_place<T: UnaryElement>(exec: &Exec<'_>, op: Unary, x: &mut [T]) {
+    let &Exec { pool, isa } = exec;
+    let level = Level::new(isa);
+    fill(pool, x, op.work(), |_, x| T::unary_in_place(level, op, x));
+}
+
+/// Every element of `x`, but at least `low` and at most `high`. NaN stays; if `low > high` the
+/// result is `high`.
+///
+/// # Panics
+///
+/// If the lengths differ.
+pub fn clip<T: Number>(exec: &Exec<'_>, low: T, high: T, x: &[T], y: &mut [T]) {
+    let &Exec { pool, isa } = exec;
+    assert_eq!(x.len(), y.len(), "one output per input");
+    let level = Level::new(isa);
+    fill(pool, y, 1, |start, y| {
+        let x = &x[start..start + y.len()];
+        T::run(level, Clip { low, high, x, y });
+    });
+}
+
+/// As [`clip`], in place.
+pub fn clip_in_place<T: Number>(exec: &Exec<'_>, low: T, high: T, x: &mut [T]) {
+    let &Exec { pool, isa } = exec;
+    let level = Level::new(isa);
+    fill(pool, x, 1, |_, x| T::run(level, ClipInPlace { low, high, x }));
+}
+
+/// An element type [`unary`] works on: every [`Number`].
+///
+/// The methods are the loops over one chunk.
+pub trait UnaryElement: Number {
+    #[doc(hidden)]
+    fn unary(level: Level, op: Unary, x: &[Self], y: &mut [Self]);
+    #[doc(hidden)]
+    fn unary_in_place(level: Level, op: Unary, x: &mut [Self]);
+}
+
+impl UnaryElement for f32 {
+    fn unary(level: Level, op: Unary, x: &[f32], y: &mut [f32]) {
+        macro_rules! run {
+            ($op:expr) => {
+                level.run(MapTo { op: $op, x, y })
+            };
+        }
+        macro_rules! libm {
+            ($function:path) => {{
+                y.copy_from_slice(x);
+                one_by_one($function, y);
+            }};
+        }
+        match op {
+            Unary::Sin | Unary::Cos => {
+                y.copy_from_slice(x);
+                turn(level, op, y);
+            }
+            _ => with_operation!(op, f32, run, libm),
+        }
+    }
+
+    fn unary_in_place(level: Level, op: Unary, x: &mut [f32]) {
+        macro_rules! run {
+            ($op:expr) => {
+                level.run(MapInPlace { op: $op, x })
+            };
+        }
+        macro_rules! libm {
+            ($function:path) => {
+                one_by_one($function, x)
+            };
+        }
+        match op {
+            Unary::Sin | Unary::Cos => turn(level, op, x),
+            _ => with_operation!(op, f32, run, libm),
+        }
+    }
+}
+
+/// Applies a function of the C library.
+fn one_by_one<T: Math>(function: fn(f64) -> f64, x: &mut [T]) {
+    for x in x {
+        *x = x.libm(function);
+    }
+}
+
+/// Sine and cosine of f32: the vectorised reduction first, and then the C library for the few
+/// arguments beyond it.
+fn turn(level: Level, op: Unary, x: &mut [f32]) {
+    let mut arguments = [0.0; 256];
+    for x in x.chunks_mut(arguments.len()) {
+        let arguments = &mut arguments[..x.len()];
+        arguments.copy_from_slice(x);
+        if op == Unary::Sin {
+            level.run(MapInPlace { op: SinReduced, x });
+        } else {
+            level.run(MapInPlace { op: CosReduced, x });
+        }
+        for (y, &x) in x.iter_mut().zip(&*arguments) {
+            if x.abs() > MAX_REDUCED {
+                *y = if op == Unary::Sin { x.sin() } else { x.cos() };
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct SinReduced;
+#[derive(Clone, Copy)]
+struct CosReduced;
+
+impl Map<f32> for SinReduced {
+    #[inline(always)]
+    fn apply<const FMA: bool>(self, x: f32) -> f32 {
+        sin_reduced::<FMA>(x)
+    }
+}
+
+impl Map<f32> for CosReduced {
+    #[inline(always)]
+    fn apply<const FMA: bool>(self, x: f32) -> f32 {
+        cos_reduced::<FMA>(x)
+    }
+}
+
+impl UnaryElement for f64 {
+    fn unary(level: Level, op: Unary, x: &[f64], y: &mut [f64]) {
+        in_place(x, y, |y| f64::unary_in_place(level, op, y));
+    }
+
+    fn unary_in_place(level: Level, op: Unary, x: &mut [f64]) {
+        macro_rules! run {
+            ($op:expr) => {
+                level.run_avx2(MapInPlace { op: $op, x })
+            };
+        }
+        macro_rules! libm {
+            ($function:path) => {
+                one_by_one($function, x)
+            };
+        }
+        with_operation!(op, f64, run, libm);
+    }
+}
+
+/// Calls `body` with parts of `y` that hold those of `x`: one more pass through the first-level
+/// cache, half the code.
+fn in_place<T: Number>(x: &[T], y: &mut [T], mut body: impl FnMut(&mut [T])) {
+    for (x, y) in x.chunks(1024).zip(y.chunks_mut(1024)) {
+        y.copy_from_slice(x);
+        body(y);
+    }
+}
+
+/// Elements that are converted at a time to the type that they are computed in.
+const CONVERTED: usize = 256;
+
+/// Halves are widened block by block and go through the loops of floats.
+macro_rules! halves {
+    ($($t:ty),*) => { $(
+        impl UnaryElement for $t {
+            fn unary(level: Level, op: Unary, x: &[$t], y: &mut [$t]) {
+                in_place(x, y, |y| <$t>::unary_in_place(level, op, y));
+            }
+
+            fn unary_in_place(level: Level, op: Unary, x: &mut [$t]) {
+                let mut wide = [0.0; CONVERTED];
+                for x in x.chunks_mut(CONVERTED) {
+                    let wide = &mut wide[..x.len()];
+                    widen(level, x, wide);
+                    f32::unary_in_place(level, op, wide);
+                    narrow(level, wide, x);
+                }
+            }
+        }
+    )* };
+}
+
+halves!(f16, bf16);
+
+macro_rules! integers {
+    ($($t:ty),*) => { $(
+        impl UnaryElement for $t {
+            fn unary(level: Level, op: Unary, x: &[$t], y: &mut [$t]) {
+                in_place(x, y, |y| <$t>::unary_in_place(level, op, y));
+            }
+
+            fn unary_in_place(_: Level, op: Unary, x: &mut [$t]) {
+                match op {
+                    Unary::Abs => x.iter_mut().for_each(|x| *x = Arith::abs(*x)),
+                    Unary::Neg => x.iter_mut().for_each(|x| *x = Arith::neg(*x)),
+                    Unary::Sign => x.iter_mut().for_each(|x| *x = Arith::sign(*x)),
+                    Unary::Relu => x.iter_mut().for_each(|x| *x = Arith::max(*x, 0)),
+                    Unary::Square => x.iter_mut().for_each(|x| *x = Arith::mul(*x, *x)),
+                    Unary::Ceil | Unary::Floor | Unary::Round => {}
+                    _ => through_f64(op, x),
+                }
+            }
+        }
+    )* };
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// Computes an operation on integers in f64, without fused multiply-adds, so that the result is the
+/// same on every machine.
+fn through_f64<T: Number>(op: Unary, x: &mut [T]) {
+    let portable = Level::new(Isa::Portable);
+    let mut doubles = [0.0; CONVERTED];
+    for x in x.chunks_mut(CONVERTED) {
+        let doubles = &mut doubles[..x.len()];
+        for (double, x) in doubles.iter_mut().zip(&*x) {
+            *double = x.to_f64();
+        }
+        f64::unary_in_place(portable, op, doubles);
+        for (x, double) in x.iter_mut().zip(&*doubles) {
+            *x = T::from_f64(*double);
+        }
+    }
+}
+
+struct MapTo<'a, O> {
+    op: O,
+    x: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl<O: Map<f32>> Loop for MapTo<'_, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (y, x) in self.y.iter_mut().zip(self.x) {
+            *y = self.op.apply::<FMA>(*x);
+        }
+    }
+}
+
+struct MapInPlace<'a, T, O> {
+    op: O,
+    x: &'a mut [T],
+}
+
+impl<T: Math, O: Map<T>> Loop for MapInPlace<'_, T, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for x in self.x {
+            *x = self.op.apply::<FMA>(*x);
+        }
+    }
+}
+
+pub(super) struct Clip<'a, T> {
+    pub(super) low: T,
+    pub(super) high: T,
+    pub(super) x: &'a [T],
+    pub(super) y: &'a mut [T],
+}
+
+impl<T: Number> Loop for Clip<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let (low, high) = (self.low.widen(), self.high.widen());
+        for (y, x) in self.y.iter_mut().zip(self.x) {
+            *y = T::narrow(between(x.widen(), low, high));
+        }
+    }
+}
+
+pub(super) struct ClipInPlace<'a, T> {
+    pub(super) low: T,
+    pub(super) high: T,
+    pub(super) x: &'a mut [T],
+}
+
+impl<T: Number> Loop for ClipInPlace<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let (low, high) = (self.low.widen(), self.high.widen());
+        for x in self.x {
+            *x = T::narrow(between(x.widen(), low, high));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,808 @@
+//! Convolution forward, for images whose channels come last or first.
+//!
+//! Everything runs along channels: vectors are some output channels of a pixel.
+//!
+//! | convolution | loops |
+//! | --- | --- |
+//! | depthwise, one output channel for each input channel | [`depthwise`] |
+//! | 3 x 3 with many channels | [`winograd`] |
+//! | pointwise, then depthwise, in one go | [`expanded`] |
+//! | integers of 8 bits, channels first | [`integer`] |
+//! | the gradient of weights, channels first | [`weight_gradient`] |
+//! | everything else | [`direct`] |
+//!
+//! Weights are packed once, in a form that depends on neither the batch nor the spatial size. An
+//! input in rows becomes pixels while the rows of a block are copied; an output in rows is written
+//! from blocks of pixels. [`conv_naive`] is the plain loop for any number type and any rank, and
+//! the oracle of the tests.
+
+mod depthwise;
+mod direct;
+mod expanded;
+mod gated;
+mod integer;
+mod naive;
+mod packing;
+mod pixels;
+mod tile;
+mod transpose;
+mod weight_gradient;
+mod winograd;
+
+use std::fmt;
+
+use crate::gemm::{Activation, SendPtr, TileEpilogue, amx, bf16};
+use depthwise::Depthwise;
+use direct::Direct;
+pub use expanded::ExpandedConv;
+pub use gated::GatedConv;
+pub use integer::{
+    ByteConv, ByteEnding, ByteOperands, ByteWeights, conv_bytes, conv_bytes_scratch, conv_codes,
+};
+pub use naive::conv_naive;
+pub use packing::WeightSource;
+pub use pixels::{interleave, pitch_of};
+pub use sardonyx_simd::buffer::Lasts;
+use sardonyx_simd::buffer::PackedBuf;
+use sardonyx_simd::{Isa, Pool};
+use smallvec::{SmallVec, smallvec};
+use tile::{TileTable, tiles};
+pub use weight_gradient::WeightGradient;
+use winograd::Winograd;
+
+/// How the elements of an input or output lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// `[images, channels, spatial...]`, as the standard has it.
+    Rows,
+    /// `[images, spatial..., pitch]`: the channels of a pixel are adjacent, pixels `pitch` apart.
+    /// What is between the last channel and the next pixel is neither read nor written.
+    ChannelsLast { pitch: usize },
+}
+
+impl Order {
+    /// How many elements so many images take, up to the last channel of the last pixel.
+    fn len(self, images: usize, channels: usize, plane: usize) -> Option<usize> {
+        let pixels = images.checked_mul(plane)?;
+        if pixels == 0 || channels == 0 {
+            return Some(0);
+        }
+        match self {
+            Order::Rows => pixels.checked_mul(channels),
+            Order::ChannelsLast { pitch } => (pixels - 1).checked_mul(pitch)?.checked_add(channels),
+        }
+    }
+}
+
+/// Elements, and how they lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered<'a> {
+    pub data: &'a [f32],
+    pub order: Order,
+}
+
+/// The same, to be written.
+#[derive(Debug)]
+pub struct OrderedMut<'a> {
+    pub data: &'a mut [f32],
+    pub order: Order,
+}
+
+/// What is done to the result of a convolution before it is written:
+/// `activation(sum + bias + residual) * factor`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConvEpilogue<'a> {
+    /// One for each output channel.
+    pub bias: Option<&'a [f32]>,
+    /// Of the shape of the output, and in rows where the output is.
+    pub residual: Option<Ordered<'a>>,
+    pub activation: Activation,
+    /// As the residual.
+    pub factor: Option<Ordered<'a>>,
+}
+pub use transpose::{PackedTranspose, TransposeParams, conv_transpose_naive};
+
+/// What a convolution is, apart from the size of its input. All lists have one entry per spatial
+/// dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConvParams {
+    pub in_channels: usize,
+    pub out_channels: usize,
+    /// Both channel counts are multiples of it.
+    pub groups: usize,
+    pub kernel: PerAxis,
+    pub strides: PerAxis,
+    pub dilations: PerAxis,
+    /// Zeros before the first element of each dimension.
+    pub pads_begin: PerAxis,
+    /// Zeros after the last one.
+    pub pads_end: PerAxis,
+}
+
+/// One entry per spatial dimension, without memory of its own for three of them.
+pub type PerAxis<T = usize> = SmallVec<[T; 3]>;
+
+impl ConvParams {
+    /// One group, stride and dilation 1, no padding; change the fields for the rest.
+    pub fn new(in_channels: usize, out_channels: usize, kernel: &[usize]) -> ConvParams {
+        let rank = kernel.len();
+        ConvParams {
+            in_channels,
+            out_channels,
+            groups: 1,
+            kernel: kernel.into(),
+            strides: smallvec![1; rank],
+            dilations: smallvec![1; rank],
+            pads_begin: smallvec![0; rank],
+            pads_end: smallvec![0; rank],
+        }
+    }
+
+    /// Whether the fields fit each other.
+    ///
+    /// # Errors
+    ///
+    /// The first rule broken.
+    pub fn check(&self) -> Result<(), ConvError> {
+        let rank = self.kernel.len();
+        let lists = [&self.strides, &self.dilations, &self.pads_begin, &self.pads_end];
+        if let Some(list) = lists.into_iter().find(|list| list.len() != rank) {
+            return Err(ConvError::Rank { want: rank, got: list.len() });
+        }
+        let groups = self.groups;
+        if groups == 0
+            || !self.in_channels.is_multiple_of(groups)
+            || !self.out_channels.is_multiple_of(groups)
+        {
+            return Err(ConvError::Groups {
+                groups,
+                in_channels: self.in_channels,
+                out_channels: self.out_channels,
+            });
+        }
+        let positive = [&self.kernel, &self.strides, &self.dilations];
+        if positive.iter().any(|list| list.contains(&0)) {
+            return Err(ConvError::Zero);
+        }
+        self.weights_len().map(|_| ()).ok_or(ConvError::TooLarge)
+    }
+
+    /// Elements of the weights, `[out_channels, in_channels / groups, kernel...]`; `None` when that
+    /// overflows.
+    fn weights_len(&self) -> Option<usize> {
+        let taps = product(&self.kernel)?;
+        (self.in_channels / self.groups).checked_mul(self.out_channels)?.checked_mul(taps)
+    }
+
+    /// Whether each of several groups has one input channel and one output channel.
+    fn is_depthwise(&self) -> bool {
+        self.in_channels == self.groups && self.out_channels == self.groups && self.groups > 1
+    }
+
+    /// The spatial size of the output for an input of spatial size `spatial`.
+    ///
+    /// # Errors
+    ///
+    /// If the ranks differ, or the kernel is larger than the padded input.
+    pub fn output_dims(&self, spatial: &[usize]) -> Result<PerAxis, ConvError> {
+        let rank = self.kernel.len();
+        if spatial.len() != rank {
+            return Err(ConvError::Rank { want: rank, got: spatial.len() });
+        }
+        (0..rank)
+            .map(|i| {
+                let extent = (self.kernel[i] - 1)
+                    .checked_mul(self.dilations[i])
+                    .and_then(|x| x.checked_add(1))
+                    .ok_or(ConvError::TooLarge)?;
+                let padded = spatial[i]
+                    .checked_add(self.pads_begin[i])
+                    .and_then(|x| x.checked_add(self.pads_end[i]))
+                    .filter(|&x| x <= isize::MAX as usize / 4)
+                    .ok_or(ConvError::TooLarge)?;
+                match padded.checked_sub(extent) {
+                    Some(room) => Ok(room / self.strides[i] + 1),
+                    None => {
+                        Err(ConvError::KernelTooLarge { dim: i, kernel: extent, input: padded })
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
+fn product(dims: &[usize]) -> Option<usize> {
+    dims.iter().try_fold(1usize, |p, &d| p.checked_mul(d))
+}
+
+/// Why a convolution cannot be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConvError {
+    /// Lists of different length, or more spatial dimensions than the kernel has.
+    Rank { want: usize, got: usize },
+    /// Channels are not multiples of the groups.
+    Groups { groups: usize, in_channels: usize, out_channels: usize },
+    /// A kernel size, stride or dilation is zero.
+    Zero,
+    /// The kernel, with dilation, exceeds the padded input in dimension `dim`.
+    KernelTooLarge { dim: usize, kernel: usize, input: usize },
+    /// A size overflows.
+    TooLarge,
+    /// A buffer has the wrong length.
+    Length { what: &'static str, want: usize, got: usize },
+    /// A part of the epilogue lies in another order than the output.
+    Order { what: &'static str },
+    /// The convolution cannot be computed so.
+    Algorithm(Algorithm),
+}
+
+impl fmt::Display for ConvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConvError::Rank { want, got } => {
+                write!(f, "{got} spatial dimensions where there must be {want}")
+            }
+            ConvError::Groups { groups, in_channels, out_channels } => write!(
+                f,
+                "{in_channels} input and {out_channels} output channels in {groups} groups"
+            ),
+            ConvError::Zero => write!(f, "a kernel size, stride or dilation is zero"),
+            ConvError::KernelTooLarge { dim, kernel, input } => write!(
+                f,
+                "the kernel covers {kernel} in spatial dimension {dim}, the padded input has {input}"
+            ),
+            ConvError::TooLarge => write!(f, "a size of the convolution overflows"),
+            ConvError::Length { what, want, got } => {
+                write!(f, "{what} has {got} elements where there must be {want}")
+            }
+            ConvError::Order { what } => {
+                write!(f, "{what} lies in another order than the output")
+            }
+            ConvError::Algorithm(algorithm) => {
+                write!(f, "this convolution has no form for {}", algorithm.name())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConvError {}
+
+/// What a convolution multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operands {
+    /// Floats.
+    Exact,
+    /// Floats rounded to bfloat16, ties to even; sums are floats. Two neighbouring channels are
+    /// one step, so an instruction does twice the multiply-adds, and weights take half the memory.
+    Rounded,
+    /// The same, multiplied by the tile registers of AMX. The channels of a pixel are filled up
+    /// with zeros to whole tiles.
+    Tiles,
+}
+
+impl Operands {
+    /// Whether a machine multiplies them, on that instruction set.
+    fn are_available(self, isa: Isa) -> bool {
+        match self {
+            Operands::Exact => true,
+            Operands::Rounded => bf16::is_available(isa),
+            Operands::Tiles => amx::is_available(isa),
+        }
+    }
+}
+
+/// How a convolution is computed, which decides the form of its packed weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// One output channel for each input channel, by taps.
+    Depthwise,
+    /// One multiply-add for each weight and output.
+    Direct(Operands),
+    /// Fewer multiply-adds on sums of inputs and of weights; takes 16 / 9 of the memory. It is the
+    /// sums that are rounded.
+    Winograd(Operands),
+}
+
+/// Fewest input and output channels of a group for which operands are rounded: with fewer, rounding
+/// the inputs takes longer than the products save.
+const LEAST_ROUNDED: usize = 16;
+/// Fewest steps of a sum for which AMX multiplies them.
+const LEAST_STEPS: usize = 16;
+/// The same for the sums of Winograd's algorithm, which are more numbers.
+const LEAST_ROUNDED_SUMS: usize = 64;
+
+impl Algorithm {
+    /// The fastest with exact operands for an output of so many pixels in all images, if that is
+    /// known.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other.
+    pub fn of(params: &ConvParams, pixels: Option<usize>) -> Result<Algorithm, ConvError> {
+        params.check()?;
+        let suits = winograd::suits(params, &Geometry::new(params)?);
+        Ok(match pixels {
+            _ if params.is_depthwise() => Algorithm::Depthwise,
+            None if suits => Algorithm::Winograd(Operands::Exact),
+            Some(pixels) if suits && pixels >= winograd::LEAST_PIXELS => {
+                Algorithm::Winograd(Operands::Exact)
+            }
+            _ => Algorithm::Direct(Operands::Exact),
+        })
+    }
+
+    /// The same with rounded operands, where these are faster.
+    pub fn rounded(self, isa: Isa, params: &ConvParams) -> Algorithm {
+        let groups = params.groups.max(1);
+        let (inputs, outputs) = (params.in_channels / groups, params.out_channels / groups);
+        if self == Algorithm::Depthwise {
+            return self;
+        }
+        if amx::is_available(isa) {
+            let steps =
+                params.kernel.iter().fold(inputs, |steps, taps| steps.saturating_mul(*taps));
+            let pays = outputs >= LEAST_ROUNDED && steps >= LEAST_STEPS;
+            return if pays { Algorithm::Direct(Operands::Tiles) } else { self };
+        }
+        let channels = inputs.min(outputs);
+        if channels < LEAST_ROUNDED || !bf16::is_faster(isa) {
+            return self;
+        }
+        match self {
+            Algorithm::Depthwise => Algorithm::Depthwise,
+            Algorithm::Winograd(_) if channels >= LEAST_ROUNDED_SUMS => {
+                Algorithm::Winograd(Operands::Rounded)
+            }
+            Algorithm::Direct(_) | Algorithm::Winograd(_) => Algorithm::Direct(Operands::Rounded),
+        }
+    }
+
+    /// One that needs less memory, if there is one.
+    pub fn smaller(self) -> Option<Algorithm> {
+        match self {
+            Algorithm::Winograd(operands) => Some(Algorithm::Direct(operands)),
+            Algorithm::Depthwise | Algorithm::Direct(_) => None,
+        }
+    }
+
+    fn operands(self) -> Operands {
+        match self {
+            Algorithm::Depthwise => Operands::Exact,
+            Algorithm::Direct(operands) | Algorithm::Winograd(operands) => operands,
+        }
+    }
+
+    fn check(self, isa: Isa, params: &ConvParams, geometry: &Geometry) -> Result<(), ConvError> {
+        let fits = match self {
+            Algorithm::Depthwise => params.is_depthwise(),
+            Algorithm::Direct(Operands::Tiles) => !params.is_depthwise() && params.in_channels > 0,
+            Algorithm::Direct(_) => !params.is_depthwise(),
+            Algorithm::Winograd(Operands::Tiles) => false,
+            Algorithm::Winograd(_) => winograd::suits(params, geometry),
+        };
+        let multiplies = self.operands().are_available(isa);
+        if fits && multiplies { Ok(()) } else { Err(ConvError::Algorithm(self)) }
+    }
+
+    /// For profiles.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Depthwise => "depthwise",
+            Algorithm::Direct(Operands::Exact) => "direct",
+            Algorithm::Direct(Operands::Rounded) => "direct in bfloat16",
+            Algorithm::Direct(Operands::Tiles) => "direct in bfloat16 by AMX",
+            Algorithm::Winograd(Operands::Exact) => "winograd",
+            Algorithm::Winograd(Operands::Rounded) => "winograd in bfloat16",
+            Algorithm::Winograd(Operands::Tiles) => "winograd in bfloat16 by AMX",
+        }
+    }
+}
+
+/// A convolution with its weights packed, ready for inputs of any batch and spatial size.
+#[derive(Debug)]
+pub struct PackedConv {
+    params: ConvParams,
+    geometry: Geometry,
+    isa: Isa,
+    algorithm: Algorithm,
+    /// As [`packing`] says.
+    weights: PackedBuf,
+}
+
+impl PackedConv {
+    pub fn params(&self) -> &ConvParams {
+        &self.params
+    }
+
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// Memory held by the packed weights.
+    pub fn bytes(&self) -> usize {
+        self.weights.len() * size_of::<f32>()
+    }
+
+    /// Words of the input channels of a group, each of which is a step.
+    fn words(&self) -> usize {
+        words(&self.params, self.algorithm.operands())
+    }
+
+    /// Steps of the sum of an output, computed directly.
+    fn depth(&self) -> usize {
+        self.words() * self.geometry.taps()
+    }
+
+    fn tiles(&self) -> &'static TileTable {
+        tiles(self.isa, self.algorithm.operands())
+    }
+
+    /// The most bytes of scratch memory that [`PackedConv::run`] takes on all threads, but for a
+    /// few KB.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel is larger than the padded input, or no memory is that large.
+    pub fn scratch(
+        &self,
+        pool: &Pool,
+        images: usize,
+        spatial: &[usize],
+        orders: [Order; 2],
+    ) -> Result<usize, ConvError> {
+        let sizes = ImageSizes::new(&self.params, images, spatial)?;
+        if sizes.is_empty(&self.params) {
+            return Ok(0);
+        }
+        let null = || SendPtr(std::ptr::null_mut());
+        self.job(&sizes, [null(), null()], orders, TileEpilogue::PLAIN).scratch(pool)
+    }
+
+    /// Which loops run, for profiles.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other.
+    pub fn strategy(params: &ConvParams, algorithm: Algorithm) -> Result<&'static str, ConvError> {
+        let is_pointwise = Geometry::new(params)?.is_pointwise();
+        Ok(match algorithm {
+            Algorithm::Direct(Operands::Exact) if is_pointwise => "pointwise",
+            Algorithm::Direct(Operands::Rounded) if is_pointwise => "pointwise in bfloat16",
+            Algorithm::Direct(Operands::Tiles) if is_pointwise => "pointwise in bfloat16 by AMX",
+            _ => algorithm.name(),
+        })
+    }
+
+    /// Convolves `images` images of spatial size `spatial`.
+    ///
+    /// # Errors
+    ///
+    /// If a length does not fit, the kernel is larger than the padded input, or the scratch memory
+    /// is larger than any memory.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        images: usize,
+        spatial: &[usize],
+        input: Ordered<'_>,
+        output: OrderedMut<'_>,
+        epilogue: &ConvEpilogue<'_>,
+    ) -> Result<(), ConvError> {
+        let p = &self.params;
+        let sizes = ImageSizes::new(p, images, spatial)?;
+        self.check_input(&sizes, &input)?;
+        self.check_output(&sizes, &output, epilogue)?;
+        if sizes.is_empty(p) {
+            return Ok(());
+        }
+        let data = [SendPtr(input.data.as_ptr().cast_mut()), SendPtr(output.data.as_mut_ptr())];
+        let raw = epilogue.raw(output.order, sizes.out_plane);
+        self.job(&sizes, data, [input.order, output.order], raw).run(pool)
+    }
+
+    fn check_input(&self, sizes: &ImageSizes, input: &Ordered<'_>) -> Result<(), ConvError> {
+        let len = input.order.len(sizes.images, self.params.in_channels, sizes.in_plane);
+        check_room("input", input.order, len.ok_or(ConvError::TooLarge)?, input.data.len())
+    }
+
+    /// An output, and what is done to it before it is written.
+    fn check_output(
+        &self,
+        sizes: &ImageSizes,
+        output: &OrderedMut<'_>,
+        epilogue: &ConvEpilogue<'_>,
+    ) -> Result<(), ConvError> {
+        let len = |order: Order| {
+            let len = order.len(sizes.images, self.params.out_channels, sizes.out_plane);
+            len.ok_or(ConvError::TooLarge)
+        };
+        check_room("output", output.order, len(output.order)?, output.data.len())?;
+        for (what, part) in [("residual", epilogue.residual), ("factor", epilogue.factor)] {
+            let Some(part) = part else { continue };
+            if (part.order == Order::Rows) != (output.order == Order::Rows) {
+                return Err(ConvError::Order { what });
+            }
+            check_room(what, part.order, len(part.order)?, part.data.len())?;
+        }
+        self.check_bias(epilogue)
+    }
+
+    fn check_bias(&self, epilogue: &ConvEpilogue<'_>) -> Result<(), ConvError> {
+        match epilogue.bias {
+            Some(bias) => check_len("bias", self.params.out_channels, bias.len()),
+            None => Ok(()),
+        }
+    }
+
+    fn job(
+        &self,
+        sizes: &ImageSizes,
+        data: [SendPtr; 2],
+        orders: [Order; 2],
+        epilogue: TileEpilogue,
+    ) -> Job<'_> {
+        self.gated_job(None, sizes, data, orders, epilogue)
+    }
+
+    /// The same over an input that is multiplied with a number for each channel of each image, if
+    /// this is a direct convolution.
+    fn gated_job<'a>(
+        &'a self,
+        gate: Option<&'a [f32]>,
+        sizes: &ImageSizes,
+        [input, output]: [SendPtr; 2],
+        [in_order, out_order]: [Order; 2],
+        epilogue: TileEpilogue,
+    ) -> Job<'a> {
+        let p = &self.params;
+        let input =
+            Side { data: input, order: in_order, channels: p.in_channels, plane: sizes.in_plane };
+        let output = Side {
+            data: output,
+            order: out_order,
+            channels: p.out_channels,
+            plane: sizes.out_plane,
+        };
+        let (images, in_dims, out_dims) = (sizes.images, sizes.in_dims, sizes.out_dims);
+        match self.algorithm {
+            Algorithm::Depthwise => Job::Depthwise(Depthwise {
+                isa: self.isa,
+                geometry: &self.geometry,
+                channels: p.out_channels,
+                weights: &self.weights,
+                images,
+                in_dims,
+                out_dims,
+                input,
+                output,
+                epilogue,
+                is_near: false,
+            }),
+            Algorithm::Direct(_) => {
+                let conv = self;
+                let direct =
+                    Direct { conv, images, in_dims, out_dims, input, gate, output, epilogue };
+                Job::Direct(direct.flattened())
+            }
+            Algorithm::Winograd(_) => {
+                let [[_, in_h, in_w], [_, out_h, out_w]] = [in_dims, out_dims];
+                let (in_dims, out_dims) = ([in_h, in_w], [out_h, out_w]);
+                Job::Winograd(Winograd {
+                    conv: self,
+                    images,
+                    in_dims,
+                    out_dims,
+                    input,
+                    output,
+                    epilogue,
+                })
+            }
+        }
+    }
+}
+
+/// One call of [`PackedConv::run`], sizes checked.
+enum Job<'a> {
+    Direct(Direct<'a>),
+    Depthwise(Depthwise<'a>),
+    Winograd(Winograd<'a>),
+}
+
+impl Job<'_> {
+    fn run(&self, pool: &Pool) -> Result<(), ConvError> {
+        match self {
+            Job::Direct(direct) => return direct.run(pool),
+            Job::Depthwise(depthwise) => depthwise.run(pool),
+            Job::Winograd(winograd) => winograd.run(pool),
+        }
+        Ok(())
+    }
+
+    /// Bytes of scratch memory of all threads.
+    fn scratch(&self, pool: &Pool) -> Result<usize, ConvError> {
+        check_memory(match self {
+            Job::Direct(direct) => direct.scratch(pool),
+            Job::Depthwise(depthwise) => depthwise.scratch(pool),
+            Job::Winograd(winograd) => winograd.scratch(pool),
+        })
+    }
+}
+
+/// The sizes of an input and its output.
+struct ImageSizes {
+    images: usize,
+    in_dims: [usize; 3],
+    out_dims: [usize; 3],
+    in_plane: usize,
+    out_plane: usize,
+}
+
+impl ImageSizes {
+    fn new(params: &ConvParams, images: usize, spatial: &[usize]) -> Result<Self, ConvError> {
+        let out_dims = params.output_dims(spatial)?;
+        let plane = |dims: &[usize]| product(dims).ok_or(ConvError::TooLarge);
+        Ok(ImageSizes {
+            images,
+            in_dims: three_dims(spatial),
+            out_dims: three_dims(&out_dims),
+            in_plane: plane(spatial)?,
+            out_plane: plane(&out_dims)?,
+        })
+    }
+
+    /// Whether there is nothing to compute.
+    fn is_empty(&self, params: &ConvParams) -> bool {
+        self.images == 0 || self.out_plane == 0 || params.out_channels == 0
+    }
+}
+
+/// An input or output as the loops see it.
+#[derive(Clone, Copy)]
+struct Side {
+    data: SendPtr,
+    order: Order,
+    channels: usize,
+    /// Pixels of an image.
+    plane: usize,
+}
+
+impl Side {
+    /// The first channel of a pixel.
+    #[inline(always)]
+    fn pixel(&self, image: usize, pixel: usize) -> *mut f32 {
+        let at = match self.order {
+            Order::Rows => image * self.channels * self.plane + pixel,
+            Order::ChannelsLast { pitch } => (image * self.plane + pixel) * pitch,
+        };
+        self.data.get().wrapping_add(at)
+    }
+}
+
+impl ConvEpilogue<'_> {
+    /// The same with sizes checked and forgotten. Rows of the output are its pixels, or its planes
+    /// of `plane` pixels.
+    fn raw(&self, order: Order, plane: usize) -> TileEpilogue {
+        let null = std::ptr::null();
+        let bias = self.bias.map_or(null, <[f32]>::as_ptr);
+        let (row_bias, col_bias) = match order {
+            Order::Rows => (bias, null),
+            Order::ChannelsLast { .. } => (null, bias),
+        };
+        let step = |part: Option<Ordered<'_>>| match part {
+            None => (null, 0),
+            Some(Ordered { data, order: Order::Rows }) => (data.as_ptr(), plane),
+            Some(Ordered { data, order: Order::ChannelsLast { pitch } }) => (data.as_ptr(), pitch),
+        };
+        let ((residual, residual_rs), (factor, factor_rs)) =
+            (step(self.residual), step(self.factor));
+        TileEpilogue {
+            row_bias,
+            col_bias,
+            residual,
+            residual_rs,
+            activation: self.activation,
+            factor,
+            factor_rs,
+            ..TileEpilogue::PLAIN
+        }
+    }
+}
+
+/// Words of the input channels of a group.
+fn words(params: &ConvParams, operands: Operands) -> usize {
+    let channels = params.in_channels / params.groups;
+    match operands {
+        Operands::Exact => channels,
+        Operands::Rounded => channels.div_ceil(2),
+        Operands::Tiles => tiles_of(params).1,
+    }
+}
+
+/// Words that AMX multiplies at a time, and words of a pixel. Where the taps of a row of the kernel
+/// are adjacent, a tile may have parts of several; else each tap has whole tiles, which zeros fill
+/// up.
+fn tiles_of(params: &ConvParams) -> (usize, usize) {
+    let words = (params.in_channels / params.groups).div_ceil(2);
+    let (depth, filled) = amx::depth_of(words);
+    let is_dense = params.dilations.last().is_none_or(|dilation| *dilation == 1);
+    let taps = params.kernel.last().map_or(1, |taps| if is_dense { *taps } else { 1 });
+    let joined = words.saturating_mul(taps);
+    let divides = (1..=amx::ROWS).rev().find(|depth| joined.is_multiple_of(*depth));
+    match divides {
+        Some(divisor) if joined / divisor < (filled / depth).saturating_mul(taps) => {
+            (divisor, words)
+        }
+        _ => (depth, filled),
+    }
+}
+
+/// The bytes, if a buffer can have as many.
+fn check_memory(bytes: usize) -> Result<usize, ConvError> {
+    if bytes > isize::MAX as usize / 2 { Err(ConvError::TooLarge) } else { Ok(bytes) }
+}
+
+fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvError> {
+    if want == got { Ok(()) } else { Err(ConvError::Length { what, want, got }) }
+}
+
+/// What follows the last channel of the last pixel belongs to nobody here.
+fn check_room(what: &'static str, order: Order, want: usize, got: usize) -> Result<(), ConvError> {
+    let is_last = matches!(order, Order::ChannelsLast { .. });
+    check_len(what, want, if is_last { got.min(want) } else { got })
+}
+
+/// The parameters in three spatial dimensions; missing ones come first and have size 1.
+#[derive(Clone, Copy, Debug)]
+struct Geometry {
+    kernel: [usize; 3],
+    strides: [usize; 3],
+    dilations: [usize; 3],
+    pads_begin: [usize; 3],
+    padded: bool,
+}
+
+impl Geometry {
+    fn new(params: &ConvParams) -> Result<Geometry, ConvError> {
+        let rank = params.kernel.len();
+        if rank > 3 {
+            return Err(ConvError::Rank { want: 3, got: rank });
+        }
+        let three = |list: &[usize], fill: usize| {
+            let mut out = [fill; 3];
+            out[3 - rank..].copy_from_slice(list);
+            out
+        };
+        let pads = params.pads_begin.iter().chain(&params.pads_end);
+        let limit = isize::MAX as usize / 8;
+        let sizes = params.strides.iter().chain(&params.dilations);
+        if pads.clone().chain(sizes).any(|&x| x > limit) {
+            return Err(ConvError::TooLarge);
+        }
+        Ok(Geometry {
+            kernel: three(&params.kernel, 1),
+            strides: three(&params.strides, 1),
+            dilations: three(&params.dilations, 1),
+            pads_begin: three(&params.pads_begin, 0),
+            padded: pads.clone().any(|&x| x != 0),
+        })
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    /// Whether the patches are the input itself.
+    fn is_pointwise(&self) -> bool {
+        self.kernel == [1; 3] && self.strides == [1; 3] && !self.padded
+    }
+}
+
+fn three_dims(dims: &[usize]) -> [usize; 3] {
+    let mut out = [1; 3];
+    out[3 - dims.len()..].copy_from_slice(dims);
+    out
+}
+
+#[cfg(test)]
+mod tests;

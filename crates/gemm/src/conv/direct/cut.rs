@@ -1,0 +1,298 @@
+//! How the work of a direct convolution is cut: into blocks of outputs that the caches hold, and
+//! into units for threads.
+
+use super::{Direct, Order};
+use crate::conv::Operands;
+use crate::conv::tile::{MAX_VECTORS, TileTable};
+use crate::gemm::amx;
+use sardonyx_simd::Pool;
+
+/// Most floats of input rows that a block of outputs is computed from: a quarter of a 1 MB
+/// second-level cache.
+const BLOCK_FLOATS: usize = 64 * 1024;
+/// Most floats of input rows that stay in a first-level cache of 32 KB.
+const NEAR_FLOATS: usize = 6 * 1024;
+/// Rows of tiles this many floats apart fall into the same few sets of a first-level cache.
+const ALIASED: usize = 1024;
+/// Channels from which pixels are read where they lie, if nothing else is against it. A run of
+/// fewer is not worth its beginning.
+const READ_IN_PLACE: usize = 16;
+/// Floats of outputs, and of what is added to them, that a second-level cache does not hold.
+const LARGE_OUTPUT: usize = 512 * 1024;
+/// Floats of weights of which it holds all.
+const WEIGHTS_FLOATS: usize = 128 * 1024;
+/// Units of work per thread, so that a late thread does not make all others wait.
+const UNITS_PER_THREAD: usize = 4;
+/// Panels per thread below which panels alone do not share the work evenly.
+const PANELS_PER_THREAD: usize = 4;
+/// Fewest rows of a block that is cut for threads: kernel rows are copied for each.
+const LEAST_ROWS: usize = 4;
+/// Fewest tiles of such a block of a single row.
+const LEAST_TILES: usize = 2;
+/// Multiply-adds from which a parallel region is worth its price.
+const PARALLEL_MACS: usize = 100_000;
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Output rows and columns of a block. A block of a part of the columns has one row.
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    /// Blocks along rows and columns of an output plane.
+    pub(super) row_blocks: usize,
+    pub(super) col_blocks: usize,
+    /// Columns of which a block has a multiple, but for the last.
+    pub(super) col_unit: usize,
+    /// Vectors of output channels of a tile.
+    pub(super) vectors: usize,
+    /// Parts that the panels of a group are cut into.
+    pub(super) parts: usize,
+    /// Whether input rows are copied.
+    pub(super) copies: bool,
+    /// Whether all panels of some pixels come before the next pixels.
+    pub(super) by_pixels: bool,
+    /// Whether the pixels of each tile are copied just before it.
+    pub(super) copies_tiles: bool,
+    /// From one pixel to the next, where the tiles read them.
+    pub(super) pixel: usize,
+    /// Floats of a block's copy of the input and of its outputs.
+    pub(super) copy_floats: usize,
+    pub(super) out_floats: usize,
+}
+
+/// Into how many blocks an output plane is cut.
+#[derive(Clone, Copy)]
+struct Grid {
+    rows: usize,
+    cols: usize,
+    /// Columns of which a block has a multiple, but for the last.
+    unit: usize,
+}
+
+impl Direct<'_> {
+    /// Elements of inputs and outputs.
+    fn values(&self) -> usize {
+        let pixels = |dims: [usize; 3]| dims.iter().product::<usize>();
+        let params = &self.conv.params;
+        let inputs = pixels(self.in_dims) * params.in_channels;
+        let outputs = pixels(self.out_dims) * params.out_channels;
+        (inputs + outputs).saturating_mul(self.images)
+    }
+
+    /// Whether tiles cannot read the input where it lies.
+    fn copies(&self) -> bool {
+        let g = &self.conv.geometry;
+        let Order::ChannelsLast { pitch } = self.input.order else {
+            return true;
+        };
+        let is_short = g.kernel[2] > 1 && self.group_in() < READ_IN_PLACE;
+        let changes = self.rounds() || self.gate.is_some();
+        changes || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
+    }
+
+    pub(super) fn cut(&self, pool: &Pool) -> Cut {
+        let g = &self.conv.geometry;
+        let (words, group_out) = (self.conv.words(), self.group_out());
+        let [_, out_h, out_w] = self.out_dims;
+        let lanes = self.conv.isa.lanes();
+        let group_vectors = group_out.div_ceil(lanes);
+        let ld = group_vectors * lanes;
+        let fits_cache = ld.saturating_mul(words) <= WEIGHTS_FLOATS;
+        let is_rows = self.output.order == Order::Rows;
+        // Pixels that come from memory meanwhile.
+        let changes = self.rounds() || self.gate.is_some();
+        let copies_tiles = changes && g.is_pointwise() && !is_rows && fits_cache;
+        let copies = self.copies() && !copies_tiles;
+        let pixel = match self.input.order {
+            Order::ChannelsLast { pitch } if !copies && !copies_tiles => pitch,
+            _ if words.is_multiple_of(256) && words > 0 => words + 16,
+            _ => words,
+        };
+        // What a block of these rows and columns takes of the cache.
+        let copy = |rows: usize, cols: usize| {
+            let reach = |i: usize, outputs: usize| g.extent(i, outputs);
+            let lines = g.kernel[0].saturating_mul(reach(1, rows));
+            lines.saturating_mul(reach(2, cols)).saturating_mul(pixel)
+        };
+        let weights = ld.saturating_mul(self.conv.depth());
+        // Each block reads all weights: where these are many, fewer blocks are worth more cache.
+        let budget = (weights / 4).clamp(BLOCK_FLOATS, 4 * BLOCK_FLOATS);
+        let most_copy =
+            if copies && !self.rounds() && self.copies_near(out_h, |rows| copy(rows, out_w)) {
+                NEAR_FLOATS
+            } else {
+                budget
+            };
+        let grid = self.grid(|rows, cols| {
+            let outputs = if is_rows { group_out } else { group_out / 2 };
+            let outputs = rows.saturating_mul(cols).saturating_mul(outputs);
+            copy(rows, cols) <= most_copy && outputs <= 2 * budget
+        });
+        let panels = |cols: usize| group_vectors.div_ceil(self.vectors(group_vectors, cols));
+        let most_panels = panels(grid.of([out_h, out_w])[1]);
+        let (grid, parts) = self.for_threads(pool, grid, weights, most_panels, copies);
+        let [rows, cols] = grid.of([out_h, out_w]);
+        // Large outputs come from memory, best in order; weights must stay in the cache then.
+        let adds = usize::from(!self.epilogue.residual.is_null());
+        let outputs = self.planes().saturating_mul(out_h * out_w).saturating_mul(group_out);
+        let outputs = outputs.saturating_mul(1 + adds);
+        let is_large = !copies && !is_rows && g.taps() == 1 && outputs > LARGE_OUTPUT;
+        let copy_floats = match (copies, copies_tiles) {
+            (true, _) => copy(rows, cols),
+            // Of as many pixels as any tile has.
+            (_, true) => self.most_pixels(1) * pixel,
+            _ => 0,
+        };
+        Cut {
+            rows,
+            cols,
+            row_blocks: grid.rows,
+            col_blocks: grid.cols,
+            col_unit: grid.unit,
+            vectors: self.vectors(group_vectors, cols),
+            parts: parts.min(panels(cols)).max(1),
+            copies,
+            by_pixels: copies_tiles || is_large && fits_cache,
+            copies_tiles,
+            pixel,
+            copy_floats,
+            out_floats: if is_rows { (rows * cols).next_multiple_of(lanes) * ld } else { 0 },
+        }
+    }
+
+    /// Whether blocks whose copy stays in a first-level cache copy few rows more than once. Sums of
+    /// few steps read each float that is copied only a few times.
+    fn copies_near(&self, out_h: usize, copy: impl Fn(usize) -> usize) -> bool {
+        let g = &self.conv.geometry;
+        let rows = (1..=out_h).take_while(|&rows| copy(rows) <= NEAR_FLOATS).count();
+        let new = rows.saturating_mul(g.strides[1]);
+        rows > 0 && g.extent(1, rows).saturating_sub(new) <= new / 8
+    }
+
+    /// Output planes of all groups.
+    fn planes(&self) -> usize {
+        (self.images * self.out_dims[0] * self.conv.params.groups).max(1)
+    }
+
+    /// The fewest blocks whose rows and columns fit the cache.
+    fn grid(&self, fits: impl Fn(usize, usize) -> bool) -> Grid {
+        let [_, out_h, out_w] = self.out_dims;
+        let most = |limit: usize, fits: &dyn Fn(usize) -> bool| {
+            let (mut low, mut high) = (1, limit.max(1));
+            while low < high {
+                let middle = (low + high).div_ceil(2);
+                if fits(middle) { low = middle } else { high = middle - 1 }
+            }
+            low
+        };
+        let least = self.most_pixels(1).min(out_w);
+        let cols = most(out_w, &|cols| fits(1, cols)).max(least).max(1);
+        let rows = if cols >= out_w { most(out_h, &|rows| fits(rows, cols)) } else { 1 };
+        Grid {
+            rows: out_h.div_ceil(rows).max(1),
+            cols: out_w.div_ceil(cols).max(1),
+            // Whole tiles of the pixels of a plane.
+            unit: if out_h == 1 { self.most_pixels(2) } else { 1 },
+        }
+    }
+
+    /// The blocks, and the parts of the panels of a group, that give all threads as much to do.
+    fn for_threads(
+        &self,
+        pool: &Pool,
+        mut grid: Grid,
+        weights: usize,
+        panels: usize,
+        copies: bool,
+    ) -> (Grid, usize) {
+        let [_, out_h, out_w] = self.out_dims;
+        let planes = self.planes();
+        let outputs = planes.saturating_mul(out_h * out_w).saturating_mul(self.group_out());
+        let macs = outputs.saturating_mul(self.conv.depth());
+        let threads = if macs < PARALLEL_MACS { 1 } else { pool.threads() };
+        if threads == 1 {
+            return (grid, 1);
+        }
+        let wanted = threads * UNITS_PER_THREAD;
+        let tiles = out_w.div_ceil(grid.unit).max(1);
+        let has_few = planes * grid.count() < wanted;
+        // Where weights are many more than pixels, each thread reads its own, else its own pixels.
+        let weights = weights.saturating_mul(self.conv.params.groups);
+        if has_few && panels >= threads && weights / 2 > self.values() {
+            if panels < threads * PANELS_PER_THREAD && out_h == 1 {
+                grid.cols = grid.cols.max(threads.min(tiles));
+            }
+            // Each part copies its rows again.
+            return (grid, if copies { threads } else { threads * PANELS_PER_THREAD });
+        }
+        if has_few {
+            // Blocks first, then parts of the channels.
+            let more = wanted.div_ceil(planes * grid.count());
+            if out_h > 1 {
+                grid.rows = (grid.rows * more).min(out_h.div_ceil(LEAST_ROWS)).max(grid.rows);
+            } else {
+                grid.cols = (grid.cols * more).min(tiles.div_ceil(LEAST_TILES)).max(grid.cols);
+            }
+        }
+        // As many for each thread.
+        let count = planes * grid.count();
+        if count > threads && !count.is_multiple_of(threads) {
+            if out_h > 1 {
+                grid.rows = grid.rows.next_multiple_of(threads).min(out_h);
+            } else {
+                grid.cols = grid.cols.next_multiple_of(threads).min(tiles);
+            }
+        }
+        (grid, wanted.div_ceil(planes * grid.count()))
+    }
+}
+
+impl Grid {
+    fn count(self) -> usize {
+        self.rows * self.cols
+    }
+
+    /// Rows and columns of the largest block of a plane.
+    fn of(self, [height, width]: [usize; 2]) -> [usize; 2] {
+        let cols = width.div_ceil(self.unit).div_ceil(self.cols) * self.unit;
+        [height.div_ceil(self.rows).max(1), cols.min(width).max(1)]
+    }
+}
+
+impl Direct<'_> {
+    /// Most pixels of a tile of so many vectors.
+    fn most_pixels(&self, vectors: usize) -> usize {
+        match self.conv.algorithm.operands() {
+            Operands::Tiles => amx::STRIPS * amx::ROWS,
+            Operands::Exact | Operands::Rounded => self.conv.tiles()[vectors - 1].len(),
+        }
+    }
+
+    /// Vectors of channels of a tile for rows of `cols` outputs.
+    fn vectors(&self, group_vectors: usize, cols: usize) -> usize {
+        match self.conv.algorithm.operands() {
+            Operands::Tiles => group_vectors.clamp(1, 2),
+            Operands::Exact | Operands::Rounded => vectors(self.conv.tiles(), group_vectors, cols),
+        }
+    }
+}
+
+/// How many vectors of channels a tile has for rows of `cols` outputs: as many as cost the fewest
+/// cycles, if a cycle does one multiply-add of a vector and reads one.
+fn vectors(table: &TileTable, group_vectors: usize, cols: usize) -> usize {
+    let cost = |vectors: usize| {
+        let most = table[vectors - 1].len();
+        let count = cols.div_ceil(most).max(1);
+        let tile = cols.div_ceil(count);
+        // A multiply-add takes four cycles, and two can begin in each.
+        let cycles = (tile * vectors).max(tile + vectors).max(8);
+        count * cycles
+    };
+    let of = |vectors: usize| {
+        let (whole, rest) = (group_vectors / vectors, group_vectors % vectors);
+        whole * cost(vectors) + if rest > 0 { cost(rest) } else { 0 }
+    };
+    // Two vectors have the longest rows of all that keep both units busy.
+    let order = [2, 3, 4, 1];
+    order.into_iter().take(MAX_VECTORS).min_by_key(|vectors| of(*vectors)).unwrap_or(1)
+}

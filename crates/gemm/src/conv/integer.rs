@@ -1,0 +1,794 @@
+//! Convolution of integers of 8 bits with zero points, summed up exactly in 32 bits.
+//!
+//! Where there are more than a few output channels, it is a product: the patches of some output
+//! positions with the weights. Patches lie tap by tap, so each is rows of the image that are
+//! copied, and there are never more of them than a cache holds. With few channels the multiplier
+//! would idle; there, each tap is multiplied with the part of the image that it meets.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::gemm::{ByteMatrix, ByteRhs, Bytes, MatRef, PackedB, ZeroPoints};
+use crate::gemm::{gemm_bytes, gemm_bytes_scratch};
+use sardonyx_elementwise::quantized::{Code, Factors, Requantize};
+use sardonyx_simd::Exec;
+use sardonyx_simd::buffer::with_scratch_of;
+use sardonyx_simd::chunks::{Shared, ranges, rows};
+use sardonyx_simd::{Level, Loop};
+
+/// What a convolution of bytes is. Lists have one entry per spatial axis.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteConv<'a> {
+    pub groups: usize,
+    pub in_channels: usize,
+    pub out_channels: usize,
+    pub input: &'a [usize],
+    pub output: &'a [usize],
+    pub kernel: &'a [usize],
+    pub strides: &'a [usize],
+    pub dilations: &'a [usize],
+    pub pads_begin: &'a [usize],
+}
+
+/// The weights of a convolution of bytes.
+#[derive(Clone, Copy, Debug)]
+pub enum ByteWeights<'a> {
+    /// `[out_channels, in_channels / groups, kernel...]`, with sign or not.
+    Plain(&'a [u8], bool),
+    /// Those of each group as a right operand: the transpose of its output channels by the rest.
+    Packed(&'a [Arc<PackedB<Bytes>>]),
+}
+
+/// What is convolved.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteOperands<'a> {
+    pub images: usize,
+    /// `[images, in_channels, input...]`
+    pub x: &'a [u8],
+    pub x_signed: bool,
+    /// What stands for zero, and is there where the images are padded.
+    pub x_zero: u8,
+    pub weights: ByteWeights<'a>,
+    /// None, one, or one for each output channel.
+    pub weight_zeros: &'a [u8],
+}
+
+/// How sums become integers of few bits.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteEnding<'a, T> {
+    /// One for each output channel.
+    pub bias: Option<&'a [i32]>,
+    /// Columns are output channels; there is one row.
+    pub factors: Factors<'a>,
+    pub zero: T,
+}
+
+/// Up to this number of output channels in a group, taps are multiplied one by one.
+const FEW_CHANNELS: usize = 4;
+
+/// Bytes that patches, or sums, of a block of positions take, where these are not very few.
+const BLOCK_BYTES: usize = 1 << 19;
+
+impl ByteConv<'_> {
+    /// Whether weights of so many output channels need not be packed. There is a group at least.
+    pub fn reads_plain_weights(out_channels: usize, groups: usize) -> bool {
+        out_channels / groups <= FEW_CHANNELS
+    }
+
+    fn is_by_taps(&self) -> bool {
+        ByteConv::reads_plain_weights(self.out_channels, self.groups)
+    }
+
+    /// Multiplications for an element of the output.
+    fn depth(&self) -> usize {
+        self.in_channels / self.groups * self.taps()
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    fn input_plane(&self) -> usize {
+        self.input.iter().product()
+    }
+
+    fn output_plane(&self) -> usize {
+        self.output.iter().product()
+    }
+
+    /// Whether an image is what its patches are.
+    fn is_pointwise(&self) -> bool {
+        let ones = [self.kernel, self.strides].into_iter().flatten().all(|one| *one == 1);
+        ones && self.pads_begin.iter().all(|pad| *pad == 0) && self.input == self.output
+    }
+
+    /// Output positions whose patches there are at a time.
+    fn block(&self) -> usize {
+        let widest = self.depth().max(4 * (self.out_channels / self.groups)).max(1);
+        (BLOCK_BYTES / widest).clamp(96, 4096).min(self.output_plane())
+    }
+
+    fn check(&self, operands: &ByteOperands<'_>, output: usize) {
+        let rank = self.input.len();
+        assert!(rank > 0, "no spatial axis");
+        for list in [self.output, self.kernel, self.strides, self.dilations, self.pads_begin] {
+            assert_eq!(list.len(), rank, "one entry per spatial axis");
+        }
+        let whole = |channels: usize| channels.is_multiple_of(self.groups);
+        assert!(self.groups > 0 && whole(self.in_channels) && whole(self.out_channels), "groups");
+        for list in [self.kernel, self.strides, self.dilations] {
+            assert!(!list.contains(&0), "sizes are positive");
+        }
+        for axis in 0..rank {
+            let reach = (self.kernel[axis] - 1).checked_mul(self.dilations[axis]);
+            let last = self.output[axis].saturating_sub(1).checked_mul(self.strides[axis]);
+            let end = reach.zip(last).and_then(|(reach, last)| reach.checked_add(last));
+            let room = self.input[axis].checked_add(self.pads_begin[axis]);
+            assert!(end.is_some() && room.is_some(), "axis {axis} is too long");
+        }
+        let images = operands.images;
+        let x = images * self.in_channels * self.input_plane();
+        assert_eq!(operands.x.len(), x, "elements of the images");
+        let y = images * self.out_channels * self.output_plane();
+        assert_eq!(output, y, "elements of the result");
+        match operands.weights {
+            ByteWeights::Plain(weights, _) => {
+                assert_eq!(weights.len(), self.out_channels * self.depth(), "weights");
+            }
+            ByteWeights::Packed(groups) => assert_eq!(groups.len(), self.groups, "groups"),
+        }
+        let zeros = operands.weight_zeros.len();
+        assert!(zeros <= 1 || zeros == self.out_channels, "{zeros} zero points of weights");
+    }
+
+    /// The numbers of a tap along each axis, from the last one on, times the dilations.
+    fn offsets(&self, mut tap: usize) -> impl Iterator<Item = usize> {
+        let axes = self.kernel.iter().zip(self.dilations).rev();
+        axes.map(move |(kernel, dilation)| {
+            let offset = tap % kernel * dilation;
+            tap /= kernel;
+            offset
+        })
+    }
+
+    /// Where the row of the image begins that a tap meets in a row of the output; `None` if that is
+    /// in the padding.
+    fn row(&self, tap: usize, mut row: usize) -> Option<usize> {
+        let (mut start, mut step) = (0, *self.input.last()?);
+        let last = self.input.len() - 1;
+        let offsets = self.offsets(tap).skip(1);
+        for (axis, offset) in (0..last).rev().zip(offsets) {
+            let place = row % self.output[axis] * self.strides[axis] + offset;
+            row /= self.output[axis];
+            let place = place.checked_sub(self.pads_begin[axis]);
+            start += place.filter(|place| *place < self.input[axis])? * step;
+            step *= self.input[axis];
+        }
+        Some(start)
+    }
+
+    /// Along the last axis: the places of a row of the output, from `first` on, at which a tap
+    /// meets the image, counted from `first`, and where it meets it first.
+    fn meets(&self, tap: usize, first: usize, count: usize) -> (Range<usize>, usize) {
+        let last = self.input.len() - 1;
+        let (size, stride, pad) = (self.input[last], self.strides[last], self.pads_begin[last]);
+        let offset = self.offsets(tap).next().unwrap_or(0);
+        let at_least = |place: usize| place.saturating_sub(offset).div_ceil(stride);
+        let begin = at_least(pad).clamp(first, first + count);
+        let end = at_least(pad + size).clamp(begin, first + count);
+        let place = (begin * stride + offset).saturating_sub(pad);
+        (begin - first..end - first, place)
+    }
+}
+
+/// How a sum becomes an element of the result.
+trait Ending: Copy + Sync {
+    type Out: Send;
+    /// What is needed for a channel.
+    type Channel: Copy;
+    fn channel(&self, channel: usize) -> Self::Channel;
+    fn end(self, channel: Self::Channel, sum: i32) -> Self::Out;
+}
+
+#[derive(Clone, Copy)]
+struct Sums;
+
+impl Ending for Sums {
+    type Out = i32;
+    type Channel = ();
+
+    fn channel(&self, _: usize) {}
+
+    #[inline(always)]
+    fn end(self, (): (), sum: i32) -> i32 {
+        sum
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Codes<'a, T> {
+    ending: ByteEnding<'a, T>,
+    to: Requantize,
+}
+
+impl<T: Code> Ending for Codes<'_, T> {
+    type Out = T;
+    type Channel = (i32, f32);
+
+    fn channel(&self, channel: usize) -> (i32, f32) {
+        let ByteEnding { bias, factors, .. } = &self.ending;
+        let column = factors.columns.get(channel).unwrap_or(&factors.columns[0]);
+        (bias.map_or(0, |bias| bias[channel]), factors.of(factors.rows[0], *column))
+    }
+
+    #[inline(always)]
+    fn end(self, (bias, factor): (i32, f32), sum: i32) -> T {
+        self.to.of(sum.wrapping_add(bias), factor)
+    }
+}
+
+/// Bytes of scratch memory that a convolution takes.
+pub fn conv_bytes_scratch(
+    exec: &Exec<'_>,
+    conv: &ByteConv<'_>,
+    operands: &ByteOperands<'_>,
+) -> usize {
+    let plane = conv.output_plane();
+    if plane == 0 || conv.out_channels == 0 {
+        return 0;
+    }
+    let product =
+        |sizes: &[usize]| sizes.iter().fold(1usize, |all, size| all.saturating_mul(*size));
+    if let (true, ByteWeights::Plain(..)) = (conv.is_by_taps(), operands.weights) {
+        return product(&[plane, exec.pool.threads(), size_of::<i32>()]);
+    }
+    let (block, depth, columns) = (conv.block(), conv.depth(), conv.out_channels / conv.groups);
+    let patches = MatRef::new(&[0], block, depth, 0, 0);
+    let left = ByteMatrix { bits: patches, signed: operands.x_signed };
+    let of_product = match operands.weights {
+        ByteWeights::Plain(weights, signed) => {
+            let bits = MatRef::new(weights, depth, columns, 1, depth);
+            gemm_bytes_scratch(exec, &left, &ByteRhs::Plain(ByteMatrix { bits, signed }))
+        }
+        ByteWeights::Packed(groups) => {
+            gemm_bytes_scratch(exec, &left, &ByteRhs::Packed(&groups[0]))
+        }
+    };
+    let of_block = product(&[block, depth]).saturating_add(product(&[block, columns, 4]));
+    of_product.saturating_add(of_block)
+}
+
+/// `y` is `[images, out_channels, output...]`: the sums of the products of what elements and
+/// weights are more than their zero points, which wrap at 32 bits.
+///
+/// # Panics
+///
+/// If sizes or lengths do not fit each other, or this machine does not have the instruction set.
+pub fn conv_bytes(
+    exec: &Exec<'_>,
+    conv: &ByteConv<'_>,
+    operands: &ByteOperands<'_>,
+    y: &mut [i32],
+) {
+    run(exec, conv, operands, Sums, y);
+}
+
+/// As [`conv_bytes`], with a bias added to the sums, which then become integers of few bits, see
+/// [`Requantize::of`].
+///
+/// # Panics
+///
+/// As [`conv_bytes`]; and if there are other numbers of biases or factors than output channels.
+pub fn conv_codes<T: Code>(
+    exec: &Exec<'_>,
+    conv: &ByteConv<'_>,
+    operands: &ByteOperands<'_>,
+    ending: &ByteEnding<'_, T>,
+    y: &mut [T],
+) {
+    let (bias, factors) = (ending.bias, &ending.factors);
+    let channels = conv.out_channels;
+    assert!(bias.is_none_or(|bias| bias.len() == channels), "a bias for each channel");
+    let scales = factors.columns.len();
+    assert!(scales == 1 || scales == channels, "{scales} scales for {channels} channels");
+    assert_eq!(factors.rows.len(), 1, "scales of images");
+    let to = Requantize::to(ending.zero);
+    run(exec, conv, operands, Codes { ending: *ending, to }, y);
+}
+
+fn run<E: Ending>(
+    exec: &Exec<'_>,
+    conv: &ByteConv<'_>,
+    operands: &ByteOperands<'_>,
+    ending: E,
+    y: &mut [E::Out],
+) {
+    conv.check(operands, y.len());
+    if y.is_empty() {
+        return;
+    }
+    match operands.weights {
+        ByteWeights::Plain(weights, signed) if conv.is_by_taps() => {
+            by_taps(exec, conv, operands, (weights, signed), ending, y);
+        }
+        _ => by_products(exec, conv, operands, ending, y),
+    }
+}
+
+/// How bits become a number that is multiplied. They lose an offset that their zero point loses
+/// too.
+#[inline(always)]
+fn number(bits: u8, signed: bool) -> i32 {
+    i32::from((bits ^ if signed { 0 } else { 0x80 }).cast_signed())
+}
+
+/// Adds a weight times what elements are more than a zero point.
+struct AddTap<'a> {
+    x: &'a [u8],
+    signed: bool,
+    zero: i32,
+    stride: usize,
+    weight: i32,
+    sums: &'a mut [i32],
+}
+
+impl Loop for AddTap<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let AddTap { x, signed, zero, stride, weight, sums } = self;
+        let add = |sum: &mut i32, x: u8| {
+            *sum = sum.wrapping_add((number(x, signed) - zero) * weight);
+        };
+        if stride == 1 {
+            sums.iter_mut().zip(x).for_each(|(sum, x)| add(sum, *x));
+        } else {
+            sums.iter_mut().zip(x.iter().step_by(stride)).for_each(|(sum, x)| add(sum, *x));
+        }
+    }
+}
+
+/// Each tap with the part of the image that it meets.
+fn by_taps<E: Ending>(
+    exec: &Exec<'_>,
+    conv: &ByteConv<'_>,
+    operands: &ByteOperands<'_>,
+    (weights, weights_signed): (&[u8], bool),
+    ending: E,
+    y: &mut [E::Out],
+) {
+    let level = Level::new(exec.isa);
+    let (plane, in_plane) = (conv.output_plane(), conv.input_plane());
+    let (depth, taps) = (conv.depth(), conv.taps());
+    let (group_in, group_out) = (conv.in_channels / conv.groups, conv.out_channels / conv.groups);
+    let last = conv.input.len() - 1;
+    let (width, stride) = (conv.output[last], conv.strides[last]);
+    let zero = number(operands.x_zero, operands.x_signed);
+    rows(exec.pool, y, plane, plane.saturating_mul(depth), |first, y| {
+        with_scratch_of::<i32, _>(plane, |sums| {
+            for (at, y) in (first..).zip(y.chunks_exact_mut(plane)) {
+                let (image, channel) = (at / conv.out_channels, at % conv.out_channels);
+                let of_zero = match operands.weight_zeros {
+                    [] => 0,
+                    [one] => *one,
+                    several => several[channel],
+                };
+                let of_zero = number(of_zero, weights_signed);
+                let from = image * conv.in_channels + channel / group_out * group_in;
+                sums.fill(0);
+                for (step, weight) in weights[channel * depth..][..depth].iter().enumerate() {
+                    let weight = number(*weight, weights_signed) - of_zero;
+                    let x = &operands.x[(from + step / taps) * in_plane..][..in_plane];
+                    let tap = step % taps;
+                    let (places, place) = conv.meets(tap, 0, width);
+                    if weight == 0 || places.is_empty() {
+                        continue;
+                    }
+                    for (row, sums) in sums.chunks_exact_mut(width).enumerate() {
+                        let Some(start) = conv.row(tap, row) else { continue };
+                        let x = &x[start + place..];
+                        let (sums, signed) = (&mut sums[places.clone()], operands.x_signed);
+                        level.run_avx2(AddTap { x, signed, zero, stride, weight, sums });
+                    }
+                }
+                let of_channel = ending.channel(channel);
+                level.run_avx2(End { ending, channel: of_channel, sums, step: 1, y });
+            }
+        });
+    });
+}
+
+/// Ends the sums of a channel, which are some steps apart.
+struct End<'a, E: Ending> {
+    ending: E,
+    channel: E::Channel,
+    sums: &'a [i32],
+    step: usize,
+    y: &'a mut [E::Out],
+}
+
+impl<E: Ending> Loop for End<'_, E> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let End { ending, channel, sums, step, y } = self;
+        if step == 1 {
+            y.iter_mut().zip(sums).for_each(|(y, sum)| *y = ending.end(channel, *sum));
+        } else {
+            let sums = sums.iter().step_by(step);
+            y.iter_mut().zip(sums).for_each(|(y, sum)| *y = ending.end(channel, *sum));
+        }
+    }
+}
+
+/// The taps of the patches of some positions, from one on, for one step: `out` is what the tap
+/// meets there.
+struct PatchRow<'a> {
+    conv: &'a ByteConv<'a>,
+    /// The channel.
+    x: &'a [u8],
+    tap: usize,
+    first: usize,
+    pad: u8,
+    out: &'a mut [u8],
+}
+
+impl PatchRow<'_> {
+    fn fill(self) {
+        let PatchRow { conv, x, tap, first, pad, out } = self;
+        let last = conv.input.len() - 1;
+        let (width, stride) = (conv.output[last], conv.strides[last]);
+        let (mut at, mut rest) = (first, out);
+        while !rest.is_empty() {
+            let (row, column) = (at / width, at % width);
+            let (part, after) = rest.split_at_mut(rest.len().min(width - column));
+            match conv.row(tap, row) {
+                Some(start) => {
+                    let (places, place) = conv.meets(tap, column, part.len());
+                    part[..places.start].fill(pad);
+                    part[places.end..].fill(pad);
+                    let met = &mut part[places];
+                    match (met.len(), stride) {
+                        (0, _) => {}
+                        (len, 1) => met.copy_from_slice(&x[start + place..][..len]),
+                        _ => {
+                            let x = x[start + place..].iter().step_by(stride);
+                            met.iter_mut().zip(x).for_each(|(out, x)| *out = *x);
+                        }
+                    }
+                }
+                None => part.fill(pad),
+            }
+            at += part.len();
+            rest = after;
+        }
+    }
+}
+
+/// The patches of some positions at a time with all weights of a group.
+fn by_products<E: Ending>(
+    exec: &Exec<'_>,
+    conv: &ByteConv<'_>,
+    operands: &ByteOperands<'_>,
+    ending: E,
+    y: &mut [E::Out],
+) {
+    let (plane, in_plane, block) = (conv.output_plane(), conv.input_plane(), conv.block());
+    let (depth, taps) = (conv.depth(), conv.taps());
+    let (group_in, columns) = (conv.in_channels / conv.groups, conv.out_channels / conv.groups);
+    let level = Level::new(exec.isa);
+    let patches = if conv.is_pointwise() { 0 } else { block * depth };
+    let y = &Shared::new(y);
+    let of_block = |image: usize,
+                    group: usize,
+                    positions: Range<usize>,
+                    patches: &mut [u8],
+                    sums: &mut [i32]| {
+        let from = image * conv.in_channels + group * group_in;
+        let x = &operands.x[from * in_plane..][..group_in * in_plane];
+        let len = positions.len();
+        let bits = if conv.is_pointwise() {
+            let x = x.get(positions.start..).unwrap_or_default();
+            MatRef::new(x, len, depth, 1, in_plane)
+        } else {
+            let patches = &mut patches[..len * depth];
+            rows(exec.pool, patches, len, len, |first, patches| {
+                for (step, out) in (first..).zip(patches.chunks_exact_mut(len)) {
+                    let x = &x[step / taps * in_plane..][..in_plane];
+                    let (tap, first, pad) = (step % taps, positions.start, operands.x_zero);
+                    PatchRow { conv, x, tap, first, pad, out }.fill();
+                }
+            });
+            MatRef::col_major(patches, len, depth)
+        };
+        let left = ByteMatrix { bits, signed: operands.x_signed };
+        let right = match operands.weights {
+            ByteWeights::Plain(weights, signed) => {
+                let weights = &weights[group * columns * depth..][..columns * depth];
+                let bits = MatRef::col_major(weights, depth, columns);
+                ByteRhs::Plain(ByteMatrix { bits, signed })
+            }
+            ByteWeights::Packed(groups) => ByteRhs::Packed(&groups[group]),
+        };
+        let of_weights = match operands.weight_zeros {
+            several if several.len() > 1 => &several[group * columns..][..columns],
+            one => one,
+        };
+        let zero_points = ZeroPoints { a: &[operands.x_zero], b: of_weights };
+        let sums = &mut sums[..len * columns];
+        gemm_bytes(exec, left, right, zero_points, sums);
+        let first = group * columns;
+        ranges(exec.pool, columns, 2 * len, |channels| {
+            for channel in channels {
+                let start = (image * conv.out_channels + first + channel) * plane;
+                // SAFETY: each channel has a part of its own.
+                let y = unsafe { y.part(start + positions.start, len) };
+                let of_channel = ending.channel(first + channel);
+                let sums = &sums[channel..];
+                level.run_avx2(End { ending, channel: of_channel, sums, step: columns, y });
+            }
+        });
+    };
+    with_scratch_of::<u8, _>(patches, |patches| {
+        with_scratch_of::<i32, _>(block * columns, |sums| {
+            for image in 0..operands.images {
+                for group in 0..conv.groups {
+                    for start in (0..plane).step_by(block) {
+                        let positions = start..plane.min(start + block);
+                        of_block(image, group, positions, patches, sums);
+                    }
+                }
+            }
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conv::{ConvParams, conv_naive};
+    use sardonyx_elementwise::quantized::Precision;
+    use sardonyx_simd::number::Math;
+    use sardonyx_simd::{Isa, Pool};
+
+    struct Case {
+        images: usize,
+        channels: [usize; 2],
+        groups: usize,
+        input: &'static [usize],
+        kernel: &'static [usize],
+        strides: &'static [usize],
+        dilations: &'static [usize],
+        pads: [&'static [usize]; 2],
+    }
+
+    /// One group, stride and dilation 1, no padding.
+    const fn case(
+        images: usize,
+        channels: [usize; 2],
+        input: &'static [usize],
+        kernel: &'static [usize],
+    ) -> Case {
+        const ONES: &[usize] = &[1; 3];
+        const NONE: &[usize] = &[0; 3];
+        let (ones, none) = (ONES.split_at(input.len()).0, NONE.split_at(input.len()).0);
+        let pads = [none, none];
+        Case { images, channels, groups: 1, input, kernel, strides: ones, dilations: ones, pads }
+    }
+
+    const CASES: &[Case] = &[
+        case(1, [1, 1], &[1], &[1]),
+        case(2, [3, 7], &[9], &[3]),
+        case(2, [3, 2], &[9], &[3]),
+        case(0, [3, 7], &[9], &[3]),
+        case(1, [0, 7], &[9], &[3]),
+        case(1, [3, 0], &[9], &[3]),
+        // Pointwise, over several blocks of positions.
+        case(2, [70, 33], &[91, 60], &[1, 1]),
+        case(1, [5, 40], &[7, 7], &[7, 7]),
+        case(1, [2, 9], &[3, 4, 5], &[2, 3, 2]),
+        Case {
+            strides: &[2, 3],
+            dilations: &[2, 1],
+            pads: [&[3, 1], &[2, 4]],
+            ..case(2, [4, 10], &[11, 13], &[3, 3])
+        },
+        // All of a tap in the padding.
+        Case { pads: [&[9, 0], &[9, 7]], ..case(1, [2, 6], &[2, 3], &[3, 2]) },
+        Case { pads: [&[0, 5], &[0, 0]], strides: &[1, 4], ..case(1, [2, 6], &[2, 3], &[2, 2]) },
+        // In groups: depthwise, with a multiplier, and with many channels.
+        Case { groups: 6, pads: [&[1, 1], &[1, 1]], ..case(2, [6, 6], &[8, 9], &[3, 3]) },
+        Case {
+            groups: 3,
+            strides: &[2, 2],
+            pads: [&[2, 0], &[1, 3]],
+            ..case(1, [6, 9], &[10, 7], &[3, 4])
+        },
+        Case {
+            groups: 2,
+            dilations: &[1, 2, 1],
+            pads: [&[1, 2, 0], &[0, 1, 1]],
+            ..case(2, [4, 12], &[3, 6, 4], &[2, 3, 2])
+        },
+    ];
+
+    fn bytes(len: usize, salt: usize) -> Vec<u8> {
+        (0..len).map(|i| ((i + salt) * 7919 % 65_537 * 31 % 257) as u8).collect()
+    }
+
+    fn values(bytes: &[u8], signed: bool) -> Vec<i32> {
+        let value = |x: &u8| if signed { i32::from(x.cast_signed()) } else { i32::from(*x) };
+        bytes.iter().map(value).collect()
+    }
+
+    /// What integers of any size give.
+    fn naive(
+        case: &Case,
+        output: &[usize],
+        (operands, weights, w_signed): (&ByteOperands<'_>, &[u8], bool),
+    ) -> Vec<i32> {
+        let [inputs, outputs] = case.channels;
+        let params = ConvParams {
+            groups: case.groups,
+            strides: case.strides.into(),
+            dilations: case.dilations.into(),
+            pads_begin: case.pads[0].into(),
+            pads_end: case.pads[1].into(),
+            ..ConvParams::new(inputs, outputs, case.kernel)
+        };
+        let zero = values(&[operands.x_zero], operands.x_signed)[0];
+        let x: Vec<i32> = values(operands.x, operands.x_signed).iter().map(|x| x - zero).collect();
+        let zeros = values(operands.weight_zeros, w_signed);
+        let each = weights.len() / outputs.max(1);
+        let weights = values(weights, w_signed).into_iter().enumerate().map(|(at, weight)| {
+            weight - zeros.get(at / each).or(zeros.first()).copied().unwrap_or(0)
+        });
+        let weights: Vec<i32> = weights.collect();
+        let mut y = vec![0; case.images * outputs * output.iter().product::<usize>()];
+        conv_naive(&params, case.images, case.input, &x, &weights, None, &mut y).unwrap();
+        y
+    }
+
+    fn check(case: &Case, signed: [bool; 2], zeros: &[u8], packed: bool) {
+        let [inputs, outputs] = case.channels;
+        let output: Vec<usize> = (0..case.input.len())
+            .map(|axis| {
+                let room = case.input[axis] + case.pads[0][axis] + case.pads[1][axis];
+                (room - (case.kernel[axis] - 1) * case.dilations[axis] - 1) / case.strides[axis] + 1
+            })
+            .collect();
+        let conv = ByteConv {
+            groups: case.groups,
+            in_channels: inputs,
+            out_channels: outputs,
+            input: case.input,
+            output: &output,
+            kernel: case.kernel,
+            strides: case.strides,
+            dilations: case.dilations,
+            pads_begin: case.pads[0],
+        };
+        let (depth, columns) = (conv.depth(), outputs / case.groups);
+        let x = bytes(case.images * inputs * conv.input_plane(), 1);
+        let weights = bytes(outputs * depth, 2);
+        let plain = ByteWeights::Plain(&weights, signed[1]);
+        let operands = ByteOperands {
+            images: case.images,
+            x: &x,
+            x_signed: signed[0],
+            x_zero: 77,
+            weights: plain,
+            weight_zeros: zeros,
+        };
+        let want = naive(case, &output, (&operands, &weights, signed[1]));
+        for &isa in Isa::available() {
+            let of_group = |group: usize| {
+                let bits = &weights[group * columns * depth..][..columns * depth];
+                let bits = MatRef::col_major(bits, depth, columns);
+                Arc::new(PackedB::from_bytes(isa, ByteMatrix { bits, signed: signed[1] }))
+            };
+            let groups: Vec<_> = (0..case.groups).map(of_group).collect();
+            let weights = if packed { ByteWeights::Packed(&groups) } else { plain };
+            let operands = ByteOperands { weights, ..operands };
+            for threads in [1, 3] {
+                let exec = Exec { pool: &Pool::new(threads), isa };
+                let mut y = vec![-1; want.len()];
+                conv_bytes(&exec, &conv, &operands, &mut y);
+                assert!(y == want, "{conv:?} {signed:?} {zeros:?} {packed} {isa:?}");
+                conv_bytes_scratch(&exec, &conv, &operands);
+                let bias: Vec<i32> =
+                    (0..outputs as i32).map(|channel| channel * 50 - 100).collect();
+                let scales: Vec<f32> = (1..=outputs).map(|i| 0.001 * i as f32).collect();
+                let precision = Precision::Same;
+                let factors = Factors { rows: &[0.5], columns: &scales, result: 0.25, precision };
+                let ending = ByteEnding { bias: Some(&bias), factors, zero: -3i8 };
+                let mut y = vec![0; want.len()];
+                conv_codes(&exec, &conv, &operands, &ending, &mut y);
+                let plane = conv.output_plane();
+                let want = want.iter().enumerate().map(|(at, sum)| {
+                    let channel = at / plane % outputs;
+                    let factor = factors.of(0.5, scales[channel]);
+                    let product = f64::from(sum + bias[channel]) * f64::from(factor);
+                    (product.round_even() - 3.0).clamp(-128.0, 127.0) as i8
+                });
+                assert!(y.iter().copied().eq(want), "{conv:?} {signed:?} {zeros:?} {packed}");
+            }
+        }
+    }
+
+    #[test]
+    fn sums_and_codes_are_those_of_the_definition() {
+        for case in CASES {
+            let each = bytes(case.channels[1], 3);
+            for signed in [[false, false], [false, true], [true, false], [true, true]] {
+                for zeros in [&[][..], &[9], &each] {
+                    for packed in [false, true] {
+                        check(case, signed, zeros, packed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The largest products, where steps of 16 bits would saturate.
+    #[test]
+    fn products_are_exact() {
+        for (channels, groups) in [([1024, 8], 1), ([1024, 2], 1), ([4, 4], 4)] {
+            let conv = ByteConv {
+                groups,
+                in_channels: channels[0],
+                out_channels: channels[1],
+                input: &[2],
+                output: &[2],
+                kernel: &[1],
+                strides: &[1],
+                dilations: &[1],
+                pads_begin: &[0],
+            };
+            let depth = channels[0] / groups;
+            let (x, weights) = (vec![255; channels[0] * 2], vec![0x80; channels[1] * depth]);
+            let operands = ByteOperands {
+                images: 1,
+                x: &x,
+                x_signed: false,
+                x_zero: 0,
+                weights: ByteWeights::Plain(&weights, true),
+                weight_zeros: &[127],
+            };
+            for &isa in Isa::available() {
+                let exec = Exec { pool: Pool::serial(), isa };
+                let mut y = vec![0; channels[1] * 2];
+                conv_bytes(&exec, &conv, &operands, &mut y);
+                assert!(y.iter().all(|y| *y == 255 * -255 * depth as i32), "{isa:?} {y:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "elements of the images")]
+    fn lengths_are_checked() {
+        let conv = ByteConv {
+            groups: 1,
+            in_channels: 2,
+            out_channels: 2,
+            input: &[2],
+            output: &[2],
+            kernel: &[1],
+            strides: &[1],
+            dilations: &[1],
+            pads_begin: &[0],
+        };
+        let operands = ByteOperands {
+            images: 1,
+            x: &[0; 3],
+            x_signed: false,
+            x_zero: 0,
+            weights: ByteWeights::Plain(&[0; 4], false),
+            weight_zeros: &[],
+        };
+        let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
+        conv_bytes(&exec, &conv, &operands, &mut [0; 4]);
+    }
+}

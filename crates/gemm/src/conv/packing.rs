@@ -1,0 +1,391 @@
+//! Weights in the form in which loops read them.
+//!
+//! Of a depthwise convolution: a row of all channels, up to whole vectors, for each tap. Of any
+//! other: group after group and vector after vector of output channels, one vector for each step;
+//! steps go through the taps, and through the channels of the group for each. Channels that fill up
+//! the last vector are zero. For Winograd's algorithm this form is that of a pointwise convolution
+//! for each point, one after the other. Where operands are rounded, a step is two neighbouring
+//! channels.
+
+use super::winograd::{self, POINTS};
+use super::{
+    Algorithm, ConvError, ConvParams, Geometry, Lasts, Operands, PackedConv, check_len, words,
+};
+use crate::gemm::{SendPtr, bf16};
+use sardonyx_simd::buffer::{PackedBuf, with_scratch};
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Isa, Pool};
+
+/// Where the weights of a convolution are, `[out_channels, in_channels / groups, kernel...]`.
+#[derive(Clone, Copy, Debug)]
+pub enum WeightSource<'a> {
+    Floats(&'a [f32]),
+    /// Little-endian, at any alignment.
+    LeBytes(&'a [u8]),
+    /// One weight throughout.
+    Fill(f32),
+}
+
+impl PackedConv {
+    /// Packs `weights`, `[out_channels, in_channels / groups, kernel...]`, for outputs of a size
+    /// that is not known.
+    ///
+    /// # Errors
+    ///
+    /// As [`PackedConv::scaled`].
+    ///
+    /// # Panics
+    ///
+    /// As [`PackedConv::scaled`].
+    pub fn new(isa: Isa, params: ConvParams, weights: &[f32]) -> Result<PackedConv, ConvError> {
+        let algorithm = Algorithm::of(&params, None)?;
+        let source = WeightSource::Floats(weights);
+        PackedConv::scaled(isa, params, algorithm, source, None, Lasts::ForGood)
+    }
+
+    /// Packs weights, each multiplied with the number of its output channel in `scale`: in double
+    /// precision, rounded once.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other, there are more than three spatial dimensions (use
+    /// [`conv_naive`](super::conv_naive)), the convolution or the machine has no such algorithm, or
+    /// `weights` or `scale` has the wrong length.
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub fn scaled(
+        isa: Isa,
+        params: ConvParams,
+        algorithm: Algorithm,
+        weights: WeightSource<'_>,
+        scale: Option<&[f64]>,
+        lasts: Lasts,
+    ) -> Result<PackedConv, ConvError> {
+        check_isa(isa);
+        params.check()?;
+        let geometry = Geometry::new(&params)?;
+        algorithm.check(isa, &params, &geometry)?;
+        let len = params.weights_len().ok_or(ConvError::TooLarge)?;
+        if let Some(scale) = scale {
+            check_len("scale", params.out_channels, scale.len())?;
+        }
+        let swapped: Vec<f32>;
+        let (start, step) = match &weights {
+            WeightSource::Floats(floats) => {
+                check_len("weights", len, floats.len())?;
+                (floats.as_ptr(), 1)
+            }
+            WeightSource::LeBytes(bytes) if cfg!(target_endian = "big") => {
+                let floats =
+                    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+                swapped = floats.collect();
+                check_len("weights", len, swapped.len())?;
+                (swapped.as_ptr(), 1)
+            }
+            WeightSource::LeBytes(bytes) => {
+                check_len("weights", len, bytes.len() / 4)?;
+                (bytes.as_ptr().cast(), 1)
+            }
+            WeightSource::Fill(weight) => (&raw const *weight, 0),
+        };
+        let floats = packed_len(isa, &params, &geometry, algorithm).ok_or(ConvError::TooLarge)?;
+        let room = Room { floats, lasts };
+        let source = Source { start: SendPtr(start.cast_mut()), step, scale };
+        let weights = match algorithm {
+            Algorithm::Depthwise => source.pack_depthwise(&params, &geometry, room),
+            Algorithm::Direct(operands) => {
+                source.pack_direct(isa, &params, &geometry, operands, room)
+            }
+            Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, room),
+        };
+        Ok(PackedConv { params, geometry, isa, algorithm, weights })
+    }
+
+    /// Memory that the packed weights of such a convolution take.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other, or the size overflows.
+    pub fn bytes_of(
+        isa: Isa,
+        params: &ConvParams,
+        algorithm: Algorithm,
+    ) -> Result<usize, ConvError> {
+        params.check()?;
+        let floats = packed_len(isa, params, &Geometry::new(params)?, algorithm);
+        let bytes = floats.and_then(|floats| floats.checked_mul(size_of::<f32>()));
+        bytes.ok_or(ConvError::TooLarge)
+    }
+}
+
+/// Floats of packed weights; `None` when that overflows.
+fn packed_len(
+    isa: Isa,
+    params: &ConvParams,
+    geometry: &Geometry,
+    algorithm: Algorithm,
+) -> Option<usize> {
+    let lanes = isa.lanes();
+    let steps = match algorithm {
+        Algorithm::Depthwise => {
+            let width = params.out_channels.checked_next_multiple_of(lanes)?;
+            return width.checked_mul(geometry.taps());
+        }
+        Algorithm::Direct(_) => geometry.taps(),
+        Algorithm::Winograd(_) => POINTS,
+    };
+    let group_out = params.out_channels / params.groups;
+    let depth = words(params, algorithm.operands()).checked_mul(steps)?;
+    let rows = group_out.checked_next_multiple_of(lanes)?.checked_mul(params.groups)?;
+    rows.checked_mul(depth)
+}
+
+/// How much memory packed weights take, and which.
+#[derive(Clone, Copy)]
+struct Room {
+    floats: usize,
+    lasts: Lasts,
+}
+
+/// Weights that begin at a place and lie `step` floats apart, at any alignment, and what the
+/// channels are multiplied with.
+struct Source<'a> {
+    start: SendPtr,
+    step: usize,
+    scale: Option<&'a [f64]>,
+}
+
+impl Source<'_> {
+    /// Weight number `index`, of an output channel.
+    fn weight(&self, channel: usize, index: usize) -> f32 {
+        // SAFETY: as many weights are readable as the parameters imply, the maker's promise.
+        let weight = unsafe { self.start.get().add(index * self.step).read_unaligned() };
+        self.scaled(channel, weight)
+    }
+
+    /// The product with the number of the channel, rounded once.
+    fn scaled(&self, channel: usize, weight: f32) -> f32 {
+        match self.scale {
+            Some(scale) => (f64::from(weight) * scale[channel]) as f32,
+            None => weight,
+        }
+    }
+
+    fn pack_depthwise(&self, params: &ConvParams, g: &Geometry, room: Room) -> PackedBuf {
+        let mut packed = PackedBuf::zeroed(room.floats, room.lasts);
+        let taps = g.taps();
+        let width = room.floats / taps;
+        for channel in 0..params.out_channels {
+            for tap in 0..taps {
+                packed[tap * width + channel] = self.weight(channel, channel * taps + tap);
+            }
+        }
+        packed
+    }
+
+    fn pack_direct(
+        &self,
+        isa: Isa,
+        params: &ConvParams,
+        g: &Geometry,
+        operands: Operands,
+        Room { floats, lasts }: Room,
+    ) -> PackedBuf {
+        let mut packed = match operands {
+            // Words that fill up tiles stay zero.
+            Operands::Tiles => PackedBuf::zeroed(floats, lasts),
+            // SAFETY: all vectors of all groups are written below.
+            Operands::Exact | Operands::Rounded => unsafe { PackedBuf::unwritten(floats, lasts) },
+        };
+        let lanes = isa.lanes();
+        let group_out = params.out_channels / params.groups;
+        let (channels, taps) = (params.in_channels / params.groups, g.taps());
+        let tap = words(params, operands) * lanes;
+        let vectors = group_out.div_ceil(lanes);
+        let to = SendPtr(packed.as_mut_ptr());
+        let count = if floats == 0 { 0 } else { vectors * params.groups };
+        for_each(count, floats, |index| {
+            let (group, vector) = (index / vectors, index % vectors);
+            let to = to.get().wrapping_add(index * taps * tap);
+            in_form(operands, [taps, channels, lanes], to, tap, |to, _| {
+                let body = PackVector {
+                    source: self,
+                    first: group * group_out + vector * lanes,
+                    rows: lanes.min(group_out - vector * lanes),
+                    channels,
+                    taps,
+                    to,
+                };
+                // SAFETY: the machine has `isa`; each vector has its own part of `packed`.
+                unsafe { dispatch(isa, body) };
+            });
+        });
+        packed
+    }
+
+    fn pack_points(
+        &self,
+        isa: Isa,
+        params: &ConvParams,
+        operands: Operands,
+        Room { floats, lasts }: Room,
+    ) -> PackedBuf {
+        // SAFETY: all vectors of all points are written below.
+        let mut packed = unsafe { PackedBuf::unwritten(floats, lasts) };
+        let lanes = isa.lanes();
+        let vectors = params.out_channels.div_ceil(lanes);
+        let to = SendPtr(packed.as_mut_ptr());
+        let vector_floats = words(params, operands) * lanes;
+        for_each(vectors, floats, |vector| {
+            let first = vector * lanes;
+            let to = to.get().wrapping_add(vector * vector_floats);
+            let parts = [POINTS, params.in_channels, lanes];
+            in_form(operands, parts, to, vectors * vector_floats, |to, point| {
+                let body = PackPoints {
+                    source: self,
+                    first,
+                    rows: lanes.min(params.out_channels - first),
+                    channels: params.in_channels,
+                    to,
+                    point,
+                };
+                // SAFETY: the machine has `isa`; each vector has its own parts of `packed`.
+                unsafe { dispatch(isa, body) };
+            });
+        });
+        packed
+    }
+}
+
+/// Has `write` write `count` parts of a vector for each channel to where it is told, at a distance
+/// that it is told. The parts go to `to`, `step` apart, in the form of the operands.
+fn in_form(
+    operands: Operands,
+    [count, channels, lanes]: [usize; 3],
+    to: *mut f32,
+    step: usize,
+    write: impl FnOnce(*mut f32, usize),
+) {
+    let part = channels * lanes;
+    match operands {
+        Operands::Exact => write(to, step),
+        Operands::Rounded | Operands::Tiles => with_scratch(count * part, |floats| {
+            write(floats.as_mut_ptr(), part);
+            for (index, floats) in floats.chunks_exact(part.max(1)).enumerate() {
+                // SAFETY: the parts are disjoint, and belong to the caller.
+                let to = unsafe {
+                    let to = to.add(index * step);
+                    std::slice::from_raw_parts_mut(to, channels.div_ceil(2) * lanes)
+                };
+                bf16::to_pairs(channels, lanes, floats, to);
+            }
+        }),
+    }
+}
+
+/// Runs `one` for so many vectors of output channels, on the threads for packing if that is worth
+/// it.
+pub(super) fn for_each(count: usize, floats: usize, one: impl Fn(usize) + Sync) {
+    let pool = Pool::for_packing();
+    let chunks = if floats < 1 << 16 { count.min(1) } else { count.min(pool.threads() * 8) };
+    pool.run(chunks, |chunk| sardonyx_simd::split_even(count, chunks, chunk).for_each(&one));
+}
+
+/// The points of the weights of a vector of output channels.
+struct PackPoints<'a> {
+    source: &'a Source<'a>,
+    /// The first output channel, and how many there are.
+    first: usize,
+    rows: usize,
+    channels: usize,
+    to: *mut f32,
+    /// From one point to the next.
+    point: usize,
+}
+
+impl Body for PackPoints<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let mut taps = [[0.0f64; 16]; 9];
+        for c in 0..self.channels {
+            for lane in 0..self.rows {
+                let channel = self.first + lane;
+                let start = (channel * self.channels + c) * taps.len();
+                for (tap, weights) in taps.iter_mut().enumerate() {
+                    weights[lane] = f64::from(self.source.weight(channel, start + tap));
+                }
+            }
+            let points = winograd::points_of_weights(&taps);
+            let to = self.to.wrapping_add(c * S::LANES);
+            for (point, weights) in points.iter().enumerate() {
+                for (lane, weight) in weights.iter().enumerate().take(S::LANES) {
+                    // SAFETY: each point has a vector for each channel.
+                    unsafe { *to.add(point * self.point + lane) = *weight as f32 };
+                }
+            }
+        }
+    }
+}
+
+/// The weights of a vector of output channels.
+struct PackVector<'a> {
+    source: &'a Source<'a>,
+    /// The first output channel, and how many there are.
+    first: usize,
+    rows: usize,
+    channels: usize,
+    taps: usize,
+    to: *mut f32,
+}
+
+impl PackVector<'_> {
+    /// Where the weights of step `j` of the file, channel by channel, go.
+    fn place(&self, j: usize, lanes: usize) -> *mut f32 {
+        let step = j % self.taps * self.channels + j / self.taps;
+        self.to.wrapping_add(step * lanes)
+    }
+}
+
+impl Body for PackVector<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let depth = self.channels * self.taps;
+        let is_whole = self.rows == S::LANES && self.source.step == 1;
+        let whole = if is_whole { depth / S::LANES * S::LANES } else { 0 };
+        let start = self.source.start.get().cast_const().wrapping_add(self.first * depth);
+        let mut block = [[0.0f32; 16]; 16];
+        for j in (0..whole).step_by(S::LANES) {
+            // SAFETY: as many rows of `depth` floats are readable, at any alignment, as vectors are
+            // read and written here.
+            unsafe {
+                S::transpose(start.wrapping_add(j), depth, block.as_mut_ptr().cast(), 16);
+                for (i, row) in block.iter_mut().enumerate().take(S::LANES) {
+                    if self.source.scale.is_some() {
+                        for (lane, weight) in row.iter_mut().enumerate().take(S::LANES) {
+                            *weight = self.source.scaled(self.first + lane, *weight);
+                        }
+                    }
+                    S::store(self.place(j + i, S::LANES), S::load(row.as_ptr()));
+                }
+            }
+        }
+        for j in whole..depth {
+            for lane in 0..S::LANES {
+                let channel = self.first + lane;
+                let weight = if lane < self.rows {
+                    self.source.weight(channel, channel * depth + j)
+                } else {
+                    0.0
+                };
+                // SAFETY: the vector of this step has `LANES` floats.
+                unsafe { *self.place(j, S::LANES).add(lane) = weight };
+            }
+        }
+    }
+}

@@ -1,0 +1,685 @@
+//! The transpose of a convolution: each input element is spread over the window of the kernel.
+//!
+//! The one idea: outputs whose distance from the start leaves the same remainder by the stride see
+//! the same taps of the kernel, and no others. Such a *phase* is an ordinary convolution of stride
+//! 1, with the taps in reverse order, whose outputs lie a stride apart. So nothing is added up in
+//! memory, and all that is known of convolutions holds.
+
+use super::naive::advance;
+use super::packing::for_each;
+use super::{
+    Algorithm, ConvEpilogue, ConvError, ConvParams, Lasts, Order, Ordered, OrderedMut, PackedConv,
+    PerAxis, WeightSource, check_len, product,
+};
+use crate::gemm::{Number, SendPtr};
+use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::{Exec, Isa, Pool};
+use smallvec::{SmallVec, smallvec};
+
+/// What a transposed convolution is, apart from the sizes of input and output. All lists have one
+/// entry per spatial dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TransposeParams {
+    pub in_channels: usize,
+    pub out_channels: usize,
+    /// Both channel counts are multiples of it.
+    pub groups: usize,
+    pub kernel: PerAxis,
+    pub strides: PerAxis,
+    pub dilations: PerAxis,
+    /// Outputs that are cut off before the first one; below zero, how many are put there.
+    pub pads_begin: PerAxis<isize>,
+}
+
+/// Output channels whose weights are put in order together: one input channel's lie next to each
+/// other.
+const TOGETHER: usize = 16;
+
+/// Sizes and distances that are computed with are below this, so that sums and a few products of
+/// them do not overflow.
+const MOST: usize = 1 << 40;
+
+impl TransposeParams {
+    /// Whether the fields fit each other, and the sizes of an input and an output.
+    fn check(&self, spatial: &[usize], output: &[usize]) -> Result<(), ConvError> {
+        self.as_conv().check()?;
+        let rank = self.kernel.len();
+        if let Some(list) = [spatial, output].into_iter().find(|list| list.len() != rank) {
+            return Err(ConvError::Rank { want: rank, got: list.len() });
+        }
+        for i in 0..rank {
+            let reach = self.kernel[i].checked_mul(self.dilations[i]);
+            let spread = spatial[i].checked_mul(self.strides[i]);
+            let pad = Some(self.pads_begin[i].unsigned_abs());
+            let sizes = [reach, spread, Some(output[i]), pad];
+            if sizes.iter().any(|size| size.is_none_or(|size| size > MOST)) {
+                return Err(ConvError::TooLarge);
+            }
+        }
+        Ok(())
+    }
+
+    fn as_conv(&self) -> ConvParams {
+        ConvParams {
+            in_channels: self.in_channels,
+            out_channels: self.out_channels,
+            groups: self.groups,
+            kernel: self.kernel.clone(),
+            strides: self.strides.clone(),
+            dilations: self.dilations.clone(),
+            pads_begin: smallvec![0; self.pads_begin.len()],
+            pads_end: smallvec![0; self.kernel.len()],
+        }
+    }
+
+    /// Elements of the weights, `[in_channels, out_channels / groups, kernel...]`.
+    fn weights_len(&self) -> Option<usize> {
+        let taps = product(&self.kernel)?;
+        (self.out_channels / self.groups).checked_mul(self.in_channels)?.checked_mul(taps)
+    }
+
+    /// Elements per output channel of input, output and kernel.
+    fn check_lens(
+        &self,
+        batch: usize,
+        (spatial, output): (&[usize], &[usize]),
+        (x, bias, y): (usize, Option<usize>, usize),
+    ) -> Result<[usize; 3], ConvError> {
+        let too_large = ConvError::TooLarge;
+        let planes = [spatial, output, &self.kernel].map(product);
+        let [Some(in_plane), Some(out_plane), Some(taps)] = planes else {
+            return Err(too_large);
+        };
+        let tensor = |channels: usize, plane| product(&[batch, channels, plane]).ok_or(too_large);
+        check_len("input", tensor(self.in_channels, in_plane)?, x)?;
+        check_len("output", tensor(self.out_channels, out_plane)?, y)?;
+        if let Some(bias) = bias {
+            check_len("bias", self.out_channels, bias)?;
+        }
+        Ok([in_plane, out_plane, taps])
+    }
+}
+
+/// What is transposed, plainly: every product is added to its output, in any number type and for
+/// any number of spatial dimensions. `output` are the spatial sizes of the result, which may be
+/// larger than what the input reaches.
+///
+/// # Errors
+///
+/// If the parameters do not fit each other or a length does not fit them.
+pub fn conv_transpose_naive<T: Number>(
+    pool: &Pool,
+    params: &TransposeParams,
+    batch: usize,
+    (spatial, output): (&[usize], &[usize]),
+    (x, weights, bias): (&[T], &[T], Option<&[T]>),
+    y: &mut [T],
+) -> Result<(), ConvError> {
+    params.check(spatial, output)?;
+    let lens = (x.len(), bias.map(<[T]>::len), y.len());
+    let [in_plane, out_plane, taps] = params.check_lens(batch, (spatial, output), lens)?;
+    check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let group_in = params.in_channels / params.groups;
+    let group_out = params.out_channels / params.groups;
+    let work = group_in.saturating_mul(taps).saturating_mul(in_plane).max(out_plane);
+    rows(pool, y, out_plane, work, |first, y| {
+        for (row, y) in y.chunks_exact_mut(out_plane).enumerate() {
+            let (image, channel) =
+                ((first + row) / params.out_channels, (first + row) % params.out_channels);
+            y.fill(bias.map_or(T::ZERO, |bias| bias[channel]));
+            let first = channel / group_out * group_in;
+            for c in first..first + group_in {
+                let x = &x[(image * params.in_channels + c) * in_plane..][..in_plane];
+                let weights = &weights[(c * group_out + channel % group_out) * taps..][..taps];
+                spread(params, (spatial, output), x, weights, y);
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Adds one plane of the input, spread by one kernel, to a plane of the output.
+fn spread<T: Number>(
+    params: &TransposeParams,
+    (spatial, output): (&[usize], &[usize]),
+    x: &[T],
+    weights: &[T],
+    y: &mut [T],
+) {
+    let rank = spatial.len();
+    let mut tap = vec![0; rank];
+    let mut position = vec![0; rank];
+    for &weight in weights {
+        position.fill(0);
+        for &x in x {
+            let at = (0..rank).try_fold(0, |at, i| {
+                (position[i] * params.strides[i] + tap[i] * params.dilations[i])
+                    .checked_add_signed(-params.pads_begin[i])
+                    .filter(|&o| o < output[i])
+                    .map(|o| at * output[i] + o)
+            });
+            if let Some(at) = at {
+                y[at] = y[at].plus(weight.times(x));
+            }
+            advance(&mut position, spatial);
+        }
+        advance(&mut tap, &params.kernel);
+    }
+}
+
+/// A transposed convolution with its weights packed, for inputs of any batch, and of any spatial
+/// size whose output exceeds the strides times that by the same numbers.
+#[derive(Debug)]
+pub struct PackedTranspose {
+    params: TransposeParams,
+    /// Output sizes less the strides times the input sizes.
+    excess: [isize; 3],
+    strides: [usize; 3],
+    phases: SmallVec<[Phase; 4]>,
+    /// Whether some outputs see no tap at all.
+    has_gaps: bool,
+}
+
+/// Outputs that see the same taps.
+#[derive(Debug)]
+struct Phase {
+    conv: PackedConv,
+    axes: [PhaseAxis; 3],
+}
+
+/// One axis of a phase.
+#[derive(Clone, Copy, Debug)]
+struct PhaseAxis {
+    /// The first tap, how far apart they are, and how many there are.
+    taps: (usize, usize, usize),
+    dilation: usize,
+    /// Of the convolution.
+    pads: (usize, usize),
+    /// Its outputs before the first one that is wanted.
+    skip: usize,
+    /// How many are wanted more than there are inputs.
+    excess: isize,
+    /// Where the first one stands.
+    start: usize,
+}
+
+impl PhaseAxis {
+    /// The phase of a tap of the kernel.
+    fn new(
+        kernel: usize,
+        [stride, dilation]: [usize; 2],
+        (pad, excess): (isize, isize),
+        k: usize,
+    ) -> Self {
+        let common = greatest_divisor(stride, dilation);
+        let (step, dilation_of_inputs) = (stride / common, dilation / common);
+        let first = k % step;
+        let count = (kernel - first).div_ceil(step);
+        // Outputs, counted from before the padding, are those that leave this remainder.
+        let remainder = first * dilation % stride;
+        // The input of the first tap lies this far before that of the output.
+        let lag = (first * dilation - remainder) / stride;
+        let reach = (count - 1) * dilation_of_inputs;
+        let (step_out, after_first) = (stride as isize, remainder as isize);
+        let begin = -(after_first - pad).div_euclid(step_out);
+        let end = (excess - 1 + pad - after_first).div_euclid(step_out) + 1;
+        let wanted = end - begin;
+        // Inputs that the first output reaches before the first one.
+        let before = (reach + lag) as isize - begin;
+        let (pad_begin, skip) = (before.max(0), (-before).max(0));
+        let after = wanted + skip - pad_begin + reach as isize;
+        PhaseAxis {
+            taps: (first, step, count),
+            dilation: dilation_of_inputs,
+            pads: (pad_begin as usize, after.max(0) as usize),
+            skip: skip as usize,
+            excess: wanted,
+            start: (begin * step_out + after_first - pad) as usize,
+        }
+    }
+
+    /// How many outputs of an axis with so many inputs are of the phase.
+    fn wanted(&self, len: usize) -> usize {
+        usize::try_from(len as isize + self.excess).unwrap_or(0)
+    }
+
+    /// How many outputs the convolution has.
+    fn made(&self, len: usize) -> usize {
+        let reach = (self.taps.2 - 1) * self.dilation;
+        (len + self.pads.0 + self.pads.1).saturating_sub(reach)
+    }
+}
+
+fn greatest_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
+/// Three sizes, of which those that are missing in front are `fill`.
+fn three<T: Copy>(sizes: &[T], fill: T) -> [T; 3] {
+    let mut three = [fill; 3];
+    three[3 - sizes.len()..].copy_from_slice(sizes);
+    three
+}
+
+impl PackedTranspose {
+    /// Spatial dimensions that it has at most; [`conv_transpose_naive`] has any number.
+    pub const MOST_AXES: usize = 3;
+
+    /// Packs `weights`, `[in_channels, out_channels / groups, kernel...]`, for inputs of such
+    /// spatial sizes and outputs of these.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other or the weights, or there are more than three spatial
+    /// dimensions.
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub fn new(
+        isa: Isa,
+        params: TransposeParams,
+        (spatial, output): (&[usize], &[usize]),
+        weights: &[f32],
+        lasts: Lasts,
+    ) -> Result<PackedTranspose, ConvError> {
+        let axes = params.axes(spatial, output)?;
+        check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, weights.len())?;
+        let mut phases = SmallVec::new();
+        for &z in &axes[0] {
+            for &y in &axes[1] {
+                for &x in &axes[2] {
+                    phases.push(Phase::new(isa, &params, [z, y, x], weights, lasts)?);
+                }
+            }
+        }
+        let strides = three(&params.strides, 1);
+        let has_gaps = axes.iter().zip(strides).any(|(axis, stride)| axis.len() < stride);
+        let excess = excesses(&params, spatial, output);
+        Ok(PackedTranspose { params, excess, strides, phases, has_gaps })
+    }
+
+    /// Memory that packed weights take, about.
+    ///
+    /// # Errors
+    ///
+    /// As [`PackedTranspose::new`].
+    pub fn bytes_of(
+        isa: Isa,
+        params: &TransposeParams,
+        (spatial, output): (&[usize], &[usize]),
+    ) -> Result<usize, ConvError> {
+        let axes = params.axes(spatial, output)?;
+        let mut bytes = 0usize;
+        for &z in &axes[0] {
+            for &y in &axes[1] {
+                for &x in &axes[2] {
+                    let conv = params.of_phase(&[z, y, x]);
+                    let algorithm = Algorithm::of(&conv, Some(0))?;
+                    bytes = bytes.saturating_add(PackedConv::bytes_of(isa, &conv, algorithm)?);
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    pub fn params(&self) -> &TransposeParams {
+        &self.params
+    }
+
+    /// Whether it is packed for such sizes.
+    pub fn suits(&self, spatial: &[usize], output: &[usize]) -> bool {
+        let rank = self.params.kernel.len();
+        spatial.len() == rank
+            && output.len() == rank
+            && excesses(&self.params, spatial, output) == self.excess
+    }
+
+    /// Whether outputs are written where they stay: there is one phase, of all outputs.
+    fn is_direct(&self, spatial: [usize; 3]) -> bool {
+        let whole =
+            |axis: &PhaseAxis, len: usize| axis.skip == 0 && axis.made(len) == axis.wanted(len);
+        self.strides == [1; 3]
+            && self.phases.len() == 1
+            && self.phases[0].axes.iter().zip(spatial).all(|(axis, len)| whole(axis, len))
+    }
+
+    /// Floats that [`PackedTranspose::run`] needs for results of the phases.
+    ///
+    /// # Errors
+    ///
+    /// If the number overflows.
+    pub fn results_len(&self, batch: usize, spatial: &[usize]) -> Result<usize, ConvError> {
+        let spatial = three(spatial, 1);
+        if self.is_direct(spatial) {
+            return Ok(0);
+        }
+        let too_large = ConvError::TooLarge;
+        let planes = batch.checked_mul(self.params.out_channels).ok_or(too_large)?;
+        self.phases.iter().try_fold(0usize, |sum, phase| {
+            let plane = phase.plane(spatial).ok_or(too_large)?;
+            sum.checked_add(plane.checked_mul(planes).ok_or(too_large)?).ok_or(too_large)
+        })
+    }
+
+    /// The most bytes of scratch memory that a run takes beside the results.
+    ///
+    /// # Errors
+    ///
+    /// If a size overflows.
+    pub fn scratch(
+        &self,
+        pool: &Pool,
+        batch: usize,
+        spatial: &[usize],
+    ) -> Result<usize, ConvError> {
+        let spatial = three(spatial, 1);
+        let mut most = 0;
+        for phase in self.phases.iter().filter(|phase| phase.plane(spatial) != Some(0)) {
+            most = most.max(phase.conv.scratch(pool, batch, &spatial, [Order::Rows; 2])?);
+        }
+        Ok(most)
+    }
+
+    /// Computes `batch` images of spatial size `spatial`, `[batch, in_channels, spatial...]`;
+    /// `results` has as many elements as [`PackedTranspose::results_len`] says.
+    ///
+    /// # Errors
+    ///
+    /// If a length does not fit, or the weights are packed for other sizes.
+    pub fn run(
+        &self,
+        exec: &Exec<'_>,
+        batch: usize,
+        (spatial, output): (&[usize], &[usize]),
+        (x, bias, results): (&[f32], Option<&[f32]>, &mut [f32]),
+        y: &mut [f32],
+    ) -> Result<(), ConvError> {
+        self.params.check(spatial, output)?;
+        let lens = (x.len(), bias.map(<[f32]>::len), y.len());
+        let [_, out_plane, _] = self.params.check_lens(batch, (spatial, output), lens)?;
+        check_len("results", self.results_len(batch, spatial)?, results.len())?;
+        if !self.suits(spatial, output) {
+            return Err(ConvError::TooLarge);
+        }
+        if y.is_empty() {
+            return Ok(());
+        }
+        let (spatial, output) = (three(spatial, 1), three(output, 1));
+        let epilogue = ConvEpilogue { bias, ..ConvEpilogue::default() };
+        let input = Ordered { data: x, order: Order::Rows };
+        let rows_of = |data| OrderedMut { data, order: Order::Rows };
+        if self.is_direct(spatial) {
+            return self.phases[0].conv.run(
+                exec.pool,
+                batch,
+                &spatial,
+                input,
+                rows_of(y),
+                &epilogue,
+            );
+        }
+        let planes = batch * self.params.out_channels;
+        let mut rest = &mut results[..];
+        for phase in &self.phases {
+            let plane = phase.plane(spatial).ok_or(ConvError::TooLarge)?;
+            let (made, after) = std::mem::take(&mut rest).split_at_mut(planes * plane);
+            if plane > 0 {
+                phase.conv.run(exec.pool, batch, &spatial, input, rows_of(made), &epilogue)?;
+            }
+            rest = after;
+        }
+        let results = &*results;
+        rows(exec.pool, y, out_plane, 2 * out_plane, |first, y| {
+            for (row, y) in y.chunks_exact_mut(out_plane).enumerate() {
+                if self.has_gaps {
+                    let channel = (first + row) % self.params.out_channels;
+                    y.fill(bias.map_or(0.0, |bias| bias[channel]));
+                }
+                let mut start = 0;
+                for phase in &self.phases {
+                    let plane = phase.plane(spatial).unwrap_or(0);
+                    let made = &results[start + (first + row) * plane..][..plane];
+                    phase.lay_out((spatial, output, self.strides), made, y);
+                    start += planes * plane;
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Output sizes less the strides times the input sizes.
+fn excesses(params: &TransposeParams, spatial: &[usize], output: &[usize]) -> [isize; 3] {
+    let [spatial, output, strides] = [spatial, output, &params.strides].map(|l| three(l, 1));
+    // A stride of 1 over one element gives one, so axes that are missing exceed by nothing.
+    std::array::from_fn(|i| {
+        (output[i] as isize).wrapping_sub(spatial[i].wrapping_mul(strides[i]) as isize)
+    })
+}
+
+impl TransposeParams {
+    /// The phases along each axis that see a tap.
+    fn axes(
+        &self,
+        spatial: &[usize],
+        output: &[usize],
+    ) -> Result<[SmallVec<[PhaseAxis; 2]>; 3], ConvError> {
+        self.check(spatial, output)?;
+        let rank = self.kernel.len();
+        if rank > PackedTranspose::MOST_AXES {
+            return Err(ConvError::Rank { want: PackedTranspose::MOST_AXES, got: rank });
+        }
+        let excess = excesses(self, spatial, output);
+        let (kernel, pads) = (three(&self.kernel, 1), three(&self.pads_begin, 0));
+        let (strides, dilations) = (three(&self.strides, 1), three(&self.dilations, 1));
+        Ok(std::array::from_fn(|i| {
+            let steps = [strides[i], dilations[i]];
+            // Taps a step apart are of one phase.
+            let step = strides[i] / greatest_divisor(strides[i], dilations[i]);
+            let first = 0..kernel[i].min(step);
+            first.map(|k| PhaseAxis::new(kernel[i], steps, (pads[i], excess[i]), k)).collect()
+        }))
+    }
+
+    /// The convolution of a phase.
+    fn of_phase(&self, axes: &[PhaseAxis; 3]) -> ConvParams {
+        let list = |of: fn(&PhaseAxis) -> usize| axes.iter().map(of).collect();
+        ConvParams {
+            groups: self.groups,
+            dilations: list(|axis| axis.dilation),
+            pads_begin: list(|axis| axis.pads.0),
+            pads_end: list(|axis| axis.pads.1),
+            ..ConvParams::new(self.in_channels, self.out_channels, &axes.map(|axis| axis.taps.2))
+        }
+    }
+}
+
+impl Phase {
+    fn new(
+        isa: Isa,
+        params: &TransposeParams,
+        axes: [PhaseAxis; 3],
+        weights: &[f32],
+        lasts: Lasts,
+    ) -> Result<Phase, ConvError> {
+        let conv = params.of_phase(&axes);
+        let kernel = three(&params.kernel, 1);
+        let group_in = params.in_channels / params.groups;
+        let group_out = params.out_channels / params.groups;
+        let taps: usize = kernel.iter().product();
+        let row = group_in * conv_taps(&axes);
+        let places = |axis: &PhaseAxis| {
+            let (first, step, count) = axis.taps;
+            (0..count).rev().map(move |tap| first + tap * step)
+        };
+        with_scratch(params.out_channels * row, |reversed| {
+            let to = SendPtr(reversed.as_mut_ptr());
+            // Channels that lie next to each other are read together.
+            let blocks = group_out.div_ceil(TOGETHER);
+            for_each(params.groups * blocks, reversed.len(), |index| {
+                let (group, block) = (index / blocks, index % blocks);
+                let channels = block * TOGETHER..group_out.min((block + 1) * TOGETHER);
+                let first = group * group_out + channels.start;
+                // SAFETY: the rows of these output channels, which nobody else has.
+                let rows = unsafe {
+                    let start = to.get().add(first * row);
+                    std::slice::from_raw_parts_mut(start, channels.len() * row)
+                };
+                for c in 0..group_in {
+                    let read = (group * group_in + c) * group_out + channels.start;
+                    let read = &weights[read * taps..][..channels.len() * taps];
+                    for (weights, row) in read.chunks_exact(taps).zip(rows.chunks_exact_mut(row)) {
+                        let mut to = row[c * conv_taps(&axes)..].iter_mut();
+                        for z in places(&axes[0]) {
+                            for y in places(&axes[1]) {
+                                let line = (z * kernel[1] + y) * kernel[2];
+                                for (x, to) in places(&axes[2]).zip(&mut to) {
+                                    *to = weights[line + x];
+                                }
+                            }
+                        }
+                    }
+                }
+            });
+            // In the form that takes the least memory.
+            let algorithm = Algorithm::of(&conv, Some(0))?;
+            let source = WeightSource::Floats(reversed);
+            Ok(Phase { conv: PackedConv::scaled(isa, conv, algorithm, source, None, lasts)?, axes })
+        })
+    }
+
+    /// Outputs of the convolution in a plane: none if none are wanted.
+    fn plane(&self, spatial: [usize; 3]) -> Option<usize> {
+        let is_empty = self.axes.iter().zip(spatial).any(|(axis, len)| axis.wanted(len) == 0);
+        let made: [usize; 3] = std::array::from_fn(|i| self.axes[i].made(spatial[i]));
+        if is_empty { Some(0) } else { product(&made) }
+    }
+
+    /// Puts a plane of results to their places.
+    fn lay_out(
+        &self,
+        (spatial, output, strides): ([usize; 3], [usize; 3], [usize; 3]),
+        made: &[f32],
+        y: &mut [f32],
+    ) {
+        if made.is_empty() {
+            return;
+        }
+        let [planes, lines, columns] = self.axes;
+        let (height, width) = (lines.made(spatial[1]), columns.made(spatial[2]));
+        for z in 0..planes.wanted(spatial[0]) {
+            for line in 0..lines.wanted(spatial[1]) {
+                let from = ((planes.skip + z) * height + lines.skip + line) * width + columns.skip;
+                let from = &made[from..][..columns.wanted(spatial[2])];
+                let (z, line) = (planes.start + z * strides[0], lines.start + line * strides[1]);
+                let to = &mut y[(z * output[1] + line) * output[2]..][..output[2]];
+                let to = to[columns.start..].iter_mut().step_by(strides[2]);
+                to.zip(from).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+}
+
+fn conv_taps(axes: &[PhaseAxis; 3]) -> usize {
+    axes.iter().map(|axis| axis.taps.2).product()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) as usize % end
+        }
+    }
+
+    fn numbers(random: &mut Random, len: usize) -> Vec<f32> {
+        // Small integers, so that sums are exact in any order.
+        (0..len).map(|_| random.below(9) as f32 - 4.0).collect()
+    }
+
+    #[test]
+    fn phases_against_the_plain_loop() {
+        let mut random = Random(7);
+        for round in 0..400 {
+            let rank = 1 + random.below(3);
+            let groups = 1 + random.below(3);
+            let mut list = |low: usize, end: usize| -> Vec<usize> {
+                (0..rank).map(|_| low + random.below(end)).collect()
+            };
+            let (kernel, strides, dilations) = (list(1, 4), list(1, 4), list(1, 3));
+            let (spatial, pads, more) = (list(1, 5), list(0, 6), list(0, 4));
+            let pads_begin: Vec<isize> = pads.iter().map(|pad| *pad as isize - 2).collect();
+            let output: Vec<usize> = (0..rank)
+                .map(|i| {
+                    let reach = (kernel[i] - 1) * dilations[i] + 1;
+                    let all = (spatial[i] - 1) * strides[i] + reach + more[i];
+                    all.saturating_add_signed(-pads_begin[i]).saturating_sub((more[i] + 1) % 3)
+                })
+                .collect();
+            let params = TransposeParams {
+                in_channels: groups * (1 + random.below(3)),
+                out_channels: groups * (1 + random.below(3)),
+                groups,
+                kernel: kernel.into(),
+                strides: strides.into(),
+                dilations: dilations.into(),
+                pads_begin: pads_begin.into(),
+            };
+            let batch = random.below(3);
+            let plane = |dims: &[usize]| dims.iter().product::<usize>();
+            let x = numbers(&mut random, batch * params.in_channels * plane(&spatial));
+            let weights = numbers(&mut random, params.weights_len().unwrap());
+            let bias = numbers(&mut random, params.out_channels);
+            let bias = (round % 2 == 0).then_some(&bias[..]);
+            let mut expected = vec![9.0; batch * params.out_channels * plane(&output)];
+            let sizes = (&spatial[..], &output[..]);
+            let pool = Pool::new(1 + round % 3);
+            let inputs = (&x[..], &weights[..], bias);
+            conv_transpose_naive(&pool, &params, batch, sizes, inputs, &mut expected).unwrap();
+            let isa = Isa::available()[round % Isa::available().len()];
+            let lasts = [Lasts::ForGood, Lasts::ForOneRun][round % 2];
+            let packed = PackedTranspose::new(isa, params.clone(), sizes, &weights, lasts).unwrap();
+            let mut results = vec![5.0; packed.results_len(batch, &spatial).unwrap()];
+            let mut y = vec![9.0; expected.len()];
+            let exec = Exec { pool: &pool, isa };
+            packed.run(&exec, batch, sizes, (&x, bias, &mut results), &mut y).unwrap();
+            assert_eq!(y, expected, "{params:?} {spatial:?} {output:?}");
+            packed.scratch(&pool, batch, &spatial).unwrap();
+            assert!(PackedTranspose::bytes_of(isa, &params, sizes).unwrap() > 0);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let params = TransposeParams {
+            in_channels: 1,
+            out_channels: 1,
+            groups: 1,
+            kernel: smallvec![2],
+            strides: smallvec![usize::MAX],
+            dilations: smallvec![1],
+            pads_begin: smallvec![0],
+        };
+        let packed = |params: TransposeParams, spatial: &[usize], output: &[usize]| {
+            let sizes = (spatial, output);
+            PackedTranspose::new(Isa::detect(), params, sizes, &[1.0, 2.0], Lasts::ForGood)
+                .map(drop)
+        };
+        assert_eq!(packed(params.clone(), &[2], &[2]), Err(ConvError::TooLarge));
+        let params = TransposeParams { strides: smallvec![1 << 30], ..params };
+        assert_eq!(packed(params.clone(), &[2], &[2]), Ok(()));
+        assert_eq!(packed(params, &[2, 2], &[2]), Err(ConvError::Rank { want: 1, got: 2 }));
+    }
+}

@@ -1,0 +1,582 @@
+//! Convolution by 3 x 3 kernels with 16 products for four outputs instead of 36.
+//!
+//! F(2x2, 3x3) of Lavin and Gray (Fast Algorithms for Convolutional Neural Networks, 2016), after
+//! Winograd: two by two outputs are computed from four by four inputs. Inputs and weights become 16
+//! *points* by sums of a few of them, points are multiplied and summed up over channels, and sums
+//! of points are the outputs. The sums over channels are 16 matrix products of tiles by channels,
+//! which the tiles of direct convolution compute.
+//!
+//! Weights are transformed in double precision and rounded once. Sums over channels are chains of
+//! at most [`CHAIN`] steps: the sums of points lose about a bit, which shorter chains give
+//! back. Where chains end follows from the channels alone, so neither threads, nor blocks, nor
+//! where the images lie changes a bit of the result.
+//!
+//! A point is a sum or difference of up to four inputs. Where an input is infinite, outputs whose
+//! window it is in may be NaN instead of infinite; the others are as they would be without it.
+//! Sums of inputs may overflow from a quarter of the largest float on.
+
+use std::ops::Range;
+
+use super::tile::{Ahead, Run, Tile, Writes, write_operands};
+use super::{ConvParams, Geometry, Order, PackedConv, Side};
+use crate::conv::pitch_of;
+use crate::gemm::tile::Mac;
+use crate::gemm::{FinishTransposed, TileEnd, TileEpilogue, finish};
+use sardonyx_simd::Pool;
+use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
+use sardonyx_simd::{Body, Simd, dispatch};
+
+/// Points of a tile.
+pub(super) const POINTS: usize = 16;
+/// Inputs of a tile along each axis.
+const INPUTS: usize = 4;
+/// Outputs of a tile along each axis.
+const OUTPUTS: usize = 2;
+/// Fewest input and output channels: with fewer, sums of points take longer than products save.
+const LEAST_CHANNELS: usize = 32;
+/// Fewest pixels of all images: with fewer, the weights, of which there are more, are read for too
+/// little work.
+pub(super) const LEAST_PIXELS: usize = 32;
+/// Vectors of output channels of a tile of the products.
+const PANEL: usize = 2;
+/// Most steps of a chain of sums.
+const CHAIN: usize = 128;
+/// Most floats of the points of a block: those of inputs and outputs of one point stay in the
+/// second-level cache.
+const BLOCK_FLOATS: usize = 128 * 1024;
+/// Fewest tiles of a block, if there are as many: weights are read once for a block.
+const LEAST_TILES: usize = 48;
+/// Blocks per thread, so that a late thread does not make all others wait.
+const BLOCKS_PER_THREAD: usize = 2;
+
+/// Whether a convolution can be computed so, and has the channels for it.
+pub(super) fn suits(params: &ConvParams, geometry: &Geometry) -> bool {
+    let is_plain = params.groups == 1
+        && geometry.kernel == [1, 3, 3]
+        && geometry.strides == [1; 3]
+        && geometry.dilations == [1; 3]
+        && params.kernel.len() <= 2;
+    is_plain && params.in_channels.min(params.out_channels) >= LEAST_CHANNELS
+}
+
+/// The points of nine weights.
+#[inline(always)]
+pub(super) fn points_of_weights<const L: usize>(g: &[[f64; L]; 9]) -> [[f64; L]; POINTS] {
+    let mut rows = [[[0.0; L]; 3]; INPUTS];
+    for col in 0..3 {
+        for lane in 0..L {
+            let [a, b, c] = [g[col][lane], g[3 + col][lane], g[6 + col][lane]];
+            rows[0][col][lane] = a;
+            rows[1][col][lane] = (a + b + c) / 2.0;
+            rows[2][col][lane] = (a - b + c) / 2.0;
+            rows[3][col][lane] = c;
+        }
+    }
+    let mut points = [[0.0; L]; POINTS];
+    for (row, points) in rows.iter().zip(points.chunks_exact_mut(INPUTS)) {
+        for lane in 0..L {
+            let [a, b, c] = [row[0][lane], row[1][lane], row[2][lane]];
+            points[0][lane] = a;
+            points[1][lane] = (a + b + c) / 2.0;
+            points[2][lane] = (a - b + c) / 2.0;
+            points[3][lane] = c;
+        }
+    }
+    points
+}
+
+/// One convolution, sizes checked.
+pub(super) struct Winograd<'a> {
+    pub(super) conv: &'a PackedConv,
+    pub(super) images: usize,
+    /// Height and width.
+    pub(super) in_dims: [usize; 2],
+    pub(super) out_dims: [usize; 2],
+    pub(super) input: Side,
+    /// Written by this call alone.
+    pub(super) output: Side,
+    /// Of an output whose rows are pixels, or planes if it is in rows.
+    pub(super) epilogue: TileEpilogue,
+}
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    blocks: usize,
+    /// Parts that the vectors of output channels are cut into.
+    parts: usize,
+    /// Of the points of inputs, and of outputs: from one tile to the next, and from one point to
+    /// the next.
+    inputs: Points,
+    outputs: Points,
+    /// Floats of the outputs of a block, where these are not written in place.
+    out_floats: usize,
+}
+
+/// Where points are in scratch memory, in floats.
+#[derive(Clone, Copy, Debug)]
+struct Points {
+    tile: usize,
+    point: usize,
+}
+
+impl Points {
+    /// Of so many tiles with numbers `tile` apart.
+    fn new(tiles: usize, tile: usize) -> Points {
+        // Not a multiple of 4 KB: the points of a tile would share a few places in the cache.
+        Points { tile, point: (tiles * tile).next_multiple_of(1024) + 16 }
+    }
+
+    fn floats(self) -> usize {
+        POINTS * self.point
+    }
+}
+
+/// Where a tile is.
+#[derive(Clone, Copy)]
+struct Place {
+    image: usize,
+    /// Of its first output.
+    row: usize,
+    col: usize,
+}
+
+impl Winograd<'_> {
+    /// Tiles along height and width.
+    fn grid(&self) -> [usize; 2] {
+        self.out_dims.map(|outputs| outputs.div_ceil(OUTPUTS))
+    }
+
+    fn all_tiles(&self) -> usize {
+        self.images * self.grid().iter().product::<usize>()
+    }
+
+    fn place(&self, tile: usize) -> Place {
+        let [rows, cols] = self.grid();
+        let (line, col) = (tile / cols, tile % cols);
+        Place { image: line / rows, row: line % rows * OUTPUTS, col: col * OUTPUTS }
+    }
+
+    fn vectors(&self) -> usize {
+        self.conv.params.out_channels.div_ceil(self.conv.isa.lanes())
+    }
+
+    fn cut(&self, pool: &Pool) -> Cut {
+        let lanes = self.conv.isa.lanes();
+        let (pitch, width) = (pitch_of(self.conv.words()), self.vectors() * lanes);
+        let most = (BLOCK_FLOATS / POINTS / (pitch + width)).max(LEAST_TILES);
+        let all = self.all_tiles();
+        let threads = pool.threads();
+        let wanted = if threads == 1 { 1 } else { threads * BLOCKS_PER_THREAD };
+        let blocks = all.div_ceil(most).max(wanted.min(all / LEAST_TILES)).max(1);
+        // As many for each thread. Each part of the channels makes the points of inputs again.
+        let blocks = if blocks < threads { blocks } else { blocks.next_multiple_of(threads) };
+        let parts = threads.div_ceil(blocks).min(self.vectors().div_ceil(PANEL)).max(1);
+        let tiles = all.div_ceil(blocks);
+        let is_rows = self.output.order == Order::Rows;
+        let pixels = OUTPUTS * OUTPUTS * tiles + lanes;
+        Cut {
+            blocks,
+            parts,
+            inputs: Points::new(tiles, pitch),
+            outputs: Points::new(tiles, width),
+            out_floats: if is_rows { pixels * width } else { 0 },
+        }
+    }
+
+    /// Bytes of scratch memory of all threads.
+    pub(super) fn scratch(&self, pool: &Pool) -> usize {
+        let cut = self.cut(pool);
+        let threads = pool.threads().min(cut.blocks * cut.parts);
+        let floats = cut.inputs.floats() + cut.outputs.floats() + cut.out_floats;
+        floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
+    }
+
+    pub(super) fn run(&self, pool: &Pool) {
+        let cut = self.cut(pool);
+        let words = self.conv.words();
+        let pieces = words.div_ceil(CHAIN);
+        with_scratch_of::<Run, _>(pieces, |runs| {
+            for (piece, run) in runs.iter_mut().enumerate() {
+                let steps = sardonyx_simd::split_even(words, pieces, piece);
+                *run = Run::new(steps.start, steps.len(), piece + 1 < pieces);
+            }
+            let runs = &*runs;
+            pool.run(cut.blocks * cut.parts, |unit| {
+                with_scratch(cut.inputs.floats(), |inputs| {
+                    with_scratch(cut.outputs.floats(), |outputs| {
+                        with_scratch(cut.out_floats, |out| {
+                            self.unit(&cut, runs, unit, [inputs, outputs, out]);
+                        });
+                    });
+                });
+            });
+        });
+    }
+
+    fn unit(&self, cut: &Cut, runs: &[Run], unit: usize, scratch: [&mut [f32]; 3]) {
+        let [inputs, outputs, out] = scratch;
+        let tiles = sardonyx_simd::split_even(self.all_tiles(), cut.blocks, unit / cut.parts);
+        let panels = self.vectors().div_ceil(PANEL);
+        let panels = sardonyx_simd::split_even(panels, cut.parts, unit % cut.parts);
+        let vectors = panels.start * PANEL..self.vectors().min(panels.end * PANEL);
+        let isa = self.conv.isa;
+        let (of_inputs, of_outputs) = (inputs.as_mut_ptr(), outputs.as_mut_ptr());
+        let to_points =
+            ToPoints { conv: self, tiles: tiles.clone(), to: of_inputs, at: cut.inputs };
+        // SAFETY: the machine has `isa`; there is room for the points of the block's tiles.
+        unsafe { write_operands(isa, self.conv.algorithm.operands(), to_points) };
+        for point in 0..POINTS {
+            self.multiply(cut, runs, point, tiles.len(), vectors.clone(), [of_inputs, of_outputs]);
+        }
+        let lanes = isa.lanes();
+        let channels =
+            vectors.start * lanes..self.conv.params.out_channels.min(vectors.end * lanes);
+        let from_points = FromPoints {
+            conv: self,
+            tiles: tiles.clone(),
+            from: of_outputs,
+            at: cut.outputs,
+            channels: channels.clone(),
+            out: out.as_mut_ptr(),
+        };
+        // SAFETY: the machine has `isa`; the points of these channels have been written, and the
+        // unit owns these outputs.
+        unsafe { dispatch(isa, from_points) };
+        if self.output.order == Order::Rows {
+            self.write_planes(cut, &tiles, channels, out);
+        }
+    }
+
+    /// The products of one point of all tiles of a block.
+    fn multiply(
+        &self,
+        cut: &Cut,
+        runs: &[Run],
+        point: usize,
+        count: usize,
+        vectors: Range<usize>,
+        [inputs, outputs]: [*mut f32; 2],
+    ) {
+        let lanes = self.conv.isa.lanes();
+        let depth = self.conv.words();
+        let table = self.conv.tiles();
+        let inputs = inputs.wrapping_add(point * cut.inputs.point).cast_const();
+        let outputs = outputs.wrapping_add(point * cut.outputs.point);
+        for vector in vectors.clone().step_by(PANEL) {
+            let width = PANEL.min(vectors.end - vector);
+            let functions = table[width - 1];
+            let weights = (point * self.vectors() + vector) * depth * lanes;
+            let weights = self.conv.weights[weights..].as_ptr();
+            let blocks = count.div_ceil(functions.len());
+            let share = (width * depth * lanes).div_ceil(blocks.max(1));
+            for block in 0..blocks {
+                let rows = sardonyx_simd::split_even(count, blocks, block);
+                let next = weights.wrapping_add(width * depth * lanes + block * share);
+                let tile = Tile {
+                    runs,
+                    a: inputs.wrapping_add(rows.start * cut.inputs.tile),
+                    a_rs: cut.inputs.tile,
+                    b: weights,
+                    b_vs: depth * lanes,
+                    ahead: [Ahead { at: next, step: share.div_ceil(depth) }, Ahead::none(weights)],
+                    c: outputs.wrapping_add(rows.start * cut.outputs.tile + vector * lanes),
+                    ldc: cut.outputs.tile,
+                    n: width * lanes,
+                    epilogue: std::ptr::null(),
+                    fetches: false,
+                };
+                // SAFETY: the points of these tiles have been written, weights were packed for
+                // these channels and an instruction set that this machine has.
+                unsafe { functions[rows.len() - 1](&tile) };
+            }
+        }
+    }
+
+    /// Writes the outputs of a block, which lie by rows of tiles, into their planes.
+    fn write_planes(&self, cut: &Cut, tiles: &Range<usize>, channels: Range<usize>, out: &[f32]) {
+        let [out_h, out_w] = self.out_dims;
+        let plane = out_h * out_w;
+        let width = cut.outputs.tile;
+        let all_channels = self.conv.params.out_channels;
+        let cols = self.grid()[1];
+        let mut tile = tiles.start;
+        while tile < tiles.end {
+            let end = tiles.end.min((tile / cols + 1) * cols);
+            let place = self.place(tile);
+            for row in 0..OUTPUTS.min(out_h - place.row) {
+                let pixel = (place.row + row) * out_w + place.col;
+                let from = OUTPUTS * (row * tiles.len() + tile - tiles.start);
+                let first = place.image * all_channels + channels.start;
+                let body = FinishTransposed {
+                    src: out[from * width + channels.start..].as_ptr(),
+                    ld: width,
+                    out: self.output.data.get().wrapping_add(first * plane + pixel),
+                    ldc: plane,
+                    rows: channels.len(),
+                    cols: (OUTPUTS * (end - tile)).min(out_w - place.col),
+                    epilogue: self
+                        .epilogue
+                        .at(channels.start, pixel)
+                        .after(place.image * all_channels * plane),
+                };
+                // SAFETY: the outputs lie as whole vectors of pixels and channels, with room after
+                // the last; the unit owns these parts of the planes.
+                unsafe { dispatch(self.conv.isa, body) };
+            }
+            tile = end;
+        }
+    }
+}
+
+/// The points of the inputs of tiles.
+struct ToPoints<'a> {
+    conv: &'a Winograd<'a>,
+    tiles: Range<usize>,
+    to: *mut f32,
+    at: Points,
+}
+
+impl Writes for ToPoints<'_> {
+    #[inline(always)]
+    unsafe fn write<S: Simd, M: Mac<S>>(self) {
+        let Winograd { conv, in_dims: [in_h, in_w], input, .. } = self.conv;
+        let pads = conv.geometry.pads_begin;
+        let channels = conv.params.in_channels;
+        let plane = in_h * in_w;
+        // From a pixel to the next, and from one of its channels to the next.
+        let (pixel, channel) = match input.order {
+            Order::Rows => (1, plane),
+            Order::ChannelsLast { pitch } => (pitch, 1),
+        };
+        let nowhere = (std::ptr::null(), 0);
+        for (index, tile) in self.tiles.clone().enumerate() {
+            let place = self.conv.place(tile);
+            let row = place.row as isize - pads[1] as isize;
+            let col = place.col as isize - pads[2] as isize;
+            let image = input.pixel(place.image, 0).cast_const();
+            let has = |at: isize, size: usize| at >= 0 && at as usize + INPUTS <= size;
+            let to = self.to.wrapping_add(index * self.at.tile);
+            let mut done = 0;
+            if channel == 1 && has(row, *in_h) && has(col, *in_w) {
+                let at = image.wrapping_add((row as usize * in_w + col as usize) * pixel);
+                done = channels / S::LANES * S::LANES;
+                for c in (0..done).step_by(S::LANES) {
+                    // SAFETY: all inputs of the tile are inside the image; the rest is the caller's
+                    // promise.
+                    unsafe {
+                        let d = whole_inputs::<S>(at.add(c), in_w * pixel, pixel);
+                        store_points::<S, M>(&d, to, self.at.point, c);
+                    }
+                }
+            }
+            if done == channels {
+                continue;
+            }
+            let mut inputs = [nowhere; INPUTS * INPUTS];
+            for (i, input) in inputs.iter_mut().enumerate() {
+                let (row, col) = (row + (i / INPUTS) as isize, col + (i % INPUTS) as isize);
+                let is_inside =
+                    row >= 0 && row < *in_h as isize && col >= 0 && col < *in_w as isize;
+                if is_inside {
+                    let at = row as usize * in_w + col as usize;
+                    *input = (image.wrapping_add(at * pixel), channel);
+                }
+            }
+            for c in (done..channels).step_by(S::LANES) {
+                // SAFETY: these inputs are inside the image, or zeros; the rest is the caller's
+                // promise.
+                unsafe {
+                    let d = some_inputs::<S>(&inputs, c, S::LANES.min(channels - c));
+                    store_points::<S, M>(&d, to, self.at.point, c);
+                }
+            }
+        }
+    }
+}
+
+/// A vector of each input of a tile whose inputs are all inside the image.
+///
+/// # Safety
+///
+/// As [`Simd`]; rows are `line` apart, pixels `pixel`.
+#[inline(always)]
+unsafe fn whole_inputs<S: Simd>(
+    at: *const f32,
+    line: usize,
+    pixel: usize,
+) -> [[S::V; INPUTS]; INPUTS] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut d = [[S::splat(0.0); INPUTS]; INPUTS];
+        for (row, d) in d.iter_mut().enumerate() {
+            for (col, d) in d.iter_mut().enumerate() {
+                *d = S::load(at.add(row * line + col * pixel));
+            }
+        }
+        d
+    }
+}
+
+/// The same for inputs that are anywhere, each with the distance of its channels: 0 for zeros.
+///
+/// # Safety
+///
+/// As [`Simd`]; of each input, `count` channels from `c` on are readable.
+#[inline(always)]
+unsafe fn some_inputs<S: Simd>(
+    inputs: &[(*const f32, usize); INPUTS * INPUTS],
+    c: usize,
+    count: usize,
+) -> [[S::V; INPUTS]; INPUTS] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let zero = S::splat(0.0);
+        let mut d = [[zero; INPUTS]; INPUTS];
+        for (i, &(at, step)) in inputs.iter().enumerate() {
+            let at = at.wrapping_add(c * step);
+            d[i / INPUTS][i % INPUTS] = match step {
+                0 => zero,
+                1 => S::load_m(at, S::first(count)),
+                _ => S::select(zero, ((1u64 << count) - 1) as u32, at, step),
+            };
+        }
+        d
+    }
+}
+
+/// Writes channels from `c` on of the points of a tile, which lie `point` words apart from `to` on.
+///
+/// # Safety
+///
+/// As [`Simd`]; each point has room for a vector.
+#[inline(always)]
+unsafe fn store_points<S: Simd, M: Mac<S>>(
+    d: &[[S::V; INPUTS]; INPUTS],
+    to: *mut f32,
+    point: usize,
+    c: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut rows = [[S::splat(0.0); INPUTS]; INPUTS];
+        let [to_first, to_second, to_third, to_fourth] = &mut rows;
+        for col in 0..INPUTS {
+            to_first[col] = S::sub(d[0][col], d[2][col]);
+            to_second[col] = S::add(d[1][col], d[2][col]);
+            to_third[col] = S::sub(d[2][col], d[1][col]);
+            to_fourth[col] = S::sub(d[1][col], d[3][col]);
+        }
+        for (i, row) in rows.iter().enumerate() {
+            let to = to.wrapping_add(INPUTS * i * point);
+            M::put(to, c, S::sub(row[0], row[2]));
+            M::put(to.wrapping_add(point), c, S::add(row[1], row[2]));
+            M::put(to.wrapping_add(2 * point), c, S::sub(row[2], row[1]));
+            M::put(to.wrapping_add(3 * point), c, S::sub(row[1], row[3]));
+        }
+    }
+}
+
+/// The outputs of tiles, from the sums of their points.
+struct FromPoints<'a> {
+    conv: &'a Winograd<'a>,
+    tiles: Range<usize>,
+    from: *const f32,
+    at: Points,
+    channels: Range<usize>,
+    /// Where outputs go that will be written into planes: the upper rows of all tiles, then the
+    /// lower ones.
+    out: *mut f32,
+}
+
+impl Body for FromPoints<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Winograd { out_dims: [out_h, out_w], output, epilogue, .. } = self.conv;
+        let count = self.tiles.len();
+        for (index, tile) in self.tiles.clone().enumerate() {
+            let place = self.conv.place(tile);
+            let rows = OUTPUTS.min(out_h - place.row);
+            let cols = OUTPUTS.min(out_w - place.col);
+            let from = self.from.wrapping_add(index * self.at.tile);
+            if let Order::ChannelsLast { pitch } = output.order {
+                // Of the tile after the next.
+                let place = self.conv.place((tile + 2).min(self.tiles.end - 1));
+                for row in 0..rows.min(out_h - place.row) {
+                    let pixel = (place.row + row) * out_w + place.col;
+                    let at = output.pixel(place.image, pixel);
+                    for channel in self.channels.clone().step_by(16) {
+                        // SAFETY: a prefetch is no access.
+                        unsafe {
+                            S::prefetch_write(at.wrapping_add(channel));
+                            S::prefetch_write(at.wrapping_add(pitch + channel));
+                        }
+                    }
+                }
+            }
+            for channel in self.channels.clone().step_by(S::LANES) {
+                // SAFETY: the caller's promise; a tile's last channels are followed by zeros up to
+                // a whole vector.
+                let sums =
+                    unsafe { sums_of_points::<S>(from.wrapping_add(channel), self.at.point) };
+                for (row, sums) in sums.iter().enumerate().take(rows) {
+                    let pixel = (place.row + row) * out_w + place.col;
+                    let (c, ldc, n) = match output.order {
+                        Order::Rows => {
+                            let at = OUTPUTS * (row * count + index) * self.at.tile;
+                            (self.out.wrapping_add(at), self.at.tile, S::LANES)
+                        }
+                        Order::ChannelsLast { pitch } => {
+                            let n = S::LANES.min(self.channels.end - channel);
+                            (output.pixel(place.image, pixel), pitch, n)
+                        }
+                    };
+                    let end;
+                    let mut to =
+                        TileEnd { c: c.wrapping_add(channel), ldc, n, epilogue: std::ptr::null() };
+                    if output.order != Order::Rows && !epilogue.is_plain() {
+                        end = epilogue.at(place.image * out_h * out_w + pixel, channel);
+                        to.epilogue = &end;
+                    }
+                    // SAFETY: these outputs are inside the image, and owned by the caller.
+                    unsafe {
+                        if cols == OUTPUTS {
+                            finish::<S, OUTPUTS, 1>(&to, [[sums[0]], [sums[1]]]);
+                        } else {
+                            finish::<S, 1, 1>(&to, [[sums[0]]]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`Simd`]; each point has a whole vector.
+#[inline(always)]
+unsafe fn sums_of_points<S: Simd>(from: *const f32, point: usize) -> [[S::V; OUTPUTS]; OUTPUTS] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let zero = S::splat(0.0);
+        let mut rows = [[zero; INPUTS]; OUTPUTS];
+        for col in 0..INPUTS {
+            let mut m = [zero; INPUTS];
+            for (row, m) in m.iter_mut().enumerate() {
+                *m = S::load(from.wrapping_add((INPUTS * row + col) * point));
+            }
+            let [upper, lower] = &mut rows;
+            upper[col] = S::add(S::add(m[0], m[1]), m[2]);
+            lower[col] = S::sub(S::sub(m[1], m[2]), m[3]);
+        }
+        let mut sums = [[zero; OUTPUTS]; OUTPUTS];
+        for (sums, row) in sums.iter_mut().zip(&rows) {
+            sums[0] = S::add(S::add(row[0], row[1]), row[2]);
+            sums[1] = S::sub(S::sub(row[1], row[2]), row[3]);
+        }
+        sums
+    }
+}

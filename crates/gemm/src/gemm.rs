@@ -1,0 +1,296 @@
+//! Matrix products: C = epilogue(A B), in f32 at the speed of the machine, in bytes with sums of 32
+//! bits, and in any number type correctly.
+//!
+//! ```
+//! use sardonyx_gemm::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
+//! use sardonyx_simd::{Exec, Isa, Pool};
+//!
+//! let exec = &Exec { pool: Pool::global(), isa: Isa::detect() };
+//! let (a, b) = ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]);
+//! let b = PackedB::new(exec.isa, MatRef::row_major(&b, 2, 2)); // once, for constants
+//! let mut c = [0.0; 4];
+//! let a = Lhs::Plain(MatRef::row_major(&a, 2, 2));
+//! gemm(exec, a, Rhs::Packed(&b), &mut c, 2, &Epilogue::default());
+//! assert_eq!(c, [19.0, 22.0, 43.0, 50.0]);
+//! ```
+//!
+//! The idea to know: whatever the path, an output element is the same sum: chains of multiply-adds
+//! over blocks of k, in order. Blocking, threads and orientation thus do not change a bit of the
+//! result; the instruction set may, and so do two things that follow from the number of rows:
+//! whether a product with an unpacked matrix is one of few rows, which is read without packing, and
+//! whether one with a rounded constant has so many rows that both operands become bfloat16.
+
+#[macro_use]
+pub(crate) mod tile;
+
+pub(crate) mod amx;
+mod batch;
+pub(crate) mod bf16;
+mod blocked;
+mod epilogue;
+mod form;
+mod gemv;
+mod generic;
+mod halves;
+mod integer;
+mod matrix;
+pub(crate) mod pack;
+mod segments;
+mod sizes;
+mod tables;
+
+pub use batch::{BatchMat, BatchOut, BatchRhs, gemm_batch, gemm_batch_generic, gemm_batch_scratch};
+pub use blocked::Sweep;
+pub use epilogue::{Activation, Bias, Epilogue};
+pub use form::Elements;
+pub use generic::{Number, gemm_generic};
+pub use halves::{LeMatrix, ManyRows, Storage};
+pub use integer::{ByteMatrix, ByteRhs, Bytes, ZeroPoints, gemm_bytes, gemm_bytes_scratch};
+pub use matrix::MatRef;
+pub use pack::{PackSource, PackedA, PackedB};
+
+pub(crate) use blocked::{FinishTransposed, Operand, Product};
+pub(crate) use epilogue::TileEpilogue;
+pub(crate) use form::PanelForm;
+pub(crate) use pack::SendPtr;
+pub(crate) use sizes::{Lies, OperandKind, Sizes};
+pub(crate) use tile::{TileEnd, finish, finish_first};
+
+use amx::product::ProductByTiles;
+use matrix::strided_len;
+use sardonyx_simd::Exec;
+use sardonyx_simd::check_isa;
+
+/// The left operand of a product.
+#[derive(Clone, Copy)]
+pub enum Lhs<'a> {
+    Plain(MatRef<'a>),
+    Packed(&'a PackedA),
+    /// A matrix that exists only as the packing routine of its transpose.
+    Virtual(&'a dyn PackSource),
+}
+
+/// The right operand of a product.
+#[derive(Clone, Copy)]
+pub enum Rhs<'a> {
+    Plain(MatRef<'a>),
+    Packed(&'a PackedB),
+    /// A matrix that exists only as its packing routine.
+    Virtual(&'a dyn PackSource),
+}
+
+impl std::fmt::Debug for Lhs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, (m, k)) = match self {
+            Lhs::Plain(_) => ("Plain", self.size()),
+            Lhs::Packed(_) => ("Packed", self.size()),
+            Lhs::Virtual(_) => ("Virtual", self.size()),
+        };
+        write!(f, "{kind}({m} x {k})")
+    }
+}
+
+impl std::fmt::Debug for Rhs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, (k, n)) = match self {
+            Rhs::Plain(_) => ("Plain", self.size()),
+            Rhs::Packed(_) => ("Packed", self.size()),
+            Rhs::Virtual(_) => ("Virtual", self.size()),
+        };
+        write!(f, "{kind}({k} x {n})")
+    }
+}
+
+impl<'a> Lhs<'a> {
+    /// Rows and depth.
+    pub fn size(&self) -> (usize, usize) {
+        match self {
+            Lhs::Plain(a) => (a.rows(), a.cols()),
+            Lhs::Packed(a) => (a.rows(), a.depth()),
+            Lhs::Virtual(a) => (a.width(), a.depth()),
+        }
+    }
+
+    fn kind(&self) -> OperandKind {
+        match self {
+            Lhs::Plain(a) => OperandKind::Matrix(Lies::of(&a.transposed())),
+            Lhs::Packed(_) => OperandKind::Panels,
+            Lhs::Virtual(_) => OperandKind::Source,
+        }
+    }
+}
+
+impl<'a> Rhs<'a> {
+    /// Depth and columns.
+    pub fn size(&self) -> (usize, usize) {
+        match self {
+            Rhs::Plain(b) => (b.rows(), b.cols()),
+            Rhs::Packed(b) => (b.depth(), b.cols()),
+            Rhs::Virtual(b) => (b.depth(), b.width()),
+        }
+    }
+
+    fn kind(&self) -> OperandKind {
+        match self {
+            Rhs::Plain(b) => OperandKind::Matrix(Lies::of(b)),
+            Rhs::Packed(_) => OperandKind::Panels,
+            Rhs::Virtual(_) => OperandKind::Source,
+        }
+    }
+}
+
+/// Whether both operands of a product become pairs of bfloat16, and how these are multiplied: B is
+/// a constant that may be rounded, and A has so many rows that this pays.
+fn rounding(a: &Lhs<'_>, b: &Rhs<'_>) -> ManyRows {
+    let (rows, depth) = a.size();
+    match b {
+        Rhs::Packed(b) if !matches!(a, Lhs::Packed(_)) && rows >= bf16::MIN_ROWS && depth > 0 => {
+            b.many_rows()
+        }
+        _ => ManyRows::Widened,
+    }
+}
+
+/// The most bytes of scratch memory that [`gemm`] takes for these operands: what grows with their
+/// size. Each thread takes a few hundred KB more, whatever the sizes.
+pub fn gemm_scratch(exec: &Exec<'_>, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
+    let &Exec { pool, isa } = exec;
+    let ((m, k), (_, n)) = (a.size(), b.size());
+    let floats = match rounding(a, b) {
+        ManyRows::Pairs => bf16::pairs_len(isa, m, k),
+        ManyRows::Tiles => amx::product::scratch_floats(exec, m, k),
+        ManyRows::Widened => {
+            let sizes = Sizes {
+                isa,
+                m,
+                n,
+                k,
+                a: a.kind(),
+                b: b.kind(),
+                may_turn: !matches!(b, Rhs::Packed(b) if b.storage() != Storage::F32),
+            };
+            sizes.scratch_floats(pool)
+        }
+    };
+    floats.saturating_mul(size_of::<f32>())
+}
+
+/// C = epilogue(A B), where row i of C is `c[i * ldc..][..n]`. Floats of `c` between rows are left
+/// alone.
+///
+/// With k = 0 the product is zero and the epilogue still applies.
+///
+/// # Panics
+///
+/// If the sizes of the operands, of `c` or of a part of the epilogue do not fit each other, rows of
+/// C overlap, a packed operand was packed for another instruction set, or this machine does not
+/// have `isa`.
+pub fn gemm(
+    exec: &Exec<'_>,
+    a: Lhs<'_>,
+    b: Rhs<'_>,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+) {
+    gemm_swept(exec, a, b, c, ldc, epilogue, Sweep::FromFirst);
+}
+
+/// As [`gemm`], with columns in the order that `sweep` says. The order changes no bit of C.
+///
+/// # Panics
+///
+/// As [`gemm`].
+pub fn gemm_swept(
+    exec: &Exec<'_>,
+    a: Lhs<'_>,
+    b: Rhs<'_>,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+    sweep: Sweep,
+) {
+    let &Exec { pool, isa } = exec;
+    check_isa(isa);
+    let ((m, k), (depth, n)) = (a.size(), b.size());
+    assert_eq!(k, depth, "depth of A and B");
+    assert!(ldc >= n || m <= 1, "rows of C overlap: {ldc} < {n}");
+    let c_len = strided_len(m, n, ldc, 1);
+    assert!(c_len.is_some_and(|len| len <= c.len()), "{m} x {n}, rows {ldc} apart, in {}", c.len());
+    epilogue.check(m, n, c_len.unwrap_or(0));
+    let c = SendPtr(c.as_mut_ptr());
+    let rounding = rounding(&a, &b);
+    let a_turned;
+    let a = match a {
+        Lhs::Packed(a) => {
+            assert_eq!(a.isa(), isa, "instruction set of the packed A");
+            Operand::Panels(a.panels.view())
+        }
+        Lhs::Plain(a) => {
+            a_turned = a.transposed();
+            Operand::Matrix(&a_turned)
+        }
+        Lhs::Virtual(a) => Operand::Source(a),
+    };
+    let a_source: Option<&dyn PackSource> = match a {
+        Operand::Panels(_) => None,
+        Operand::Matrix(a) => Some(a),
+        Operand::Source(a) => Some(a),
+    };
+    if let (Rhs::Packed(b), ManyRows::Tiles) = (&b, rounding) {
+        assert_eq!(b.isa(), isa, "instruction set of the packed B");
+        let product = ProductByTiles { isa, m, k, a, b, c, ldc, epilogue: epilogue.raw(ldc) };
+        // SAFETY: as below; a machine with such operands multiplies tiles.
+        return unsafe { product.run(pool) };
+    }
+    if let (Some(a), Rhs::Packed(b), ManyRows::Pairs) = (a_source, &b, rounding) {
+        assert_eq!(b.isa(), isa, "instruction set of the packed B");
+        return bf16::with_pairs(exec, a, |a| {
+            let product = Product {
+                isa,
+                m,
+                n,
+                k: k.div_ceil(2),
+                a: Operand::Panels(a),
+                b: Operand::Panels(b.panels.view_of_pairs()),
+                c,
+                ldc,
+                epilogue: epilogue.raw(ldc),
+                form: PanelForm::Pairs(b.storage(), k),
+                sweep,
+            };
+            // SAFETY: as below; operands only round where the machine multiplies pairs.
+            unsafe { product.run(pool) }
+        });
+    }
+    let b_given = b;
+    let b = match &b_given {
+        Rhs::Packed(b) => {
+            assert_eq!(b.isa(), isa, "instruction set of the packed B");
+            Operand::Panels(b.panels.view())
+        }
+        Rhs::Plain(b) => Operand::Matrix(b),
+        Rhs::Virtual(b) => Operand::Source(*b),
+    };
+    let product = Product {
+        isa,
+        m,
+        n,
+        k,
+        a,
+        b,
+        c,
+        ldc,
+        epilogue: epilogue.raw(ldc),
+        form: PanelForm::Right(match &b_given {
+            Rhs::Packed(b) => b.storage(),
+            Rhs::Plain(_) | Rhs::Virtual(_) => Storage::F32,
+        }),
+        sweep,
+    };
+    // SAFETY: sizes were checked, `c` is borrowed mutably, the machine has `isa`.
+    unsafe { product.run(pool) }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,223 @@
+//! Products of many rows with a constant in 16 bits, by tiles.
+//!
+//! All of A is rounded first, row by row. Then each unit of work has some rows, which stay in the
+//! second-level cache, and some panels of B: it makes pairs of a panel, and all its rows meet it.
+
+use super::{Ahead, FETCHED, Operands, Registers, STRIPS, Segment, Sums, depth_of, strips_of};
+use crate::gemm::bf16;
+use crate::gemm::bf16::pairs_of;
+use crate::gemm::pack::{PackedB, SendPtr, panel_width};
+use crate::gemm::{Operand, PackSource, TileEnd, TileEpilogue};
+use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::split_even;
+use sardonyx_simd::{Exec, Isa, Pool};
+
+/// Most words of the rows of A of a unit: half of a 2 MB second-level cache.
+const KEPT_WORDS: usize = 256 * 1024;
+/// Rows of a unit, if there are as many, that are worth the pairs of all panels of B.
+const LEAST_ROWS: usize = 192;
+/// Units of work per thread, so that a late thread does not make all others wait.
+const UNITS_PER_THREAD: usize = 4;
+/// Multiply-adds from which a parallel region is worth its price.
+const PARALLEL_MACS: usize = 2_000_000;
+/// Rows that are rounded at a time.
+const ROUNDED_ROWS: usize = 32;
+
+/// A product C = epilogue(A B) with sizes checked.
+pub(in crate::gemm) struct ProductByTiles<'a> {
+    pub(in crate::gemm) isa: Isa,
+    /// Rows of C; there is at least one step of k.
+    pub(in crate::gemm) m: usize,
+    pub(in crate::gemm) k: usize,
+    /// No panels.
+    pub(in crate::gemm) a: Operand<'a>,
+    /// In 16 bits.
+    pub(in crate::gemm) b: &'a PackedB,
+    pub(in crate::gemm) c: SendPtr,
+    pub(in crate::gemm) ldc: usize,
+    pub(in crate::gemm) epilogue: TileEpilogue,
+}
+
+/// Words from one rounded row of `k` steps to the next.
+fn pitch(k: usize) -> usize {
+    let (_, words) = depth_of(k.div_ceil(2));
+    // Rows some KB apart share a few places in a cache.
+    if words.is_multiple_of(256) { words + 16 } else { words }
+}
+
+/// Floats of scratch memory that grow with the sizes of a product.
+pub(in crate::gemm) fn scratch_floats(exec: &Exec<'_>, m: usize, k: usize) -> usize {
+    let panel = k.saturating_add(32).saturating_mul(panel_width(exec.isa)) / 2;
+    m.saturating_mul(pitch(k)).saturating_add(panel.saturating_mul(exec.pool.threads()))
+}
+
+impl ProductByTiles<'_> {
+    /// Computes the product.
+    ///
+    /// # Safety
+    ///
+    /// Operands, output and epilogue must be valid for the sizes, the output for writing by this
+    /// call alone, and the machine must multiply tiles.
+    pub(in crate::gemm) unsafe fn run(&self, pool: &Pool) {
+        let (m, k, n) = (self.m, self.k, self.b.cols());
+        if m == 0 || n == 0 {
+            return;
+        }
+        let macs = m.saturating_mul(k).saturating_mul(n);
+        let pool = if macs < PARALLEL_MACS { Pool::serial() } else { pool };
+        with_scratch(m * pitch(k), |rows| {
+            self.round(pool, rows);
+            let panels = n.div_ceil(panel_width(self.isa));
+            let [row_parts, col_parts] = self.cut(pool, panels);
+            pool.run(row_parts * col_parts, |unit| {
+                let part = split_even(m, row_parts, unit / col_parts);
+                let cols = split_even(panels, col_parts, unit % col_parts);
+                // SAFETY: the unit owns this rectangle of C; the rest is the caller's promise.
+                unsafe { self.unit(rows, part, cols) }
+            });
+        });
+    }
+
+    /// Into how many parts rows and panels are cut.
+    fn cut(&self, pool: &Pool, panels: usize) -> [usize; 2] {
+        let (m, pitch) = (self.m, pitch(self.k));
+        let wanted = if pool.threads() == 1 { 1 } else { pool.threads() * UNITS_PER_THREAD };
+        // Rows of C are written whole, as far as the cache holds them; but each part of the rows
+        // makes pairs of B again.
+        let most = (m / LEAST_ROWS).max(1);
+        let kept = m.saturating_mul(pitch + self.b.cols()).div_ceil(KEPT_WORDS);
+        let least = (m * pitch).div_ceil(KEPT_WORDS);
+        let row_parts = kept.max(wanted).min(most).max(least);
+        [row_parts, wanted.div_ceil(row_parts).min(panels)]
+    }
+
+    /// Rounds all rows of A.
+    fn round(&self, pool: &Pool, to: &mut [f32]) {
+        let (k, pitch) = (self.k, pitch(self.k));
+        let (_, words) = depth_of(k.div_ceil(2));
+        let to = SendPtr(to.as_mut_ptr());
+        let parts = self.m.div_ceil(ROUNDED_ROWS);
+        pool.run(parts, |part| {
+            let first = part * ROUNDED_ROWS;
+            let count = ROUNDED_ROWS.min(self.m - first);
+            let to = to.get().wrapping_add(first * pitch);
+            match self.a {
+                Operand::Matrix(a) if a.row_stride() == 1 => {
+                    let rows = bf16::Rows {
+                        from: a.as_ptr().wrapping_add(first * a.col_stride()),
+                        from_step: a.col_stride(),
+                        count,
+                        len: k,
+                        to,
+                        to_step: pitch,
+                        words,
+                    };
+                    // SAFETY: these rows belong to the part; the machine rounds.
+                    unsafe { rows.round() };
+                }
+                Operand::Matrix(a) => self.round_packed(a, first, count, to),
+                Operand::Source(a) => self.round_packed(a, first, count, to),
+                Operand::Panels(_) => unreachable!("rows in panels are not rounded"),
+            }
+        });
+    }
+
+    /// Rounds some rows of a matrix whose rows are not adjacent in memory: they are packed, and
+    /// transposed.
+    fn round_packed(&self, a: &dyn PackSource, first: usize, count: usize, to: *mut f32) {
+        const STEPS: usize = 256;
+        let (k, pitch, w) = (self.k, pitch(self.k), panel_width(self.isa));
+        let (_, words) = depth_of(k.div_ceil(2));
+        with_scratch(STEPS * w, |packed| {
+            for start in (0..k).step_by(STEPS) {
+                let end = k.min(start + STEPS);
+                let packed = &mut packed[..(end - start) * w];
+                a.pack(self.isa, start..end, first, packed);
+                let mut transposed = [0.0f32; STEPS];
+                for row in 0..count {
+                    for (to, from) in transposed.iter_mut().zip(packed.chunks_exact(w)) {
+                        *to = from[row];
+                    }
+                    let whole = if end == k { words - start / 2 } else { (end - start) / 2 };
+                    let rows = bf16::Rows {
+                        from: transposed.as_ptr(),
+                        from_step: 0,
+                        count: 1,
+                        len: end - start,
+                        to: to.wrapping_add(row * pitch + start / 2),
+                        to_step: 0,
+                        words: whole,
+                    };
+                    // SAFETY: this part of the row belongs to the caller; the machine rounds.
+                    unsafe { rows.round() };
+                }
+            }
+        });
+    }
+
+    /// Multiplies some rows with some panels.
+    ///
+    /// # Safety
+    ///
+    /// As [`ProductByTiles::run`].
+    unsafe fn unit(
+        &self,
+        rounded: &[f32],
+        rows: std::ops::Range<usize>,
+        panels: std::ops::Range<usize>,
+    ) {
+        let (k, w, pitch) = (self.k, panel_width(self.isa), pitch(self.k));
+        let (depth, words) = depth_of(k.div_ceil(2));
+        let (each, count) = strips_of(rows.len());
+        let segments = [Segment { skip: 0, tiles: words / depth }];
+        let view = self.b.panels.view();
+        let mut sums = Sums::new();
+        with_scratch(words * w, |pairs| {
+            pairs[k.div_ceil(2) * w..].fill(0.0);
+            // SAFETY: the caller's promise; this thread is in no other unit.
+            let registers = unsafe { Registers::set_up(each, depth) };
+            for panel in panels.clone() {
+                let (col, vectors) =
+                    (panel * w, (self.b.cols() - panel * w).div_ceil(w / 2).min(2));
+                // SAFETY: the panel has `k` steps, and the scratch room for their pairs.
+                unsafe { pairs_of(self.b.storage(), view.at(panel, 0), k, pairs.as_mut_ptr()) };
+                let b = [0, w / 2].map(|at| pairs[at..].as_ptr());
+                for first in (0..count).step_by(STRIPS) {
+                    let strips = STRIPS.min(count - first);
+                    let starts = [first, first + strips - 1]
+                        .map(|strip| rows.start + (strip * each).min(rows.len() - each));
+                    let a = starts.map(|row| rounded[row * pitch..].as_ptr());
+                    let operands = Operands { a, a_rs: pitch, b, b_rs: w };
+                    // The next panel comes from memory while this one is multiplied.
+                    let fetched = first / STRIPS * segments[0].tiles * FETCHED;
+                    let ahead = if fetched < view.stride && panel + 1 < panels.end {
+                        Ahead::Next(view.at(panel + 1, 0).wrapping_add(fetched))
+                    } else {
+                        Ahead::Nothing
+                    };
+                    // SAFETY: the strips have as many rounded rows, and the pairs all words.
+                    unsafe {
+                        let size = [strips, vectors];
+                        registers.multiply(size, &segments, &operands, &mut sums, ahead);
+                    }
+                    for (strip, row) in starts.into_iter().enumerate().take(strips) {
+                        let epilogue;
+                        let end = TileEnd {
+                            c: self.c.get().wrapping_add(row * self.ldc + col),
+                            ldc: self.ldc,
+                            n: w.min(self.b.cols() - col),
+                            epilogue: if self.epilogue.is_plain() {
+                                std::ptr::null()
+                            } else {
+                                epilogue = self.epilogue.at(row, col);
+                                &raw const epilogue
+                            },
+                        };
+                        // SAFETY: the unit owns these rows of C.
+                        unsafe { registers.finish(&sums, strip, &end) };
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,358 @@
+//! Many products of one size: the leading dimensions of a matrix product with broadcasting.
+
+use std::ops::Range;
+
+use super::matrix::strided_len;
+use super::pack::{PackSource, SendPtr, panel_width};
+use super::{Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic, gemm_scratch};
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Exec, Isa, Pool};
+
+/// Matrices at regular distances: matrix (i0, i1, ...) starts at
+/// `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`. A stride of 0 broadcasts.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchMat<'a, T = f32> {
+    pub data: &'a [T],
+    pub rows: usize,
+    pub cols: usize,
+    pub row_stride: usize,
+    pub col_stride: usize,
+    /// One per batch dimension.
+    pub batch_strides: &'a [usize],
+}
+
+/// The right operands of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum BatchRhs<'a> {
+    Plain(BatchMat<'a>),
+    /// One constant for all products.
+    Packed(&'a PackedB),
+}
+
+impl<'a, T> BatchMat<'a, T> {
+    fn check(&self, dims: &[usize]) {
+        assert_eq!(self.batch_strides.len(), dims.len(), "batch dimensions");
+        if dims.contains(&0) {
+            return;
+        }
+        let last = dims
+            .iter()
+            .zip(self.batch_strides)
+            .try_fold(0usize, |at, (&d, &s)| at.checked_add((d - 1).checked_mul(s)?));
+        let len = strided_len(self.rows, self.cols, self.row_stride, self.col_stride);
+        let end = match (last, len) {
+            (_, Some(0)) => Some(0),
+            (Some(last), Some(len)) => last.checked_add(len),
+            _ => None,
+        };
+        assert!(
+            end.is_some_and(|end| end <= self.data.len()),
+            "batch {dims:?} of {} x {} in {}",
+            self.rows,
+            self.cols,
+            self.data.len()
+        );
+    }
+
+    /// Where matrix number `index` starts, dimensions counted with the last fastest.
+    fn start(&self, dims: &[usize], mut index: usize) -> usize {
+        let mut start = 0;
+        for (&d, &s) in dims.iter().zip(self.batch_strides).rev() {
+            start += index % d * s;
+            index /= d;
+        }
+        start
+    }
+
+    /// Matrix number `index`.
+    fn matrix(&self, dims: &[usize], index: usize) -> MatRef<'a, T> {
+        // An empty matrix may lie anywhere.
+        let data = self.data.get(self.start(dims, index)..).unwrap_or(&[]);
+        MatRef::new(data, self.rows, self.cols, self.row_stride, self.col_stride)
+    }
+
+    /// The elements of row `index` of all matrices together, from column `col` on, and what lies
+    /// between them.
+    fn row_from(&self, dims: &[usize], index: usize, col: usize) -> &'a [T] {
+        let start = self.start(dims, index / self.rows) + index % self.rows * self.row_stride;
+        let Some(last) = self.cols.checked_sub(1).filter(|last| col <= *last) else {
+            return &[];
+        };
+        &self.data[start + col * self.col_stride..=start + last * self.col_stride]
+    }
+
+    /// Whether all matrices are the same one.
+    fn is_shared(&self, dims: &[usize]) -> bool {
+        dims.iter().zip(self.batch_strides).all(|(&d, &s)| d == 1 || s == 0)
+    }
+
+    /// Whether the rows of all matrices together are rows of one matrix, in order.
+    fn is_stacked(&self, dims: &[usize]) -> bool {
+        let mut expect = self.rows.checked_mul(self.row_stride);
+        for (&d, &s) in dims.iter().zip(self.batch_strides).rev() {
+            if d != 1 && Some(s) != expect {
+                return false;
+            }
+            expect = expect.and_then(|e| e.checked_mul(d));
+        }
+        true
+    }
+}
+
+/// Products of any numbers, matrix by matrix: the results lie one after the other in `y`.
+///
+/// # Panics
+///
+/// If the depths of `a` and `b` differ, an operand does not fit its data, `y` has another size, or
+/// this machine does not have the instructions of `exec`.
+pub fn gemm_batch_generic<T: Number>(
+    exec: &Exec<'_>,
+    dims: &[usize],
+    a: BatchMat<'_, T>,
+    b: BatchMat<'_, T>,
+    y: &mut [T],
+) {
+    a.check(dims);
+    b.check(dims);
+    let (count, size) = (dims.iter().product::<usize>(), a.rows * b.cols);
+    assert_eq!(y.len(), count * size, "{dims:?} results of {} x {}", a.rows, b.cols);
+    for (index, y) in y.chunks_exact_mut(size.max(1)).enumerate() {
+        gemm_generic(exec, T::ONE, a.matrix(dims, index), b.matrix(dims, index), None, y, b.cols);
+    }
+}
+
+/// This many rows, or fewer, are multiplied where they lie.
+const FEW_ROWS: usize = 12;
+
+/// The rows of all matrices of a batch, as the columns of one matrix.
+struct Rows<'a> {
+    of: BatchMat<'a>,
+    dims: &'a [usize],
+    /// Matrices.
+    count: usize,
+}
+
+impl PackSource for Rows<'_> {
+    fn depth(&self) -> usize {
+        self.of.cols
+    }
+
+    fn width(&self) -> usize {
+        self.count * self.of.rows
+    }
+
+    fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]) {
+        check_isa(isa);
+        let w = panel_width(isa);
+        assert!(depth.start <= depth.end && depth.end <= self.depth());
+        assert_eq!(out.len(), depth.len() * w);
+        let mut rows = [&[][..]; 32];
+        let width = w.min(self.width().saturating_sub(start));
+        for (row, index) in rows.iter_mut().zip(start..start + width) {
+            *row = self.of.row_from(self.dims, index, depth.start);
+        }
+        let body =
+            GatherRows { rows: &rows[..width], step: self.of.col_stride, depth: depth.len(), out };
+        // SAFETY: the machine has `isa`.
+        unsafe { dispatch(isa, body) }
+    }
+}
+
+/// A part of a panel whose columns are slices, of which every `step`th element counts.
+struct GatherRows<'a> {
+    rows: &'a [&'a [f32]],
+    step: usize,
+    depth: usize,
+    out: &'a mut [f32],
+}
+
+impl Body for GatherRows<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (lanes, row) = (S::LANES, 2 * S::LANES);
+        let mut block = [0.0f32; 256];
+        for half in 0..2 {
+            let rows = self.rows.get(half * lanes..).unwrap_or_default();
+            let rows = &rows[..lanes.min(rows.len())];
+            let mut k = 0;
+            if rows.len() == lanes && self.step == 1 {
+                while k + lanes <= self.depth {
+                    for (block, row) in block.chunks_exact_mut(lanes).zip(rows) {
+                        block.copy_from_slice(&row[k..k + lanes]);
+                    }
+                    let out = self.out[k * row + half * lanes..].as_mut_ptr();
+                    // SAFETY: the block holds `LANES` rows of as many, and `out` as many rows of
+                    // two vectors from there on, but for what `half` leaves out of the last, which
+                    // is not written.
+                    unsafe { S::transpose(block.as_ptr(), lanes, out, row) };
+                    k += lanes;
+                }
+            }
+            for k in k..self.depth {
+                let out = &mut self.out[k * row + half * lanes..][..lanes];
+                out.fill(0.0);
+                for (out, row) in out.iter_mut().zip(rows) {
+                    *out = row[k * self.step];
+                }
+            }
+        }
+    }
+}
+
+/// Products of at least this many multiply-adds share threads inside; smaller ones are shared out
+/// whole.
+const WHOLE_PRODUCT_MACS: usize = 2 << 20;
+
+impl<'a> BatchRhs<'a> {
+    fn is_shared(&self, dims: &[usize]) -> bool {
+        match self {
+            BatchRhs::Plain(b) => b.is_shared(dims),
+            BatchRhs::Packed(_) => true,
+        }
+    }
+
+    /// The operand of product number `index`.
+    fn operand(&self, dims: &[usize], index: usize) -> Rhs<'a> {
+        match self {
+            BatchRhs::Plain(b) => Rhs::Plain(b.matrix(dims, index)),
+            BatchRhs::Packed(b) => Rhs::Packed(b),
+        }
+    }
+}
+
+/// Whether products are shared out whole, each on one thread.
+fn runs_whole(pool: &Pool, count: usize, macs: usize) -> bool {
+    macs < WHOLE_PRODUCT_MACS || count >= 4 * pool.threads()
+}
+
+/// The most bytes of scratch memory that [`gemm_batch`] takes for these operands, as
+/// [`gemm_scratch`] counts them.
+///
+/// # Panics
+///
+/// As [`gemm_batch`], of what concerns the operands.
+pub fn gemm_batch_scratch(
+    exec: &Exec<'_>,
+    dims: &[usize],
+    a: BatchMat<'_>,
+    b: BatchRhs<'_>,
+) -> usize {
+    let &Exec { pool, isa } = exec;
+    let count = dims.iter().fold(1usize, |n, &d| n.saturating_mul(d));
+    if count == 0 {
+        return 0;
+    }
+    if let BatchRhs::Plain(b) = &b {
+        b.check(dims);
+    }
+    a.check(dims);
+    let (left, right) = (Lhs::Plain(a.matrix(dims, 0)), b.operand(dims, 0));
+    let macs = a.rows.saturating_mul(right.size().1);
+    let whole = runs_whole(pool, count, macs.saturating_mul(a.cols));
+    let each = if whole {
+        gemm_scratch(&Exec { pool: Pool::serial(), isa }, &left, &right)
+            .saturating_mul(count.min(pool.threads()))
+    } else {
+        gemm_scratch(exec, &left, &right)
+    };
+    if count == 1 || !b.is_shared(dims) {
+        return each;
+    }
+    let tall = Rows { of: a, dims, count };
+    each.max(gemm_scratch(exec, &Lhs::Virtual(&tall), &right))
+}
+
+/// Where the products of a batch go: number i (last dimension fastest) to `data[i * stride..]`, its
+/// rows `ldc` apart.
+#[derive(Debug)]
+pub struct BatchOut<'a> {
+    pub data: &'a mut [f32],
+    pub ldc: usize,
+    pub stride: usize,
+}
+
+/// One product per element of `dims`. The epilogue applies to each product alike; its residual and
+/// its factor have the layout of the output.
+///
+/// When one right operand serves all left operands, these become one tall one, wherever they lie.
+///
+/// # Panics
+///
+/// As [`gemm`], if strides are not one per dimension, if an operand reaches outside its slice, or
+/// if products overlap.
+pub fn gemm_batch(
+    exec: &Exec<'_>,
+    dims: &[usize],
+    a: BatchMat<'_>,
+    b: BatchRhs<'_>,
+    out: BatchOut<'_>,
+    epilogue: &Epilogue<'_>,
+) {
+    let pool = exec.pool;
+    let BatchOut { data: c, ldc, stride: c_stride } = out;
+    let count =
+        dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).expect("a batch that fits memory");
+    let (k, n) = match &b {
+        BatchRhs::Plain(b) => {
+            b.check(dims);
+            (b.rows, b.cols)
+        }
+        BatchRhs::Packed(b) => (b.depth(), b.cols()),
+    };
+    a.check(dims);
+    assert_eq!(a.cols, k, "depth of A and B");
+    let m = a.rows;
+    if count == 0 || m == 0 || n == 0 {
+        return;
+    }
+    let c_len = strided_len(m, n, ldc, 1).expect("a matrix that fits memory");
+    assert!(count == 1 || c_stride >= c_len, "products overlap in C");
+    let end = (count - 1).checked_mul(c_stride).and_then(|x| x.checked_add(c_len));
+    assert!(end.is_some_and(|end| end <= c.len()), "{count} products of {m} x {n} in {}", c.len());
+    if let Some(residual) = epilogue.residual {
+        assert!(end.is_some_and(|end| end <= residual.len()), "residual");
+    }
+    if let Some(factor) = epilogue.factor {
+        assert!(end.is_some_and(|end| end <= factor.len()), "factor");
+    }
+
+    let by_row = epilogue.addend.is_some() || matches!(epilogue.bias, Some(Bias::Row(_)));
+    let rhs = |index: usize| b.operand(dims, index);
+    if b.is_shared(dims) && !by_row && (count == 1 || c_stride == m * ldc) {
+        if a.is_stacked(dims) {
+            let tall = MatRef::new(a.data, count * m, k, a.row_stride, a.col_stride);
+            return gemm(exec, Lhs::Plain(tall), rhs(0), c, ldc, epilogue);
+        }
+        if count * m > FEW_ROWS {
+            let tall = Rows { of: a, dims, count };
+            return gemm(exec, Lhs::Virtual(&tall), rhs(0), c, ldc, epilogue);
+        }
+    }
+    let out = SendPtr(c.as_mut_ptr());
+    let one = |pool: &Pool, index: usize| {
+        let start = index * c_stride;
+        // SAFETY: products do not overlap, and all end inside `c`, which is borrowed mutably for
+        // the whole call.
+        let c = unsafe { std::slice::from_raw_parts_mut(out.get().add(start), c_len) };
+        let epilogue = Epilogue {
+            residual: epilogue.residual.map(|r| &r[start..]),
+            factor: epilogue.factor.map(|f| &f[start..]),
+            ..*epilogue
+        };
+        let lhs = Lhs::Plain(a.matrix(dims, index));
+        gemm(&Exec { pool, ..*exec }, lhs, rhs(index), c, ldc, &epilogue);
+    };
+    let macs = m.saturating_mul(n).saturating_mul(k);
+    if runs_whole(pool, count, macs) {
+        // Chunks of several products: a tiny product costs less than handing it out.
+        let chunks = count.min(pool.threads() * 8);
+        let chunks = if count.saturating_mul(macs) < 40_000 { 1 } else { chunks };
+        pool.run(chunks, |chunk| {
+            sardonyx_simd::split_even(count, chunks, chunk).for_each(|i| one(Pool::serial(), i));
+        });
+    } else {
+        (0..count).for_each(|i| one(pool, i));
+    }
+}

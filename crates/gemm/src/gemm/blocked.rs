@@ -1,0 +1,754 @@
+//! The blocked product: which panels meet when, and who computes what.
+//!
+//! Blocking follows Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
+//! (2008), and the BLIS loops of Van Zee and van de Geijn (2015): k is cut into blocks of [`KC`]
+//! steps, so that a panel of each operand stays in the first-level cache and a column block of B in
+//! the second.
+//!
+//! The output is cut into chunks, never k. There are three ways to get packed panels of B: they
+//! were packed before; each chunk packs its own columns (many columns); or all threads pack
+//! everything first (few columns, many rows).
+
+use super::epilogue::{ApplyFunction, TileEpilogue};
+use super::form::{Form, PanelForm};
+use super::gemv::Gemv;
+use super::matrix::MatRef;
+use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width};
+use super::sizes::{FewRows, Lies, OperandKind, PacksB, Sizes};
+use super::tile::{STRIPS, Tile};
+use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::{Body, Simd, dispatch};
+use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Pool, split_even};
+
+/// Most steps of a k block. A 32-float panel of 256 steps is 32 KB.
+const KC: usize = 256;
+/// Most floats of B packed by a chunk for one k block: a quarter of a 1 MB second-level cache, half
+/// of a 512 KB one.
+const LOCAL_FLOATS: usize = 64 * 1024;
+
+/// Size of A from which its panels are fetched ahead: half of a 1 MB second-level cache.
+const AHEAD_FLOATS: usize = 128 * 1024;
+/// Size of A that is kept in the second-level cache for all of k while column panels pass by: three
+/// quarters of a 1 MB one.
+const KEPT_FLOATS: usize = 192 * 1024;
+/// Size of B from which a product of one row fetches it: a 2 MB second-level cache. Fetching what
+/// is there already takes as many loads as the product.
+const STREAMED_FLOATS: usize = 512 * 1024;
+/// Column panels between which A is read again for the next k block, where it is larger.
+const GROUP: usize = 16;
+
+/// One operand of a product.
+#[derive(Clone, Copy)]
+pub(crate) enum Operand<'a> {
+    /// Panels over all of k.
+    Panels(Panels),
+    /// A matrix in memory, as steps by columns (A is transposed).
+    Matrix(&'a MatRef<'a>),
+    /// Anything else.
+    Source(&'a dyn PackSource),
+}
+
+impl Operand<'_> {
+    pub(crate) fn kind(&self) -> OperandKind {
+        match self {
+            Operand::Panels(_) => OperandKind::Panels,
+            Operand::Matrix(matrix) => OperandKind::Matrix(Lies::of(matrix)),
+            Operand::Source(_) => OperandKind::Source,
+        }
+    }
+}
+
+/// A product C = epilogue(A B) with sizes checked: everything the loops need.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a, F: Form = PanelForm> {
+    pub(crate) isa: Isa,
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) a: Operand<'a>,
+    pub(crate) b: Operand<'a>,
+    pub(crate) c: SendPtr<F::Sum>,
+    pub(crate) ldc: usize,
+    /// Of sums of floats only.
+    pub(crate) epilogue: TileEpilogue,
+    pub(crate) form: F,
+    pub(crate) sweep: Sweep,
+}
+
+/// In which order the panels of a packed right operand are read by each thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    FromFirst,
+    /// Who multiplies with the same large matrix again and again sweeps it to and fro: what was
+    /// read last is still in the cache. One that is a little larger than the cache, read in the
+    /// same order each time, would never be found there.
+    FromLast,
+}
+
+impl Sweep {
+    /// The part that stands at `index` of the parts of one of the threads, which split all parts
+    /// evenly.
+    fn part(self, index: usize, parts: usize, threads: usize) -> usize {
+        if self == Sweep::FromFirst {
+            return index;
+        }
+        let shares = threads.min(parts);
+        let share = (0..shares).map(|share| split_even(parts, shares, share));
+        let own = share.into_iter().find(|share| share.contains(&index));
+        own.map_or(index, |own| own.start + own.end - 1 - index)
+    }
+}
+
+impl Product<'_> {
+    /// The sizes, and how the operands are given.
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            isa: self.isa,
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            a: self.a.kind(),
+            b: self.b.kind(),
+            may_turn: self.form == PanelForm::FLOATS,
+        }
+    }
+
+    /// Computes the product.
+    ///
+    /// # Safety
+    ///
+    /// Panels, output and epilogue must be valid for the sizes, the output for writing by this call
+    /// alone, and the machine must have `isa`.
+    pub(crate) unsafe fn run(&self, pool: &Pool) {
+        if self.m == 0 || self.n == 0 {
+            return;
+        }
+        let sizes = self.sizes();
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            if let Some(few) = sizes.few_rows()
+                && let (Operand::Matrix(a), Operand::Matrix(b)) = (self.a, self.b)
+            {
+                return self.run_gemv(pool, few, a, b);
+            }
+            let source: &dyn PackSource = match self.a {
+                Operand::Panels(a) => return self.run_packed_a(pool, a),
+                Operand::Matrix(a) if !sizes.packs_a() => {
+                    return self.run_packed_a(pool, Panels::unpacked(self.isa, a));
+                }
+                Operand::Matrix(a) => a,
+                Operand::Source(source) => source,
+            };
+            let w = panel_width(self.isa);
+            with_scratch(self.m.div_ceil(w) * w * self.k, |buf| {
+                pack_all(&Exec { pool, isa: self.isa }, source, buf);
+                self.run_packed_a(pool, Panels::packed(self.isa, buf, self.k));
+            });
+        }
+    }
+
+    /// Multiplies an unpacked matrix by very few rows or columns.
+    unsafe fn run_gemv(&self, pool: &Pool, few: FewRows, a: &MatRef<'_>, b: &MatRef<'_>) {
+        let transposed = few == FewRows::Right;
+        let (x, b) = if transposed { (b, a) } else { (a, b) };
+        let gemv = Gemv {
+            isa: self.isa,
+            x: x.transposed(),
+            b: *b,
+            c: self.c,
+            ldc: self.ldc,
+            epilogue: self.epilogue,
+            transposed,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { gemv.run(pool, self.sizes().threads(pool)) };
+    }
+
+    unsafe fn run_packed_a(&self, pool: &Pool, a: Panels) {
+        let w = panel_width(self.isa);
+        let sizes = self.sizes();
+        let threads = sizes.threads(pool);
+        let (transposed, packs) = (sizes.prefers_transposed(), sizes.packs_b(threads));
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            let source: &dyn PackSource = match self.b {
+                Operand::Panels(b) => return self.run_packed(pool, threads, a, b, transposed),
+                Operand::Matrix(b) if packs == PacksB::Not => {
+                    let b = Panels::unpacked(self.isa, b);
+                    return self.run_packed(pool, threads, a, b, transposed);
+                }
+                Operand::Matrix(b) => b,
+                Operand::Source(source) => source,
+            };
+            if packs == PacksB::ByChunk {
+                return self.run_local(pool, threads, a, source);
+            }
+            with_scratch(self.n.div_ceil(w) * w * self.k, |buf| {
+                pack_all(&Exec { pool, isa: self.isa }, source, buf);
+                let b = Panels::packed(self.isa, buf, self.k);
+                self.run_packed(pool, threads, a, b, transposed);
+            });
+        }
+    }
+
+    /// Each chunk packs its own columns and multiplies all rows with them.
+    unsafe fn run_local(&self, pool: &Pool, threads: usize, a: Panels, source: &dyn PackSource) {
+        let w = panel_width(self.isa);
+        let panels = self.n.div_ceil(w);
+        let kc = k_block(self.k);
+        let most = (LOCAL_FLOATS / (kc.max(1) * w)).max(1);
+        let chunk = if threads == 1 { most } else { (panels / (threads * 6)).clamp(1, most) };
+        let parts = panels.div_ceil(chunk);
+        pool_run(pool, threads, parts, |part| {
+            let cols = split_even(panels, parts, part);
+            with_scratch(cols.len() * kc * w, |buf| {
+                for (k0, k1) in self.k_blocks(kc) {
+                    source.pack_panels(self.isa, k0..k1, cols.start * w, cols.len(), kc * w, buf);
+                    let b = Panels::packed(self.isa, buf, kc);
+                    let block = Block {
+                        rows: 0..self.m.div_ceil(w),
+                        cols: cols.clone(),
+                        b_first: cols.start,
+                        k0,
+                        b_k0: k0,
+                        k1,
+                    };
+                    // SAFETY: the panels of this block are packed; the chunk owns these columns of
+                    // C.
+                    unsafe { self.block(a, b, block) };
+                }
+            });
+        });
+    }
+
+    /// Both operands are packed.
+    unsafe fn run_packed(
+        &self,
+        pool: &Pool,
+        threads: usize,
+        a: Panels,
+        b: Panels,
+        transposed: bool,
+    ) {
+        if !transposed {
+            // SAFETY: the caller's promise.
+            return unsafe { self.run_panels(pool, threads, a, b) };
+        }
+        let row_panels = self.m.div_ceil(panel_width(self.isa));
+        let kc = k_block(self.k);
+        let chunk = (row_panels / (threads * 4)).clamp(1, 4);
+        let parts = row_panels.div_ceil(chunk);
+        pool_run(pool, threads, parts, |part| {
+            let rows = split_even(row_panels, parts, part);
+            // SAFETY: the chunk owns these rows of C.
+            unsafe { self.rows_transposed(a, b, rows, kc) }
+        });
+    }
+
+    /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k
+    /// is done.
+    unsafe fn rows_transposed(
+        &self,
+        a: Panels,
+        b: Panels,
+        row_panels: std::ops::Range<usize>,
+        kc: usize,
+    ) {
+        let w = panel_width(self.isa);
+        let tiles = self.form.tiles(self.isa);
+        let is_unit = b.ws == 1;
+        let ld = row_panels.len() * w;
+        // Whole vectors of rows, so that the end can be transposed in blocks.
+        with_scratch(self.n.next_multiple_of(w) * ld, |buf| {
+            let out = buf.as_mut_ptr();
+            for (k0, k1) in self.k_blocks(kc) {
+                for (i, row_panel) in row_panels.clone().enumerate() {
+                    let vectors = w.min(self.m - row_panel * w).div_ceil(w / 2);
+                    let next = if row_panel + 1 < row_panels.end {
+                        a.at(row_panel + 1, k0)
+                    } else {
+                        a.at(row_panels.start, k1)
+                    };
+                    let per_panel = self.n.div_ceil(tiles.rows());
+                    let mut ahead = self.ahead(a.at(row_panel, k0), next, k1 - k0, per_panel);
+                    let mut col = 0;
+                    while col < self.n {
+                        let cols = w.min(self.n - col);
+                        let tile_cols = cols.div_ceil(cols.div_ceil(tiles.rows()));
+                        let b_panel = b.at(col / w, k0);
+                        let mut j = 0;
+                        while j < cols {
+                            let count = tile_cols.min(cols - j);
+                            let tile = Tile {
+                                k: k1 - k0,
+                                a: b_panel.wrapping_add(j * b.ws),
+                                a_rs: b.ws,
+                                a_ks: b.ks,
+                                b: a.at(row_panel, k0),
+                                b_vs: w / 2,
+                                b_ks: w,
+                                b_ps: 0,
+                                ahead: ahead.advance(),
+                                ahead_step: ahead.step,
+                                c: out.wrapping_add((col + j) * ld + i * w),
+                                ldc: ld,
+                                n: vectors * (w / 2),
+                                resume: k0 != 0,
+                                epilogue: std::ptr::null(),
+                            };
+                            // SAFETY: panels hold `k` steps of whole vectors; the tile is inside
+                            // the scratch.
+                            unsafe { tiles.of(count, vectors, is_unit)(&tile) };
+                            j += count;
+                        }
+                        col += cols;
+                    }
+                }
+            }
+            let row0 = row_panels.start * w;
+            let body = FinishTransposed {
+                src: buf.as_ptr(),
+                ld,
+                out: self.c.get().wrapping_add(row0 * self.ldc),
+                ldc: self.ldc,
+                rows: self.m.min(row_panels.end * w) - row0,
+                cols: self.n,
+                epilogue: self.epilogue.at(row0, 0),
+            };
+            // SAFETY: the machine has `isa`; the scratch holds whole blocks; the chunk owns these
+            // rows of C.
+            unsafe { dispatch(self.isa, body) };
+        });
+    }
+}
+
+impl<F: Form> Product<'_, F> {
+    /// The blocks of k, first and last step: at least one, which is empty if there are no steps, as
+    /// results are stored all the same.
+    fn k_blocks(&self, kc: usize) -> impl Iterator<Item = (usize, usize)> {
+        let count = self.k.div_ceil(kc.max(1)).max(1);
+        (0..count).map(move |block| (block * kc, self.k.min((block + 1) * kc)))
+    }
+
+    /// Both operands are packed: chunks are rectangles of panels.
+    ///
+    /// # Safety
+    ///
+    /// As [`Product::run`].
+    pub(super) unsafe fn run_panels(&self, pool: &Pool, threads: usize, a: Panels, b: Panels) {
+        let w = panel_width(self.isa);
+        let (row_panels, col_panels) = (self.m.div_ceil(w), self.n.div_ceil(w));
+        let kc = k_block(self.k);
+        if matches!(self.a, Operand::Panels(_)) && self.form.waits_for_left() {
+            // It is A that was packed long ago and comes from memory, as the weights of a
+            // convolution do. SAFETY: the caller's promise.
+            return unsafe { self.run_by_rows(pool, threads, a, b) };
+        }
+        // As many rows as stay in the second-level cache for a k block; columns in chunks that feed
+        // the threads.
+        let kept = row_panels.div_ceil((LOCAL_FLOATS / (kc.max(1) * w)).max(1) * 2);
+        // Few columns do not feed all threads.
+        let fed = (threads * 4).div_ceil(col_panels).clamp(1, row_panels);
+        let row_parts = kept.max(if threads == 1 { 1 } else { fed });
+        let whole = self.m.div_ceil(row_parts) * self.k <= KEPT_FLOATS;
+        let group = match threads {
+            _ if self.m == 1 => (col_panels / threads).clamp(1, STRIPS[0]),
+            _ if whole => 1,
+            1 => GROUP,
+            _ => (col_panels * row_parts / (threads * 4)).clamp(1, GROUP),
+        };
+        let groups = col_panels.div_ceil(group);
+        let per_chunk = match threads {
+            1 => groups,
+            _ => (groups * row_parts / (threads * 8)).clamp(1, groups),
+        };
+        let col_parts = groups.div_ceil(per_chunk);
+        let parts = row_parts * col_parts;
+        pool_run(pool, threads, parts, |index| {
+            let part = self.sweep.part(index, parts, threads);
+            let rows = split_even(row_panels, row_parts, part / col_parts);
+            let own = split_even(groups, col_parts, part % col_parts);
+            for group_index in own.clone() {
+                let group_index = match self.sweep {
+                    Sweep::FromFirst => group_index,
+                    Sweep::FromLast => own.start + own.end - 1 - group_index,
+                };
+                let cols = group_index * group..col_panels.min((group_index + 1) * group);
+                let after = match self.sweep {
+                    Sweep::FromFirst => cols.end,
+                    Sweep::FromLast => cols.start.saturating_sub(group),
+                };
+                for (k0, k1) in self.k_blocks(kc) {
+                    let block = Block {
+                        rows: rows.clone(),
+                        cols: cols.clone(),
+                        b_first: 0,
+                        k0,
+                        b_k0: 0,
+                        k1,
+                    };
+                    // SAFETY: all panels are packed; the chunk owns this rectangle of C.
+                    unsafe { self.block_by_columns(a, b, block, after) };
+                }
+            }
+        });
+    }
+
+    /// Both operands are packed, and A is the one to wait for: blocks of columns stay in the
+    /// second-level cache, and panels of rows pass by.
+    unsafe fn run_by_rows(&self, pool: &Pool, threads: usize, a: Panels, b: Panels) {
+        let w = panel_width(self.isa);
+        let (row_panels, col_panels) = (self.m.div_ceil(w), self.n.div_ceil(w));
+        let kc = k_block(self.k);
+        let most = (LOCAL_FLOATS / (kc.max(1) * w)).max(1);
+        let col_parts = col_panels.div_ceil(most);
+        let row_parts = match threads {
+            1 => 1,
+            _ => (threads * 6).div_ceil(col_parts).clamp(1, row_panels),
+        };
+        pool_run(pool, threads, row_parts * col_parts, |part| {
+            let rows = split_even(row_panels, row_parts, part % row_parts);
+            let cols = split_even(col_panels, col_parts, part / row_parts);
+            for (k0, k1) in self.k_blocks(kc) {
+                let block =
+                    Block { rows: rows.clone(), cols: cols.clone(), b_first: 0, k0, b_k0: 0, k1 };
+                // SAFETY: all panels are packed; the chunk owns this rectangle of C.
+                unsafe { self.block(a, b, block) };
+            }
+        });
+    }
+
+    /// Multiplies the panels of one block, column panel by column panel: each stays in the
+    /// first-level cache while all rows meet it, and the one after it is fetched meanwhile. Panels
+    /// of constants come from memory and are used once for every part of the rows, so nothing else
+    /// hides that latency. The panel `after` is that of the next block.
+    #[inline]
+    unsafe fn block_by_columns(&self, a: Panels, b: Panels, block: Block, after: usize) {
+        let w = panel_width(self.isa);
+        let steps = block.k1 - block.k0;
+        let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
+        let tiles_of_column = rows.div_ceil(self.form.tiles(self.isa).rows());
+        // Panels that are turned into another form once for all rows, and the product of that form.
+        let converts = self.form.converted(self.isa, rows);
+        let product = Product { form: converts.unwrap_or(self.form), ..*self };
+        let converted = if converts.is_some() { steps * w } else { 0 };
+        let mut cols = block.cols.clone();
+        if rows == 1 && converts.is_none() {
+            // SAFETY: the caller's promise.
+            cols.start = unsafe { self.strips_of(a, b, &block) };
+        }
+        with_scratch(converted, |converted| {
+            for col_panel in cols {
+                let mut b_panel = b.at(col_panel, block.k0);
+                let next = if col_panel + 1 < block.cols.end {
+                    b.at(col_panel + 1, block.k0)
+                } else if block.k1 < self.k {
+                    b.at(block.cols.start, block.k1)
+                } else {
+                    b.at(after, 0)
+                };
+                let mut ahead = Ahead::new(b_panel, next, steps, b.ks, tiles_of_column);
+                let mut b = b;
+                if converts.is_some() {
+                    let to = converted.as_mut_ptr();
+                    // SAFETY: the panel has the steps of the block, the scratch room for as many;
+                    // the machine multiplies pairs where they are asked for, the caller's promise.
+                    unsafe { self.form.turn_panel(self.isa, b_panel, block.k0, block.k1, to) };
+                    (b_panel, b.ks) = (to, w);
+                }
+                for row_panel in block.rows.clone() {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        let b = WidePanel { ptr: b_panel, ks: b.ks, index: col_panel };
+                        product.tiles_of(a, row_panel, b, &block, &mut ahead);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Multiplies the one row of a block with the panels of columns that strips take, and says
+    /// which panel is the first that is left.
+    #[inline(always)]
+    unsafe fn strips_of(&self, a: Panels, b: Panels, block: &Block) -> usize {
+        let w = panel_width(self.isa);
+        let tiles = self.form.tiles(self.isa);
+        let last = block.k1 == self.k && !self.epilogue.is_plain();
+        let row = block.rows.start * w;
+        let fetches = self.k * self.n >= STREAMED_FLOATS;
+        let mut col_panel = block.cols.start;
+        loop {
+            let col = col_panel * w;
+            // The last panel may end beyond the last column.
+            let cols = self.n.min(block.cols.end * w).saturating_sub(col);
+            let Some((strip, panels)) = tiles.strip(cols.div_ceil(w / 2), fetches) else {
+                return col_panel;
+            };
+            let b_panel = b.at(col_panel, block.k0);
+            let epilogue;
+            let tile = Tile {
+                k: block.k1 - block.k0,
+                a: a.at(block.rows.start, block.k0),
+                a_rs: a.ws,
+                a_ks: a.ks,
+                b: b_panel,
+                b_vs: b.ks / 2,
+                b_ks: b.ks,
+                b_ps: b.stride,
+                ahead: b_panel,
+                ahead_step: 0,
+                c: self.c.get().cast::<f32>().wrapping_add(row * self.ldc + col),
+                ldc: self.ldc,
+                n: cols.min(panels * w),
+                resume: block.k0 != 0,
+                epilogue: if last {
+                    epilogue = self.epilogue.at(row, col);
+                    &epilogue
+                } else {
+                    std::ptr::null()
+                },
+            };
+            // SAFETY: the panels hold `k` steps, padded to whole vectors; the strip is inside C.
+            unsafe { strip(&tile) };
+            col_panel += panels;
+        }
+    }
+
+    /// The tiles of a panel of rows and one of columns.
+    #[inline(always)]
+    unsafe fn tiles_of(
+        &self,
+        a: Panels,
+        row_panel: usize,
+        b: WidePanel,
+        block: &Block,
+        ahead: &mut Ahead,
+    ) {
+        let w = panel_width(self.isa);
+        let tiles = self.form.tiles(self.isa);
+        let is_unit = a.ws == 1;
+        let last = block.k1 == self.k && !self.epilogue.is_plain();
+        let (row0, col0) = (row_panel * w, b.index * w);
+        let rows = w.min(self.m - row0);
+        let tile_rows = rows.div_ceil(rows.div_ceil(tiles.rows()));
+        let a_panel = a.at(row_panel, block.k0);
+        let n = w.min(self.n - col0);
+        let vectors = n.div_ceil(w / 2);
+        let mut r = 0;
+        while r < rows {
+            let count = tile_rows.min(rows - r);
+            let row = row0 + r;
+            let epilogue;
+            let tile = Tile {
+                k: block.k1 - block.k0,
+                a: a_panel.wrapping_add(r * a.ws),
+                a_rs: a.ws,
+                a_ks: a.ks,
+                b: b.ptr,
+                b_vs: b.ks / 2,
+                b_ks: b.ks,
+                b_ps: 0,
+                ahead: ahead.advance(),
+                ahead_step: ahead.step,
+                c: self.c.get().cast::<f32>().wrapping_add(row * self.ldc + col0),
+                ldc: self.ldc,
+                n,
+                resume: block.k0 != 0,
+                epilogue: if last {
+                    epilogue = self.epilogue.at(row, col0);
+                    &epilogue
+                } else {
+                    std::ptr::null()
+                },
+            };
+            // SAFETY: panels hold `k` steps, padded to whole vectors; the tile is inside C.
+            unsafe { tiles.of(count, vectors, is_unit)(&tile) };
+            r += count;
+        }
+    }
+
+    /// Multiplies the panels of one block: A narrow, B wide.
+    #[inline]
+    unsafe fn block(&self, a: Panels, b: Panels, block: Block) {
+        let w = panel_width(self.isa);
+        let steps = block.k1 - block.k0;
+        for row_panel in block.rows.clone() {
+            let rows = w.min(self.m - row_panel * w);
+            // The panel after this one, or the first one of the next k block.
+            let next = if row_panel + 1 < block.rows.end {
+                a.at(row_panel + 1, block.k0)
+            } else {
+                a.at(block.rows.start, block.k1)
+            };
+            let per_panel = block.cols.len() * rows.div_ceil(self.form.tiles(self.isa).rows());
+            let mut ahead = self.ahead(a.at(row_panel, block.k0), next, steps, per_panel);
+            for col_panel in block.cols.clone() {
+                let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let b = WidePanel { ptr: b_panel, ks: b.ks, index: col_panel };
+                    self.tiles_of(a, row_panel, b, &block, &mut ahead);
+                }
+            }
+        }
+    }
+
+    /// Spreads the fetching of the panel of `steps` steps at `next` over `tiles` tiles. A small A
+    /// is in the cache by itself after the first column block, and fetching it again would only
+    /// delay the stores.
+    fn ahead(&self, now: *const f32, next: *const f32, steps: usize, tiles: usize) -> Ahead {
+        let w = panel_width(self.isa);
+        let worth = self.m * self.k >= AHEAD_FLOATS;
+        let next = if worth { next } else { now };
+        Ahead::new(now, next, if worth { steps } else { 0 }, w, tiles)
+    }
+}
+
+/// Fetching the next panel of A while this one is used: packed weights come from memory, and each
+/// is used only once per column block, so nothing else hides that latency.
+struct Ahead {
+    /// Something in use, to be "fetched" at no cost when there is nothing else.
+    now: *const f32,
+    at: *const f32,
+    /// Floats from one fetched line to the next.
+    step: usize,
+    /// Floats covered by one tile.
+    tile: usize,
+    /// Floats not yet given out.
+    left: usize,
+}
+
+impl Ahead {
+    /// Spreads a panel of `steps` rows of `width` at `next` over `tiles` tiles.
+    fn new(now: *const f32, next: *const f32, steps: usize, width: usize, tiles: usize) -> Ahead {
+        let step = if steps > 0 { (2 * width).div_ceil(tiles) } else { 0 };
+        Ahead { now, at: next, step, tile: step * (steps / 2), left: steps * width }
+    }
+
+    /// Where the next tile starts to fetch.
+    fn advance(&mut self) -> *const f32 {
+        let at = self.at;
+        if self.left > self.tile {
+            self.left -= self.tile;
+            self.at = at.wrapping_add(self.tile);
+        } else if self.left > 0 {
+            // The last tile that fetches; it may run over the end, into what is needed after.
+            self.left = 0;
+            self.at = self.now;
+        } else {
+            self.step = 0;
+        }
+        at
+    }
+}
+
+/// One panel of the wide operand.
+#[derive(Clone, Copy)]
+struct WidePanel {
+    /// The first step in question.
+    ptr: *const f32,
+    /// From one step to the next.
+    ks: usize,
+    /// Which one it is, counted from the first column of C.
+    index: usize,
+}
+
+/// Ranges of panels and steps that [`Product::block`] multiplies.
+struct Block {
+    rows: std::ops::Range<usize>,
+    cols: std::ops::Range<usize>,
+    /// The column panel that B's panels begin with.
+    b_first: usize,
+    k0: usize,
+    /// The step that B's panels begin with.
+    b_k0: usize,
+    k1: usize,
+}
+
+/// Writes a transposed copy of some rows of C to its place and applies the epilogue.
+pub(crate) struct FinishTransposed {
+    /// `cols` rows of `rows` values, `ld` apart, both up to whole vectors.
+    pub(crate) src: *const f32,
+    pub(crate) ld: usize,
+    pub(crate) out: *mut f32,
+    pub(crate) ldc: usize,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    pub(crate) epilogue: TileEpilogue,
+}
+
+impl Body for FinishTransposed {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let before = self.epilogue.before_function();
+        let mut block = [[0.0f32; 16]; 16];
+        for row0 in (0..self.rows).step_by(S::LANES) {
+            for col in (0..self.cols).step_by(S::LANES) {
+                let n = S::LANES.min(self.cols - col);
+                // SAFETY: the maker's promise; a block holds 16 rows of 16, at least `LANES` of
+                // each.
+                unsafe {
+                    let src = self.src.add(col * self.ld + row0);
+                    S::transpose(src, self.ld, block.as_mut_ptr().cast(), 16);
+                    let rows = S::LANES.min(self.rows - row0);
+                    for (i, row) in block[..rows].iter().enumerate() {
+                        let epilogue = before.at(row0 + i, 0);
+                        let x = epilogue.finish_linear::<S>(S::load(row.as_ptr()), col, n);
+                        let out = self.out.add((row0 + i) * self.ldc + col);
+                        S::store_m(out, S::first(n), x);
+                    }
+                }
+            }
+        }
+        let Self { epilogue, out, rows, cols, ldc, .. } = self;
+        // SAFETY: these rows have been written.
+        unsafe { ApplyFunction { epilogue, out, rows, cols, ldc }.run::<S>() }
+    }
+}
+
+/// Gathers one row of the output from a transposed copy and applies the epilogue, but for a
+/// function.
+pub(super) struct FinishRow {
+    pub(super) src: *const f32,
+    pub(super) stride: usize,
+    pub(super) out: *mut f32,
+    pub(super) n: usize,
+    pub(super) epilogue: TileEpilogue,
+}
+
+impl Body for FinishRow {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let mut col = 0;
+        while col < self.n {
+            let n = S::LANES.min(self.n - col);
+            let lanes = ((1u64 << n) - 1) as u32;
+            // SAFETY: the maker's promise.
+            unsafe {
+                let src = self.src.add(col * self.stride);
+                let x = S::select(S::splat(0.0), lanes, src, self.stride);
+                let x = self.epilogue.finish_linear::<S>(x, col, n);
+                S::store_m(self.out.add(col), S::first(n), x);
+            }
+            col += n;
+        }
+    }
+}
+
+/// The block size that cuts `k` evenly.
+fn k_block(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(KC).max(1))
+}
+
+fn pool_run(pool: &Pool, threads: usize, parts: usize, body: impl Fn(usize) + Sync) {
+    if threads == 1 {
+        Pool::serial().run(parts, body);
+    } else {
+        pool.run(parts, body);
+    }
+}

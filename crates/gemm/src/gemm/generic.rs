@@ -1,0 +1,293 @@
+//! Products in any number type: the same strided interface, accumulating in the type itself.
+//!
+//! Packed tiles of 8 x 8, written so that the compiler vectorises them for each instruction set.
+//! Integers wrap.
+
+use super::matrix::{MatRef, strided_len};
+use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
+use sardonyx_simd::split_even;
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Exec, Isa};
+
+/// A number type that products and sums can be taken in. Integers wrap around.
+pub trait Number: AnyBits + Send + Sync + PartialEq + std::fmt::Debug + 'static {
+    const ZERO: Self;
+    const ONE: Self;
+    fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    /// `self * b + c` with one rounding if `fused` (only set where the machine has the
+    /// instruction).
+    fn multiply_add(self, b: Self, c: Self, fused: bool) -> Self;
+}
+
+macro_rules! integers {
+    ($($t:ty)*) => {$(
+        impl Number for $t {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn multiply_add(self, b: Self, c: Self, _fused: bool) -> Self {
+                self.wrapping_mul(b).wrapping_add(c)
+            }
+        }
+    )*};
+}
+
+macro_rules! floats {
+    ($($t:ty)*) => {$(
+        impl Number for $t {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline(always)]
+            fn multiply_add(self, b: Self, c: Self, fused: bool) -> Self {
+                if fused { self.mul_add(b, c) } else { self * b + c }
+            }
+        }
+    )*};
+}
+
+integers!(i8 u8 i16 u16 i32 u32 i64 u64);
+floats!(f32 f64);
+
+const ROWS: usize = 8;
+const COLS: usize = 8;
+/// Steps of k packed at a time.
+const STEPS: usize = 256;
+
+/// C = alpha A B + beta C0, where row i of C is `c[i * ldc..][..n]` and `addend` is (beta, C0) with
+/// broadcasting strides.
+///
+/// # Panics
+///
+/// If the depths of `a` and `b` differ, C does not fit `c`, the addend has another size than C, or
+/// this machine does not have `isa`.
+pub fn gemm_generic<T: Number>(
+    exec: &Exec<'_>,
+    alpha: T,
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    addend: Option<(T, MatRef<'_, T>)>,
+    c: &mut [T],
+    ldc: usize,
+) {
+    let &Exec { pool, isa } = exec;
+    check_isa(isa);
+    let (m, n, k) = (a.rows(), b.cols(), a.cols());
+    assert_eq!(k, b.rows(), "depth of A and B");
+    assert!(ldc >= n || m <= 1, "rows of C overlap: {ldc} < {n}");
+    assert!(
+        strided_len(m, n, ldc, 1).is_some_and(|len| len <= c.len()),
+        "{m} x {n}, rows {ldc} apart, in {}",
+        c.len()
+    );
+    if let Some((_, c0)) = addend {
+        assert_eq!((c0.rows(), c0.cols()), (m, n), "size of the addend");
+    }
+    if m == 0 || n == 0 {
+        return;
+    }
+    // Columns of C are cut into blocks of tiles; a block packs its own part of B.
+    let tiles = n.div_ceil(COLS);
+    let serial = m.saturating_mul(n).saturating_mul(k) < 20_000;
+    let by_cols = if serial { 1 } else { tiles.div_ceil(8).max(tiles.min(4 * pool.threads())) };
+    // Few columns: cut the rows too, at the price of packing B once per part.
+    let by_rows = if serial || by_cols >= 2 * pool.threads() {
+        1
+    } else {
+        m.div_ceil(ROWS).min(2 * pool.threads())
+    };
+    let out = SendMut(c.as_mut_ptr());
+    pool.run(by_rows * by_cols, |part| {
+        let rows = split_even(m.div_ceil(ROWS), by_rows, part / by_cols);
+        let cols = split_even(tiles, by_cols, part % by_cols);
+        with_scratch_of(STEPS.min(k).max(1) * cols.len(), |pack_b| {
+            let body = Rectangle {
+                alpha,
+                a,
+                b,
+                addend,
+                rows: rows.start * ROWS..m.min(rows.end * ROWS),
+                cols: cols.start * COLS..n.min(cols.end * COLS),
+                pack_b,
+                c: out.get(),
+                ldc,
+            };
+            // SAFETY: sizes were checked, rectangles do not overlap, the machine has `isa`.
+            unsafe { dispatch(isa, body) }
+        });
+    });
+}
+
+#[derive(Clone, Copy)]
+struct SendMut<T>(*mut T);
+// SAFETY: only an address.
+unsafe impl<T> Send for SendMut<T> {}
+// SAFETY: only an address.
+unsafe impl<T> Sync for SendMut<T> {}
+
+impl<T> SendMut<T> {
+    fn get(&self) -> *mut T {
+        self.0
+    }
+}
+
+/// One chunk: a rectangle of C.
+struct Rectangle<'a, T> {
+    alpha: T,
+    a: MatRef<'a, T>,
+    b: MatRef<'a, T>,
+    addend: Option<(T, MatRef<'a, T>)>,
+    rows: std::ops::Range<usize>,
+    cols: std::ops::Range<usize>,
+    /// Room for `STEPS` rows of each tile's columns, or for all if there are fewer.
+    pack_b: &'a mut [[T; COLS]],
+    c: *mut T,
+    ldc: usize,
+}
+
+impl<T: Number> Body for Rectangle<'_, T> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let fused = S::ISA != Isa::Portable;
+        let (a, b) = (self.a, self.b);
+        let (pack_b, steps) = (self.pack_b, STEPS.min(a.cols()).max(1));
+        let mut pack_a = [[T::ZERO; ROWS]; STEPS];
+        let mut k0 = 0;
+        loop {
+            let k1 = a.cols().min(k0 + STEPS);
+            for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
+                let n = COLS.min(self.cols.end - col);
+                for (p, step) in pack_b[i * steps..][..k1 - k0].iter_mut().enumerate() {
+                    *step =
+                        std::array::from_fn(
+                            |j| {
+                                if j < n { b.get(k0 + p, col + j) } else { T::ZERO }
+                            },
+                        );
+                }
+            }
+            for row in self.rows.clone().step_by(ROWS) {
+                let m = ROWS.min(self.rows.end - row);
+                for (p, step) in pack_a[..k1 - k0].iter_mut().enumerate() {
+                    *step =
+                        std::array::from_fn(
+                            |i| {
+                                if i < m { a.get(row + i, k0 + p) } else { T::ZERO }
+                            },
+                        );
+                }
+                for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
+                    let n = COLS.min(self.cols.end - col);
+                    // SAFETY: the tile is inside the rectangle, which is this chunk's own part of
+                    // C.
+                    let at = |r: usize, j: usize| unsafe {
+                        &mut *self.c.add((row + r) * self.ldc + col + j)
+                    };
+                    let mut acc = [[T::ZERO; COLS]; ROWS];
+                    if k0 > 0 {
+                        for (r, line) in acc[..m].iter_mut().enumerate() {
+                            for (j, x) in line[..n].iter_mut().enumerate() {
+                                *x = *at(r, j);
+                            }
+                        }
+                    }
+                    for (x, y) in pack_a[..k1 - k0].iter().zip(&pack_b[i * steps..]) {
+                        for (line, &x) in acc.iter_mut().zip(x) {
+                            for (sum, &y) in line.iter_mut().zip(y) {
+                                *sum = x.multiply_add(y, *sum, fused);
+                            }
+                        }
+                    }
+                    for (r, line) in acc[..m].iter().enumerate() {
+                        for (j, &sum) in line[..n].iter().enumerate() {
+                            let mut x = sum;
+                            if k1 == a.cols() {
+                                if self.alpha != T::ONE {
+                                    x = self.alpha.times(x);
+                                }
+                                if let Some((beta, c0)) = &self.addend {
+                                    x = x.plus(beta.times(c0.get(row + r, col + j)));
+                                }
+                            }
+                            *at(r, j) = x;
+                        }
+                    }
+                }
+            }
+            k0 = k1;
+            if k0 == a.cols() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sardonyx_simd::Pool;
+
+    const SIZES: &[(usize, usize, usize)] =
+        &[(0, 3, 3), (3, 0, 3), (3, 5, 0), (1, 1, 1), (7, 9, 11), (17, 33, 300), (40, 100, 20)];
+
+    fn check<T: Number>(from: impl Fn(i64) -> T) {
+        let pools = [Pool::new(1), Pool::new(3)];
+        for &(m, n, k) in SIZES {
+            let fill = |len: usize, salt: i64| -> Vec<T> {
+                (0..len as i64).map(|i| from((i * 37 + salt) % 15 - 7)).collect()
+            };
+            let (a, b, c0) = (fill(m * k, 1), fill(k * n, 2), fill(m * n, 3));
+            let am = MatRef::row_major(&a, m, k);
+            let bm = MatRef::col_major(&b, k, n);
+            let c0 = MatRef::row_major(&c0, m, n);
+            let (alpha, beta) = (from(2), from(3));
+            for &isa in Isa::available() {
+                for pool in &pools {
+                    let mut c = vec![T::ONE; m * n];
+                    gemm_generic(&Exec { pool, isa }, alpha, am, bm, Some((beta, c0)), &mut c, n);
+                    for i in 0..m {
+                        for j in 0..n {
+                            let mut sum = T::ZERO;
+                            for p in 0..k {
+                                sum = sum.plus(am.get(i, p).times(bm.get(p, j)));
+                            }
+                            // Small integers: exact in every type that does not wrap.
+                            let want = alpha.times(sum).plus(beta.times(c0.get(i, j)));
+                            assert_eq!(c[i * n + j], want, "{m}x{n}x{k} {isa:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn small_integers_are_exact_in_every_type() {
+        check(|x| x as f64);
+        check(|x| x as f32);
+        check(|x| x as i8);
+        check(|x| x as u8);
+        check(|x| x as i32);
+        check(|x| x as u32);
+        check(|x| x);
+        check(|x| x as u64);
+    }
+}

@@ -1,0 +1,624 @@
+//! Right operands stored in 16 bits: half the memory to read, widened to floats in the microkernel.
+//!
+//! Panels have the form of panels of floats with half the bytes; sums are floats, and so is the
+//! left operand. Constants that have such a type lose nothing. Constants in floats may be rounded
+//! to the nearest half on request: with eleven bits the error is an eighth of that of bfloat16, and
+//! products of few rows, which wait for memory, take half the time.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::matrix::{MatRef, strided_len};
+use super::pack::{PackSource, Packed, panel_width};
+use super::tile::{Ending, Mac};
+use super::{amx, bf16};
+use sardonyx_simd::Isa;
+use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::number::{bf16_to_f32, f16_to_f32};
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+
+/// The type in which elements lie in memory. Sums are floats, whichever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Storage {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Storage {
+    pub const fn bytes(self) -> usize {
+        match self {
+            Storage::F32 => 4,
+            Storage::F16 | Storage::Bf16 => 2,
+        }
+    }
+
+    /// Floats of memory that `count` elements take, an even number of them.
+    pub(crate) const fn floats(self, count: usize) -> usize {
+        count * self.bytes() / size_of::<f32>()
+    }
+}
+
+/// What products of many rows do with a right operand in 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ManyRows {
+    /// Its elements are widened to floats, as in products of few rows.
+    Widened,
+    /// Both operands are rounded to bfloat16, and multiplied as pairs in vectors.
+    Pairs,
+    /// The same, in the tile registers of AMX.
+    Tiles,
+}
+
+impl ManyRows {
+    /// What is fastest, if operands may be rounded.
+    pub(super) fn fastest(isa: Isa) -> ManyRows {
+        if amx::is_available(isa) {
+            ManyRows::Tiles
+        } else if bf16::is_faster(isa) {
+            ManyRows::Pairs
+        } else {
+            ManyRows::Widened
+        }
+    }
+}
+
+/// A matrix of little-endian elements at any alignment: element (i, j) is number
+/// `i * row_stride + j * col_stride`.
+#[derive(Clone, Copy)]
+pub struct LeMatrix<'a> {
+    bytes: &'a [u8],
+    storage: Storage,
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+    next_columns: Option<&'a (dyn Fn(Range<usize>) + Sync)>,
+}
+
+impl std::fmt::Debug for LeMatrix<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (storage, rows, cols) = (self.storage, self.rows, self.cols);
+        write!(f, "LeMatrix({storage:?}, {rows} x {cols})")
+    }
+}
+
+impl<'a> LeMatrix<'a> {
+    /// # Panics
+    ///
+    /// If an element is outside `bytes`.
+    pub fn new(
+        bytes: &'a [u8],
+        storage: Storage,
+        rows: usize,
+        cols: usize,
+        row_stride: usize,
+        col_stride: usize,
+    ) -> Self {
+        let end = strided_len(rows, cols, row_stride, col_stride);
+        assert!(
+            end.is_some_and(|end| end <= bytes.len() / storage.bytes()),
+            "{rows} x {cols} of {storage:?} with strides {row_stride}, {col_stride} in {} bytes",
+            bytes.len()
+        );
+        LeMatrix { bytes, storage, rows, cols, row_stride, col_stride, next_columns: None }
+    }
+
+    /// Packing tells `next_columns` which columns it will read next, of a large matrix several
+    /// times and in order. It comes to them all once more if they do not fit the form that was
+    /// tried first.
+    pub fn telling(self, next_columns: &'a (dyn Fn(Range<usize>) + Sync)) -> Self {
+        LeMatrix { next_columns: Some(next_columns), ..self }
+    }
+
+    /// Rows one after the other.
+    ///
+    /// # Panics
+    ///
+    /// If `bytes` are fewer than `rows * cols` elements.
+    pub fn row_major(bytes: &'a [u8], storage: Storage, rows: usize, cols: usize) -> Self {
+        LeMatrix::new(bytes, storage, rows, cols, cols, 1)
+    }
+
+    /// One element throughout.
+    ///
+    /// # Panics
+    ///
+    /// If `bytes` are fewer than one element.
+    pub fn filled(bytes: &'a [u8], storage: Storage, rows: usize, cols: usize) -> Self {
+        LeMatrix::new(bytes, storage, rows, cols, 0, 0)
+    }
+
+    /// The same elements with rows and columns exchanged.
+    pub fn transposed(self) -> Self {
+        LeMatrix {
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    pub(crate) fn storage(&self) -> Storage {
+        self.storage
+    }
+
+    fn get(&self, row: usize, col: usize) -> f32 {
+        let at = row * self.row_stride + col * self.col_stride;
+        let bytes = &self.bytes[at * self.storage.bytes()..];
+        let half = || u16::from_le_bytes([bytes[0], bytes[1]]);
+        match self.storage {
+            Storage::F32 => f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+            Storage::F16 => f16_to_f32(half::f16::from_bits(half())),
+            Storage::Bf16 => bf16_to_f32(half::bf16::from_bits(half())),
+        }
+    }
+}
+
+impl PackSource for LeMatrix<'_> {
+    fn depth(&self) -> usize {
+        self.rows
+    }
+
+    fn width(&self) -> usize {
+        self.cols
+    }
+
+    fn next_columns(&self, columns: Range<usize>) {
+        if let Some(tell) = self.next_columns {
+            tell(columns);
+        }
+    }
+
+    fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]) {
+        check_isa(isa);
+        let w = panel_width(isa);
+        assert!(depth.start <= depth.end && depth.end <= self.rows && start <= self.cols);
+        assert_eq!(out.len(), depth.len() * w);
+        if cfg!(target_endian = "big") {
+            for (out, k) in out.chunks_exact_mut(w).zip(depth) {
+                for (j, out) in out.iter_mut().enumerate() {
+                    *out = if start + j < self.cols { self.get(k, start + j) } else { 0.0 };
+                }
+            }
+            return;
+        }
+        if self.storage == Storage::F32 {
+            // SAFETY: all elements are inside `bytes`, and packing reads unaligned.
+            let matrix = unsafe {
+                MatRef::from_raw(
+                    self.bytes.as_ptr().cast(),
+                    self.rows,
+                    self.cols,
+                    self.row_stride,
+                    self.col_stride,
+                )
+            };
+            return matrix.pack(isa, depth, start, out);
+        }
+        let at = depth.start * self.row_stride + start * self.col_stride;
+        let body = PackHalves {
+            src: self.bytes.as_ptr().cast::<u16>().wrapping_add(at),
+            bf16: self.storage == Storage::Bf16,
+            depth: depth.len(),
+            width: w.min(self.cols - start),
+            ks: self.row_stride,
+            ws: self.col_stride,
+            out: out.as_mut_ptr(),
+        };
+        // SAFETY: the machine has `isa`; source and destination were checked above.
+        unsafe { dispatch(isa, body) }
+    }
+}
+
+/// A part of a panel of floats from elements of 16 bits, in the machine's order of bytes.
+struct PackHalves {
+    src: *const u16,
+    bf16: bool,
+    depth: usize,
+    width: usize,
+    ks: usize,
+    ws: usize,
+    out: *mut f32,
+}
+
+impl Body for PackHalves {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        // SAFETY: passed on.
+        unsafe { if self.bf16 { self.widen::<S, Bf16>() } else { self.widen::<S, F16>() } }
+    }
+}
+
+impl PackHalves {
+    /// # Safety
+    ///
+    /// As [`Simd`]; `depth` x `width` source elements and `depth` rows of two vectors are valid.
+    #[inline(always)]
+    unsafe fn widen<S: Simd, P: Mac<S>>(self) {
+        let (lanes, row) = (S::LANES, 2 * S::LANES);
+        let mut block = [0.0f32; 256];
+        // SAFETY: the caller's promise; a block holds 16 vectors of 16, at least `LANES` of each.
+        unsafe {
+            for half in 0..2 {
+                let n = self.width.saturating_sub(half * lanes).min(lanes);
+                let src = self.src.wrapping_add(half * lanes * self.ws);
+                let out = self.out.add(half * lanes);
+                let mut k = 0;
+                if n == lanes && self.ws == 1 {
+                    while k < self.depth {
+                        let x = P::wide(src.wrapping_add(k * self.ks).cast());
+                        S::store(out.add(k * row), x);
+                        k += 1;
+                    }
+                } else if n == lanes && self.ks == 1 {
+                    while k + lanes <= self.depth {
+                        for j in 0..lanes {
+                            let x = P::wide(src.wrapping_add(j * self.ws + k).cast());
+                            S::store(block.as_mut_ptr().add(j * lanes), x);
+                        }
+                        S::transpose(block.as_ptr(), lanes, out.add(k * row), row);
+                        k += lanes;
+                    }
+                }
+                let mut some = [0u16; 16];
+                if self.ks == 0 && self.ws == 0 && k < self.depth {
+                    // All rows are the same.
+                    some[..n].fill(src.read_unaligned());
+                    let x = P::wide(some.as_ptr().cast());
+                    while k < self.depth {
+                        S::store(out.add(k * row), x);
+                        k += 1;
+                    }
+                }
+                while k < self.depth {
+                    for (j, to) in some.iter_mut().enumerate().take(n) {
+                        *to = src.wrapping_add(k * self.ks + j * self.ws).read_unaligned();
+                    }
+                    S::store(out.add(k * row), P::wide(some.as_ptr().cast()));
+                    k += 1;
+                }
+            }
+        }
+    }
+}
+
+/// Halves, each of which a float stands for exactly.
+pub(crate) struct F16;
+
+impl<S: Simd> Mac<S> for F16 {
+    const HALVES: bool = true;
+    const ENDING: Ending = Ending::Shared;
+
+    #[inline(always)]
+    unsafe fn wide(p: *const f32) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { S::load_f16(p.cast()) }
+    }
+}
+
+/// Upper halves of floats.
+pub(crate) struct Bf16;
+
+impl<S: Simd> Mac<S> for Bf16 {
+    const HALVES: bool = true;
+    const ENDING: Ending = Ending::Shared;
+
+    #[inline(always)]
+    unsafe fn wide(p: *const f32) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { S::load_bf16(p.cast()) }
+    }
+}
+
+/// Widens whole vectors of a panel.
+pub(super) struct Widen {
+    pub(super) storage: Storage,
+    pub(super) from: *const f32,
+    pub(super) count: usize,
+    pub(super) to: *mut f32,
+}
+
+impl Body for Widen {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let from = self.from.cast::<u16>();
+        // SAFETY: the maker's promise: `count` elements, a whole number of vectors, are valid in
+        // both.
+        unsafe {
+            for at in (0..self.count).step_by(S::LANES) {
+                let x = match self.storage {
+                    Storage::F16 => S::load_f16(from.add(at)),
+                    Storage::Bf16 => S::load_bf16(from.add(at)),
+                    Storage::F32 => S::load(self.from.add(at)),
+                };
+                S::store(self.to.add(at), x);
+            }
+        }
+    }
+}
+
+/// The largest half.
+const MOST: f32 = 65504.0;
+/// Where the largest element is below this, the smaller ones have too few bits as halves: these are
+/// 2^-24 apart near zero.
+const LEAST: f32 = 1.0 / 4096.0;
+
+impl Packed {
+    /// All panels of a matrix of floats, rounded to 16 bits: halves if they reach as far as its
+    /// elements, else bfloat16.
+    pub(super) fn rounded(isa: Isa, source: &dyn PackSource) -> Packed {
+        let (packed, most) = Packed::in_halves(isa, source, Storage::F16);
+        if most == 0.0 || (LEAST..=MOST).contains(&most) {
+            return packed;
+        }
+        drop(packed);
+        Packed::in_halves(isa, source, Storage::Bf16).0
+    }
+
+    /// All panels in 16 bits, and the largest magnitude.
+    pub(super) fn in_halves(isa: Isa, source: &dyn PackSource, storage: Storage) -> (Packed, f32) {
+        let most = AtomicU32::new(0);
+        let packed = Packed::of_source(isa, storage, source, |steps, start, out| {
+            with_scratch(2 * out.len(), |floats| {
+                source.pack(isa, steps, start, floats);
+                let body = Round {
+                    from: floats,
+                    bf16: storage == Storage::Bf16,
+                    to: out.as_mut_ptr().cast(),
+                };
+                // SAFETY: the machine has `isa`; `out` has the bytes of as many elements in 16
+                // bits.
+                let largest = unsafe { dispatch(isa, body) };
+                // Floats that are not negative have the order of their bits.
+                most.fetch_max(largest.to_bits(), Relaxed);
+            });
+        });
+        (packed, f32::from_bits(most.into_inner()))
+    }
+}
+
+/// Rounds whole vectors of floats to 16 bits and finds the largest magnitude.
+struct Round<'a> {
+    from: &'a [f32],
+    bf16: bool,
+    to: *mut u16,
+}
+
+impl Body for Round<'_> {
+    type Out = f32;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) -> f32 {
+        // SAFETY: as many halves may be written as there are floats, a whole number of vectors.
+        unsafe {
+            let zero = S::splat(0.0);
+            let (mut low, mut high) = (zero, zero);
+            let mut at = 0;
+            while at < self.from.len() {
+                let x = S::load(self.from.as_ptr().add(at));
+                low = S::min(x, low);
+                high = S::max(x, high);
+                if self.bf16 {
+                    S::store_bf16(self.to.add(at), x)
+                } else {
+                    S::store_f16(self.to.add(at), x)
+                }
+                at += S::LANES;
+            }
+            let mut lanes = [0.0f32; 32];
+            S::store(lanes.as_mut_ptr(), low);
+            S::store(lanes.as_mut_ptr().add(S::LANES), high);
+            lanes.iter().fold(0.0, |most, x| x.abs().max(most))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+    use crate::gemm::tests::random;
+    use crate::gemm::{Bias, Epilogue, Lhs, PackedA, PackedB, Rhs, gemm};
+    use sardonyx_simd::{Exec, Pool};
+
+    /// The bytes of some numbers in a type, at an odd address, and the numbers that they are then.
+    fn stored(numbers: &[f32], storage: Storage) -> (Vec<u8>, Vec<f32>) {
+        let mut bytes = vec![0];
+        let mut exact = Vec::new();
+        for x in numbers {
+            match storage {
+                Storage::F32 => bytes.extend(x.to_le_bytes()),
+                Storage::F16 => bytes.extend(f16::from_f32(*x).to_le_bytes()),
+                Storage::Bf16 => bytes.extend(bf16::from_f32(*x).to_le_bytes()),
+            }
+            exact.push(match storage {
+                Storage::F32 => *x,
+                Storage::F16 => f16::from_f32(*x).to_f32(),
+                Storage::Bf16 => bf16::from_f32(*x).to_f32(),
+            });
+        }
+        (bytes, exact)
+    }
+
+    const ALL: [Storage; 3] = [Storage::F32, Storage::F16, Storage::Bf16];
+
+    #[test]
+    fn matrices_of_bytes_write_themselves_into_panels() {
+        for isa in Isa::available().iter().copied() {
+            let w = panel_width(isa);
+            for storage in ALL {
+                for (rows, cols, row_stride, col_stride) in [
+                    (5, 3, 3, 1),
+                    (40, 70, 70, 1),
+                    (40, 70, 1, 40),
+                    (19, 33, 1, 19),
+                    (19, 33, 101, 3),
+                    (1, w, w, 1),
+                    (0, 4, 4, 1),
+                ] {
+                    let len = strided_len(rows, cols, row_stride, col_stride).expect("fits");
+                    let (bytes, exact) = stored(&random(len, 3), storage);
+                    let bytes = &bytes[1..];
+                    let matrix = LeMatrix::new(bytes, storage, rows, cols, row_stride, col_stride);
+                    for start in (0..cols).step_by(w) {
+                        for depth in [0..rows, rows / 3..rows, rows / 2..rows / 2] {
+                            let mut out = vec![f32::NAN; depth.len() * w];
+                            matrix.pack(isa, depth.clone(), start, &mut out);
+                            for (at, found) in out.iter().enumerate() {
+                                let (k, col) = (depth.start + at / w, start + at % w);
+                                let want = if col < cols {
+                                    exact[k * row_stride + col * col_stride]
+                                } else {
+                                    0.0
+                                };
+                                let what = format!("{isa:?} {storage:?} {rows}x{cols} {k},{col}");
+                                assert_eq!(found.to_bits(), want.to_bits(), "{what}");
+                                if col < cols {
+                                    assert_eq!(matrix.get(k, col), want, "{what}");
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Products with a right operand in 16 bits are those with the floats that it stands for, bit
+    /// for bit: tiles and blocks are the same.
+    #[test]
+    fn products_are_those_with_widened_operands() {
+        for isa in Isa::available().iter().copied() {
+            for storage in [Storage::F16, Storage::Bf16] {
+                for (m, n, k) in [
+                    (1, 40, 700),
+                    (3, 5, 1),
+                    (12, 64, 513),
+                    (13, 31, 2),
+                    (70, 300, 300),
+                    (40, 3, 40),
+                    (2, 8, 0),
+                ] {
+                    let (a, bias) = (random(m * k, 5), random(n, 7));
+                    let (bytes, exact) = stored(&random(k * n, 6), storage);
+                    let matrix = LeMatrix::row_major(&bytes[1..], storage, k, n);
+                    let packed = PackedB::from_le(isa, &matrix);
+                    let widened = ManyRows::Widened;
+                    assert_eq!((packed.storage(), packed.many_rows()), (storage, widened));
+                    let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), ..Epilogue::default() };
+                    let a = MatRef::row_major(&a, m, k);
+                    let (packed_a, b) = (PackedA::new(isa, a), MatRef::row_major(&exact, k, n));
+                    let floats = PackedB::new(isa, b);
+                    for threads in [1, 2] {
+                        let pool = Pool::new(threads);
+                        let product = |a: Lhs<'_>, b: &PackedB| {
+                            let mut c = vec![0.0; m * n];
+                            gemm(
+                                &Exec { pool: &pool, isa },
+                                a,
+                                Rhs::Packed(b),
+                                &mut c,
+                                n,
+                                &epilogue,
+                            );
+                            c.iter().map(|c| c.to_bits()).collect::<Vec<u32>>()
+                        };
+                        let want = product(Lhs::Plain(a), &floats);
+                        let what = format!("{isa:?} {storage:?} {m}x{n}x{k}, {threads} threads");
+                        assert_eq!(product(Lhs::Plain(a), &packed), want, "{what}");
+                        assert_eq!(product(Lhs::Packed(&packed_a), &packed), want, "{what}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn floats_are_rounded_to_what_reaches_as_far() {
+        let isa = Isa::detect();
+        if isa == Isa::Portable {
+            eprintln!("skipped: nothing is rounded on the portable instruction set");
+            return;
+        }
+        let pack = |numbers: &[f32]| {
+            let (bytes, _) = stored(numbers, Storage::F32);
+            let matrix = LeMatrix::row_major(&bytes[1..], Storage::F32, 1, numbers.len());
+            PackedB::rounded_from_le(isa, &matrix)
+        };
+        for (numbers, storage) in [
+            (&[0.0, -0.0][..], Storage::F16),
+            (&[0.1, -3.0, 1e-9], Storage::F16),
+            (&[65504.0, 1.0], Storage::F16),
+            (&[65505.0, 1.0], Storage::Bf16),
+            (&[-1e9, 1.0], Storage::Bf16),
+            (&[1e-9, 1e-6], Storage::Bf16),
+            (&[f32::NEG_INFINITY, 1.0], Storage::Bf16),
+            (&[f32::NAN, 1.0], Storage::F16),
+        ] {
+            let packed = pack(numbers);
+            assert_eq!(packed.storage(), storage, "{numbers:?}");
+            let mut c = vec![0.0; numbers.len()];
+            let one = Lhs::Plain(MatRef::row_major(&[1.0], 1, 1));
+            let right = Rhs::Packed(&packed);
+            let n = c.len();
+            gemm(&Exec { pool: Pool::serial(), isa }, one, right, &mut c, n, &Epilogue::default());
+            let (_, exact) = stored(numbers, storage);
+            for (c, exact) in c.iter().zip(&exact) {
+                assert!(c == exact || c.is_nan() && exact.is_nan(), "{c} {exact}");
+            }
+        }
+    }
+
+    /// Shapes that a file may claim although there are no elements.
+    #[test]
+    fn matrices_of_nothing_are_packed_at_once() {
+        let many = 1 << 62;
+        for isa in Isa::available().iter().copied() {
+            for storage in ALL {
+                for (rows, cols) in [(0, many), (many, 0), (0, 0)] {
+                    let matrix = LeMatrix::row_major(&[], storage, rows, cols);
+                    for matrix in [matrix, matrix.transposed()] {
+                        for packed in
+                            [PackedB::from_le(isa, &matrix), PackedB::rounded_from_le(isa, &matrix)]
+                        {
+                            assert_eq!(packed.bytes(), 0);
+                            assert_eq!((packed.depth(), packed.cols()), (matrix.rows, matrix.cols));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn packing_tells_what_it_reads_next() {
+        let (rows, cols) = (64, 140_000);
+        let bytes = vec![0; rows * cols * 2];
+        for (cols, pieces) in [(100, 1), (cols, 3)] {
+            let told = std::sync::Mutex::new(Vec::new());
+            let tell = |columns: Range<usize>| told.lock().expect("no panic").push(columns);
+            let matrix = LeMatrix::row_major(&bytes, Storage::F16, cols, rows);
+            PackedB::from_le(Isa::detect(), &matrix.transposed().telling(&tell));
+            let told = told.into_inner().expect("no panic");
+            assert_eq!(told.len(), pieces);
+            assert_eq!((told[0].start, told[pieces - 1].end), (0, cols));
+            for pair in told.windows(2) {
+                assert_eq!(pair[0].end, pair[1].start);
+                assert_eq!(pair[0].len(), told[0].len());
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "3 x 3 of F16 with strides 3, 1 in 17 bytes")]
+    fn matrices_do_not_reach_outside() {
+        LeMatrix::row_major(&[0; 17], Storage::F16, 3, 3);
+    }
+}

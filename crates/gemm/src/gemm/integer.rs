@@ -1,0 +1,771 @@
+//! Products of integers of 8 bits with zero points, summed up exactly in 32 bits.
+//!
+//! The idea: a word of 32 bits, which holds one step of k in panels of floats, holds several
+//! neighbouring steps here: two as integers of 16 bits, or four as bytes where the machine
+//! multiplies those (`VPDPBUSD`). Panels and blocks are thus those of floats; what a lane
+//! multiplies and adds is another [`Mac`](super::tile::Mac), and its sum is an integer in the bits
+//! of a lane.
+//!
+//! Elements are packed without their zero points `z` and `y`, so a constant has one form whatever
+//! these are. What they add to a sum is taken off at the end:
+//! `sum (a - z) (b - y) = sum a b - z sum b - y (sum a - k z)`, where sums of single elements are
+//! taken while these are packed. Where four bytes are multiplied, one side must be unsigned and the
+//! other signed. Elements of the other kind move by 128 to get there, and so do their zero points,
+//! which changes no difference. All sums wrap at 32 bits.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+use super::blocked::{Operand, Product, Sweep};
+use super::epilogue::Epilogue;
+use super::form::{Elements, Form};
+use super::matrix::MatRef;
+use super::pack::{Packed, PackedB, Panels, SendPtr, each_chunk, panel_width};
+use super::sizes::{NARROW, threads};
+use super::tables::tiles_of_shorts;
+use super::tile::TileTable;
+use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::chunks::rows;
+use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Level, Loop, check_isa};
+
+/// What the words of panels hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// Two steps as integers of 16 bits.
+    Pairs,
+    /// Four steps as bytes: of A without sign, of B with sign.
+    Quads,
+}
+
+impl Words {
+    /// The form with the most steps per instruction.
+    fn best(isa: Isa) -> Words {
+        if Words::Quads.is_available(isa) { Words::Quads } else { Words::Pairs }
+    }
+
+    /// Whether this machine multiplies such words on that instruction set.
+    fn is_available(self, isa: Isa) -> bool {
+        match self {
+            Words::Pairs => isa.is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Words::Quads => {
+                isa == Isa::Avx512 && isa.is_available() && is_x86_feature_detected!("avx512vnni")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            Words::Quads => false,
+        }
+    }
+
+    /// Steps of k in a word.
+    fn steps(self) -> usize {
+        match self {
+            Words::Pairs => 2,
+            Words::Quads => 4,
+        }
+    }
+
+    /// How bits of A become what is multiplied.
+    fn of_left(self, signed: bool) -> Reading {
+        match self {
+            Words::Pairs => Reading { flip: 0, signed },
+            Words::Quads => Reading { flip: if signed { 0x80 } else { 0 }, signed: false },
+        }
+    }
+
+    /// How bits of B become what is multiplied.
+    fn of_right(self, signed: bool) -> Reading {
+        match self {
+            Words::Pairs => Reading { flip: 0, signed },
+            Words::Quads => Reading { flip: if signed { 0 } else { 0x80 }, signed: true },
+        }
+    }
+}
+
+impl Form for Words {
+    type Sum = i32;
+
+    fn tiles(self, isa: Isa) -> TileTable {
+        match self {
+            Words::Pairs => tiles_of_shorts(isa),
+            #[cfg(target_arch = "x86_64")]
+            Words::Quads => quads::QUADS,
+            #[cfg(not(target_arch = "x86_64"))]
+            Words::Quads => unreachable!("no machine but x86 multiplies quads"),
+        }
+    }
+
+    /// A is packed in each product.
+    fn waits_for_left(self) -> bool {
+        false
+    }
+
+    fn converted(self, _isa: Isa, _rows: usize) -> Option<Words> {
+        None
+    }
+
+    unsafe fn turn_panel(self, _: Isa, _: *const f32, _: usize, _: usize, _: *mut f32) {
+        unreachable!("words are multiplied as they are")
+    }
+}
+
+/// How the bits of an element are read as the integer that is multiplied.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// Bits that are exchanged first: the highest one where elements move by 128.
+    flip: u8,
+    /// Whether what is multiplied has a sign.
+    signed: bool,
+}
+
+impl Reading {
+    #[inline(always)]
+    fn value(self, bits: u8) -> i32 {
+        let mask = if self.signed { -1 } else { 0xff };
+        i32::from((bits ^ self.flip).cast_signed()) & mask
+    }
+
+    /// The zero point of a row of A or a column of B: what stands for zero, moved as the elements.
+    fn zero_point(self, zero_points: &[u8], index: usize) -> i32 {
+        self.value(match zero_points {
+            [] => 0,
+            [one] => *one,
+            several => several[index],
+        })
+    }
+}
+
+/// The elements of a right operand of integers of 8 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes {
+    words: Words,
+    signed: bool,
+}
+
+impl Bytes {
+    /// The form with which products are fastest.
+    pub fn new(isa: Isa, signed: bool) -> Bytes {
+        Bytes { words: Words::best(isa), signed }
+    }
+}
+
+impl Elements for Bytes {
+    /// The sum of each column, as it is multiplied.
+    type Beside = Vec<i32>;
+
+    fn rows(self, depth: usize) -> usize {
+        depth.div_ceil(self.words.steps())
+    }
+
+    fn words(self, width: usize) -> usize {
+        width
+    }
+
+    fn bytes_beside(self, cols: usize) -> usize {
+        cols.saturating_mul(size_of::<i32>())
+    }
+}
+
+/// A matrix of integers of 8 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteMatrix<'a> {
+    /// The bits of the elements.
+    pub bits: MatRef<'a, u8>,
+    pub signed: bool,
+}
+
+/// The right operand of a product.
+#[derive(Clone, Copy, Debug)]
+pub enum ByteRhs<'a> {
+    Plain(ByteMatrix<'a>),
+    Packed(&'a PackedB<Bytes>),
+}
+
+impl ByteRhs<'_> {
+    /// Depth and columns.
+    fn size(&self) -> (usize, usize) {
+        match self {
+            ByteRhs::Plain(b) => (b.bits.rows(), b.bits.cols()),
+            ByteRhs::Packed(b) => (b.depth(), b.cols()),
+        }
+    }
+
+    fn words(&self, isa: Isa) -> Words {
+        match self {
+            ByteRhs::Plain(_) => Words::best(isa),
+            ByteRhs::Packed(b) => b.panels.elements.words,
+        }
+    }
+}
+
+/// What is taken off the elements before they are multiplied: the bits of nothing, of one number
+/// for all, or of one for each row of A or column of B. They have the type of the elements.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ZeroPoints<'a> {
+    pub a: &'a [u8],
+    pub b: &'a [u8],
+}
+
+impl PackedB<Bytes> {
+    /// Packs `b` (k x n) for products with any zero points.
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub fn from_bytes(isa: Isa, b: ByteMatrix<'_>) -> PackedB<Bytes> {
+        PackedB::in_words(isa, Words::best(isa), b)
+    }
+
+    fn in_words(isa: Isa, words: Words, b: ByteMatrix<'_>) -> PackedB<Bytes> {
+        let elements = Bytes { words, signed: b.signed };
+        let side = Side { matrix: b.bits, words, reading: words.of_right(b.signed) };
+        let size = [b.bits.rows(), b.bits.cols()];
+        let w = panel_width(isa);
+        let sums: Vec<AtomicI32> = (0..b.bits.cols()).map(|_| AtomicI32::new(0)).collect();
+        let panels = Packed::by_chunks(
+            isa,
+            elements,
+            size,
+            |_| {},
+            |chunk, start, out| {
+                let columns = start..b.bits.cols().min(start + w);
+                // SAFETY: `out` has the rows of the chunk.
+                unsafe { side.pack(isa, chunk, columns, out.as_mut_ptr().cast(), (w, 1), &sums) }
+            },
+        );
+        PackedB { panels, beside: sums.into_iter().map(AtomicI32::into_inner).collect() }
+    }
+}
+
+/// Bytes of scratch memory that [`gemm_bytes`] takes for these operands.
+pub fn gemm_bytes_scratch(exec: &Exec<'_>, a: &ByteMatrix<'_>, b: &ByteRhs<'_>) -> usize {
+    let w = panel_width(exec.isa);
+    let rows = a.bits.cols().div_ceil(b.words(exec.isa).steps());
+    // The words of each column and their sum.
+    let words = |width: usize| width.next_multiple_of(w).saturating_mul(rows).saturating_add(width);
+    let right = match b {
+        ByteRhs::Plain(b) => words(b.bits.cols()),
+        ByteRhs::Packed(_) => 0,
+    };
+    words(a.bits.rows()).saturating_add(right).saturating_mul(size_of::<i32>())
+}
+
+/// C = (A - zero points) (B - zero points), of which `c` has all rows, one after the other. Sums
+/// wrap at 32 bits.
+///
+/// # Panics
+///
+/// If the sizes of the operands, of their zero points or of `c` do not fit each other, the packed
+/// operand was packed for another instruction set, or this machine does not have `isa`.
+pub fn gemm_bytes(
+    exec: &Exec<'_>,
+    a: ByteMatrix<'_>,
+    b: ByteRhs<'_>,
+    zero_points: ZeroPoints<'_>,
+    c: &mut [i32],
+) {
+    product(exec, b.words(exec.isa), a, b, zero_points, c);
+}
+
+fn product(
+    exec: &Exec<'_>,
+    words: Words,
+    a: ByteMatrix<'_>,
+    b: ByteRhs<'_>,
+    zero_points: ZeroPoints<'_>,
+    c: &mut [i32],
+) {
+    check_isa(exec.isa);
+    assert!(words.is_available(exec.isa), "this machine does not multiply {words:?}");
+    let (m, k) = (a.bits.rows(), a.bits.cols());
+    let (depth, n) = b.size();
+    assert_eq!(k, depth, "depth of A and B");
+    assert_eq!(Some(c.len()), m.checked_mul(n), "{m} x {n} products");
+    for (points, count) in [(zero_points.a.len(), m), (zero_points.b.len(), n)] {
+        assert!(points <= 1 || points == count, "{points} zero points for {count}");
+    }
+    if c.is_empty() {
+        return;
+    }
+    let of_left = words.of_left(a.signed);
+    let left = Side { matrix: a.bits.transposed(), words, reading: of_left };
+    left.with_panels(exec, m <= NARROW, |a, a_sums| {
+        let mut multiply = |b: Panels, b_sums: &[i32], of_right: Reading| {
+            let product = Product {
+                isa: exec.isa,
+                m,
+                n,
+                k: k.div_ceil(words.steps()),
+                a: Operand::Panels(a),
+                b: Operand::Panels(b),
+                c: SendPtr(c.as_mut_ptr()),
+                ldc: n,
+                epilogue: Epilogue::default().raw(0),
+                form: words,
+                sweep: Sweep::FromFirst,
+            };
+            let threads = threads(exec.pool, [m, n, product.k]);
+            // SAFETY: sizes were checked and are not zero, panels are packed, `c` is borrowed
+            // mutably; the machine multiplies such words.
+            unsafe { product.run_panels(exec.pool, threads, a, b) }
+            let zeros = Zeros {
+                depth: k as i32,
+                a: (of_left, zero_points.a, a_sums),
+                b: (of_right, zero_points.b, b_sums),
+            };
+            zeros.take_off(exec, n, c);
+        };
+        match b {
+            ByteRhs::Packed(b) => {
+                assert_eq!(b.isa(), exec.isa, "instruction set of the packed B");
+                multiply(b.panels.view(), &b.beside, words.of_right(b.panels.elements.signed));
+            }
+            ByteRhs::Plain(b) => {
+                let reading = words.of_right(b.signed);
+                let right = Side { matrix: b.bits, words, reading };
+                right.with_panels(exec, false, |b, sums| multiply(b, sums, reading));
+            }
+        }
+    });
+}
+
+/// An operand as steps by columns.
+struct Side<'a> {
+    matrix: MatRef<'a, u8>,
+    words: Words,
+    reading: Reading,
+}
+
+impl Side<'_> {
+    /// Lends panels of words, and the sums of their columns. `in_columns`: the words of each column
+    /// are adjacent, which spares narrow matrices the padding; such panels are fit for the narrow
+    /// side only.
+    fn with_panels<R>(
+        &self,
+        exec: &Exec<'_>,
+        in_columns: bool,
+        f: impl FnOnce(Panels, &[i32]) -> R,
+    ) -> R {
+        let w = panel_width(exec.isa);
+        let (rows, width) = (self.matrix.rows().div_ceil(self.words.steps()), self.matrix.cols());
+        let panels = width.div_ceil(w);
+        let (len, (ks, ws)) =
+            if in_columns { (width * rows, (1, rows)) } else { (panels * w * rows, (w, 1)) };
+        with_scratch(len + width, |all| {
+            let (words, sums) = all.split_at_mut(len);
+            // SAFETY: integers of 32 bits, atomic or not, have the size and alignment of floats,
+            // and any bits are one. Nothing else uses this part of the scratch.
+            let sums = unsafe {
+                sums.as_mut_ptr().write_bytes(0, width);
+                std::slice::from_raw_parts(sums.as_ptr().cast::<AtomicI32>(), width)
+            };
+            let out = SendPtr(words.as_mut_ptr().cast::<u32>());
+            each_chunk(exec.pool, rows, 0..panels, w, |panel, chunk: Range<usize>| {
+                let columns = panel * w..width.min((panel + 1) * w);
+                // SAFETY: chunks are disjoint parts of the scratch.
+                unsafe {
+                    let out = out.get().add(panel * w * rows + chunk.start * ks);
+                    if columns.len() < w && !in_columns {
+                        out.write_bytes(0, chunk.len() * w);
+                    }
+                    self.pack(exec.isa, chunk, columns, out, (ks, ws), sums);
+                }
+            });
+            // SAFETY: as above; all threads are done with them.
+            let sums = unsafe { std::slice::from_raw_parts(sums.as_ptr().cast::<i32>(), width) };
+            f(Panels { ptr: words.as_ptr(), stride: w * rows, ks, ws }, sums)
+        })
+    }
+
+    /// Writes some rows of words of some columns, at most those of a panel, and adds the columns
+    /// to `sums`, which has one for each column of the matrix.
+    ///
+    /// # Safety
+    ///
+    /// Word (i, j) of them is written to `out[i * ks + j * ws]`, which must be valid.
+    unsafe fn pack(
+        &self,
+        isa: Isa,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        out: *mut u32,
+        (ks, ws): (usize, usize),
+        sums: &[AtomicI32],
+    ) {
+        let per_word = self.words.steps();
+        assert!(rows.end <= self.matrix.rows().div_ceil(per_word));
+        assert!(columns.end <= self.matrix.cols() && columns.len() <= MAX_PANEL);
+        let first = rows.start * per_word;
+        let (row_stride, col_stride) = (self.matrix.row_stride(), self.matrix.col_stride());
+        let mut found = [0i32; MAX_PANEL];
+        let body = PackWords {
+            words: self.words,
+            reading: self.reading,
+            src: self.matrix.as_ptr().wrapping_add(first * row_stride + columns.start * col_stride),
+            depth: self.matrix.rows().min(rows.end * per_word) - first,
+            row_stride,
+            col_stride,
+            out,
+            ks,
+            ws,
+            sums: &mut found[..columns.len()],
+        };
+        Level::new(isa).run_avx2(body);
+        for (sum, found) in sums[columns].iter().zip(found) {
+            sum.fetch_add(found, Relaxed);
+        }
+    }
+}
+
+/// The widest panel.
+const MAX_PANEL: usize = panel_width(Isa::Avx512);
+
+/// Words from a part of a matrix of steps by columns. Steps after the last one are zero, whatever
+/// the zero point. Whoever makes it promises that elements and words are valid.
+struct PackWords<'a> {
+    words: Words,
+    reading: Reading,
+    src: *const u8,
+    /// Steps.
+    depth: usize,
+    row_stride: usize,
+    col_stride: usize,
+    out: *mut u32,
+    /// From word to word of a column.
+    ks: usize,
+    /// From column to column.
+    ws: usize,
+    /// Of each column.
+    sums: &'a mut [i32],
+}
+
+impl Loop for PackWords<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        // What is adjacent in memory is read in one go.
+        match (self.words, self.col_stride, self.row_stride) {
+            (Words::Pairs, 1, rs) => self.by_rows::<2>(rs, 1),
+            (Words::Pairs, cs, 1) => self.by_columns::<2>(1, cs),
+            (Words::Pairs, cs, rs) => self.by_columns::<2>(rs, cs),
+            (Words::Quads, 1, rs) => self.by_rows::<4>(rs, 1),
+            (Words::Quads, cs, 1) => self.by_columns::<4>(1, cs),
+            (Words::Quads, cs, rs) => self.by_columns::<4>(rs, cs),
+        }
+    }
+}
+
+impl PackWords<'_> {
+    #[inline(always)]
+    fn by_rows<const STEPS: usize>(self, row_stride: usize, col_stride: usize) {
+        for row in 0..self.depth.div_ceil(STEPS) {
+            let src = self.src.wrapping_add(row * STEPS * row_stride);
+            let out = self.out.wrapping_add(row * self.ks);
+            let steps = self.depth - row * STEPS;
+            for (column, sum) in self.sums.iter_mut().enumerate() {
+                let src = src.wrapping_add(column * col_stride);
+                // SAFETY: the maker's promise.
+                unsafe {
+                    let (word, of_word) = if steps >= STEPS {
+                        word::<STEPS>(self.reading, src, row_stride, STEPS)
+                    } else {
+                        word::<STEPS>(self.reading, src, row_stride, steps)
+                    };
+                    out.wrapping_add(column * self.ws).write(word);
+                    *sum = sum.wrapping_add(of_word);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn by_columns<const STEPS: usize>(self, row_stride: usize, col_stride: usize) {
+        for (column, sum) in self.sums.iter_mut().enumerate() {
+            let src = self.src.wrapping_add(column * col_stride);
+            let out = self.out.wrapping_add(column * self.ws);
+            let whole = self.depth / STEPS;
+            // SAFETY: the maker's promise.
+            unsafe {
+                for row in 0..whole {
+                    let src = src.wrapping_add(row * STEPS * row_stride);
+                    let (word, of_word) = word::<STEPS>(self.reading, src, row_stride, STEPS);
+                    out.wrapping_add(row * self.ks).write(word);
+                    *sum = sum.wrapping_add(of_word);
+                }
+                if whole * STEPS < self.depth {
+                    let src = src.wrapping_add(whole * STEPS * row_stride);
+                    let steps = self.depth - whole * STEPS;
+                    let (word, of_word) = word::<STEPS>(self.reading, src, row_stride, steps);
+                    out.wrapping_add(whole * self.ks).write(word);
+                    *sum = sum.wrapping_add(of_word);
+                }
+            }
+        }
+    }
+}
+
+/// A word of `STEPS` steps, of which `steps` are there, and their sum.
+///
+/// # Safety
+///
+/// The steps must be readable.
+#[inline(always)]
+unsafe fn word<const STEPS: usize>(
+    reading: Reading,
+    src: *const u8,
+    row_stride: usize,
+    steps: usize,
+) -> (u32, i32) {
+    let bits = 32 / STEPS;
+    let mask = u32::MAX >> (32 - bits);
+    let (mut word, mut sum) = (0, 0);
+    for step in 0..steps {
+        // SAFETY: the caller's promise.
+        let value = reading.value(unsafe { *src.wrapping_add(step * row_stride) });
+        word |= (value.cast_unsigned() & mask) << (bits * step);
+        sum += value;
+    }
+    (word, sum)
+}
+
+/// What zero points have added to sums of products.
+struct Zeros<'a> {
+    depth: i32,
+    /// How elements are read, their zero points, and the sums of rows of A and columns of B.
+    a: (Reading, &'a [u8], &'a [i32]),
+    b: (Reading, &'a [u8], &'a [i32]),
+}
+
+impl Zeros<'_> {
+    /// Takes it off all rows of C, of `n` columns.
+    fn take_off(&self, exec: &Exec<'_>, n: usize, c: &mut [i32]) {
+        let has = |(reading, points, _): (Reading, &[u8], &[i32])| {
+            (0..points.len().max(1)).any(|index| reading.zero_point(points, index) != 0)
+        };
+        if !has(self.a) && !has(self.b) {
+            return;
+        }
+        let level = Level::new(exec.isa);
+        rows(exec.pool, c, n, 2 * n, |first, c| {
+            level.run_avx2(TakeOff { zeros: self, first, n, c });
+        });
+    }
+}
+
+/// Some rows from which [`Zeros`] are taken off.
+struct TakeOff<'a> {
+    zeros: &'a Zeros<'a>,
+    first: usize,
+    n: usize,
+    c: &'a mut [i32],
+}
+
+impl Loop for TakeOff<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Zeros { depth, a: (of_left, a_points, a_sums), b: (of_right, b_points, b_sums) } =
+            *self.zeros;
+        for (row, c) in (self.first..).zip(self.c.chunks_exact_mut(self.n)) {
+            let z = of_left.zero_point(a_points, row);
+            // What one unit of a zero point of B has added.
+            let unit = a_sums[row].wrapping_sub(depth.wrapping_mul(z));
+            if b_points.len() > 1 {
+                for ((c, b_sum), y) in c.iter_mut().zip(b_sums).zip(b_points) {
+                    let of_b = of_right.value(*y).wrapping_mul(unit);
+                    *c = c.wrapping_sub(z.wrapping_mul(*b_sum)).wrapping_sub(of_b);
+                }
+            } else {
+                let of_b = of_right.zero_point(b_points, 0).wrapping_mul(unit);
+                for (c, b_sum) in c.iter_mut().zip(b_sums) {
+                    *c = c.wrapping_sub(z.wrapping_mul(*b_sum)).wrapping_sub(of_b);
+                }
+            }
+        }
+    }
+}
+
+/// The multiply-add of words of four bytes.
+#[cfg(target_arch = "x86_64")]
+pub(super) mod quads {
+    use std::arch::x86_64::*;
+
+    use crate::gemm::tile::{Ending, Mac};
+    use sardonyx_simd::Simd;
+    use sardonyx_simd::avx512::Avx512;
+
+    pub(crate) struct Quads;
+
+    impl Mac<Avx512> for Quads {
+        const ENDING: Ending = Ending::Plain;
+
+        #[inline(always)]
+        unsafe fn mac(a: __m512, b: __m512, c: __m512) -> __m512 {
+            // SAFETY: the caller's machine has the instruction.
+            unsafe {
+                let (a, b) = (_mm512_castps_si512(a), _mm512_castps_si512(b));
+                _mm512_castsi512_ps(_mm512_dpbusd_epi32(_mm512_castps_si512(c), a, b))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn add(a: __m512, b: __m512) -> __m512 {
+            // SAFETY: the caller's promise.
+            unsafe { Avx512::add_i32(a, b) }
+        }
+    }
+
+    tile_table!(QUADS, Avx512, Quads, avx512_vnni, 1 2 3 4 5 6 7 8 9 10 11 12);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sardonyx_simd::Pool;
+
+    /// The definition.
+    fn naive(a: &ByteMatrix<'_>, b: &ByteMatrix<'_>, zero_points: ZeroPoints<'_>) -> Vec<i32> {
+        let (m, n, k) = (a.bits.rows(), b.bits.cols(), a.bits.cols());
+        let value = |bits: u8, signed: bool| {
+            if signed { i64::from(bits.cast_signed()) } else { i64::from(bits) }
+        };
+        let point = |points: &[u8], index: usize, signed: bool| match points {
+            [] => 0,
+            [one] => value(*one, signed),
+            several => value(several[index], signed),
+        };
+        let sum = |i: usize, j: usize| {
+            (0..k).fold(0, |sum, p| {
+                let x = value(a.bits.get(i, p), a.signed) - point(zero_points.a, i, a.signed);
+                let y = value(b.bits.get(p, j), b.signed) - point(zero_points.b, j, b.signed);
+                sum + x * y
+            })
+        };
+        (0..m * n).map(|at| sum(at / n, at % n) as i32).collect()
+    }
+
+    fn bytes(len: usize, salt: usize) -> Vec<u8> {
+        (0..len).map(|i| ((i + salt) * 7919 % 65_537 * 31 % 257) as u8).collect()
+    }
+
+    /// Every instruction set and form, packed ahead of time or not, against the definition.
+    fn check(a: ByteMatrix<'_>, b: ByteMatrix<'_>, zero_points: ZeroPoints<'_>, what: &str) {
+        let want = naive(&a, &b, zero_points);
+        for &isa in Isa::available() {
+            for words in [Words::Pairs, Words::Quads] {
+                if !words.is_available(isa) {
+                    continue;
+                }
+                let packed = PackedB::in_words(isa, words, b);
+                let elements = packed.panels.elements;
+                let (depth, cols) = (b.bits.rows(), b.bits.cols());
+                assert_eq!(PackedB::bytes_of(isa, elements, depth, cols), Some(packed.bytes()));
+                for threads in [1, 3] {
+                    let exec = &Exec { pool: &Pool::new(threads), isa };
+                    for right in [ByteRhs::Plain(b), ByteRhs::Packed(&packed)] {
+                        let mut c = vec![-1; want.len()];
+                        product(exec, words, a, right, zero_points, &mut c);
+                        assert!(
+                            c == want,
+                            "{what}, {isa:?} {words:?}, {threads} threads, {right:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_bytes_are_exact() {
+        for (m, n, k) in [
+            (1, 1, 1),
+            (1, 17, 3),
+            (2, 3, 4),
+            (5, 31, 5),
+            (12, 32, 6),
+            (13, 33, 7),
+            (33, 65, 8),
+            (70, 5, 131),
+            (40, 70, 1030),
+            (3, 100, 2049),
+            (4, 4, 0),
+        ] {
+            for (a_signed, b_signed) in [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let (a, b) = (bytes(m * k, 1), bytes(k * n, 2));
+                let (a_zeros, b_zeros) = (bytes(m, 3), bytes(n, 4));
+                let points: [(&[u8], &[u8]); 4] =
+                    [(&[], &[]), (&[200], &[7]), (&a_zeros, &[]), (&a_zeros, &b_zeros)];
+                for (a_points, b_points) in points {
+                    let zero_points = ZeroPoints { a: a_points, b: b_points };
+                    let left = ByteMatrix { bits: MatRef::row_major(&a, m, k), signed: a_signed };
+                    let right = ByteMatrix { bits: MatRef::row_major(&b, k, n), signed: b_signed };
+                    let what = format!(
+                        "{m}x{n}x{k}, signed {a_signed} {b_signed}, {} and {} zero points",
+                        a_points.len(),
+                        b_points.len()
+                    );
+                    check(left, right, zero_points, &what);
+                    let left = ByteMatrix { bits: MatRef::col_major(&a, m, k), ..left };
+                    let right = ByteMatrix { bits: MatRef::col_major(&b, k, n), ..right };
+                    check(left, right, zero_points, &format!("{what}, columns"));
+                }
+            }
+        }
+    }
+
+    /// Matrices that are parts of others, and one element throughout.
+    #[test]
+    fn bytes_may_lie_anywhere() {
+        let (m, n, k) = (20, 37, 45);
+        let (a, b) = (bytes(3 * m * k, 1), bytes(2 * k * n + k, 2));
+        let left = ByteMatrix { bits: MatRef::new(&a, m, k, 3 * k, 3), signed: false };
+        for bits in [
+            MatRef::new(&b, k, n, 2 * n + 1, 2),
+            MatRef::new(&b, k, n, 2 * n + 1, 1),
+            MatRef::new(&b, k, n, 1, 2 * k),
+            MatRef::new(&b, k, n, 0, 0),
+        ] {
+            let right = ByteMatrix { bits, signed: true };
+            let zero_points = ZeroPoints { a: &[9], b: &[250] };
+            check(left, right, zero_points, &format!("{bits:?}"));
+        }
+    }
+
+    /// Where multiplications of bytes into 16 bits saturate, and where sums wrap at 32 bits.
+    #[test]
+    fn the_largest_products_do_not_saturate() {
+        let k = 35_000;
+        let (most, least) = (vec![255; 2 * k], vec![128; 2 * k]);
+        for (a, b, a_signed, b_signed) in [
+            (&most, &most, false, false),
+            (&most, &least, false, true),
+            (&least, &least, true, true),
+            (&least, &most, true, false),
+        ] {
+            for k in [2, 4, k] {
+                let a = MatRef::row_major(a, 2, k);
+                let b = MatRef::row_major(b, k, 2);
+                let points: [&[u8]; 3] = [&[], &[127], &[128]];
+                for points in points {
+                    let a = ByteMatrix { bits: a, signed: a_signed };
+                    let b = ByteMatrix { bits: b, signed: b_signed };
+                    let what = format!("k {k}, signed {a_signed} {b_signed}, {points:?}");
+                    check(a, b, ZeroPoints { a: points, b: points }, &what);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "2 zero points for 3")]
+    fn zero_points_are_one_or_one_each() {
+        let matrix =
+            |rows, cols| ByteMatrix { bits: MatRef::row_major(&[1; 6], rows, cols), signed: false };
+        let exec = &Exec { pool: Pool::serial(), isa: Isa::detect() };
+        let zero_points = ZeroPoints { a: &[1, 2], b: &[] };
+        gemm_bytes(exec, matrix(3, 2), ByteRhs::Plain(matrix(2, 3)), zero_points, &mut [0; 9]);
+    }
+}

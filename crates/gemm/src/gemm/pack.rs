@@ -1,0 +1,526 @@
+//! Packed operands: the one memory form the microkernel reads.
+//!
+//! A *panel* holds `W` neighbouring columns of B (or rows of A) for all of k: `k` steps of `W`
+//! floats, the last panel padded with zeros. `W` is two vectors ([`panel_width`]). A and B have the
+//! same form, and the microkernel may use either side of a panel: whole vectors of it (wide) or
+//! some of its lanes, broadcast (narrow). So a constant is packed once for products of any shape,
+//! and which operand is vectorised is decided per call. Panels of B may hold elements of 16 bits
+//! instead (see [`Storage`]), or bytes (see [`Bytes`](super::integer::Bytes)); these are always the
+//! wide side. [`Elements`] says what panels hold.
+
+use std::ops::Range;
+
+use super::form::Elements;
+use super::halves::{LeMatrix, ManyRows, Storage};
+use super::matrix::MatRef;
+use sardonyx_simd::Pool;
+use sardonyx_simd::buffer::AlignedBuf;
+use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Exec, Isa};
+
+/// A matrix of `depth` steps (k) by `width` columns that can write itself into panels.
+///
+/// Besides matrices in memory this is for *virtual* ones, whose elements are found while packing:
+/// the patches of a convolution, quantised blocks, gathered rows.
+pub trait PackSource: Sync {
+    fn depth(&self) -> usize;
+    fn width(&self) -> usize;
+    /// Writes steps `depth` of the columns from `start` on to `out`: `depth.len()` rows of `W`
+    /// columns, where `W` is `out.len() / depth.len()`; columns beyond the width become zero.
+    /// `start` is a multiple of `W`.
+    fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]);
+    /// Says that packing once and for all comes to these columns, and has read those before them.
+    /// If it begins anew, it says so by coming to the first again.
+    fn next_columns(&self, _columns: Range<usize>) {}
+    /// Packs `panels` panels of the columns from column `start` on, the first rows of two panels
+    /// `stride` floats apart in `out`. For sources that do better than panel by panel.
+    fn pack_panels(
+        &self,
+        isa: Isa,
+        depth: Range<usize>,
+        start: usize,
+        panels: usize,
+        stride: usize,
+        out: &mut [f32],
+    ) {
+        let w = panel_width(isa);
+        for i in 0..panels {
+            let out = &mut out[i * stride..][..depth.len() * w];
+            self.pack(isa, depth.clone(), start + i * w, out);
+        }
+    }
+}
+
+/// Panel width of packed operands: two vectors.
+pub(crate) const fn panel_width(isa: Isa) -> usize {
+    2 * isa.lanes()
+}
+
+/// A left operand packed once. The form does not depend on the right operand.
+#[derive(Debug)]
+pub struct PackedA {
+    pub(crate) panels: Packed,
+}
+
+impl PackedA {
+    /// Packs `a` (m x k).
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub fn new(isa: Isa, a: MatRef<'_>) -> PackedA {
+        PackedA { panels: Packed::new(isa, &a.transposed()) }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.panels.width
+    }
+
+    pub fn depth(&self) -> usize {
+        self.panels.depth
+    }
+
+    pub fn isa(&self) -> Isa {
+        self.panels.isa
+    }
+
+    /// Memory held.
+    pub fn bytes(&self) -> usize {
+        self.panels.data.len() * size_of::<f32>()
+    }
+}
+
+/// A right operand packed once. The form does not depend on the left operand.
+#[derive(Debug)]
+pub struct PackedB<E: Elements = Storage> {
+    pub(crate) panels: Packed<E>,
+    pub(super) beside: E::Beside,
+}
+
+impl PackedB {
+    /// Packs `b` (k x n).
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub fn new(isa: Isa, b: MatRef<'_>) -> PackedB {
+        PackedB { panels: Packed::new(isa, &b), beside: ManyRows::Widened }
+    }
+
+    /// Packs `b` (k x n) in the type that it has.
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub fn from_le(isa: Isa, b: &LeMatrix<'_>) -> PackedB {
+        let panels = match b.storage() {
+            Storage::F32 => Packed::new(isa, b),
+            storage => Packed::in_halves(isa, b, storage).0,
+        };
+        PackedB { panels, beside: ManyRows::Widened }
+    }
+
+    /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where
+    /// halves do not reach. Products of many rows round both operands to bfloat16 where the machine
+    /// multiplies these faster. Sums are floats. Halves stay what they are in all products, and
+    /// so do floats where widening takes longer than reading (`Portable`).
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub fn rounded_from_le(isa: Isa, b: &LeMatrix<'_>) -> PackedB {
+        if isa == Isa::Portable || b.storage() == Storage::F16 {
+            return PackedB::from_le(isa, b);
+        }
+        let panels = match b.storage() {
+            Storage::F32 => Packed::rounded(isa, b),
+            storage => Packed::in_halves(isa, b, storage).0,
+        };
+        PackedB { panels, beside: ManyRows::fastest(isa) }
+    }
+
+    /// The type of the elements in memory.
+    pub fn storage(&self) -> Storage {
+        self.panels.elements
+    }
+
+    /// What products of many rows do with it.
+    pub fn many_rows(&self) -> ManyRows {
+        self.beside
+    }
+}
+
+impl<E: Elements> PackedB<E> {
+    /// Memory that a packed matrix of `depth` rows and `cols` columns takes; `None` when that
+    /// overflows.
+    pub fn bytes_of(isa: Isa, elements: E, depth: usize, cols: usize) -> Option<usize> {
+        let panels = Packed::words(isa, elements, depth, cols)?.checked_mul(size_of::<f32>())?;
+        panels.checked_add(elements.bytes_beside(cols))
+    }
+
+    pub fn depth(&self) -> usize {
+        self.panels.depth
+    }
+
+    pub fn cols(&self) -> usize {
+        self.panels.width
+    }
+
+    pub fn isa(&self) -> Isa {
+        self.panels.isa
+    }
+
+    /// Memory held.
+    pub fn bytes(&self) -> usize {
+        let beside = self.panels.elements.bytes_beside(self.cols());
+        self.panels.data.len() * size_of::<f32>() + beside
+    }
+}
+
+/// All panels of a matrix.
+#[derive(Debug)]
+pub(crate) struct Packed<E: Elements = Storage> {
+    pub(crate) isa: Isa,
+    pub(crate) depth: usize,
+    pub(crate) width: usize,
+    pub(crate) data: AlignedBuf,
+    pub(crate) elements: E,
+}
+
+impl Packed {
+    pub(crate) fn new(isa: Isa, source: &dyn PackSource) -> Packed {
+        Packed::of_source(isa, Storage::F32, source, |steps, start, out| {
+            source.pack(isa, steps, start, out);
+        })
+    }
+
+    /// As [`Packed::by_chunks`], with the size of a source that is told which columns come next.
+    pub(super) fn of_source(
+        isa: Isa,
+        storage: Storage,
+        source: &dyn PackSource,
+        fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
+    ) -> Packed {
+        let next_columns = |columns| source.next_columns(columns);
+        Packed::by_chunks(isa, storage, [source.depth(), source.width()], next_columns, fill)
+    }
+
+    /// Panels in 16 bits, two steps of k as one.
+    pub(super) fn view_of_pairs(&self) -> Panels {
+        let view = self.view();
+        Panels { ks: 2 * view.ks, ..view }
+    }
+}
+
+impl<E: Elements> Packed<E> {
+    /// Words of memory that all panels take; `None` when that overflows.
+    pub(crate) fn words(isa: Isa, elements: E, depth: usize, width: usize) -> Option<usize> {
+        let w = panel_width(isa);
+        width.div_ceil(w).checked_mul(elements.words(w))?.checked_mul(elements.rows(depth))
+    }
+
+    /// All panels of a matrix of `depth` steps by `width` columns, whose chunks `fill(rows, start,
+    /// out)` writes on several threads: some rows of the columns from `start` on. `next_columns` is
+    /// told of columns before they are packed.
+    pub(super) fn by_chunks(
+        isa: Isa,
+        elements: E,
+        [depth, width]: [usize; 2],
+        next_columns: impl Fn(Range<usize>),
+        fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
+    ) -> Packed<E> {
+        check_isa(isa);
+        let w = panel_width(isa);
+        let (panels, row, rows) = (width.div_ceil(w), elements.words(w), elements.rows(depth));
+        let len = Packed::words(isa, elements, depth, width).expect("packed size overflows");
+        // SAFETY: the chunks below are all of it.
+        let mut data = unsafe { AlignedBuf::unwritten(len) };
+        let out = SendPtr(data.as_mut_ptr());
+        // Nothing may be a matrix of very many columns.
+        let piece = match len {
+            0 => panels.max(1),
+            _ => (PIECE / (rows * w)).max(1),
+        };
+        let pool = Pool::for_packing();
+        for first in (0..panels).step_by(piece) {
+            let panels = first..panels.min(first + piece);
+            next_columns(first * w..width.min(panels.end * w));
+            each_chunk(&pool, rows, panels, w, |panel, chunk| {
+                // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent,
+                // while it stays in a cache.
+                let out = unsafe {
+                    let start = out.get().add((panel * rows + chunk.start) * row);
+                    start.write_bytes(0, chunk.len() * row);
+                    std::slice::from_raw_parts_mut(start, chunk.len() * row)
+                };
+                fill(chunk, panel * w, out);
+            });
+        }
+        Packed { isa, depth, width, data, elements }
+    }
+
+    pub(crate) fn view(&self) -> Panels {
+        let row = self.elements.words(panel_width(self.isa));
+        let stride = self.elements.rows(self.depth) * row;
+        Panels { ptr: self.data.as_ptr(), stride, ks: row, ws: 1 }
+    }
+}
+
+/// Where panels are: panel `i` starts at `ptr + i * stride` with the first step in question, steps
+/// are `ks` apart and columns `ws`, all counted in floats of memory. In packed panels of floats
+/// `ks` is the panel width and `ws` is 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Panels {
+    pub(crate) ptr: *const f32,
+    pub(crate) stride: usize,
+    pub(crate) ks: usize,
+    pub(crate) ws: usize,
+}
+
+// SAFETY: read-only view of memory borrowed for the whole call that made it.
+unsafe impl Send for Panels {}
+// SAFETY: as above.
+unsafe impl Sync for Panels {}
+
+impl Panels {
+    /// Packed panels of `depth` steps.
+    pub(crate) fn packed(isa: Isa, data: &[f32], depth: usize) -> Panels {
+        let w = panel_width(isa);
+        Panels { ptr: data.as_ptr(), stride: depth * w, ks: w, ws: 1 }
+    }
+
+    /// A matrix of steps by columns where it lies, fit for the narrow side only.
+    pub(crate) fn unpacked(isa: Isa, matrix: &MatRef<'_>) -> Panels {
+        Panels {
+            ptr: matrix.as_ptr(),
+            stride: panel_width(isa) * matrix.col_stride(),
+            ks: matrix.row_stride(),
+            ws: matrix.col_stride(),
+        }
+    }
+
+    /// Step `k` of panel `index`.
+    #[inline(always)]
+    pub(crate) fn at(&self, index: usize, k: usize) -> *const f32 {
+        self.ptr.wrapping_add(index * self.stride + k * self.ks)
+    }
+}
+
+/// Steps packed by one chunk: an even number.
+const PACK_STEPS: usize = 512;
+/// Floats after which a source is told of the next columns.
+const PIECE: usize = 4 << 20;
+
+/// Calls `body(panel, steps)` for chunks that make up some panels of `depth` steps, on the threads
+/// of `pool`. Chunks begin at even steps.
+pub(super) fn each_chunk(
+    pool: &Pool,
+    depth: usize,
+    panels: Range<usize>,
+    w: usize,
+    body: impl Fn(usize, Range<usize>) + Sync,
+) {
+    let blocks = depth.div_ceil(PACK_STEPS);
+    let chunks = panels.len() * blocks;
+    let one = |chunk: usize| {
+        let (panel, block) = (panels.start + chunk / blocks, chunk % blocks);
+        body(panel, block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS));
+    };
+    // A region costs about as much as packing a few thousand floats.
+    if chunks == 0 || depth * panels.len() * w < 16_384 {
+        (0..chunks).for_each(one);
+    } else {
+        pool.run(chunks, one);
+    }
+}
+
+/// Packs all of `source` into `out`, sharing the work between the threads of `pool`.
+pub(crate) fn pack_all(exec: &Exec<'_>, source: &dyn PackSource, out: &mut [f32]) {
+    let &Exec { pool, isa } = exec;
+    let w = panel_width(isa);
+    let (depth, panels) = (source.depth(), source.width().div_ceil(w));
+    assert!(out.len() >= depth * panels * w);
+    let base = SendPtr(out.as_mut_ptr());
+    each_chunk(pool, depth, 0..panels, w, |panel, steps| {
+        // SAFETY: chunks write disjoint ranges of `out`, whose length was checked.
+        let out = unsafe {
+            let start = base.get().add((panel * depth + steps.start) * w);
+            std::slice::from_raw_parts_mut(start, steps.len() * w)
+        };
+        source.pack(isa, steps, panel * w, out);
+    });
+}
+
+/// A pointer that may cross threads; who dereferences it says why that is sound.
+#[derive(Debug)]
+pub(crate) struct SendPtr<T = f32>(pub(crate) *mut T);
+
+impl<T> Clone for SendPtr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for SendPtr<T> {}
+
+// SAFETY: only an address.
+unsafe impl<T> Send for SendPtr<T> {}
+// SAFETY: only an address.
+unsafe impl<T> Sync for SendPtr<T> {}
+
+impl<T> SendPtr<T> {
+    #[inline(always)]
+    pub(crate) fn get(self) -> *mut T {
+        self.0
+    }
+}
+
+impl PackSource for MatRef<'_> {
+    fn depth(&self) -> usize {
+        self.rows()
+    }
+
+    fn width(&self) -> usize {
+        self.cols()
+    }
+
+    fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]) {
+        check_isa(isa);
+        let w = panel_width(isa);
+        assert!(depth.start <= depth.end && depth.end <= self.rows() && start <= self.cols());
+        assert_eq!(out.len(), depth.len() * w);
+        let body = PackMatrix {
+            src: self
+                .as_ptr()
+                .wrapping_add(depth.start * self.row_stride() + start * self.col_stride()),
+            depth: depth.len(),
+            width: w.min(self.cols() - start),
+            ks: self.row_stride(),
+            ws: self.col_stride(),
+            out: out.as_mut_ptr(),
+        };
+        // SAFETY: the machine has `isa`; source and destination were checked above.
+        unsafe { dispatch(isa, body) }
+    }
+
+    fn pack_panels(
+        &self,
+        isa: Isa,
+        depth: Range<usize>,
+        start: usize,
+        panels: usize,
+        stride: usize,
+        out: &mut [f32],
+    ) {
+        check_isa(isa);
+        let w = panel_width(isa);
+        assert!(depth.start <= depth.end && depth.end <= self.rows() && start <= self.cols());
+        assert!(panels == 0 || out.len() >= (panels - 1) * stride + depth.len() * w);
+        let whole = if self.col_stride() == 1 { panels.min((self.cols() - start) / w) } else { 0 };
+        let body = PackRows {
+            src: self.as_ptr().wrapping_add(depth.start * self.row_stride() + start),
+            depth: depth.len(),
+            panels: whole,
+            ks: self.row_stride(),
+            out: out.as_mut_ptr(),
+            stride,
+        };
+        // SAFETY: the machine has `isa`; source and destination were checked above.
+        unsafe { dispatch(isa, body) }
+        for i in whole..panels {
+            let out = &mut out[i * stride..][..depth.len() * w];
+            self.pack(isa, depth.clone(), start + i * w, out);
+        }
+    }
+}
+
+/// Whole panels of a matrix with adjacent columns, row by row: each row of the source is read in
+/// one piece, which spares the TLB and pleases the prefetcher.
+struct PackRows {
+    src: *const f32,
+    depth: usize,
+    panels: usize,
+    ks: usize,
+    out: *mut f32,
+    /// From panel to panel of `out`.
+    stride: usize,
+}
+
+impl Body for PackRows {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for k in 0..self.depth {
+            let mut src = self.src.wrapping_add(k * self.ks);
+            let mut out = self.out.wrapping_add(k * 2 * S::LANES);
+            for _ in 0..self.panels {
+                // SAFETY: `depth` rows of `panels` whole panels are valid in both.
+                unsafe {
+                    S::store(out, S::load(src));
+                    S::store(out.add(S::LANES), S::load(src.add(S::LANES)));
+                }
+                src = src.wrapping_add(2 * S::LANES);
+                out = out.wrapping_add(self.stride);
+            }
+        }
+    }
+}
+
+struct PackMatrix {
+    src: *const f32,
+    depth: usize,
+    width: usize,
+    ks: usize,
+    ws: usize,
+    out: *mut f32,
+}
+
+impl Body for PackMatrix {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let lanes = S::LANES;
+        // SAFETY: `depth` x `width` source elements and `depth * 2 * lanes` outputs are valid.
+        unsafe {
+            let zero = S::splat(0.0);
+            for half in 0..2 {
+                let n = self.width.saturating_sub(half * lanes).min(lanes);
+                let src = self.src.wrapping_add(half * lanes * self.ws);
+                let out = self.out.add(half * lanes);
+                let mut k = 0;
+                if self.ws == 1 {
+                    let mask = S::first(n);
+                    while k < self.depth {
+                        let v = S::load_m(src.wrapping_add(k * self.ks), mask);
+                        S::store(out.add(k * 2 * lanes), v);
+                        k += 1;
+                    }
+                } else {
+                    if self.ks == 1 && n == lanes {
+                        while k + lanes <= self.depth {
+                            let dst = out.add(k * 2 * lanes);
+                            S::transpose(src.wrapping_add(k), self.ws, dst, 2 * lanes);
+                            k += lanes;
+                        }
+                    }
+                    let select = ((1u64 << n) - 1) as u32;
+                    if self.ks == 0 && k < self.depth {
+                        // All rows are the same.
+                        let v = S::select(zero, select, src, self.ws);
+                        while k < self.depth {
+                            S::store(out.add(k * 2 * lanes), v);
+                            k += 1;
+                        }
+                    }
+                    while k < self.depth {
+                        let v = S::select(zero, select, src.wrapping_add(k * self.ks), self.ws);
+                        S::store(out.add(k * 2 * lanes), v);
+                        k += 1;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Tile functions per instruction set and type of the wide operand.
+
+use super::halves::Storage;
+use super::tile::TileTable;
+use sardonyx_simd::Isa;
+
+/// Defines `FLOATS`, `F16`, `BF16` and `SHORTS` of one instruction set, for the row counts listed.
+macro_rules! tile_tables {
+    ($simd:ty, $set:ident, $($rows:literal)*) => {
+        tile_table!(FLOATS, $simd, $crate::gemm::tile::Floats, $set, $($rows)*);
+        tile_table!(F16, $simd, $crate::gemm::halves::F16, $set, $($rows)*);
+        tile_table!(BF16, $simd, $crate::gemm::halves::Bf16, $set, $($rows)*);
+        tile_table!(SHORTS, $simd, $crate::gemm::tile::Shorts, $set, $($rows)*);
+    };
+}
+
+mod portable {
+    tile_tables!(sardonyx_simd::portable::Portable, portable, 1 2 3 4);
+}
+
+/// Tiles of up to 6 x 16: 12 of 16 registers are accumulators.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    tile_tables!(sardonyx_simd::avx2::Avx2, avx2, 1 2 3 4 5 6);
+}
+
+/// Tiles of up to 12 x 32: 24 accumulators, two vectors of one operand and one broadcast of the
+/// other. At 14 rows the compiler starts to spill.
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    tile_tables!(sardonyx_simd::avx512::Avx512, avx512, 1 2 3 4 5 6 7 8 9 10 11 12);
+}
+
+/// The tile functions of an instruction set for a wide operand in a type.
+pub(super) fn tiles(isa: Isa, storage: Storage) -> TileTable {
+    match storage {
+        Storage::F32 => by_isa!(isa, avx512::FLOATS, avx2::FLOATS, portable::FLOATS),
+        Storage::F16 => by_isa!(isa, avx512::F16, avx2::F16, portable::F16),
+        Storage::Bf16 => by_isa!(isa, avx512::BF16, avx2::BF16, portable::BF16),
+    }
+}
+
+/// The tile functions of an instruction set for pairs of integers of 16 bits.
+pub(super) fn tiles_of_shorts(isa: Isa) -> TileTable {
+    by_isa!(isa, avx512::SHORTS, avx2::SHORTS, portable::SHORTS)
+}

@@ -1,0 +1,18 @@
+//! Matrix products and convolutions of Sardonyx.
+//!
+//! `sardonyx-kernels` shows both, with all other kernels and the rules that hold for them: use
+//! that.
+
+// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
+// All of that is kept behind safe functions that check sizes first.
+#![allow(unsafe_code)]
+
+#[macro_use]
+extern crate sardonyx_simd;
+
+#[macro_use]
+pub mod gemm;
+pub mod conv;
+mod per_type;
+
+pub use per_type::ByteConvLoops;

@@ -1,0 +1,288 @@
+//! [`Simd`] on AVX2, FMA and F16C: 8 lanes, 16 registers.
+
+use std::arch::x86_64::*;
+
+use crate::Isa;
+use crate::{Body, Loop, Simd};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2;
+
+// The unsafe operations below are all intrinsics of AVX2, FMA or F16C, or accesses to lanes the
+// caller vouches for.
+impl Simd for Avx2 {
+    type V = __m256;
+    type M = usize;
+    type Of32 = *const f32;
+    const ISA: Isa = Isa::Avx2;
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    fn run_loop<L: Loop>(body: L) -> L::Out {
+        body.run::<true>()
+    }
+
+    #[inline(always)]
+    unsafe fn call<B: Body>(body: B) -> B::Out {
+        enable!(
+            avx2,
+            #[inline(never)]
+            unsafe fn apart<B: Body>(body: B) -> B::Out {
+                // SAFETY: the caller's promise.
+                unsafe { body.run::<Avx2>() }
+            }
+        );
+        // SAFETY: see the head of this impl; the rest is the caller's promise.
+        unsafe { apart(body) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_loadu_ps(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: __m256) {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_storeu_ps(p, v) }
+    }
+
+    #[inline(always)]
+    unsafe fn first(n: usize) -> usize {
+        n.min(8)
+    }
+
+    #[inline(always)]
+    unsafe fn load_m(p: *const f32, m: usize) -> __m256 {
+        // SAFETY: see the head of this impl; masked lanes are not read.
+        unsafe { if m == 8 { Self::load(p) } else { _mm256_maskload_ps(p, mask_of((1 << m) - 1)) } }
+    }
+
+    #[inline(always)]
+    unsafe fn store_m(p: *mut f32, m: usize, v: __m256) {
+        // SAFETY: see the head of this impl; masked lanes are not written.
+        unsafe {
+            if m == 8 {
+                Self::store(p, v)
+            } else {
+                _mm256_maskstore_ps(p, mask_of((1 << m) - 1), v)
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn div(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn sqrt(a: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_sqrt_ps(a) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_i32(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let (a, b) = (_mm256_castps_si256(a), _mm256_castps_si256(b));
+            _mm256_castsi256_ps(_mm256_add_epi32(a, b))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_i16(a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let products = _mm256_madd_epi16(_mm256_castps_si256(a), _mm256_castps_si256(b));
+            Self::add_i32(_mm256_castsi256_ps(products), c)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn max_or_nan(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl. The instruction gives `a` where either is NaN.
+        unsafe { _mm256_blendv_ps(_mm256_max_ps(b, a), b, _mm256_cmp_ps::<_CMP_UNORD_Q>(b, b)) }
+    }
+
+    #[inline(always)]
+    unsafe fn min_or_nan(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl. The instruction gives `a` where either is NaN.
+        unsafe { _mm256_blendv_ps(_mm256_min_ps(b, a), b, _mm256_cmp_ps::<_CMP_UNORD_Q>(b, b)) }
+    }
+
+    #[inline(always)]
+    unsafe fn select(v: __m256, lanes: u32, p: *const f32, stride: usize) -> __m256 {
+        // SAFETY: see the head of this impl; only selected lanes are read.
+        unsafe {
+            let mask = mask_of(lanes);
+            if stride == 1 {
+                _mm256_blendv_ps(v, _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask))
+            } else {
+                let mut out = [0.0f32; 8];
+                _mm256_storeu_ps(out.as_mut_ptr(), v);
+                for (i, x) in out.iter_mut().enumerate() {
+                    if lanes >> i & 1 != 0 {
+                        *x = p.wrapping_add(i * stride).read_unaligned();
+                    }
+                }
+                _mm256_loadu_ps(out.as_ptr())
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn abs(a: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_andnot_ps(_mm256_set1_ps(-0.0), a) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_32(p: *const f32) -> *const f32 {
+        p
+    }
+
+    #[inline(always)]
+    unsafe fn look_up_32(numbers: *const f32, indices: __m256) -> __m256 {
+        // SAFETY: see the head of this impl; indices of 5 bits are inside the table.
+        unsafe {
+            let five = _mm256_set1_epi32(31);
+            let indices = _mm256_and_si256(_mm256_castps_si256(indices), five);
+            _mm256_i32gather_ps::<4>(numbers, indices)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch_write(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(p.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch_far(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(p.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_f16(p: *mut u16, v: __m256) {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: __m256) -> f32 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_add_ss(v, _mm_shuffle_ps::<1>(v, v)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
+        // SAFETY: see the head of this impl; both blocks are valid.
+        unsafe {
+            // Interleave pairs of rows, then pairs of pairs within 128-bit halves, then swap
+            // halves.
+            let mut t = [_mm256_setzero_ps(); 8];
+            for i in 0..4 {
+                let a = _mm256_loadu_ps(src.add(2 * i * src_stride));
+                let b = _mm256_loadu_ps(src.add((2 * i + 1) * src_stride));
+                t[2 * i] = _mm256_unpacklo_ps(a, b);
+                t[2 * i + 1] = _mm256_unpackhi_ps(a, b);
+            }
+            let mut u = [_mm256_setzero_ps(); 8];
+            for i in 0..2 {
+                for h in 0..2 {
+                    let (a, b) = (t[4 * i + h], t[4 * i + 2 + h]);
+                    u[4 * i + 2 * h] = _mm256_shuffle_ps::<0x44>(a, b);
+                    u[4 * i + 2 * h + 1] = _mm256_shuffle_ps::<0xee>(a, b);
+                }
+            }
+            for i in 0..4 {
+                let lo = _mm256_permute2f128_ps::<0x20>(u[i], u[4 + i]);
+                let hi = _mm256_permute2f128_ps::<0x31>(u[i], u[4 + i]);
+                _mm256_storeu_ps(dst.add(i * dst_stride), lo);
+                _mm256_storeu_ps(dst.add((4 + i) * dst_stride), hi);
+            }
+        }
+    }
+}
+
+/// All bits of lane `i` set where bit `i` of `lanes` is.
+#[inline(always)]
+unsafe fn mask_of(lanes: u32) -> __m256i {
+    // SAFETY: plain AVX2; callers have it enabled.
+    unsafe {
+        let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        let all = _mm256_set1_epi32(lanes as i32);
+        _mm256_cmpeq_epi32(_mm256_and_si256(all, bit), bit)
+    }
+}

@@ -1,0 +1,143 @@
+//! Cutting an output buffer into chunks that threads fill.
+//!
+//! All kernels here share memory between threads in this one way: each chunk is a `&mut` slice of
+//! its own. Where the cuts fall never matters for the bits of a result, since an output element is
+//! computed by one thread in one order.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::{Pool, split_even};
+
+/// Below this much work (in elements touched) a chunk costs less than waking a thread.
+pub const MIN_WORK: usize = 16 * 1024;
+
+/// A mutable slice that several threads take disjoint parts of.
+#[derive(Debug)]
+pub struct Shared<'a, T> {
+    start: *mut T,
+    len: usize,
+    slice: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a `Shared` only hands out disjoint parts (the duty of `part`'s caller), which may be used
+// by any thread when T may be sent.
+unsafe impl<T: Send> Sync for Shared<'_, T> {}
+
+impl<'a, T> Shared<'a, T> {
+    pub fn new(slice: &'a mut [T]) -> Self {
+        Shared { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
+    }
+
+    /// Where element `start` is.
+    pub fn at(&self, start: usize) -> *mut T {
+        self.start.wrapping_add(start)
+    }
+
+    /// The elements `start..start + len`.
+    ///
+    /// # Safety
+    ///
+    /// No two parts that live at the same time may overlap.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the slice.
+    #[allow(clippy::mut_from_ref)] // The point of the type.
+    pub unsafe fn part(&self, start: usize, len: usize) -> &mut [T] {
+        assert!(start <= self.len && len <= self.len - start, "part outside");
+        // SAFETY: inside the slice; not overlapping by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
+    }
+}
+
+impl<T> Shared<'_, T> {
+    /// The elements `start..start + len` for reading.
+    ///
+    /// # Safety
+    ///
+    /// No [part](Shared::part) that overlaps them may live at the same time.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the slice.
+    pub unsafe fn read(&self, start: usize, len: usize) -> &[T] {
+        assert!(start <= self.len && len <= self.len - start, "part outside");
+        // SAFETY: inside the slice; nobody writes it by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.start.add(start), len) }
+    }
+}
+
+/// Elements that no two chunks of single elements share: those of a cache line, and more.
+const TOGETHER: usize = 64;
+
+/// The number of chunks for `items` that take `work` elements of work each.
+fn chunk_count(pool: &Pool, items: usize, work: usize) -> usize {
+    let threads = pool.threads();
+    let worth = items.div_ceil(MIN_WORK.div_ceil(work.max(1)));
+    // A few chunks per thread even out threads that start late.
+    let count = worth.min(4 * threads);
+    // As many for each: then its share of the items is where it is in other steps.
+    if count > threads { count.next_multiple_of(threads).min(items) } else { count }
+}
+
+/// Calls `body(start, chunk)` for chunks that make up `out`, whose elements take `work` each.
+pub fn fill<T: Send>(
+    pool: &Pool,
+    out: &mut [T],
+    work: usize,
+    body: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let shared = Shared::new(out);
+    elements(pool, shared.len, work, |range| {
+        // SAFETY: ranges are disjoint.
+        body(range.start, unsafe { shared.part(range.start, range.len()) });
+    });
+}
+
+/// Calls `body(range)` for ranges that make up `0..len`, of elements that take `work` each. No two
+/// ranges share a cache line.
+pub fn elements(pool: &Pool, len: usize, work: usize, body: impl Fn(Range<usize>) + Sync) {
+    ranges(pool, len.div_ceil(TOGETHER), work.saturating_mul(TOGETHER), |blocks| {
+        body(blocks.start * TOGETHER..len.min(blocks.end * TOGETHER));
+    });
+}
+
+/// As [`fill`], with chunks of whole rows of `row` elements; `body` gets the number of the first
+/// row. `work` is per row.
+///
+/// # Panics
+///
+/// If `out` is not a whole number of rows.
+pub fn rows<T: Send>(
+    pool: &Pool,
+    out: &mut [T],
+    row: usize,
+    work: usize,
+    body: impl Fn(usize, &mut [T]) + Sync,
+) {
+    if out.is_empty() {
+        return;
+    }
+    assert!(out.len().is_multiple_of(row), "whole rows");
+    let shared = Shared::new(out);
+    ranges(pool, shared.len / row, work, |range| {
+        // SAFETY: ranges are disjoint.
+        body(range.start, unsafe { shared.part(range.start * row, range.len() * row) });
+    });
+}
+
+/// Calls `body(range)` for ranges that make up `0..items`, which take `work` each.
+#[inline]
+pub fn ranges(pool: &Pool, items: usize, work: usize, body: impl Fn(Range<usize>) + Sync) {
+    ranges_dyn(pool, items, work, &body);
+}
+
+/// [`ranges`], compiled once, so that a body is too: it would stand in both arms.
+fn ranges_dyn(pool: &Pool, items: usize, work: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+    match chunk_count(pool, items, work) {
+        0 => {}
+        1 => body(0..items),
+        count => pool.run(count, |chunk| body(split_even(items, count, chunk))),
+    }
+}

@@ -1,0 +1,42 @@
+/// One of three values by instruction set: that for AVX-512, for AVX2, for what the target
+/// guarantees. All that is chosen by instruction set is chosen here.
+#[macro_export]
+macro_rules! by_isa {
+    ($isa:expr, $avx512:expr, $avx2:expr, $portable:expr $(,)?) => {
+        match $isa {
+            #[cfg(target_arch = "x86_64")]
+            $crate::Isa::Avx512 => $avx512,
+            #[cfg(target_arch = "x86_64")]
+            $crate::Isa::Avx2 => $avx2,
+            _ => $portable,
+        }
+    };
+}
+
+/// Enables the instructions of a set in a function.
+///
+/// `enable!(avx2, fn f() {})` is `f` compiled for AVX2. The attribute takes a literal, so this is
+/// where the lists stand; `isa.rs` and `is_available` of what goes beyond an instruction set
+/// (`avx512_bf16`, `avx512_vnni`) test for each instruction before such a function is called.
+#[macro_export]
+macro_rules! enable {
+    (portable, $function:item) => {
+        $function
+    };
+    (avx2, $function:item) => {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        $function
+    };
+    (avx512, $function:item) => {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+        $function
+    };
+    (avx512_vnni, $function:item) => {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,bmi2")]
+        $function
+    };
+    (avx512_bf16, $function:item) => {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2")]
+        $function
+    };
+}

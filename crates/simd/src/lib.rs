@@ -1,0 +1,46 @@
+//! The vocabulary that kernels are written in: vectors of three instruction sets, numbers, the
+//! threads that share work, and memory that is kept between calls. No kernel in it.
+//!
+//! A kernel is a [`Body`] over vectors ([`Simd`]) or a [`Loop`] that the compiler vectorises. Both
+//! are generic, `inline(always)`, and run inside one function per instruction set that enables it:
+//! [`dispatch()`] is the only place that chooses one. All operations of [`Simd`] are unsafe because
+//! they may only run there.
+//!
+//! Minimum and maximum have the semantics of x86: the *second* operand comes back when either is
+//! NaN or both are zero. `max(zero, x)` is thus a ReLU that keeps NaN.
+//!
+//! Kernels are in `sardonyx-elementwise`, `sardonyx-gemm` and `sardonyx-kernels`, which shows
+//! all of them: use that.
+
+// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
+#![allow(unsafe_code)]
+#![allow(clippy::missing_safety_doc)] // [`Simd`] and the traits beside it say it for all of their functions.
+
+#[macro_use]
+mod features;
+mod per_type;
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
+pub mod buffer;
+pub mod chunks;
+mod dispatch;
+mod exec;
+mod isa;
+pub mod number;
+mod pace;
+mod pool;
+pub mod portable;
+mod rows;
+pub mod vecmath;
+mod vectors;
+
+pub use dispatch::{Body, Level, Loop, check_isa, dispatch};
+pub use exec::Exec;
+pub use isa::{Isa, UnknownIsa};
+pub use pace::Pace;
+pub use pool::{Ended, Pool, split_even};
+pub use rows::{Rows, opaque};
+pub use vectors::Simd;

@@ -1,0 +1,782 @@
+//! The thread pool: persistent workers that spin briefly and then park.
+//!
+//! The one idea: a parallel region is *open* or *closed*, and one atomic word says which, together
+//! with how many workers may enter and how many are inside. The caller opens the region, works on
+//! chunks itself, closes it when no chunk is left and waits only for workers that are inside. A
+//! worker that wakes late finds the region closed and goes back to sleep, so a region never waits
+//! for a thread that did not take part.
+//!
+//! All pools of [`Pool::shared`] have the same workers: the process has as many as the largest of
+//! them wants, and each lets only its own number take part. These workers run one region at a time.
+//! A second caller, or a chunk that opens a region itself, runs its chunks inline.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// How long an idle worker spins before it parks. Long enough to bridge the gap between two
+/// operators of a model, short enough not to matter when the machine is shared.
+const SPIN: Duration = Duration::from_micros(40);
+
+/// Set in [`Shared::state`] while workers may enter the region.
+const OPEN: u64 = 1 << 31;
+/// The low bits of [`Shared::state`]: how many workers are inside.
+const INSIDE: u64 = (1 << LIMIT_SHIFT) - 1;
+/// Where [`Shared::state`] has the number of workers that may enter, below [`OPEN`].
+const LIMIT_SHIFT: u32 = 16;
+/// The bits of that number.
+const LIMIT: u64 = OPEN - 1 - INSIDE;
+/// One step of the region counter, the high half of [`Shared::state`].
+const EPOCH: u64 = 1 << 32;
+
+/// What a region asks whether it is to end.
+type Ends = dyn Fn() -> bool;
+
+/// What [`Pool::until`] returns if the work was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended;
+
+/// A set of threads that run the chunks of one parallel region at a time.
+///
+/// Clones are the same pool. Dropping the last one of [`Pool::new`] ends and joins its workers.
+#[derive(Clone)]
+pub struct Pool {
+    crew: Arc<Crew>,
+    threads: usize,
+}
+
+/// The workers of one pool, or of all that share those of the process.
+struct Crew {
+    shared: Arc<Shared>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+thread_local! {
+    /// The pool on which this thread packs constants, if it is not that of the process.
+    static PACKING: RefCell<Option<Pool>> = const { RefCell::new(None) };
+    /// What regions of this thread ask, if anything. [`Pool::until`] takes it away before it ends.
+    static ENDS: Cell<Option<&'static Ends>> = const { Cell::new(None) };
+}
+
+/// Has regions of this thread ask `ends`, until what is returned is dropped.
+fn asking<'a>(ends: &'a dyn Fn() -> bool) -> EndsBefore<'a> {
+    // SAFETY: only the lifetime is another one. Only this thread uses it, and only until the answer
+    // is dropped: before `ends` goes, also by unwinding, as no caller keeps it from being dropped.
+    let ends = unsafe { std::mem::transmute::<&'a dyn Fn() -> bool, &'static Ends>(ends) };
+    EndsBefore(ENDS.replace(Some(ends)), PhantomData)
+}
+
+/// Puts back what regions asked before, also after a panic.
+struct EndsBefore<'a>(Option<&'static Ends>, PhantomData<&'a ()>);
+
+impl Drop for EndsBefore<'_> {
+    fn drop(&mut self) {
+        ENDS.set(self.0);
+    }
+}
+
+/// Whether what the calling thread does is to end.
+fn is_to_end() -> bool {
+    // What is asked may run something itself, which does not ask again.
+    let Some(ends) = ENDS.take() else { return false };
+    let answer = ends();
+    ENDS.set(Some(ends));
+    answer
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("threads", &self.threads()).finish()
+    }
+}
+
+impl Pool {
+    /// More threads than this are a mistake in a number, and starting them would take all memory.
+    /// No pool has more.
+    pub const MOST_THREADS: usize = 1024;
+
+    /// A pool of `threads` threads, the caller included, which it shares with no other pool: `1`
+    /// (or `0`) starts no thread at all.
+    ///
+    /// If the system refuses to start a thread, the pool is smaller.
+    pub fn new(threads: usize) -> Pool {
+        let threads = threads.clamp(1, Pool::MOST_THREADS);
+        let crew = Arc::new(Crew::with_room(threads - 1));
+        let threads = crew.start(threads - 1) + 1;
+        Pool { crew, threads }
+    }
+
+    /// A pool of `threads` threads, the caller included, out of those of the process. `1` (or `0`)
+    /// starts no thread, and a number that another such pool had before starts none either.
+    ///
+    /// If the system refuses to start a thread, the pool is smaller.
+    pub fn shared(threads: usize) -> Pool {
+        static PROCESS: OnceLock<Arc<Crew>> = OnceLock::new();
+        let threads = threads.clamp(1, Pool::MOST_THREADS);
+        if threads == 1 {
+            return Pool::serial().clone();
+        }
+        let crew = PROCESS.get_or_init(|| Arc::new(Crew::with_room(Pool::MOST_THREADS - 1)));
+        let threads = crew.start(threads - 1).min(threads - 1) + 1;
+        Pool { crew: crew.clone(), threads }
+    }
+
+    /// The shared pool of [`Pool::available_threads`] threads.
+    pub fn global() -> &'static Pool {
+        static GLOBAL: OnceLock<Pool> = OnceLock::new();
+        GLOBAL.get_or_init(|| Pool::shared(Pool::available_threads()))
+    }
+
+    /// A pool of the calling thread alone, for work inside a chunk.
+    pub fn serial() -> &'static Pool {
+        static SERIAL: OnceLock<Pool> = OnceLock::new();
+        SERIAL.get_or_init(|| Pool::new(1))
+    }
+
+    /// How many threads this process may usefully run: the smaller of its CPU affinity and its
+    /// cgroup quota.
+    ///
+    /// `std::thread::available_parallelism` reads both on Linux (cgroup v1 and v2), so nothing is
+    /// parsed here.
+    pub fn available_threads() -> usize {
+        std::thread::available_parallelism().map_or(1, |n| n.get())
+    }
+
+    /// The number of threads, the caller included.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// How many workers there are for this pool and all that share them. The caller is none.
+    pub fn workers(&self) -> usize {
+        self.crew.workers.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Calls a function that packs constants, which happens on this pool and not on that of the
+    /// process, as long as it is the calling thread that asks for it.
+    pub fn pack_within<R>(&self, body: impl FnOnce() -> R) -> R {
+        /// Puts back what was there, also after a panic.
+        struct Before(Option<Pool>);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                PACKING.with(|packing| *packing.borrow_mut() = self.0.take());
+            }
+        }
+        let _before = Before(PACKING.with(|packing| packing.replace(Some(self.clone()))));
+        body()
+    }
+
+    /// Calls a function whose parallel regions, as long as it is the calling thread that opens
+    /// them, ask `ends` before each chunk that this thread takes. Once the answer is yes, no more
+    /// chunks begin, and the function ends there by unwinding, as after a panic.
+    ///
+    /// # Errors
+    ///
+    /// The work was ended.
+    pub fn until<R>(ends: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> Result<R, Ended> {
+        let _before = asking(ends);
+        catch_unwind(AssertUnwindSafe(body)).or_else(|payload| match payload.downcast::<Ended>() {
+            Ok(ended) => Err(*ended),
+            Err(payload) => resume_unwind(payload),
+        })
+    }
+
+    /// Ends what the calling thread does if it is to end, as a region does before a chunk: for long
+    /// work that opens no regions. [`Pace`](crate::Pace) looks now and then.
+    ///
+    /// # Panics
+    ///
+    /// With the payload [`Ended`] within [`Pool::until`].
+    pub fn look() {
+        if is_to_end() {
+            resume_unwind(Box::new(Ended));
+        }
+    }
+
+    /// Whether anything is asked of what the calling thread does.
+    pub fn may_end() -> bool {
+        ENDS.get().is_some()
+    }
+
+    /// Calls a function whose regions ask nothing, also within [`Pool::until`].
+    pub fn to_its_end<R>(body: impl FnOnce() -> R) -> R {
+        let _before = EndsBefore(ENDS.take(), PhantomData);
+        body()
+    }
+
+    /// The pool on which the calling thread packs constants.
+    pub fn for_packing() -> Pool {
+        PACKING.with(|packing| packing.borrow().clone()).unwrap_or_else(|| Pool::global().clone())
+    }
+
+    /// Runs `body(0)` to `body(chunks - 1)`, each once, on the threads of the pool, and returns
+    /// when all are done.
+    ///
+    /// Each thread begins with a share of adjacent chunks, the same in every region of as many
+    /// chunks, and takes them in order, one at a time. One that has none left takes those of
+    /// others. So what one region leaves in the cache of a core is used there by the next, where
+    /// both cut the same data in the same order. If the workers already run a region, all chunks
+    /// run on the caller.
+    ///
+    /// # Panics
+    ///
+    /// When a chunk panics, with the payload of the first such panic, after the other chunks have
+    /// run (at once when the chunks run on the caller alone). With the payload [`Ended`] within
+    /// [`Pool::until`].
+    #[inline]
+    pub fn run(&self, chunks: usize, body: impl Fn(usize) + Sync) {
+        self.run_dyn(chunks, &body);
+    }
+
+    /// [`Pool::run`], compiled once: a copy for each of its callers would hold the whole protocol
+    /// and the body twice, and a call for each chunk costs nothing beside a chunk.
+    fn run_dyn(&self, chunks: usize, body: &Body<'_>) {
+        let shared = &*self.crew.shared;
+        if chunks <= 1 || self.threads == 1 || shared.busy.swap(true, Ordering::Acquire) {
+            for chunk in 0..chunks {
+                Pool::look();
+                body(chunk);
+            }
+            return;
+        }
+        // SAFETY: only the lifetime changes, of a pointer that is followed only while the region is
+        // open or has workers inside: this function returns after that.
+        let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
+        let job = Job { body, chunks, shares: self.threads.min(chunks) };
+        // SAFETY: the region is closed and nobody is inside (end of the previous `run`), so no
+        // worker reads the job; `busy` keeps other callers out.
+        unsafe { *shared.job.get() = job };
+        for (index, share) in shared.shares[..job.shares].iter().enumerate() {
+            share.next.store(job.share(index).start, Ordering::Relaxed);
+        }
+        let old = shared.state.load(Ordering::Relaxed);
+        debug_assert_eq!(old & (OPEN | INSIDE), 0);
+        let limit = (self.threads - 1) as u64;
+        let open = (old & !(EPOCH - 1)).wrapping_add(EPOCH) | OPEN | limit << LIMIT_SHIFT;
+        // SeqCst here and on `asleep` below: either the worker sees the new region before it parks
+        // or we see it asleep.
+        shared.state.store(open, Ordering::SeqCst);
+        for seat in shared.seats.iter().take((self.threads - 1).min(chunks - 1)) {
+            if seat.asleep.load(Ordering::SeqCst)
+                && let Some(worker) = seat.worker.get()
+                && seat.asleep.swap(false, Ordering::SeqCst)
+            {
+                worker.unpark();
+            }
+        }
+
+        shared.take_chunks(job, 0);
+
+        let mut state = shared.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
+        let mut spins = 0u32;
+        while state & INSIDE != 0 {
+            spins += 1;
+            if spins < 20_000 {
+                std::hint::spin_loop();
+            } else {
+                // The worker has lost its core; let it have this one.
+                std::thread::yield_now();
+            }
+            state = shared.state.load(Ordering::Acquire);
+        }
+        // The workers have left, which makes what they stored visible.
+        shared.ended.store(false, Ordering::Relaxed);
+        let panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        let panic = panicked.then(|| shared.panic.lock().map_or(None, |mut slot| slot.take()));
+        shared.busy.store(false, Ordering::Release);
+        if let Some(payload) = panic.flatten() {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Crew {
+    /// No worker yet, and room for so many.
+    fn with_room(seats: usize) -> Crew {
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(0),
+            shares: (0..=seats).map(|_| Share::default()).collect(),
+            job: UnsafeCell::new(Job::EMPTY),
+            busy: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            quit: AtomicBool::new(false),
+            seats: (0..seats).map(|_| Seat::default()).collect(),
+        });
+        Crew { shared, workers: Mutex::default() }
+    }
+
+    /// Starts workers until there are so many, and says how many there are then.
+    fn start(&self, wanted: usize) -> usize {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        for seat in workers.len()..wanted.min(self.shared.seats.len()) {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name(format!("sardonyx-{seat}"));
+            let Ok(worker) = thread.spawn(move || shared.work(seat)) else { break };
+            // Nobody has set it: seats are filled in order, by who holds the lock.
+            let _ = self.shared.seats[seat].worker.set(worker.thread().clone());
+            workers.push(worker);
+        }
+        workers.len()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.shared.quit.store(true, Ordering::SeqCst);
+        let workers = self.workers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for worker in &*workers {
+            worker.thread().unpark();
+        }
+        for worker in workers.drain(..) {
+            // A worker catches the panics of chunks, so there is nothing to report.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// Range number `index` of `parts` when `items` are split as evenly as possible. So are the ranges
+/// of neighbours together: the first half of the parts has half of the items, give or take one.
+///
+/// # Panics
+///
+/// If `index >= parts`.
+pub fn split_even(items: usize, parts: usize, index: usize) -> Range<usize> {
+    assert!(index < parts, "part {index} of {parts}");
+    let (size, left) = (items / parts, items % parts);
+    let start = |index: usize| index * size + index * left / parts;
+    start(index)..start(index + 1)
+}
+
+/// The function that a region calls with the number of each chunk.
+type Body<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// A region's work.
+#[derive(Clone, Copy)]
+struct Job {
+    /// Valid while the region is open or has workers inside.
+    body: *const Body<'static>,
+    chunks: usize,
+    /// In how many shares they are handed out: at most one for each thread.
+    shares: usize,
+}
+
+impl Job {
+    const EMPTY: Job = Job { body: &|_| {}, chunks: 0, shares: 0 };
+
+    /// The chunks of a share.
+    fn share(&self, index: usize) -> Range<usize> {
+        split_even(self.chunks, self.shares, index)
+    }
+}
+
+/// The chunks with which a thread begins: the caller of a region has the first share, the worker of
+/// each seat the one after that of the seat before.
+#[derive(Default)]
+#[repr(align(64))]
+struct Share {
+    /// The next chunk to hand out. Beyond the end of the share there is none left.
+    next: AtomicUsize,
+}
+
+/// One worker's place.
+#[derive(Default)]
+#[repr(align(64))]
+struct Seat {
+    asleep: AtomicBool,
+    /// Set shortly after the worker has been started.
+    worker: OnceLock<Thread>,
+}
+
+struct Shared {
+    /// Region counter, [`OPEN`], how many workers may enter, and how many are inside.
+    state: AtomicU64,
+    /// One for each seat, and one for the caller.
+    shares: Vec<Share>,
+    /// Written only while the region is closed and empty; read by workers inside.
+    job: UnsafeCell<Job>,
+    /// Taken while a region runs; who does not get it runs inline.
+    busy: AtomicBool,
+    /// Whether the region is to end early.
+    ended: AtomicBool,
+    /// Whether there was a panic in the region.
+    panicked: AtomicBool,
+    /// The first of them.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    quit: AtomicBool,
+    seats: Vec<Seat>,
+}
+
+// SAFETY: `job` is the only part that is not `Sync` by itself; the protocol above keeps writers and
+// readers apart, and the closure it points to is `Sync`.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; the pointer in `job` is used only while the closure lives.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn work(&self, seat: usize) {
+        let mut seen = 0;
+        while let Some(state) = self.wait(seat, seen) {
+            seen = state / EPOCH;
+            if self.enter(seen) {
+                // SAFETY: inside an open region the job is not written; entering synchronises with
+                // opening.
+                let job = unsafe { *self.job.get() };
+                let ends = || self.ended.load(Ordering::Relaxed);
+                let before = asking(&ends);
+                self.take_chunks(job, seat + 1);
+                drop(before);
+                self.state.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Waits for a region other than number `seen` that the worker of this seat may enter; `None`
+    /// when the pool ends. Regions that it may not enter do not keep it awake.
+    fn wait(&self, seat: usize, mut seen: u64) -> Option<u64> {
+        let asleep = &self.seats[seat].asleep;
+        let mut spin_until: Option<Instant> = None;
+        let mut spins = 0u32;
+        loop {
+            let state = self.state.load(Ordering::SeqCst);
+            if state / EPOCH != seen {
+                if (seat as u64) < (state & LIMIT) >> LIMIT_SHIFT {
+                    asleep.store(false, Ordering::Relaxed);
+                    return Some(state);
+                }
+                seen = state / EPOCH;
+            }
+            if self.quit.load(Ordering::SeqCst) {
+                return None;
+            }
+            if asleep.load(Ordering::SeqCst) {
+                std::thread::park();
+                continue;
+            }
+            spins += 1;
+            // Reading the clock costs as much as a few dozen spins.
+            if spins.is_multiple_of(64) {
+                let now = Instant::now();
+                match spin_until {
+                    None => spin_until = Some(now + SPIN),
+                    // Announce sleep and look at the state once more before parking.
+                    Some(end) if now >= end => asleep.store(true, Ordering::SeqCst),
+                    Some(_) => {}
+                }
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Enters region number `epoch` unless it is closed or over.
+    fn enter(&self, epoch: u64) -> bool {
+        let mut state = self.state.load(Ordering::Acquire);
+        while state / EPOCH == epoch && state & OPEN != 0 {
+            match self.state.compare_exchange_weak(
+                state,
+                state + 1,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// Runs the chunks of share `own` that nobody has taken, then those of the shares after it.
+    /// Share 0 is the caller's.
+    fn take_chunks(&self, job: Job, own: usize) {
+        let is_caller = own == 0;
+        for index in (0..job.shares).map(|step| (own + step) % job.shares) {
+            let (share, end) = (&self.shares[index], job.share(index).end);
+            // Looks before it takes, as the line belongs to another thread.
+            while share.next.load(Ordering::Relaxed) < end {
+                let chunk = share.next.fetch_add(1, Ordering::Relaxed);
+                if chunk >= end {
+                    break;
+                }
+                let result = if is_caller && is_to_end() {
+                    Err(Box::new(Ended) as Box<dyn Any + Send>)
+                } else {
+                    // SAFETY: this thread is inside the region.
+                    catch_unwind(AssertUnwindSafe(|| unsafe { (*job.body)(chunk) }))
+                };
+                if let Err(payload) = result {
+                    self.keep_panic(job, payload);
+                }
+            }
+        }
+    }
+
+    /// Keeps the payload of a chunk that panicked or ended, if it is the first.
+    fn keep_panic(&self, job: Job, payload: Box<dyn Any + Send>) {
+        if payload.is::<Ended>() {
+            // Nobody takes a further chunk, and chunks that look end.
+            self.ended.store(true, Ordering::Relaxed);
+            for share in &self.shares[..job.shares] {
+                share.next.store(job.chunks, Ordering::Relaxed);
+            }
+        }
+        if let Ok(mut slot) = self.panic.lock() {
+            slot.get_or_insert(payload);
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_every_chunk_once() {
+        for threads in [0, 1, 2, 3, 7] {
+            let pool = Pool::new(threads);
+            assert_eq!(pool.threads(), threads.max(1));
+            for chunks in [0, 1, 2, 3, 100] {
+                for _ in 0..200 {
+                    let hits: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
+                    pool.run(chunks, |i| {
+                        hits[i].fetch_add(1, Ordering::Relaxed);
+                    });
+                    assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_of_a_late_thread_are_taken_by_others() {
+        let pool = Pool::new(2);
+        for _ in 0..20 {
+            let done = AtomicUsize::new(0);
+            pool.run(10, |chunk| {
+                // The thread of the first chunk has four more in its share.
+                while chunk == 0 && done.load(Ordering::Relaxed) < 9 {
+                    std::thread::yield_now();
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(done.into_inner(), 10);
+        }
+    }
+
+    #[test]
+    fn wakes_parked_workers() {
+        let pool = Pool::new(3);
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(2));
+            let sum = AtomicUsize::new(0);
+            pool.run(10, |i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), 45);
+        }
+    }
+
+    #[test]
+    fn a_panic_propagates_after_the_others_ran_and_the_pool_stays_usable() {
+        let pool = Pool::new(2);
+        for _ in 0..50 {
+            let done = AtomicUsize::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(8, |i| {
+                    if i == 3 {
+                        resume_unwind(Box::new("chunk 3"));
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }));
+            let payload = result.expect_err("the panic must come out");
+            assert_eq!(payload.downcast_ref::<&str>(), Some(&"chunk 3"));
+            assert_eq!(done.into_inner(), 7);
+        }
+    }
+
+    #[test]
+    fn nested_and_concurrent_regions_do_not_deadlock() {
+        let pool = Pool::new(2);
+        let sum = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        pool.run(4, |_| {
+                            pool.run(3, |_| {
+                                sum.fetch_add(1, Ordering::Relaxed);
+                            })
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.into_inner(), 4 * 100 * 12);
+    }
+
+    #[test]
+    fn regions_end_when_they_are_told_to() {
+        for threads in [1, 2, 3] {
+            let pool = Pool::new(threads);
+            for allowed in [0, 1, 5] {
+                let (asked, done) = (Cell::new(0), AtomicUsize::new(0));
+                let ends = || asked.replace(asked.get() + 1) >= allowed;
+                let found = Pool::until(&ends, || {
+                    // The caller takes a chunk, whatever the others do.
+                    pool.run(1000, |_| {
+                        done.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_micros(50));
+                    });
+                });
+                assert_eq!(found, Err(Ended), "{threads} threads, {allowed}");
+                assert_eq!(asked.get(), allowed + 1);
+                let done = done.into_inner();
+                assert!(done >= allowed && done < 1000, "{done} with {threads} threads");
+            }
+            // What was there is there again, and all chunks run.
+            let done = AtomicUsize::new(0);
+            let count = |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            pool.run(10, count);
+            assert_eq!(Pool::until(&|| false, || pool.run(10, count)), Ok(()));
+            assert_eq!(done.into_inner(), 20);
+        }
+    }
+
+    #[test]
+    fn a_region_within_a_chunk_ends_the_one_around_it() {
+        let (pool, inner) = (Pool::new(2), AtomicUsize::new(0));
+        let asked = Cell::new(0);
+        let ends = || asked.replace(asked.get() + 1) >= 3;
+        let found = Pool::until(&ends, || {
+            pool.run(100, |_| {
+                std::thread::sleep(Duration::from_micros(50));
+                pool.run(100, |_| {
+                    inner.fetch_add(1, Ordering::Relaxed);
+                });
+            });
+        });
+        assert_eq!(found, Err(Ended));
+        assert!(inner.into_inner() < 100 * 100);
+    }
+
+    #[test]
+    fn what_is_done_to_its_end_asks_nothing() {
+        let done = AtomicUsize::new(0);
+        let count = |_| {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        let found = Pool::until(&|| true, || {
+            Pool::to_its_end(|| Pool::serial().run(10, count));
+            Pool::serial().run(10, count);
+        });
+        assert_eq!((found, done.into_inner()), (Err(Ended), 10));
+    }
+
+    #[test]
+    fn long_chunks_end_on_all_threads() {
+        for threads in [1, 2, 3] {
+            let pool = Pool::new(threads);
+            let start = Instant::now();
+            let ends = || start.elapsed() > Duration::from_millis(20);
+            let found = Pool::until(&ends, || {
+                pool.run(threads, |_| {
+                    let pace = crate::Pace::default();
+                    // Without a look it would take years.
+                    (0..u64::MAX).for_each(|_| pace.count(1));
+                });
+            });
+            assert_eq!(found, Err(Ended), "{threads} threads");
+            // The next region does not end.
+            let done = AtomicUsize::new(0);
+            let looks = |_| {
+                Pool::look();
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            pool.run(10, looks);
+            assert_eq!(done.into_inner(), 10);
+        }
+    }
+
+    #[test]
+    fn a_panic_stays_one() {
+        let found = catch_unwind(|| {
+            let body = || Pool::serial().run(1, |_| resume_unwind(Box::new("chunk")));
+            Pool::until(&|| false, body)
+        });
+        assert_eq!(found.expect_err("a panic").downcast_ref::<&str>(), Some(&"chunk"));
+    }
+
+    /// The threads that take part in a region of many chunks that all take a while.
+    fn taking_part(pool: &Pool) -> usize {
+        let threads = Mutex::new(std::collections::HashSet::new());
+        pool.run(12, |_| {
+            threads.lock().expect("no panic").insert(std::thread::current().id());
+            std::thread::sleep(Duration::from_millis(1));
+        });
+        threads.into_inner().expect("no panic").len()
+    }
+
+    #[test]
+    fn shared_pools_have_the_workers_of_the_largest() {
+        let four = Pool::shared(4);
+        let [two, three, again] = [2, 3, 4].map(Pool::shared);
+        let workers = 3.max(Pool::available_threads() - 1);
+        for (pool, threads) in [(&four, 4), (&two, 2), (&three, 3), (&again, 4)] {
+            assert_eq!((pool.threads(), pool.workers()), (threads, workers));
+        }
+        assert_eq!((Pool::shared(1).threads(), Pool::shared(1).workers()), (1, 0));
+        assert_eq!(Pool::shared(0).threads(), 1);
+    }
+
+    #[test]
+    fn of_shared_workers_no_more_take_part_than_the_pool_has() {
+        let [one, two, four] = [1, 2, 4].map(Pool::shared);
+        for _ in 0..20 {
+            assert!(taking_part(&four) > 1);
+            assert!(taking_part(&two) <= 2);
+            assert_eq!(taking_part(&one), 1);
+        }
+        // A worker that sleeps through regions that it may not enter wakes for one that it may.
+        for _ in 0..50 {
+            std::thread::sleep(Duration::from_millis(1));
+            taking_part(&two);
+        }
+        assert!(taking_part(&four) > 2);
+    }
+
+    #[test]
+    fn constants_are_packed_within_a_pool() {
+        let inside = Pool::serial().pack_within(|| {
+            let nested = Pool::new(2).pack_within(|| Pool::for_packing().threads());
+            (nested, Pool::for_packing().threads())
+        });
+        assert_eq!(inside, (2, 1));
+        let panicked = catch_unwind(|| Pool::new(3).pack_within(|| resume_unwind(Box::new(0))));
+        assert!(panicked.is_err());
+        assert_eq!(Pool::for_packing().threads(), Pool::global().threads());
+    }
+
+    #[test]
+    fn split_even_covers_everything_in_order() {
+        for (items, parts) in [(0, 1), (0, 3), (1, 3), (7, 3), (9, 3), (100, 7)] {
+            let mut next = 0;
+            for i in 0..parts {
+                let r = split_even(items, parts, i);
+                assert_eq!(r.start, next);
+                assert!(r.len() == items / parts || r.len() == items / parts + 1);
+                next = r.end;
+            }
+            assert_eq!(next, items);
+        }
+    }
+}

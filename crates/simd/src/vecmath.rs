@@ -1,0 +1,50 @@
+//! Elementary functions on f32 and f64.
+//!
+//! The one idea: a function is *scalar and branch-free* (integer arithmetic on the bits,
+//! polynomials, selects), so the compiler vectorises any loop around it
+//! ([`Level::run`](crate::Level)). An element gives the same bits wherever it lies in a buffer,
+//! because the vector body and the scalar tail of a loop are the same arithmetic.
+//!
+//! How far results may be from the exact ones, over all numbers (`accuracy.rs` in
+//! `crates/elementwise` reads this table). A bound holds in units in the last place (ULP) *or* in
+//! the column beside it: absolutely, or as a part of the argument x. 0.5 ULP is the float nearest
+//! to what f64 gives. For f64 the reference is the standard library, so that what comes from there
+//! directly (0.5) is as good as the platform's C library, usually to 1 ULP.
+//!
+//! | function | f32: ULP | or | f64: ULP | or |
+//! | --- | --- | --- | --- | --- |
+//! | Sqrt, Reciprocal, Square, LeakyRelu, Shrink | 0.5 | | 0.5 | |
+//! | Exp | 1.5 | | 0.5 | |
+//! | Log | 1 | | 0.5 | |
+//! | Sin, Cos | 2 | 1e-14 x | 0.5 | |
+//! | Tan, Asin, Acos, Atan, Sinh, Cosh | 0.5 | | 0.5 | |
+//! | Tanh | 3 | | 0.5 | |
+//! | Asinh, Acosh, Atanh | 0.5 | | 3 | |
+//! | expm1 | 2 | | | |
+//! | Erf | 1.5 | | 7 | |
+//! | Sigmoid | 2.5 | | 2 | |
+//! | Softplus | 3 | | 2 | |
+//! | Softsign | 1.5 | | 1.5 | |
+//! | Silu | 3.5 | 1e-43 | 2 | 1e-320 |
+//! | Mish | 4 | 1e-43 | 4 | 1e-320 |
+//! | Swish | 4 | 2e-8 x | 4 | 1e-16 x |
+//! | Gelu | 2 | 6e-8 x | 4 | 3e-16 x |
+//! | GeluTanh | 4 | 1e-7 x | 4 | 2e-16 x |
+//! | HardSwish | 2 | 6e-8 x | 2 | 2e-16 x |
+//! | HardSigmoid | 1 | 6e-8 | 1 | 2e-16 |
+//! | Elu, Selu, Celu | 2.5 | | 3 | |
+//! | Pow | 1.5 | | 1.5 | |
+//!
+//! Elu and its relatives, LeakyRelu and the like are as far off with any parameters of their own
+//! type; Swish with those up to about 2. A parameter is an f32, also for f64. Pow takes the C
+//! library, except for exponents 2, 3, 0.5 and -1. f16 and bf16 compute in f32 and round once more.
+
+mod double;
+mod single;
+
+#[cfg(test)]
+mod tests;
+
+pub use double::erf as erf_f64;
+pub use double::{acosh, asinh, atanh};
+pub use single::{MAX_REDUCED, cos_reduced, sin_reduced};

@@ -1,0 +1,93 @@
+//! Vectors of one instruction set.
+
+use crate::number::f32_to_bf16;
+use crate::{Body, Isa, Loop};
+
+/// Vectors of f32 on one instruction set.
+///
+/// # Safety
+///
+/// Every function must run on a machine with [`Simd::ISA`]. Pointers must be valid for the lanes
+/// named; lanes that a mask leaves out are never touched.
+pub trait Simd: Copy + 'static {
+    /// A vector.
+    type V: Copy;
+    /// Which of the first lanes take part.
+    type M: Copy;
+    /// 32 numbers in registers, where they fit.
+    type Of32: Copy;
+    const ISA: Isa;
+    /// Lanes of a vector, at most 16.
+    const LANES: usize;
+
+    /// Runs a loop that the compiler vectorises.
+    fn run_loop<L: Loop>(body: L) -> L::Out;
+    /// Runs `body` in a function of its own, which all callers share.
+    ///
+    /// # Safety
+    ///
+    /// The body's own demands must hold.
+    unsafe fn call<B: Body>(body: B) -> B::Out;
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(p: *const f32) -> Self::V;
+    unsafe fn store(p: *mut f32, v: Self::V);
+    /// The mask of the first `n` lanes; `n` may exceed [`Simd::LANES`].
+    unsafe fn first(n: usize) -> Self::M;
+    /// Lanes outside the mask are zero.
+    unsafe fn load_m(p: *const f32, m: Self::M) -> Self::V;
+    unsafe fn store_m(p: *mut f32, m: Self::M, v: Self::V);
+    /// `a * b + c`, fused where the instruction set can.
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sqrt(a: Self::V) -> Self::V;
+    /// Adds lanes as integers of 32 bits, wrapping.
+    unsafe fn add_i32(a: Self::V, b: Self::V) -> Self::V;
+    /// Adds to each lane of `c`, an integer of 32 bits, the two products of the lanes of `a` and
+    /// `b` as pairs of integers of 16 bits, wrapping.
+    unsafe fn dot_i16(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// The greater lanes; NaN where either is NaN.
+    unsafe fn max_or_nan(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller lanes; NaN where either is NaN.
+    unsafe fn min_or_nan(a: Self::V, b: Self::V) -> Self::V;
+    /// Lane `i` becomes `p[i * stride]` where bit `i` of `lanes` is set and stays `v` elsewhere.
+    /// `p` itself need not be a valid address.
+    unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn abs(a: Self::V) -> Self::V;
+    /// 32 numbers at `p`, to be looked up.
+    unsafe fn load_32(p: *const f32) -> Self::Of32;
+    /// Of 32 numbers those at the indices in the lowest five bits of the lanes.
+    unsafe fn look_up_32(numbers: Self::Of32, indices: Self::V) -> Self::V;
+    /// Asks for the cache line of `p`, which need not be a valid address.
+    unsafe fn prefetch(_p: *const f32) {}
+    /// Asks for a cache line that will be written.
+    unsafe fn prefetch_write(_p: *const f32) {}
+    /// The same into the second-level cache only.
+    unsafe fn prefetch_far(_p: *const f32) {}
+    /// Vectors of halves, at any alignment.
+    unsafe fn load_f16(p: *const u16) -> Self::V;
+    /// Rounds to the nearest, ties to even.
+    unsafe fn store_f16(p: *mut u16, v: Self::V);
+    unsafe fn load_bf16(p: *const u16) -> Self::V;
+    /// Rounds to the nearest, ties to even.
+    #[inline(always)]
+    unsafe fn store_bf16(p: *mut u16, v: Self::V) {
+        let mut lanes = [0.0f32; 16];
+        // SAFETY: at most 16 lanes, of which as many are written.
+        unsafe {
+            Self::store(lanes.as_mut_ptr(), v);
+            for (i, x) in lanes.iter().enumerate().take(Self::LANES) {
+                p.add(i).write_unaligned(f32_to_bf16(*x).to_bits());
+            }
+        }
+    }
+    /// Sum of the lanes, in an order that depends only on the instruction set.
+    unsafe fn sum(v: Self::V) -> f32;
+    /// Writes the transpose of the `LANES` x `LANES` block at `src` (rows `src_stride` apart) to
+    /// `dst` (rows `dst_stride` apart).
+    unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize);
+}
