@@ -131,6 +131,12 @@ pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
     Err(missing.help("create the directory first"))
 }
 
+/// Refuses a file beside which nothing can be written, as in a directory that is read-only.
+pub(crate) fn check_writing(path: &Path) -> Result<(), Failure> {
+    let file = WholeFile::create(path);
+    file.map(drop).map_err(|error| failed("cannot write", path, &error))
+}
+
 /// Enough of a file to say what it is, if it can be read.
 fn first_bytes(path: &Path) -> Option<Vec<u8>> {
     /// The longest signature is shorter.

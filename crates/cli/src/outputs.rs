@@ -193,6 +193,10 @@ fn write_directory(
     let mut contents = Vec::new();
     for ((name, value), stem) in outputs.iter().zip(file_stems(outputs.names())) {
         let (bytes, suffix) = match value {
+            // A .npy file alone does not say what such elements are.
+            Value::Tensor(tensor) if !npy::names_type(tensor.data_type()) => {
+                (write_value(value, name)?, "pb")
+            }
             Value::Tensor(tensor) => match npy::write(tensor) {
                 Ok(bytes) => (bytes, "npy"),
                 Err(_) => (write_value(value, name)?, "pb"),

@@ -328,13 +328,21 @@ impl SplitMix64 {
         });
         SplitMix64(seed ^ hash)
     }
+
+    /// The stream after so many of its numbers, which are not computed.
+    pub(crate) fn skipping(self, numbers: u64) -> SplitMix64 {
+        SplitMix64(self.0.wrapping_add(INCREMENT.wrapping_mul(numbers)))
+    }
 }
+
+/// What the state grows by with each number.
+const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Iterator for SplitMix64 {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(INCREMENT);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         Some(z ^ (z >> 31))
@@ -350,6 +358,8 @@ mod tests {
         // First outputs for seed 1234567, as in the reference implementation.
         let stream: Vec<u64> = SplitMix64(1234567).take(3).collect();
         assert_eq!(stream, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
+        let rest: Vec<u64> = SplitMix64(1234567).skipping(2).take(1).collect();
+        assert_eq!(rest, stream[2..]);
     }
 
     const UNIT: Fill =

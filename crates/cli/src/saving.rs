@@ -1,9 +1,10 @@
 //! Writing a changed model: where to, what is said about it, and as JSON.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use sardonyx::devices::PrivateDirectory;
 use sardonyx::{ErrorKind, Form, Model, SaveOptions, SaveReport, Storage, Weights};
 use serde_json::json;
 
@@ -275,8 +276,10 @@ pub(crate) fn to_stdout(
         )
         .help("give --output FILE, or copy the values into the model first: sardonyx pack"));
     }
-    let directory = Scratch::new()?;
-    let path = directory.0.join("model");
+    let directory = PrivateDirectory::new().map_err(|error| {
+        files::failed("cannot create a directory in", &std::env::temp_dir(), &error)
+    })?;
+    let path = directory.path().join("model");
     let report = to_file(arg, model, options.form(form), &path, terminal)?;
     let failed = |error| files::failed("cannot read", &path, &error);
     let mut file = File::open(&path).map_err(failed)?;
@@ -284,30 +287,6 @@ pub(crate) fn to_stdout(
     io::copy(&mut file, &mut stdout)?;
     stdout.flush()?;
     Ok(report)
-}
-
-/// A directory of our own for the moment, which goes with everything in it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Scratch, Failure> {
-        let path = std::env::temp_dir().join(format!("sardonyx-{}", std::process::id()));
-        let mut builder = DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        // Fails if somebody else has made it, who could then exchange what is in it.
-        builder.create(&path).map_err(|error| {
-            files::failed("cannot create the temporary directory", &path, &error)
-        })?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing more can be done if even this fails.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// What failed about a model, with advice about models that came without a directory.

@@ -154,6 +154,11 @@ impl SizeArgs {
 }
 
 impl SessionArgs {
+    /// The seed that was given.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     /// Opens the model and makes it ready, telling the curious how long that took. The session is
     /// only to look at, if `only_looks`.
     pub(crate) fn open(

@@ -1,4 +1,4 @@
-//! Ending runs early: Ctrl-C, a time, a number of iterations.
+//! Ending runs early: Ctrl-C and other signals, a time, a number of iterations.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -45,15 +45,55 @@ fn interrupted() -> Option<&'static StopFlag> {
     let install = || {
         let flag = StopFlag::new();
         let raised = flag.clone();
-        let handler = move || {
-            if raised.is_raised() {
-                std::process::exit(EXIT_INTERRUPTED);
+        let mut first: Option<Instant> = None;
+        let handler = move || match first {
+            Some(first) if first.elapsed() >= REPEATED => std::process::exit(EXIT_INTERRUPTED),
+            Some(_) => {}
+            None => {
+                raised.stop();
+                first = Some(Instant::now());
             }
-            raised.stop();
         };
         ctrlc::set_handler(handler).is_ok().then_some(flag)
     };
     FLAG.get_or_init(install).as_ref()
+}
+
+/// Signals that arrive within this time are one: `timeout -s INT` sends two at once.
+const REPEATED: Duration = Duration::from_millis(500);
+
+/// Lets SIGTERM, and the end of the terminal, stop runs like Ctrl-C from now on. What has been
+/// computed can be saved then; only SIGKILL ends the command at once.
+#[cfg(unix)]
+pub(crate) fn catch_termination() {
+    use signal_hook::consts::{SIGHUP, SIGTERM};
+    use signal_hook::iterator::Signals;
+
+    let Some(flag) = interrupted() else { return };
+    let mut caught = vec![SIGTERM];
+    // `nohup` ignores it, so that the command outlives its terminal.
+    if is_ignored(SIGHUP) == Some(false) {
+        caught.push(SIGHUP);
+    }
+    // In the thread, so that signals end the command as usual if there is no thread.
+    let wait = move || {
+        if let Ok(mut signals) = Signals::new(caught) {
+            signals.forever().for_each(|_| flag.stop());
+        }
+    };
+    let _ = std::thread::Builder::new().name("signals".to_string()).spawn(wait);
+}
+
+#[cfg(not(unix))]
+pub(crate) fn catch_termination() {}
+
+/// Whether the process ignores a signal; `None` if the system does not say.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> Option<bool> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    let ignored = u64::from_str_radix(ignored.trim(), 16).ok()?;
+    Some(ignored >> (signal - 1) & 1 == 1)
 }
 
 /// What shells say of a command that Ctrl-C ended.

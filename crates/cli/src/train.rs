@@ -15,16 +15,16 @@ use crate::failure::Failure;
 use crate::files::{self, Protected};
 use crate::human::{count, parse_positive};
 use crate::session::SessionArgs;
-use crate::stopping::StopArgs;
+use crate::stopping::{self, StopArgs};
 use crate::terminal::Terminal;
 use crate::{ModelArg, saving};
-use data::{Data, Order};
+use data::Data;
 
 /// Train a model with the training information that it contains
 ///
 /// Each step runs the main graph and then the algorithms of all entries, and assigns their results
-/// to state variables. Scalar outputs, such as a loss, are shown for each step. On Ctrl-C, or if a
-/// step fails, the current state is saved.
+/// to state variables. Scalar outputs, such as a loss, are shown for each step. On Ctrl-C, when the
+/// process is terminated (SIGTERM), or if a step fails, what has been trained so far is saved.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -47,7 +47,8 @@ pub(crate) struct Args {
     /// Number of steps; by default those of --epochs
     #[arg(long, value_name = "N", conflicts_with = "epochs")]
     steps: Option<u64>,
-    /// Number of passes over the data [default: 1]
+    /// Number of passes over the data; one that an earlier command with --state began is finished
+    /// and counts [default: 1]
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     epochs: Option<u64>,
     /// Learning rate of the steps: the value of their input 'learning_rate', which `sardonyx
@@ -67,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE|DIRECTORY")]
     eval: Option<PathBuf>,
     /// File of the training state, .npz or .safetensors: read at the start if it exists, written at
-    /// the end
+    /// the end. Training goes on where it was, also in the data
     #[arg(long, value_name = "FILE", conflicts_with = "initialize")]
     state: Option<PathBuf>,
     /// Write the trained model without training information
@@ -111,6 +112,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     };
     args.check_places(&model, target.as_ref())?;
     let mut trainer = args.trainer(&model)?;
+    args.check_writing(&trainer, target.as_ref())?;
     let entries = match args.entry {
         Some(entry) => vec![entry],
         None => (0..trainer.entries()).collect(),
@@ -135,7 +137,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     for warning in trainer.warnings() {
         terminal.note(warning);
     }
-    args.begin(&mut trainer, &model, terminal)?;
+    args.begin(&mut trainer, &model, &data, terminal)?;
     if let Some(left) = data.left_out() {
         let left = count(left, "example");
         terminal.note(&format!("{left} of each epoch are omitted: the input has a fixed size"));
@@ -150,6 +152,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         means: Vec::new(),
         lost: None,
     };
+    stopping::catch_termination();
     let ended = course.run(&data, eval.as_ref());
     if ended.is_err() && course.steps == 0 {
         return ended;
@@ -190,6 +193,21 @@ impl Args {
         read.check(path)
     }
 
+    /// Refuses outputs that cannot be written, before anything is trained.
+    fn check_writing(
+        &self,
+        trainer: &Trainer,
+        target: Option<&saving::Target>,
+    ) -> Result<(), Failure> {
+        if let Some(state) = &self.state {
+            trainer.check_save(state)?;
+        }
+        match target {
+            Some(saving::Target::File(path)) => files::check_writing(path),
+            _ => Ok(()),
+        }
+    }
+
     /// A trainer whose steps return what may be shown.
     fn trainer(&self, model: &Model) -> Result<Trainer, Failure> {
         let mut builder = self.session.trainer(model)?.outputs(outputs_to_show(model));
@@ -209,6 +227,7 @@ impl Args {
         &self,
         trainer: &mut Trainer,
         model: &Model,
+        data: &Data,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
         let has_initialization =
@@ -216,7 +235,14 @@ impl Args {
         match &self.state {
             Some(path) if path.exists() => {
                 trainer.load(path)?;
-                terminal.remark(&format!("starting from the state in {}", path.display()));
+                let place = place_in_data(trainer, data);
+                terminal.remark(&format!("starting from the state in {}{place}", path.display()));
+                if let Some(seed) = self.session.seed().filter(|seed| *seed != trainer.seed()) {
+                    terminal.note(&format!(
+                        "--seed {seed} is not used: the state goes on with its seed {}",
+                        trainer.seed()
+                    ));
+                }
             }
             _ if self.initialize => trainer.initialize_with(self.stopping.options())?,
             _ if has_initialization => terminal.note(
@@ -225,6 +251,18 @@ impl Args {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Where in the data training goes on, to be appended to a line; nothing at their start.
+fn place_in_data(trainer: &Trainer, data: &Data) -> String {
+    let Position { epoch, taken } = Position::of(trainer, data);
+    let epochs = count(usize::try_from(epoch).unwrap_or(usize::MAX), "epoch");
+    match (epoch, taken) {
+        (0, 0) => String::new(),
+        (_, 0) => format!(", after {epochs}"),
+        (0, _) => format!(", after {}", count(taken, "example")),
+        _ => format!(", after {epochs} and {}", count(taken, "example")),
     }
 }
 
@@ -240,6 +278,31 @@ pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
 
 /// Numbers by the names of outputs.
 type Numbers = Vec<(String, f64)>;
+
+/// Where training is in the data.
+struct Position {
+    epoch: u64,
+    /// Examples of the epoch that have been taken. At least one batch is left.
+    taken: usize,
+}
+
+impl Position {
+    /// The position that a trainer has, which may be one in other data.
+    fn of(trainer: &Trainer, data: &Data) -> Position {
+        let known = trainer.data_position();
+        let mut position = Position { epoch: known.epochs, taken: 0 };
+        position.advance(usize::try_from(known.examples).unwrap_or(usize::MAX), data);
+        position
+    }
+
+    /// Goes on by so many examples, to the next epoch if no batch is left.
+    fn advance(&mut self, examples: usize, data: &Data) {
+        self.taken = self.taken.saturating_add(examples);
+        if data.batches_from(self.taken) == 0 {
+            (self.epoch, self.taken) = (self.epoch.saturating_add(1), 0);
+        }
+    }
+}
 
 /// A training run.
 struct Course<'a> {
@@ -259,20 +322,26 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
+    /// Runs the steps, from the position in the data on that the trainer has.
     fn run(&mut self, data: &Data, eval: Option<&Data>) -> Result<(), Failure> {
-        let steps = match (self.args.steps, self.args.epochs) {
+        let mut position = Position::of(&self.trainer, data);
+        let first = data.batches_from(position.taken) as u64;
+        let steps = match (self.args.steps, self.args.epochs.unwrap_or(1)) {
             (Some(steps), _) => steps,
-            (None, epochs) => epochs.unwrap_or(1).saturating_mul(data.batches() as u64),
+            (None, epochs) => {
+                (epochs - 1).saturating_mul(data.batches() as u64).saturating_add(first)
+            }
         };
-        let mut order = Order::new(self.args.shuffle.then_some(self.trainer.seed()));
+        let seed = self.args.shuffle.then_some(self.trainer.seed());
         let bar = self.terminal.progress("training", Some(steps));
         while self.steps < steps {
-            let left = steps - self.steps;
-            let examples = order.next_epoch(data);
-            let batches = (0..data.batches()).take(usize::try_from(left).unwrap_or(usize::MAX));
-            for batch in batches {
-                let inputs = data.batch(&examples, batch)?;
+            let examples = data.order(seed, position.epoch);
+            let epoch = position.epoch;
+            while self.steps < steps && position.epoch == epoch {
+                let inputs = data.batch(&examples, position.taken)?;
                 self.step(&inputs)?;
+                position.advance(inputs.examples(), data);
+                self.trainer.set_data_position(position.epoch, position.taken as u64);
                 bar.inc(1);
             }
             if let Some(eval) = eval {
@@ -329,12 +398,14 @@ impl Course<'_> {
 
     /// The means over other data of what steps return.
     fn evaluate(&mut self, data: &Data) -> Result<(), Failure> {
-        let examples = Order::new(None).next_epoch(data);
+        let examples = data.order(None, 0);
         for entry in self.entries.clone() {
             let mut sums: Numbers = Vec::new();
             let mut weight = 0.0;
-            for batch in 0..data.batches() {
-                let inputs = data.batch(&examples, batch)?;
+            let mut taken = 0;
+            while data.batches_from(taken) > 0 {
+                let inputs = data.batch(&examples, taken)?;
+                taken += inputs.examples();
                 let options = self.args.stopping.options();
                 let given = inputs.of(&self.trainer, entry)?;
                 let outputs = self.trainer.evaluate_with(entry, given, options)?;
@@ -368,63 +439,87 @@ impl Course<'_> {
         }
     }
 
-    /// Writes the model and the state as they are now, and says so; then how training ended.
+    /// Writes the state and the model as they are now, each also if the other cannot be written, and
+    /// says so; then how training ended.
     fn save(
         self,
         model: &Model,
         target: Option<saving::Target>,
         ended: Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Course { args, trainer, terminal, .. } = &self;
+        let Course { args, terminal, .. } = &self;
         if ended.is_err() {
             let steps = count(usize::try_from(self.steps).unwrap_or(usize::MAX), "step");
-            terminal.remark(&format!("training ended after {steps}; the state is saved"));
+            terminal.remark(&format!("training ended after {steps}"));
         }
+        let state = self.save_state(model);
+        let saved = target.map(|target| self.save_model(target)).transpose();
+        // The answer in JSON says it, if there is one.
+        let is_answered = args.saving.json && ended.is_ok() && state.is_ok();
+        if let (false, Ok(Some(saved))) = (is_answered, &saved) {
+            saved.say(terminal);
+        }
+        let state = match &saved {
+            Ok(Some(_)) if !args.inference => state.map_err(|failure| {
+                failure.help_if_none("the model that was written has the values of the state")
+            }),
+            _ => state,
+        };
+        let (saved, unsaved) = match saved {
+            Ok(saved) => (saved, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        // What ended training is the answer; what failed after it is told as well.
+        let mut failures = ended.err().into_iter().chain(state.err()).chain(unsaved);
+        if let Some(first) = failures.next() {
+            failures.for_each(|failure| terminal.tell(&failure));
+            return Err(first);
+        }
+        if args.saving.json {
+            return terminal.json(&self.answer(saved.as_ref()), true);
+        }
+        Ok(())
+    }
+
+    fn save_state(&self, model: &Model) -> Result<(), Failure> {
+        let Course { args, trainer, terminal, .. } = self;
         if let Some(path) = &args.state {
             saving::protect_inputs(&args.model, model, &[]).check(path)?;
             trainer.save(path)?;
             terminal.remark(&format!("wrote {}", path.display()));
         }
-        let saved = match target {
-            Some(target) => {
-                let trained =
-                    if args.inference { trainer.export_inference()? } else { trainer.export()? };
-                let options = SaveOptions::new();
-                let (arg, keep) = (&args.model, Weights::Keep);
-                Some(args.saving.save(arg, &trained, options, keep, target, terminal)?)
-            }
-            None => None,
-        };
-        ended?;
-        if args.saving.json {
-            let rows = |list: &[(u64, usize, Numbers)]| {
-                let row = |(step, entry, numbers): &(u64, usize, Numbers)| {
-                    let numbers =
-                        numbers.iter().map(|(name, number)| (name.clone(), json!(number)));
-                    let numbers: serde_json::Map<_, _> = numbers.collect();
-                    json!({"step": step, "entry": entry, "outputs": numbers})
-                };
-                list.iter().map(row).collect::<Vec<_>>()
-            };
-            let answer = json!({
-                "schema": SCHEMA,
-                "model": args.model.name(),
-                "steps": self.steps,
-                "seed": trainer.seed(),
-                "history": rows(&self.history),
-                "evaluations": rows(&self.means),
-                "not_finite": self.lost.as_ref().map(|(step, entry, output)| {
-                    json!({"step": step, "entry": entry, "output": output})
-                }),
-                "state": args.state,
-                "saved": saved.as_ref().map(saving::Saved::json),
-            });
-            return terminal.json(&answer, true);
-        }
-        if let Some(saved) = saved {
-            saved.say(terminal);
-        }
         Ok(())
+    }
+
+    fn save_model(&self, target: saving::Target) -> Result<saving::Saved, Failure> {
+        let Course { args, trainer, terminal, .. } = self;
+        let trained = if args.inference { trainer.export_inference()? } else { trainer.export()? };
+        args.saving.save(&args.model, &trained, SaveOptions::new(), Weights::Keep, target, terminal)
+    }
+
+    /// The answer in JSON.
+    fn answer(&self, saved: Option<&saving::Saved>) -> serde_json::Value {
+        let rows = |list: &[(u64, usize, Numbers)]| {
+            let row = |(step, entry, numbers): &(u64, usize, Numbers)| {
+                let numbers = numbers.iter().map(|(name, number)| (name.clone(), json!(number)));
+                let numbers: serde_json::Map<_, _> = numbers.collect();
+                json!({"step": step, "entry": entry, "outputs": numbers})
+            };
+            list.iter().map(row).collect::<Vec<_>>()
+        };
+        json!({
+            "schema": SCHEMA,
+            "model": self.args.model.name(),
+            "steps": self.steps,
+            "seed": self.trainer.seed(),
+            "history": rows(&self.history),
+            "evaluations": rows(&self.means),
+            "not_finite": self.lost.as_ref().map(|(step, entry, output)| {
+                json!({"step": step, "entry": entry, "output": output})
+            }),
+            "state": self.args.state,
+            "saved": saved.map(saving::Saved::json),
+        })
     }
 }
 

@@ -49,6 +49,15 @@ fn files() -> Files {
     files
 }
 
+/// What is in the directory.
+fn names_of(files: &Files) -> Vec<String> {
+    let entries = fs::read_dir(files.path("")).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
 fn train(files: &Files, args: &[&str]) -> Answer {
     let data = files.path("data");
     files.run("train", "line.onnxtxt", &[&["--data", &data, "-q"], args].concat())
@@ -374,30 +383,323 @@ fn examples_that_fill_no_batch_are_left_out_where_sizes_are_fixed() {
     assert_eq!(json["steps"], 2);
 }
 
-/// Ctrl-C ends training, and what it reached is saved.
+/// A training that runs until it is ended. Its first hundred steps are behind it.
+#[cfg(unix)]
+struct Endless {
+    child: std::process::Child,
+    lines: Box<dyn Iterator<Item = String>>,
+}
+
+#[cfg(unix)]
+impl Endless {
+    fn start(files: &Files, more: &[&str]) -> Endless {
+        Endless::begin(std::process::Command::new(env!("CARGO_BIN_EXE_sardonyx")), files, more)
+    }
+
+    fn begin(mut command: std::process::Command, files: &Files, more: &[&str]) -> Endless {
+        use std::io::{BufRead, BufReader};
+
+        let (model, data) = (files.path("line.onnxtxt"), files.path("data"));
+        let mut child = command
+            .args(["train", &model, "--data", &data, "--steps", "1000000000", "--every", "100"])
+            .args(more)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = Box::new(stderr.lines().map(Result::unwrap));
+        assert!(lines.any(|line| line.starts_with("step 100:")));
+        Endless { child, lines }
+    }
+
+    fn send(&self, signal: &str) {
+        use std::process::Command;
+
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Its exit code, and what it said from here on.
+    fn end(mut self) -> (Option<i32>, Vec<String>) {
+        let rest = self.lines.collect();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+/// Ctrl-C, SIGTERM and the end of the terminal end training, and what it reached is saved. So they
+/// do if they are sent twice at once, as `timeout` does.
 #[cfg(unix)]
 #[test]
 fn an_interrupted_training_is_saved() {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
+    for (signal, times) in [("-INT", 1), ("-INT", 2), ("-TERM", 1), ("-TERM", 3), ("-HUP", 1)] {
+        let files = files();
+        let (out, state) = (files.path("out.onnx"), files.path("state.npz"));
+        let training = Endless::start(&files, &["--state", &state, "-o", &out]);
+        (0..times).for_each(|_| training.send(signal));
+        let (code, rest) = training.end();
+        assert_eq!(code, Some(2), "{signal}: {rest:?}");
+        for words in ["training ended after ", "the run was stopped", "wrote "] {
+            assert!(rest.iter().any(|line| line.contains(words)), "{signal}, {words}: {rest:?}");
+        }
+        assert!((number(&out, "w") - 2.0).abs() < 0.2);
+        train(&files, &["--steps", "1", "--state", &state]).good();
+        assert_eq!(names_of(&files), ["data", "line.onnxtxt", "out.onnx", "state.npz"]);
+    }
+}
 
+/// `nohup` ignores the end of the terminal.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_training_that_outlives_its_terminal_goes_on() {
     let files = files();
-    let (out, state) = (files.path("out.onnx"), files.path("state.npz"));
-    let (model, data) = (files.path("line.onnxtxt"), files.path("data"));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
-        .args(["train", &model, "--data", &data, "--steps", "1000000000"])
-        .args(["--every", "100", "--state", &state, "-o", &out])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.starts_with("step 100:")));
-    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(interrupt.unwrap().success());
-    let rest: Vec<String> = lines.collect();
-    assert_eq!(child.wait().unwrap().code(), Some(2), "{rest:?}");
-    assert!(rest.iter().any(|line| line.starts_with("training ended after ")), "{rest:?}");
-    assert!(rest.iter().any(|line| line.contains("the run was stopped")), "{rest:?}");
-    assert!((number(&out, "w") - 2.0).abs() < 0.2);
-    train(&files, &["--steps", "1", "--state", &state]).good();
+    let out = files.path("out.onnx");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", r#"trap '' HUP; exec "$0" "$@""#, env!("CARGO_BIN_EXE_sardonyx")]);
+    let mut training = Endless::begin(command, &files, &["-o", &out]);
+    training.send("-HUP");
+    let steps = training.lines.by_ref().take(50).filter(|line| line.starts_with("step "));
+    assert_eq!(steps.count(), 50);
+    training.send("-TERM");
+    assert_eq!(training.end().0, Some(2));
+    assert!((number(&out, "w") - 2.0).abs() < 1e-3);
+}
+
+/// What is trained is not lost with one of the places to which it goes.
+#[cfg(unix)]
+#[test]
+fn the_model_is_written_if_the_state_cannot_be() {
+    for (lost, kept) in [("state.npz", "out.onnx"), ("out.onnx", "state.npz")] {
+        let files = files();
+        for name in [lost, kept] {
+            fs::create_dir(files.path("of-") + name).unwrap();
+        }
+        let place = |name: &str| files.path("of-") + name + "/" + name;
+        let training = Endless::start(&files, &["--state", &place("state.npz"), "-o", &place("out.onnx")]);
+        fs::remove_dir_all(files.path("of-") + lost).unwrap();
+        training.send("-TERM");
+        let (code, rest) = training.end();
+        assert_eq!(code, Some(2), "{rest:?}");
+        let told = |words: &str| rest.iter().any(|line| line.contains(words));
+        assert!(told("the run was stopped") && told(&format!("wrote {}", place(kept))), "{rest:?}");
+        assert!(told(&format!("cannot write '{}'", place(lost))), "{rest:?}");
+        assert_eq!(told("the model that was written has the values"), lost == "state.npz");
+        if kept == "out.onnx" {
+            assert!((number(&place(kept), "w") - 2.0).abs() < 0.2);
+        } else {
+            train(&files, &["--steps", "1", "--state", &place(kept)]).good();
+        }
+    }
+}
+
+/// Of a training that was killed nothing is left beside its files once another one has run. A file
+/// that a process holds is kept.
+#[cfg(unix)]
+#[test]
+fn files_of_ended_processes_are_removed() {
+    let files = files();
+    let (state, out) = (files.path("state.npz"), files.path("out.onnx"));
+    let training = Endless::start(&files, &["--state", &state, "-o", &out]);
+    let process = training.child.id();
+    training.send("-KILL");
+    training.end();
+    let abandoned = [format!(".sardonyx-{process}-0.tmp"), format!(".state.npz.{process}.tmp")];
+    abandoned.iter().for_each(|name| fs::write(files.path(name), b"x").unwrap());
+    let held = format!(".sardonyx-{process}-1.tmp");
+    let file = fs::File::create(files.path(&held)).unwrap();
+    file.lock().unwrap();
+    train(&files, &["--steps", "1", "--state", &state, "-o", &out]).good();
+    assert_eq!(names_of(&files), [&held, "data", "line.onnxtxt", "out.onnx", "state.npz"]);
+    drop(file);
+    train(&files, &["--steps", "1", "-o", &out]).good();
+    assert_eq!(names_of(&files), ["data", "line.onnxtxt", "out.onnx", "state.npz"]);
+}
+
+/// A line with dropout, so that steps draw random numbers, and an optimizer that keeps more than
+/// the weights.
+const NOISY: &str = r#"<ir_version: 10, opset_import: ["": 21]>
+line (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {
+  half = Constant <value_float: float = 0.5> ()
+  yes = Constant <value: tensor = bool {1}> ()
+  dropped = Dropout (x, half, yes)
+  y = Gemm (dropped, w, b)
+}
+"#;
+
+/// The noisy line with training information and its data.
+fn noisy() -> Files {
+    let files = files();
+    fs::write(files.path("noisy.onnxtxt"), NOISY).unwrap();
+    let trainable = files.path("line.onnxtxt");
+    fs::remove_file(&trainable).unwrap();
+    let args = ["--loss", "squared-error", "--optimizer", "adam", "-o", &trainable];
+    files.run("add-training", "noisy.onnxtxt", &args).good();
+    files
+}
+
+/// Whatever a training is cut into, its parts are the whole, bit for bit: epochs, steps in the
+/// middle of an epoch, with and without an order of the examples.
+#[test]
+fn parts_of_a_training_are_the_whole() {
+    let files = noisy();
+    let (once, out) = (files.path("once.onnx"), files.path("out.onnx"));
+    // Batches of 3, 3 and 2 examples: an epoch has three steps.
+    let cut: &[&[&[&str]]] = &[
+        &[&["--epochs", "1"], &["--epochs", "1"], &["--epochs", "1"], &["--epochs", "1"]],
+        &[&["--steps", "5"], &["--steps", "7"]],
+        &[&["--steps", "1"], &["--epochs", "2"], &["--steps", "1"], &["--steps", "3"], &["--epochs", "1"]],
+        &[&["--epochs", "3"], &["--steps", "0"], &["--epochs", "1"]],
+    ];
+    let data = ["--batch", "3", "--seed", "5"];
+    for more in [&["--shuffle"][..], &[]] {
+        for suffix in ["npz", "safetensors"] {
+            let whole = files.path("whole.") + suffix;
+            let _ = fs::remove_file(&whole);
+            let common = [&data[..], more].concat();
+            train(&files, &[&common[..], &["--epochs", "4", "--state", &whole, "-o", &once]].concat()).good();
+            for parts in cut {
+                let state = files.path("state.") + suffix;
+                let _ = fs::remove_file(&state);
+                for part in *parts {
+                    train(&files, &[&common[..], part, &["--state", &state, "-o", &out]].concat()).good();
+                }
+                assert_eq!(files.read("out.onnx"), files.read("once.onnx"), "{more:?} {parts:?}");
+                assert!(fs::read(&state).unwrap() == fs::read(&whole).unwrap(), "{more:?} {parts:?}");
+            }
+        }
+    }
+    // The seed goes on with the state, and so does the place in the data.
+    let state = files.path("state.npz");
+    let answer = files.run(
+        "train",
+        "line.onnxtxt",
+        &["--data", &files.path("data"), "--batch", "3", "--shuffle", "--seed", "6", "--steps", "1", "--state", &state],
+    );
+    for words in ["starting from the state in", "state.npz, after 4 epochs\n", "--seed 6 is not used: the state goes on with its seed 5"] {
+        assert!(answer.stderr.contains(words), "{}", answer.stderr);
+    }
+    answer.good();
+    // Data with fewer examples begin with the next epoch.
+    for (name, values) in [("x", [0.0f32, 1.0]), ("target", [1.0, 3.0])] {
+        let path = files.path("data") + "/" + name + ".npy";
+        fs::write(path, npy("<f4", "(2, 1)", &floats(&values))).unwrap();
+    }
+    train(&files, &["--batch", "1", "--shuffle", "--epochs", "1", "--state", &state]).good();
+}
+
+/// DIST-16+: a state that was saved on two devices is taken on three and without annotations, also
+/// where `shard` has inlined functions and raised the version of the format.
+#[test]
+fn a_state_is_taken_on_other_devices() {
+    let files = files();
+    let (data, state, out) = (files.path("data"), files.path("state.npz"), files.path("out.onnx"));
+    let shifted = r#"<ir_version: 10, opset_import: ["": 21, "local": 1]>
+line (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {
+  product = MatMul (x, w)
+  y = local.shift (product, b)
+}
+<domain: "local", opset_import: ["": 21]>
+shift (x, b) => (y) { y = Add (x, b) }
+"#;
+    fs::write(files.path("plain.onnxtxt"), shifted).unwrap();
+    let args = ["--loss", "squared-error", "--optimizer", "adam", "-o", &files.path("line.onnxtxt")];
+    files.run("add-training", "plain.onnxtxt", &args).good();
+    let models = [
+        ("two.onnx", &["--devices", "2", "--batch"][..]),
+        ("three.onnx", &["--devices", "3", "--batch"]),
+        ("stages.onnx", &["--devices", "2", "--pipeline"]),
+    ];
+    for (name, args) in models {
+        files.run("shard", "line.onnxtxt", &[args, &["-o", &files.path(name)]].concat()).good();
+    }
+    let steps = |model: &str, more: &[&str]| {
+        let common = ["--data", &data, "-q", "--steps", "3", "--state", &state, "-o", &out];
+        files.run("train", model, &[&common[..], more].concat()).good();
+    };
+    train(&files, &["--steps", "15", "-o", &out]).good();
+    let whole = [number(&out, "w"), number(&out, "b")];
+    steps("two.onnx", &["--devices"]);
+    steps("three.onnx", &["--devices"]);
+    steps("line.onnxtxt", &[]);
+    steps("stages.onnx", &["--devices"]);
+    steps("two.onnx", &[]);
+    for (name, whole) in ["w", "b"].into_iter().zip(whole) {
+        assert!((number(&out, name) - whole).abs() < 1e-5, "{name}");
+    }
+    // Everything else counts.
+    let other = fs::read_to_string(files.path("line.onnxtxt")).unwrap();
+    assert!(other.contains("w = {0}"), "{other}");
+    fs::write(files.path("other.onnxtxt"), other.replace("w = {0}", "w = {0.5}")).unwrap();
+    files
+        .run("train", "other.onnxtxt", &["--data", &data, "--state", &state, "-o", &out])
+        .refused(&["holds the state of another model"]);
+}
+
+/// y = x * w in bfloat16, and a step that adds the input to w; `more` are other state variables.
+fn halves(name: &str) -> String {
+    format!(
+        r#"<notation: "full", ir_version: 10, opset_import: ["": 21]>
+g (bfloat16[2] x) => (bfloat16[2] y) <bfloat16[2] "{name}" = {{1, 2}}, int4[3] codes = {{8, 7}}> {{
+  y = Mul (x, "{name}")
+}}
+@<training_info: [{{
+  algorithm: add () => (bfloat16[2] w1, int4[3] c1) {{
+    w1 = Add ("{name}", x)
+    c1 = Identity (codes)
+  }},
+  update_binding: ["{name}": "w1", "codes": "c1"]
+}}]>
+"#
+    )
+}
+
+/// A state that a file cannot hold, and a place where nothing can be written, are refused before
+/// the first step. What NumPy has no name for is held as bare bytes.
+#[test]
+fn state_files_are_looked_at_before_the_first_step() {
+    let files = Files::new(&[
+        ("halves.onnxtxt", halves("w").into()),
+        ("named.onnxtxt", halves("sardonyx.model").into()),
+    ]);
+    fs::create_dir(files.path("data")).unwrap();
+    let x: Vec<u8> = [0x3F80u16, 0x3F00].iter().flat_map(|x| x.to_le_bytes()).collect();
+    fs::write(files.path("data") + "/x.npy", npy("<V2", "(2,)", &x)).unwrap();
+    let (data, out) = (files.path("data"), files.path("out.onnx"));
+    let mut rows = vec![
+        ("halves.onnxtxt", "state.safetensors", &["'codes'", "int4", "use a .npz file"][..]),
+        ("halves.onnxtxt", "state.pt", &["'", "use the extension .safetensors or .npz"]),
+        ("halves.onnxtxt", "state", &["is not supported"]),
+        ("named.onnxtxt", "state.npz", &["sardonyx.model", "use a .safetensors file"]),
+    ];
+    if cfg!(target_os = "linux") {
+        rows.push(("halves.onnxtxt", "/proc/state.npz", &["cannot write '/proc/state.npz'"]));
+    }
+    for (model, state, words) in rows {
+        let state = files.path(state);
+        let answer = files.run("train", model, &["--data", &data, "--state", &state, "-o", &out]);
+        assert!(!answer.stderr.contains("step 1"), "{}", answer.stderr);
+        answer.refused(words);
+        assert!(!Path::new(&out).exists() && !Path::new(&state).exists());
+    }
+    if cfg!(target_os = "linux") {
+        let args = ["--data", &data, "-o", "/proc/out.onnx"];
+        files.run("train", "halves.onnxtxt", &args).refused(&["cannot write '/proc/out.onnx'"]);
+    }
+
+    let state = files.path("state.npz");
+    for _ in 0..2 {
+        let args = ["--data", &data, "--state", &state, "-o", &out, "-q"];
+        files.run("train", "halves.onnxtxt", &args).good();
+    }
+    let arrays = sardonyx::npz::read(&files.read("state.npz").into()).unwrap();
+    let array = |name: &str, data_type| {
+        let (_, bytes) = arrays.iter().find(|(found, _)| found == name).unwrap();
+        let header = String::from_utf8_lossy(&bytes.as_slice()[..80]).into_owned();
+        (header, sardonyx::npy::read_as(bytes, data_type).unwrap().to_string())
+    };
+    let (header, w) = array("w", sardonyx::DataType::Bfloat16);
+    assert!(header.contains("'descr': '<V2'"), "{header}");
+    assert_eq!(w, "bfloat16[2] {3.0, 3.0}");
+    let (header, codes) = array("codes", sardonyx::DataType::Int4);
+    assert!(header.contains("'descr': '<V1'"), "{header}");
+    assert_eq!(codes, "int4[3] {-8, 0, 7}");
 }

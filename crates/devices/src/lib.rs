@@ -39,6 +39,7 @@ mod frame;
 mod hosted;
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 mod mpi;
+mod private;
 #[cfg(unix)]
 mod processes;
 mod reduction;
@@ -55,6 +56,7 @@ pub use error::{ErrorKind, TransportError};
 pub use hosted::{Hosted, worker_of};
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 pub use mpi::{Mpi, MpiInterface, MpiSettings};
+pub use private::PrivateDirectory;
 #[cfg(unix)]
 pub use processes::{Processes, Rendezvous};
 pub use reduction::{Reduction, combine};

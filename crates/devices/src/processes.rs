@@ -4,14 +4,12 @@
 //! puts what arrives into its endpoint. So a writer waits only while the other process takes bytes
 //! out of the socket, never for its work.
 
-use std::collections::hash_map::RandomState;
-use std::fs::{self, DirBuilder};
-use std::hash::BuildHasher;
+use std::fs;
 use std::io::{self, ErrorKind as IoErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -21,14 +19,13 @@ use crate::endpoint::{Endpoint, Notice, failed};
 use crate::error::{ErrorKind, TransportError, err};
 use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
+use crate::private::PrivateDirectory;
 use crate::transport::{Settings, Tag, Transport, check_worker, parts_of};
 
 /// A private directory where processes of one machine find each other: only the user who made it
 /// can look into it. It is removed when this is dropped.
 #[derive(Debug)]
-pub struct Rendezvous {
-    path: PathBuf,
-}
+pub struct Rendezvous(PrivateDirectory);
 
 impl Rendezvous {
     /// Makes a directory with a random name in the directory of temporary files.
@@ -36,31 +33,15 @@ impl Rendezvous {
     /// # Errors
     /// `System` if no directory can be made there.
     pub fn new() -> Result<Rendezvous, TransportError> {
-        let temporary = std::env::temp_dir();
-        for _ in 0..16 {
-            // Seeded by the system, differently for each state.
-            let random = RandomState::new().hash_one(std::process::id());
-            let path = temporary.join(format!("sardonyx-{random:016x}"));
-            // Fails if there is something with this name, even a link.
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Rendezvous { path }),
-                Err(error) if error.kind() == IoErrorKind::AlreadyExists => {}
-                Err(error) => return err!(System, "{}: {error}", path.display()),
-            }
+        match PrivateDirectory::new() {
+            Ok(directory) => Ok(Rendezvous(directory)),
+            Err(error) => err!(System, "{}: {error}", std::env::temp_dir().display()),
         }
-        err!(System, "{}: no name is free", temporary.display())
     }
 
     /// The directory, which workers are given.
     pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Rendezvous {
-    fn drop(&mut self) {
-        // What stays in a directory of temporary files harms nobody.
-        let _ = fs::remove_dir_all(&self.path);
+        self.0.path()
     }
 }
 

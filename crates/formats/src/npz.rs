@@ -204,22 +204,14 @@ impl<W: Write + Seek> Writer<W> {
         Writer { zip: ZipWriter::new(BufWriter::new(sink)), packing }
     }
 
-    /// Adds an array. Numbers go from the tensor straight to the destination; only strings are
-    /// collected first.
+    /// Adds an array. Numbers go from the tensor straight to the destination; only strings and
+    /// packed elements are collected first.
     ///
     /// # Errors
-    /// If NumPy has no form for it, the archive has an array of that name already, or the
+    /// If NumPy has no form for it, which are some strings, the archive has an array of that name already, or the
     /// destination fails.
     pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpzError> {
-        let unfit = |error| NpzError::Array { name: name.to_string(), error };
-        // Elsewhere numbers have to be turned around, which is a copy as well.
-        let straight = tensor.strings().is_none() && cfg!(target_endian = "little");
-        let (start, rest) = if straight {
-            let header = npy::header(tensor.data_type(), tensor.dims()).map_err(unfit)?;
-            (header, tensor.bytes())
-        } else {
-            (npy::write(tensor).map_err(unfit)?, &[][..])
-        };
+        let (start, rest) = parts_of(name, tensor)?;
         let size = start.len() as u64 + rest.len() as u64;
         let method = match self.packing {
             Packing::Stored => CompressionMethod::Stored,
@@ -243,6 +235,35 @@ impl<W: Write + Seek> Writer<W> {
         sink.flush().map_err(NpzError::Write)?;
         Ok(sink)
     }
+}
+
+/// The bytes of the `.npy` file of a tensor: those that had to be made, and those of the tensor that
+/// follow as they are.
+fn parts_of<'t>(name: &str, tensor: &'t Tensor) -> Result<(Vec<u8>, &'t [u8]), NpzError> {
+    let unfit = |error| NpzError::Array { name: name.to_string(), error };
+    // Elsewhere numbers have to be turned around, which is a copy as well; packed elements get a
+    // byte each.
+    let straight = tensor.strings().is_none()
+        && !tensor.data_type().is_packed()
+        && cfg!(target_endian = "little");
+    if straight {
+        let header = npy::header(tensor.data_type(), tensor.dims()).map_err(unfit)?;
+        return Ok((header, tensor.bytes()));
+    }
+    Ok((npy::write(tensor).map_err(unfit)?, &[]))
+}
+
+/// Refuses what [`write`] would refuse, without writing elements.
+///
+/// # Errors
+/// Those of [`Writer::add`], but for those of a destination.
+pub fn check<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<(), NpzError> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, tensor) in arrays {
+        parts_of(name, tensor)?;
+        zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).map_err(failed)?;
+    }
+    zip.finish().map(drop).map_err(failed)
 }
 
 fn failed(error: ZipError) -> NpzError {
@@ -304,6 +325,33 @@ mod tests {
             }
         }
         assert!(archive(Packing::Deflated).len() < archive(Packing::Stored).len() / 2);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let all = arrays();
+        let pairs = || all.iter().map(|(name, tensor)| (*name, tensor));
+        check(pairs()).unwrap();
+        let long = "x".repeat(1 << 16);
+        let one = Tensor::scalar(1u8);
+        let bad = Tensor::from_strings([1], ["a\0"].into_iter().collect::<StringArray>()).unwrap();
+        for (name, tensor) in [("weights", &one), (long.as_str(), &one), ("bad", &bad)] {
+            let arrays = || pairs().chain([(name, tensor)]);
+            let error = check(arrays()).unwrap_err().to_string();
+            let written = write(Cursor::new(Vec::new()), arrays(), Packing::Stored);
+            assert_eq!(written.unwrap_err().to_string(), error);
+        }
+    }
+
+    /// Types that NumPy has no name for are bare bytes, those of less than a byte one to a byte.
+    #[test]
+    fn every_type_of_numbers_has_a_form() {
+        for data_type in DataType::ALL.into_iter().filter(|ty| *ty != DataType::String) {
+            let tensor = Tensor::zeros(data_type, [3, 5]).unwrap();
+            let written = write(Cursor::new(Vec::new()), [("x", &tensor)], Packing::Stored);
+            let back = read(&Buffer::from_vec(written.unwrap().into_inner())).unwrap();
+            assert_eq!(npy::read_as(&back[0].1, data_type).unwrap(), tensor);
+        }
     }
 
     #[test]

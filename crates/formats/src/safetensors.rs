@@ -456,12 +456,7 @@ pub fn write<'a>(
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
     metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<u64, SafetensorsError> {
-    let mut rows = tensors
-        .into_iter()
-        .map(|(name, tensor)| Row::of(name, tensor))
-        .collect::<Result<Vec<_>, _>>()?;
-    rows.sort_by(|a, b| b.rank.cmp(&a.rank).then(a.name.cmp(b.name)));
-    let header = header_bytes(&rows, metadata)?;
+    let (rows, header) = planned(tensors, metadata)?;
     sink.write_all(&(header.len() as u64).to_le_bytes())?;
     sink.write_all(&header)?;
     let mut written = (LENGTH_BYTES + header.len()) as u64;
@@ -470,6 +465,31 @@ pub fn write<'a>(
         written += row.tensor.bytes().len() as u64;
     }
     Ok(written)
+}
+
+/// Refuses what [`write`] would refuse. The values of the tensors are not read.
+///
+/// # Errors
+/// Those of [`write`], but for those of a sink.
+pub fn check<'a>(
+    tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+    metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<(), SafetensorsError> {
+    planned(tensors, metadata).map(drop)
+}
+
+/// Tensors in the order of the file, and its header.
+fn planned<'a>(
+    tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+    metadata: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<(Vec<Row<'a>>, Vec<u8>), SafetensorsError> {
+    let mut rows = tensors
+        .into_iter()
+        .map(|(name, tensor)| Row::of(name, tensor))
+        .collect::<Result<Vec<_>, _>>()?;
+    rows.sort_by(|a, b| b.rank.cmp(&a.rank).then(a.name.cmp(b.name)));
+    let header = header_bytes(&rows, metadata)?;
+    Ok((rows, header))
 }
 
 /// A tensor to be written, and its type's place in [`TYPES`].

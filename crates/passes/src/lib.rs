@@ -85,7 +85,7 @@ pub use shard::{
     FormId, Local, Move, NotExpressible, NotHonored, Numbers, OutputsAt, Place as DevicePlace,
     Plan, PlanFacts, Ranges, RankError, Resident, Run, ShardError, ShardOptions, Split, SplitAxis,
     Step, Suggested, Transfer, chosen_configuration, divides_bodies, lower_ir_version,
-    prepare_to_shard, shard, suggest, transfers,
+    prepare_to_shard, shard, suggest, transfers, without_devices,
 };
 pub use strip::{StripOptions, StripReport, strip};
 pub use tolerated::tolerated;

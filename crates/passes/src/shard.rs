@@ -43,13 +43,14 @@ pub use rank::{RankError, lower_ir_version};
 pub use resident::Resident;
 pub use suggest::{Division, Suggested, suggest};
 
-use crate::annotations::configurations;
+use crate::annotations::{annotations, configurations};
 use crate::convert::{ConvertOptions, Target, convert_in_any_order};
 use crate::derivatives::{DeriveError, expand_gradients, gradients_in};
 use crate::expand::expand_to_split;
 use crate::finding::Finding;
 use crate::infer::{InferOptions, Inference, infer};
 use crate::inline::InlineOptions;
+use crate::ir_version::{NEWEST_IR_VERSION, set_ir_version};
 use crate::resolve::{Resolved, resolve};
 use crate::sequences::unpack_sequences;
 use assign::Assignment;
@@ -622,6 +623,20 @@ fn inlined(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
     let inlined = crate::align::inline_in_any_order(model, registry, &InlineOptions::default())
         .map_or_else(|_| model.clone(), |(inlined, _)| inlined);
     without_gradients(inlined, registry)
+}
+
+/// A model without what says how it is divided over devices, as [`suggest`] begins with it: calls
+/// of functions are inlined, configurations of devices and annotations of nodes are removed, and
+/// the version of the format is the newest. Models that differ in these alone become equal.
+pub fn without_devices(model: &Model, registry: &Registry) -> Model {
+    // What cannot be inlined cannot have been divided.
+    let mut plain = inlined(model, registry).unwrap_or_else(|_| model.clone());
+    set_ir_version(&mut plain, NEWEST_IR_VERSION);
+    plain.header.configuration.clear();
+    let nodes = plain.graphs().flat_map(|(_, graph)| &graph.nodes).copied();
+    let annotated: Vec<NodeId> = nodes.filter(|node| annotations(&plain, *node).next().is_some()).collect();
+    annotated.into_iter().for_each(|node| plain.set_devices(node, Vec::new()));
+    plain
 }
 
 fn newest_forms(model: Model, registry: &Registry) -> Model {

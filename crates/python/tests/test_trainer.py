@@ -1,14 +1,17 @@
 """Models that describe their training."""
 
 import gc
+import io
 import signal
 import subprocess
 import sys
 import threading
 import time
 import weakref
+import zipfile
 from collections.abc import Mapping
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -224,6 +227,39 @@ def test_a_state_is_saved_and_loaded(tmp_path, suffix):
             call(tmp_path / "state.bin")
         with pytest.raises(TypeError, match="expected a path"):
             call(5)
+
+
+def test_numpy_reads_the_types_of_ml_dtypes_in_a_state(tmp_path):
+    """Types that numpy lacks are stored as numpy itself stores arrays of ml_dtypes."""
+    values = {
+        "bfloat16": (ml_dtypes.bfloat16, [1.5, -2]),
+        "float8e4m3fn": (ml_dtypes.float8_e4m3fn, [1.5, -2]),
+        "int4": (ml_dtypes.int4, [-8, 7]),
+        "uint4": (ml_dtypes.uint4, [0, 15]),
+        "float": (np.float32, [1.5, -2]),
+    }
+    stored = ", ".join(f"{name}[2] {name}_w = {{{a}, {b}}}" for name, (_, (a, b)) in values.items())
+    outputs = ", ".join(f"{name}[2] {name}_new" for name in values)
+    nodes = "".join(f"{name}_new = Identity ({name}_w) " for name in values)
+    bindings = ", ".join(f'"{name}_w": "{name}_new"' for name in values)
+    model = sardonyx.parser.parse_model(HEAD + f"""
+        g () => (float y) <{stored}> {{ y = Constant <value_float: float = 1.0> () }}
+        @<training_info: [{{ algorithm: keep () => ({outputs}) {{ {nodes} }}, update_binding: [{bindings}] }}]>
+    """)
+    trainer = sardonyx.Trainer(model)
+    trainer.step({})
+    trainer.save(tmp_path / "state.npz")
+    with np.load(tmp_path / "state.npz") as state, zipfile.ZipFile(tmp_path / "state.npz") as members:
+        for name, (dtype, numbers) in values.items():
+            array = state[f"{name}_w"].view(dtype)
+            assert array.tolist() == np.array(numbers, dtype).tolist()
+            theirs = io.BytesIO()
+            np.save(theirs, np.array(numbers, dtype))
+            assert members.read(f"{name}_w.npy") == theirs.getvalue()
+    other = sardonyx.Trainer(model)
+    other.load(tmp_path / "state.npz")
+    for name, (dtype, numbers) in values.items():
+        assert (other.state[f"{name}_w"] == np.array(numbers, dtype)).all()
 
 
 def test_an_export_has_the_current_values(tmp_path):

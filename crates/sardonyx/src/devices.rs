@@ -22,7 +22,8 @@ use std::time::Duration;
 pub use profile::{DeviceEvent, DevicePart, DeviceRun, Exchanged};
 pub use rank_models::{RankModels, RankOptions};
 pub use sardonyx_devices::{
-    Channel, ChannelError, Channels, Sent, Settings, Threads, Traffic, Transport, TransportError,
+    Channel, ChannelError, Channels, PrivateDirectory, Sent, Settings, Threads, Traffic, Transport,
+    TransportError,
 };
 use sardonyx_devices::{Hosted, RunNumber};
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::io;
 
 use sardonyx_model::{self as graph, TensorId};
+use sardonyx_ops::Registry;
+use sardonyx_passes::without_devices;
 use sardonyx_tensor::Buffer;
 use sha2::{Digest, Sha256};
 
@@ -63,6 +65,16 @@ impl Model {
             stored.data_location = None;
         }
         digest_of(&graph)
+    }
+
+    /// As [`Model::content_hash`], but equal for models that differ only in how they are divided over
+    /// devices: configurations, annotations of nodes, and what [`Model::shard`] changes for them.
+    pub(crate) fn hash_without_devices(&self) -> Result<String, Error> {
+        let mut graph = without_devices(&self.graph, &Registry::with_microsoft());
+        // Filled in where a model that is changed names none.
+        graph.header.producer_name = None;
+        graph.header.producer_version = None;
+        self.with_graph(graph).content_hash()
     }
 
     /// As [`Model::content_hash`], but of tensors of more than [`SAMPLED`] bytes only some pages

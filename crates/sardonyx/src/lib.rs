@@ -80,6 +80,7 @@ mod tensors;
 pub mod text;
 mod trainer;
 pub mod training;
+mod unfinished;
 mod values;
 mod whole;
 
@@ -117,7 +118,7 @@ pub use scan::{
 pub use scores::ScoreOperator;
 pub use session::{Session, SessionBuilder};
 pub use tensors::{Role, Storage, StoredTensor};
-pub use trainer::{StateVariable, Trainer, TrainerBuilder, TrainingEntry};
+pub use trainer::{DataPosition, StateVariable, Trainer, TrainerBuilder, TrainingEntry};
 pub use values::{read_value, write_value};
 pub use whole::WholeFile;
 

@@ -359,7 +359,7 @@ impl PrintOptions {
         let left_out = sardonyx_text::print_model(&model.graph, options, &mut file);
         let left_out = left_out.map_err(cannot)?;
         if let Some((data, path)) = place.file.take() {
-            data.finish_as(path).map_err(cannot)?;
+            data.finish_as(&path).map_err(cannot)?;
         }
         // Last, as it refers to the other.
         file.finish().map_err(cannot)?;

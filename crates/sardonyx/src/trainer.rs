@@ -7,7 +7,7 @@ mod file;
 mod state;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sardonyx_model::Type;
 use sardonyx_passes::{Form, Plan};
@@ -15,7 +15,7 @@ use sardonyx_runtime::{Input, Port, RunOptions};
 use sardonyx_tensor::{Tensor, TensorError, TensorView, TensorViewMut, Value};
 
 pub use build::TrainerBuilder;
-pub use state::{StateVariable, TrainingEntry};
+pub use state::{DataPosition, StateVariable, TrainingEntry};
 
 use crate::devices::{DeviceSession, Limits, Traffic};
 use crate::error::{Error, ErrorKind};
@@ -132,6 +132,9 @@ struct Made {
     entries: Vec<Programs>,
     inference: Program,
     warnings: Vec<String>,
+    /// What tells the model of a saved state from others, once it is known: hashing a model takes
+    /// as long as reading it.
+    identity: OnceLock<String>,
     /// The devices that run steps and inference, if there are any.
     devices: Option<DeviceSession>,
 }
@@ -592,6 +595,18 @@ impl Trainer {
     /// What random operators of the model draw by.
     pub fn seed(&self) -> u64 {
         self.state.seed()
+    }
+
+    /// How far training has gone through its data. Steps do not change it: it is up to the caller,
+    /// as the data are.
+    pub fn data_position(&self) -> DataPosition {
+        self.state.position
+    }
+
+    /// Changes what [`data_position`](Trainer::data_position) returns and [`save`](Trainer::save)
+    /// writes.
+    pub fn set_data_position(&mut self, epochs: u64, examples: u64) {
+        self.state.position = DataPosition { epochs, examples };
     }
 
     /// The model with the current values in its initializers, ready to be trained further.

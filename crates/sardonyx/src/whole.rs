@@ -1,19 +1,25 @@
 //! Files that appear whole or not at all.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::external::directory_of;
+use crate::unfinished::{Unfinished, remove_abandoned_once};
 
 /// A file that is written beside the one it will replace, and takes its name when it is complete.
-/// Dropped before that, it is removed. What a save of a model does beyond this is in
+/// Dropped before that, it is removed; if its process is killed, the next one that writes to the
+/// directory removes what is left. What a save of a model does beyond this is in
 /// [`Model::save`](crate::Model::save).
 #[derive(Debug)]
 pub struct WholeFile {
-    file: BufWriter<File>,
-    /// Its name until then; empty once it has its own.
-    temporary: PathBuf,
+    file: BufWriter<Content>,
     path: PathBuf,
 }
+
+/// The unbuffered file. Dropping it removes its temporary name.
+#[derive(Debug)]
+struct Content(Unfinished);
 
 impl WholeFile {
     /// Begins a file that will have this path.
@@ -24,11 +30,10 @@ impl WholeFile {
     pub fn create(path: impl Into<PathBuf>) -> io::Result<WholeFile> {
         let path = path.into();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-        let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = path.with_file_name(temporary);
-        Ok(WholeFile { file: BufWriter::new(File::create_new(&temporary)?), temporary, path })
+        let directory = directory_of(&path);
+        remove_abandoned_once(directory, name);
+        let file = Content(Unfinished::create(directory)?);
+        Ok(WholeFile { file: BufWriter::new(file), path })
     }
 
     /// Lets the file be read and written by others than a new one may be.
@@ -37,7 +42,7 @@ impl WholeFile {
     ///
     /// The system does not allow it.
     pub fn set_permissions(&self, permissions: fs::Permissions) -> io::Result<()> {
-        self.file.get_ref().set_permissions(permissions)
+        self.file.get_ref().0.file().set_permissions(permissions)
     }
 
     /// Gives the file its name.
@@ -47,16 +52,35 @@ impl WholeFile {
     /// Those of writing and renaming; then the file is removed.
     pub fn finish(self) -> io::Result<()> {
         let path = self.path.clone();
-        self.finish_as(path)
+        self.finish_as(&path)
     }
 
     /// Gives the file another name than it was begun for, in the same directory.
-    pub(crate) fn finish_as(mut self, path: PathBuf) -> io::Result<()> {
+    pub(crate) fn finish_as(mut self, path: &Path) -> io::Result<()> {
         self.file.flush()?;
-        self.path = path;
-        fs::rename(&self.temporary, &self.path)?;
-        self.temporary = PathBuf::new();
-        Ok(())
+        self.file.get_mut().0.replace(path)
+    }
+}
+
+impl Write for Content {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.file().flush()
+    }
+}
+
+impl Seek for Content {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.file().seek(to)
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        self.0.discard();
     }
 }
 
@@ -73,15 +97,6 @@ impl Write for WholeFile {
 impl Seek for WholeFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.file.seek(to)
-    }
-}
-
-impl Drop for WholeFile {
-    fn drop(&mut self) {
-        if !self.temporary.as_os_str().is_empty() {
-            // Nothing more can be done if even this fails.
-            let _ = fs::remove_file(&self.temporary);
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use sardonyx::training::{Clipping, Loss, OptimizerKind, Options};
 use sardonyx::{
     DataType, Error, ErrorKind, Model, Optimization, Outputs, RunOptions, SaveOptions, Session,
-    Tensor, TensorView, TensorViewMut, Trainer, Value, Weights, npz, safetensors,
+    Tensor, TensorView, TensorViewMut, Trainer, Value, Weights, npy, npz, safetensors,
 };
 
 fn model(text: &str) -> Model {
@@ -856,6 +856,56 @@ fn a_state_is_saved_and_loaded() {
     assert_eq!(names, ["w", "sardonyx.model", "sardonyx.generator"]);
     let error = trainer.save(files.path("state.txt")).expect_err("no such form");
     assert!(error.help().is_some_and(|help| help.contains(".safetensors or .npz")), "{error}");
+}
+
+/// The place in the data goes with the state. The hash of earlier releases, which counted devices,
+/// is taken as well.
+#[test]
+fn a_state_has_a_place_in_the_data() {
+    let files = Files::new();
+    let model = model(DESCENT);
+    let mut trainer = Trainer::new(&model).expect("a trainer");
+    trainer.step(0, descent_data()).expect("a step");
+    trainer.set_data_position(3, 40);
+    for name in ["state.npz", "state.safetensors"] {
+        trainer.check_save(files.path(name)).expect("it can be written");
+        assert!(!files.path(name).exists());
+        trainer.save(files.path(name)).expect("saved");
+        let mut other = Trainer::new(&model).expect("a trainer");
+        other.load(files.path(name)).expect("loaded");
+        assert_eq!(other.data_position(), trainer.data_position(), "{name}");
+        other.initialize().expect("an initialization");
+        assert_eq!(other.data_position(), sardonyx::DataPosition::default());
+    }
+
+    let bytes = fs::read(files.path("state.npz")).expect("a file").into();
+    let arrays = npz::read(&bytes).expect("an archive").into_iter();
+    let arrays = arrays.map(|(name, bytes)| (name, npy::read(&bytes).expect("an array")));
+    let mut arrays: Vec<(String, Tensor)> =
+        arrays.filter(|(name, _)| name != "sardonyx.data").collect();
+    let hash = model.content_hash().expect("a hash").into_bytes();
+    arrays[1].1 = Tensor::from_vec([hash.len()], hash).expect("a tensor");
+    let old = fs::File::create(files.path("old.npz")).expect("a file");
+    let pairs = arrays.iter().map(|(name, array)| (name.as_str(), array));
+    npz::write(old, pairs, npz::Packing::Stored).expect("written");
+    let mut other = Trainer::new(&model).expect("a trainer");
+    other.load(files.path("old.npz")).expect("loaded");
+    assert_eq!(bits(&other), bits(&trainer));
+    assert_eq!(other.data_position(), sardonyx::DataPosition::default());
+}
+
+/// A state that was loaded and is the stored one leaves the file as it is.
+#[test]
+fn values_that_did_not_change_stay_as_they_are_stored() {
+    let files = Files::new();
+    let model = model(DESCENT);
+    let trainer = Trainer::new(&model).expect("a trainer");
+    trainer.save(files.path("state.npz")).expect("saved");
+    let mut other = Trainer::new(&model).expect("a trainer");
+    other.load(files.path("state.npz")).expect("loaded");
+    assert_eq!(other.export().expect("an export").to_bytes(), model.to_bytes());
+    other.step(0, descent_data()).expect("a step");
+    assert_ne!(other.export().expect("an export").to_bytes(), model.to_bytes());
 }
 
 /// What is no state of this model leaves the state as it was.

@@ -4,9 +4,11 @@
 //! `shape`) and the bare elements. Versions 1 to 3, either byte order and either element order are
 //! read; what is written is version 1, little-endian, row-major, as NumPy itself does.
 //!
-//! Types NumPy does not know (bfloat16, float8, int4 ...) appear as `V1`, `V2` or under the name of
-//! an integer, so a file does not say what they are: they are refused unless the caller names the
-//! type with [`read_as`].
+//! Types NumPy does not know (bfloat16, float8, int4 ...) are written as NumPy writes arrays of the
+//! package ml_dtypes: as bare bytes, `<V2` or `<V1`, types below one byte with one code per byte.
+//! `array.view(ml_dtypes.bfloat16)` is the array. Other programs use the name of an integer. The
+//! file does not say what they are, so they are refused unless the caller names the type with
+//! [`read_as`].
 //!
 //! Nothing is allocated before the bytes for it are seen to be there. Pickled arrays (`O`) and
 //! records are refused.
@@ -105,29 +107,35 @@ fn flat(count: usize) -> [usize; 1] {
 }
 
 /// What stands before the elements of an array of numbers or truth values, for writing without a
-/// copy: after it come the elements, little-endian.
+/// copy. After it come the elements, little-endian, those of packed types as the codes that
+/// [`Tensor::to_extended_codes`] returns.
 ///
 /// # Errors
-/// `Unsupported` for types NumPy has no name for, and for strings, whose width depends on all of
-/// them.
+/// `Unsupported` for strings, whose width depends on all of them.
 pub fn header(data_type: DataType, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
     match descr_of(data_type) {
         Some(descr) => header_bytes(&descr, dims),
-        None => err!(
-            Unsupported,
-            "npy: NumPy has no {data_type}; cast to float32 or an integer type, or write the codes as unsigned integers"
-        ),
+        None => err!(Unsupported, "npy: the width of {data_type} elements depends on their values"),
     }
+}
+
+/// Whether a file says what its elements are. Those of other types are bare bytes, and readers have
+/// to know the type.
+pub fn names_type(data_type: DataType) -> bool {
+    data_type == DataType::String || letter_of(data_type).is_some()
 }
 
 /// The bytes of a `.npy` file with this array.
 ///
 /// # Errors
-/// `Unsupported` for types NumPy has no name for, and for strings that it cannot keep: those that
-/// end in NUL or are not UTF-8.
+/// `Unsupported` for strings that NumPy cannot keep: those that end in NUL or are not UTF-8.
 pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     let Some(strings) = tensor.strings() else {
         let mut out = header(tensor.data_type(), tensor.dims())?;
+        if tensor.data_type().is_packed() {
+            out.extend_from_slice(&tensor.to_extended_codes()?);
+            return Ok(out);
+        }
         out.extend_from_slice(tensor.bytes());
         if cfg!(target_endian = "big") {
             let start = out.len() - tensor.bytes().len();
@@ -259,18 +267,30 @@ impl Kind {
     }
 }
 
-/// NumPy's name of a type, little-endian.
-fn descr_of(data_type: DataType) -> Option<String> {
-    let letter = match data_type {
-        DataType::Bool => return Some("|b1".into()),
+/// The letter of NumPy's kind of a type; `None` if NumPy has no such type.
+fn letter_of(data_type: DataType) -> Option<char> {
+    Some(match data_type {
+        DataType::Bool => 'b',
         DataType::Float16 | DataType::Float | DataType::Double => 'f',
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => 'i',
         DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64 => 'u',
         DataType::Complex64 | DataType::Complex128 => 'c',
         _ => return None,
+    })
+}
+
+/// NumPy's name of a type, little-endian; that of bare bytes for types of ml_dtypes; `None` for
+/// strings.
+fn descr_of(data_type: DataType) -> Option<String> {
+    let letter = letter_of(data_type);
+    let width = match data_type {
+        DataType::String => return None,
+        _ if data_type.is_packed() => 1,
+        _ => data_type.element_bytes()?,
     };
-    let width = data_type.element_bytes()?;
-    Some(format!("{}{letter}{width}", if width == 1 { '|' } else { '<' }))
+    // ml_dtypes has a byte order even where one byte has none.
+    let order = if width == 1 && letter.is_some() { '|' } else { '<' };
+    Some(format!("{order}{}{width}", letter.unwrap_or('V')))
 }
 
 fn header_bytes(descr: &str, dims: &[usize]) -> Result<Vec<u8>, TensorError> {

@@ -207,8 +207,28 @@ impl Data {
 
     /// Batches of an epoch.
     pub(super) fn batches(&self) -> usize {
-        let whole = self.examples / self.batch;
-        if self.drops_rest { whole } else { self.examples.div_ceil(self.batch) }
+        self.batches_from(0)
+    }
+
+    /// Batches of an epoch of which so many examples have been taken.
+    pub(super) fn batches_from(&self, taken: usize) -> usize {
+        let left = self.examples.saturating_sub(taken);
+        if self.drops_rest { left / self.batch } else { left.div_ceil(self.batch) }
+    }
+
+    /// The order of the examples in an epoch, from 0: that of the data without a seed. It is drawn
+    /// by the seed and the number of the epoch, whatever command begins with it.
+    pub(super) fn order(&self, seed: Option<u64>, epoch: u64) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.examples).collect();
+        let Some(seed) = seed else { return order };
+        let drawn = (self.examples as u64).saturating_sub(1);
+        let random = SplitMix64::new(seed, "").skipping(drawn.wrapping_mul(epoch));
+        // Each example is exchanged with one that is not behind it.
+        for (index, drawn) in (1..order.len()).rev().zip(random) {
+            let other = drawn % (index as u64 + 1);
+            order.swap(index, usize::try_from(other).unwrap_or(index));
+        }
+        order
     }
 
     /// How many examples of an epoch are in no batch, if any.
@@ -217,10 +237,9 @@ impl Data {
         (self.drops_rest && left > 0).then_some(left)
     }
 
-    /// A batch of an epoch.
-    pub(super) fn batch(&self, order: &[usize], index: usize) -> Result<Inputs, Failure> {
-        let start = index * self.batch;
-        let chosen = &order[start..order.len().min(start + self.batch)];
+    /// The batch of an epoch that begins after so many examples.
+    pub(super) fn batch(&self, order: &[usize], taken: usize) -> Result<Inputs, Failure> {
+        let chosen = &order[taken..order.len().min(taken + self.batch)];
         let mut values = Vec::with_capacity(self.arrays.len());
         for array in &self.arrays {
             let value =
@@ -318,26 +337,36 @@ fn of_directory(path: &Path) -> Result<Vec<(String, Buffer)>, Failure> {
     Ok(found)
 }
 
-/// The order of the examples in each epoch.
-pub(super) struct Order {
-    /// What orders are drawn by; `None` for the order of the file.
-    random: Option<SplitMix64>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Order {
-    pub(super) fn new(seed: Option<u64>) -> Order {
-        Order { random: seed.map(|seed| SplitMix64::new(seed, "")) }
+    fn data(examples: usize, batch: usize, drops_rest: bool) -> Data {
+        Data { arrays: Vec::new(), examples, batch, drops_rest }
     }
 
-    pub(super) fn next_epoch(&mut self, data: &Data) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..data.examples).collect();
-        if let Some(random) = &mut self.random {
-            // Each example is exchanged with one that is not behind it.
-            for (index, drawn) in (1..order.len()).rev().zip(random) {
-                let other = drawn % (index as u64 + 1);
-                order.swap(index, usize::try_from(other).unwrap_or(index));
+    /// The order of an epoch is one of all examples, and does not depend on the epochs before it.
+    #[test]
+    fn an_epoch_has_its_order_by_itself() {
+        let data = data(10, 3, false);
+        let mut stream = SplitMix64::new(7, "");
+        for epoch in 0..5 {
+            let order = data.order(Some(7), epoch);
+            let mut expected: Vec<usize> = (0..10).collect();
+            for index in (1..10).rev() {
+                let drawn = stream.next().unwrap() % (index as u64 + 1);
+                expected.swap(index, drawn as usize);
             }
+            assert_eq!(order, expected, "epoch {epoch}");
+            assert_eq!(data.order(None, epoch), (0..10).collect::<Vec<_>>());
         }
-        order
+    }
+
+    #[test]
+    fn batches_are_counted_from_anywhere() {
+        for (taken, all, whole) in [(0, 4, 3), (1, 3, 3), (3, 3, 2), (9, 1, 0), (10, 0, 0), (99, 0, 0)] {
+            assert_eq!(data(10, 3, false).batches_from(taken), all);
+            assert_eq!(data(10, 3, true).batches_from(taken), whole);
+        }
     }
 }

@@ -132,6 +132,32 @@ fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, en
     ended
 }
 
+/// What a crash of one save left is removed by a save of another model in the directory.
+#[test]
+fn a_save_of_another_model_cleans_up_too() {
+    let (old, new) = (model(1), model(100));
+    let mut end = 0;
+    loop {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("model.onnx");
+        outside().save(&old, &path).unwrap();
+        let (options, _) = ending_at(&outside(), end);
+        let ended = options.save(&new, &path).is_err();
+        let before = values(&path).unwrap();
+        let other = scratch.path().join("other.onnx");
+        SaveOptions::new().weights(Weights::Inside).save(&old, &other).unwrap();
+        assert_eq!(values(&path).unwrap(), before, "step {end}");
+        let used = Model::open(&path).unwrap().external_files()[0].location.clone();
+        let names: Vec<String> = content(scratch.path()).into_keys().collect();
+        assert_eq!(names, ["model.onnx", used.as_str(), "other.onnx"], "step {end}");
+        if !ended {
+            break;
+        }
+        end += 1;
+    }
+    assert!(end > 4, "every step was tried");
+}
+
 #[test]
 fn one_data_file_at_most_is_left_behind() {
     let (old, new) = (model(1), model(100));
@@ -161,8 +187,17 @@ fn a_note_that_somebody_else_wrote_removes_nothing() {
     let path = scratch.path().join("model.onnx");
     fs::write(scratch.path().join("precious"), b"x").unwrap();
     let lines = "0 0 precious\n1 2 ../outside\nnonsense\n\n9 9\n";
-    fs::write(scratch.path().join(".model.onnx.replacing"), lines).unwrap();
+    for name in [".model.onnx.replacing", ".other.onnx.replacing", ".empty.replacing"] {
+        fs::write(scratch.path().join(name), if name == ".empty.replacing" { "" } else { lines }).unwrap();
+    }
     outside().save(&model(1), &path).unwrap();
     let names: Vec<String> = content(scratch.path()).into_keys().collect();
-    assert_eq!(names, ["model.onnx", "model.onnx.data", "precious"]);
+    let expected = [
+        ".empty.replacing",
+        ".other.onnx.replacing",
+        "model.onnx",
+        "model.onnx.data",
+        "precious",
+    ];
+    assert_eq!(names, expected);
 }

@@ -4,8 +4,8 @@
 //! New data files are written without a name where the system allows it (`O_TMPFILE`), get names
 //! that the old model does not use, then the new model takes the old one's name, and only then the
 //! old data files are removed. Whatever a crash leaves in the directory is listed, with the
-//! identity of each file, in a note beside the model, which the next save reads: it removes what is
-//! still the same file and belongs to no model.
+//! identity of each file, in a note beside the model, which the next save in the directory reads:
+//! it removes what is still the same file and belongs to no model.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -27,6 +27,7 @@ use crate::mapping;
 use crate::model::Model;
 use crate::open::{io_error, shown};
 use crate::stored;
+use crate::unfinished::{Unfinished, remove_abandoned, remove_of_earlier_releases};
 
 /// Called with a name for each change of the disk before it is made.
 pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
@@ -34,6 +35,9 @@ pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 /// How much is written at a time and between two reports of progress. With pieces of 8 MiB
 /// saving 1 GB was slower than `cp`, with these it is faster.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// End of the name of a note. Before it are a dot and the name of the model.
+const NOTE_SUFFIX: &str = ".replacing";
 
 /// Names of data files with larger numbers are not recognised as having been made for the same
 /// base.
@@ -48,20 +52,15 @@ struct Saving<'a> {
     name: &'a OsStr,
     written: u64,
     total: u64,
-}
-
-/// A file that is written but has no name yet, or not its own.
-struct Pending {
-    file: File,
-    /// Its temporary path, if the system cannot do without.
-    path: Option<PathBuf>,
+    /// Whether no other process gives names to files of the directory.
+    is_locked: bool,
 }
 
 /// A data file on its way.
 struct NewFile {
     location: String,
     /// `None` if the file was there already, byte for byte.
-    pending: Option<Pending>,
+    pending: Option<Unfinished>,
     checksum: Option<String>,
 }
 
@@ -97,6 +96,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
         name,
         written: 0,
         total: planned.iter().map(|file| file.size).sum(),
+        is_locked: false,
     };
     match saving.run(model, planned) {
         Ok(report) => Ok(report),
@@ -149,10 +149,8 @@ impl Saving<'_> {
         // From here to the end nobody else may give names to files of this directory. Systems
         // without such locks do without.
         let lock = File::open(self.directory.path()).ok();
-        if let Some(lock) = &lock {
-            let _ = lock.lock();
-        }
-        self.clean_up_after_crash();
+        self.is_locked = lock.as_ref().is_some_and(|lock| lock.lock().is_ok());
+        self.clean_up_after_crash(model);
         self.choose_names(&mut files, &planned, &old)?;
         let ready = match ready {
             Some(ready) => ready,
@@ -197,7 +195,7 @@ impl Saving<'_> {
         let placed = self.place(files, ready);
         if let Err(failure) = placed {
             // What is in the directory now is what a crash would have left.
-            self.clean_up_after_crash();
+            self.clean_up_after_crash(model);
             return Err(failure.into());
         }
         for location in leaving {
@@ -260,7 +258,7 @@ impl Saving<'_> {
         old: &Old,
     ) -> Done<Vec<NewFile>> {
         let mut files: Vec<NewFile> = Vec::new();
-        for (index, plan) in planned.iter().enumerate() {
+        for plan in planned {
             let several = planned.len() > 1;
             let same = old.locations.iter().find(|location| {
                 let free = files.iter().all(|file| &file.location != *location);
@@ -278,21 +276,18 @@ impl Saving<'_> {
                 files.push(NewFile { location: location.clone(), pending: None, checksum });
                 continue;
             }
-            let mut pending = self.create(&format!("{}", index + 1))?;
-            let checksum = self.write_parts(model, plan, &mut pending);
-            let checksum = self.or_discard(checksum, &pending)?;
+            let mut pending = self.create()?;
+            let checksum = self.write_parts(model, plan, pending.file());
+            let checksum = self.or_discard(checksum, &mut pending)?;
             files.push(NewFile { location: String::new(), pending: Some(pending), checksum });
         }
         Ok(files)
     }
 
     /// Removes a temporary file if what should have filled it failed.
-    fn or_discard<T>(&self, result: Done<T>, pending: &Pending) -> Done<T> {
-        if let (Err(_), Some(path)) = (&result, &pending.path)
-            && self.step("discard").is_ok()
-        {
-            // Nothing more can be done if even this fails.
-            let _ = fs::remove_file(path);
+    fn or_discard<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
+        if result.is_err() && self.step("discard").is_ok() {
+            pending.discard();
         }
         result
     }
@@ -301,7 +296,7 @@ impl Saving<'_> {
         &mut self,
         model: &Model,
         plan: &PlannedFile,
-        pending: &mut Pending,
+        mut file: &File,
     ) -> Done<Option<String>> {
         let mut hasher = self.options.checksum.then(Sha1::new);
         let mut end = 0;
@@ -310,7 +305,7 @@ impl Saving<'_> {
             self.step("write")?;
             if part.offset > end {
                 // A gap reads as zeros.
-                pending.file.seek(SeekFrom::Start(part.offset))?;
+                file.seek(SeekFrom::Start(part.offset))?;
                 if let Some(hasher) = &mut hasher {
                     let mut zeros = io::Read::take(io::repeat(0), part.offset - end);
                     io::copy(&mut zeros, &mut HashWriter(hasher))?;
@@ -318,7 +313,7 @@ impl Saving<'_> {
             }
             for chunk in bytes.as_slice().chunks(CHUNK_BYTES) {
                 self.step("write")?;
-                pending.file.write_all(chunk)?;
+                file.write_all(chunk)?;
                 if let Some(hasher) = &mut hasher {
                     hasher.update(chunk);
                 }
@@ -328,7 +323,7 @@ impl Saving<'_> {
         }
         if self.options.sync {
             self.step("sync")?;
-            pending.file.sync_all()?;
+            file.sync_all()?;
         }
         Ok(hasher.map(|hasher| hex(&hasher.finalize())))
     }
@@ -385,10 +380,10 @@ impl Saving<'_> {
         graph: &graph::Model,
         form: Form,
         report: &mut SaveReport,
-    ) -> Done<Pending> {
-        let pending = self.create("0")?;
-        let written = self.fill_model(graph, form, report, &pending);
-        self.or_discard(written, &pending)?;
+    ) -> Done<Unfinished> {
+        let mut pending = self.create()?;
+        let written = self.fill_model(graph, form, report, pending.file());
+        self.or_discard(written, &mut pending)?;
         Ok(pending)
     }
 
@@ -397,55 +392,28 @@ impl Saving<'_> {
         graph: &graph::Model,
         form: Form,
         report: &mut SaveReport,
-        pending: &Pending,
+        file: &File,
     ) -> Done {
         let encoded = graph.encoded();
         self.total += encoded.bytes();
-        let mut sink = Sink { saving: self, file: &pending.file, bytes: 0 };
+        let mut sink = Sink { saving: self, file, bytes: 0 };
         report.left_out = form.write(graph, encoded, &mut sink)?;
         report.bytes = sink.bytes;
         if let Ok(old) = fs::metadata(self.path) {
             // Whoever could read the old file can read the new one.
-            let _ = pending.file.set_permissions(old.permissions());
+            let _ = file.set_permissions(old.permissions());
         }
         if self.options.sync {
             self.step("sync")?;
-            pending.file.sync_all()?;
+            file.sync_all()?;
         }
         Ok(())
     }
 
-    /// A new file in the directory, without a name if possible. `label` keeps those of one save
-    /// apart.
-    fn create(&self, label: &str) -> Done<Pending> {
+    /// A new file in the directory, without a name if possible.
+    fn create(&self) -> Done<Unfinished> {
         self.step("create")?;
-        if let Some(file) = self.create_nameless() {
-            return Ok(Pending { file, path: None });
-        }
-        let mut name = hidden(self.name);
-        name.push(format!(".{}.{label}.tmp", std::process::id()));
-        let path = self.directory.path().join(name);
-        let file = File::create(&path)?;
-        // Tells others that somebody is still at it.
-        let _ = file.try_lock();
-        Ok(Pending { file, path: Some(path) })
-    }
-
-    #[cfg(target_os = "linux")]
-    fn create_nameless(&self) -> Option<File> {
-        use rustix::fs::{Mode, OFlags, open};
-        // It gets its name through /proc, which a sandbox may lack.
-        if !Path::new("/proc/self/fd").exists() {
-            return None;
-        }
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o666);
-        open(self.directory.path(), flags, mode).ok().map(File::from)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn create_nameless(&self) -> Option<File> {
-        None
+        Ok(Unfinished::create(self.directory.path())?)
     }
 
     /// Gives each new data file a name that no file of the directory and no tensor of the old model
@@ -510,10 +478,11 @@ impl Saving<'_> {
         used
     }
 
-    /// Path of the note.
-    fn note_path(&self) -> PathBuf {
-        let mut name = hidden(self.name);
-        name.push(".replacing");
+    /// Path of the note about a model of the directory.
+    fn note_path(&self, model: &OsStr) -> PathBuf {
+        let mut name = OsString::from(".");
+        name.push(model);
+        name.push(NOTE_SUFFIX);
         self.directory.path().join(name)
     }
 
@@ -527,7 +496,7 @@ impl Saving<'_> {
         };
         for file in files {
             if let Some(pending) = &file.pending {
-                line(identity(&pending.file)?, &file.location);
+                line(identity(pending.file())?, &file.location);
             }
         }
         for location in leaving {
@@ -536,7 +505,7 @@ impl Saving<'_> {
         if files.iter().all(|file| file.pending.is_none()) && leaving.is_empty() {
             return Ok(None);
         }
-        let path = self.note_path();
+        let path = self.note_path(self.name);
         self.step("write the note")?;
         let mut note = File::create(&path)?;
         note.write_all(lines.as_bytes())?;
@@ -569,9 +538,9 @@ impl Saving<'_> {
     }
 
     /// Gives the new files their names, the model last.
-    fn place(&self, files: Vec<NewFile>, model: Pending) -> io::Result<()> {
+    fn place(&self, files: Vec<NewFile>, mut model: Unfinished) -> io::Result<()> {
         for file in files {
-            let Some(pending) = file.pending else {
+            let Some(mut pending) = file.pending else {
                 continue;
             };
             let path = self.directory.path().join(&file.location);
@@ -584,24 +553,14 @@ impl Saving<'_> {
         if self.options.sync {
             self.sync_directory()?;
         }
+        self.step("name the model")?;
+        model.take_temporary_name(self.directory.path())?;
         let target = self.directory.path().join(self.name);
-        let mut temporary = hidden(self.name);
-        temporary.push(".tmp");
-        let temporary = self.directory.path().join(temporary);
-        let from = match &model.path {
-            Some(path) => path,
-            None => {
-                self.step("name the model")?;
-                let _ = fs::remove_file(&temporary);
-                model.take_name(&temporary)?;
-                &temporary
-            }
-        };
-        let renamed = self.step("replace the model").and_then(|()| fs::rename(from, &target));
-        if renamed.is_err() && self.step("discard").is_ok() {
-            let _ = fs::remove_file(from);
+        let replaced = self.step("replace the model").and_then(|()| model.replace(&target));
+        if replaced.is_err() && self.step("discard").is_ok() {
+            model.discard();
         }
-        renamed
+        replaced
     }
 
     fn remove(&self, location: &str) -> io::Result<()> {
@@ -612,27 +571,47 @@ impl Saving<'_> {
         }
     }
 
-    /// Removes what an earlier save of this model left behind when it was ended.
-    fn clean_up_after_crash(&self) {
-        let mut temporary = hidden(self.name);
-        temporary.push(".tmp");
+    /// Removes what earlier saves in the directory left behind when they were ended. `model` is the
+    /// one that is saved.
+    fn clean_up_after_crash(&self, model: &Model) {
         if self.step("clean up").is_err() {
             return;
         }
-        let _ = fs::remove_file(self.directory.path().join(temporary));
-        self.remove_abandoned();
-        let path = self.note_path();
-        let Ok(note) = fs::read_to_string(&path) else {
+        remove_abandoned(self.directory.path());
+        remove_of_earlier_releases(self.directory.path(), self.name);
+        self.follow_note(self.name, model);
+        if !self.is_locked {
+            // Another process may be replacing another model.
             return;
-        };
-        let used = files_needed(self.path).unwrap_or_default();
+        }
+        for entry in fs::read_dir(self.directory.path()).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_str();
+            let of = name.and_then(|name| name.strip_prefix('.')?.strip_suffix(NOTE_SUFFIX));
+            if let Some(of) = of {
+                self.follow_note(OsStr::new(of), model);
+            }
+        }
+    }
+
+    /// Removes the files of the note about a model that belong to no model, and the note.
+    fn follow_note(&self, about: &OsStr, model: &Model) {
+        let path = self.note_path(about);
+        let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+        let note = if is_file { fs::read_to_string(&path).ok() } else { None };
+        let Some(note) = note else { return };
+        let needed = [about, self.name].map(|name| files_needed(&self.directory.path().join(name)));
+        let mut used = locations(&model.graph);
+        used.extend(needed.into_iter().flatten().flatten());
         let used: BTreeSet<PathBuf> = used.iter().map(|location| clean(location)).collect();
         let mut others = None;
+        let mut is_note = !note.is_empty();
         for line in note.lines() {
             let mut words = line.splitn(3, ' ');
             let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
             let identity = number().zip(number());
             let Some((identity, location)) = identity.zip(words.next()) else {
+                is_note = false;
                 continue;
             };
             let place = clean(location);
@@ -642,24 +621,9 @@ impl Saving<'_> {
                 let _ = self.remove(location);
             }
         }
-        let _ = fs::remove_file(path);
-    }
-
-    /// Removes temporary files of systems without nameless ones, unless somebody still writes them.
-    fn remove_abandoned(&self) {
-        let mut start = hidden(self.name);
-        start.push(".");
-        let entries = fs::read_dir(self.directory.path());
-        for entry in entries.into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.as_encoded_bytes();
-            if !name.starts_with(start.as_encoded_bytes()) || !name.ends_with(b".tmp") {
-                continue;
-            }
-            let is_free = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
-            if is_free {
-                let _ = fs::remove_file(entry.path());
-            }
+        // A file of another program may have such a name.
+        if is_note || about == self.name {
+            let _ = fs::remove_file(path);
         }
     }
 
@@ -672,30 +636,6 @@ impl Saving<'_> {
     #[cfg(not(unix))]
     fn sync_directory(&self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl Pending {
-    /// Gives the file a name, which must be free.
-    fn take_name(&self, path: &Path) -> io::Result<()> {
-        match &self.path {
-            Some(temporary) => fs::rename(temporary, path),
-            None => self.link(path),
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn link(&self, path: &Path) -> io::Result<()> {
-        use rustix::fs::{AtFlags, CWD, linkat};
-        use std::os::fd::AsRawFd;
-        let magic = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        linkat(CWD, magic, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
-        Ok(())
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn link(&self, _: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -732,13 +672,6 @@ impl Write for Sink<'_, '_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// The beginning of the names of files that are there for a moment only.
-fn hidden(name: &OsStr) -> OsString {
-    let mut hidden = OsString::from(".");
-    hidden.push(name);
-    hidden
 }
 
 /// A location without `.` parts and doubled separators, to be compared.

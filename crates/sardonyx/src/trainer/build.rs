@@ -2,7 +2,7 @@
 //! inference.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, Type, ValueId};
 use sardonyx_passes::{CheckOptions, Severity, check};
@@ -141,7 +141,8 @@ impl<'m> TrainerBuilder<'m> {
         making.check_outputs(&entries)?;
         let inference = making.inference()?;
         let Making { devices, state, .. } = making;
-        let made = Made { model: model.clone(), entries, inference, warnings, devices };
+        let (model, identity) = (model.clone(), OnceLock::new());
+        let made = Made { model, entries, inference, warnings, identity, devices };
         Ok(Trainer { made: Arc::new(made), state, room: Room::default() })
     }
 }

@@ -156,6 +156,17 @@ impl Model {
     }
 }
 
+/// How far training has gone through its data. A [`Trainer`](crate::Trainer) keeps it for its
+/// caller, and [`save`](crate::Trainer::save) writes it to the file of the state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DataPosition {
+    /// Passes over the data that are complete.
+    pub epochs: u64,
+    /// Examples that steps of the pass after these have taken.
+    pub examples: u64,
+}
+
 /// What becomes the value of a state variable.
 pub(super) enum New {
     /// A tensor here.
@@ -264,6 +275,7 @@ pub(super) struct State {
     seed: u64,
     /// Steps and initializations that have drawn random numbers, or could have.
     draws: u64,
+    pub(super) position: DataPosition,
 }
 
 impl State {
@@ -296,13 +308,19 @@ impl State {
         // The hasher of the standard library has keys from the system.
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let current = variables.iter().map(|variable| Current::stored(&variable.stored)).collect();
-        Ok(State { variables: variables.into(), current, seed, draws: 0 })
+        let position = DataPosition::default();
+        Ok(State { variables: variables.into(), current, seed, draws: 0, position })
     }
 
     /// Names and types.
     pub(super) fn types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
         let variables = self.variables.iter();
         variables.map(|variable| (variable.name.as_str(), type_of(&variable.stored)))
+    }
+
+    /// Names, and the values before any was assigned.
+    pub(super) fn stored_values(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.variables.iter().map(|variable| (variable.name.as_str(), &variable.stored))
     }
 
     /// Names and values.
@@ -417,13 +435,14 @@ impl State {
         self.draws += 1;
     }
 
-    /// Every variable with its stored value, and no random number drawn.
+    /// Every variable with its stored value, no random number drawn, and at the start of the data.
     pub(super) fn at_beginning(&self) -> State {
         let mut state = self.clone();
         for (variable, current) in self.variables.iter().zip(&mut state.current) {
             *current = Current::stored(&variable.stored);
         }
         state.draws = 0;
+        state.position = DataPosition::default();
         state
     }
 
@@ -450,14 +469,18 @@ impl State {
         mixed(self.seed, self.draws, 1)
     }
 
-    /// Puts the values of assigned variables into the initializers; others stay as the file has
-    /// them.
+    /// Puts values that have changed into the initializers; others stay as the file has them.
     pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
         let assigned = self.variables.iter().zip(&self.current);
-        for (Variable { place, .. }, Current { held, .. }) in
+        for (Variable { place, stored, .. }, Current { held, .. }) in
             assigned.filter(|(_, current)| current.is_assigned)
         {
-            let proto = model.graph.tensor_proto(&held.tensor()?);
+            let value = held.tensor()?;
+            // A state that was loaded has assigned all of them.
+            if value.bytes() == stored.bytes() {
+                continue;
+            }
+            let proto = model.graph.tensor_proto(&value);
             let initializers = &mut model.graph.graph_mut(place.graph).initializers;
             let tensor = &mut initializers[place.index].tensor;
             tensor.raw_data = proto.raw_data;

@@ -1,0 +1,141 @@
+//! Directories of temporary files that belong to one process.
+
+use std::collections::hash_map::RandomState;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::hash::BuildHasher;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Start of the names. A random number of 16 hexadecimal digits follows.
+const START: &str = "sardonyx-run-";
+
+/// A directory in that of temporary files, which only the user who made it can look into. It is
+/// removed when this is dropped; if the process is killed, by the next process that makes one.
+///
+/// The process holds a lock on the directory, so that those of processes that have ended can be
+/// told. Systems without locks of directories keep them.
+#[derive(Debug)]
+pub struct PrivateDirectory {
+    path: PathBuf,
+    _lock: Option<File>,
+}
+
+impl PrivateDirectory {
+    /// Makes a directory with a random name, and removes those of processes that have ended.
+    ///
+    /// # Errors
+    /// Nothing can be made in the directory of temporary files.
+    pub fn new() -> io::Result<PrivateDirectory> {
+        PrivateDirectory::beneath(&std::env::temp_dir())
+    }
+
+    fn beneath(temporary: &Path) -> io::Result<PrivateDirectory> {
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        for _ in 0..16 {
+            // Seeded by the system, differently for each state.
+            let random = RandomState::new().hash_one(std::process::id());
+            let path = temporary.join(format!("{START}{random:016x}"));
+            // Fails if there is something with this name, even a link.
+            match builder.create(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error),
+            }
+            let lock = File::open(&path).ok().filter(|directory| directory.lock().is_ok());
+            // Another process may have removed it before it was locked.
+            if path.exists() {
+                remove_abandoned(temporary, &path);
+                return Ok(PrivateDirectory { path, _lock: lock });
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "no name is free"))
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for PrivateDirectory {
+    fn drop(&mut self) {
+        // What stays in a directory of temporary files harms nobody.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+fn is_private_name(name: &OsStr) -> bool {
+    let number = name.to_str().and_then(|name| name.strip_prefix(START));
+    number.is_some_and(|number| number.len() == 16 && number.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// Removes the directories of the owner of `own` whose processes have ended.
+fn remove_abandoned(temporary: &Path, own: &Path) {
+    for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if !is_private_name(&entry.file_name()) || path == own || !is_like(&path, own) {
+            continue;
+        }
+        // Opened after the look: what is locked is a directory that only its owner can change.
+        let directory = File::open(&path);
+        if directory.is_ok_and(|directory| directory.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// Whether a path is a directory of the owner of another one, and closed to others, links not
+/// followed.
+#[cfg(unix)]
+fn is_like(path: &Path, own: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let facts = |path: &Path| {
+        let metadata = fs::symlink_metadata(path).ok()?;
+        Some((metadata.is_dir(), metadata.uid(), metadata.mode() & 0o077))
+    };
+    let found = facts(path);
+    found.is_some() && found == facts(own)
+}
+
+#[cfg(not(unix))]
+fn is_like(path: &Path, _: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn directories_of_ended_processes_are_removed_and_no_others() {
+        let scratch = PrivateDirectory::new().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        let mut private = DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
+        let abandoned = at("sardonyx-run-0123456789abcdef");
+        private.create(&abandoned).unwrap();
+        fs::write(abandoned.join("model"), b"x").unwrap();
+        let others = ["sardonyx-run-0123", "sardonyx-0123456789abcdef", "else"].map(at);
+        others.iter().for_each(|path| private.create(path).unwrap());
+        let open = at("sardonyx-run-00000000000000ff");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let link = at("sardonyx-run-00000000000000fe");
+        std::os::unix::fs::symlink(&others[2], &link).unwrap();
+
+        let first = PrivateDirectory::beneath(scratch.path()).unwrap();
+        assert!(!abandoned.exists());
+        let second = PrivateDirectory::beneath(scratch.path()).unwrap();
+        let kept = others.iter().chain([&open, &link]).map(PathBuf::as_path);
+        for path in kept.chain([first.path(), second.path()]) {
+            assert!(path.exists(), "{}", path.display());
+        }
+        let path = first.path().to_path_buf();
+        drop(first);
+        assert!(!path.exists());
+    }
+}
