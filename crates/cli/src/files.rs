@@ -121,6 +121,15 @@ pub(crate) fn ends_as_directory(path: &Path) -> bool {
     path.to_str().and_then(|path| path.chars().next_back()).is_some_and(std::path::is_separator)
 }
 
+/// Whether two paths name the same entry of the same directory, be there a file or not.
+pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
+    let directory = |path: &Path| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()
+    };
+    one.file_name() == other.file_name() && directory(one) == directory(other)
+}
+
 /// Refuses a file in a directory that does not exist.
 pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

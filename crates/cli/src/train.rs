@@ -187,6 +187,10 @@ impl Args {
             files::check_parent(state)?;
         }
         let Some(saving::Target::File(path)) = target else { return Ok(()) };
+        if self.state.as_deref().is_some_and(|state| files::is_same_place(state, path)) {
+            let message = format!("'{}' would be both the state and the model", path.display());
+            return Err(Failure::new(message).help("choose another file with --output"));
+        }
         // --in-place replaces the model itself.
         let mut read = Protected::default();
         data.iter().chain(&self.state).for_each(|path| read.add(path));
@@ -493,7 +497,8 @@ impl Course<'_> {
 
     fn save_model(&self, target: saving::Target) -> Result<saving::Saved, Failure> {
         let Course { args, trainer, terminal, .. } = self;
-        let trained = if args.inference { trainer.export_inference()? } else { trainer.export()? };
+        let trained =
+            if args.inference { trainer.export_inference()? } else { trainer.export()? };
         args.saving.save(&args.model, &trained, SaveOptions::new(), Weights::Keep, target, terminal)
     }
 

@@ -321,6 +321,9 @@ fn outputs_are_looked_at_before_the_first_step() {
         answer.refused(words);
     }
     assert!([&x, &state].map(|path| fs::read(path).unwrap()) == before);
+    let (new, again) = (files.path("new.npz"), data.clone() + "/../new.npz");
+    train(&files, &["--state", &new, "-o", &again]).refused(&["both the state and the model"]);
+    assert!(!Path::new(&new).exists());
 }
 
 /// An input of a step that does not fit: the inputs are listed, not the state.
@@ -474,7 +477,8 @@ fn the_model_is_written_if_the_state_cannot_be() {
             fs::create_dir(files.path("of-") + name).unwrap();
         }
         let place = |name: &str| files.path("of-") + name + "/" + name;
-        let training = Endless::start(&files, &["--state", &place("state.npz"), "-o", &place("out.onnx")]);
+        let training =
+            Endless::start(&files, &["--state", &place("state.npz"), "-o", &place("out.onnx")]);
         fs::remove_dir_all(files.path("of-") + lost).unwrap();
         training.send("-TERM");
         let (code, rest) = training.end();
@@ -546,7 +550,13 @@ fn parts_of_a_training_are_the_whole() {
     let cut: &[&[&[&str]]] = &[
         &[&["--epochs", "1"], &["--epochs", "1"], &["--epochs", "1"], &["--epochs", "1"]],
         &[&["--steps", "5"], &["--steps", "7"]],
-        &[&["--steps", "1"], &["--epochs", "2"], &["--steps", "1"], &["--steps", "3"], &["--epochs", "1"]],
+        &[
+            &["--steps", "1"],
+            &["--epochs", "2"],
+            &["--steps", "1"],
+            &["--steps", "3"],
+            &["--epochs", "1"],
+        ],
         &[&["--epochs", "3"], &["--steps", "0"], &["--epochs", "1"]],
     ];
     let data = ["--batch", "3", "--seed", "5"];
@@ -555,15 +565,23 @@ fn parts_of_a_training_are_the_whole() {
             let whole = files.path("whole.") + suffix;
             let _ = fs::remove_file(&whole);
             let common = [&data[..], more].concat();
-            train(&files, &[&common[..], &["--epochs", "4", "--state", &whole, "-o", &once]].concat()).good();
+            train(
+                &files,
+                &[&common[..], &["--epochs", "4", "--state", &whole, "-o", &once]].concat(),
+            )
+            .good();
             for parts in cut {
                 let state = files.path("state.") + suffix;
                 let _ = fs::remove_file(&state);
                 for part in *parts {
-                    train(&files, &[&common[..], part, &["--state", &state, "-o", &out]].concat()).good();
+                    train(&files, &[&common[..], part, &["--state", &state, "-o", &out]].concat())
+                        .good();
                 }
                 assert_eq!(files.read("out.onnx"), files.read("once.onnx"), "{more:?} {parts:?}");
-                assert!(fs::read(&state).unwrap() == fs::read(&whole).unwrap(), "{more:?} {parts:?}");
+                assert!(
+                    fs::read(&state).unwrap() == fs::read(&whole).unwrap(),
+                    "{more:?} {parts:?}"
+                );
             }
         }
     }
@@ -572,9 +590,25 @@ fn parts_of_a_training_are_the_whole() {
     let answer = files.run(
         "train",
         "line.onnxtxt",
-        &["--data", &files.path("data"), "--batch", "3", "--shuffle", "--seed", "6", "--steps", "1", "--state", &state],
+        &[
+            "--data",
+            &files.path("data"),
+            "--batch",
+            "3",
+            "--shuffle",
+            "--seed",
+            "6",
+            "--steps",
+            "1",
+            "--state",
+            &state,
+        ],
     );
-    for words in ["starting from the state in", "state.npz, after 4 epochs\n", "--seed 6 is not used: the state goes on with its seed 5"] {
+    for words in [
+        "starting from the state in",
+        "state.npz, after 4 epochs\n",
+        "--seed 6 is not used: the state goes on with its seed 5",
+    ] {
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
     }
     answer.good();
@@ -601,7 +635,8 @@ line (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> 
 shift (x, b) => (y) { y = Add (x, b) }
 "#;
     fs::write(files.path("plain.onnxtxt"), shifted).unwrap();
-    let args = ["--loss", "squared-error", "--optimizer", "adam", "-o", &files.path("line.onnxtxt")];
+    let args =
+        ["--loss", "squared-error", "--optimizer", "adam", "-o", &files.path("line.onnxtxt")];
     files.run("add-training", "plain.onnxtxt", &args).good();
     let models = [
         ("two.onnx", &["--devices", "2", "--batch"][..]),

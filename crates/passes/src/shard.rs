@@ -634,7 +634,8 @@ pub fn without_devices(model: &Model, registry: &Registry) -> Model {
     set_ir_version(&mut plain, NEWEST_IR_VERSION);
     plain.header.configuration.clear();
     let nodes = plain.graphs().flat_map(|(_, graph)| &graph.nodes).copied();
-    let annotated: Vec<NodeId> = nodes.filter(|node| annotations(&plain, *node).next().is_some()).collect();
+    let annotated: Vec<NodeId> =
+        nodes.filter(|node| annotations(&plain, *node).next().is_some()).collect();
     annotated.into_iter().for_each(|node| plain.set_devices(node, Vec::new()));
     plain
 }

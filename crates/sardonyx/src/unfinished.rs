@@ -42,7 +42,8 @@ impl Unfinished {
     fn create_named(directory: &Path) -> io::Result<Unfinished> {
         loop {
             let path = directory.join(next_name());
-            let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&path)
+            {
                 Ok(file) => file,
                 // A file of a process that has the same number elsewhere, or had it earlier.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
@@ -287,8 +288,10 @@ mod tests {
         let at = |name: &str| scratch.path().join(name);
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
-        let (ended, own, parent) = (ended.id(), std::process::id(), std::os::unix::process::parent_id());
-        let removed = [format!(".a.{ended}.tmp"), format!(".a.{ended}.3.tmp"), format!(".a.{own}.tmp")];
+        let (ended, own, parent) =
+            (ended.id(), std::process::id(), std::os::unix::process::parent_id());
+        let removed =
+            [format!(".a.{ended}.tmp"), format!(".a.{ended}.3.tmp"), format!(".a.{own}.tmp")];
         let kept = [
             format!(".a.{parent}.tmp"),
             format!(".a.b.{ended}.tmp"),

@@ -108,7 +108,7 @@ fn flat(count: usize) -> [usize; 1] {
 
 /// What stands before the elements of an array of numbers or truth values, for writing without a
 /// copy. After it come the elements, little-endian, those of packed types as the codes that
-/// [`Tensor::to_extended_codes`] returns.
+/// [`Tensor::to_codes`] returns.
 ///
 /// # Errors
 /// `Unsupported` for strings, whose width depends on all of them.
@@ -133,7 +133,7 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     let Some(strings) = tensor.strings() else {
         let mut out = header(tensor.data_type(), tensor.dims())?;
         if tensor.data_type().is_packed() {
-            out.extend_from_slice(&tensor.to_extended_codes()?);
+            out.extend_from_slice(&tensor.to_codes()?);
             return Ok(out);
         }
         out.extend_from_slice(tensor.bytes());

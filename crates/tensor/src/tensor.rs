@@ -349,22 +349,6 @@ impl Tensor {
         Ok(codes)
     }
 
-    /// The codes of a packed or 8-bit type, one per byte as the Python package ml_dtypes keeps
-    /// them: those of signed integers are extended by their sign.
-    ///
-    /// # Errors
-    /// `Type` if the type is wider.
-    pub fn to_extended_codes(&self) -> Result<Vec<u8>, TensorError> {
-        let mut codes = self.to_codes()?;
-        if matches!(self.data_type, DataType::Int4 | DataType::Int2) {
-            let unused = 8 - self.data_type.bits().unwrap_or(8);
-            for code in &mut codes {
-                *code = ((*code << unused).cast_signed() >> unused).cast_unsigned();
-            }
-        }
-        Ok(codes)
-    }
-
     /// The same tensor with bytes on a multiple of 64; one copy (counted) if they are not there
     /// yet.
     ///

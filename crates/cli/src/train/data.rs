@@ -364,7 +364,9 @@ mod tests {
 
     #[test]
     fn batches_are_counted_from_anywhere() {
-        for (taken, all, whole) in [(0, 4, 3), (1, 3, 3), (3, 3, 2), (9, 1, 0), (10, 0, 0), (99, 0, 0)] {
+        for (taken, all, whole) in
+            [(0, 4, 3), (1, 3, 3), (3, 3, 2), (9, 1, 0), (10, 0, 0), (99, 0, 0)]
+        {
             assert_eq!(data(10, 3, false).batches_from(taken), all);
             assert_eq!(data(10, 3, true).batches_from(taken), whole);
         }

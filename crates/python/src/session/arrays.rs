@@ -93,10 +93,16 @@ impl Numpy {
     }
 }
 
-/// The codes of a packed type, one to a byte as ml_dtypes keeps them.
+/// The codes of a packed type, one to a byte as ml_dtypes keeps them: signed ones with their sign.
 fn unpacked(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
     let failed = |error| unfit(py, &What::Other("an output"), &error);
-    let codes = tensor.to_extended_codes().map_err(failed)?;
+    let mut codes = tensor.to_codes().map_err(failed)?;
+    if matches!(tensor.data_type(), DataType::Int4 | DataType::Int2) {
+        let unused = 8 - tensor.data_type().bits().unwrap_or(8);
+        for code in &mut codes {
+            *code = ((*code << unused).cast_signed() >> unused).cast_unsigned();
+        }
+    }
     Tensor::from_vec(tensor.dims(), codes).map_err(failed)
 }
 

@@ -188,16 +188,12 @@ fn a_note_that_somebody_else_wrote_removes_nothing() {
     fs::write(scratch.path().join("precious"), b"x").unwrap();
     let lines = "0 0 precious\n1 2 ../outside\nnonsense\n\n9 9\n";
     for name in [".model.onnx.replacing", ".other.onnx.replacing", ".empty.replacing"] {
-        fs::write(scratch.path().join(name), if name == ".empty.replacing" { "" } else { lines }).unwrap();
+        fs::write(scratch.path().join(name), if name == ".empty.replacing" { "" } else { lines })
+            .unwrap();
     }
     outside().save(&model(1), &path).unwrap();
     let names: Vec<String> = content(scratch.path()).into_keys().collect();
-    let expected = [
-        ".empty.replacing",
-        ".other.onnx.replacing",
-        "model.onnx",
-        "model.onnx.data",
-        "precious",
-    ];
+    let expected =
+        [".empty.replacing", ".other.onnx.replacing", "model.onnx", "model.onnx.data", "precious"];
     assert_eq!(names, expected);
 }

@@ -211,7 +211,11 @@ impl Facts {
             Ok(Numbers { key, text, array: Tensor::from_slice([2], &pair)? })
         });
         let hash = Tensor::from_slice([self.model.len()], self.model.as_bytes())?;
-        Ok(Written { numbers: numbers.collect::<Result<_, TensorError>>()?, hash, model: self.model })
+        Ok(Written {
+            numbers: numbers.collect::<Result<_, TensorError>>()?,
+            hash,
+            model: self.model,
+        })
     }
 }
 
@@ -240,8 +244,7 @@ fn read_safetensors(bytes: &Buffer) -> Result<(Facts, HashMap<String, Tensor>), 
         found.find(|(name, _)| name == key).map(|(_, text)| text.as_str())
     };
     let needed = |key: &str| {
-        found(key)
-            .ok_or_else(|| format!("its metadata has no '{key}', so it is not a saved state"))
+        found(key).ok_or_else(|| format!("its metadata has no '{key}', so it is not a saved state"))
     };
     let numbers = |key: &str, text: &str| {
         let numbers: Vec<u64> = text.split(' ').flat_map(str::parse).collect();
