@@ -298,9 +298,7 @@ fn values_that_a_session_would_not_compute_are_there() {
     let npz = files.path("all.npz");
     run(&["--dump", "*", "--to", &npz]).good();
     let text = run(&["--expect", &npz]).good();
-    for words in ["t: seq(tensor(float)) matches", "unread: bfloat16[1, 2] matches"] {
-        assert!(text.contains(words), "{text}");
-    }
+    assert!(text.contains("t: seq(tensor(float)) matches"), "{text}");
     assert!(text.contains("5 values are as expected"), "{text}");
 }
 

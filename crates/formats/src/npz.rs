@@ -5,6 +5,7 @@
 //! far is bounded: by what the member's entry says, and over all members by the size of the
 //! archive, so that a small file cannot fill the memory.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
 
@@ -54,6 +55,12 @@ pub enum NpzError {
         /// Why not.
         #[source]
         error: TensorError,
+    },
+    /// Two arrays for one name.
+    #[error("two arrays would have the name '{name}'")]
+    Duplicate {
+        /// The name.
+        name: String,
     },
     /// The destination failed.
     #[error("the archive cannot be written: {0}")]
@@ -195,13 +202,14 @@ pub enum Packing {
 #[derive(Debug)]
 pub struct Writer<W: Write + Seek> {
     zip: ZipWriter<BufWriter<W>>,
+    names: HashSet<String>,
     packing: Packing,
 }
 
 impl<W: Write + Seek> Writer<W> {
     /// An archive without arrays; `sink` is written from where it stands.
     pub fn new(sink: W, packing: Packing) -> Writer<W> {
-        Writer { zip: ZipWriter::new(BufWriter::new(sink)), packing }
+        Writer { zip: ZipWriter::new(BufWriter::new(sink)), names: HashSet::new(), packing }
     }
 
     /// Adds an array. Numbers go from the tensor straight to the destination; only strings and
@@ -212,6 +220,9 @@ impl<W: Write + Seek> Writer<W> {
     /// destination fails.
     pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpzError> {
         let (start, rest) = parts_of(name, tensor)?;
+        if !self.names.insert(name.to_string()) {
+            return Err(NpzError::Duplicate { name: name.to_string() });
+        }
         let size = start.len() as u64 + rest.len() as u64;
         let method = match self.packing {
             Packing::Stored => CompressionMethod::Stored,
@@ -259,8 +270,12 @@ fn parts_of<'t>(name: &str, tensor: &'t Tensor) -> Result<(Vec<u8>, &'t [u8]), N
 /// Those of [`Writer::add`], but for those of a destination.
 pub fn check<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<(), NpzError> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let mut names = HashSet::new();
     for (name, tensor) in arrays {
         parts_of(name, tensor)?;
+        if !names.insert(name) {
+            return Err(NpzError::Duplicate { name: name.to_string() });
+        }
         zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).map_err(failed)?;
     }
     zip.finish().map(drop).map_err(failed)
