@@ -172,3 +172,48 @@ fn children(process: &Child) -> Vec<String> {
     let listed = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
     listed.unwrap_or_default().split_whitespace().map(str::to_string).collect()
 }
+/// A process that is stopped answers nothing, and ends the run within the deadline.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stopped_process_ends_the_run_in_time() {
+    let files = staged("3");
+    let model = files.path("model.onnx");
+    for victim in [0, 1] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
+            .args(["run", &model, "--fill", "image=ones", "--set", "N=4"])
+            .args(["--devices", "--processes", "--device-timeout", "4", "--repeat", "1000000"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while children(&run).len() < 2 {
+            assert!(Instant::now() < until, "the processes do not start");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Now they run.
+        std::thread::sleep(Duration::from_millis(1500));
+        let others = children(&run);
+        let stopped = Command::new("kill").args(["-STOP", &others[victim]]).status().unwrap();
+        assert!(stopped.success());
+        let begin = Instant::now();
+        let output = loop {
+            if run.try_wait().unwrap().is_some() {
+                break run.wait_with_output().unwrap();
+            }
+            if begin.elapsed() > Duration::from_secs(30) {
+                run.kill().unwrap();
+                panic!("a run goes on without one of its processes");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let (took, said) = (begin.elapsed(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("worker {}", victim + 1)), "{said}");
+        assert!(took < Duration::from_secs(6), "the run ended after {took:?}: {said}");
+        for other in &others {
+            assert!(!Path::new(&format!("/proc/{other}/exe")).exists(), "a process stays behind");
+        }
+    }
+}
+

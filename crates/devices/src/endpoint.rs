@@ -36,6 +36,8 @@ struct State {
     senders: Vec<Sender>,
     /// The first failure of any worker, which ends all receives.
     failure: Option<TransportError>,
+    /// Whether a worker failed or did not answer in time, or a run ended early.
+    has_failed: bool,
     /// By worker: for whom it waits longer than its deadline, and since when that is known.
     overdue: Vec<Option<(usize, Instant)>>,
     /// Runs that have ended early, and why; the last one last.
@@ -96,6 +98,7 @@ impl Endpoint {
             state: Mutex::new(State {
                 senders,
                 failure: None,
+                has_failed: false,
                 overdue: vec![None; workers],
                 ended_runs: VecDeque::new(),
                 first_run: 1,
@@ -184,6 +187,7 @@ impl Endpoint {
         if run == 0 || state.failure.is_some() || state.is_unwanted(run) {
             return false;
         }
+        state.has_failed = true;
         if state.ended_runs.len() == MOST_ENDED_RUNS {
             state.ended_runs.pop_front();
         }
@@ -318,7 +322,10 @@ impl Endpoint {
     #[cold]
     pub(crate) fn no_answer(&self, from: usize, tag: Tag) -> TransportError {
         let (deadline, (_, tag)) = (self.deadline, parts_of(tag));
-        let missing = locked(&self.state).missing(from, 2 * grace(deadline));
+        let mut state = locked(&self.state);
+        state.has_failed = true;
+        let missing = state.missing(from, 2 * grace(deadline));
+        drop(state);
         let message = if missing == from {
             format!("worker {from} did not send message {tag} within {deadline:?}")
         } else {
@@ -416,10 +423,17 @@ impl Endpoint {
         let mut state = locked(&self.state);
         let first = state.failure.is_none();
         if first {
+            state.has_failed = true;
             state.failure = Some(failure);
             self.arrived.notify_all();
         }
         first
+    }
+
+    /// Whether any worker has failed so far, is lost or did not answer this one in time, or a run
+    /// ended early.
+    pub fn has_failed(&self) -> bool {
+        locked(&self.state).has_failed
     }
 
     /// The first failure of any worker as an error.

@@ -73,6 +73,9 @@ struct Peer {
     writing: Mutex<UnixStream>,
 }
 
+/// How long the last frame waits for a worker that takes no bytes.
+const FAREWELL: Duration = Duration::from_millis(200);
+
 /// What a connection begins with: who connects, and to how many.
 const GREETING: &[u8; 12] = b"sardonyx-2\r\n";
 const GREETING_BYTES: usize = GREETING.len() + 16;
@@ -400,7 +403,8 @@ impl Drop for Processes {
         // Threads of ours do not panic; if one did, its message was printed.
         let _ = telling.map(JoinHandle::join);
         for peer in self.shared.peers.iter().flatten() {
-            // Who is gone needs no farewell.
+            // Readers of a worker that works always read; a worker that is gone needs no farewell.
+            let _ = locked(&peer.writing).set_write_timeout(Some(FAREWELL));
             let _ = peer.write(Frame::End, 0, &[]);
             let _ = locked(&peer.writing).shutdown(Shutdown::Both);
         }

@@ -1,7 +1,7 @@
 //! What moves bytes between the workers of a model: the trait, and what its calls take.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sardonyx_tensor::DataType;
 
@@ -38,8 +38,8 @@ pub(crate) fn parts_of(tag: Tag) -> (RunNumber, u32) {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// How long a receive waits for its message, and how long workers may take to find each other.
-    /// A receive takes up to a quarter longer, 2 seconds at most, before it ends with an error: to
-    /// learn whether the worker that it waits for waits itself, and for whom.
+    /// In the last quarter of that time, up to 2 seconds, workers tell each other for whom they
+    /// wait, so that the error of a receive names the worker that all wait for.
     pub deadline: Duration,
 }
 
@@ -322,15 +322,15 @@ pub(crate) fn receive_with<T: Transport + ?Sized>(
 ) -> Result<(), TransportError> {
     let endpoint = transport.endpoint();
     check_worker(from, endpoint.workers())?;
-    let deadline = endpoint.deadline();
-    if transport.receive_within(deadline, from, tag, take)? {
+    let (start, deadline) = (Instant::now(), endpoint.deadline());
+    if transport.receive_within(deadline - grace(deadline), from, tag, take)? {
         return Ok(());
     }
-    // Who waits for a worker that waits itself is to name the one that all wait for: all are told,
-    // and have some time to do the same.
+    // The error is to name the worker that all wait for, which may be another one than the sender:
+    // all are told, and have the rest of the time to do the same.
     endpoint.note(endpoint.number(), Notice::Overdue(from));
     transport.tell(Notice::Overdue(from));
-    if transport.receive_within(grace(deadline), from, tag, take)? {
+    if transport.receive_within(deadline.saturating_sub(start.elapsed()), from, tag, take)? {
         return Ok(());
     }
     Err(endpoint.no_answer(from, tag))

@@ -15,14 +15,28 @@ use unix::{Started, processes};
 #[derive(Default)]
 pub(crate) struct Workers {
     transport: Option<Arc<dyn Transport>>,
-    /// Goes after the transport, so that those who wait for this process have learned that it ends.
+    /// Dropped after the transport, which tells the other processes that this one ends.
     #[cfg(unix)]
-    _started: Option<Started>,
+    started: Option<Started>,
+}
+
+#[cfg(unix)]
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let has_failed = |transport: &Arc<dyn Transport>| transport.endpoint().has_failed();
+        if let Some(started) = &mut self.started
+            && self.transport.as_ref().is_some_and(has_failed)
+        {
+            started.hurry();
+        }
+    }
 }
 
 impl Workers {
     fn connected(transport: impl Transport + 'static) -> Workers {
-        Workers { transport: Some(Arc::new(transport)), ..Workers::default() }
+        let mut workers = Workers::default();
+        workers.transport = Some(Arc::new(transport));
+        workers
     }
 
     /// What connects this process with the others; `None` if it is alone.
@@ -111,14 +125,26 @@ mod unix {
         children: Vec<Child>,
         /// Where they find each other.
         rendezvous: Rendezvous,
+        /// How long they have to end once worker 0 has.
+        farewell: Duration,
     }
 
-    /// How long processes have to end once worker 0 has.
+    /// How long processes have to end after work that was done.
     const FAREWELL: Duration = Duration::from_secs(5);
+    /// How long they have to end after a failure: one that did not answer will not end by itself,
+    /// and what the others do is in vain.
+    const SHORT_FAREWELL: Duration = Duration::from_millis(250);
+
+    impl Started {
+        /// Lets the processes end soon, as the work has failed.
+        pub(super) fn hurry(&mut self) {
+            self.farewell = SHORT_FAREWELL;
+        }
+    }
 
     impl Drop for Started {
         fn drop(&mut self) {
-            let until = Instant::now() + FAREWELL;
+            let until = Instant::now() + self.farewell;
             for child in &mut self.children {
                 while matches!(child.try_wait(), Ok(None)) {
                     if Instant::now() >= until {
@@ -138,7 +164,8 @@ mod unix {
             // Worker 0 says that one is missing.
             return joined(&own, settings).ok_or_else(Failure::told_elsewhere);
         }
-        let mut started = Started { children: Vec::new(), rendezvous: Rendezvous::new()? };
+        let rendezvous = Rendezvous::new()?;
+        let mut started = Started { children: Vec::new(), rendezvous, farewell: FAREWELL };
         let program = std::env::current_exe()?;
         for number in 1..count {
             // The same command, so that all have the same model and options.
@@ -154,8 +181,9 @@ mod unix {
             let refused = |error| Failure::new(format!("worker {number} cannot start: {error}"));
             started.children.push(child.map_err(refused)?);
         }
-        let own = Processes::join(started.rendezvous.path(), 0, count, settings)?;
-        Ok(Workers { transport: Some(Arc::new(own)), _started: Some(started) })
+        let own = Processes::join(started.rendezvous.path(), 0, count, settings);
+        let own = own.inspect_err(|_| started.hurry())?;
+        Ok(Workers { transport: Some(Arc::new(own)), started: Some(started) })
     }
 
     fn joined(own: &str, settings: &Settings) -> Option<Workers> {
