@@ -257,3 +257,84 @@ fn branches_that_are_not_taken_may_not_fit() {
     };
     runs_alike(&model, &[inputs(2, true), inputs(4, false), inputs(2, true)]);
 }
+
+/// Outputs without slices have the sizes that slices would have: known from the types of inputs, or
+/// from what the loop is given, which another device sends.
+#[test]
+fn loops_without_iterations_give_the_same_shapes() {
+    let half = split(&[("x", 0), ("z", 0)]);
+    let [first, second] = [0, 1].map(|stage| {
+        format!("@<device_configurations: [{{configuration_id: \"c\", pipeline_stage: {stage}}}]>")
+    });
+    let body = "body = step (int64 i, bool go, h) => (bool more, next, kept) {
+        more = Identity (go)
+        next = Neg (h)
+        kept = Concat <axis = 0> (next, h)
+    }";
+    let positions = format!(
+        "at = NonZero (x) {first}
+         t = Transpose (at) {first}
+         z = GatherND (x, t) {first}"
+    );
+    for (before, on_loop, rank) in [
+        (format!("z = Relu (x) {half}"), String::new(), 3),
+        (format!("z = Relu (x) {first}"), second.clone(), 3),
+        (positions, second.clone(), 2),
+    ] {
+        let model = model(
+            &format!(
+                "g (int64 n, float[N, 3] x) => (y, all) {{
+                     {before}
+                     y, all = Loop (n, , z) <{body}> {on_loop}
+                 }}"
+            ),
+            "",
+        );
+        let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+        let whole = Session::new(&model).unwrap();
+        for rows in [4, 6, 2] {
+            for n in [0, 2, 0i64] {
+                let inputs = [("n", Tensor::scalar(n)), ("x", floats(&[rows, 3]))];
+                let [wanted, found] =
+                    [whole.run(inputs.clone()).unwrap(), session.run(inputs).unwrap()];
+                let [wanted, found] = [wanted, found].map(|run| run.tensor("all").unwrap().clone());
+                assert_eq!(found.dims(), wanted.dims(), "{before}");
+                // One element of `floats` is 0.
+                let slice = if rank == 3 { vec![2 * rows, 3] } else { vec![2 * (3 * rows - 1)] };
+                assert_eq!(wanted.dims(), [&[n as usize], &slice[..]].concat(), "{before}");
+            }
+        }
+    }
+}
+
+/// The same of a Scan over nothing.
+#[test]
+fn scans_over_nothing_give_the_same_shapes() {
+    let [first, second] = [0, 1].map(|stage| {
+        format!("@<device_configurations: [{{configuration_id: \"c\", pipeline_stage: {stage}}}]>")
+    });
+    let model = model(
+        &format!(
+            "g (float[M] x, float[N, M] rows) => (last, all) {{
+                 z = Relu (x) {first}
+                 r = Neg (rows) {first}
+                 last, all = Scan (z, r) <
+                     num_scan_inputs = 1,
+                     body = step (h, row) => (next, out) {{
+                         next = Add (h, row)
+                         out = Concat <axis = 0> (next, row)
+                     }}
+                 > {second}
+             }}"
+        ),
+        "",
+    );
+    let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
+    let whole = Session::new(&model).unwrap();
+    for (rows, columns) in [(0, 5), (2, 3), (0, 2)] {
+        let inputs = [("x", floats(&[columns])), ("rows", floats(&[rows, columns]))];
+        for run in [whole.run(inputs.clone()), session.run(inputs)] {
+            assert_eq!(run.unwrap().tensor("all").unwrap().dims(), [rows, 2 * columns]);
+        }
+    }
+}

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_model::Type;
+use sardonyx_tensor::{DataType, Dims};
 
 use crate::executable::{Body, Executable, Region};
 use crate::memory::{Held, Key, Planned, Plans, fits, key_of};
@@ -51,17 +52,33 @@ impl IterationPlans {
             return None;
         }
         choice.new = if repeats { 0 } else { choice.new + 1 };
-        let types = given.iter().map(|value| {
-            let view = value.as_view()?;
-            Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
-        });
-        let types: Vec<Option<Type>> = types.collect();
         let key = key_of(given);
         choice.last = Some(key.clone());
         // What contradicts itself fails in the step that it is about, which says more.
-        let found = self.sizes.find(Scope::inside(executable, body), &types).ok()?;
+        let found = self.sizes.find(Scope::inside(executable, body), &types_of(given)).ok()?;
         let planned = Arc::new(Planned::in_region(&region.kind, body, found.sizes));
         plans().keep(key, planned.clone());
         Some(planned)
     }
+
+    /// The types of the values of a body, by slot, where it is given values of these types; `None`
+    /// if they contradict each other.
+    pub(super) fn types(
+        &self,
+        executable: &Executable,
+        body: &Body,
+        given: &[Option<Type>],
+    ) -> Option<Vec<Option<(DataType, Dims)>>> {
+        let found = self.sizes.find(Scope::inside(executable, body), given).ok()?;
+        Some(found.sizes.types)
+    }
+}
+
+/// The types of values; `None` for those that are not tensors.
+pub(super) fn types_of(given: &[Held<'_>]) -> Vec<Option<Type>> {
+    let types = given.iter().map(|value| {
+        let view = value.as_view()?;
+        Some(Type::tensor(view.data_type(), view.dims().iter().copied()))
+    });
+    types.collect()
 }

@@ -7,11 +7,11 @@
 
 use std::mem::{replace, take};
 
-use sardonyx_model::Dim;
+use sardonyx_model::{Dim, Type};
 use sardonyx_tensor::{Arena, Bool8, DataType, Dims, Tensor, Value, WriteSlices, emptied};
 use smallvec::SmallVec;
 
-use super::iteration_plans::Choice;
+use super::iteration_plans::{Choice, types_of};
 use super::regions::{borrowed, truth};
 use super::stack::{Slices, Stack, shown};
 use super::{Failed, Room, Run, Watch};
@@ -105,7 +105,41 @@ impl Run<'_> {
             let given = Around { operands, slices: slices.as_ref() };
             self.run_iterations(site, memory, given, &mut iterating, watch)?;
         }
-        self.end(kind, body, iterating)
+        let sizes = match iterating.iteration {
+            0 => {
+                let given = Around { operands, slices: slices.as_ref() };
+                self.sizes_without_iterations((step, region, body), planned, given, &iterating)?
+            }
+            _ => Vec::new(),
+        };
+        self.end(kind, body, iterating, &sizes)
+    }
+
+    /// By stacked output, the element type and sizes that a slice would have if there were an
+    /// iteration: nothing else decides about the shape of an output without slices.
+    fn sizes_without_iterations(
+        &self,
+        (step, region, body): (&Step, &Region, &Body),
+        planned: &Planned,
+        given: Around<'_, '_>,
+        iterating: &Iterating<'_, '_>,
+    ) -> Result<Vec<Option<(DataType, Dims)>>, Failed> {
+        let kind = &region.kind;
+        let mut actual = None;
+        if planned.iterations.as_deref().is_some_and(|plan| plan.is_open)
+            && iterating.stacks.iter().any(|stack| matches!(stack, Stack::Grown { .. }))
+        {
+            let mut types = types_of(&given_to(kind, given.operands, None, iterating)?);
+            if let Some(slices) = given.slices {
+                let first = types.len().min(iterating.carried.len());
+                drop(types.splice(first..first, slices.types().map(Some)));
+            }
+            let plans = &self.iteration_plans[step.number];
+            actual = plans.types(self.executable, body, &types);
+        }
+        let types = actual.as_ref().unwrap_or(&planned.plan.types);
+        let stacked = body.outputs.iter().skip(kind.kept_outputs() + kind.carried_count());
+        Ok(stacked.map(|slot| types.get(slot.index())?.clone()).collect())
     }
 
     /// Refuses what the next iteration is given if it has another size than the graph declares.
@@ -199,12 +233,14 @@ impl Run<'_> {
         }
     }
 
-    /// Gives back what is not yet where it is wanted.
+    /// Gives back what is not yet where it is wanted. `sizes` are those of slices, by stacked output,
+    /// if there was no iteration.
     fn end(
         &self,
         kind: &RegionKind,
         body: &Body,
         iterating: Iterating<'_, '_>,
+        sizes: &[Option<(DataType, Dims)>],
     ) -> Result<(), Failed> {
         for (target, held) in iterating.finals.iter_mut().zip(iterating.carried) {
             match held {
@@ -216,9 +252,11 @@ impl Run<'_> {
             }
         }
         let outputs = body.outputs.iter().skip(kind.kept_outputs() + kind.carried_count());
-        for (stack, slot) in iterating.stacks.into_iter().zip(outputs) {
+        for (index, (stack, slot)) in iterating.stacks.into_iter().zip(outputs).enumerate() {
+            let known = sizes.get(index).and_then(Option::as_ref);
+            let known = known.map(|(elem, dims)| Type::tensor(*elem, dims.iter().copied()));
             let ty = self.executable.inference.ty(body.slots[slot.index()].value);
-            self.finish(stack, ty, iterating.iteration)?;
+            self.finish(stack, known.as_ref().or(ty), iterating.iteration)?;
         }
         Ok(())
     }

@@ -87,6 +87,12 @@ impl<'o> Slices<'o> {
         self.scanned.len()
     }
 
+    /// The types of the slices, by scanned input.
+    pub(super) fn types(&self) -> impl Iterator<Item = Type> {
+        let scanned = self.scanned.iter();
+        scanned.map(|scanned| Type::tensor(scanned.elem, scanned.dims.iter().copied()))
+    }
+
     /// The slices of an iteration, by scanned input.
     pub(super) fn at(
         &self,
