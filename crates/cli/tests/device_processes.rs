@@ -46,6 +46,23 @@ fn processes_give_what_one_gives() {
     assert!(ran >= 20, "{ran} runs");
 }
 
+/// What only nodes of training information read is not asked of any device.
+#[test]
+fn a_model_with_training_runs_in_processes() {
+    let files = Files::new(&[]);
+    let [trainable, model, stored] =
+        ["trainable.onnx", "model.onnx", "wanted.npz"].map(|name| files.path(name));
+    let digits = digits_model();
+    sardonyx(&["add-training", &digits, "--loss", "cross-entropy", "-o", &trainable]).good();
+    sardonyx(&["shard", &trainable, "--devices", "2", "--pipeline", "-o", &model]).good();
+    let run = ["run", &model, "--random", "3", "--set", "N=2"];
+    sardonyx(&[&run[..], &["-o", &stored]].concat()).good();
+    for processes in [&[][..], &["--processes"]] {
+        let more = [&["--devices", "--expect", &stored], processes].concat();
+        sardonyx(&[&run[..], &more].concat()).good();
+    }
+}
+
 /// What a device did, whatever process it is of: its steps, what it moved, and a track of its own.
 #[test]
 fn profiles_are_of_all_devices() {
@@ -165,13 +182,6 @@ fn a_killed_process_is_named() {
     }
 }
 
-/// The processes that a process has started.
-#[cfg(target_os = "linux")]
-fn children(process: &Child) -> Vec<String> {
-    let id = process.id();
-    let listed = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-    listed.unwrap_or_default().split_whitespace().map(str::to_string).collect()
-}
 /// A process that is stopped answers nothing, and ends the run within the deadline.
 #[cfg(target_os = "linux")]
 #[test]
@@ -217,3 +227,10 @@ fn a_stopped_process_ends_the_run_in_time() {
     }
 }
 
+/// The processes that a process has started.
+#[cfg(target_os = "linux")]
+fn children(process: &Child) -> Vec<String> {
+    let id = process.id();
+    let listed = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    listed.unwrap_or_default().split_whitespace().map(str::to_string).collect()
+}

@@ -67,3 +67,28 @@ fn nothing_is_lost_when_it_is_refused() {
     let both = files.run("strip", "d.onnx", &["--all", "--docs", "--in-place"]);
     assert_eq!(both.code, Some(2));
 }
+
+/// What only training read is unused without it.
+#[test]
+fn what_training_alone_read_goes_with_it() {
+    let text = r#"<notation: "full", ir_version: 10, opset_import: ["": 21]>
+        g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] extra = {3, 4}> {
+            y = Mul (x, w)
+        }
+        @<training_info: [{
+            algorithm: s () => (float[2] w1) { w1 = Add (w, extra) },
+            update_binding: ["w": "w1"]
+        }]>"#;
+    let files = Files::new(&[("m.onnxtxt", text.into())]);
+    let out = files.path("o.onnx");
+    for (options, words, stays) in [
+        (&["--unused"][..], "nothing to remove", true),
+        (&["--training", "--unused"], "removed 1 unused initializer, 1 training step", false),
+    ] {
+        let answer = files.run("strip", "m.onnxtxt", &[options, &["-o", &out]].concat());
+        assert!(answer.stderr.contains(words), "{}", answer.stderr);
+        answer.good();
+        let text = sardonyx(&["print", &out]).good();
+        assert_eq!(text.contains("extra"), stays, "{text}");
+    }
+}

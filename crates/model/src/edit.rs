@@ -25,7 +25,7 @@ impl Model {
     pub fn clone_to_run(&self) -> Model {
         let imports = self.effective_imports(&self.header.opset_import);
         let opset_import = imports.into_values().cloned().collect();
-        Model {
+        let mut copy = Model {
             header: Header {
                 ir_version: self.header.ir_version,
                 opset_import,
@@ -33,7 +33,7 @@ impl Model {
             },
             main: self.main,
             functions: self.functions.clone(),
-            training_info: Vec::new(),
+            training_info: self.training_info.clone(),
             sources: self.sources.clone(),
             names: self.names.clone(),
             graphs: self.graphs.clone(),
@@ -46,6 +46,21 @@ impl Model {
             extras: self.extras.clone(),
         }
     }
+        };
+        copy.remove_training(None);
+        copy
+    }
+
+    /// Removes the training information. Nodes of its graphs would still count as readers of values
+    /// of the main graph, so they read nothing afterwards, but for those of the graph `kept`.
+    pub fn remove_training(&mut self, kept: Option<GraphId>) {
+        for info in std::mem::take(&mut self.training_info) {
+            let graphs = [info.initialization, info.algorithm].into_iter().flatten();
+            for graph in graphs.filter(|graph| Some(*graph) != kept) {
+                for node in self.graphs[graph].nodes.clone() {
+                    self.detach_node(node);
+                }
+            }
 
     /// The symbol of a text, which is added if the model does not have it.
     pub fn intern(&mut self, text: &str) -> Symbol {

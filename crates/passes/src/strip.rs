@@ -45,7 +45,7 @@ pub fn strip(model: &mut Model, options: &StripOptions) -> StripReport {
     // First, so that what only training read counts as unused.
     if options.training {
         strip.report.training = model.training_info.len();
-        model.training_info.clear();
+        model.remove_training(None);
     }
     strip.doc(&mut model.header.doc_string);
     strip.entries(&mut model.header.metadata_props);

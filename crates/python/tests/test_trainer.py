@@ -539,6 +539,26 @@ def test_steps_run_on_devices(devices, tmp_path):
     assert whole.state["w"] == divided.state["w"]
 
 
+@pytest.mark.parametrize("division", ["pipeline", "tensor", "batch"])
+def test_inference_runs_where_the_weights_are(division):
+    line = sardonyx.parser.parse_model("""
+        <ir_version: 11, opset_import: ["": 21]>
+        g (float[N, 2] x) => (float[N, 2] y) <float[2, 2] v = {1, 2, 3, 4}, float[2, 2] w = {4, 3, 2, 1}> {
+            a = MatMul (x, v)
+            b = Relu (a)
+            y = MatMul (b, w)
+        }
+    """)
+    model = sardonyx.add_training(line, "squared-error", learning_rate=0.01)
+    model = sardonyx.shard(model, devices=2, **{division: True})
+    x = np.arange(8, dtype=np.float32).reshape(4, 2) / 8
+    whole, divided = sardonyx.Trainer(model, threads=1), sardonyx.Trainer(model, devices=True, threads=1)
+    for _ in range(2):
+        np.testing.assert_allclose(divided.infer({"x": x})["y"], whole.infer({"x": x})["y"], rtol=1e-5)
+        data = {"x": x, "target": np.ones((4, 2), np.float32)}
+        np.testing.assert_allclose(divided.step(data)["loss"], whole.step(data)["loss"], rtol=1e-5)
+
+
 def test_devices_that_cannot_be_are_refused():
     model = sardonyx.add_training(DIVIDED, "squared-error")
     assert sardonyx.Trainer(model, devices=False).devices == 0

@@ -627,7 +627,7 @@ impl Trainer {
     /// As [`Trainer::export`].
     pub fn export_inference(&self) -> Result<Model, Error> {
         let mut model = self.export()?;
-        model.graph.training_info.clear();
+        model.graph.remove_training(None);
         Ok(model)
     }
 }

@@ -163,6 +163,34 @@ fn stages_keep_what_they_read() {
     assert_eq!([0, 1].map(|device| plan.resident_bytes(device)), [first, 2 * weights]);
 }
 
+/// TRAIN-10+: inference reads weights on the devices that have them, before the first step and
+/// between steps.
+#[test]
+fn inference_reads_weights_where_they_are() {
+    for division in [Division::Pipeline, Division::Tensor, Division::Batch] {
+        for devices in [2, 3] {
+            let (model, _) = trainable(OPTIMIZERS[1]).shard(("c", devices), division, &[]).unwrap();
+            for infers_first in [true, false] {
+                let mut plain = Trainer::builder(&model).threads(1).build().unwrap();
+                let mut trainer = on_devices(&model);
+                for step in 0..3 {
+                    if step > 0 || infers_first {
+                        let [x, _] = batch(5, step);
+                        let wanted = plain.infer([x.clone()]).unwrap();
+                        let found = trainer.infer([x]).unwrap();
+                        assert_near(found.tensor("y").unwrap(), wanted.tensor("y").unwrap(), "y");
+                    }
+                    plain.step(0, batch(6, step)).unwrap();
+                    trainer.step(0, batch(6, step)).unwrap();
+                }
+                let (found, wanted) =
+                    (trainer.variable("w2").unwrap(), plain.variable("w2").unwrap());
+                assert_near(&found, &wanted, "w2");
+            }
+        }
+    }
+}
+
 /// DIST-30+: the convolutional network of the example, with a pool whose gradient goes by the
 /// places of maxima. Its gradients are all that is summed up; nothing is gathered but the scores.
 #[test]

@@ -159,7 +159,7 @@ impl Making<'_> {
 
     /// The initialization graph alone: it sees no value of another graph.
     fn initialization(&self, index: usize, initialization: GraphId) -> Result<Program, Error> {
-        let mut graph = untrained(self.model);
+        let mut graph = untrained(self.model, Some(initialization));
         graph.main = Some(initialization);
         let info = &self.model.graph.training_info[index];
         let binding = &info.initialization_binding;
@@ -184,7 +184,7 @@ impl Making<'_> {
 
     /// The main graph, with state variables as inputs.
     fn inference(&self) -> Result<Program, Error> {
-        let mut graph = untrained(self.model);
+        let mut graph = untrained(self.model, None);
         let main = main_of(&graph)?;
         let variables = values_of(self.model, &self.places);
         graph.make_inputs(main, false, |_, value| variables.contains(&value));
@@ -350,18 +350,19 @@ fn pairs(variables: &[(usize, usize)], assignments: &[(usize, usize)]) -> Vec<(u
     variables.iter().filter_map(pair).collect()
 }
 
-/// A copy of the structure without training information.
-fn untrained(model: &Model) -> graph::Model {
+/// A copy of the structure without training information, but with the nodes of one of its graphs.
+fn untrained(model: &Model, kept: Option<GraphId>) -> graph::Model {
     let mut graph = model.graph.clone();
-    graph.training_info.clear();
+    graph.remove_training(kept);
     graph
 }
 
 /// The main graph followed by the algorithm of an entry. State variables stay initializers.
 fn appended(model: &Model, entry: usize) -> Result<graph::Model, Error> {
-    let mut graph = untrained(model);
+    let algorithm = model.graph.training_info[entry].algorithm;
+    let mut graph = untrained(model, algorithm);
     let main = main_of(&graph)?;
-    if let Some(algorithm) = model.graph.training_info[entry].algorithm {
+    if let Some(algorithm) = algorithm {
         graph.append_graph(main, algorithm);
     }
     Ok(graph)
