@@ -75,9 +75,10 @@ impl Model {
         outputs
     }
 
-    /// Makes inputs of those initializers of a graph for which `is_input` says so. One that is an
-    /// input already stays where it is, and loses only its default; its declared type becomes that
-    /// of the initializer if `exact` says so. Types of the others are those of the initializers.
+    /// Makes inputs of those initializers of a graph, dense and sparse, for which `is_input` returns
+    /// true. One that is an input already stays where it is, and loses only its default; its
+    /// declared type becomes that of the initializer if `exact` is true. Types of the others are
+    /// those of the initializers.
     pub fn make_inputs(
         &mut self,
         graph: GraphId,
@@ -86,20 +87,28 @@ impl Model {
     ) {
         let chosen: Vec<(ValueId, TypeProto)> = {
             let initializers = self.graphs[graph].initializers.iter();
-            let chosen = initializers.filter_map(|initializer| {
-                let value = initializer.value.filter(|value| is_input(self, *value))?;
-                Some((value, type_of(initializer.tensor.data_type, &initializer.tensor.dims)))
+            let dense = initializers.map(|initializer| {
+                (initializer.value, initializer.tensor.data_type, &initializer.tensor.dims)
+            });
+            let sparse = self.graphs[graph].sparse_initializers.iter().map(|initializer| {
+                let values = initializer.tensor.values.as_ref();
+                let elem = values.and_then(|values| values.data_type);
+                (initializer.value, elem, &initializer.tensor.dims)
+            });
+            let chosen = dense.chain(sparse).filter_map(|(value, elem, dims)| {
+                let value = value.filter(|value| is_input(self, *value))?;
+                Some((value, type_of(elem, dims)))
             });
             chosen.collect()
         };
         let values: HashSet<ValueId> = chosen.iter().map(|(value, _)| *value).collect();
-        self.retain_initializers(graph, |_, initializer| {
-            initializer.value.is_none_or(|value| !values.contains(&value))
-        });
+        let stays = |value: Option<ValueId>| value.is_none_or(|value| !values.contains(&value));
+        self.retain_initializers(graph, |_, initializer| stays(initializer.value));
+        self.retain_sparse_initializers(graph, |_, initializer| stays(initializer.value));
         let Model { graphs, values: all, .. } = self;
         let graph = &mut graphs[graph];
         // The type of an input is said where it is declared.
-        graph.value_info.retain(|info| info.value.is_none_or(|value| !values.contains(&value)));
+        graph.value_info.retain(|info| stays(info.value));
         for (value, ty) in chosen {
             if let Producer::Input(index) = all[value].producer {
                 if exact {

@@ -2,17 +2,19 @@
 //!
 //! Lists of uses are kept right by every function here; nothing else may touch them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_tensor::{Buffer, Tensor};
+use sardonyx_tensor::{Buffer, DataType, Tensor};
 use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue, AttributeValues};
 use crate::attribute_values::AttrValue;
-use crate::constant::TensorProto;
+use crate::constant::{SparseTensorProto, TensorProto};
 use crate::graph::{
-    Header, Initializer, Model, Node, NodeExtras, Producer, Range, Use, Value, ValueInfo,
+    Header, Initializer, Model, Node, NodeExtras, Producer, Range, SparseInitializer, Use, Value,
+    ValueInfo,
 };
 use crate::ids::{AttributeId, GraphId, Id, NodeId, UseId, ValueId};
 use crate::names::Symbol;
@@ -44,8 +46,6 @@ impl Model {
             output_lists: self.output_lists.clone(),
             attribute_lists: self.attribute_lists.clone(),
             extras: self.extras.clone(),
-        }
-    }
         };
         copy.remove_training(None);
         copy
@@ -61,6 +61,8 @@ impl Model {
                     self.detach_node(node);
                 }
             }
+        }
+    }
 
     /// The symbol of a text, which is added if the model does not have it.
     pub fn intern(&mut self, text: &str) -> Symbol {
@@ -202,6 +204,62 @@ impl Model {
         graphs[graph].initializers = kept;
     }
 
+    /// Keeps those sparse initializers of a graph for which `keep` returns true, and returns the
+    /// others; nothing defines the values of these.
+    pub fn retain_sparse_initializers(
+        &mut self,
+        graph: GraphId,
+        mut keep: impl FnMut(&Model, &SparseInitializer) -> bool,
+    ) -> Vec<SparseInitializer> {
+        let all = std::mem::take(&mut self.graphs[graph].sparse_initializers);
+        let (kept, gone): (Vec<_>, Vec<_>) = all.into_iter().partition(|found| keep(self, found));
+        let Model { graphs, values, .. } = self;
+        for value in gone.iter().filter_map(|found| found.value) {
+            if matches!(values[value].producer, Producer::SparseInitializer(_)) {
+                values[value].producer = Producer::Nothing;
+            }
+        }
+        for (index, found) in kept.iter().enumerate() {
+            let value = found.value.map(|value| &mut values[value]);
+            if let Some(value) =
+                value.filter(|value| matches!(value.producer, Producer::SparseInitializer(_)))
+            {
+                value.producer = Producer::SparseInitializer(index as u32);
+            }
+        }
+        graphs[graph].sparse_initializers = kept;
+        gone
+    }
+
+    /// Replaces sparse initializers of a graph, by position, by dense ones of the same names, which
+    /// follow those that the graph has.
+    pub fn replace_sparse_initializers(
+        &mut self,
+        graph: GraphId,
+        mut dense: BTreeMap<usize, TensorProto>,
+    ) {
+        let mut positions = 0..;
+        let mut tensors = Vec::with_capacity(dense.len());
+        let replaced = self.retain_sparse_initializers(graph, |_, _| {
+            let tensor = positions.next().and_then(|position: usize| dense.remove(&position));
+            let is_kept = tensor.is_none();
+            tensors.extend(tensor);
+            is_kept
+        });
+        for (SparseInitializer { value, tensor: sparse }, mut tensor) in
+            replaced.into_iter().zip(tensors)
+        {
+            tensor.name = sparse.values.and_then(|values| values.name);
+            let initializers = &mut self.graphs[graph].initializers;
+            if let Some(value) = value.map(|value| &mut self.values[value])
+                && value.producer == Producer::Nothing
+            {
+                value.producer = Producer::Initializer(initializers.len() as u32);
+            }
+            initializers.push(Initializer { value, tensor });
+        }
+    }
+
     /// Makes room for nodes that are to be added, as most nodes are: an output, two inputs, two
     /// attributes and two names.
     pub fn reserve(&mut self, nodes: usize) {
@@ -258,6 +316,12 @@ impl Model {
         for found in graph.initializers.iter_mut().filter(|found| found.value == Some(value)) {
             found.tensor.name = Some(name);
         }
+        let sparse = graph.sparse_initializers.iter_mut();
+        for found in sparse.filter(|found| found.value == Some(value)) {
+            if let Some(values) = &mut found.tensor.values {
+                values.name = Some(name);
+            }
+        }
         self.values[value].name = name;
     }
 
@@ -306,6 +370,35 @@ impl Model {
         let initializers = &mut self.graphs[graph].initializers;
         self.values[value].producer = Producer::Initializer(initializers.len() as u32);
         initializers.push(Initializer { value: Some(value), tensor: proto });
+        value
+    }
+
+    /// Adds a constant of zeros to a graph, in sparse form without values: a few bytes, whatever its
+    /// size. A sparse tensor has at least one dimension, and none of size 0.
+    pub fn add_sparse_zeros(
+        &mut self,
+        graph: GraphId,
+        hint: &str,
+        elem: DataType,
+        dims: &[usize],
+    ) -> ValueId {
+        let value = self.add_value(graph, hint);
+        let empty = |elem: DataType| TensorProto {
+            dims: SmallVec::from_slice(&[0]),
+            data_type: Some(elem.number()),
+            ..TensorProto::default()
+        };
+        let values = TensorProto { name: Some(self.values[value].name), ..empty(elem) };
+        let tensor = SparseTensorProto {
+            values: Some(values),
+            // They may be absent, but some readers want to know their type.
+            indices: Some(empty(DataType::Int64)),
+            dims: dims.iter().map(|dim| *dim as i64).collect(),
+            ..SparseTensorProto::default()
+        };
+        let sparse = &mut self.graphs[graph].sparse_initializers;
+        self.values[value].producer = Producer::SparseInitializer(sparse.len() as u32);
+        sparse.push(SparseInitializer { value: Some(value), tensor });
         value
     }
 

@@ -77,6 +77,7 @@ pub use ir_version::{
     FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset, set_ir_version,
 };
 pub use node_path::{NodePath, Part, PathNode};
+pub use order::first_too_early;
 pub use resolve::{OpId, Resolved, resolve};
 pub use sequences::unpack_sequences;
 pub use settle::{fix_constants_of_bodies, load_attributes};

@@ -58,6 +58,23 @@ pub(crate) fn sorted(
     }
 }
 
+/// Finds the first node of a graph, and of the graphs in its nodes, that stands before a node whose
+/// output it reads, by itself or in its inner graphs. Returns both.
+pub fn first_too_early(model: &Model, root: GraphId) -> Option<(NodeId, NodeId)> {
+    let mut read = Vec::new();
+    tree(model, root).into_iter().find_map(|graph| {
+        let nodes = &model.graph(graph).nodes;
+        let numbered = nodes.iter().enumerate();
+        let position: HashMap<NodeId, usize> =
+            numbered.map(|(index, node)| (*node, index)).collect();
+        nodes.iter().enumerate().find_map(|(index, node)| {
+            producers(model, *node, &mut read);
+            let comes_later = |producer: &&NodeId| position.get(*producer) > Some(&index);
+            Some((*node, *read.iter().find(comes_later)?))
+        })
+    })
+}
+
 /// The nodes of the same graph that make what a node reads, itself or in its inner graphs. A node
 /// that makes several of these values is listed once for each.
 fn producers(model: &Model, node: NodeId, found: &mut Vec<NodeId>) {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use sardonyx::training::{Clipping, Loss, OptimizerKind, Options};
 use sardonyx::{
     DataType, Error, ErrorKind, Model, Optimization, Outputs, RunOptions, SaveOptions, Session,
-    Tensor, TensorView, TensorViewMut, Trainer, Value, Weights, npy, npz, safetensors,
+    Tensor, TensorView, TensorViewMut, Trainer, Value, Weights, check, npy, npz, safetensors,
 };
 
 fn model(text: &str) -> Model {
@@ -363,9 +363,9 @@ fn training_information_that_contradicts_itself_is_refused() {
             "training_info[0].update_binding assigns 'w1: seq(float[2])' to the state variable 'w'",
         ),
         (
-            ", sparse(float[2], float[1] z {1}, int64[1] {0})",
-            "algorithm: s () => (float[2] w1) { w1 = Neg (w) }, update_binding: [\"z\": \"w1\"]".to_string(),
-            "a binding of training_info[0] assigns 'z', which is a sparse initializer",
+            ", sparse(float[100000, 10000], float[0] z {}, int64[0] {})",
+            "algorithm: s () => (w1) { w1 = Neg (z) }, update_binding: [\"z\": \"w1\"]".to_string(),
+            "have 1000000000 elements, more than 8 for each of the 0 elements of dense ones",
         ),
         (
             ", string[1] s = {\"a\"}",
@@ -376,6 +376,107 @@ fn training_information_that_contradicts_itself_is_refused() {
         let error = refused(&with(initializers, &info));
         assert!(error.to_string().contains(expected), "{info}\n{error}");
     }
+}
+
+/// TRAIN-09+, TRAIN-11+, TRAIN-21+: sparse initializers of the main graph and of an algorithm are
+/// state. They are written dense once they have other values; the others stay as they are.
+#[test]
+fn sparse_initializers_are_state() {
+    let text = "g (float[2, 2] x) => (float[2, 2] y)
+        <sparse(float[2, 2], float[1] w {3}, int64[1] {2}), sparse(float[2], float[1] c {5}, int64[1] {1})> {
+            a = Mul (x, w)
+            y = Add (a, c)
+        }
+        @<training_info: [{
+            algorithm: grow () => (float[2, 2] w1, float[2, 2] m1, float[3] idle1)
+                <sparse(float[2, 2], float[0] m {}, int64[0] {}),
+                 sparse(float[3], float[1] idle {7}, int64[1, 1] {0})> {
+                m1 = Add (m, x)
+                w1 = Add (w, m1)
+                idle1 = Neg (idle)
+            },
+            initialization: start () => (idle0) { idle0 = Constant <value_floats: floats = [0.0, 1.0, 2.0]> () },
+            initialization_binding: [\"idle\": \"idle0\"],
+            update_binding: [\"w\": \"w1\", \"m\": \"m1\"]
+        }]>";
+    // What is written is what is read.
+    let model = Model::from_bytes(model(text).to_bytes()).unwrap();
+    let listed: Vec<String> = model
+        .state_variables()
+        .iter()
+        .map(|found| format!("{} {:?}", found.name, found.dims))
+        .collect();
+    assert_eq!(listed, ["w [2, 2]", "m [2, 2]", "idle [3]"]);
+    let mut trainer = Trainer::new(&model).unwrap();
+    let value = |trainer: &Trainer, name: &str| -> Vec<f32> {
+        trainer.variable(name).unwrap().to_vec().unwrap()
+    };
+    assert_eq!(value(&trainer, "w"), [0.0, 0.0, 3.0, 0.0]);
+    assert_eq!(value(&trainer, "m"), [0.0; 4]);
+    assert_eq!(value(&trainer, "idle"), [7.0, 0.0, 0.0]);
+    let x = || [("x", Tensor::from_slice([2, 2], &[1f32, 2.0, 3.0, 4.0]).unwrap())];
+    trainer.step(0, x()).unwrap();
+    trainer.step(0, x()).unwrap();
+    assert_eq!(value(&trainer, "m"), [2.0, 4.0, 6.0, 8.0]);
+    assert_eq!(value(&trainer, "w"), [3.0, 6.0, 12.0, 12.0]);
+    assert_eq!(value(&trainer, "idle"), [7.0, 0.0, 0.0]);
+    let exported = trainer.export().unwrap();
+    let exported = Model::from_bytes(exported.to_bytes()).unwrap();
+    let errors = exported.check(&check::Options::new());
+    assert_eq!(
+        errors.findings.iter().filter(|found| found.severity == check::Severity::Error).count(),
+        0
+    );
+    let again = Trainer::new(&exported).unwrap();
+    for name in ["w", "m", "idle"] {
+        assert_eq!(value(&again, name), value(&trainer, name), "{name}");
+    }
+    let session = Session::new(&trainer.export_inference().unwrap()).unwrap();
+    let found = session.run(x()).unwrap();
+    let found: Vec<f32> = found.tensor("y").unwrap().to_vec().unwrap();
+    assert_eq!(found, [3.0, 17.0, 36.0, 53.0]);
+    trainer.initialize().unwrap();
+    assert_eq!(value(&trainer, "m"), [0.0; 4]);
+    assert_eq!(value(&trainer, "idle"), [0.0, 1.0, 2.0]);
+}
+
+/// Graphs of training entries run in sorted order, and a warning names those that are not sorted.
+#[test]
+fn unsorted_training_graphs_are_named() {
+    let trainer = trainer(
+        "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }
+         @<training_info: [{
+             algorithm: sorted () => (float[2] w1) { w1 = Neg (w) },
+             update_binding: [\"w\": \"w1\"]
+         }, {
+             initialization: begin () => (float[2] z0) {
+                 z0 = Neg (c)
+                 c = Constant <value_floats: floats = [1.0, 2.0]> ()
+             },
+             algorithm: unsorted () => (float[2] z1) <float[2] z = {3, 4}, bool yes = {1}> {
+                 z1 = If (yes) <
+                     then_branch = one () => (b) {
+                         b = Add (a, z)
+                         a = Neg (z)
+                     },
+                     else_branch = other () => (d) { d = Neg (z) }
+                 >
+             },
+             initialization_binding: [\"z\": \"z0\"],
+             update_binding: [\"z\": \"z1\"]
+         }]>",
+    );
+    let [initialization, algorithm] = trainer.warnings() else {
+        panic!("{:?}", trainer.warnings())
+    };
+    assert!(
+        initialization.starts_with("training_info[1].initialization is not sorted topologically: ")
+    );
+    assert!(algorithm.starts_with("training_info[1].algorithm is not sorted topologically: "));
+    assert!(algorithm.contains("other runtimes may refuse it"), "{algorithm}");
+    let mut trainer = trainer;
+    trainer.step(1, [("x", vector(&[1.0, 1.0]))]).unwrap();
+    assert_eq!(trainer.variable("z").unwrap().to_vec::<f32>().unwrap(), [0.0; 2]);
 }
 
 /// TRAIN-17-: the main graph cannot read what an algorithm makes, although both run together.

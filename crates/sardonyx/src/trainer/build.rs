@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, Type, ValueId};
-use sardonyx_passes::{CheckOptions, Severity, check};
+use sardonyx_passes::{CheckOptions, Severity, check, first_too_early, place_of_node};
 use sardonyx_runtime::Precision;
 
-use super::state::{Places, State, bindings, type_of};
+use super::state::{Places, State, type_of};
 use super::{Made, Program, Programs, Room, Runner, Trainer};
 use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
 use crate::error::{Error, ErrorKind};
@@ -105,9 +105,8 @@ impl<'m> TrainerBuilder<'m> {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] if the model has no training information, or this contradicts itself
-    /// or the standard; [`ErrorKind::Unsupported`] if a state variable is no dense tensor of
-    /// numbers; [`ErrorKind::Output`] for an output that no entry has; else as
-    /// [`SessionBuilder::build`].
+    /// or the standard; [`ErrorKind::Unsupported`] if a state variable is a tensor of strings;
+    /// [`ErrorKind::Output`] for an output that no entry has; else as [`SessionBuilder::build`].
     pub fn build(self) -> Result<Trainer, Error> {
         let model = self.model;
         if model.graph.training_info.is_empty() {
@@ -118,8 +117,8 @@ impl<'m> TrainerBuilder<'m> {
             ));
         }
         model.check_complete()?;
-        let warnings = checked(model)?;
-        refuse_sparse(model)?;
+        let mut warnings = checked(model)?;
+        warnings.extend(unsorted(&model.graph));
         let choices = self.session.choices().clone();
         if self.devices.as_ref().is_some_and(DeviceOptions::has_transport) {
             let message = "training does not run on devices of several processes";
@@ -450,9 +449,7 @@ fn main_of(graph: &graph::Model) -> Result<GraphId, Error> {
 /// The values of all state variables.
 fn values_of(model: &Model, places: &Places) -> HashSet<ValueId> {
     let initializers = places.all.iter();
-    initializers
-        .filter_map(|(_, place)| model.graph.graph(place.graph).initializers[place.index].value)
-        .collect()
+    initializers.filter_map(|(_, place)| place.value(&model.graph)).collect()
 }
 
 /// What the checker says about training information: the errors are refused, the warnings returned.
@@ -474,26 +471,21 @@ fn checked(model: &Model) -> Result<Vec<String>, Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Refuses bindings of sparse initializers.
-fn refuse_sparse(model: &Model) -> Result<(), Error> {
-    let model = &model.graph;
-    for (entry, info) in model.training_info.iter().enumerate() {
-        let graphs = [model.main, info.algorithm];
-        let sparse: HashSet<Symbol> = graphs
-            .into_iter()
-            .flatten()
-            .flat_map(|graph| &model.graph(graph).sparse_initializers)
-            .filter_map(|initializer| initializer.tensor.values.as_ref()?.name)
-            .collect();
-        let bound =
-            bindings(info).find(|binding| binding.key.is_some_and(|key| sparse.contains(&key)));
-        if let Some(binding) = bound {
-            let name = model.display(binding.key);
-            let message = format!(
-                "a binding of training_info[{entry}] assigns '{name}', which is a sparse initializer; only dense tensors are state"
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-    }
-    Ok(())
+/// Warnings about graphs of training entries whose nodes are not sorted topologically.
+fn unsorted(model: &graph::Model) -> Vec<String> {
+    let entries = model.training_info.iter().enumerate();
+    let graphs = entries.flat_map(|(entry, info)| {
+        let initialization = info.initialization.map(|graph| (entry, "initialization", graph));
+        initialization.into_iter().chain(info.algorithm.map(|graph| (entry, "algorithm", graph)))
+    });
+    let warning = |(entry, field, graph)| {
+        let (node, producer) = first_too_early(model, graph)?;
+        let [node, producer] = [node, producer].map(|node| place_of_node(model, node));
+        Some(format!(
+            "training_info[{entry}].{field} is not sorted topologically: {node} uses an output of \
+             {producer}, which comes after it; it runs in sorted order, and other runtimes may \
+             refuse it"
+        ))
+    };
+    graphs.filter_map(warning).collect()
 }

@@ -1,7 +1,8 @@
 //! State variables: which initializers they are, and what they hold.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -48,11 +49,48 @@ pub struct TrainingEntry {
     pub update_binding: Vec<(String, String)>,
 }
 
-/// Where a state variable is in the model: a graph, and the position among its initializers.
+/// Place of a state variable in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) graph: GraphId,
-    pub(super) index: usize,
+    slot: Slot,
+}
+
+/// Position of a state variable among the dense or the sparse initializers of its graph. Dense ones
+/// come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Slot {
+    Dense(usize),
+    Sparse(usize),
+}
+
+impl Place {
+    /// The value of the initializer.
+    pub(super) fn value(self, model: &graph::Model) -> Option<ValueId> {
+        let graph = model.graph(self.graph);
+        match self.slot {
+            Slot::Dense(index) => graph.initializers[index].value,
+            Slot::Sparse(index) => graph.sparse_initializers[index].value,
+        }
+    }
+
+    /// The stored tensor: that of the values, if the initializer is sparse.
+    fn stored(self, model: &graph::Model) -> Option<&graph::TensorProto> {
+        let graph = model.graph(self.graph);
+        match self.slot {
+            Slot::Dense(index) => Some(&graph.initializers[index].tensor),
+            Slot::Sparse(index) => graph.sparse_initializers[index].tensor.values.as_ref(),
+        }
+    }
+
+    /// Dimensions, as the file has them.
+    fn dims(self, model: &graph::Model) -> &[i64] {
+        let graph = model.graph(self.graph);
+        match self.slot {
+            Slot::Dense(index) => &graph.initializers[index].tensor.dims,
+            Slot::Sparse(index) => &graph.sparse_initializers[index].tensor.dims,
+        }
+    }
 }
 
 /// The initializers that bindings name.
@@ -66,34 +104,42 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn of(model: &graph::Model) -> Places {
-        let mut wanted: BTreeSet<(Option<usize>, usize)> = BTreeSet::new();
-        let mut index_of: HashMap<(GraphId, Symbol), usize> = HashMap::new();
+        let mut wanted: BTreeSet<(Option<usize>, Slot)> = BTreeSet::new();
+        let mut slot_of: HashMap<(GraphId, Symbol), Slot> = HashMap::new();
         let algorithms = model.training_info.iter().filter_map(|info| info.algorithm);
         for id in model.main.into_iter().chain(algorithms) {
-            for (index, initializer) in model.graph(id).initializers.iter().enumerate() {
-                if let Some(name) = initializer.tensor.name {
-                    index_of.entry((id, name)).or_insert(index);
+            let graph = model.graph(id);
+            let dense = graph.initializers.iter().enumerate();
+            let dense = dense.map(|(index, found)| (found.tensor.name, Slot::Dense(index)));
+            let sparse = graph.sparse_initializers.iter().enumerate().map(|(index, found)| {
+                let values = found.tensor.values.as_ref();
+                (values.and_then(|values| values.name), Slot::Sparse(index))
+            });
+            for (name, slot) in dense.chain(sparse) {
+                if let Some(name) = name {
+                    slot_of.entry((id, name)).or_insert(slot);
                 }
             }
         }
         for (entry, info) in model.training_info.iter().enumerate() {
             for key in bindings(info).filter_map(|binding| binding.key) {
-                let at = |graph: Option<GraphId>| index_of.get(&(graph?, key)).copied();
-                let found = at(model.main).map(|index| (None, index));
+                let at = |graph: Option<GraphId>| slot_of.get(&(graph?, key)).copied();
+                let found = at(model.main).map(|slot| (None, slot));
                 wanted.extend(found.or_else(|| Some((Some(entry), at(info.algorithm)?))));
             }
         }
         let mut places = Places { all: Vec::new(), by_name: HashMap::new(), main: model.main };
-        for (entry, index) in wanted {
+        for (entry, slot) in wanted {
             let graph = match entry {
                 Some(entry) => model.training_info[entry].algorithm,
                 None => model.main,
             };
             let Some(graph) = graph else { continue };
-            if let Some(name) = model.graph(graph).initializers[index].tensor.name {
+            let place = Place { graph, slot };
+            if let Some(name) = place.stored(model).and_then(|stored| stored.name) {
                 places.by_name.insert((graph, name), places.all.len());
             }
-            places.all.push((entry, Place { graph, index }));
+            places.all.push((entry, place));
         }
         places
     }
@@ -106,7 +152,7 @@ impl Places {
 }
 
 /// All bindings of an entry.
-pub(super) fn bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
+fn bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
     info.initialization_binding.iter().chain(&info.update_binding)
 }
 
@@ -140,12 +186,13 @@ impl Model {
     pub fn state_variables(&self) -> Vec<StateVariable> {
         let places = Places::of(&self.graph);
         let variable = |(entry, place): &(Option<usize>, Place)| {
-            let tensor = &self.graph.graph(place.graph).initializers[place.index].tensor;
+            let stored = place.stored(&self.graph);
+            let number = stored.and_then(|stored| stored.data_type);
             StateVariable {
-                name: self.shown(tensor.name),
+                name: self.shown(stored.and_then(|stored| stored.name)),
                 entry: *entry,
-                data_type: tensor.data_type.and_then(DataType::from_number),
-                dims: tensor.dims.to_vec(),
+                data_type: number.and_then(DataType::from_number),
+                dims: place.dims(&self.graph).to_vec(),
             }
         };
         places.all.iter().map(variable).collect()
@@ -281,13 +328,10 @@ pub(super) struct State {
 impl State {
     /// Every variable with its stored value.
     pub(super) fn new(model: &Model, places: &Places, seed: Option<u64>) -> Result<State, Error> {
-        let names: Vec<String> = {
-            let tensors = places
-                .all
-                .iter()
-                .map(|(_, place)| &model.graph.graph(place.graph).initializers[place.index].tensor);
-            tensors.map(|tensor| model.shown(tensor.name)).collect()
-        };
+        demand_density(&model.graph, places)?;
+        let stored = places.all.iter().map(|(_, place)| place.stored(&model.graph));
+        let names: Vec<String> =
+            stored.map(|stored| model.shown(stored.and_then(|stored| stored.name))).collect();
         let mut count: HashMap<&str, usize> = HashMap::new();
         for name in &names {
             *count.entry(name).or_default() += 1;
@@ -472,6 +516,7 @@ impl State {
     /// Puts values that have changed into the initializers; others stay as the file has them.
     pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
         let assigned = self.variables.iter().zip(&self.current);
+        let mut sparse: HashMap<GraphId, SparseStates> = HashMap::new();
         for (Variable { place, stored, .. }, Current { held, .. }) in
             assigned.filter(|(_, current)| current.is_assigned)
         {
@@ -481,12 +526,22 @@ impl State {
                 continue;
             }
             let proto = model.graph.tensor_proto(&value);
-            let initializers = &mut model.graph.graph_mut(place.graph).initializers;
-            let tensor = &mut initializers[place.index].tensor;
-            tensor.raw_data = proto.raw_data;
-            tensor.typed = proto.typed;
-            tensor.external_data.clear();
-            tensor.data_location = None;
+            match place.slot {
+                Slot::Dense(index) => {
+                    let initializers = &mut model.graph.graph_mut(place.graph).initializers;
+                    let tensor = &mut initializers[index].tensor;
+                    tensor.raw_data = proto.raw_data;
+                    tensor.typed = proto.typed;
+                    tensor.external_data.clear();
+                    tensor.data_location = None;
+                }
+                Slot::Sparse(index) => {
+                    sparse.entry(place.graph).or_default().insert(index, proto);
+                }
+            }
+        }
+        for (graph, dense) in sparse {
+            model.graph.replace_sparse_initializers(graph, dense);
         }
         Ok(())
     }
@@ -495,21 +550,32 @@ impl State {
 impl Variable {
     fn new(model: &Model, place: Place, name: String) -> Result<Variable, Error> {
         let graph = &model.graph;
-        let initializer = &graph.graph(place.graph).initializers[place.index];
-        let number = initializer.tensor.data_type;
+        let initializer = place.stored(graph);
+        let number = initializer.and_then(|initializer| initializer.data_type);
         if number == Some(NumberedType::STRING.0) {
             let message = format!(
                 "the state variable '{name}' has type string, which training cannot assign"
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let stored = graph.tensor(&initializer.tensor, &*model.data).map_err(|error| {
-            let is_external = initializer.tensor.is_external();
+        let unreadable = |error: &dyn fmt::Display| {
+            let is_external = initializer.is_some_and(graph::TensorProto::is_external);
             let kind = if is_external { ErrorKind::ExternalData } else { ErrorKind::Invalid };
             Error::new(kind, format!("the state variable '{name}' has no stored value: {error}"))
-        })?;
+        };
+        let lists = graph.graph(place.graph);
+        let stored = match place.slot {
+            Slot::Dense(index) => graph.tensor(&lists.initializers[index].tensor, &*model.data),
+            Slot::Sparse(index) => {
+                let sparse = &lists.sparse_initializers[index].tensor;
+                let sparse = graph.sparse_tensor(sparse, &*model.data);
+                let sparse = sparse.map_err(|error| unreadable(&error))?;
+                Ok(sparse.to_dense().map_err(|error| unreadable(&error))?)
+            }
+        };
+        let stored = stored.map_err(|error| unreadable(&error))?;
         let is_input = |value: ValueId| matches!(graph.value(value).producer, Producer::Input(_));
-        Ok(Variable { is_default: initializer.value.is_some_and(is_input), name, place, stored })
+        Ok(Variable { is_default: place.value(graph).is_some_and(is_input), name, place, stored })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -534,6 +600,35 @@ impl Variable {
         let message = format!("the state variable '{name}' is {}, not {given}", type_of(stored));
         Err(Error::new(kind, message))
     }
+}
+
+/// Dense tensors that replace the sparse initializers of a graph, by position.
+type SparseStates = BTreeMap<usize, graph::TensorProto>;
+
+/// Elements up to which sparse state is accepted whatever the model stores.
+const SPARSE_ELEMENTS: u64 = 1 << 28;
+/// Elements of sparse state for each element of dense state. Adam keeps two for each weight, and a
+/// third one if the weight has 16 bits.
+const SPARSE_RATIO: u64 = 8;
+
+/// Refuses sparse state that takes much more memory than the model stores: a few bytes of a file
+/// can stand for any number of elements, and a trainer has all of them in memory.
+fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
+    let (mut dense, mut sparse) = (0u64, 0u64);
+    for (_, place) in &places.all {
+        let sizes = place.dims(model).iter().map(|size| u64::try_from(*size).unwrap_or(0));
+        let elements = sizes.fold(1, u64::saturating_mul);
+        let sum = if matches!(place.slot, Slot::Sparse(_)) { &mut sparse } else { &mut dense };
+        *sum = sum.saturating_add(elements);
+    }
+    if sparse <= SPARSE_ELEMENTS.max(dense.saturating_mul(SPARSE_RATIO)) {
+        return Ok(());
+    }
+    let message = format!(
+        "the sparse state variables have {sparse} elements, more than {SPARSE_RATIO} for each of \
+         the {dense} elements of dense ones"
+    );
+    Err(Error::new(ErrorKind::Invalid, message).with_help("store them as dense initializers"))
 }
 
 /// The type of a tensor.
