@@ -188,6 +188,12 @@ def joined(model):
     stored = [*model.graph.initializer, *info.algorithm.initializer]
     inputs = [*model.graph.input, *info.algorithm.input]
     beginning = {one.name: numpy_helper.to_array(one) for one in stored if one.name in updates}
+    for sparse in info.algorithm.sparse_initializer:
+        # What an optimizer keeps begins with zeros, of which none is stored.
+        (values,) = sparse.values.dims
+        assert values == 0
+        elem = helper.tensor_dtype_to_np_dtype(sparse.values.data_type)
+        beginning[sparse.values.name] = np.zeros(tuple(sparse.dims), elem)
     for name, value in beginning.items():
         elem = helper.np_dtype_to_tensor_dtype(value.dtype)
         inputs.append(helper.make_tensor_value_info(name, elem, value.shape))

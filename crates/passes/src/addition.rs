@@ -12,7 +12,7 @@ use sardonyx_model::{
 };
 use sardonyx_ops::Registry;
 use sardonyx_ops::operators::GRADIENT;
-use sardonyx_tensor::{DataType, Tensor};
+use sardonyx_tensor::{DataType, Tensor, TensorError, shape};
 
 use crate::convert::{ConvertError, ConvertOptions, Target, convert};
 pub(crate) use crate::differentiate::TRAINING;
@@ -235,6 +235,32 @@ impl Addition {
         let value = model.add_initializer(graph, "constant", tensor);
         model.rename_value(value, name);
         value
+    }
+
+    /// A new constant of zeros, called like this if no value is. It takes up to 64 bytes in a file,
+    /// whatever its size.
+    ///
+    /// # Errors
+    ///
+    /// It has too many elements.
+    pub(crate) fn zeros(
+        &mut self,
+        name: &str,
+        elem: DataType,
+        dims: &[usize],
+    ) -> Result<ValueId, TensorError> {
+        /// Bytes of the sparse form, which a scalar and a tensor without elements do not have.
+        const SPARSE: usize = 64;
+        let bytes = elem.storage_bytes(shape::elems(dims)?);
+        if bytes.is_some_and(|bytes| bytes <= SPARSE) {
+            return Ok(self.constant(name, &Tensor::zeros(elem, dims)?));
+        }
+        let graph = self.graph();
+        let model = self.resolved.model_mut();
+        let name = model.free_name(name);
+        let value = model.add_sparse_zeros(graph, "zeros", elem, dims);
+        model.rename_value(value, name);
+        Ok(value)
     }
 
     /// A new input, called like this if no value is.
@@ -538,9 +564,12 @@ impl Addition {
         model.retain_initializers(graph, |_, found| {
             found.value.is_some_and(|value| read.contains(&value))
         });
+        model.retain_sparse_initializers(graph, |_, found| {
+            let is_own = |value: &ValueId| read.contains(value) && !borrowed.contains(value);
+            found.value.as_ref().is_some_and(is_own)
+        });
         let found = model.graph_mut(graph);
         found.value_info.clear();
-        found.sparse_initializers.clear();
         found.quantization_annotation.clear();
         found.metadata_props.clear();
         found.doc_string = None;

@@ -98,8 +98,8 @@ impl<'a> Walk<'a> {
     /// Elements and bytes of those values that are initializers.
     fn weights(&self, values: impl Iterator<Item = ValueId>) -> [Sum; 2] {
         let [mut elements, mut bytes] = <[Adder; 2]>::default();
-        for tensor in values.filter_map(|value| self.weight(value)) {
-            let [count, size] = stored(tensor);
+        for (elem, dims) in values.filter_map(|value| self.weight(value)) {
+            let [count, size] = stored(elem, dims);
             elements.add(&count.into());
             bytes.add(&size.into());
         }
@@ -360,19 +360,21 @@ impl<'a> Walk<'a> {
         self.is("Constant", node)
     }
 
-    /// The stored tensor behind a value, if it is an initializer.
-    fn weight(&self, value: ValueId) -> Option<&'a TensorProto> {
+    /// The number of the element type and the dimensions of a value, if it is an initializer. In
+    /// memory sparse ones are dense.
+    fn weight(&self, value: ValueId) -> Option<(Option<i32>, &'a [i64])> {
         let found = self.model.value(value);
         let graph = self.model.graph(found.graph);
-        match found.producer {
-            Producer::Initializer(index) => Some(&graph.initializers.get(index as usize)?.tensor),
+        let dense = match found.producer {
+            Producer::Initializer(index) => &graph.initializers.get(index as usize)?.tensor,
             Producer::SparseInitializer(index) => {
-                let sparse = graph.sparse_initializers.get(index as usize)?;
-                sparse.tensor.values.as_ref()
+                let sparse = &graph.sparse_initializers.get(index as usize)?.tensor;
+                return Some((sparse.values.as_ref()?.data_type, &sparse.dims));
             }
-            Producer::Input(_) => self.defaults.get(&value).copied(),
-            _ => None,
-        }
+            Producer::Input(_) => *self.defaults.get(&value)?,
+            _ => return None,
+        };
+        Some((dense.data_type, &dense.dims))
     }
 
     /// Elements and bytes of a value.
@@ -423,10 +425,10 @@ pub(super) fn multiply_adds_of(
 }
 
 /// Elements and bytes of a stored tensor.
-fn stored(tensor: &TensorProto) -> [Dim; 2] {
-    let dims: Vec<Dim> = tensor.dims.iter().map(|dim| Dim::Known(*dim)).collect();
+fn stored(elem: Option<i32>, dims: &[i64]) -> [Dim; 2] {
+    let dims: Vec<Dim> = dims.iter().map(|dim| Dim::Known(*dim)).collect();
     let count = elements(&dims).unwrap_or(Dim::Unknown);
-    let elem = tensor.data_type.and_then(DataType::from_number);
+    let elem = elem.and_then(DataType::from_number);
     let size = bytes_of(&count, elem);
     [count, size]
 }

@@ -8,7 +8,7 @@
 use hashbrown::HashMap;
 use sardonyx_model::{AttrValue, TensorType, Type, ValueId};
 use sardonyx_ops::scalar;
-use sardonyx_tensor::{DataType, Tensor};
+use sardonyx_tensor::{DataType, Tensor, TensorError};
 
 use super::variables::Variable;
 use crate::addition::{Addition, TRAINING};
@@ -179,9 +179,8 @@ impl Nodes<'_> {
         elem: DataType,
     ) -> Result<ValueId, DeriveError> {
         let name = format!("{}_{suffix}", variable.name);
-        let zeros = Tensor::zeros(elem, &variable.dims);
-        let zeros = zeros.map_err(|error| DeriveError::Option(format!("{name}: {error}")))?;
-        Ok(self.add.constant(&name, &zeros))
+        let zeros = self.add.zeros(&name, elem, &variable.dims);
+        zeros.map_err(|error: TensorError| DeriveError::Option(format!("{name}: {error}")))
     }
 
     /// Lets a state variable become another value after the step.
