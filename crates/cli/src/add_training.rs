@@ -93,21 +93,21 @@ struct OptimizerArgs {
     /// Default of the input 'learning_rate' of each step [default: 0.01; adam and adamw: 0.001]
     #[arg(long, value_name = "RATE")]
     learning_rate: Option<f64>,
-    /// Momentum coefficient of momentum and nesterov
-    #[arg(long, value_name = "PART", default_value_t = 0.9)]
-    momentum: f64,
-    /// Decay rate of the averaged gradient of adam and adamw
-    #[arg(long, value_name = "PART", default_value_t = 0.9)]
-    beta1: f64,
-    /// Decay rate of the averaged squared gradient of adam and adamw
-    #[arg(long, value_name = "PART", default_value_t = 0.999)]
-    beta2: f64,
+    /// Momentum coefficient of momentum and nesterov [default: 0.9]
+    #[arg(long, value_name = "PART")]
+    momentum: Option<f64>,
+    /// Decay rate of the averaged gradient of adam and adamw [default: 0.9]
+    #[arg(long, value_name = "PART")]
+    beta1: Option<f64>,
+    /// Decay rate of the averaged squared gradient of adam and adamw [default: 0.999]
+    #[arg(long, value_name = "PART")]
+    beta2: Option<f64>,
     /// Constant added to the divisor [default: 1e-8 for adam and adamw, 1e-10 for adagrad]
     #[arg(long, value_name = "NUMBER")]
     epsilon: Option<f64>,
-    /// Learning rate decay of adagrad: step t, from 0, uses rate / (1 + t * NUMBER)
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.0)]
-    rate_decay: f64,
+    /// Learning rate decay of adagrad: step t, from 0, uses rate / (1 + t * NUMBER) [default: 0]
+    #[arg(long, value_name = "NUMBER")]
+    rate_decay: Option<f64>,
     /// Weight decay: adds PART * weight to the gradient; adamw subtracts rate * PART * weight from
     /// the weight [default: 0; adamw: 0.01]
     #[arg(long, value_name = "PART")]
@@ -156,15 +156,15 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
              removes the old one"
         ));
     }
-    let result = model.add_training(&args.options());
+    let result = model.add_training(&args.options()?);
     let command = Command { schema: SCHEMA, arg: &args.model, saving: &args.saving };
     command.finish(&model, target, result, (as_json, as_text), terminal)
 }
 
 impl Args {
-    fn options(&self) -> Options {
-        let mut options = Options::new(self.loss.loss())
-            .with_optimizer(self.optimizer.optimizer())
+    fn options(&self) -> Result<Options, Failure> {
+        let mut options = Options::new(self.loss.loss()?)
+            .with_optimizer(self.optimizer.optimizer()?)
             .frozen(&self.freeze)
             .initialization(self.init)
             .training_mode(self.training_mode)
@@ -175,27 +175,35 @@ impl Args {
         if !self.train.is_empty() {
             options = options.variables(&self.train);
         }
-        options
+        Ok(options)
     }
 }
 
 impl LossArgs {
-    fn loss(&self) -> Loss {
+    fn loss(&self) -> Result<Loss, Failure> {
         if let Some(value) = &self.loss_value {
-            return Loss::Value(value.clone());
+            return Ok(Loss::Value(value.clone()));
         }
         let output = self.of.clone();
-        match self.loss {
-            Some(LossName::SquaredError) => Loss::SquaredError { output },
-            Some(LossName::CrossEntropy) | None => {
-                Loss::CrossEntropy { output, axis: self.class_axis, ignored: self.ignore_class }
+        if self.loss == Some(LossName::SquaredError) {
+            let of_classes = [
+                ("--class-axis", self.class_axis.is_some()),
+                ("--ignore-class", self.ignore_class.is_some()),
+            ];
+            if let Some((option, _)) = of_classes.into_iter().find(|(_, is_given)| *is_given) {
+                let message =
+                    format!("the loss squared-error has no {option}; cross-entropy has it");
+                return Err(Failure::new(message)
+                    .help(format!("remove {option}, or use --loss cross-entropy")));
             }
         }
     }
 }
 
 impl OptimizerArgs {
-    fn optimizer(&self) -> Optimizer {
+            return Ok(Loss::SquaredError { output });
+    fn optimizer(&self) -> Result<Optimizer, Failure> {
+        Ok(Loss::CrossEntropy { output, axis: self.class_axis, ignored: self.ignore_class })
         let name = match self.optimizer {
             OptimizerName::Sgd => training::OptimizerName::Sgd,
             OptimizerName::Momentum => training::OptimizerName::Momentum,
@@ -206,14 +214,24 @@ impl OptimizerArgs {
         };
         let optimizer = name.with(&OptimizerNumbers {
             learning_rate: self.learning_rate,
-            momentum: Some(self.momentum),
-            beta1: Some(self.beta1),
-            beta2: Some(self.beta2),
+            momentum: self.momentum,
+            beta1: self.beta1,
+            beta2: self.beta2,
             epsilon: self.epsilon,
-            rate_decay: Some(self.rate_decay),
+            rate_decay: self.rate_decay,
             weight_decay: self.weight_decay,
         });
-        Optimizer { as_operator: self.optimizer_operator, ..optimizer }
+        let optimizer = optimizer.map_err(|foreign| {
+            let option = format!("--{}", foreign.number.replace('_', "-"));
+            let uses: Vec<String> = foreign
+                .optimizers
+                .iter()
+                .map(|name| format!("--optimizer {}", name.name()))
+                .collect();
+            Failure::new(foreign.to_string())
+                .help(format!("remove {option}, or use {}", uses.join(" or ")))
+        })?;
+        Ok(Optimizer { as_operator: self.optimizer_operator, ..optimizer })
     }
 
     fn clipping(&self) -> Option<Clipping> {

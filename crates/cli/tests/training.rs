@@ -165,6 +165,25 @@ fn wrong_options_are_explained() {
     let message_of_norm = "the greatest norm of gradients has to be greater than 0, not 0";
     assert!(with(&["--clip-norm", "0"]).contains(message_of_norm));
     assert!(with(&["--of", "z"]).contains("the model has no output 'z'; it has y"));
+    for (optimizer, option, words) in [
+        ("sgd", "--momentum", "the optimizer sgd has no momentum; momentum and nesterov have it"),
+        (
+            "adam",
+            "--momentum",
+            "remove --momentum, or use --optimizer momentum or --optimizer nesterov",
+        ),
+        ("nesterov", "--beta1", "the optimizer nesterov has no beta1; adam and adamw have it"),
+        ("adagrad", "--beta2", "the optimizer adagrad has no beta2; adam and adamw have it"),
+        ("momentum", "--epsilon", "adagrad, adam and adamw have it"),
+        ("adamw", "--rate-decay", "remove --rate-decay, or use --optimizer adagrad"),
+    ] {
+        let said = with(&["--optimizer", optimizer, option, "0.5"]);
+        assert!(said.contains(words), "{said}");
+    }
+    for option in ["--class-axis", "--ignore-class"] {
+        let said = with(&[option, "1"]);
+        assert!(said.contains(&format!("the loss squared-error has no {option}")), "{said}");
+    }
     assert!(message("add-training", &[]).contains("--loss"));
     assert!(message("differentiate", &["--of", "z"]).contains("the model has no value 'z'"));
     let by = message("differentiate", &["--by", "z*"]);

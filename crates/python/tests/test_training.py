@@ -145,6 +145,11 @@ def test_wrong_options_are_explained(options, message):
     assert caught.value.code == "argument"
     assert caught.value.message.startswith(message)
 
+    ({"loss": "squared-error", "momentum": 0.5}, "the optimizer sgd has no momentum; momentum and nesterov have it"),
+    (
+        {"loss": "squared-error", "optimizer": "adam", "rate_decay": 0.1},
+        "the optimizer adam has no rate_decay; adagrad has it",
+    ),
 
 def test_wrong_options_of_differentiate_are_explained():
     with pytest.raises(sardonyx.Error, match="the model has no value 'z'") as caught:

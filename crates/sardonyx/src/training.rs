@@ -40,7 +40,7 @@ use crate::error::{Error, ErrorKind};
 use crate::glob::Glob;
 use crate::model::Model;
 
-pub use by_name::{OptimizerName, OptimizerNumbers};
+pub use by_name::{ForeignNumber, OptimizerName, OptimizerNumbers};
 pub use sardonyx_passes::{
     Clipping, GradientReport, Initialization, Loss, Optimizer, OptimizerKind, Skipped,
     TrainingReport,
@@ -62,7 +62,7 @@ pub struct Options {
 impl Options {
     /// To make this loss small, by gradient descent with the learning rate 0.01.
     pub fn new(loss: Loss) -> Options {
-        let optimizer = OptimizerName::Sgd.with(&OptimizerNumbers::default());
+        let optimizer = OptimizerName::Sgd.usual();
         Options {
             loss,
             optimizer,

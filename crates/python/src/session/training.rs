@@ -165,4 +165,8 @@ impl TrainingArguments {
         });
         Ok(Optimizer { as_operator: self.optimizer_operator, ..optimizer })
     }
+        let optimizer = optimizer.map_err(|foreign| Wrong {
+            what: foreign.to_string(),
+            help: Some(format!("leave out {}", foreign.number)),
+        })?;
 }

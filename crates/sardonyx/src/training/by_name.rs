@@ -1,6 +1,36 @@
 //! Optimizers by the names that users write, with the numbers that are usual for each.
 
+use std::fmt;
+
 use super::{Optimizer, OptimizerKind};
+
+/// A number that an optimizer does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignNumber {
+    /// The optimizer.
+    pub optimizer: OptimizerName,
+    /// The field of [`OptimizerNumbers`].
+    pub number: &'static str,
+    /// The optimizers that have it.
+    pub optimizers: &'static [OptimizerName],
+}
+
+impl fmt::Display for ForeignNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ForeignNumber { optimizer, number, .. } = self;
+        write!(f, "the optimizer {} has no {number}; ", optimizer.name())?;
+        let names = self.optimizers.iter().map(|optimizer| optimizer.name());
+        let names: Vec<&str> = names.collect();
+        match &names[..] {
+            [name] => write!(f, "{name} has it"),
+            [names @ .., last] => write!(f, "{} and {last} have it", names.join(", ")),
+            [] => f.write_str("no optimizer has it"),
+        }
+    }
+}
+
+impl std::error::Error for ForeignNumber {}
 
 /// An optimizer by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +50,8 @@ pub enum OptimizerName {
     AdamW,
 }
 
-/// Numbers of an optimizer. Those that are left out are the usual ones. An optimizer does not look
-/// at numbers that it does not have.
+/// Numbers of an optimizer. Those that are left out are the usual ones; those that the optimizer does
+/// not have must be left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OptimizerNumbers {
     /// The default of the learning rate: 0.01, and 0.001 for Adam and AdamW.
@@ -63,8 +93,48 @@ impl OptimizerName {
         }
     }
 
+    /// The optimizer of that name with its usual numbers, as nodes of `ai.onnx`.
+    pub fn usual(self) -> Optimizer {
+        self.made(&OptimizerNumbers::default())
+    }
+
     /// The optimizer of that name with these numbers, as nodes of `ai.onnx`.
-    pub fn with(self, numbers: &OptimizerNumbers) -> Optimizer {
+    ///
+    /// ```
+    /// use sardonyx::training::{OptimizerName, OptimizerNumbers};
+    ///
+    /// let numbers = OptimizerNumbers { momentum: Some(0.5), ..OptimizerNumbers::default() };
+    /// assert!(OptimizerName::Nesterov.with(&numbers).is_ok());
+    /// assert_eq!(
+    ///     OptimizerName::Adam.with(&numbers).unwrap_err().to_string(),
+    ///     "the optimizer adam has no momentum; momentum and nesterov have it",
+    /// );
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A number that the optimizer does not have.
+    pub fn with(self, numbers: &OptimizerNumbers) -> Result<Optimizer, ForeignNumber> {
+        use OptimizerName::{Adagrad, Adam, AdamW, Momentum, Nesterov};
+        let given: [(_, Option<f64>, &'static [OptimizerName]); 5] = [
+            ("momentum", numbers.momentum, &[Momentum, Nesterov]),
+            ("beta1", numbers.beta1, &[Adam, AdamW]),
+            ("beta2", numbers.beta2, &[Adam, AdamW]),
+            ("epsilon", numbers.epsilon, &[Adagrad, Adam, AdamW]),
+            ("rate_decay", numbers.rate_decay, &[Adagrad]),
+        ];
+        let foreign = given
+            .into_iter()
+            .find(|(_, number, optimizers)| number.is_some() && !optimizers.contains(&self));
+        match foreign {
+            Some((number, _, optimizers)) => {
+                Err(ForeignNumber { optimizer: self, number, optimizers })
+            }
+            None => Ok(self.made(numbers)),
+        }
+    }
+
+    fn made(self, numbers: &OptimizerNumbers) -> Optimizer {
         let momentum = numbers.momentum.unwrap_or(0.9);
         let adam = |decoupled| OptimizerKind::Adam {
             beta1: numbers.beta1.unwrap_or(0.9),
