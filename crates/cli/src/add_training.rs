@@ -45,6 +45,10 @@ pub(crate) struct Args {
     /// with 'keep', biases become 0 and scales of normalizations 1
     #[arg(long, value_name = "HOW", default_value = "keep", value_parser = Initialization::from_str)]
     init: Initialization,
+    /// Keep no float copy of weights of float16 and bfloat16: steps below half a unit in the last
+    /// place of a weight then change nothing
+    #[arg(long)]
+    no_float_copies: bool,
     /// Run Dropout and BatchNormalization in training mode during training, and update running
     /// means and variances. Does not change inference
     #[arg(long)]
@@ -168,7 +172,8 @@ impl Args {
             .frozen(&self.freeze)
             .initialization(self.init)
             .training_mode(self.training_mode)
-            .gradient_nodes(self.gradient_nodes);
+            .gradient_nodes(self.gradient_nodes)
+            .float_copies(!self.no_float_copies);
         if let Some(clipping) = self.optimizer.clipping() {
             options = options.clipping(clipping);
         }
@@ -196,14 +201,14 @@ impl LossArgs {
                 return Err(Failure::new(message)
                     .help(format!("remove {option}, or use --loss cross-entropy")));
             }
+            return Ok(Loss::SquaredError { output });
         }
+        Ok(Loss::CrossEntropy { output, axis: self.class_axis, ignored: self.ignore_class })
     }
 }
 
 impl OptimizerArgs {
-            return Ok(Loss::SquaredError { output });
     fn optimizer(&self) -> Result<Optimizer, Failure> {
-        Ok(Loss::CrossEntropy { output, axis: self.class_axis, ignored: self.ignore_class })
         let name = match self.optimizer {
             OptimizerName::Sgd => training::OptimizerName::Sgd,
             OptimizerName::Momentum => training::OptimizerName::Momentum,
@@ -254,6 +259,7 @@ fn as_json(report: &TrainingReport) -> Value {
         "learning_rate": report.learning_rate,
         "nodes": report.nodes,
         "training_mode": report.training_mode,
+        "float_copies": report.float_copies,
         "opset": opset_json(report.opset),
         "expanded": expansions_json(&report.expansions),
     })
@@ -272,6 +278,10 @@ fn as_text(report: &TrainingReport) -> String {
     let mut inputs: Vec<String> = report.label.iter().map(|label| format!("'{label}'")).collect();
     inputs.push(format!("'{}' (has a default)", report.learning_rate));
     text += &format!("\nnew inputs: {}; new output: '{}'", inputs.join(", "), report.loss);
+    if report.float_copies > 0 {
+        let variables = count(report.float_copies, "variable");
+        text += &format!("\nwith a float copy: {variables} of float16 or bfloat16");
+    }
     if report.training_mode > 0 {
         text += &format!("\nin training mode: {}", count(report.training_mode, "node"));
     }

@@ -50,6 +50,10 @@ pub struct TrainingOptions<'a> {
     /// Whether gradients are `Gradient` nodes, which few runtimes know, and not the nodes that they
     /// mean.
     pub gradient_nodes: bool,
+    /// Whether weights of float16 and bfloat16 have a float copy: a state variable of float beside
+    /// each keeps what rounding to 16 bits leaves off, and the sum of both is the copy. Without it a
+    /// step below half a unit in the last place of the weight changes nothing.
+    pub float_copies: bool,
 }
 
 impl fmt::Debug for TrainingOptions<'_> {
@@ -61,6 +65,7 @@ impl fmt::Debug for TrainingOptions<'_> {
             .field("initialization", &self.initialization)
             .field("training_mode", &self.training_mode)
             .field("gradient_nodes", &self.gradient_nodes)
+            .field("float_copies", &self.float_copies)
             .finish_non_exhaustive()
     }
 }
@@ -82,6 +87,8 @@ pub struct TrainingReport {
     pub nodes: usize,
     /// Nodes that run in training mode.
     pub training_mode: usize,
+    /// Weights of 16 bits that have a float copy.
+    pub float_copies: usize,
     /// The version of `ai.onnx` that the model had, and the one that it has now.
     pub opset: (u32, u32),
     /// Operators that became their functions in the algorithm, by domain and name.
@@ -151,7 +158,8 @@ pub fn add_training(
         Some(clipping) => clipping::add(&mut add, clipping, &chosen.variables, &gradients),
         None => gradients,
     };
-    let step = optimizer::add(&mut add, &options.optimizer, &chosen.variables, &gradients)?;
+    let optimizer = (&options.optimizer, options.float_copies);
+    let step = optimizer::add(&mut add, optimizer, &chosen.variables, &gradients)?;
     add.output(loss.value);
     let mut bindings = step.updates;
     bindings.extend(statistics.updates);
@@ -165,6 +173,7 @@ pub fn add_training(
         loss: add.name(loss.value),
         learning_rate: step.learning_rate,
         training_mode: statistics.nodes,
+        float_copies: step.float_copies,
         expansions: add.expansions.clone(),
         ..TrainingReport::default()
     };

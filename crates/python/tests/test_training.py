@@ -122,6 +122,21 @@ def test_gradients_are_outputs():
     assert sardonyx.Session(expanded).run({"x": x})["x_grad"].tolist() == [3, 12]
 
 
+def test_small_steps_of_half_precision_weights_add_up():
+    line = sardonyx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["": 17]>
+        g (float16[2] x) => (float16[2] y) <float16[2] w = raw {1, -2}> { y = Mul (x, w) }
+    """)
+    x = np.array([1, -0.5], np.float16)
+    for options, moved in (({}, True), ({"float_copies": False}, False)):
+        trainer = sardonyx.Trainer(sardonyx.add_training(line, loss_value="y", learning_rate=1e-4, **options))
+        assert list(trainer.state) == ["w", "w_remainder"][: 1 + moved]
+        for _ in range(1000):
+            trainer.step({"x": x})
+        expected = np.array([0.9, -1.95] if moved else [1, -2], np.float16)
+        np.testing.assert_allclose(trainer.state["w"], expected, rtol=1e-3 if moved else 0)
+
+
 WRONG = [
     ({}, "neither loss nor loss_value is given"),
     ({"loss": "hinge"}, "loss is 'hinge', which does not exist"),
@@ -130,6 +145,11 @@ WRONG = [
     ({"loss_value": "y", "of": "y"}, "loss_value goes with none of of, class_axis and ignore_class"),
     ({"loss": "squared-error", "of": "z"}, "the model has no output 'z'; it has y"),
     ({"loss": "squared-error", "optimizer": "sdg"}, "optimizer is 'sdg', which does not exist"),
+    ({"loss": "squared-error", "momentum": 0.5}, "the optimizer sgd has no momentum; momentum and nesterov have it"),
+    (
+        {"loss": "squared-error", "optimizer": "adam", "rate_decay": 0.1},
+        "the optimizer adam has no rate_decay; adagrad has it",
+    ),
     ({"loss": "squared-error", "learning_rate": 0}, "the learning rate must be greater than 0, not 0"),
     ({"loss": "squared-error", "train": "v*"}, "no initializer 'v*' exists"),
     ({"loss": "squared-error", "init": "uniform:0"}, "init is 'uniform:0', which is not one of keep, he"),
@@ -145,11 +165,6 @@ def test_wrong_options_are_explained(options, message):
     assert caught.value.code == "argument"
     assert caught.value.message.startswith(message)
 
-    ({"loss": "squared-error", "momentum": 0.5}, "the optimizer sgd has no momentum; momentum and nesterov have it"),
-    (
-        {"loss": "squared-error", "optimizer": "adam", "rate_decay": 0.1},
-        "the optimizer adam has no rate_decay; adagrad has it",
-    ),
 
 def test_wrong_options_of_differentiate_are_explained():
     with pytest.raises(sardonyx.Error, match="the model has no value 'z'") as caught:

@@ -57,6 +57,7 @@ pub struct Options {
     initialization: Initialization,
     training_mode: bool,
     gradient_nodes: bool,
+    float_copies: bool,
 }
 
 impl Options {
@@ -72,6 +73,7 @@ impl Options {
             initialization: Initialization::Keep,
             training_mode: false,
             gradient_nodes: false,
+            float_copies: true,
         }
     }
 
@@ -151,6 +153,34 @@ impl Options {
     #[must_use]
     pub fn gradient_nodes(mut self, is_wanted: bool) -> Options {
         self.gradient_nodes = is_wanted;
+        self
+    }
+
+    /// Keeps a float copy of weights of float16 and bfloat16, which is the default: a state variable
+    /// of float beside each, `w_remainder` for `w`, has what rounding to 16 bits leaves off, and the
+    /// sum of both is the copy. Without it a step below half a unit in the last place of a weight
+    /// changes nothing, however many such steps there are.
+    ///
+    /// ```
+    /// use sardonyx::{Model, training};
+    ///
+    /// let model = Model::from_text(
+    ///     "<ir_version: 10, opset_import: [\"\": 21]>
+    ///      g (float16[2] x) => (float16[2] y) <float16[2] w = {1, 2}> { y = Mul (x, w) }",
+    /// )?;
+    /// let options = training::Options::new(training::Loss::SquaredError { output: None });
+    /// let state = |options: &training::Options| {
+    ///     let (model, report) = model.add_training(options)?;
+    ///     let names = model.state_variables().into_iter().map(|variable| variable.name);
+    ///     Ok::<_, training::Refusal>((names.collect::<Vec<String>>(), report.float_copies))
+    /// };
+    /// assert_eq!(state(&options)?, (vec!["w".to_string(), "w_remainder".to_string()], 1));
+    /// assert_eq!(state(&options.float_copies(false))?, (vec!["w".to_string()], 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn float_copies(mut self, are_kept: bool) -> Options {
+        self.float_copies = are_kept;
         self
     }
 }
@@ -267,6 +297,7 @@ impl Model {
             initialization: options.initialization,
             training_mode: options.training_mode,
             gradient_nodes: options.gradient_nodes,
+            float_copies: options.float_copies,
         };
         let external: &dyn ExternalData = &*self.data;
         let added = passes::add_training(&self.graph, &Registry::default(), external, &passes);

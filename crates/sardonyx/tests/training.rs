@@ -389,6 +389,160 @@ fn half_precision_weights_move() {
     assert_eq!(trainer.variable("w_mean").unwrap().data_type(), DataType::Float);
 }
 
+/// A model of one weight with four elements of a type, whose gradient is `x` itself.
+fn sum_of_products(elem: DataType) -> Model {
+    let text = LINE.replace("double[4] w =", "double[4] w = raw").replace("double", elem.name());
+    model(&text)
+}
+
+/// A tensor of a type with these values.
+fn as_elem(values: &[f64], elem: DataType) -> Tensor {
+    sardonyx::cast(&double(values), elem, sardonyx::CastOptions::default()).unwrap()
+}
+
+/// The elements of a state variable.
+fn state(trainer: &Trainer, name: &str) -> Vec<f64> {
+    let value = trainer.variable(name).unwrap();
+    let value = sardonyx::cast(&value, DataType::Double, sardonyx::CastOptions::default());
+    value.unwrap().to_vec().unwrap()
+}
+
+/// Steps of SGD below half a unit in the last place of each weight: the weights are those of SGD in
+/// float, rounded. Without the float copy they never move.
+#[test]
+fn small_steps_add_up_in_the_float_copy() {
+    const STEPS: usize = 2000;
+    for elem in [DataType::Float16, DataType::Bfloat16] {
+        let line = sum_of_products(elem);
+        let options = Options::new(Loss::Value("y".into())).optimizer(OptimizerKind::Sgd, 1e-4);
+        let slopes = [1.0, -0.75, 0.25, 1.0];
+        let x = || [("x", as_elem(&slopes, elem))];
+        let weights = [1.0, -2.0, 0.5, 3.0];
+        let mut expected = weights.map(|w| w as f32);
+        for _ in 0..STEPS {
+            for (w, slope) in expected.iter_mut().zip(slopes) {
+                *w -= slope as f32 * 1e-4;
+            }
+        }
+        let (changed, report) = line.add_training(&options).unwrap();
+        assert_valid(&changed);
+        assert_eq!(report.float_copies, 1);
+        let changed = Model::from_bytes(changed.to_bytes()).unwrap();
+        let mut trainer = Trainer::new(&changed).unwrap();
+        for step in 0..STEPS {
+            if step == STEPS / 2 {
+                // The float copy is state as well.
+                trainer = Trainer::new(&trainer.export().unwrap()).unwrap();
+            }
+            trainer.step(0, x()).unwrap();
+        }
+        let rounded = as_elem(&expected.map(f64::from), elem);
+        assert_eq!(trainer.variable("w").unwrap().bytes(), rounded.bytes(), "{elem}");
+        let sums = state(&trainer, "w").into_iter().zip(state(&trainer, "w_remainder"));
+        let sums: Vec<f32> = sums.map(|(w, remainder)| (w + remainder) as f32).collect();
+        assert_eq!(sums, expected, "{elem}");
+        assert!(state(&trainer, "w").iter().zip(weights).all(|(w, before)| *w != before));
+
+        let (changed, report) = line.add_training(&options.float_copies(false)).unwrap();
+        assert_valid(&changed);
+        assert_eq!(report.float_copies, 0);
+        let mut trainer = Trainer::new(&changed).unwrap();
+        for _ in 0..STEPS {
+            trainer.step(0, x()).unwrap();
+        }
+        assert_eq!(state(&trainer, "w"), weights, "{elem}");
+    }
+}
+
+/// Weights that are set or initialized are where training goes on, not the float copy of others.
+#[test]
+fn a_float_copy_follows_its_weight() {
+    let elem = DataType::Bfloat16;
+    let options = Options::new(Loss::Value("y".into()))
+        .optimizer(OptimizerKind::Sgd, 1e-4)
+        .initialization(Initialization::Uniform(0.5));
+    let (changed, _) = sum_of_products(elem).add_training(&options).unwrap();
+    let mut trainer = Trainer::builder(&changed).seed(5).build().unwrap();
+    let step = |trainer: &mut Trainer| trainer.step(0, [("x", as_elem(&[1.0; 4], elem))]).unwrap();
+    for _ in 0..10 {
+        step(&mut trainer);
+    }
+    assert!(state(&trainer, "w_remainder").iter().all(|remainder| *remainder != 0.0));
+    trainer.set_state("w", as_elem(&[8.0, -16.0, 4.0, 32.0], elem)).unwrap();
+    step(&mut trainer);
+    assert_eq!(state(&trainer, "w"), [8.0, -16.0, 4.0, 32.0]);
+    trainer.initialize().unwrap();
+    assert_eq!(state(&trainer, "w_remainder"), [0.0; 4]);
+    let first = state(&trainer, "w");
+    assert_eq!(first, [1.0; 4]);
+    step(&mut trainer);
+    let (w, remainder) = (state(&trainer, "w"), state(&trainer, "w_remainder"));
+    for ((w, remainder), first) in w.into_iter().zip(remainder).zip(first) {
+        assert!((w + remainder - (first - 1e-4)).abs() < 1e-7, "{w} + {remainder} after {first}");
+    }
+}
+
+/// Float copies of every optimizer: a step moves weight and remainder together by what it moves a
+/// weight of float.
+#[test]
+fn every_optimizer_moves_the_float_copy() {
+    let adam =
+        |decoupled| OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled };
+    for kind in [
+        OptimizerKind::Momentum { momentum: 0.9, nesterov: false },
+        OptimizerKind::Momentum { momentum: 0.9, nesterov: true },
+        OptimizerKind::Adagrad { epsilon: 1e-10, decay: 0.125 },
+        adam(false),
+        adam(true),
+    ] {
+        let options =
+            Options::new(Loss::Value("y".into())).optimizer(kind, 1e-5).weight_decay(0.0625);
+        let slopes = [1.0, -0.75, 0.25, 1.0];
+        let trained = |elem: DataType| {
+            let (changed, _) = sum_of_products(elem).add_training(&options).unwrap();
+            let mut trainer = Trainer::new(&changed).unwrap();
+            for _ in 0..50 {
+                trainer.step(0, [("x", as_elem(&slopes, elem))]).unwrap();
+            }
+            trainer
+        };
+        let wanted = state(&trained(DataType::Float), "w");
+        for elem in [DataType::Float16, DataType::Bfloat16] {
+            let trainer = trained(elem);
+            let (w, remainder) = (state(&trainer, "w"), state(&trainer, "w_remainder"));
+            let sums: Vec<f64> = w.iter().zip(remainder).map(|(w, rest)| w + rest).collect();
+            assert_eq!(sums, wanted, "{kind:?} {elem}");
+        }
+    }
+}
+
+/// Zeros of optimizers take no bytes: only the weights of the model do.
+#[test]
+fn zeros_of_optimizers_are_not_stored() {
+    let zeros = vec!["0"; 64 * 256].join(", ");
+    let text = format!(
+        "<ir_version: 8, opset_import: [\"\": 17]>
+         g (float[N, 64] x) => (float[N, 256] y) <float[64, 256] w = raw {{{zeros}}}, float b = {{1}}> {{
+             a = MatMul (x, w)
+             y = Mul (a, b)
+         }}"
+    );
+    let plain = model(&text);
+    let before = plain.to_bytes().len();
+    assert!(before > 64 * 256 * 4);
+    let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: false };
+    for kind in [adam, OptimizerKind::Adagrad { epsilon: 1e-10, decay: 0.0 }] {
+        let options = squared_error().optimizer(kind, 0.01).variables(["w", "b"]);
+        let (changed, _) = plain.add_training(&options).unwrap();
+        assert_valid(&changed);
+        let bytes = changed.to_bytes();
+        assert!(bytes.len() < before + 8000, "{} instead of {before}", bytes.len());
+        let trainer = Trainer::new(&Model::from_bytes(bytes).unwrap()).unwrap();
+        assert_eq!(state(&trainer, "w_squares"), vec![0.0; 64 * 256]);
+        assert_eq!(state(&trainer, "b_squares"), [0.0]);
+    }
+}
+
 /// A model of a version that cannot say the step is converted as far as it has to be.
 #[test]
 fn old_models_are_converted_as_far_as_needed() {

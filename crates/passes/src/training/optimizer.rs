@@ -3,7 +3,9 @@
 //! Momentum: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in
 //! deep learning", ICML 2013. Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR
 //! 12, 2011. Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, Algorithm
-//! 1. AdamW: Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+//! 1. AdamW: Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019. Float copies of
+//! weights of 16 bits in two parts: Kalamkar et al., "Optimizing Deep Learning Recommender Systems
+//! Training on CPU Cluster Architectures", SC 2020 (Split-SGD).
 
 use hashbrown::HashMap;
 use sardonyx_model::{AttrValue, TensorType, Type, ValueId};
@@ -113,12 +115,15 @@ pub(super) struct Step {
     pub(super) updates: Vec<(String, ValueId)>,
     /// The name of the input.
     pub(super) learning_rate: String,
+    /// Number of variables that have a float copy.
+    pub(super) float_copies: usize,
 }
 
-/// Adds a step that moves variables against their gradients.
+/// Adds a step that moves variables against their gradients. Variables of 16 bits have a float copy
+/// if `keeps_copies` is true.
 pub(super) fn add(
     add: &mut Addition,
-    optimizer: &Optimizer,
+    (optimizer, keeps_copies): (&Optimizer, bool),
     variables: &[Variable],
     gradients: &[ValueId],
 ) -> Result<Step, DeriveError> {
@@ -128,23 +133,32 @@ pub(super) fn add(
     let scalar = TensorType { elem: Some(elem), shape: Some(Default::default()) };
     add.make_default(rate, &Type::Tensor(scalar));
     let learning_rate = add.name(rate);
-    let (constants, updates) = (HashMap::new(), Vec::new());
-    let mut nodes = Nodes { add, optimizer, rate: (rate, elem), constants, updates };
+    let mut nodes = Nodes {
+        add,
+        optimizer,
+        keeps_copies,
+        rate: (rate, elem),
+        constants: HashMap::new(),
+        updates: Vec::new(),
+        float_copies: 0,
+    };
     if optimizer.as_operator {
         nodes.operator(variables, gradients)?;
     } else {
         nodes.all(variables, gradients)?;
     }
-    Ok(Step { updates: nodes.updates, learning_rate })
+    Ok(Step { updates: nodes.updates, learning_rate, float_copies: nodes.float_copies })
 }
 
 struct Nodes<'a> {
     add: &'a mut Addition,
     optimizer: &'a Optimizer,
+    keeps_copies: bool,
     rate: (ValueId, DataType),
     /// Scalars that all variables read, by what they are called and their type.
     constants: HashMap<(&'static str, DataType), ValueId>,
     updates: Vec<(String, ValueId)>,
+    float_copies: usize,
 }
 
 impl Nodes<'_> {
@@ -224,16 +238,28 @@ impl Nodes<'_> {
     fn all(&mut self, variables: &[Variable], gradients: &[ValueId]) -> Result<(), DeriveError> {
         let factors = self.factors();
         for (variable, gradient) in variables.iter().zip(gradients) {
-            // Sums of small steps would be lost in short floats.
-            let elem = match variable.elem {
-                DataType::Float16 | DataType::Bfloat16 => DataType::Float,
-                elem => elem,
+            let is_short = matches!(variable.elem, DataType::Float16 | DataType::Bfloat16);
+            // Squares and sums of short floats overflow and round too early.
+            let elem = if is_short { DataType::Float } else { variable.elem };
+            let mut weight = self.cast(variable.value, variable.elem, elem);
+            let remainder = if is_short && self.keeps_copies {
+                let remainder = self.state(variable, "remainder", elem)?;
+                weight = self.two("Add", weight, remainder);
+                Some(remainder)
+            } else {
+                None
             };
-            let weight = self.cast(variable.value, variable.elem, elem);
             let gradient = self.cast(*gradient, variable.elem, elem);
             let moved = self.moved(variable, (weight, gradient), elem, factors)?;
-            let moved = self.cast(moved, elem, variable.elem);
-            self.update(variable.value, moved);
+            let rounded = self.cast(moved, elem, variable.elem);
+            self.update(variable.value, rounded);
+            if let Some(remainder) = remainder {
+                // The difference is exact, so the sum of both is the weight that has moved.
+                let rounded = self.cast(rounded, variable.elem, elem);
+                let left = self.two("Sub", moved, rounded);
+                self.update(remainder, left);
+                self.float_copies += 1;
+            }
         }
         Ok(())
     }

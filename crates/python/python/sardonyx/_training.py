@@ -32,6 +32,7 @@ def add_training(
     init: str = "keep",
     training_mode: bool = False,
     gradient_nodes: bool = False,
+    float_copies: bool = True,
 ) -> Any:
     """The model with an entry of training information: a loss, its gradients by the weights, and one step of an optimizer.
 
@@ -47,14 +48,17 @@ def add_training(
     ``optimizer`` is ``sgd``, ``momentum``, ``nesterov``, ``adagrad``, ``adam`` or ``adamw``. ``learning_rate`` is the default of
     the input ``learning_rate`` of each step: 0.01, and 0.001 for adam and adamw. The other numbers are 0.9 for ``momentum`` and
     ``beta1``, 0.999 for ``beta2``, 1e-8 for ``epsilon`` of adam and adamw and 1e-10 for that of adagrad, 0 for ``rate_decay`` (of
-    adagrad), and 0 for ``weight_decay`` (0.01 for adamw). ``clip_norm`` makes all gradients smaller by one factor where the root
-    of the sum of all their squares is greater than it; ``clip_value`` limits each element of the gradients.
+    adagrad), and 0 for ``weight_decay`` (0.01 for adamw); one that the optimizer does not have is refused. ``clip_norm`` makes all
+    gradients smaller by one factor where the root of the sum of all their squares is greater than it; ``clip_value`` limits each
+    element of the gradients.
 
     ``train`` and ``freeze`` are patterns such as ``classifier.*`` for names of initializers that are trained, and that are not.
     By default those are trained that are read as weights. ``init`` says what weights are after ``Trainer.initialize``: ``keep``
     (what the model stores), ``he``, ``xavier`` or ``uniform:BOUND``. ``training_mode`` runs Dropout and BatchNormalization as in
     training. ``gradient_nodes`` and ``optimizer_operator`` write operators of ``ai.onnx.preview.training`` in the place of
-    operators of ``ai.onnx``.
+    operators of ``ai.onnx``. ``float_copies`` keeps a float copy of weights of float16 and bfloat16, in a state variable of float
+    beside each that has what rounding leaves off; without it a step below half a unit in the last place of a weight changes
+    nothing.
 
     Raises ``sardonyx.Error`` if options do not fit the model (code ``input``), or if operators on the way to the loss have no
     gradient (code ``invalid``); the message lists them.

@@ -36,6 +36,7 @@ pub(crate) struct TrainingArguments {
     init: String,
     training_mode: bool,
     gradient_nodes: bool,
+    float_copies: bool,
 }
 
 /// The options of `sardonyx.differentiate`.
@@ -111,7 +112,8 @@ impl TrainingArguments {
             .frozen(self.freeze)
             .initialization(init)
             .training_mode(self.training_mode)
-            .gradient_nodes(self.gradient_nodes);
+            .gradient_nodes(self.gradient_nodes)
+            .float_copies(self.float_copies);
         match (self.clip_norm, self.clip_value) {
             (Some(_), Some(_)) => return Err("clip_norm and clip_value are both given".into()),
             (Some(norm), None) => options = options.clipping(Clipping::Norm(norm)),
@@ -163,10 +165,10 @@ impl TrainingArguments {
             rate_decay: self.rate_decay,
             weight_decay: self.weight_decay,
         });
-        Ok(Optimizer { as_operator: self.optimizer_operator, ..optimizer })
-    }
         let optimizer = optimizer.map_err(|foreign| Wrong {
             what: foreign.to_string(),
             help: Some(format!("leave out {}", foreign.number)),
         })?;
+        Ok(Optimizer { as_operator: self.optimizer_operator, ..optimizer })
+    }
 }
