@@ -75,10 +75,10 @@ impl Model {
         outputs
     }
 
-    /// Makes inputs of those initializers of a graph, dense and sparse, for which `is_input` returns
-    /// true. One that is an input already stays where it is, and loses only its default; its
-    /// declared type becomes that of the initializer if `exact` is true. Types of the others are
-    /// those of the initializers.
+    /// Makes inputs of those initializers of a graph, dense and sparse, for which `is_input`
+    /// returns true. One that is an input already stays where it is, and loses only its default;
+    /// its declared type becomes that of the initializer if `exact` is true. Types of the others
+    /// are those of the initializers.
     pub fn make_inputs(
         &mut self,
         graph: GraphId,

@@ -373,8 +373,8 @@ impl Model {
         value
     }
 
-    /// Adds a constant of zeros to a graph, in sparse form without values: a few bytes, whatever its
-    /// size. A sparse tensor has at least one dimension, and none of size 0.
+    /// Adds a constant of zeros to a graph, in sparse form without values: a few bytes, whatever
+    /// its size. A sparse tensor has at least one dimension, and none of size 0.
     pub fn add_sparse_zeros(
         &mut self,
         graph: GraphId,

@@ -51,8 +51,8 @@ pub struct TrainingOptions<'a> {
     /// mean.
     pub gradient_nodes: bool,
     /// Whether weights of float16 and bfloat16 have a float copy: a state variable of float beside
-    /// each keeps what rounding to 16 bits leaves off, and the sum of both is the copy. Without it a
-    /// step below half a unit in the last place of the weight changes nothing.
+    /// each keeps what rounding to 16 bits leaves off, and the sum of both is the copy. Without it
+    /// a step below half a unit in the last place of the weight changes nothing.
     pub float_copies: bool,
 }
 

@@ -156,10 +156,10 @@ impl Options {
         self
     }
 
-    /// Keeps a float copy of weights of float16 and bfloat16, which is the default: a state variable
-    /// of float beside each, `w_remainder` for `w`, has what rounding to 16 bits leaves off, and the
-    /// sum of both is the copy. Without it a step below half a unit in the last place of a weight
-    /// changes nothing, however many such steps there are.
+    /// Keeps a float copy of weights of float16 and bfloat16, which is the default: a state
+    /// variable of float beside each, `w_remainder` for `w`, has what rounding to 16 bits leaves
+    /// off, and the sum of both is the copy. Without it a step below half a unit in the last place
+    /// of a weight changes nothing, however many such steps there are.
     ///
     /// ```
     /// use sardonyx::{Model, training};

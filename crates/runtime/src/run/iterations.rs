@@ -233,8 +233,8 @@ impl Run<'_> {
         }
     }
 
-    /// Gives back what is not yet where it is wanted. `sizes` are those of slices, by stacked output,
-    /// if there was no iteration.
+    /// Gives back what is not yet where it is wanted. `sizes` are those of slices, by stacked
+    /// output, if there was no iteration.
     fn end(
         &self,
         kind: &RegionKind,

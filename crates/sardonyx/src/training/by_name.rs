@@ -50,8 +50,8 @@ pub enum OptimizerName {
     AdamW,
 }
 
-/// Numbers of an optimizer. Those that are left out are the usual ones; those that the optimizer does
-/// not have must be left out.
+/// Numbers of an optimizer. Those that are left out are the usual ones; those that the optimizer
+/// does not have must be left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OptimizerNumbers {
     /// The default of the learning rate: 0.01, and 0.001 for Adam and AdamW.
