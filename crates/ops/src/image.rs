@@ -3,7 +3,7 @@
 
 pub(crate) mod affine_grid;
 pub(crate) mod center_crop_pad;
-mod factors;
+pub(crate) mod factors;
 pub(crate) mod gradients;
 mod non_max_suppression;
 pub(crate) mod resize;

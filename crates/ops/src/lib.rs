@@ -81,6 +81,7 @@ pub use def::{Adapter, AdapterFn, Crossing, InferFn};
 pub use denotation::Format;
 pub use function::{Call, GraphText};
 pub use gradient::{Backward, Derived, GradientFn, scalar};
+pub use image::factors::{Resized, resized};
 pub use infer::{Demand, Infer, InferError, Inferred, Present, Said, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
 pub use math::einsum::{Equation, Term};

@@ -1,22 +1,72 @@
 //! Sizes multiplied by scale factors, as `Resize` does.
 //!
-//! A factor is a float, and so a fraction with a power of two below: the size that it gives a
-//! symbol is a quotient of whole numbers. Numbers are multiplied as the reference does it, in
-//! 64-bit floats.
+//! A file holds a scale as a 32-bit float, and the program that wrote it multiplied with a 64-bit
+//! one: 10 by 0.7 are 7, and 10 by the float nearest to 0.7, which is smaller, are 6.9999999. Where
+//! the float is the nearest one to a quotient of whole sizes, that quotient is taken for the scale.
+//! The floor of the size times that is the size that `PyTorch` gives, and the standard leaves open
+//! in which precision the product is computed.
 
 use sardonyx_model::Dim;
 
-use crate::infer::{Infer, InferError};
+use crate::infer::{Infer, InferError, Rule};
+
+/// An axis that is resized by a scale.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resized {
+    /// The new size: a whole number, which may be too large for a size.
+    pub size: f64,
+    /// The scale in formulas.
+    pub scale: f64,
+}
+
+/// The new size of an axis that is resized by a scale from a file, and the scale that is meant.
+pub fn resized(len: usize, scale: f32) -> Resized {
+    let len = len as f64;
+    let scale = meant(len, scale);
+    Resized { size: (len * scale).floor(), scale }
+}
+
+/// The quotient of whole sizes that a scale stands for, or the scale itself.
+fn meant(len: f64, scale: f32) -> f64 {
+    let stored = f64::from(scale);
+    if is_short(scale) {
+        return stored;
+    }
+    let below = (len * stored).floor();
+    let quotients = [below / len, (below + 1.0) / len];
+    // Of sizes beyond 2^22 both may be near enough, which says nothing.
+    match quotients.map(|quotient| quotient as f32 == scale) {
+        [true, false] => quotients[0],
+        [false, true] => quotients[1],
+        _ => stored,
+    }
+}
+
+/// Whether a scale is a number of 256ths, such as 0.5 and 1.25: no other number is meant.
+fn is_short(scale: f32) -> bool {
+    (scale * 256.0).fract() == 0.0
+}
 
 /// A size times a factor, rounded down.
-pub(super) fn scaled(size: &Dim, factor: f32) -> Dim {
-    if let Some(size) = size.known() {
-        return whole((size as f64 * f64::from(factor)).floor());
-    }
-    let (numerator, denominator) = fraction(factor);
-    match denominator {
-        Some(denominator) => size.mul(&Dim::Known(numerator)).floor_div(&Dim::Known(denominator)),
-        None => Dim::Unknown,
+pub(super) fn scaled(size: &Dim, factor: f32, rule: Rule) -> Dim {
+    match (size.known(), rule) {
+        (Some(size), Rule::Reference) => whole((size as f64 * f64::from(factor)).floor()),
+        (Some(size), Rule::Operator) => match usize::try_from(size) {
+            Ok(size) => whole(resized(size, factor).size),
+            Err(_) => Dim::Unknown,
+        },
+        // Other scales stand for different numbers with different sizes.
+        (None, _) if is_short(factor) => {
+            let numerator = f64::from(factor) * 256.0;
+            if numerator >= f64::from(1u32 << 31) {
+                return Dim::Unknown;
+            }
+            let numerator = numerator as i64;
+            let halves = numerator.trailing_zeros().min(8);
+            let (numerator, denominator) = (numerator >> halves, 256 >> halves);
+            size.mul(&Dim::Known(numerator)).floor_div(&Dim::Known(denominator))
+        }
+        (None, _) => Dim::Unknown,
     }
 }
 
@@ -24,18 +74,6 @@ pub(super) fn scaled(size: &Dim, factor: f32) -> Dim {
 fn whole(number: f64) -> Dim {
     const LIMIT: f64 = 9.0e18;
     if number.abs() < LIMIT { Dim::Known(number as i64) } else { Dim::Unknown }
-}
-
-/// A positive float as a quotient, which it is exactly; without a denominator if that is too large.
-fn fraction(factor: f32) -> (i64, Option<i64>) {
-    const MOST_HALVES: u32 = 40;
-    let (mut numerator, mut halves) = (f64::from(factor), 0);
-    while numerator.fract() != 0.0 && halves <= MOST_HALVES {
-        numerator *= 2.0;
-        halves += 1;
-    }
-    let fits = halves <= MOST_HALVES && numerator < f64::from(1u32 << 31);
-    (numerator as i64, fits.then(|| 1 << halves))
 }
 
 /// How sizes that are given bend to keep proportions.
@@ -85,20 +123,57 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_are_fractions() {
-        for factor in [0.5f32, 1.3, 2.0, 0.1, 1.0e-3, 3.75] {
-            let (numerator, denominator) = fraction(factor);
-            let denominator = denominator.expect("not too small");
-            assert_eq!(numerator as f64 / denominator as f64, f64::from(factor));
+    fn sizes_are_those_of_doubles() {
+        // The float nearest to 0.7 is below it, and 100 * 0.29 is below 29 in 64 bits.
+        for (len, scale, size) in [
+            (10, 0.7, 7.0),
+            (90, 0.7, 62.0),
+            (100, 0.29, 28.0),
+            (3, 5.0 / 3.0, 5.0),
+            (49, 1.0 / 49.0, 0.0),
+            (7, 1.0 / 7.0, 1.0),
+            (10, 0.75, 7.0),
+            (11, 0.7, 7.0),
+        ] {
+            assert_eq!(resized(len, scale as f32).size, size, "{len} by {scale}");
+        }
+        // Any size of many axes is a quotient of theirs, and most decimals are.
+        for len in 1..300usize {
+            for parts in 1..300 {
+                let scale = f64::from(parts) / 100.0;
+                let found = resized(len, scale as f32);
+                assert_eq!(found.size, (len as f64 * scale).floor(), "{len} by {scale}");
+                let scale = f64::from(parts) / len as f64;
+                let found = resized(len, scale as f32);
+                assert_eq!(found.size, (len as f64 * scale).floor(), "{len} by {scale}");
+            }
+        }
+    }
+
+    #[test]
+    fn large_sizes_are_as_stored() {
+        assert_eq!(resized(16_777_217, 0.5).size, 8_388_608.0);
+        assert_eq!(resized(16_777_217, 2.0).size, 33_554_434.0);
+        let scale = 0.7f32;
+        assert_eq!(resized(40_000_001, scale).scale, f64::from(scale));
+        assert_eq!(resized(0, scale).size, 0.0);
+    }
+
+    #[test]
+    fn short_scales_are_fractions() {
+        for factor in [0.5f32, 1.25, 2.0, 0.00390625, 3.75] {
             for size in 0..1000i64 {
-                let symbolic = scaled(&Dim::symbol("N"), factor);
+                let symbolic = scaled(&Dim::symbol("N"), factor, Rule::Operator);
                 assert_eq!(
                     symbolic.substitute(&|_| Some(size.into())),
-                    scaled(&size.into(), factor)
+                    scaled(&size.into(), factor, Rule::Operator)
                 );
             }
         }
-        assert!(scaled(&Dim::symbol("N"), 1.0e-30).is_unknown());
-        assert!(scaled(&Dim::Known(i64::MAX), 4.0).is_unknown());
+        for factor in [0.7f32, 1.3, 1.0e-3, 1.0e-30, 1.0e20] {
+            assert!(scaled(&Dim::symbol("N"), factor, Rule::Operator).is_unknown());
+        }
+        assert!(scaled(&Dim::Known(i64::MAX), 4.0, Rule::Operator).is_unknown());
+        assert_eq!(scaled(&Dim::Known(10), 0.7, Rule::Reference), Dim::Known(6));
     }
 }

@@ -16,7 +16,7 @@ use crate::facts::{
     ALL, ALL_IR4, FLOATS, deprecated, float, floats, input, int, ints, note, output, string, types,
     without_attribute,
 };
-use crate::infer::{Infer, InferError};
+use crate::infer::{Infer, InferError, Rule};
 use crate::known::MAX_KNOWN;
 use crate::rules::{distinct_axes, shared_dim};
 use crate::tensor::vector_len;
@@ -27,8 +27,10 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
         "Resizes a tensor by scale factors or to given sizes, with nearest, linear or cubic \
          interpolation. With `scales` the size of each output axis is `floor(input size * scale)`; \
          with `coordinate_transformation_mode` `tf_crop_and_resize` the input size is that of the \
-         region `roi`. `coordinate_transformation_mode` maps output coordinates to input \
-         coordinates.",
+         region `roi`. A scale that is the 32-bit float nearest to a quotient of two sizes is taken \
+         as that quotient. `coordinate_transformation_mode` maps output coordinates to input \
+         coordinates. In version 10, mode `nearest` takes the element before the coordinate on axes \
+         that grow, and the one after it on axes that shrink.",
     )
     .since(
         10,
@@ -141,9 +143,14 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
     .adapter(8, 9, scales_as_input)
     .adapter(9, 10, |cx| {
         cx.become_operator("Resize");
+        // No scale is below 1. Version 10 cannot say so, version 11 can.
+        if cx.runs() {
+            cx.set("nearest_mode", "floor");
+        }
         Ok(())
     })
     .replaced_by("Resize")
+    .infer_as_reference(infer_upsample_as_reference)
     .without_reference_rule(&[1]);
 
 /// Upsample only enlarges.
@@ -183,7 +190,8 @@ fn scales_of_image(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Version 10 takes the element before a place, counted from the corner.
+/// Version 10 counts places from the corner, and takes the element after a place where an axis
+/// shrinks, before it where an axis grows.
 fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let mode = cx.string("mode").unwrap_or_else(|| "nearest".to_string());
     let places = cx.string("coordinate_transformation_mode");
@@ -194,9 +202,9 @@ fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     match mode.as_str() {
         "linear" => {}
-        "nearest" if cx.string("nearest_mode").as_deref() == Some("floor") => {}
         "nearest" => {
-            return Err(cx.refuse("nearest_mode must be floor, which version 10 uses"));
+            let nearest = cx.string("nearest_mode");
+            demand_nearest_of_10(cx, nearest.as_deref().unwrap_or("round_prefer_floor"))?;
         }
         _ => return Err(cx.refuse(format_args!("version 10 has no mode {mode}"))),
     }
@@ -214,6 +222,31 @@ fn demand_asymmetric(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     cx.set_inputs(&[cx.input(0), cx.input(2)]);
     Ok(())
+}
+
+/// Version 10 decides by the scale of each axis which neighbour of a place is taken.
+fn demand_nearest_of_10(cx: &Adapt<'_>, nearest: &str) -> Result<(), Refusal> {
+    let fits: fn(&f32) -> bool = match nearest {
+        "floor" => |scale| *scale >= 1.0,
+        "ceil" => |scale| *scale <= 1.0,
+        other => {
+            return Err(cx.refuse(format_args!(
+                "nearest_mode must be floor or ceil, which version 10 uses, not {other}"
+            )));
+        }
+    };
+    let scales = cx.constant(2).and_then(|scales| scales.to_vec::<f32>().ok());
+    match scales {
+        Some(scales) if scales.iter().all(fits) => Ok(()),
+        Some(_) => Err(cx.refuse(format_args!(
+            "version 10 uses nearest_mode floor where a scale is above 1 and ceil where it is below, \
+             and this node uses {nearest} for all scales"
+        ))),
+        None => Err(cx.refuse(format_args!(
+            "version 10 chooses nearest_mode by the scale, and whether all scales mean {nearest} is \
+             known only if they are constant"
+        ))),
+    }
 }
 
 /// Whether an input is left out or, which version 11 takes for the same, certain to be empty.
@@ -331,16 +364,80 @@ fn pick_for_all_axes(
     cx.set_input(index, Some(all));
 }
 
-/// Version 10 has one way from places of the output to those of the input, and no region.
+/// Version 10 has one way from places of the output to those of the input, and no region. Its
+/// nearest element is the one before a place on an axis that grows, and the one after it on an axis
+/// that shrinks.
 fn write_coordinates(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
-    cx.set("coordinate_transformation_mode", "asymmetric");
-    cx.set("nearest_mode", "floor");
     let scales = cx.input(1);
     let no_region = Tensor::from_slice([0], &[0f32; 0]).expect("a vector of no elements");
     let no_region = cx.add_constant(no_region);
-    cx.set_input(1, Some(no_region));
-    cx.set_input(2, scales);
+    let is_linear = cx.string("mode").as_deref() == Some("linear");
+    // On the way from Upsample, which only enlarges, the node says so.
+    let only_grows = cx.has("nearest_mode");
+    let known = cx.constant(1).and_then(|scales| scales.to_vec::<f32>().ok());
+    let nearest = if is_linear || only_grows {
+        "floor"
+    } else {
+        let is_any =
+            |test: fn(&f32) -> bool| known.as_ref().is_none_or(|list| list.iter().any(test));
+        match (is_any(|scale| *scale < 1.0), is_any(|scale| *scale > 1.0)) {
+            (true, true) => return shrink_and_grow(cx, known.as_deref(), no_region),
+            (true, false) => "ceil",
+            (false, _) => "floor",
+        }
+    };
+    cx.set("coordinate_transformation_mode", "asymmetric");
+    cx.set("nearest_mode", nearest);
+    cx.set_inputs(&[cx.input(0), Some(no_region), scales]);
     Ok(())
+}
+
+/// Writes one node that shrinks axes and one that grows axes: an axis changes in one of them and
+/// has scale 1 in the other.
+fn shrink_and_grow(
+    cx: &mut Adapt<'_>,
+    known: Option<&[f32]>,
+    no_region: ValueId,
+) -> Result<(), Refusal> {
+    if cx.has("mode") && cx.string("mode").is_none() {
+        return Err(cx.refuse("the mode is that of a call, and axes may shrink and grow"));
+    }
+    let (smaller, larger) = (
+        bounded(cx, known, "Min", |scale| if scale > 1.0 { 1.0 } else { scale })?,
+        bounded(cx, known, "Max", |scale| if scale < 1.0 { 1.0 } else { scale })?,
+    );
+    let words = |nearest: &'static str| {
+        [
+            ("coordinate_transformation_mode", "asymmetric".into()),
+            ("mode", "nearest".into()),
+            ("nearest_mode", nearest.into()),
+        ]
+    };
+    let operands = [cx.input(0), Some(no_region), Some(smaller)];
+    let shrunk = cx.before("Resize", &operands, &words("ceil"));
+    for (name, word) in words("floor") {
+        cx.set(name, word);
+    }
+    cx.set_inputs(&[Some(shrunk), Some(no_region), Some(larger)]);
+    Ok(())
+}
+
+/// The scales with 1 as their largest or smallest value.
+fn bounded(
+    cx: &mut Adapt<'_>,
+    known: Option<&[f32]>,
+    op: &'static str,
+    bound: fn(f32) -> f32,
+) -> Result<ValueId, Refusal> {
+    let constant = |numbers: Vec<f32>| Tensor::from_vec([numbers.len()], numbers);
+    let Some(known) = known else {
+        let one = constant(vec![1.0]).map_err(|error| cx.refuse(error))?;
+        let one = cx.add_constant(one);
+        return Ok(cx.before(op, &[cx.input(1), Some(one)], &[]));
+    };
+    let numbers = constant(known.iter().map(|scale| bound(*scale)).collect());
+    let numbers = numbers.map_err(|error| cx.refuse(error))?;
+    Ok(cx.add_constant(numbers))
 }
 
 /// A place half an element further than `half_pixel` says is rounded down where that of
@@ -418,7 +515,8 @@ fn inputs_of(cx: &Infer<'_>) -> Inputs {
     }
 }
 
-/// The reference implementation refuses sizes that it cannot count.
+/// The reference implementation refuses sizes that it cannot count, and takes scales as they are
+/// stored.
 fn infer_resize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let sizes = inputs_of(cx).sizes.filter(|input| is_given(cx, *input));
     if let Some(sizes) = sizes
@@ -428,10 +526,14 @@ fn infer_resize_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
     {
         return cx.fail("the number of sizes is unknown");
     }
-    infer_resize(cx)
+    resize_by(cx, Rule::Reference)
 }
 
 fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    resize_by(cx, Rule::Operator)
+}
+
+fn resize_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
     let inputs = inputs_of(cx);
     let policy = Policy::new(cx)?;
     let scales = Some(inputs.scales).filter(|input| is_given(cx, *input));
@@ -448,7 +550,7 @@ fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (None, Some(scales)) => {
             let factors = known_floats(cx, scales);
             check_len(cx, "scales", scales, axes.as_deref())?;
-            (by_factors(cx, factors.as_deref(), axes.as_deref())?, scales)
+            (by_factors(cx, factors.as_deref(), axes.as_deref(), rule)?, scales)
         }
         (None, None) => (None, inputs.scales),
     };
@@ -456,26 +558,35 @@ fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
+fn infer_upsample_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    upsample_by(cx, Rule::Reference)
+}
+
 fn infer_upsample(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let given = |name: &str| cx.float(name);
-    let factors = match cx.since() {
-        ..7 => {
-            cx.demand_rank(0, 4)?;
-            let both = given("height_scale").zip(given("width_scale"));
-            both.map(|(height, width)| vec![1.0, 1.0, height, width])
-        }
+    upsample_by(cx, Rule::Operator)
+}
+
+fn upsample_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
+    match cx.since() {
+        ..7 => cx.demand_rank(0, 4)?,
+        7..9 => {}
+        _ => check_len(cx, "scales", 1, None)?,
+    }
+    let shape = by_factors(cx, upsample_factors(cx).as_deref(), None, rule)?;
+    say(cx, shape, 1);
+    Ok(())
+}
+
+/// The factors of all axes, as far as known.
+fn upsample_factors(cx: &Infer<'_>) -> Option<Vec<f32>> {
+    match cx.since() {
+        ..7 => Some(vec![1.0, 1.0, cx.float("height_scale")?, cx.float("width_scale")?]),
         7..9 => match cx.attribute("scales") {
             Some(AttrValue::Floats(scales)) => Some(scales.into_owned()),
             _ => None,
         },
-        _ => {
-            check_len(cx, "scales", 1, None)?;
-            known_floats(cx, 1)
-        }
-    };
-    let shape = by_factors(cx, factors.as_deref(), None)?;
-    say(cx, shape, 1);
-    Ok(())
+        _ => known_floats(cx, 1),
+    }
 }
 
 /// Says the type of the output. What is open then depends on the value of an input.
@@ -538,6 +649,7 @@ fn by_factors(
     cx: &Infer<'_>,
     factors: Option<&[f32]>,
     axes: Option<&[usize]>,
+    rule: Rule,
 ) -> Result<Option<Shape>, InferError> {
     let Some(factors) = factors else {
         return Ok(open(cx, axes));
@@ -553,7 +665,7 @@ fn by_factors(
         let Some(factor) = factors.get(index) else {
             return wrong_count(cx, "scales", factors.len(), axes, shape.len());
         };
-        shape[axis] = scaled(&shape[axis], *factor);
+        shape[axis] = scaled(&shape[axis], *factor, rule);
     }
     if axes.is_none() && factors.len() != shape.len() {
         return wrong_count(cx, "scales", factors.len(), axes, shape.len());

@@ -1,7 +1,8 @@
 //! Where the elements of an output of Resize lie in its input, and which inputs make them up.
 //!
 //! One axis at a time, in double precision: the standard defines coordinates without saying in
-//! which precision, and the reference evaluator computes them in this one. Where the standard
+//! which precision, and the reference evaluator computes them in this one. Only a place that is the
+//! quotient of an index by a scale is rounded to single precision before it decides on an element. Where the standard
 //! divides by the length of the output, cases of its test suite divide by the length times the
 //! scale, which may have a fraction, and so is done here.
 
@@ -9,6 +10,9 @@ use sardonyx_kernels::copy::NOWHERE;
 use sardonyx_kernels::resize::cubic_weight;
 
 use crate::error::BindError;
+
+/// Limit below which single precision tells a place between two elements from both of them.
+const LARGEST_SINGLE: f64 = 4_194_304.0;
 
 /// How coordinates of the output become coordinates of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +104,10 @@ impl Blend {
 pub(super) struct Axis {
     pub(super) len: usize,
     pub(super) out: usize,
+    /// The scale in formulas with sizes.
     pub(super) scale: f64,
+    /// The scale as it is stored, by which an index alone is divided.
+    pub(super) stored: f64,
     /// The part of the axis that fills the output, of a length of 1.
     pub(super) region: (f64, f64),
 }
@@ -123,7 +130,7 @@ impl Axis {
             Transform::PytorchHalfPixel => half(at),
             Transform::AlignCorners if width == 1.0 => 0.0,
             Transform::AlignCorners => at * last / (width - 1.0),
-            Transform::Asymmetric => at / self.scale,
+            Transform::Asymmetric => at / self.stored,
             Transform::HalfPixelForNearest if self.scale == 1.0 => at,
             Transform::HalfPixelForNearest => (at + 0.5) / self.scale,
             Transform::CropAndResize => {
@@ -152,10 +159,15 @@ impl Axis {
     /// For each output the index of its element.
     pub(super) fn indices(&self, transform: Transform, nearest: Nearest, table: &mut [usize]) {
         for (at, index) in table.iter_mut().enumerate() {
-            let Some(place) = self.place(transform, at) else {
+            let Some(mut place) = self.place(transform, at) else {
                 *index = NOWHERE;
                 continue;
             };
+            // Element 7 of an axis that shrinks by 0.7 is element 10, although the float that a
+            // file holds for 0.7 is smaller. ONNX Runtime rounds like this, too.
+            if transform == Transform::Asymmetric && place < LARGEST_SINGLE {
+                place = f64::from(place as f32);
+            }
             let (before, ratio) = Axis::split(place);
             let takes_next = match nearest {
                 _ if ratio == 1.0 => true,
@@ -221,7 +233,7 @@ mod tests {
     use super::*;
 
     fn axis(len: usize, out: usize, scale: f64) -> Axis {
-        Axis { len, out, scale, region: (0.0, 1.0) }
+        Axis { len, out, scale, stored: scale, region: (0.0, 1.0) }
     }
 
     #[test]

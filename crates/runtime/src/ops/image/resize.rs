@@ -5,6 +5,7 @@ use sardonyx_kernels::MoveLoops;
 use sardonyx_kernels::pixels::{self, Pixels};
 use sardonyx_kernels::resize::Taps;
 use sardonyx_kernels::{Exec, Loops, Pool, ResizeLoops};
+use sardonyx_ops::{Resized, resized};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
 use smallvec::{SmallVec, smallvec};
 
@@ -211,7 +212,13 @@ impl Resize {
 
     /// What becomes of each axis of the input.
     fn axes(&self, call: &Call<'_>, dims: &[usize]) -> Result<SmallVec<[Axis; 6]>, KernelError> {
-        let whole = |len: &usize| Axis { len: *len, out: *len, scale: 1.0, region: (0.0, 1.0) };
+        let whole = |len: &usize| Axis {
+            len: *len,
+            out: *len,
+            scale: 1.0,
+            stored: 1.0,
+            region: (0.0, 1.0),
+        };
         let mut all: SmallVec<[Axis; 6]> = dims.iter().map(whole).collect();
         let changed = match &self.axes {
             Some(list) => axes(list, dims.len())?,
@@ -270,7 +277,8 @@ impl Resize {
                 fail!("a size must not be negative, not {size} for axis {axis}");
             };
             let axis = &mut all[*axis];
-            (axis.out, axis.scale) = (size, size as f64 / axis.len as f64);
+            let scale = size as f64 / axis.len as f64;
+            (axis.out, axis.scale, axis.stored) = (size, scale, scale);
         }
         let scales = changed.iter().map(|axis| all[*axis].scale);
         let scale = match self.policy {
@@ -444,8 +452,10 @@ impl Axis {
         if !(scale > 0.0 && scale.is_finite()) {
             fail!("a scale must be positive, not {scale:?}");
         }
-        let scale = f64::from(scale);
-        self.resize(scale, (scale * self.len as f64).floor())
+        let Resized { size, scale: meant } = resized(self.len, scale);
+        self.resize(meant, size)?;
+        self.stored = f64::from(scale);
+        Ok(())
     }
 
     fn resize(&mut self, scale: f64, size: f64) -> Result<(), KernelError> {
@@ -455,7 +465,7 @@ impl Axis {
                 self.len
             );
         }
-        (self.scale, self.out) = (scale, size as usize);
+        (self.scale, self.stored, self.out) = (scale, scale, size as usize);
         Ok(())
     }
 }
