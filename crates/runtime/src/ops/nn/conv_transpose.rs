@@ -210,12 +210,14 @@ impl ConvTranspose {
 
     /// How much of what is cut off in all is cut off before the first element.
     fn begin(&self, cut: i128) -> i128 {
+        // What `output_shape` adds to what the input reaches is at the end.
+        if self.output_shape.is_some() && cut <= 0 {
+            return 0;
+        }
         let half = cut.div_euclid(2);
         match self.padding {
             Padding::Same(true) => half,
-            Padding::Same(false) => cut - half,
-            // What is larger than the input reaches is so at the end.
-            Padding::Explicit(_) => cut.max(0) - half.max(0),
+            Padding::Same(false) | Padding::Explicit(_) => cut - half,
         }
     }
 
