@@ -21,6 +21,10 @@ pub fn shown_domain(domain: &str) -> &str {
 /// Computes the types of a node's outputs, and their values where they describe shapes.
 pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
 
+/// Says how the outputs of a node differ on ONNX Runtime, if they do. Where the values of inputs
+/// decide, it says for which values.
+pub type DiffersFn = fn(&Infer<'_>) -> Option<String>;
+
 /// Turns a node of one version into a node of a neighbouring one, in place.
 pub type AdapterFn = fn(&mut Adapt<'_>) -> Result<(), Refusal>;
 
@@ -65,6 +69,7 @@ pub struct OpDef {
     replacement: Option<&'static str>,
     without_reference_rule: &'static [u32],
     reference_rule: Option<InferFn>,
+    differs: Option<DiffersFn>,
 }
 
 /// One version, as the difference to the one before.
@@ -117,6 +122,7 @@ impl OpDef {
             replacement: None,
             without_reference_rule: &[],
             reference_rule: None,
+            differs: None,
         }
     }
 
@@ -307,6 +313,16 @@ impl OpDef {
     /// said: it refuses other nodes, or looks at other inputs.
     pub(crate) const fn infer_as_reference(self, infer: InferFn) -> OpDef {
         OpDef { reference_rule: Some(infer), ..self }
+    }
+
+    /// How outputs differ on ONNX Runtime beyond rounding.
+    pub(crate) const fn differs(self, differs: DiffersFn) -> OpDef {
+        OpDef { differs: Some(differs), ..self }
+    }
+
+    /// How outputs of some nodes differ on ONNX Runtime beyond rounding, if they do.
+    pub fn difference_rule(&self) -> Option<DiffersFn> {
+        self.differs
     }
 
     /// The rule by which nodes in the newest form are differentiated, if there is one.

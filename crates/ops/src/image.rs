@@ -42,6 +42,7 @@ pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
     .widens()
     .infer(infer_samples)
+    .differs(border_differs)
     .adapter(20, 19, |cx| {
         if cx.rank(0) != Some(4) {
             return Err(cx.refuse("version 16 supports only 2-D images, and the rank of the input is not 4 or unknown"));
@@ -164,6 +165,17 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
         Ok(())
     })
     .gradient(gradients::roi_align);
+
+/// Cubic interpolation reads pixels outside of the image.
+fn border_differs(cx: &Infer<'_>) -> Option<String> {
+    cx.string("mode").filter(|mode| mode == "cubic" || mode == "bicubic")?;
+    cx.string("padding_mode").filter(|mode| mode == "border")?;
+    Some(
+        "a location is moved into the image before pixels around it are read; ONNX Runtime moves \
+         each pixel"
+            .to_string(),
+    )
+}
 
 /// One element per place that the grid `[N, D1, …, axes]` names.
 fn infer_samples(cx: &mut Infer<'_>) -> Result<(), InferError> {

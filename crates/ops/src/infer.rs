@@ -115,6 +115,8 @@ pub struct Said {
     pub equal: Vec<(Dim, Dim)>,
     /// What else must hold of sizes, if it is asked for.
     pub demands: Vec<Demand>,
+    /// How the node's outputs differ on ONNX Runtime, if that is asked for.
+    pub difference: Option<String>,
 }
 
 impl fmt::Debug for Infer<'_> {

@@ -77,7 +77,7 @@ pub use user::RegistryError;
 pub use adapt::{Adapt, Adapted, Assumption, Refusal, ValueTypes};
 pub use attributes::{AttrValue, AttributeView, Attributes};
 pub use boundary::Boundary;
-pub use def::{Adapter, AdapterFn, Crossing, InferFn};
+pub use def::{Adapter, AdapterFn, Crossing, DiffersFn, InferFn};
 pub use denotation::Format;
 pub use function::{Call, GraphText};
 pub use gradient::{Backward, Derived, GradientFn, scalar};

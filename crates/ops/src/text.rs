@@ -76,7 +76,11 @@ pub(crate) static STRING_SPLIT: OpDef = OpDef::new("StringSplit")
             types("T3", TypeSet::tensors(&[Int64])),
         ],
     )
-    .infer(split);
+    .infer(split)
+    .differs(|cx| {
+        cx.string("delimiter").filter(|delimiter| !delimiter.is_empty())?;
+        Some("an empty text has one part, which is empty; it has none on ONNX Runtime".to_string())
+    });
 
 pub(crate) static TF_IDF_VECTORIZER: OpDef = OpDef::new("TfIdfVectorizer")
     .about(

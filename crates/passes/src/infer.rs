@@ -14,6 +14,7 @@ mod annotate;
 mod calls;
 mod conditions;
 mod denotations;
+mod differences;
 mod engine;
 mod equalities;
 mod everywhere;
@@ -42,6 +43,7 @@ use crate::resolve::Resolved;
 pub(crate) use annotate::declaration;
 pub use annotate::{Naming, annotate};
 pub use conditions::Conditions;
+pub use differences::find_differences;
 pub use equalities::Equality;
 pub use newer::newer_types;
 pub use unknown::{Missing, Unknown};
@@ -109,6 +111,8 @@ pub struct InferOptions<'a> {
     pub check_types: bool,
     /// Whether [`Inference::unknown`] lists what stays unknown, with the reasons in words.
     pub explain: bool,
+    /// Whether [`Inference::differences`] lists nodes whose outputs differ on ONNX Runtime.
+    pub differences: bool,
     /// Rules beyond those of the standard's operators.
     pub rules: Option<&'a dyn Rules>,
     /// Where the costs of calls of functions are kept: the types in their bodies are known while
@@ -128,6 +132,7 @@ impl InferOptions<'_> {
         style: Style::Reference { data_prop: false },
         check_types: true,
         explain: false,
+        differences: false,
         rules: None,
         calls: None,
     };
@@ -156,6 +161,8 @@ pub struct Inference {
     demands: Vec<Demand>,
     unknown: Vec<Unknown>,
     denotations: HashMap<ValueId, denotations::Denotations>,
+    /// By node, how its outputs differ on ONNX Runtime.
+    differences: HashMap<NodeId, String>,
     /// The functions that the model calls, after [`infer_everywhere`].
     called: HashSet<usize>,
     visits: u64,

@@ -69,8 +69,8 @@ pub use function_id::FunctionId;
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
     Conditions, Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind,
-    RuleAnswer, Rules, Style, Unknown, annotate, infer, infer_function, infer_inside, infer_model,
-    infer_node, newer_types,
+    RuleAnswer, Rules, Style, Unknown, annotate, find_differences, infer, infer_function,
+    infer_inside, infer_model, infer_node, newer_types,
 };
 pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
 pub use ir_version::{

@@ -166,6 +166,8 @@ impl Model {
         let mut report = passes::check(&self.graph, &options.passes);
         if options.types && report.errors == 0 {
             report = join(report, self.check_types(options));
+        } else if !options.passes.levels.shared_only {
+            report = join(report, self.check_differences(options));
         }
         if options.without_files || !self.data.has_place() {
             return report;
@@ -201,7 +203,11 @@ impl Model {
         let settings = if levels.shared_only {
             passes::InferOptions::FULL_CHECK
         } else {
-            passes::InferOptions { check_types: true, ..passes::InferOptions::default() }
+            passes::InferOptions {
+                check_types: true,
+                differences: true,
+                ..passes::InferOptions::default()
+            }
         };
         let inferred = passes::infer_model(&self.graph, &options.passes.registry, settings);
         let mut found = Findings::new(options.passes.per_code);
@@ -216,9 +222,18 @@ impl Model {
         });
         if !levels.shared_only {
             inferred.fixed_sizes(&self.graph, &mut found, |code| levels.of(code));
+            inferred.differences(&self.graph, &mut found, |code| levels.of(code));
             inferred.sharded_axes(&self.graph, &mut found, |code| levels.of(code));
         }
         Report { types_checked: true, ..found.report() }
+    }
+
+    /// Nodes that other runtimes compute differently, as far as the file says.
+    fn check_differences(&self, options: &Options) -> Report {
+        let mut found = Findings::new(options.passes.per_code);
+        let inferred = passes::find_differences(&self.graph, &options.passes.registry);
+        inferred.differences(&self.graph, &mut found, |code| options.passes.levels.of(code));
+        found.report()
     }
 
     /// Whether the data files that tensors name are there and long enough.

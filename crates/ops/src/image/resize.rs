@@ -6,7 +6,7 @@ use sardonyx_model::{Dim, Shape, ValueId};
 use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64};
 use sardonyx_tensor::Tensor;
 
-use super::factors::{Policy, scaled};
+use super::factors::{Policy, resized, scaled};
 use super::gradients;
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::{AttrValue, Attributes};
@@ -84,6 +84,7 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
     .same_up()
     .infer(infer_resize)
     .infer_as_reference(infer_resize_as_reference)
+    .differs(resize_differs)
     .adapter(10, 11, write_coordinates)
     .adapter(12, 13, rewrite_half_pixel_for_nn)
     .adapter(10, 9, become_upsample)
@@ -151,6 +152,7 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
     })
     .replaced_by("Resize")
     .infer_as_reference(infer_upsample_as_reference)
+    .differs(|cx| sizes_differ(cx, &upsample_factors(cx)?, None))
     .without_reference_rule(&[1]);
 
 /// Upsample only enlarges.
@@ -587,6 +589,64 @@ fn upsample_factors(cx: &Infer<'_>) -> Option<Vec<f32>> {
         },
         _ => known_floats(cx, 1),
     }
+}
+
+/// ONNX Runtime takes other sizes for some scales, and cuts the size in the formulas of
+/// `align_corners`.
+fn resize_differs(cx: &Infer<'_>) -> Option<String> {
+    let inputs = inputs_of(cx);
+    if inputs.sizes.is_some_and(|input| is_given(cx, input)) {
+        return None;
+    }
+    let (factors, axes) = (known_floats(cx, inputs.scales)?, axes(cx).ok()?);
+    sizes_differ(cx, &factors, axes.as_deref()).or_else(|| {
+        let mode = cx.string("coordinate_transformation_mode");
+        mode.filter(|mode| mode == "align_corners")?;
+        fraction_differs(cx, &factors, axes.as_deref())
+    })
+}
+
+/// Sizes of an axis that are tried where it may have any.
+const SIZES_TRIED: i64 = 4096;
+
+/// ONNX Runtime multiplies sizes and scales as 32-bit floats.
+fn sizes_differ(cx: &Infer<'_>, factors: &[f32], axes: Option<&[usize]>) -> Option<String> {
+    let shape = cx.shape(0)?;
+    let mut changed = changed(axes, shape.len()).into_iter().zip(factors);
+    changed.find_map(|(axis, factor)| {
+        let known = shape[axis].known();
+        let sizes = known.map_or(1..=SIZES_TRIED, |size| size..=size);
+        sizes.filter_map(|size| Some((size, usize::try_from(size).ok()?))).find_map(
+            |(size, len)| {
+                let ours = resized(len, *factor).size;
+                let other = f64::from((factor * len as f32).floor());
+                let given = if known.is_none() {
+                    format!(" where the input has {size}")
+                } else {
+                    String::new()
+                };
+                (ours != other).then(|| {
+                    format!("axis {axis} has {ours} elements{given}; ONNX Runtime gives it {other}")
+                })
+            },
+        )
+    })
+}
+
+/// Whether a size times its scale is no whole number.
+fn fraction_differs(cx: &Infer<'_>, factors: &[f32], axes: Option<&[usize]>) -> Option<String> {
+    let shape = cx.shape(0)?;
+    let mut changed = changed(axes, shape.len()).into_iter().zip(factors);
+    changed.find_map(|(axis, factor)| {
+        let len = usize::try_from(shape[axis].known()?).ok()?;
+        let exact = len as f64 * resized(len, *factor).scale;
+        (exact.fract() != 0.0).then(|| {
+            format!(
+                "align_corners takes {exact} for the size of axis {axis}; ONNX Runtime takes {}",
+                exact.floor()
+            )
+        })
+    })
 }
 
 /// Says the type of the output. What is open then depends on the value of an input.

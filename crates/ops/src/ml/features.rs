@@ -92,6 +92,14 @@ pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
         ],
     )
     .infer(floats_of_first)
+    .differs(|cx| {
+        cx.string("norm").filter(|norm| norm == "MAX")?;
+        Some(
+            "a row with negative values is divided by its largest magnitude; ONNX Runtime divides \
+             it by its largest value"
+                .to_string(),
+        )
+    })
     .without_reference_rule(&[1]);
 
 pub(crate) static ONE_HOT_ENCODER: OpDef = OpDef::new("OneHotEncoder")

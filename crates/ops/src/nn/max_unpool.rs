@@ -41,6 +41,13 @@ pub static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
     .since(22, &[types("T1", FLOATS_IR4)])
     .widens()
     .infer(infer)
+    .differs(|cx| {
+        cx.has_input(2).then(|| {
+            "indices count in the shape that the windows reach; on ONNX Runtime they count in \
+             output_shape"
+                .to_string()
+        })
+    })
     .keeps_format(&[(0, IMAGES)])
     .gradient(gradients::max_unpool);
 

@@ -75,6 +75,7 @@ pub static GRU: OpDef = OpDef::new("GRU")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(infer)
+    .differs(lengths_differ)
     .adapter(2, 3, spell_direction)
     .adapter(3, 2, write_direction)
     .adapter(6, 7, drop_output_sequence)
@@ -143,6 +144,7 @@ pub static LSTM: OpDef = OpDef::new("LSTM")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(infer)
+    .differs(lengths_differ)
     .adapter(6, 7, drop_output_sequence)
     .adapter(7, 6, |cx| {
         cx.set("output_sequence", 1);
@@ -199,6 +201,7 @@ pub static RNN: OpDef = OpDef::new("RNN")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(infer)
+    .differs(lengths_differ)
     .adapter(6, 7, drop_output_sequence)
     .adapter(7, 6, |cx| {
         cx.set("output_sequence", 1);
@@ -245,7 +248,18 @@ const R: usize = 2;
 const LENGTHS: usize = 4;
 const INITIAL: [usize; 2] = [5, 6];
 
-/// States of all steps, and the last ones. With `layout = 1` the batch comes first.
+/// The standard leaves the state of a sequence without elements open.
+fn lengths_differ(cx: &Infer<'_>) -> Option<String> {
+    let has_state = cx.has_output(1) || cx.has_output(2);
+    let lengths = cx.constant_ints(LENGTHS);
+    let may_be_0 = lengths.is_none_or(|lengths| lengths.contains(&0));
+    (cx.has_input(LENGTHS) && has_state && may_be_0).then(|| {
+        "the final state of a sequence of length 0 is 0, as on ONNX Runtime; other runtimes give the \
+         initial state, or that of all elements"
+            .to_string()
+    })
+}
+
 /// All weights once for each step of each element of the batch; lengths given by
 /// `sequence_lens` are not known.
 fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {
@@ -253,6 +267,7 @@ fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {
     Some(steps.mul(&node.elements(1)?.add(&node.elements(2)?)))
 }
 
+/// States of all steps, and the last ones. With `layout = 1` the batch comes first.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     for (input, rank) in [(X, 3), (W, 3), (R, 3), (3, 2), (LENGTHS, 1), (5, 3), (6, 3), (7, 2)] {
         cx.demand_rank(input, rank)?;

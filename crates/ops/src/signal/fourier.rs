@@ -42,6 +42,13 @@ pub(crate) static DFT: OpDef = OpDef::new("DFT")
         ],
     )
     .infer(infer_transform)
+    .differs(|cx| {
+        let is_set = |name: &str| cx.int(name).is_some_and(|value| value != 0);
+        (is_set("inverse") && is_set("onesided")).then(|| {
+            "numbers beyond the first half of the spectrum do not count; on ONNX Runtime they do"
+                .to_string()
+        })
+    })
     .adapter(19, 20, axis_as_input)
     .adapter(20, 19, axis_as_attribute)
     .cost(transform_work)

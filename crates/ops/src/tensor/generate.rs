@@ -76,6 +76,11 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     .since(28, &[types("T3", ALL_IR4)])
     .widens()
     .infer(one_hot)
+    .differs(|cx| {
+        (cx.since() < 11).then(|| {
+            "a negative index sets no element; on ONNX Runtime it counts from the end".to_string()
+        })
+    })
     .gradient(gradients::one_hot)
     .adapter(11, 10, |cx| {
         // An index that no 1 stands at gets one too large, for which there is none either.

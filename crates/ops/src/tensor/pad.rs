@@ -82,8 +82,22 @@ pub static PAD: OpDef = OpDef::new("Pad")
     .adapter(19, 18, |cx| only_word(cx, "mode", &["constant", "reflect", "edge"]))
     .shapes_by(&[1])
     .without_reference_rule(&[1])
+    .differs(wrap_differs)
     .gradient(gradients::pad)
     .split_by(movement::pad);
+
+/// Elements that one end loses are wrapped around to the other.
+fn wrap_differs(cx: &Infer<'_>) -> Option<String> {
+    cx.string("mode").filter(|mode| mode == "wrap")?;
+    let pads = cx.constant_ints(1)?;
+    let (begins, ends) = pads.split_at(pads.len() / 2);
+    let mut both = begins.iter().zip(ends);
+    both.any(|(begin, end)| begin.min(end) < &0 && begin.max(end) > &0).then(|| {
+        "elements that a negative pad removes are still wrapped to the other end of the axis; ONNX \
+         Runtime wraps those that remain"
+            .to_string()
+    })
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = infer_shape(cx)?;

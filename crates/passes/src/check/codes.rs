@@ -578,6 +578,9 @@ codes! {
     FIXED_SIZE Warning own "fixed-size" ""
         "declare the size as the number, or change what the node reads"
         "An input of the model declares a size by a name, so callers may choose it, but a node accepts only one number. Often the target of a Reshape still holds the batch size that the model was exported with. A run with another size fails.";
+    RUNTIMES_DIFFER Note own "runtimes-differ" ""
+        "compare the outputs if the model also runs on ONNX Runtime"
+        "The outputs of the node, or their sizes, differ between runtimes by more than rounding: the standard leaves them open, or ONNX Runtime does not follow it. The page on running models lists all such operators. Some differ only for certain values of an input, which only a run knows. Sizes are compared with `--full`, and without it as far as the model declares them.";
     TOO_MUCH_TO_INFER Warning own "too-much-to-infer" "SHAPE-15"
         "inline the functions, or omit types and shapes"
         "Nested function calls or loops would have to be inferred too many times. Types and shapes after this node are unknown.";

@@ -648,6 +648,7 @@ impl<'a> Engine<'a> {
             model: self.model,
             rules: self.options.rules,
             demands: self.options.sizes.is_some(),
+            differences: self.options.differences,
         }
     }
 
@@ -733,6 +734,11 @@ impl<'a> Engine<'a> {
         }
         for fact in judged.unmet {
             self.problem(node, ProblemKind::Node, fact);
+        }
+        if let Some(difference) = &judged.said.difference
+            && self.found.differences.len() < MOST_LISTED
+        {
+            self.found.differences.insert(node, difference.clone());
         }
         Some(judged.said)
     }
@@ -963,6 +969,8 @@ struct Rulebook<'a> {
     rules: Option<&'a dyn Rules>,
     /// Whether demands are listed.
     demands: bool,
+    /// Whether differences between runtimes are listed.
+    differences: bool,
 }
 
 impl Rulebook<'_> {
@@ -1006,7 +1014,10 @@ impl Rulebook<'_> {
                     }
                     None => {
                         rule(&mut cx).map_err(Unsaid::Misfit)?;
-                        cx.finish()
+                        let differs = callee.operator.and_then(OpDef::difference_rule);
+                        let differs = differs.filter(|_| self.differences);
+                        let difference = differs.and_then(|differs| differs(&cx));
+                        Said { difference, ..cx.finish() }
                     }
                 };
                 weaken::weaken(callee.weaker, given, &mut said);

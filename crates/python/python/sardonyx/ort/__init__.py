@@ -2,6 +2,9 @@
 
 ``import sardonyx.ort as onnxruntime`` is enough for programs that can be changed. For those that cannot, see
 :func:`sardonyx.use_as_onnxruntime` and ``python -m sardonyx.ort program.py``.
+
+Results are those of Sardonyx where onnxruntime gives others: Resize and Upsample by a scale have the sizes of PyTorch,
+so 100 by 0.29 is 28 and not 29. The manual lists all such operators under "Results that differ from ONNX Runtime's".
 """
 
 from __future__ import annotations
