@@ -23,6 +23,7 @@ mod onnx_suite;
 mod op;
 mod operators;
 mod python;
+mod releases;
 mod requirements;
 mod runtime_suite;
 mod rust_source;
@@ -90,6 +91,8 @@ enum Task {
     Op(op::Op),
     /// Write docs/operators, or check that it is up to date.
     Operators(operators::Operators),
+    /// Run the node tests of older releases of the onnx package and compare with the expectations.
+    Releases(releases::Releases),
     /// Print which requirements the tests quote.
     Requirements(requirements::Requirements),
     /// Run tests that others wrote for another runtime on sessions of our Python module.
@@ -137,6 +140,7 @@ fn run(task: Task) -> Result {
         Task::OnnxSuite(task) => onnx_suite::run(&task),
         Task::Op(task) => op::run(&task),
         Task::Operators(task) => operators::run(&task),
+        Task::Releases(task) => releases::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::RuntimeSuite(task) => runtime_suite::run(&task),
         Task::StaticBuild => static_build::run(),
