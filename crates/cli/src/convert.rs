@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::info::{domain_name, qualified};
+use crate::inline::{added_json, added_text};
 use crate::refused::refused;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
@@ -222,6 +223,9 @@ fn as_text(report: &Conversion) -> String {
     for ((domain, name), nodes) in &report.expanded {
         text += &format!("replaced by its function body: {nodes} {}\n", qualified(domain, name));
     }
+    for added in &report.added {
+        text += &format!("{}\n", added_text(added));
+    }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);
     }
@@ -275,5 +279,6 @@ fn as_json(report: &Conversion) -> Value {
         "rewritten": rewritten,
         "removed": report.removed,
         "added": report.made,
+        "added_functions": added_json(&report.added),
     })
 }

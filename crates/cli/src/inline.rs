@@ -98,6 +98,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 })
                 .collect::<Vec<_>>(),
             "converted": report.converted.iter().map(id_json).collect::<Vec<_>>(),
+            "added_functions": added_json(&report.added),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
@@ -196,6 +197,7 @@ fn as_text(report: &Report) -> String {
     for function in &report.converted {
         lines.push(format!("converted {function} to the operator set versions of its callers"));
     }
+    lines.extend(report.added.iter().map(added_text));
     for (domain, version) in &report.imported {
         let domain = crate::info::domain_name(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
@@ -220,6 +222,17 @@ fn operators_json(report: &Report) -> Vec<Value> {
     operators
         .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
         .collect()
+}
+
+/// Says of a function that was added which calls it is for.
+pub(crate) fn added_text((function, of): &(FunctionId, FunctionId)) -> String {
+    format!("added {function} for calls of {of} that leave out inputs")
+}
+
+/// Lists functions that were added, each with the one that it takes the place of.
+pub(crate) fn added_json(added: &[(FunctionId, FunctionId)]) -> Vec<Value> {
+    let added = added.iter();
+    added.map(|(function, of)| json!({"function": id_json(function), "of": id_json(of)})).collect()
 }
 
 fn id_json(id: &FunctionId) -> Value {

@@ -268,17 +268,30 @@ impl NodeBuilder<'_> {
 }
 
 impl Model {
-    /// Adds a copy of a function, with the same names, of another overload; says its position.
-    pub fn copy_function(&mut self, function: usize, overload: &str) -> usize {
+    /// Adds a copy of a function, with the same names, as the last function. Its own name is for
+    /// the caller to change. Gives the nodes, those in graphs of nodes too.
+    pub fn copy_function(&mut self, function: usize) -> Vec<Copied> {
         let mut copy = self.functions[function].clone();
         let mut copying = Copying::of_caller();
         copy.body = copying.graph(self, copy.body, None);
         for default in &mut copy.attribute_protos {
             copying.graphs(self, default, None);
         }
-        copy.overload = Some(self.intern(overload));
         self.functions.push(copy);
-        self.functions.len() - 1
+        copying.copied
+    }
+
+    /// Lets the nodes of a function that read `value`, one of its inputs, leave it out, as they do
+    /// in a call that leaves it out.
+    pub fn leave_out(&mut self, value: ValueId) {
+        let mut readers: Vec<NodeId> = self.uses(value).map(|(reader, _)| reader).collect();
+        readers.sort_unstable();
+        readers.dedup();
+        for reader in readers {
+            let inputs: Inputs = self.inputs(reader).collect();
+            let inputs = without_absent(&inputs, |input| (input != value).then_some(input));
+            self.set_inputs(reader, &inputs);
+        }
     }
 
     /// A copy of a graph that stands alone, with the same names. Payloads are shared.
@@ -304,6 +317,19 @@ impl Model {
         let mut defaults = around.into_iter().flat_map(|around| &around.attribute_protos);
         !defaults.any(|default| default.name == Some(reference))
     }
+}
+
+/// Inputs of a node.
+type Inputs = SmallVec<[Option<ValueId>; 6]>;
+
+/// Inputs of a node with what takes their places, `None` for those that are left out. The list ends
+/// before inputs that are left out at its end.
+fn without_absent(inputs: &Inputs, value: impl Fn(ValueId) -> Option<ValueId>) -> Inputs {
+    let mut left: Inputs = inputs.iter().map(|input| value((*input)?)).collect();
+    while left.last() == Some(&None) && inputs[left.len() - 1].is_some() {
+        left.pop();
+    }
+    left
 }
 
 fn callee_body(model: &Model, function: usize) -> GraphId {
@@ -385,14 +411,9 @@ impl Copying {
         let copies: Vec<NodeId> = nodes.iter().map(|node| self.node(model, *node, to)).collect();
         for (old, new) in nodes.iter().zip(&copies) {
             self.copied.push(Copied { node: *new, of: *old });
-            let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(*old).collect();
+            let inputs: Inputs = model.inputs(*old).collect();
             inputs.iter().flatten().for_each(|value| self.keep_undefined(model, *value, to));
-            let mut copies: SmallVec<[Option<ValueId>; 6]> =
-                inputs.iter().map(|value| self.value((*value)?)).collect();
-            // Those that the call leaves out end the list.
-            while copies.last() == Some(&None) && inputs[copies.len() - 1].is_some() {
-                copies.pop();
-            }
+            let copies = without_absent(&inputs, |value| self.value(value));
             model.set_inputs(*new, &copies);
             self.tensors_of_devices(model, *old, *new);
             self.attributes(model, *old, *new);

@@ -7,7 +7,7 @@ use crate::adapt::{Adapt, Refusal};
 use crate::cost::{Cost, CostFn, Counted};
 use crate::denotation::Format;
 use crate::facts::Fact;
-use crate::function::{Body, BodyFn, ReasonedFn};
+use crate::function::{Body, BodyFn, CallBodyFn, ReasonedFn};
 use crate::gradient::GradientFn;
 use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
@@ -62,6 +62,8 @@ pub struct OpDef {
     gradient_body: Option<ReasonedFn>,
     split: Option<SplitFn>,
     split_body: Option<BodyFn>,
+    call_body: Option<CallBodyFn>,
+    scalars: &'static [usize],
     linear: Linear,
     deciding: &'static [usize],
     reads_part: bool,
@@ -115,6 +117,8 @@ impl OpDef {
             gradient_body: None,
             split: None,
             split_body: None,
+            call_body: None,
+            scalars: &[],
             linear: Linear::No,
             deciding: &[],
             reads_part: false,
@@ -240,6 +244,17 @@ impl OpDef {
     /// it, from an opset version on.
     pub(crate) const fn body_or_reason(self, since: u32, build: ReasonedFn) -> OpDef {
         OpDef { bodies: self.bodies.push((since, Body::Reasoned(build))), ..self }
+    }
+
+    /// Adds the nodes that take the place of a call for which the operator's function is wrong.
+    pub(crate) const fn call_body(self, build: CallBodyFn) -> OpDef {
+        OpDef { call_body: Some(build), ..self }
+    }
+
+    /// Names the inputs that the operator's function needs as scalars, although a vector of one
+    /// element is taken as well.
+    pub(crate) const fn scalars(self, inputs: &'static [usize]) -> OpDef {
+        OpDef { scalars: inputs, ..self }
     }
 
     /// Says that the outputs have the format of the first input, whatever other inputs have, and
@@ -477,6 +492,16 @@ impl OpDef {
     /// that has neither a rule nor a function.
     pub fn has_gradient_nodes(&self) -> bool {
         self.gradient_body.is_some()
+    }
+
+    /// Returns the maker of nodes for a call for which the function is wrong.
+    pub(crate) fn call_nodes(&self) -> Option<CallBodyFn> {
+        self.call_body
+    }
+
+    /// Returns the inputs that the function needs as scalars.
+    pub(crate) fn scalar_inputs(&self) -> &'static [usize] {
+        self.scalars
     }
 
     /// What gives the nodes by which a node is differentiated.

@@ -21,6 +21,10 @@ pub(crate) type BodyFn = fn(&Expand<'_>) -> Option<String>;
 /// Gives the nodes of a function for a call, or says why there is none for it.
 pub(crate) type ReasonedFn = fn(&Expand<'_>) -> Result<String, String>;
 
+/// Gives the nodes that take the place of a call for which a function is wrong, nothing for other
+/// calls, or says why there are none.
+pub(crate) type CallBodyFn = fn(&Expand<'_>) -> Result<Option<String>, String>;
+
 /// Nodes in ONNX text, or what gives them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Body {

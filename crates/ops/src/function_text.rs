@@ -81,19 +81,37 @@ impl OpDef {
 
     /// The operator at an opset version as a function in ONNX text, to take the place of a call: as
     /// [`function_text`](Self::function_text), but for the opset version that it was written for,
-    /// which it imports, if operators in it have changed since.
+    /// which it imports, if operators in it have changed since, and with what the function lacks
+    /// for this call.
+    ///
+    /// # Errors
+    ///
+    /// Why the function may be wrong for the call, where no other nodes are known.
     pub fn expansion_text(
         &self,
         registry: &Registry,
         opset: u32,
         call: &Call<'_>,
-    ) -> Option<String> {
-        let schema = self.schema_at(opset)?;
-        let (since, body) = self.bodies().rfind(|(since, _)| *since <= opset)?;
-        match body {
-            Body::Text(nodes) => Some(complete(registry, &schema, since, Some(call), nodes)),
-            Body::Built(_) | Body::Reasoned(_) => self.function_text(registry, opset, Some(call)),
-        }
+    ) -> Result<Option<String>, String> {
+        let Some(schema) = self.schema_at(opset) else { return Ok(None) };
+        let Some((since, body)) = self.bodies().rfind(|(since, _)| *since <= opset) else {
+            return Ok(None);
+        };
+        let cx = Expand::new(&schema, opset, call);
+        let other = self.call_nodes().map_or(Ok(None), |build| build(&cx))?;
+        let (opset, nodes) = match (other, body) {
+            (Some(nodes), _) => (opset, Some(nodes)),
+            (None, Body::Text(nodes)) => (since, Some(nodes.to_string())),
+            (None, Body::Built(build)) => (opset, build(&cx)),
+            (None, Body::Reasoned(build)) => (opset, build(&cx).ok()),
+        };
+        let Some(nodes) = nodes else { return Ok(None) };
+        let is_open = |index: &usize| cx.has_input(*index) && cx.rank(*index) != Some(0);
+        let open = self.scalar_inputs().iter().copied().filter(is_open);
+        let squeezed: Vec<&str> =
+            open.filter_map(|index| Some(schema.inputs.get(index)?.name)).collect();
+        let text = complete_squeezing(registry, &schema, opset, Some(call), (&nodes, &squeezed));
+        Ok(Some(text))
     }
 }
 
@@ -116,6 +134,9 @@ fn callees(nodes: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Suffix of the name of an input whose own name is that of the scalar made of it.
+const GIVEN: &str = "_given";
+
 /// Puts the head of a function before its nodes, each in a line.
 fn complete(
     registry: &Registry,
@@ -123,6 +144,18 @@ fn complete(
     opset: u32,
     call: Option<&Call<'_>>,
     nodes: &str,
+) -> String {
+    complete_squeezing(registry, schema, opset, call, (nodes, &[]))
+}
+
+/// Puts the head of a function before its nodes, and before them nodes that make scalars of some
+/// inputs.
+fn complete_squeezing(
+    registry: &Registry,
+    schema: &Schema,
+    opset: u32,
+    call: Option<&Call<'_>>,
+    (nodes, squeezed): (&str, &[&str]),
 ) -> String {
     let newest = registry.versions("").map(|(_, newest)| newest);
     // What is added to `ai.onnx` is a function of the newest operators, whatever version calls it.
@@ -140,9 +173,15 @@ fn complete(
         let names: Vec<_> = schema.attributes.iter().map(|attribute| attribute.name).collect();
         let _ = write!(text, " <{}>", names.join(", "));
     }
-    let inputs = parameters(&schema.inputs, call.map(|call| call.inputs.len()));
+    let mut inputs = parameters(&schema.inputs, call.map(|call| call.inputs.len()));
+    for input in inputs.iter_mut().filter(|input| squeezed.contains(&input.as_str())) {
+        *input += GIVEN;
+    }
     let outputs = parameters(&schema.outputs, call.map(|call| call.outputs.len()));
-    let _ = writeln!(text, " ({inputs}) => ({outputs})\n{{");
+    let _ = writeln!(text, " ({}) => ({})\n{{", inputs.join(", "), outputs.join(", "));
+    for input in squeezed {
+        let _ = writeln!(text, "  {input} = Squeeze ({input}{GIVEN})");
+    }
     let mut level = 1_usize;
     for line in lines(nodes) {
         if line.starts_with(['}', '>']) {
@@ -173,7 +212,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The names of parameters. A variadic one has as many as the call: its name and the position.
-fn parameters(params: &[Param], count: Option<usize>) -> String {
+fn parameters(params: &[Param], count: Option<usize>) -> Vec<String> {
     let mut names = Vec::new();
     for (index, param) in params.iter().enumerate() {
         match param.arity {
@@ -184,7 +223,7 @@ fn parameters(params: &[Param], count: Option<usize>) -> String {
             Arity::Single | Arity::Optional => names.push(param.name.to_string()),
         }
     }
-    names.join(", ")
+    names
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::convert::{ConvertError, ConvertOptions, Target, convert_functions};
 use crate::finding::Finding;
 use crate::inline::{
     Copies, InlineOptions, InlineRefusal, InlineReport, Versions, conflicting, inline_with,
+    specialize_to_inline,
 };
 
 /// A model with calls inlined, and what was done.
@@ -45,8 +46,32 @@ pub(crate) fn inline_in_any_order(
     registry: &Registry,
     options: &InlineOptions<'_>,
 ) -> Result<(Model, InlineReport), InlineRefusal> {
-    let conflicting =
-        if options.convert { conflicting(model, registry, options)? } else { BTreeMap::new() };
+    let found = find_conflicting(model, registry, options)?;
+    match specialize_to_inline(model, registry, options, &found)? {
+        None => inline_converting(model, registry, options, found),
+        Some(special) => special.inline(model, options, |options| {
+            let found = find_conflicting(&special.model, registry, options)?;
+            inline_converting(&special.model, registry, options, found)
+        }),
+    }
+}
+
+/// Finds the functions that are to be converted, by the versions that count where they are called.
+fn find_conflicting(
+    model: &Model,
+    registry: &Registry,
+    options: &InlineOptions<'_>,
+) -> Result<BTreeMap<Versions, BTreeSet<usize>>, InlineRefusal> {
+    if options.convert { conflicting(model, registry, options) } else { Ok(BTreeMap::new()) }
+}
+
+/// Inlines calls where functions mean the same, and others by copies of their functions.
+fn inline_converting(
+    model: &Model,
+    registry: &Registry,
+    options: &InlineOptions<'_>,
+    conflicting: BTreeMap<Versions, BTreeSet<usize>>,
+) -> Result<(Model, InlineReport), InlineRefusal> {
     if conflicting.is_empty() {
         return inline_with(model, registry, options, &Copies::none(model));
     }
@@ -95,7 +120,13 @@ fn convert_copies(
     };
     let copies: Vec<(usize, usize)> = functions
         .iter()
-        .map(|function| (*function, model.copy_function(*function, &overload(model))))
+        .map(|function| {
+            let overload = overload(model);
+            model.copy_function(*function);
+            let copy = model.functions.len() - 1;
+            model.functions[copy].overload = Some(model.intern(&overload));
+            (*function, copy)
+        })
         .collect();
     // It is the original that is converted, whose calls say which types there are in it, and the
     // copy that stays as it is; then they change places.

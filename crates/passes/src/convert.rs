@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    AttributeValue, GraphId, MadeNodes, Model, NodeId, OperatorSetId, Symbol, ValueId,
+    AttributeValue, GraphId, Id, MadeNodes, Model, NodeId, OperatorSetId, Symbol, ValueId,
 };
 use sardonyx_ops::operators::CONSTANT;
 use sardonyx_ops::{Assumption, OpRef, Refusal, Registry, shown_domain};
@@ -25,7 +25,9 @@ use crate::cross::{Crossings, Goal, Stop, Types, Why};
 use crate::expand::Expansions;
 use crate::finding::{Code, Finding, Places, Severity, Spot};
 use crate::infer::{InferOptions, infer_everywhere};
-use crate::inline::expand_nodes;
+use crate::inline::{
+    InlineOptions, InlineRefusal, Specialized, expand_nodes, is_other, specialize,
+};
 use crate::ir_version::{PLAIN_INITIALIZERS, format_needs, ir_version_of_opset, set_ir_version};
 use crate::order::tree;
 
@@ -83,7 +85,50 @@ pub(crate) fn convert_in_any_order(
     registry: &Registry,
     options: &ConvertOptions,
 ) -> Result<Converted, ConvertError> {
-    convert_part(model, registry, options, None)
+    let special =
+        if options.like_reference { None } else { specialize_to_convert(model, registry, options) };
+    let Some(special) = special else {
+        return convert_part(model, model, registry, options, None);
+    };
+    let special = special?;
+    match convert_part(model, &special.model, registry, options, None) {
+        Ok(mut converted) => {
+            for assumed in &mut converted.report.assumed {
+                special.place(model, &mut assumed.place);
+            }
+            converted.report.added = special.added(&converted.model);
+            Ok(converted)
+        }
+        Err(ConvertError::Refused(mut findings)) => {
+            special.place_findings(model, &mut findings);
+            Err(ConvertError::Refused(findings))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Specializes functions for nodes that are to change.
+fn specialize_to_convert(
+    model: &Model,
+    registry: &Registry,
+    options: &ConvertOptions,
+) -> Option<Result<Specialized, ConvertError>> {
+    let changes = |_: Option<usize>, op: OpRef| {
+        let to = options.target.version_of(op.def.domain);
+        to.is_some_and(|to| is_other(op, to))
+    };
+    match specialize(model, registry, InlineOptions::LIMIT, &changes) {
+        Ok(special) => special.map(Ok),
+        Err(InlineRefusal::Findings(findings)) => Some(Err(ConvertError::Refused(findings))),
+        Err(InlineRefusal::TooLarge { limit, .. }) => {
+            let fact = format!(
+                "functions for calls that leave inputs out have more than {limit} nodes in all"
+            );
+            let advice = "inline the functions first: inline";
+            let finding = Finding::new(model, &codes::NO_EXACT_CONVERSION, Spot::MODEL, fact);
+            Some(Err(ConvertError::Refused(vec![finding.with_advice(advice)])))
+        }
+    }
 }
 
 /// Converts some functions of a model, by position, and nothing around them.
@@ -97,11 +142,13 @@ pub(crate) fn convert_functions(
     options: &ConvertOptions,
     functions: &HashSet<usize>,
 ) -> Result<Converted, ConvertError> {
-    convert_part(model, registry, options, Some(functions))
+    convert_part(model, model, registry, options, Some(functions))
 }
 
-/// Converts some functions, or the whole model.
+/// Converts some functions, or the whole model, and says what became of the nodes of `file`, the
+/// model before functions were added.
 fn convert_part(
+    file: &Model,
     model: &Model,
     registry: &Registry,
     options: &ConvertOptions,
@@ -120,16 +167,17 @@ fn convert_part(
     job.functions_that_would_be_operators();
     job.nodes();
     if job.refused.is_empty() || !options.expand {
-        return job.finish(model, &Replaced::default());
+        return job.finish(file, &Replaced::default());
     }
     drop(job);
-    convert_expanded(model, registry, options, functions)
+    convert_expanded(file, model, registry, options, functions)
 }
 
 /// Converts a model some of whose nodes become the bodies of their functions, as they have no
 /// equivalent of their own. These bodies are converted like the rest, and their nodes may become
 /// bodies in turn.
 fn convert_expanded(
+    file: &Model,
     original: &Model,
     registry: &Registry,
     options: &ConvertOptions,
@@ -150,9 +198,9 @@ fn convert_expanded(
         job.nodes();
         let refused = std::mem::take(&mut job.refused);
         if refused.is_empty() {
-            let mut converted = job.finish(original, &replaced)?;
-            converted.report.expanded = by_operator(original, &replaced.expanded);
-            converted.report.constants = by_operator(original, &replaced.constants);
+            let mut converted = job.finish(file, &replaced)?;
+            converted.report.expanded = by_operator(file, &replaced.expanded);
+            converted.report.constants = by_operator(file, &replaced.constants);
             return Ok(converted);
         }
         // A value that is the same in every run needs no operator.
@@ -196,7 +244,7 @@ fn convert_expanded(
             }
             return Err(ConvertError::Refused(refusals));
         }
-        let Ok(next) = next else { return job.finish(original, &replaced) };
+        let Ok(next) = next else { return job.finish(file, &replaced) };
         for (id, _) in next.model.graphs() {
             for node in &next.model.graph(id).nodes {
                 let origin = next.made.origin(*node);
@@ -729,10 +777,10 @@ fn instead(op: OpRef, goal: u32, stop: &Stop) -> Option<String> {
     Some(format!("convert to opset version {last}{set} or {beyond}"))
 }
 
-/// Nodes by domain and name of their operators.
+/// Nodes by domain and name of their operators, as far as the model has them.
 fn by_operator(model: &Model, nodes: &HashSet<NodeId>) -> Expansions {
     let mut found = Expansions::default();
-    for node in nodes {
+    for node in nodes.iter().filter(|node| node.index() < model.node_count()) {
         let name = model.display(model.node(*node).op_type).into_owned();
         *found.entry((model.domain_of(*node).into_owned(), name)).or_default() += 1;
     }

@@ -9,13 +9,14 @@ mod call;
 mod sizes;
 
 pub(crate) use call::{
-    CallFunction, Scratch, function_for, function_to_differentiate, function_to_split,
+    BodyKey, CallFunction, Scratch, function_for, function_to_differentiate, function_to_split,
 };
 pub use call::{function_of_call, why_no_function};
 pub(crate) use sizes::{FunctionOf, callees, nodes_of, nodes_of_tree};
 
 use std::collections::BTreeMap;
 
+use hashbrown::hash_map::Entry;
 use hashbrown::{HashMap, HashSet};
 
 use sardonyx_model::{InlineError, MadeNodes, Model, NodeId, Type, ValueId};
@@ -123,20 +124,16 @@ fn expand_to(
     let nodes = nodes.filter(|(node, op)| is_meant(*node, *op));
     let nodes: Vec<_> = nodes.map(|(node, op)| (node, resolved.op_of_id(op))).collect();
     // Many nodes have few bodies.
-    let mut functions: HashMap<String, usize> = HashMap::new();
+    let mut functions: HashMap<BodyKey, usize> = HashMap::new();
     let before = resolved.model().functions.len();
     let mut calls = Vec::new();
     for (node, op) in nodes {
         let ty = |value: Option<ValueId>| inference.ty(value?).cloned();
         let types: Vec<Option<Type>> = resolved.model().inputs(node).map(ty).collect();
         let Some(found) = body(resolved, node, &types, op) else { continue };
-        let function = match functions.get(&found.text) {
-            Some(function) => *function,
-            None => {
-                let function = read_function(resolved, node, &found)?;
-                functions.insert(found.text, function);
-                function
-            }
+        let function = match functions.entry(found.key()) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(vacant) => *vacant.insert(read_function(resolved, node, &found)?),
         };
         give_defaults(resolved.model_mut(), node, op);
         calls.push((node, function));
@@ -151,11 +148,18 @@ fn expand_to(
     Ok(are_some)
 }
 
-/// Reads the body of an operator into a model, as its last function.
+/// Reads the body of an operator into a model, as its last function. Nodes do not read inputs that
+/// the call leaves out, so that whatever is done to the body is done for this call.
 pub(crate) fn read_body(model: &mut Model, function: &CallFunction) -> Result<(), String> {
     let buffer = Buffer::from_vec(function.text.as_bytes().to_vec());
     let parsed = parse_function(model, buffer, ParseOptions::default());
     parsed.map_err(|error| format!("its function cannot be read: {error}"))?;
+    if let Some(body) = model.functions.last().map(|function| function.body) {
+        let formals = model.graph(body).inputs.iter().enumerate();
+        let absent = formals.filter(|(index, _)| !function.has_input(*index));
+        let absent: Vec<ValueId> = absent.filter_map(|(_, formal)| formal.value).collect();
+        absent.into_iter().for_each(|value| model.leave_out(value));
+    }
     if function.outer.is_empty() {
         return Ok(());
     }

@@ -8,6 +8,7 @@
 mod imports;
 mod operators;
 mod plans;
+mod specialize;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -33,6 +34,7 @@ use plans::{Bodies, Functions, Plans, roots};
 
 pub(crate) use imports::Versions;
 pub(crate) use plans::Copies;
+pub(crate) use specialize::{Specialized, is_other, specialize, specialize_to_inline};
 
 /// What is inlined, and what it may cost.
 #[derive(Clone, Copy)]
@@ -93,6 +95,9 @@ pub struct InlineReport {
     pub imported: Vec<(String, i64)>,
     /// Functions whose bodies were converted to the versions that count where they are called.
     pub converted: Vec<FunctionId>,
+    /// Functions that were added for calls that leave inputs out, each with the function that it
+    /// takes the place of there.
+    pub added: Vec<(FunctionId, FunctionId)>,
     /// Nodes that were to be inlined and are as they were, as there is no body for them.
     pub without_body: Vec<WithoutBody>,
 }

@@ -35,6 +35,61 @@ pub(crate) struct MissingInput {
 /// An input of a function, by position of both.
 type Formal = (usize, usize);
 
+/// Use of an input of a function by a node of its body.
+pub(crate) enum Reading {
+    /// It matters to the node.
+    Matters,
+    /// The node passes it to a function of the model, by position.
+    Passed(usize),
+    /// It does not matter.
+    Other,
+}
+
+/// Finds the inputs of the first `functions` functions of a model that matter to a node of the body
+/// or of a function that the body calls, each with the first node in the file to which it does.
+/// `reading` is given a function, a node of its body, and a position among the node's inputs.
+pub(crate) fn inputs_that_matter(
+    model: &Model,
+    functions: usize,
+    mut reading: impl FnMut(usize, NodeId, usize) -> Reading,
+) -> Vec<HashMap<usize, NodeId>> {
+    let mut by_function = vec![HashMap::new(); functions];
+    // What matters so far and has not been followed to callers.
+    let mut open: Vec<Formal> = Vec::new();
+    // By input of a function: the inputs of other functions that are passed there.
+    let mut passed: HashMap<Formal, Vec<(Formal, NodeId)>> = HashMap::new();
+    for index in 0..functions {
+        let body = model.functions[index].body;
+        let inputs = model.graph(body).inputs.iter().enumerate();
+        let formals: HashMap<ValueId, usize> =
+            inputs.filter_map(|(position, info)| Some((info.value?, position))).collect();
+        if formals.is_empty() {
+            continue;
+        }
+        for node in nodes_of_tree(model, body) {
+            for (position, value) in model.inputs(node).enumerate() {
+                let Some(formal) = value.and_then(|value| formals.get(&value)) else {
+                    continue;
+                };
+                let formal = (index, *formal);
+                match reading(index, node, position) {
+                    Reading::Matters => note(&mut by_function, &mut open, formal, node),
+                    Reading::Passed(callee) if callee < functions => {
+                        passed.entry((callee, position)).or_default().push((formal, node));
+                    }
+                    Reading::Passed(_) | Reading::Other => {}
+                }
+            }
+        }
+    }
+    while let Some(formal) = open.pop() {
+        for (caller, node) in passed.remove(&formal).unwrap_or_default() {
+            note(&mut by_function, &mut open, caller, node);
+        }
+    }
+    by_function
+}
+
 impl RequiredInputs {
     /// Looks through the bodies of the first `functions` functions of a model, whose nodes call
     /// what `called` says.
@@ -43,44 +98,17 @@ impl RequiredInputs {
         functions: usize,
         mut called: impl FnMut(usize, NodeId) -> Called<'s>,
     ) -> RequiredInputs {
-        let mut by_function = vec![HashMap::new(); functions];
-        // What is needed so far and has not been followed to callers.
-        let mut open: Vec<Formal> = Vec::new();
-        // By input of a function: the inputs of other functions that are passed there.
-        let mut passed: HashMap<Formal, Vec<(Formal, NodeId)>> = HashMap::new();
-        for index in 0..functions {
-            let body = model.functions[index].body;
-            let inputs = model.graph(body).inputs.iter().enumerate();
-            let formals: HashMap<ValueId, usize> =
-                inputs.filter_map(|(position, info)| Some((info.value?, position))).collect();
-            if formals.is_empty() {
-                continue;
-            }
-            for node in nodes_of_tree(model, body) {
-                for (position, value) in model.inputs(node).enumerate() {
-                    let Some(formal) = value.and_then(|value| formals.get(&value)) else {
-                        continue;
-                    };
-                    let formal = (index, *formal);
-                    match called(index, node) {
-                        Called::Operator(schema) if is_required(schema, position) => {
-                            need(&mut by_function, &mut open, formal, node);
-                        }
-                        Called::Function(callee) if callee < functions => {
-                            let readers = passed.entry((callee, position)).or_default();
-                            readers.push((formal, node));
-                        }
-                        _ => {}
-                    }
-                }
-            }
-        }
-        while let Some(formal) = open.pop() {
-            for (caller, node) in passed.remove(&formal).unwrap_or_default() {
-                need(&mut by_function, &mut open, caller, node);
-            }
-        }
-        RequiredInputs { by_function }
+        let reading = |function, node, position| match called(function, node) {
+            Called::Operator(schema) if is_required(schema, position) => Reading::Matters,
+            Called::Function(callee) => Reading::Passed(callee),
+            Called::Operator(_) | Called::Unknown => Reading::Other,
+        };
+        RequiredInputs { by_function: inputs_that_matter(model, functions, reading) }
+    }
+
+    /// Whether no call of a function can leave out an input.
+    pub(crate) fn has(&self, function: usize, index: usize) -> bool {
+        self.by_function.get(function).is_some_and(|required| required.contains_key(&index))
     }
 
     /// The inputs that a call of a function leaves out and cannot, in order.
@@ -105,8 +133,8 @@ impl RequiredInputs {
     }
 }
 
-/// Notes that a node needs an input of a function.
-fn need(
+/// Notes that an input of a function matters to a node.
+fn note(
     by_function: &mut [HashMap<usize, NodeId>],
     open: &mut Vec<Formal>,
     (function, input): Formal,

@@ -144,6 +144,11 @@ impl<'a> Expand<'a> {
         Some(self.tensor(index)?.elem?.number().into())
     }
 
+    /// Says that there is no function while the type of an input is unknown.
+    pub(crate) fn needs_type(&self, index: usize) -> String {
+        format!("its function depends on types, and the type of input {index} is unknown")
+    }
+
     /// Number of axes of an input.
     pub(crate) fn rank(&self, index: usize) -> Option<usize> {
         Some(self.tensor(index)?.shape.as_ref()?.len())

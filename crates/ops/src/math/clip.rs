@@ -92,24 +92,37 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn body(cx: &Expand<'_>) -> Option<String> {
-    let nodes = match (cx.has_input(1), cx.has_input(2)) {
-        (false, false) => "output = Identity (input)",
-        (true, false) => {
-            "below = Less (input, min)
-            output = Where (below, min, input)"
-        }
-        (false, true) => {
-            "above = Less (max, input)
-            output = Where (above, max, input)"
-        }
-        (true, true) => {
-            "below = Less (input, min)
-            not_below = Where (below, min, input)
-            above = Less (max, not_below)
-            output = Where (above, max, not_below)"
+    // A vector of one element is taken for a limit, and would give its axis to a scalar.
+    let is_vector = |index: usize| match (cx.rank(0), cx.rank(index)) {
+        (Some(0), rank) => rank != Some(0),
+        (None, rank) => rank == Some(1),
+        (Some(_), _) => false,
+    };
+    let limit = |index: usize, name: &'static str, scalar: &'static str| {
+        if is_vector(index) {
+            (scalar, format!("{scalar} = Squeeze ({name})\n"))
+        } else {
+            (name, String::new())
         }
     };
-    Some(nodes.to_string())
+    let ((min, least), (max, most)) = (limit(1, "min", "least"), limit(2, "max", "most"));
+    Some(match (cx.has_input(1), cx.has_input(2)) {
+        (false, false) => "output = Identity (input)".to_string(),
+        (true, false) => format!(
+            "{least}below = Less (input, {min})
+            output = Where (below, {min}, input)"
+        ),
+        (false, true) => format!(
+            "{most}above = Less ({max}, input)
+            output = Where (above, {max}, input)"
+        ),
+        (true, true) => format!(
+            "{least}{most}below = Less (input, {min})
+            not_below = Where (below, {min}, input)
+            above = Less ({max}, not_below)
+            output = Where (above, {max}, not_below)"
+        ),
+    })
 }
 
 /// Version 1 limits only where a limit is given; without one, version 6 limits to the range of

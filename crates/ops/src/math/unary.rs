@@ -27,7 +27,7 @@ use crate::facts::{
     FLOATS, FLOATS_IR4, Fact, INTEGERS, NUMERIC, NUMERIC_IR4, SIGNED, float, input, ints, output,
     string, types, without_attribute,
 };
-use crate::function::{Expand, attribute_like, float_vector, number_like};
+use crate::function::{Expand, attribute_like, float_scalar, float_vector, number_like};
 use crate::infer::{Infer, InferError};
 use crate::math::gradients;
 use crate::math::{consumed_inputs, floats_only, shape_values};
@@ -104,8 +104,18 @@ pub(crate) static CELU: OpDef = OpDef::new("Celu")
         Some(alpha + celu!())
     })
     .body(&[28], concat!(attribute_like!("alpha", "X"), celu!()))
+    .call_body(celu_of_any_rank)
     .gradient(gradients::celu)
     .split_by(elements::elementwise);
+
+/// Computes with a scalar `alpha`. The function of the standard has a vector before version 28,
+/// which gives a scalar an axis.
+fn celu_of_any_rank(cx: &Expand<'_>) -> Result<Option<String>, String> {
+    if cx.since() >= 28 || cx.rank(0).is_some_and(|rank| rank > 0) {
+        return Ok(None);
+    }
+    Ok(cx.float("alpha").map(|alpha| float_scalar("alpha", alpha) + celu!()))
+}
 
 pub static COS: OpDef =
     smooth_named("Cos", 7).about("Cosine of each element, in radians.").gradient(gradients::cos);

@@ -66,6 +66,7 @@ pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
     .infer(infer_layer)
     .body_from(17, layer_normalization)
     .body_from(18, layer_normalization)
+    .call_body(broadcasting_layer_normalization)
     .gradient(gradients::layer_normalization)
     .split_by(elements::normalized_from_axis);
 
@@ -112,6 +113,7 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
             mean_variance!("ReduceMean (", ", axes)"),
         ),
     )
+    .call_body(typed_mean_variance)
     .gradient(gradients::mean_variance_normalization)
     .split_by(elements::normalized_over_axes);
 
@@ -120,14 +122,21 @@ macro_rules! mean_variance {
     ($mean:literal, $end:literal) => {
         concat!(
             "two = Constant <value = float {2}> ()
-            epsilon = Constant <value = float {1e-9}> ()
-            mean = ",
+            epsilon = Constant <value = float {1e-9}> ()\n",
+            mean_variance!("X", "Y", $mean, $end)
+        )
+    };
+    ($of:literal, $normalized:literal, $mean:literal, $end:literal) => {
+        concat!(
+            "mean = ",
             $mean,
-            "X",
+            $of,
             $end,
             "
             squared_mean = Pow (mean, two)
-            squares = Pow (X, two)
+            squares = Pow (",
+            $of,
+            ", two)
             mean_of_squares = ",
             $mean,
             "squares",
@@ -135,13 +144,43 @@ macro_rules! mean_variance {
             "
             variance = Sub (mean_of_squares, squared_mean)
             deviation = Sqrt (variance)
-            centred = Sub (X, mean)
-            divisor = Add (deviation, epsilon)
-            Y = Div (centred, divisor)",
+            centred = Sub (",
+            $of,
+            ", mean)
+            divisor = Add (deviation, epsilon)\n",
+            $normalized,
+            " = Div (centred, divisor)\n",
         )
     };
 }
 use mean_variance;
+
+/// Computes halves in float32 and double in its own type. The function of the standard adds
+/// constants of float32, so that it fits that type alone.
+fn typed_mean_variance(cx: &Expand<'_>) -> Result<Option<String>, String> {
+    let elem = match cx.elem(0) {
+        Some(FLOAT) => return Ok(None),
+        Some(elem) => elem,
+        None => return Err(cx.needs_type(0)),
+    };
+    let wide = if elem == DOUBLE { DOUBLE } else { FLOAT };
+    let (axes, nodes) = match cx.opset() {
+        ..18 => ("", mean_variance!("wide", "wide_Y", "ReduceMean <axes: ints = @axes> (", ")")),
+        _ => (
+            "axes = Constant <value_ints: ints = @axes> ()\n",
+            mean_variance!("wide", "wide_Y", "ReduceMean (", ", axes)"),
+        ),
+    };
+    Ok(Some(format!(
+        "{axes}two_float = Constant <value = float {{2}}> ()
+        two = Cast <to = {wide}> (two_float)
+        epsilon_float = Constant <value = float {{1e-9}}> ()
+        epsilon = Cast <to = {wide}> (epsilon_float)
+        wide = Cast <to = {wide}> (X)
+        {nodes}
+        Y = Cast <to = {elem}> (wide_Y)"
+    )))
+}
 
 pub static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
     .about(
@@ -163,6 +202,7 @@ pub static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
     )
     .infer(infer_root_mean_square)
     .body_from(23, rms_normalization)
+    .call_body(typed_rms_normalization)
     .split_by(elements::normalized_from_axis);
 
 /// As the input; means and deviations keep the axes that they are computed over, with size 1.
@@ -271,6 +311,58 @@ fn normalized(of: &str, mean: &str, end: &str) -> String {
 }
 
 fn layer_normalization(cx: &Expand<'_>) -> Option<String> {
+    let bias = if cx.has_input(2) {
+        "bias = Flatten <axis = 0> (B)\nbiased = Add (scaled, bias)"
+    } else {
+        "biased = Identity (scaled)"
+    };
+    let scaling = format!(
+        "scale = Flatten <axis = 0> (Scale)
+        scaled = Mul (narrow, scale)
+        {bias}
+        Y = Reshape (biased, sizes)"
+    );
+    layer_normalization_by(cx, "Reshape", &scaling)
+}
+
+/// Broadcasts scale and bias to the shape of the input. The function of the standard flattens both,
+/// so that they have to be as large as what is normalized.
+fn broadcasting_layer_normalization(cx: &Expand<'_>) -> Result<Option<String>, String> {
+    let Some(axis) = cx.int("axis") else { return Ok(None) };
+    let shape = cx.tensor(0).and_then(|input| input.shape.as_ref());
+    let is_empty = shape.is_some_and(|shape| shape.contains(&Dim::Known(0)));
+    let fits = |index: usize| {
+        if !cx.has_input(index) {
+            return true;
+        }
+        let Some(factors) = cx.tensor(index).and_then(|factors| factors.shape.as_ref()) else {
+            return false;
+        };
+        let is_last = axis == -1 || shape.is_some_and(|shape| axis + 1 == shape.len() as i64);
+        let whole = shape.and_then(|shape| {
+            let first = if axis < 0 { axis + shape.len() as i64 } else { axis };
+            shape.get(usize::try_from(first).ok()?..)
+        });
+        let is_whole = whole.is_some_and(|whole| {
+            whole == &factors[..] && whole.iter().all(|size| !size.is_unknown())
+        });
+        is_whole || is_last && factors.len() <= 1
+    };
+    if fits(1) && fits(2) && !is_empty {
+        return Ok(None);
+    }
+    let reshape = if is_empty { "Reshape <allowzero = 1>" } else { "Reshape" };
+    let biased = if cx.has_input(2) { "Add (scaled, B)" } else { "Identity (scaled)" };
+    let scaling = format!(
+        "shaped = {reshape} (narrow, sizes)
+        scaled = Mul (shaped, Scale)
+        Y = {biased}"
+    );
+    Ok(layer_normalization_by(cx, reshape, &scaling))
+}
+
+/// Normalizes layers, with nodes that scale the result.
+fn layer_normalization_by(cx: &Expand<'_>, reshape: &str, scaling: &str) -> Option<String> {
     let (elem, stash, axis) = (cx.elem(0)?, cx.int("stash_type")?, cx.int("axis")?);
     if ![FLOAT, BFLOAT16].contains(&stash) {
         return None;
@@ -286,14 +378,12 @@ fn layer_normalization(cx: &Expand<'_>) -> Option<String> {
         ..18 => normalized("wide", "ReduceMean <axes = [1]> (", ")"),
         _ => vector("second", &[1]) + &normalized("wide", "ReduceMean (", ", second)"),
     };
-    let bias = if cx.has_input(2) {
-        "bias = Flatten <axis = 0> (B)\nbiased = Add (scaled, bias)"
-    } else {
-        "biased = Identity (scaled)"
+    let statistic = |output: usize, name: &str, of: &str| {
+        let is_there = cx.has_output(output);
+        if is_there { format!("{name} = {reshape} ({of}, reduced_sizes)") } else { String::new() }
     };
-    let mean = if cx.has_output(1) { "Mean = Reshape (mean, reduced_sizes)" } else { "" };
-    let inverse =
-        if cx.has_output(2) { "InvStdDev = Reshape (inverse, reduced_sizes)" } else { "" };
+    let mean = statistic(1, "Mean", "mean");
+    let inverse = statistic(2, "InvStdDev", "inverse");
     Some(format!(
         "{}
         epsilon = Cast <to = {stash}> (float_epsilon)
@@ -307,10 +397,7 @@ fn layer_normalization(cx: &Expand<'_>) -> Option<String> {
         wide = Cast <to = {stash}> (matrix)
         {normalized}
         narrow = Cast <to = {elem}> (normalized)
-        scale = Flatten <axis = 0> (Scale)
-        scaled = Mul (narrow, scale)
-        {bias}
-        Y = Reshape (biased, sizes)
+        {scaling}
         inverse = Reciprocal (deviation)
         {mean}
         {inverse}",
@@ -372,6 +459,19 @@ fn group_normalization(cx: &Expand<'_>) -> Option<String> {
 }
 
 fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
+    rms_normalization_by(cx, "Y = Mul (narrow, scale)")
+}
+
+/// Gives the product the type of the scale, as the output has it. The function of the standard
+/// multiplies numbers of the types of input and scale, which have to be the same then.
+fn typed_rms_normalization(cx: &Expand<'_>) -> Result<Option<String>, String> {
+    let is_same = cx.elem(0).is_some() && cx.elem(0) == cx.elem(1);
+    let scaling = "typed = CastLike (narrow, scale)\nY = Mul (typed, scale)";
+    Ok(if is_same { None } else { rms_normalization_by(cx, scaling) })
+}
+
+/// Normalizes by the root mean square, with nodes that scale the result.
+fn rms_normalization_by(cx: &Expand<'_>, scaling: &str) -> Option<String> {
     let (elem, stash, axis) = (cx.elem(0)?, cx.int("stash_type")?, cx.int("axis")?);
     if ![FLOAT, BFLOAT16, FLOAT16, DOUBLE].contains(&stash) {
         return None;
@@ -397,7 +497,7 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
         root = Sqrt (raised)
         normalized = Div (wide, root)
         narrow = Cast <to = {elem}> (normalized)
-        Y = Mul (narrow, scale)"
+        {scaling}"
     ))
 }
 

@@ -159,6 +159,8 @@ pub(crate) static RANGE: OpDef = OpDef::new("Range")
     })
     .body(&[11], concat!("distance = Sub (limit, start)\n", steps_and_loop!()))
     .body_from(27, range)
+    .call_body(range_of_narrow_integers)
+    .scalars(&[0, 1, 2])
     .shapes_by(&[0, 1, 2]);
 
 macro_rules! steps_and_loop {
@@ -198,6 +200,29 @@ macro_rules! add_up {
     };
 }
 use add_up;
+
+/// Computes 16-bit integers in 32 bits: before version 14, Sub and Add take no narrower ones.
+fn range_of_narrow_integers(cx: &Expand<'_>) -> Result<Option<String>, String> {
+    let (narrow, wide) = (Int16.number(), Int32.number());
+    match cx.elem(0) {
+        _ if cx.opset() >= 14 => return Ok(None),
+        None => return Err(cx.needs_type(0)),
+        Some(elem) if elem != i64::from(narrow) => return Ok(None),
+        Some(_) => {}
+    }
+    Ok(Some(format!(
+        "wide_start = Cast <to = {wide}> (start)
+        wide_limit = Cast <to = {wide}> (limit)
+        wide_delta = Cast <to = {wide}> (delta)
+        distance = Sub (wide_limit, wide_start)
+        distance_float = Cast <to = 1> (distance)
+        delta_float = Cast <to = 1> (wide_delta)
+        steps = Div (distance_float, delta_float)
+        {}
+        output = Cast <to = {narrow}> (wide_output)",
+        add_up!("wide_start", "wide_delta", "wide_output"),
+    )))
+}
 
 fn range(cx: &Expand<'_>) -> Option<String> {
     let elem = cx.elem(0)?;

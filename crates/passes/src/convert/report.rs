@@ -8,6 +8,7 @@ use sardonyx_ops::{Assumption, OpRef};
 
 use crate::expand::Expansions;
 use crate::finding::{Finding, Place};
+use crate::function_id::FunctionId;
 use crate::order::tree;
 
 /// A converted model, and what was done.
@@ -57,6 +58,9 @@ pub struct Conversion {
     pub constants: Expansions,
     /// Where something had to be granted.
     pub assumed: Vec<Assumed>,
+    /// Functions that were added for calls that leave inputs out, each with the function that it
+    /// takes the place of there.
+    pub added: Vec<(FunctionId, FunctionId)>,
 }
 
 /// The graphs of a model that are in no node.
@@ -157,7 +161,7 @@ impl Conversion {
         };
         let (before, after) = (nodes(before), nodes(after));
         for (node, op, to) in rewritten {
-            if after.contains(node) {
+            if before.contains(node) && after.contains(node) {
                 self.rewritten(*op, *to);
             }
         }

@@ -42,6 +42,23 @@ pub(crate) struct CallFunction {
     /// Values around the node that graphs of it read, by the names that they have in the text. The
     /// names say which values they are: they are the same in no two texts for different values.
     pub(crate) outer: Vec<(String, ValueId)>,
+    /// By input of the function up to the last that is there: whether the call has it.
+    given: Vec<bool>,
+}
+
+/// Key of a body: calls with equal keys have the same body.
+pub(crate) type BodyKey = (String, Vec<bool>);
+
+impl CallFunction {
+    /// Returns the key of the body.
+    pub(crate) fn key(&self) -> BodyKey {
+        (self.text.clone(), self.given.clone())
+    }
+
+    /// Whether the call has an input.
+    pub(crate) fn has_input(&self, index: usize) -> bool {
+        self.given.get(index).copied().unwrap_or(false)
+    }
 }
 
 /// A copy of a model in which graphs of nodes are changed to be put into functions.
@@ -52,8 +69,7 @@ pub(crate) struct Scratch {
     outer: HashMap<ValueId, ValueId>,
 }
 
-/// The function of a node in the version of its operator if it means the same there, else in that
-/// for which it is written. `op_of` says what nodes in graphs of the node call.
+/// The function of a node, in the version for which it is written. `op_of` says what nodes in graphs of the node call.
 ///
 /// # Errors
 ///
@@ -67,11 +83,14 @@ pub(crate) fn function_for(
     op: OpRef,
     op_of: &dyn Fn(NodeId) -> Option<OpRef>,
 ) -> Result<CallFunction, String> {
+    let mut why = None;
     let function = with_call(model, scratch, node, types, |call| {
-        let function = op.def.function_text(registry, op.opset, Some(call));
-        function.or_else(|| op.def.expansion_text(registry, op.opset, call))
+        let text = op.def.expansion_text(registry, op.opset, call);
+        text.map_err(|reason| why = Some(reason)).ok().flatten()
     });
-    let Some(function) = function else { return Err(why_none(model, node, types, op)) };
+    let Some(function) = function else {
+        return Err(why.unwrap_or_else(|| why_none(model, node, types, op)));
+    };
     let inside = || graphs_of(model, node).flat_map(|graph| nodes_of_tree(model, graph));
     let mut attributes = inside().flat_map(|inner| model.attributes(inner));
     if attributes.any(|id| model.attribute(*id).ref_attr_name().is_some()) {
@@ -212,7 +231,9 @@ fn with_call(
             Some(text)
         },
     })?;
-    Some(CallFunction { text, outer: outer.into_inner() })
+    let mut given = inputs;
+    given.truncate(given.iter().rposition(|is_there| *is_there).map_or(0, |last| last + 1));
+    Some(CallFunction { text, outer: outer.into_inner(), given })
 }
 
 /// A graph of a node that is taken into a function.

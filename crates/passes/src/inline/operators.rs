@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use sardonyx_model::{Model, NodeId, Type, ValueId};
 use sardonyx_ops::OpRef;
 
@@ -11,7 +12,7 @@ use super::plans::roots;
 use super::{InlineRefusal, Job, WithoutBody};
 use crate::align::convert_bodies;
 use crate::check::codes;
-use crate::expand::{self, CallFunction, Scratch, function_for, nodes_of_tree};
+use crate::expand::{self, BodyKey, CallFunction, Scratch, function_for, nodes_of_tree};
 use crate::finding::place_of_node;
 use crate::infer::{InferOptions, Inference, infer_everywhere};
 use crate::resolve::Scope;
@@ -36,8 +37,7 @@ struct InScope {
 /// Bodies that were read. Many nodes have few.
 #[derive(Default)]
 struct Read {
-    /// By text.
-    bodies: HashMap<String, usize>,
+    bodies: HashMap<BodyKey, usize>,
     scratch: Scratch,
     /// Those that are to be converted.
     converted: BTreeMap<Versions, HashMap<usize, usize>>,
@@ -183,19 +183,17 @@ impl Job<'_> {
         refusals
     }
 
-    /// The body of a text.
+    /// The body for a call, read once for all calls that have the same.
     fn body(
         &mut self,
         node: NodeId,
         body: &CallFunction,
         read: &mut Read,
     ) -> Result<usize, InlineRefusal> {
-        if let Some(function) = read.bodies.get(&body.text) {
-            return Ok(*function);
+        match read.bodies.entry(body.key()) {
+            Entry::Occupied(known) => Ok(*known.get()),
+            Entry::Vacant(vacant) => Ok(*vacant.insert(self.read_body(node, body)?)),
         }
-        let function = self.read_body(node, body)?;
-        read.bodies.insert(body.text.clone(), function);
-        Ok(function)
     }
 
     /// Reads the body of an operator into the model.

@@ -68,6 +68,13 @@ impl Functions {
         self.called_by.get(node.index()).copied().flatten().map(|function| function as usize)
     }
 
+    /// The functions that the model or its functions call, some of them several times.
+    pub(super) fn all_called(&self, model: &Model) -> impl Iterator<Item = usize> {
+        let main = roots(model, None).into_iter().flat_map(|root| nodes_of_tree(model, root));
+        let called = main.filter_map(|node| self.called_by(node));
+        called.chain(self.callees.iter().flatten().copied())
+    }
+
     /// The model, then its functions, each before those that it calls.
     pub(super) fn scopes(&self) -> impl Iterator<Item = Scope> {
         std::iter::once(None).chain(self.order.iter().rev().copied().map(Some))
@@ -230,9 +237,7 @@ impl<'a> Plans<'a> {
         // A function that nothing calls stays, unless it is a copy.
         let mut stays = vec![false; model.functions.len()];
         stays[..functions.ids.len()].fill(true);
-        let main = roots(model, None).into_iter().flat_map(|root| nodes_of_tree(model, root));
-        let called = main.filter_map(|node| functions.called_by(node));
-        for called in called.chain(functions.callees.iter().flatten().copied()) {
+        for called in functions.all_called(model) {
             stays[called] = false;
         }
         Plans { model, functions, registry, copies, wanted, stays, refused: Vec::new() }

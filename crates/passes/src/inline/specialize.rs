@@ -1,0 +1,406 @@
+//! Functions for calls that leave inputs out.
+//!
+//! Which nodes take the place of an operator's node depends on which of its inputs are there. For a
+//! node in the body of a function that is up to the call. So the calls that leave the same inputs
+//! out get a function of their own, in which no node reads these, and every body that is chosen
+//! there is that of the call. A function whose calls all leave the same inputs out is changed
+//! itself; else calls get copies of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{Function, Model, NodeId, Producer, ValueId};
+use sardonyx_ops::{OpRef, Registry};
+
+use super::imports::{Versions, versions_of};
+use super::plans::{Copies, Functions, required, roots};
+use super::{InlineOptions, InlineRefusal, InlineReport};
+use crate::expand::{nodes_of, nodes_of_tree};
+use crate::finding::{Finding, Place, Places, Spot, SpotPart};
+use crate::function_id::FunctionId;
+use crate::required::{Reading, inputs_that_matter};
+use crate::resolve::Scope;
+
+/// A model in which all calls of a function leave out the same of the inputs that matter.
+pub(crate) struct Specialized {
+    pub(crate) model: Model,
+    /// Nodes of the file by the nodes that are copies of them.
+    origins: HashMap<NodeId, NodeId>,
+    /// Functions of the file by the functions that are copies of them, by position.
+    copies: HashMap<usize, usize>,
+    /// Ids of functions of the file by the ids of their copies.
+    ids: BTreeMap<FunctionId, FunctionId>,
+    /// The ids of all functions.
+    taken: HashSet<FunctionId>,
+}
+
+/// A function for some calls: its position in the file, and the positions of the inputs that the
+/// calls leave out.
+type Key = (usize, Vec<usize>);
+
+/// Specializes functions for nodes of operators that are to change.
+///
+/// # Errors
+///
+/// The copies have more nodes than the limit.
+pub(crate) fn specialize(
+    model: &Model,
+    registry: &Registry,
+    limit: u64,
+    changes: &dyn Fn(Scope, OpRef) -> bool,
+) -> Result<Option<Specialized>, InlineRefusal> {
+    if model.functions.is_empty() {
+        return Ok(None);
+    }
+    // What is wrong with the functions is said by the job.
+    let Ok(functions) = Functions::new(model, registry, &Copies::none(model)) else {
+        return Ok(None);
+    };
+    let matter = inputs_that_change(model, registry, &functions, changes);
+    let calls = Calls::find(model, &functions, &matter, limit)?;
+    Ok(calls.has_absent_inputs().then(|| calls.specialize(model, registry)))
+}
+
+/// Finds for each function the inputs that nodes of operators read which are to change, also through
+/// calls of other functions.
+fn inputs_that_change(
+    model: &Model,
+    registry: &Registry,
+    functions: &Functions,
+    changes: &dyn Fn(Scope, OpRef) -> bool,
+) -> Vec<HashSet<usize>> {
+    let mut versions = (usize::MAX, HashMap::new());
+    let found = inputs_that_matter(model, functions.ids.len(), |function, node, _| {
+        if let Some(callee) = functions.called_by(node) {
+            return Reading::Passed(callee);
+        }
+        if versions.0 != function {
+            versions = (function, versions_of(model, Some(function)));
+        }
+        let domain = model.domain_of(node);
+        let version = versions.1.get(&*domain).and_then(|version| u32::try_from(*version).ok());
+        let name = model.display(model.node(node).op_type);
+        let op = version.and_then(|version| registry.op_ref(&domain, &name, version));
+        match op {
+            Some(op) if changes(Some(function), op) => Reading::Matters,
+            _ => Reading::Other,
+        }
+    });
+    let required = required(model, functions, registry);
+    let found = found.into_iter().enumerate();
+    let found = found.map(|(function, inputs)| {
+        let formals = &model.graph(model.functions[function].body).inputs;
+        // An input that is an output as well has to be given where the output is read.
+        let has_to_be_given = |index: &usize| {
+            let value = formals.get(*index).and_then(|formal| formal.value);
+            let is_output = value.is_some_and(|value| model.value(value).is_output);
+            is_output || required.has(function, *index)
+        };
+        inputs.into_keys().filter(|index| !has_to_be_given(index)).collect()
+    });
+    found.collect()
+}
+
+/// The calls of functions.
+struct Calls {
+    /// In the model and in each function for some calls: the calls, with the functions that are to
+    /// take them.
+    found: BTreeMap<Option<Key>, Vec<(NodeId, Key)>>,
+    /// By function: the inputs that calls leave out, once for all calls that leave out the same.
+    absent: BTreeMap<usize, BTreeSet<Vec<usize>>>,
+}
+
+impl Calls {
+    /// Finds all calls, those first that are in no function.
+    fn find(
+        model: &Model,
+        functions: &Functions,
+        matter: &[HashSet<usize>],
+        limit: u64,
+    ) -> Result<Calls, InlineRefusal> {
+        let mut calls = Calls { found: BTreeMap::new(), absent: BTreeMap::new() };
+        let mut nodes = 0u64;
+        let called: HashSet<usize> = functions.all_called(model).collect();
+        let mut open: Vec<Option<Key>> = vec![None];
+        for function in (0..functions.ids.len()).filter(|function| !called.contains(function)) {
+            calls.absent.entry(function).or_default().insert(Vec::new());
+            open.push(Some((function, Vec::new())));
+        }
+        while let Some(scope) = open.pop() {
+            let found = calls_in(model, functions, matter, scope.as_ref());
+            for (_, (function, absent)) in &found {
+                if !calls.absent.entry(*function).or_default().insert(absent.clone()) {
+                    continue;
+                }
+                if !absent.is_empty() {
+                    let count = nodes_of(model, *function).count();
+                    nodes = nodes.saturating_add(count.try_into().unwrap_or(u64::MAX));
+                    if nodes > limit {
+                        return Err(InlineRefusal::TooLarge { nodes, limit });
+                    }
+                }
+                open.push(Some((*function, absent.clone())));
+            }
+            calls.found.insert(scope, found);
+        }
+        Ok(calls)
+    }
+
+    /// Whether a call leaves out an input that matters.
+    fn has_absent_inputs(&self) -> bool {
+        self.absent.values().flatten().any(|absent| !absent.is_empty())
+    }
+
+    /// Adds copies of functions, and lets calls call them.
+    fn specialize(&self, model: &Model, registry: &Registry) -> Specialized {
+        let mut special = Specialized {
+            model: model.clone(),
+            origins: HashMap::new(),
+            copies: HashMap::new(),
+            ids: BTreeMap::new(),
+            taken: model.functions.iter().map(|function| FunctionId::of(model, function)).collect(),
+        };
+        // By function for some calls that is a copy: its position.
+        let mut positions: HashMap<Key, usize> = HashMap::new();
+        // By function and node of the file: the node of the copy.
+        let mut nodes: HashMap<(usize, NodeId), NodeId> = HashMap::new();
+        for (function, all) in &self.absent {
+            // The first is the function itself: that with all inputs, if there is one.
+            for (number, absent) in all.iter().enumerate().skip(1) {
+                let name = special.free_name(registry, *function, number, absent);
+                let position = special.add(*function, name, &mut nodes);
+                positions.insert((*function, absent.clone()), position);
+            }
+        }
+        let position_of = |key: &Key| positions.get(key).copied().unwrap_or(key.0);
+        for (scope, calls) in &self.found {
+            let scope = scope.as_ref().map(position_of);
+            for (call, callee) in calls {
+                let copy = scope.and_then(|scope| nodes.get(&(scope, *call)));
+                let name = special.model.functions[position_of(callee)].name;
+                special.model.node_mut(*copy.unwrap_or(call)).op_type = name;
+            }
+        }
+        for (function, all) in &self.absent {
+            for absent in all {
+                let position = position_of(&(*function, absent.clone()));
+                for value in inputs_of(&special.model, position, absent) {
+                    special.model.leave_out(value);
+                }
+            }
+        }
+        special
+    }
+}
+
+impl Specialized {
+    /// Adds a copy of a function under a name; gives its position.
+    fn add(
+        &mut self,
+        function: usize,
+        name: String,
+        nodes: &mut HashMap<(usize, NodeId), NodeId>,
+    ) -> usize {
+        let model = &mut self.model;
+        let id = FunctionId::of(model, &model.functions[function]);
+        let copied = model.copy_function(function);
+        let position = model.functions.len() - 1;
+        model.functions[position].name = Some(model.intern(&name));
+        let added = FunctionId { name, ..id.clone() };
+        self.taken.insert(added.clone());
+        self.ids.insert(added, id);
+        self.copies.insert(position, function);
+        for copied in copied {
+            nodes.insert((position, copied.of), copied.node);
+            self.origins.insert(copied.node, copied.of);
+        }
+        position
+    }
+
+    /// Makes a name for a copy of a function, after the inputs that its calls leave out, which no
+    /// function and no operator of its domain has. Copies have different numbers.
+    fn free_name(
+        &self,
+        registry: &Registry,
+        function: usize,
+        number: usize,
+        absent: &[usize],
+    ) -> String {
+        const MOST_NAMED: usize = 3;
+        const LONGEST: usize = 64;
+        let model = &self.model;
+        let id = FunctionId::of(model, &model.functions[function]);
+        let formals = &model.graph(model.functions[function].body).inputs;
+        let named =
+            absent.iter().map(|index| match formals.get(*index).map(|formal| formal.name) {
+                Some(name) if is_word(&model.display(name)) => model.display(name).into_owned(),
+                _ => index.to_string(),
+            });
+        let mut inputs = match absent.len() {
+            ..=MOST_NAMED => named.collect::<Vec<_>>().join("_"),
+            count => format!("{count}_inputs_{number}"),
+        };
+        inputs.truncate(inputs.floor_char_boundary(LONGEST));
+        let wanted = format!("{}_without_{inputs}", id.name);
+        let is_free = |name: &str| {
+            let id = FunctionId { name: name.to_string(), ..id.clone() };
+            !self.taken.contains(&id) && registry.operator(&id.domain, name).is_none()
+        };
+        let numbered = (number..).map(|number| format!("{wanted}_{number}"));
+        std::iter::once(wanted.clone()).chain(numbered).find(|name| is_free(name)).unwrap_or(wanted)
+    }
+
+    /// Returns the node of the file that a node is, or a copy of.
+    pub(crate) fn origin(&self, node: NodeId) -> NodeId {
+        self.origins.get(&node).copied().unwrap_or(node)
+    }
+
+    /// Returns the function of the file that a function is, or a copy of.
+    fn function_of_file(&self, function: usize) -> usize {
+        self.copies.get(&function).copied().unwrap_or(function)
+    }
+
+    /// Lets findings about nodes of copies speak of those of the file, once for all copies.
+    pub(crate) fn place_findings(&self, file: &Model, findings: &mut Vec<Finding>) {
+        findings.iter_mut().for_each(|finding| self.place(file, &mut finding.place));
+        let mut seen = HashSet::new();
+        findings.retain(|found| seen.insert((found.place.path.clone(), found.fact.clone())));
+    }
+
+    /// Lets a place in a copy be that in the file.
+    pub(crate) fn place(&self, file: &Model, place: &mut Place) {
+        let part = match place.spot.part {
+            SpotPart::Node(node) => SpotPart::Node(self.origin(node)),
+            SpotPart::Function(function) => SpotPart::Function(self.function_of_file(function)),
+            _ => return,
+        };
+        if part != place.spot.part {
+            *place = Places::default().of(file, Spot { part, ..place.spot });
+        }
+    }
+
+    /// Inlines the model as `inline` does, and speaks of the functions of the file.
+    pub(crate) fn inline(
+        &self,
+        file: &Model,
+        options: &InlineOptions<'_>,
+        inline: impl FnOnce(&InlineOptions<'_>) -> Result<(Model, InlineReport), InlineRefusal>,
+    ) -> Result<(Model, InlineReport), InlineRefusal> {
+        let of_file: HashMap<FunctionId, usize> = (file.functions.iter().enumerate())
+            .map(|(index, function)| (FunctionId::of(file, function), index))
+            .collect();
+        let functions = |model: &Model, function: &Function| {
+            let id = FunctionId::of(model, function);
+            let id = self.ids.get(&id).unwrap_or(&id);
+            let index = of_file.get(id);
+            index.is_some_and(|index| (options.functions)(file, &file.functions[*index]))
+        };
+        match inline(&InlineOptions { functions: &functions, ..*options }) {
+            Ok((inlined, mut report)) => {
+                self.place_findings(file, &mut report.kept);
+                self.name_functions(&inlined, &mut report);
+                Ok((inlined, report))
+            }
+            Err(InlineRefusal::Findings(mut findings)) => {
+                self.place_findings(file, &mut findings);
+                Err(InlineRefusal::Findings(findings))
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Lets a report speak of the functions of the file, and of those that were added and stay.
+    fn name_functions(&self, inlined: &Model, report: &mut InlineReport) {
+        for (id, count) in std::mem::take(&mut report.functions) {
+            let id = self.ids.get(&id).cloned().unwrap_or(id);
+            *report.functions.entry(id).or_default() += count;
+        }
+        report.removed.retain(|id| !self.ids.contains_key(id));
+        for id in &mut report.converted {
+            if let Some(of) = self.ids.get(id) {
+                *id = of.clone();
+            }
+        }
+        report.converted.sort();
+        report.converted.dedup();
+        report.added = self.added(inlined);
+    }
+
+    /// Lists the functions that were added and that a model has, each with the one that it is a copy
+    /// of.
+    pub(crate) fn added(&self, model: &Model) -> Vec<(FunctionId, FunctionId)> {
+        let there: BTreeSet<FunctionId> =
+            model.functions.iter().map(|function| FunctionId::of(model, function)).collect();
+        let added = self.ids.iter().filter(|(id, _)| there.contains(*id));
+        added.map(|(id, of)| (id.clone(), of.clone())).collect()
+    }
+}
+
+/// Specializes functions for what [`inline`](crate::inline) changes in them: nodes of operators
+/// that become bodies, and nodes of functions that are converted where they are called.
+pub(crate) fn specialize_to_inline(
+    model: &Model,
+    registry: &Registry,
+    options: &InlineOptions<'_>,
+    conflicting: &BTreeMap<Versions, BTreeSet<usize>>,
+) -> Result<Option<Specialized>, InlineRefusal> {
+    let changes = |scope: Scope, op: OpRef| {
+        let Some(function) = scope else { return false };
+        let has_body = || !op.def.functions_of(op.schema.since).is_empty();
+        let is_wanted = options.operators.is_some_and(|wanted| wanted(op)) && has_body();
+        let mut conflicts =
+            conflicting.iter().filter(|(_, functions)| functions.contains(&function));
+        is_wanted
+            || conflicts.any(|(versions, _)| {
+                let version = versions.get(op.def.domain);
+                version.is_some_and(|version| is_other(op, *version))
+            })
+    };
+    specialize(model, registry, options.limit, &changes)
+}
+
+/// Whether an operator is another one at an opset version, or is not there.
+pub(crate) fn is_other(op: OpRef, version: u32) -> bool {
+    op.def.version_at(version) != Some(op.schema.since)
+}
+
+/// Finds the calls in the model or in a function for some calls, each with the function that is to
+/// take it.
+fn calls_in(
+    model: &Model,
+    functions: &Functions,
+    matter: &[HashSet<usize>],
+    scope: Option<&Key>,
+) -> Vec<(NodeId, Key)> {
+    let absent: HashSet<ValueId> = match scope {
+        Some((function, absent)) => inputs_of(model, *function, absent).into_iter().collect(),
+        None => HashSet::new(),
+    };
+    let roots = roots(model, scope.map(|(function, _)| *function));
+    let nodes = roots.into_iter().flat_map(|root| nodes_of_tree(model, root));
+    let calls = nodes.filter_map(|call| {
+        let function = functions.called_by(call)?;
+        let given: Vec<bool> = model
+            .inputs(call)
+            .map(|value| value.is_some_and(|value| !absent.contains(&value)))
+            .collect();
+        let is_left_out = |index: &usize| !given.get(*index).copied().unwrap_or(false);
+        let mut left_out: Vec<usize> = matter[function].iter().copied().collect();
+        left_out.retain(is_left_out);
+        left_out.sort_unstable();
+        Some((call, (function, left_out)))
+    });
+    calls.collect()
+}
+
+/// Returns the inputs of a function at some positions.
+fn inputs_of(model: &Model, function: usize, positions: &[usize]) -> Vec<ValueId> {
+    let formals = &model.graph(model.functions[function].body).inputs;
+    let values = positions.iter().filter_map(|index| formals.get(*index)?.value);
+    values.filter(|value| matches!(model.value(*value).producer, Producer::Input(_))).collect()
+}
+
+/// Whether a name can be part of another one without making it harder to read.
+fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
