@@ -335,7 +335,7 @@ impl SplitMix64 {
     }
 }
 
-/// What the state grows by with each number.
+/// Increment of the state with each number.
 const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Iterator for SplitMix64 {

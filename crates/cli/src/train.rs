@@ -258,7 +258,7 @@ impl Args {
     }
 }
 
-/// Where in the data training goes on, to be appended to a line; nothing at their start.
+/// Says where in the data training goes on, to be appended to a line; empty at their start.
 fn place_in_data(trainer: &Trainer, data: &Data) -> String {
     let Position { epoch, taken } = Position::of(trainer, data);
     let epochs = count(usize::try_from(epoch).unwrap_or(usize::MAX), "epoch");
@@ -283,7 +283,7 @@ pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
 /// Numbers by the names of outputs.
 type Numbers = Vec<(String, f64)>;
 
-/// Where training is in the data.
+/// Position of training in the data.
 struct Position {
     epoch: u64,
     /// Examples of the epoch that have been taken. At least one batch is left.

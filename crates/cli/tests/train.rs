@@ -49,7 +49,7 @@ fn files() -> Files {
     files
 }
 
-/// What is in the directory.
+/// Lists the directory.
 fn names_of(files: &Files) -> Vec<String> {
     let entries = fs::read_dir(files.path("")).unwrap();
     let mut names: Vec<String> =
@@ -467,7 +467,7 @@ fn a_training_that_outlives_its_terminal_goes_on() {
     assert!((number(&out, "w") - 2.0).abs() < 1e-3);
 }
 
-/// What is trained is not lost with one of the places to which it goes.
+/// Training is not lost with one of the places to which it goes.
 #[cfg(unix)]
 #[test]
 fn the_model_is_written_if_the_state_cannot_be() {
@@ -495,8 +495,8 @@ fn the_model_is_written_if_the_state_cannot_be() {
     }
 }
 
-/// Of a training that was killed nothing is left beside its files once another one has run. A file
-/// that a process holds is kept.
+/// A killed training leaves nothing beside its files once another one has run. A file that a
+/// process holds is kept.
 #[cfg(unix)]
 #[test]
 fn files_of_ended_processes_are_removed() {

@@ -13,8 +13,8 @@ const START: &str = "sardonyx-run-";
 /// A directory in that of temporary files, which only the user who made it can look into. It is
 /// removed when this is dropped; if the process is killed, by the next process that makes one.
 ///
-/// The process holds a lock on the directory, so that those of processes that have ended can be
-/// told. Systems without locks of directories keep them.
+/// The process holds a lock on the directory: one without a lock belongs to a process that has
+/// ended. Systems without locks of directories keep them.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     path: PathBuf,

@@ -132,8 +132,8 @@ struct Made {
     entries: Vec<Programs>,
     inference: Program,
     warnings: Vec<String>,
-    /// What tells the model of a saved state from others, once it is known: hashing a model takes
-    /// as long as reading it.
+    /// Hash of the model in saved states, once it is known: hashing a model takes as long as reading
+    /// it.
     identity: OnceLock<String>,
     /// The devices that run steps and inference, if there are any.
     devices: Option<DeviceSession>,

@@ -185,7 +185,7 @@ fn has_ended(process: u32) -> bool {
     directory.join("self").exists() && (!runs || process == std::process::id())
 }
 
-/// Removes a file that nobody has locked.
+/// Removes a file that is not locked.
 fn remove_if_free(path: &Path) {
     // A network file system locks only files that are open for writing.
     let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return };
@@ -203,7 +203,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     open.is_some() && open == fs::symlink_metadata(path).map(identity).ok()
 }
 
-/// Whether a path leads to an open file, which nobody can replace while it is open.
+/// Whether a path leads to a file. While it is open it cannot be replaced.
 #[cfg(not(unix))]
 fn is_at(_: &File, path: &Path) -> bool {
     path.exists()

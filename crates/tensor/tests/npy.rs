@@ -63,7 +63,7 @@ fn bytes_are_those_of_numpy() {
     assert_eq!((bytes.len(), bytes[127], &bytes[128..]), (136, b'\n', &3f64.to_le_bytes()[..]));
 }
 
-/// What `numpy.save` writes for arrays of ml_dtypes 0.6.
+/// Bytes that `numpy.save` writes for arrays of ml_dtypes 0.6.
 #[test]
 fn bytes_are_those_of_numpy_and_ml_dtypes() {
     let rows = [

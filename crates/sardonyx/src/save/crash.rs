@@ -132,7 +132,7 @@ fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, en
     ended
 }
 
-/// What a crash of one save left is removed by a save of another model in the directory.
+/// A save of another model in the directory removes what a crash left.
 #[test]
 fn a_save_of_another_model_cleans_up_too() {
     let (old, new) = (model(1), model(100));

@@ -100,7 +100,7 @@ impl Trainer {
         file.map(drop).map_err(|error| io_error("cannot write", path, error))
     }
 
-    /// What a file has beside the values.
+    /// Returns all that a file has beside the values.
     fn facts(&self) -> Result<Written, Error> {
         let (generator, position) = (self.state.generator(), self.state.position);
         let facts = Facts { model: self.identity()?.to_string(), generator, position };
@@ -220,13 +220,13 @@ impl Facts {
 }
 
 impl Written {
-    /// As metadata of safetensors.
+    /// Metadata of safetensors.
     fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         let numbers = self.numbers.iter().map(|Numbers { key, text, .. }| (*key, text.as_str()));
         [(MODEL, self.model.as_str())].into_iter().chain(numbers)
     }
 
-    /// As arrays of an archive.
+    /// Arrays of an archive.
     fn arrays(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         let numbers = self.numbers.iter().map(|Numbers { key, array, .. }| (*key, array));
         [(MODEL, &self.hash)].into_iter().chain(numbers)
