@@ -3,9 +3,10 @@
 //! Momentum: Sutskever, Martens, Dahl, Hinton, "On the importance of initialization and momentum in
 //! deep learning", ICML 2013. Adagrad: Duchi, Hazan, Singer, "Adaptive Subgradient Methods", JMLR
 //! 12, 2011. Adam: Kingma, Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, Algorithm
-//! 1. AdamW: Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019. Float copies
-//! of weights of 16 bits in two parts: Kalamkar et al., "Optimizing Deep Learning Recommender
-//! Systems Training on CPU Cluster Architectures", SC 2020 (Split-SGD).
+//! 1. AdamW: Loshchilov, Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+//!
+//! Float copies of weights of 16 bits in two parts: Kalamkar et al., "Optimizing Deep Learning
+//! Recommender Systems Training on CPU Cluster Architectures", SC 2020 (Split-SGD).
 
 use hashbrown::HashMap;
 use sardonyx_model::{AttrValue, TensorType, Type, ValueId};
