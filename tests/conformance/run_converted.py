@@ -2,7 +2,8 @@
 
     python run_converted.py CASES CONVERTED
 
-CASES holds cases, CONVERTED what `conversions --write` wrote of them: a directory for each version of an operator set.
+CASES holds cases, CONVERTED what `conversions --write` wrote of them: a directory for each version of an operator set,
+or what `inlinings --write` did: one for each depth to which bodies were put in.
 A model runs in ONNX Runtime or, where that has no kernel for it, in the evaluator of the onnx package. An engine counts
 for a case only if it does not run the model that was not converted, or gives what the case expects of it: what an
 engine computes in another way than the case is not the conversion's doing.
@@ -149,25 +150,31 @@ def agree(outputs, wanted):
         return False
 
 
-def operators(graph):
-    """The operators of a graph and of those in its nodes."""
-    for node in graph.node:
+def operators(nodes):
+    """The operators of nodes and of graphs in them."""
+    for node in nodes:
         yield node.op_type
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from operators(attribute.g)
+                yield from operators(attribute.g.node)
+
+
+def all_operators(proto):
+    """The operators of a model, those in its functions too."""
+    yield from operators(proto.graph.node)
+    for function in proto.functions:
+        yield from operators(function.node)
 
 
 def is_trusted(model):
     proto = onnx.load(str(model), load_external_data=False)
     version = max((found.version for found in proto.opset_import if found.domain in ("", "ai.onnx")), default=1)
-    return all(version >= NOT_TRUSTED.get(name, 0) for name in operators(proto.graph))
+    return all(version >= NOT_TRUSTED.get(name, 0) for name in all_operators(proto))
 
 
 def is_random(model):
     proto = onnx.load(str(model), load_external_data=False)
-    graphs = [operators(proto.graph), *([node.op_type for node in function.node] for function in proto.functions)]
-    return any(name in RANDOM for names in graphs for name in names)
+    return any(name in RANDOM for name in all_operators(proto))
 
 
 def judge(task):
@@ -205,7 +212,8 @@ def main(cases, converted):
                 if outcome == "other":
                     differ.append(f"{opset} {name}")
     print("\t".join(("opset", "models", *OUTCOMES)))
-    key = lambda opset: (opset.split("=")[0], int(opset.split("=")[1]))
+    # Numbers of versions, or how far operators were inlined.
+    key = lambda opset: (opset.split("=")[0], opset.split("=")[1].zfill(2))
     for opset in sorted(counts, key=key):
         found = counts[opset]
         print("\t".join(map(str, (opset, found.total(), *(found[outcome] for outcome in OUTCOMES)))))

@@ -64,14 +64,8 @@ pub fn convert_case(case: &Case, to: &Opset, written: Option<&Path>) -> Outcome 
                 Failure::new(Class::Error, format!("the model cannot be written: {error}"))
             })?;
         }
-        let errors = |model: &Model| -> Vec<String> {
-            let report = model.check(&check::Options::new());
-            let errors = report.findings.into_iter();
-            let errors = errors.filter(|finding| finding.severity == Severity::Error);
-            errors.map(|finding| finding.to_string()).collect()
-        };
-        if errors(&original).is_empty()
-            && let Some(first) = errors(&converted).first()
+        if full_errors(&original).is_empty()
+            && let Some(first) = full_errors(&converted).first()
         {
             return Err(Failure::new(Class::Error, format!("not valid any more: {first}")));
         }
@@ -88,6 +82,14 @@ pub fn convert_case(case: &Case, to: &Opset, written: Option<&Path>) -> Outcome 
             }
         }
     })
+}
+
+/// Lists the errors of a model, those of types and shapes too.
+pub fn full_errors(model: &Model) -> Vec<String> {
+    let report = model.check(&check::Options::new().types(true));
+    let errors = report.findings.into_iter();
+    let errors = errors.filter(|finding| finding.severity == Severity::Error);
+    errors.map(|finding| finding.to_string()).collect()
 }
 
 /// Where a converted model is written.

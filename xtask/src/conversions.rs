@@ -1,6 +1,9 @@
 //! `cargo xtask conversions`: every backend case, and a case for every version of every operator,
 //! converted to every version of its operator set. Our engine runs what comes of it, and so do
 //! ONNX Runtime and the evaluator of the onnx package.
+//!
+//! Likewise random calls of all operators that are functions of others: with the bodies of the
+//! functions in their places, and converted.
 
 use crate::conformance::cases;
 use crate::workspace::{artifacts, build_release, root};
@@ -15,9 +18,19 @@ const OPSETS: [(&str, std::ops::RangeInclusive<u32>); 2] =
 
 #[derive(clap::Args)]
 pub(crate) struct Conversions {
-    /// Convert each backend case to one version only, chosen by this number: what CI does.
+    /// Convert each backend case to one version only, chosen by this number, and inline operators in
+    /// few random calls: what CI does.
     #[arg(long, value_name = "SEED")]
     sample: Option<u64>,
+    /// Only inline and convert random calls of operators.
+    #[arg(long)]
+    bodies: bool,
+    /// Seed for the random calls of a whole run.
+    #[arg(long, default_value_t = 1, conflicts_with = "sample")]
+    seed: u64,
+    /// Number of random calls for each version of each operator.
+    #[arg(long, default_value_t = 8, conflicts_with = "sample")]
+    draws: u64,
     /// Convert only the backend cases whose kind/name contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
@@ -32,25 +45,71 @@ pub(crate) struct Conversions {
     reasons: bool,
 }
 
+/// Number of random calls in a sample.
+const SAMPLED: u64 = 300;
+
 pub(crate) fn run(task: &Conversions) -> Result {
+    let python = python::environment(
+        &artifacts("conversions"),
+        &root().join("tests/conformance/conversions_requirements.txt"),
+    )?;
+    if !task.bodies {
+        convert_all(task, &python)?;
+    }
+    if task.filter.is_none() && task.opset.is_empty() {
+        inline_all(task, &python)?;
+    }
+    Ok(())
+}
+
+/// Converts the backend cases, and those of versions in a whole run.
+fn convert_all(task: &Conversions, python: &Path) -> Result {
     let program = build_release("conversions", &[])?;
     let backend = cases()?;
     let is_whole = task.sample.is_none() && task.filter.is_none() && task.opset.is_empty();
     if !is_whole {
         return convert(task, &program, &backend, None);
     }
-    let python = python::environment(
-        &artifacts("conversions"),
-        &root().join("tests/conformance/conversions_requirements.txt"),
-    )?;
-    let versions = version_cases(&python, &backend)?;
+    let versions = version_cases(python, &backend)?;
     for (cases, name) in [(&backend, "backend"), (&versions, "versions")] {
         println!("\nconversions of the {name} cases");
         convert(task, &program, cases, Some(name))?;
-        let script = root().join("tests/conformance/run_converted.py");
-        shell::run(Command::new(&python).arg(script).arg(cases).arg(converted(name)))?;
+        run_elsewhere(python, cases, &converted(name))?;
     }
     Ok(())
+}
+
+/// Draws calls of operators that are functions, inlines them, and converts each to one version.
+fn inline_all(task: &Conversions, python: &Path) -> Result {
+    let (directory, written) = (artifacts("conversions/body-cases"), converted("bodies"));
+    for old in [&directory, &written] {
+        if old.exists() {
+            fs::remove_dir_all(old)?;
+        }
+    }
+    println!("\nbodies of operators");
+    let mut command = Command::new(python);
+    command.args(["-W", "ignore"]).arg(root().join("tests/conformance/body_cases.py"));
+    command.arg(&directory);
+    match task.sample {
+        Some(seed) => command.args([format!("--seed={seed}"), format!("--sample={SAMPLED}")]),
+        None => command.args([format!("--seed={}", task.seed), format!("--draws={}", task.draws)]),
+    };
+    shell::run(&mut command)?;
+    let program = build_release("inlinings", &[])?;
+    let mut command = Command::new(program);
+    shell::run(command.current_dir(root()).arg(&directory).arg("--write").arg(&written))?;
+    run_elsewhere(python, &directory, &written)?;
+    let mut command = Command::new(build_release("conversions", &[])?);
+    let seed = task.sample.unwrap_or(task.seed);
+    command.current_dir(root()).arg(&directory).arg(format!("--sample={seed}"));
+    shell::run(command.args(all_opsets()))
+}
+
+/// Runs models that were written in ONNX Runtime and in the evaluator of the onnx package.
+fn run_elsewhere(python: &Path, cases: &Path, written: &Path) -> Result {
+    let script = root().join("tests/conformance/run_converted.py");
+    shell::run(Command::new(python).arg(script).arg(cases).arg(written))
 }
 
 /// Where the converted models of some cases are written.
@@ -72,11 +131,7 @@ fn convert(task: &Conversions, program: &Path, cases: &Path, name: Option<&str>)
         command.arg("--expectations").arg(format!("tests/conformance/conversions_{name}.tsv"));
     }
     if task.opset.is_empty() {
-        for (domain, versions) in OPSETS {
-            for version in versions {
-                command.arg(format!("--opset={domain}={version}"));
-            }
-        }
+        command.args(all_opsets());
     }
     command.args(task.opset.iter().map(|opset| format!("--opset={opset}")));
     command.args(task.sample.map(|seed| format!("--sample={seed}")));
@@ -89,6 +144,12 @@ fn convert(task: &Conversions, program: &Path, cases: &Path, name: Option<&str>)
         }
     }
     shell::run(&mut command)
+}
+
+/// Lists the options for all versions.
+fn all_opsets() -> impl Iterator<Item = String> {
+    let versions = OPSETS.into_iter();
+    versions.flat_map(|(domain, versions)| versions.map(move |v| format!("--opset={domain}={v}")))
 }
 
 /// The directory of cases for every version of every operator.

@@ -25,9 +25,7 @@ use crate::cross::{Crossings, Goal, Stop, Types, Why};
 use crate::expand::Expansions;
 use crate::finding::{Code, Finding, Places, Severity, Spot};
 use crate::infer::{InferOptions, infer_everywhere};
-use crate::inline::{
-    InlineOptions, InlineRefusal, Specialized, expand_nodes, is_other, specialize,
-};
+use crate::inline::{InlineRefusal, Specialized, expand_nodes, is_other, specialize};
 use crate::ir_version::{PLAIN_INITIALIZERS, format_needs, ir_version_of_opset, set_ir_version};
 use crate::order::tree;
 
@@ -38,6 +36,10 @@ pub use target::{RELEASES, Release, Target};
 
 use constants::become_constant;
 use report::Replaced;
+
+/// Most nodes that copies of functions for calls that leave inputs out have in all: a few functions
+/// that call each other twice can take more copies than any memory holds.
+const MOST_COPIED: u64 = 1 << 18;
 
 /// Most refusals that are listed: nobody reads more.
 const MOST_REFUSALS: usize = 1000;
@@ -117,7 +119,7 @@ fn specialize_to_convert(
         let to = options.target.version_of(op.def.domain);
         to.is_some_and(|to| is_other(op, to))
     };
-    match specialize(model, registry, InlineOptions::LIMIT, &changes) {
+    match specialize(model, registry, MOST_COPIED, &changes) {
         Ok(special) => special.map(Ok),
         Err(InlineRefusal::Findings(findings)) => Some(Err(ConvertError::Refused(findings))),
         Err(InlineRefusal::TooLarge { limit, .. }) => {

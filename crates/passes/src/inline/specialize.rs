@@ -344,6 +344,9 @@ pub(crate) fn specialize_to_inline(
     options: &InlineOptions<'_>,
     conflicting: &BTreeMap<Versions, BTreeSet<usize>>,
 ) -> Result<Option<Specialized>, InlineRefusal> {
+    if options.operators.is_none() && conflicting.is_empty() {
+        return Ok(None);
+    }
     let changes = |scope: Scope, op: OpRef| {
         let Some(function) = scope else { return false };
         let has_body = || !op.def.functions_of(op.schema.since).is_empty();
