@@ -193,11 +193,23 @@ impl Dim {
             (Dim::Known(a), Dim::Known(b)) => {
                 a.checked_div_euclid(*b).map_or(Dim::Unknown, |_| Dim::Known(floor_div(*a, *b)))
             }
-            _ => match self.exact_div(divisor) {
+            _ => match self.exact_div(divisor).or_else(|| self.quotient_of_multiples(divisor)) {
                 Some(quotient) => quotient,
                 None => Dim::atom(Atom::FloorDiv(self.clone(), divisor.clone())),
             },
         }
+    }
+
+    /// The quotient rounded down of multiples of one expression, such as `3*N + 3` and `2*N + 2`.
+    fn quotient_of_multiples(&self, divisor: &Dim) -> Option<Dim> {
+        let (Dim::Expr(whole), Dim::Expr(part)) = (self, divisor) else { return None };
+        let (of_whole, of_part) = (whole.common_factor()?, part.common_factor()?);
+        if of_part == 1 {
+            return None;
+        }
+        let [of_whole, of_part] = [of_whole, of_part].map(Dim::Known);
+        let quotient = self.exact_div(&of_whole)?.exact_div(&divisor.exact_div(&of_part)?)?;
+        Some(quotient.mul(&of_whole).floor_div(&of_part))
     }
 
     /// Quotient rounded up.
@@ -224,9 +236,9 @@ impl Dim {
             return is_exact.then(|| Dim::Known(value / divisor));
         }
         let (terms, divisor) = (self.terms()?, divisor.terms()?);
-        // Only a single product divides term by term.
+        // A single product divides term by term.
         let [(atoms, factor)] = divisor.iter().collect::<Vec<_>>()[..] else {
-            return None;
+            return divide_sums(terms, &divisor);
         };
         let mut quotient = BTreeMap::new();
         for (product, value) in terms {
@@ -466,6 +478,39 @@ impl Dim {
     }
 }
 
+/// The quotient of two sums, if the division surely leaves no remainder.
+fn divide_sums(mut rest: BTreeMap<Product, i64>, divisor: &BTreeMap<Product, i64>) -> Option<Dim> {
+    // Of products with as many atoms, the one with fewer of the first atoms leads; multiplied by
+    // others, it still does.
+    let leading = |terms: &BTreeMap<Product, i64>| {
+        let found = terms.iter().max_by_key(|(product, _)| (product.len(), *product));
+        found.map(|(product, factor)| (product.clone(), *factor))
+    };
+    let (first, factor) = leading(divisor)?;
+    let mut quotient = BTreeMap::new();
+    while let Some((mut product, value)) = leading(&rest) {
+        if quotient.len() >= MAX_TERMS || value.checked_rem(factor)? != 0 {
+            return None;
+        }
+        let by = value.checked_div(factor)?;
+        for atom in &first {
+            let at = product.iter().position(|found| found == atom)?;
+            product.remove(at);
+        }
+        for (other, factor) in divisor {
+            let mut taken: Product = product.iter().chain(other).cloned().collect();
+            taken.sort();
+            let left = rest.get(&taken).copied().unwrap_or(0);
+            match left.checked_sub(by.checked_mul(*factor)?)? {
+                0 => rest.remove(&taken),
+                left => rest.insert(taken, left),
+            };
+        }
+        quotient.insert(product, by);
+    }
+    Some(Dim::from_terms(quotient))
+}
+
 impl Expr {
     /// The expression this many times, not none.
     fn times(&self, factor: i64) -> Dim {
@@ -478,6 +523,19 @@ impl Expr {
         }
         Dim::Expr(Arc::new(Expr { terms }))
     }
+
+    /// The largest number that divides every term.
+    fn common_factor(&self) -> Option<i64> {
+        let factors = self.terms.values().map(|factor| factor.unsigned_abs());
+        i64::try_from(factors.fold(0, greatest_common_divisor)).ok()
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 fn pick(first: bool, a: &Dim, b: &Dim) -> Dim {
@@ -617,6 +675,71 @@ mod tests {
             );
         }
         assert_eq!(n().ceil_div(&4i64.into()).substitute(&|_| Some(9i64.into())), Dim::Known(3));
+    }
+
+    #[test]
+    fn sums_divide_where_nothing_is_left() {
+        let rows = [
+            ("floor((8210*k + 8210)/(k + 1))", "8210"),
+            ("floor((N*N + 2*N + 1)/(N + 1))", "N + 1"),
+            ("floor((N*N - M*M)/(N - M))", "N + M"),
+            ("floor((N*K*L + K*L*L + N + L)/(N + L))", "K*L + 1"),
+            ("floor((3*N + 3)/(2*N + 2))", "1"),
+            ("floor((2*N + 2)/(4*N + 4))", "0"),
+            ("floor((3*N*K + 3*K)/(2*N + 2))", "floor(3*K/2)"),
+            ("floor((5 - 5*N)/(2*N - 2))", "-3"),
+            ("mod(6*N + 6, N + 1)", "0"),
+            ("floor((N + 2)/(N + 1))", "floor((N + 2)/(N + 1))"),
+            ("floor((2*N + 3)/(2*N + 2))", "floor((2*N + 3)/(2*N + 2))"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(Dim::parse(text).to_string(), expected, "{text}");
+        }
+        // As many steps as terms, of factors that leave 64 bits.
+        let power =
+            |base: &Dim, times: usize| (0..times).fold(Dim::Known(1), |all, _| all.mul(base));
+        let sum = n().add(&Dim::Known(i64::MAX));
+        assert_eq!(power(&n(), 40).exact_div(&sum), None);
+        assert_eq!(
+            power(&n().add(&1.into()), 20).exact_div(&power(&n().add(&1.into()), 19)),
+            Some(n().add(&1.into()))
+        );
+    }
+
+    /// Products divided by one factor, and by sums that leave something.
+    #[test]
+    fn quotients_of_random_sums_are_those_of_numbers() {
+        let mut state = 7u64;
+        let mut draw = move |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        let names = ["K", "M", "N"];
+        let mut exact = 0;
+        for _ in 0..2000 {
+            let mut sum = |terms: u64| {
+                (0..terms).fold(Dim::Known(draw(4) as i64), |sum, _| {
+                    let factor = Dim::Known(draw(9) as i64 - 3);
+                    let atoms = (0..1 + draw(2)).map(|_| Dim::symbol(names[draw(3) as usize]));
+                    sum.add(&atoms.fold(factor, |product, atom| product.mul(&atom)))
+                })
+            };
+            let (a, b) = (sum(2), sum(2));
+            let whole = if a.symbols().len() % 2 == 0 { a.mul(&b) } else { a.mul(&b).add(&sum(1)) };
+            let quotient = whole.floor_div(&b);
+            exact += usize::from(quotient == a);
+            for numbers in [[1, 2, 3], [5, 1, 4], [2, 7, 6], [0, 3, 1]] {
+                let value = |name: &str| {
+                    let at = names.iter().position(|known| *known == name)?;
+                    Some(Dim::Known(numbers[at]))
+                };
+                let (x, y) = (whole.substitute(&value), b.substitute(&value));
+                if y != Dim::Known(0) {
+                    assert_eq!(quotient.substitute(&value), x.floor_div(&y), "{whole} / {b}");
+                }
+            }
+        }
+        assert!(exact > 500, "{exact}");
     }
 
     #[test]
