@@ -96,6 +96,12 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let types = model.infer(&Options::new().without_reasons(true));
     let graph = Graph::of(model.nodes(Some(&types)));
     let drawing = args.drawing(&graph)?;
+    if let Some(boxes) = drawing.shared_boxes() {
+        terminal.remark(&format!(
+            "nodes share boxes, {} of them, so that the picture has at most {MOST_VERTICES}; --around NODE draws a part",
+            group(boxes as u64)
+        ));
+    }
     let title = match &*model.graph_name() {
         "" => args.model.name(),
         name => format!("{name}, {}", args.model.name()),
@@ -139,22 +145,58 @@ impl Args {
                 } else {
                     Folds::none(graph.nodes.len())
                 };
-                graph.drawing(&all, &folds, false)
+                let drawing = graph.drawing(&all, &folds, false);
+                let is_fixed = matches!(self.fold, Fold::Never);
+                if is_fixed || drawing.fits() { drawing } else { fitting(graph, &all, &folds) }
             }
         };
-        if drawing.vertices.len() <= MOST_VERTICES {
+        if drawing.fits() {
             return Ok(drawing);
         }
         let boxes = group(drawing.vertices.len() as u64);
         let message = format!("the drawing has {boxes} boxes; the maximum is {MOST_VERTICES}");
-        Err(Failure::new(message).help(match (&self.around, self.fold) {
-            (Some(_), _) => "lower --depth",
-            (None, Fold::Never) => "draw a part with --around NODE --depth N, or remove --fold",
-            (None, _) => {
-                "draw a part with --around NODE --depth N; `sardonyx info --nodes` lists the nodes"
-            }
+        Err(Failure::new(message).help(match &self.around {
+            Some(_) => "lower --depth",
+            None => "draw a part with --around NODE --depth N, or remove --fold",
         }))
     }
+}
+
+/// Most levels of names by which nodes share boxes.
+const DEEPEST_SCOPE: usize = 12;
+
+impl Drawing {
+    /// How many boxes stand for nodes that follow each other, if there are any.
+    fn shared_boxes(&self) -> Option<usize> {
+        let count = self.vertices.iter().filter(|vertex| vertex.is_shared).count();
+        (count > 0).then_some(count)
+    }
+
+    /// Whether it has few enough boxes.
+    fn fits(&self) -> bool {
+        self.vertices.len() <= MOST_VERTICES
+    }
+}
+
+/// A picture that fits: nodes share boxes by the parts that their names tell, as few of them as
+/// possible, or if that is not enough, by their order.
+fn fitting(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
+    let joined = folds.with_joined_ends();
+    for folds in [folds, &joined] {
+        for level in (1..=DEEPEST_SCOPE).rev() {
+            let Some(boxed) = folds.by_scopes(&graph.nodes, listed, level) else { break };
+            let drawing = graph.drawing(listed, &boxed, false);
+            if drawing.fits() {
+                return drawing;
+            }
+        }
+    }
+    let drawing = graph.drawing(listed, &folds.by_count(listed, MOST_VERTICES / 2), false);
+    if drawing.fits() {
+        return drawing;
+    }
+    // A box has at most one box of inputs and one of outputs.
+    graph.drawing(listed, &joined.by_count(listed, MOST_VERTICES / 3), false)
 }
 
 /// The node of a name or a position, or that makes a value.
@@ -184,7 +226,7 @@ fn find(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
 fn with_texts(mut drawing: Drawing, model: &Model) -> Result<Drawing, Failure> {
     let options = PrintOptions::new().inline_bytes(SHOWN_BYTES).without_values();
     for vertex in &mut drawing.vertices {
-        let Some(node) = vertex.node else { continue };
+        let Some(node) = vertex.node.filter(|_| !vertex.is_shared) else { continue };
         let (text, _) = options.print_range(model, node..node + 1).map_err(|error| {
             Failure::new(format!("the node cannot be printed: {error}")).code(Code::Internal)
         })?;

@@ -94,6 +94,61 @@ fn a_part_of_a_large_model_is_drawn_around_a_node() {
     around("l7_exp", "1000").refused(&["boxes", "lower --depth"]);
 }
 
+/// Boxes of at most 400 stand for models of any size, by the names of nodes, by their order, and
+/// with inputs and outputs that are one box.
+#[test]
+fn large_models_are_folded_until_they_fit() {
+    // Hardly any part repeats.
+    let operator = |at: usize| {
+        ["Neg", "Exp", "Abs", "Relu", "Tanh"]
+            [((at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % 97 % 5]
+    };
+    let chain = |count: usize, name: &dyn Fn(usize) -> String| {
+        let mut text =
+            "<ir_version: 10, opset_import: [\"\": 21]>\ng (float[2] v0) => (float[2] y) {"
+                .to_string();
+        for at in 0..count {
+            let (name, operator) = (name(at), operator(at));
+            text += &format!("[\"{name}\"] v{} = {operator} (v{at})\n", at + 1);
+        }
+        (text + &format!("y = Identity (v{count}) }}")).into_bytes()
+    };
+    let scoped = |at: usize| format!("/body/stage.{}/block.{}/op{at}", at / 300, at / 10);
+    let ends: String = (0..900).map(|at| format!("o{at} = {} (i{at})\n", operator(at))).collect();
+    let list = |name: &str| (0..900).map(|at| format!("float[2] {name}{at}")).collect::<Vec<_>>();
+    let wide = format!(
+        "<ir_version: 10, opset_import: [\"\": 21]>\ng ({}) => ({}) {{ {ends} }}",
+        list("i").join(", "),
+        list("o").join(", ")
+    );
+    let files = Files::new(&[
+        ("scoped.onnxtxt", chain(1200, &scoped)),
+        ("plain.onnxtxt", chain(1500, &|at| format!("n{at}"))),
+        ("wide.onnxtxt", wide.into_bytes()),
+    ]);
+    let run = |model: &str| {
+        let answer = files.run("graph", model, &["-o", "-"]);
+        assert!(answer.stderr.contains("nodes share boxes"), "{model}: {}", answer.stderr);
+        let text = answer.good();
+        let boxes = text.matches("[label=").count();
+        assert!((40..=400).contains(&boxes), "{model}: {boxes}");
+        text
+    };
+    let text = run("scoped.onnxtxt");
+    assert!(text.contains("nodes\\n/body/stage.3/block.119"), "{text}");
+    let text = run("plain.onnxtxt");
+    // An edge from each box to the next one, besides those between repetitions.
+    assert!(text.matches(" -> ").count() + 40 > text.matches("[label=").count(), "{text}");
+    let text = run("wide.onnxtxt");
+    assert!(text.contains(" inputs") && text.contains(" outputs"), "{text}");
+    for form in ["picture.svg", "picture.html"] {
+        files.run("graph", "plain.onnxtxt", &["-o", &files.path(form)]).good();
+    }
+    files
+        .run("graph", "plain.onnxtxt", &["-o", "-", "--fold", "never"])
+        .refused(&["the maximum is 400"]);
+}
+
 /// What names hold is text wherever it goes.
 #[test]
 fn names_cannot_leave_their_places() {

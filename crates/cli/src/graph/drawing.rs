@@ -13,6 +13,11 @@ const COLUMNS: usize = 34;
 /// Constants that are listed in a vertex.
 const SHOWN_CONSTANTS: usize = 4;
 
+/// Operators that are listed in a vertex of several nodes.
+const SHOWN_OPERATORS: usize = 5;
+/// Values that are listed at an edge, and at a vertex of several inputs.
+const SHOWN_VALUES: usize = 100;
+
 /// What a vertex is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -30,8 +35,10 @@ pub(crate) struct Vertex {
     pub(crate) lines: Vec<String>,
     /// How many nodes it stands for.
     pub(crate) repeats: usize,
-    /// The position of its node in the main graph.
+    /// The position of its node in the main graph, of several the first.
     pub(crate) node: Option<usize>,
+    /// Whether it stands for nodes that follow each other.
+    pub(crate) is_shared: bool,
     /// Names and texts that a reader can look up.
     pub(crate) details: Vec<(String, String)>,
 }
@@ -146,9 +153,12 @@ impl Graph {
         let mut making =
             Making { graph: self, folds, vertices: Vec::new(), edges: BTreeMap::new() };
         let mut vertex_of = HashMap::new();
-        for node in shown.iter().filter(|node| folds.shown_as[**node] == **node) {
+        for node in shown.iter().filter(|node| folds.box_of(**node) == **node) {
             vertex_of.insert(*node, making.vertices.len());
-            let vertex = making.node(*node);
+            let vertex = match folds.boxes.get(node) {
+                Some(members) => making.several(members),
+                None => making.node(*node),
+            };
             making.vertices.push(vertex);
         }
         making.connect(shown, &vertex_of, is_part);
@@ -212,7 +222,53 @@ impl Making<'_> {
         };
         details.extend(listed("input", &node.inputs));
         details.extend(listed("output", &node.outputs));
-        Vertex { kind: Kind::Node, lines, repeats, node: Some(index), details }
+        Vertex { kind: Kind::Node, lines, repeats, node: Some(index), is_shared: false, details }
+    }
+
+    /// A box for nodes that follow each other.
+    fn several(&self, members: &[usize]) -> Vertex {
+        let nodes = || members.iter().map(|node| &self.graph.nodes[*node]);
+        let mut operators: BTreeMap<String, usize> = BTreeMap::new();
+        for (index, node) in members.iter().zip(nodes()) {
+            let operator = qualified(&node.domain, &node.operator);
+            *operators.entry(operator).or_default() += self.folds.repeats[*index];
+        }
+        let count: usize = operators.values().sum();
+        let mut operators: Vec<(String, usize)> = operators.into_iter().collect();
+        operators.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let times = |(operator, count): &(String, usize)| match count {
+            1 => operator.clone(),
+            count => format!("{operator} × {count}"),
+        };
+        let mut lines = vec![human::count(count, "node")];
+        let scope = common_scope(nodes().map(|node| node.name.as_str()));
+        lines.extend(scope.as_deref().map(cut));
+        lines.extend(operators.iter().take(SHOWN_OPERATORS).map(|found| cut(&times(found))));
+        if operators.len() > SHOWN_OPERATORS {
+            let more = operators.len() - SHOWN_OPERATORS;
+            lines.push(format!("… {}", human::count(more, "more operator")));
+        }
+        let last = nodes().next_back().and_then(|node| node.outputs.iter().flatten().next());
+        lines.extend(last.and_then(|value| value.ty.as_ref()).map(|ty| cut(&format!("→ {ty}"))));
+        let pair = |key: &str, value: String| (key.to_string(), value);
+        let position = |node: Option<&usize>| node.map_or(0, |node| *node);
+        let (first, last) = (position(members.first()), position(members.last()));
+        let mut details = vec![
+            pair("nodes", count.to_string()),
+            pair("positions", format!("{first} to {last}")),
+            pair("part", scope.unwrap_or_default()),
+        ];
+        details.extend(
+            operators.iter().map(|(operator, count)| (operator.clone(), count.to_string())),
+        );
+        Vertex {
+            kind: Kind::Node,
+            lines,
+            repeats: count,
+            node: Some(first),
+            is_shared: true,
+            details,
+        }
     }
 
     /// Adds edges, and vertices for inputs, outputs and places where the picture ends.
@@ -221,11 +277,12 @@ impl Making<'_> {
         let mut others: HashMap<(bool, String), usize> = HashMap::new();
         let mut more: BTreeMap<usize, usize> = BTreeMap::new();
         for node in shown {
-            let to = vertex_of[&self.folds.shown_as[*node]];
+            let own = self.folds.box_of(*node);
+            let to = vertex_of[&own];
             for value in graph.read(*node) {
                 let maker = graph.maker(value);
-                let from = maker.map(|maker| self.folds.shown_as[maker]);
-                let is_folded = self.folds.shown_as[*node] != *node || from != maker;
+                let from = maker.map(|maker| self.folds.box_of(maker));
+                let is_folded = own != *node || from != maker;
                 let from = match (from.and_then(|from| vertex_of.get(&from)), value.source) {
                     // What goes from one repetition into the next would lead back.
                     (Some(from), _)
@@ -236,9 +293,9 @@ impl Making<'_> {
                     (Some(from), _) => *from,
                     // The first repetition shows what kind of input each of them has.
                     (None, ValueSource::Input) if self.folds.shown_as[*node] != *node => continue,
-                    (None, ValueSource::Input) => self.end(&mut others, Kind::Input, value),
+                    (None, ValueSource::Input) => self.end(&mut others, Kind::Input, value, to),
                     (None, ValueSource::Node(_)) if is_part && maker.is_some() => {
-                        self.end(&mut others, Kind::More, value)
+                        self.end(&mut others, Kind::More, value, to)
                     }
                     _ => continue,
                 };
@@ -251,7 +308,7 @@ impl Making<'_> {
                 if !is_first && first.as_ref().is_some_and(|first| first.is_output) {
                     continue;
                 }
-                let end = self.end(&mut others, Kind::Output, value);
+                let end = self.end(&mut others, Kind::Output, value, to);
                 self.connected(to, end, value);
             }
         }
@@ -272,6 +329,7 @@ impl Making<'_> {
                 lines: vec![line],
                 repeats: 1,
                 node: None,
+                is_shared: false,
                 details: Vec::new(),
             });
             self.edges.entry((from, end)).or_default();
@@ -281,25 +339,42 @@ impl Making<'_> {
     fn connected(&mut self, from: usize, to: usize, value: &NodeValue) {
         let values = self.edges.entry((from, to)).or_default();
         let text = value_text(value);
-        if !values.contains(&text) {
-            values.push(text);
+        if values.len() > SHOWN_VALUES || values.contains(&text) {
+            return;
         }
+        values.push(if values.len() == SHOWN_VALUES { "…".to_string() } else { text });
     }
 
-    /// The vertex of a value that comes from outside of the picture, or leaves the graph.
+    /// The vertex of a value that comes from outside of the picture, or leaves the graph. `at` is
+    /// the vertex that it is connected with.
     fn end(
         &mut self,
         others: &mut HashMap<(bool, String), usize>,
         kind: Kind,
         value: &NodeValue,
+        at: usize,
     ) -> usize {
-        let key = (kind == Kind::Output, value.name.clone());
+        let what = match kind {
+            Kind::Input => "input of the model",
+            Kind::Output => "output of the model",
+            _ => "value of a node that is not shown",
+        };
+        // A name is quoted, a number of a vertex is not.
+        let key = if self.folds.joins_ends { at.to_string() } else { format!("'{}'", value.name) };
+        let key = (kind == Kind::Output, key);
+        if let (true, Some(known)) = (self.folds.joins_ends, others.get(&key)) {
+            let vertex = &mut self.vertices[*known];
+            let detail = (what.to_string(), value_text(value));
+            if vertex.details.len() <= SHOWN_VALUES && !vertex.details.contains(&detail) {
+                vertex.details.push(detail);
+                let most = if vertex.details.len() > SHOWN_VALUES { " and more" } else { "" };
+                let shown = vertex.details.len().min(SHOWN_VALUES);
+                let noun = if kind == Kind::Output { "output" } else { "input" };
+                vertex.lines = vec![format!("{}{most}", human::count(shown, noun))];
+            }
+            return *known;
+        }
         *others.entry(key).or_insert_with(|| {
-            let what = match kind {
-                Kind::Input => "input of the model",
-                Kind::Output => "output of the model",
-                _ => "value of a node that is not shown",
-            };
             let mut lines = vec![cut(&value.name)];
             lines.extend(value.ty.iter().map(|ty| cut(&ty.to_string())));
             if kind == Kind::More {
@@ -310,11 +385,23 @@ impl Making<'_> {
                 lines,
                 repeats: 1,
                 node: None,
+                is_shared: false,
                 details: vec![(what.to_string(), value_text(value))],
             });
             self.vertices.len() - 1
         })
     }
+}
+
+/// The part that the names of some nodes have in common, up to the last `/`.
+fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let scopes = names.filter_map(|name| Some(name.rsplit_once('/')?.0));
+    let common = scopes.reduce(|a, b| {
+        let same = a.split('/').zip(b.split('/')).take_while(|(a, b)| a == b);
+        let length = same.map(|(part, _)| part.len() + 1).sum::<usize>();
+        &a[..length.saturating_sub(1)]
+    });
+    common.filter(|scope| !scope.is_empty()).map(str::to_string)
 }
 
 fn cut(text: &str) -> String {

@@ -1,5 +1,6 @@
 //! Repeated structures: parts of a model that are the same, one after the other.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use sardonyx::{NodeInfo, NodeValue, ValueSource};
@@ -16,12 +17,96 @@ pub(crate) struct Folds {
     pub(crate) shown_as: Vec<usize>,
     /// For how many nodes each stands.
     pub(crate) repeats: Vec<usize>,
+    /// Nodes that are shown in one box, by the first of them. Other nodes have boxes of their own.
+    pub(crate) boxes: HashMap<usize, Vec<usize>>,
+    /// The first node of the box of each node that is shown.
+    first_of_box: Vec<usize>,
+    /// Whether the inputs of a box are one box, and its outputs.
+    pub(crate) joins_ends: bool,
 }
 
 impl Folds {
     /// Nothing is folded.
     pub(crate) fn none(count: usize) -> Folds {
-        Folds { shown_as: (0..count).collect(), repeats: vec![1; count] }
+        Folds {
+            shown_as: (0..count).collect(),
+            repeats: vec![1; count],
+            boxes: HashMap::new(),
+            first_of_box: (0..count).collect(),
+            joins_ends: false,
+        }
+    }
+
+    /// The same with one box for the inputs of a box, and one for its outputs.
+    pub(crate) fn with_joined_ends(&self) -> Folds {
+        Folds { joins_ends: true, ..self.clone() }
+    }
+
+    /// The first node of the box that shows a node.
+    pub(crate) fn box_of(&self, node: usize) -> usize {
+        self.first_of_box[self.shown_as[node]]
+    }
+
+    /// The nodes that are shown, in the order of the graph.
+    fn shown<'f>(&'f self, listed: &'f [usize]) -> impl Iterator<Item = usize> + 'f {
+        listed.iter().copied().filter(|node| self.shown_as[*node] == *node)
+    }
+
+    /// The same with boxes of nodes that follow each other: all that have the same key, those
+    /// without one with the nodes before them.
+    fn boxed<K: PartialEq>(
+        &self,
+        listed: &[usize],
+        mut key: impl FnMut(usize) -> Option<K>,
+    ) -> Folds {
+        let mut folds = Folds { boxes: HashMap::new(), ..self.clone() };
+        let mut last: Option<(usize, Option<K>)> = None;
+        for node in self.shown(listed) {
+            let own = key(node);
+            let first = match last.take() {
+                Some((first, of)) if own.is_none() || of.is_none() || of == own => {
+                    last = Some((first, of.or(own)));
+                    first
+                }
+                _ => {
+                    last = Some((node, own));
+                    node
+                }
+            };
+            folds.first_of_box[node] = first;
+            folds.boxes.entry(first).or_default().push(node);
+        }
+        folds.boxes.retain(|_, nodes| nodes.len() > 1);
+        folds
+    }
+
+    /// Boxes for the parts that the names of nodes tell, down to a level: `/encoder/layer.0/Add`
+    /// stands in `encoder`, and there in `layer.0`. `None` if no name tells one.
+    pub(crate) fn by_scopes(
+        &self,
+        nodes: &[NodeInfo],
+        listed: &[usize],
+        level: usize,
+    ) -> Option<Folds> {
+        let scopes = |node: usize| -> Option<Vec<&str>> {
+            let parts = nodes[node].name.split('/').filter(|part| !part.is_empty());
+            let mut parts: Vec<&str> = parts.collect();
+            parts.pop()?;
+            parts.truncate(level);
+            (!parts.is_empty()).then_some(parts)
+        };
+        let tells = self.shown(listed).any(|node| scopes(node).is_some());
+        tells.then(|| self.boxed(listed, scopes))
+    }
+
+    /// At most that many boxes of nodes that follow each other.
+    pub(crate) fn by_count(&self, listed: &[usize], most: usize) -> Folds {
+        let size = self.shown(listed).count().div_ceil(most.max(1)).max(1);
+        let mut seen = 0;
+        self.boxed(listed, |_| {
+            seen += 1;
+            Some((seen - 1) / size)
+        })
     }
 
     /// Folds the longest repetitions first. `listed` are the positions of the nodes that count.
@@ -178,6 +263,25 @@ mod tests {
             found.iter().map(|(name, repeats)| (name.as_str(), *repeats)).collect();
         let expected = [("Exp", 1), ("Mul", 4), ("Relu", 4), ("Abs", 4), ("Add", 4), ("Neg", 1)];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn nodes_that_follow_each_other_share_boxes() {
+        let text = "<ir_version: 10, opset_import: [\"\": 21]>
+             g (float[2] x) => (float[2] y) {
+                [\"/e/l.0/Neg\"] a = Neg (x) b = Exp (a) [\"/e/l.1/Abs\"] c = Abs (b)
+                [\"/e/l.1/Neg\"] d = Neg (c) [\"/d/Exp\"] e = Exp (d) [\"top\"] y = Abs (e) }";
+        let nodes = Model::from_text(text).unwrap().nodes(None);
+        let listed: Vec<usize> = (0..nodes.len()).collect();
+        let none = Folds::none(nodes.len());
+        let boxes = |folds: &Folds| listed.iter().map(|node| folds.box_of(*node)).collect();
+        let found: Vec<usize> = boxes(&none.by_scopes(&nodes, &listed, 2).unwrap());
+        assert_eq!(found, [0, 0, 2, 2, 4, 4]);
+        let found: Vec<usize> = boxes(&none.by_scopes(&nodes, &listed, 1).unwrap());
+        assert_eq!(found, [0, 0, 0, 0, 4, 4]);
+        let found: Vec<usize> = boxes(&none.by_count(&listed, 4));
+        assert_eq!(found, [0, 0, 2, 2, 4, 4]);
+        assert!(none.by_scopes(&nodes[5..], &[0], 3).is_none());
     }
 
     #[test]
