@@ -116,7 +116,7 @@ pub(super) struct Callee<'a> {
     /// Inputs whose integers decide shapes.
     pub(super) deciding: &'static [usize],
     /// What the reference implementation does not say, in its style.
-    weaker: Option<&'static weaken::Row>,
+    weaker: weaken::Rows,
 }
 
 impl<'a> Callee<'a> {
@@ -137,7 +137,7 @@ impl<'a> Callee<'a> {
             imported: opset != 0,
             has_graphs: schema.is_some_and(|schema| schema.attributes.iter().any(is_graph)),
             deciding: operator.map_or(&[], OpDef::deciding_inputs),
-            weaker: None,
+            weaker: weaken::Rows::NONE,
         }
     }
 }
@@ -825,7 +825,7 @@ impl<'a> Engine<'a> {
             return;
         }
         callee.rule = operator.reference_inference_at(schema.since);
-        callee.weaker = weaken::row_of(operator, schema.since);
+        callee.weaker = weaken::Rows::of(operator, schema.since);
     }
 
     fn no_rule(&mut self, node: NodeId, callee: &Callee<'_>) {
@@ -988,8 +988,8 @@ impl Rulebook<'_> {
         let outputs = self.model.outputs(node);
         let present: SmallVec<[bool; 4]> = outputs.iter().map(Option::is_some).collect();
         let count = outputs.len();
-        let context = |inputs| {
-            let cx = Infer::new(schema, given.attributes, inputs, &given.known, count)
+        let context = |inputs, known| {
+            let cx = Infer::new(schema, given.attributes, inputs, known, count)
                 .with_present(Present { inputs: given.present, outputs: &present })
                 .with_demands(self.demands);
             match inside {
@@ -997,7 +997,7 @@ impl Rulebook<'_> {
                 None => cx,
             }
         };
-        let mut cx = context(&given.inputs[..count_given]);
+        let mut cx = context(&given.inputs[..count_given], &given.known[..]);
         let custom = self.rules.map(|rules| rules.infer(self.model, node, schema, &mut cx));
         match (custom, callee.rule) {
             (Some(RuleAnswer::Said), _) => Ok((cx.finish(), Origin::Program)),
@@ -1005,10 +1005,9 @@ impl Rulebook<'_> {
             (Some(RuleAnswer::Misfit(fact)), _) => Err(Unsaid::Misfit(InferError(fact))),
             (Some(RuleAnswer::NoRule) | None, Some(rule)) => {
                 let mut said = match weaken::hidden(callee.weaker, given) {
-                    Some(types) => {
-                        let seen: SmallVec<[Option<&Type>; 6]> =
-                            types.iter().map(Option::as_ref).collect();
-                        let mut cx = context(&seen[..count_given]);
+                    Some(seen) => {
+                        let types = seen.types();
+                        let mut cx = context(&types[..count_given], &seen.known[..]);
                         rule(&mut cx).map_err(Unsaid::Misfit)?;
                         cx.finish()
                     }
