@@ -351,6 +351,19 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
     answer.refused(&["no such file", "did you mean", "node.onnx"]);
     let answer = files.run("info", "node.onnx", &[]);
     answer.good();
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("absent.onnx", files.path("link.onnx")).unwrap();
+        let answer = files.run("info", "link.onnx", &[]);
+        assert!(!answer.stderr.contains("did you mean"), "{}", answer.stderr);
+        answer.refused(&["it is a link to 'absent.onnx', which does not exist"]);
+        std::os::unix::fs::symlink("absent", files.path("models")).unwrap();
+        let answer = files.run("info", "models/m.onnx", &[]);
+        answer.refused(&["models' is a link to 'absent', which does not exist"]);
+        let answer = files.run("info", "lin.onnx", &[]);
+        assert!(!answer.stderr.contains("link.onnx"), "{}", answer.stderr);
+        answer.refused(&["no such file"]);
+    }
     let lonely = Files::new(&[("nope.txt", b"notes".to_vec())]);
     let answer = lonely.run("info", "nope.onnx", &[]);
     assert!(!answer.stderr.contains("did you mean"), "{}", answer.stderr);

@@ -192,6 +192,15 @@ pub struct ConstantError {
     pub name: String,
     /// What is wrong.
     pub what: String,
+    /// Whether the file has no values for it, neither in the model nor in a data file.
+    pub has_no_values: bool,
+}
+
+impl ConstantError {
+    /// For a tensor that has values.
+    pub fn new(name: impl Into<String>, what: impl Into<String>) -> ConstantError {
+        ConstantError { name: name.into(), what: what.into(), has_no_values: false }
+    }
 }
 
 impl fmt::Display for ConstantError {
@@ -225,8 +234,19 @@ impl Model {
         proto: &TensorProto,
         external: &dyn ExternalData,
     ) -> Result<Tensor, ConstantError> {
-        self.decode(proto, external)
-            .map_err(|what| ConstantError { name: self.display(proto.name).into_owned(), what })
+        self.decode(proto, external).map_err(|what| ConstantError {
+            has_no_values: self.has_no_values(proto),
+            ..ConstantError::new(self.display(proto.name), what)
+        })
+    }
+
+    /// Whether a tensor with elements has no values, neither in the message nor in a data file.
+    fn has_no_values(&self, proto: &TensorProto) -> bool {
+        let has_type = proto.data_type.and_then(DataType::from_number).is_some();
+        let has_elements = has_type && proto.dims.iter().all(|dim| *dim > 0);
+        let is_elsewhere = proto.is_external() || proto.skipped.is_some();
+        let has_bytes = proto.raw_data.is_some_and(|raw| raw.len > 0);
+        has_elements && !is_elsewhere && !has_bytes && self.runs_with_values(proto).next().is_none()
     }
 
     fn decode(&self, proto: &TensorProto, external: &dyn ExternalData) -> Result<Tensor, String> {
@@ -262,6 +282,10 @@ impl Model {
                 )
             })?;
         }
+        if count > 0 && self.has_no_values(proto) {
+            let s = if count == 1 { "" } else { "s" };
+            return Err(format!("the tensor has {count} element{s} and no values"));
+        }
         let typed_field = proto::DataType(number).typed_field();
         let fields: SmallVec<[&str; 2]> =
             self.runs_with_values(proto).filter_map(|run| field_name(run.number)).collect();
@@ -284,7 +308,7 @@ impl Model {
                 format!("values of type {} must be in {expected}, not in {wrong}", data_type.name())
             })?;
         }
-        self.decode_typed(proto, data_type, &dims, count)
+        self.decode_typed(proto, data_type, &dims)
     }
 
     /// The typed lists of a tensor without packed records that hold nothing, which are as good as
@@ -306,7 +330,6 @@ impl Model {
         proto: &TensorProto,
         data_type: DataType,
         dims: &[usize],
-        count: usize,
     ) -> Result<Tensor, String> {
         let mut raw = Vec::new();
         let mut strings = StringArray::new();
@@ -335,8 +358,6 @@ impl Model {
         }
         let tensor = if data_type == DataType::String {
             Tensor::from_strings(dims, strings)
-        } else if raw.is_empty() && count > 0 {
-            return Err(format!("it has no values, but its shape {dims:?} requires {count}"));
         } else {
             Tensor::from_buffer(data_type, dims, Buffer::from_vec(raw))
         };
@@ -424,7 +445,7 @@ impl Model {
             let length = reference.length.or_else(|| self.implied_bytes(proto));
             self.load_referenced(&reference, length, external)
         };
-        load().map_err(|what| ConstantError { name: self.display(proto.name).into_owned(), what })
+        load().map_err(|what| ConstantError::new(self.display(proto.name), what))
     }
 
     /// Bytes that type and shape of a stored tensor ask for, if they make sense and the type has a
@@ -449,10 +470,8 @@ impl Model {
         external: &dyn ExternalData,
     ) -> Result<sardonyx_tensor::Sparse, ConstantError> {
         let values = proto.values.as_ref();
-        let error = |what: String| ConstantError {
-            name: self.display(values.and_then(|v| v.name)).into_owned(),
-            what,
-        };
+        let name = self.display(values.and_then(|values| values.name));
+        let error = |what: String| ConstantError::new(&*name, what);
         let values = self.tensor(
             values.ok_or_else(|| error("the sparse tensor has no values".to_string()))?,
             external,

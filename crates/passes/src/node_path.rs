@@ -46,6 +46,9 @@ pub enum Part {
     MadeFor,
 }
 
+/// Nodes of a path that are all shown.
+const MOST_SHOWN: usize = 12;
+
 impl NodePath {
     /// The path of a node, which may be `made`, and the iterations in which nodes around it are.
     pub(crate) fn new(
@@ -133,11 +136,18 @@ impl fmt::Display for PathNode {
 }
 
 impl fmt::Display for NodePath {
-    /// At most about 1,000 bytes: of a node that is deep within others, what is in the middle is
-    /// left out.
+    /// At most about 1,000 bytes. Of a node that is deep within others, itself and the outermost
+    /// one are shown, and how many are between them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        for node in &self.0 {
+        let is_deep = self.0.len() > MOST_SHOWN;
+        for (index, node) in self.0.iter().enumerate() {
+            if is_deep && index > 0 && index + 1 < self.0.len() {
+                if index == 1 {
+                    text += &format!("{} more nodes in ", self.0.len() - 2);
+                }
+                continue;
+            }
             text += &match &node.part {
                 // Nobody knows the names of a node that no file has.
                 Some(Part::MadeFor) => format!("{}, made for ", node.operator),

@@ -99,7 +99,7 @@ impl Constants {
                     .map_err(CompileError::Constant)?;
                 let error = |what: String| {
                     let name = model.display(Some(model.value(value).name)).into_owned();
-                    CompileError::Constant(ConstantError { name, what })
+                    CompileError::Constant(ConstantError::new(name, what))
                 };
                 demand_density(&sparse).map_err(|refused| error(refused.0))?;
                 let elems = sparse.dims().iter().product::<usize>();

@@ -74,14 +74,21 @@ pub struct UnsupportedOperator {
     pub nodes: usize,
     /// Why it cannot run.
     pub why: String,
+    /// The first node that uses it, in words.
+    pub place: String,
+}
+
+impl UnsupportedOperator {
+    /// The name with the domain in front, unless that is `ai.onnx`.
+    pub fn full_name(&self) -> String {
+        let dot = if self.domain.is_empty() { "" } else { "." };
+        format!("{}{dot}{}", self.domain, self.name)
+    }
 }
 
 impl fmt::Display for UnsupportedOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.domain.is_empty() {
-            write!(f, "{}.", self.domain)?;
-        }
-        write!(f, "{}", self.name)?;
+        f.write_str(&self.full_name())?;
         if let Some(opset) = self.opset {
             write!(f, ", opset {opset}")?;
         }

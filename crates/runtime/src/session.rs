@@ -95,7 +95,7 @@ fn sparse_default(
     dense.map_err(|what| {
         let name = initializer.tensor.values.as_ref().and_then(|values| values.name);
         let name = model.display(name).into_owned();
-        CompileError::Constant(ConstantError { name, what })
+        CompileError::Constant(ConstantError::new(name, what))
     })
 }
 

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use sardonyx_model::{Model, NodeId, Symbol};
+use sardonyx_model::{AttributeValue, Model, NodeId, Symbol, Type, ValueId};
 use sardonyx_ops::operators::GRADIENT;
 use sardonyx_ops::{OpDef, OpRef, Registry};
-use sardonyx_passes::{InferOptions, why_no_function};
+use sardonyx_passes::{InferOptions, place_of_node, why_no_function};
 
 use crate::custom::CustomOperators;
 use crate::error::UnsupportedOperator;
@@ -78,21 +78,48 @@ impl Expanded {
     pub(crate) fn unsupported(&self, operators: &CustomOperators) -> Vec<UnsupportedOperator> {
         let resolved = &self.resolved;
         let model = resolved.model();
-        let mut list = Unsupported::new(model);
         let runs =
             resolved.of_operators(|op| runs(op) || operators.has(op.def.domain, op.def.name));
-        for node in resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph)) {
-            if resolved.op_id(*node).is_some_and(|op| runs[op.index()]) {
-                continue;
-            }
-            let (domain, name) = (model.domain_of(*node), model.display(model.node(*node).op_type));
-            let opset = resolved.op(*node).map(|op| i64::from(op.opset));
+        let nodes = resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph)).copied();
+        let nodes: Vec<NodeId> = nodes.collect();
+        let runs = |node: &NodeId| resolved.op_id(*node).is_some_and(|op| runs[op.index()]);
+        let missing: Vec<NodeId> = nodes.iter().filter(|node| !runs(node)).copied().collect();
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        // Values made by an operator that is not known have no type, and functions depend on types:
+        // what only lacks its function for that is no fault of its own.
+        let has_functions = |node: &NodeId| {
+            resolved.op(*node).is_some_and(|op| !op.def.functions_of(op.schema.since).is_empty())
+        };
+        let sources = missing.iter().filter(|node| !has_functions(node)).copied();
+        let reached = reached(model, sources.collect(), &nodes);
+        let is_led = |node: &NodeId| {
+            let mut values = model.inputs(*node).flatten();
+            has_functions(node)
+                && values.any(|it| reached.contains(&it) && !is_typed(self.inference.ty(it)))
+        };
+        let own = missing.iter().filter(|node| !is_led(node)).copied();
+        let list = self.reasons(own);
+        // Nodes that are no fault of their own have others before them.
+        let list = if list.is_empty() { self.reasons(missing.into_iter()) } else { list };
+        list.into_sorted()
+    }
+
+    /// The operators of some nodes with the reasons why they cannot run.
+    fn reasons(&self, nodes: impl Iterator<Item = NodeId>) -> Unsupported<'_> {
+        let resolved = &self.resolved;
+        let model = resolved.model();
+        let mut list = Unsupported::new(model);
+        for node in nodes {
+            let (domain, name) = (model.domain_of(node), model.display(model.node(node).op_type));
+            let opset = resolved.op(node).map(|op| i64::from(op.opset));
             let opset = opset.or_else(|| list.opsets.get(&domain).copied());
             let why = why_unsupported(&domain, &name, opset)
-                .map(|why| why_no_function(resolved, &self.inference, *node).unwrap_or(why));
-            let origin = resolved.origin(*node);
+                .map(|why| why_no_function(resolved, &self.inference, node).unwrap_or(why));
+            let origin = resolved.origin(node);
             match why {
-                Some(why) if origin == *node => list.add(*node, 1, why),
+                Some(why) if origin == node => list.add(node, 1, why),
                 Some(why) => {
                     let dot = if domain.is_empty() { "" } else { "." };
                     let why = format!("its function uses {domain}{dot}{name}: {why}");
@@ -101,7 +128,46 @@ impl Expanded {
                 None => {}
             }
         }
-        list.into_sorted()
+        list
+    }
+}
+
+/// The values that depend on the outputs of some of the `nodes`.
+fn reached(model: &Model, sources: Vec<NodeId>, nodes: &[NodeId]) -> HashSet<ValueId> {
+    let outputs = |node: NodeId| model.outputs(node).iter().flatten().copied();
+    let mut reached: HashSet<ValueId> = sources.iter().flat_map(|node| outputs(*node)).collect();
+    // Another round only where a graph of a node is seen before what it reads.
+    loop {
+        let before = reached.len();
+        for node in nodes {
+            let attributes = model.attributes(*node).iter();
+            let graphs = attributes.filter_map(|id| match model.attribute(*id).value() {
+                Some(AttributeValue::Graph(graph)) => Some(model.graph(*graph)),
+                _ => None,
+            });
+            let graphs: Vec<_> = graphs.collect();
+            let reads = model.inputs(*node).flatten().any(|value| reached.contains(&value));
+            if reads {
+                let inputs = graphs.iter().flat_map(|graph| &graph.inputs);
+                reached.extend(inputs.filter_map(|info| info.value));
+            }
+            let mut results = graphs.iter().flat_map(|graph| &graph.outputs);
+            if reads || results.any(|info| info.value.is_some_and(|it| reached.contains(&it))) {
+                reached.extend(outputs(*node));
+            }
+        }
+        if reached.len() == before {
+            return reached;
+        }
+    }
+}
+
+/// Whether element type and rank are known, where there are any.
+fn is_typed(ty: Option<&Type>) -> bool {
+    match ty {
+        Some(Type::Tensor(tensor)) => tensor.elem.is_some() && tensor.shape.is_some(),
+        Some(_) => true,
+        None => false,
     }
 }
 
@@ -150,8 +216,8 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
 pub(crate) struct Unsupported<'m> {
     model: &'m Model,
     opsets: HashMap<Cow<'m, str>, i64>,
-    /// By domain, name and reason: the opset version and the number of nodes.
-    found: HashMap<(String, String, String), (Option<i64>, usize)>,
+    /// By domain, name and reason: the opset version, the number of nodes and the first one.
+    found: HashMap<(String, String, String), (Option<i64>, usize, NodeId)>,
 }
 
 impl<'m> Unsupported<'m> {
@@ -165,7 +231,9 @@ impl<'m> Unsupported<'m> {
         let opset = self.opsets.get(&*domain).copied();
         let name = self.model.display(self.model.node(node).op_type);
         let entry = self.found.entry((domain, name.into_owned(), why));
-        entry.or_insert((opset, 0)).1 += nodes;
+        let (_, count, first) = entry.or_insert((opset, 0, node));
+        *count += nodes;
+        *first = node.min(*first);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -173,15 +241,17 @@ impl<'m> Unsupported<'m> {
     }
 
     pub(crate) fn into_sorted(self) -> Vec<UnsupportedOperator> {
+        let model = self.model;
         let mut list: Vec<UnsupportedOperator> = self
             .found
             .into_iter()
-            .map(|((domain, name, why), (opset, nodes))| UnsupportedOperator {
+            .map(|((domain, name, why), (opset, nodes, first))| UnsupportedOperator {
                 domain,
                 name,
                 opset,
                 nodes,
                 why,
+                place: place_of_node(model, first),
             })
             .collect();
         list.sort_by(|a, b| (&a.domain, &a.name, &a.why).cmp(&(&b.domain, &b.name, &b.why)));

@@ -107,7 +107,8 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
     let not_found = error.kind() == io::ErrorKind::NotFound;
     let message = format!("{what} '{}': {reason}", path.display());
     let made = Error::new(ErrorKind::Io, message).with_source(error);
-    match not_found.then(|| similar_file(path)).flatten() {
+    let is_absent = not_found && dangling_link(path).is_none();
+    match is_absent.then(|| similar_file(path)).flatten() {
         Some(similar) => made.with_help(format!("did you mean '{}'?", similar.display())),
         None => made,
     }
@@ -117,13 +118,30 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
 /// missing, that is said.
 pub fn io_reason(path: &Path, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => match missing_directory(path) {
-            Some(missing) => format!("no such directory: '{}'", missing.display()),
-            None => "no such file".to_string(),
+        io::ErrorKind::NotFound => match (dangling_link(path), missing_directory(path)) {
+            (Some((link, target)), _) if link == path => {
+                format!("it is a link to '{}', which does not exist", target.display())
+            }
+            (Some((link, target)), _) => format!(
+                "'{}' is a link to '{}', which does not exist",
+                link.display(),
+                target.display()
+            ),
+            (None, Some(missing)) => format!("no such directory: '{}'", missing.display()),
+            (None, None) => "no such file".to_string(),
         },
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
         _ => error.to_string(),
     }
+}
+
+/// The first link on the way to a file that leads nowhere, and its target as it is written.
+fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
+    let links = path.ancestors().filter_map(|part| Some((part, fs::read_link(part).ok()?)));
+    let dangling = links.filter(|(link, _)| {
+        fs::metadata(link).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    });
+    dangling.last()
 }
 
 /// The first directory on the way to a file that does not exist.
@@ -157,6 +175,8 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
         .ok()?
         .flatten()
         .take(1000)
+        // A link may lead nowhere.
+        .filter(|entry| entry.path().exists())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| is_same_kind(name))
         .collect();

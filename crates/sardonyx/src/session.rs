@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use sardonyx_model::{self as graph, Type};
-use sardonyx_passes::{FunctionId, Fusion, NEWEST_IR_VERSION};
+use sardonyx_passes::{FunctionId, Fusion, NEWEST_IR_VERSION, Spot};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
     CompileError, CompileReport, ImageDecoder, Input, InputError, NodeError, Optimization, Port,
@@ -669,6 +669,9 @@ impl fmt::Debug for Session {
     }
 }
 
+/// How many operators the message about unsupported ones names.
+const SHOWN_OPERATORS: usize = 5;
+
 /// How many findings an error message shows.
 const SHOWN_FINDINGS: usize = 8;
 
@@ -704,12 +707,21 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
         CompileError::Unsupported(operators) => {
             let count = operators.len();
             let s = if count == 1 { "" } else { "s" };
-            let operators = operators.clone();
-            Error::new(
-                ErrorKind::Unsupported,
-                format!("the model uses {count} operator{s} that this release does not support"),
-            )
-            .with_unsupported(operators)
+            let mut names: Vec<String> =
+                operators.iter().take(SHOWN_OPERATORS).map(|found| found.full_name()).collect();
+            names.dedup();
+            let more = match count.saturating_sub(SHOWN_OPERATORS) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let message = format!(
+                "the model uses {count} operator{s} that this release does not support: {}{more}",
+                names.join(", ")
+            );
+            let place = operators.first().map_or("", |found| found.place.as_str());
+            Error::new(ErrorKind::Unsupported, message)
+                .with_place(place)
+                .with_unsupported(operators.clone())
         }
         CompileError::Invalid(findings) => {
             let mut lines: Vec<String> =
@@ -717,11 +729,17 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
             if findings.len() > SHOWN_FINDINGS {
                 lines.push(format!("… and at least {} more", findings.len() - SHOWN_FINDINGS));
             }
-            let message = match &lines[..] {
-                [only] => format!("the model is not valid: {only}"),
-                _ => format!("the model is not valid:\n  {}", lines.join("\n  ")),
+            let [only] = &findings[..] else {
+                let message = format!("the model is not valid:\n  {}", lines.join("\n  "));
+                return Error::new(ErrorKind::Invalid, message);
             };
-            Error::new(ErrorKind::Invalid, message)
+            let message = format!("the model is not valid: {}", only.fact);
+            let made = Error::new(ErrorKind::Invalid, message);
+            let made = match only.place.spot {
+                Spot::MODEL => made,
+                _ => made.with_place(only.place.to_string()),
+            };
+            if only.advice.is_empty() { made } else { made.with_help(&*only.advice) }
         }
         CompileError::Constant(_) if external.failed() => {
             let made = Error::new(ErrorKind::ExternalData, error.to_string());
@@ -732,8 +750,14 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
             };
             made.with_source(error)
         }
-        CompileError::Constant(_) => {
-            Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
+        CompileError::Constant(constant) => {
+            let made = Error::new(ErrorKind::Invalid, error.to_string());
+            let made = if constant.has_no_values {
+                made.with_help("use a model with its weights: this file was saved without them, and names no data file that has them")
+            } else {
+                made
+            };
+            made.with_source(error)
         }
         CompileError::Node(error) => node_error(error),
         CompileError::Option(_) => {

@@ -23,6 +23,7 @@ mod ir_versions;
 #[cfg(unix)]
 mod kill;
 mod load;
+mod messages;
 mod old_versions;
 mod rank_models;
 mod save;
