@@ -27,8 +27,8 @@ use smallvec::SmallVec;
 use crate::precision::multiply_adds;
 
 pub(crate) use movement::{
-    Concat, Dropout, Expand, Gather, MoveKind, Padding, Reshape, Shuffle, Slice, Split, Tile,
-    Transpose, Window,
+    Concat, ConvWindow, Dropout, Expand, Gather, MoveKind, Padding, PaddingSetting, Reshape,
+    Shuffle, Slice, Split, Tile, Transpose, Window, WindowSettings,
 };
 pub(crate) use orders::{Order, Takes};
 pub(crate) use region::{Along, Region, RegionKind};
@@ -193,8 +193,7 @@ pub(crate) struct Conv {
     pub(crate) weights: Slot,
     pub(crate) bias: Option<Slot>,
     pub(crate) group: usize,
-    /// `None` if only the weights at run time tell the size of the kernel.
-    pub(crate) window: Option<Window>,
+    pub(crate) window: ConvWindow,
     pub(crate) epilogue: Epilogue,
     /// A pointwise convolution that computes the input of this one, which is depthwise. Its
     /// constants are the last operands.

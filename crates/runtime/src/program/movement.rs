@@ -99,6 +99,46 @@ pub(crate) struct Window {
     pub(crate) padding: Padding,
     /// Whether a last window counts that only begins inside.
     pub(crate) ceil: bool,
+    /// Whether an axis that the kernel exceeds by less than a stride has one window, cut off at
+    /// its end.
+    pub(crate) cut: bool,
+}
+
+/// How windows move, without the size of the kernel: lists for each axis, where attributes have
+/// them.
+#[derive(Debug, Clone)]
+pub(crate) struct WindowSettings {
+    pub(crate) strides: Option<Vec<usize>>,
+    pub(crate) dilations: Option<Vec<usize>>,
+    pub(crate) padding: PaddingSetting,
+    pub(crate) ceil: bool,
+}
+
+/// The attributes behind a [`Padding`].
+#[derive(Debug, Clone)]
+pub(crate) enum PaddingSetting {
+    /// The list `pads`, or none at all.
+    Pads(Option<Vec<usize>>),
+    SameUpper,
+    SameLower,
+}
+
+/// The windows of a convolution.
+#[derive(Debug, Clone)]
+pub(crate) enum ConvWindow {
+    Known(Window),
+    /// Windows whose size only the weights at run time tell.
+    Open(WindowSettings),
+}
+
+impl ConvWindow {
+    /// The windows, if their size is known before the run.
+    pub(crate) fn known(&self) -> Option<&Window> {
+        match self {
+            ConvWindow::Known(window) => Some(window),
+            ConvWindow::Open(_) => None,
+        }
+    }
 }
 
 /// The padding around the spatial axes: at their beginnings and ends, or as much as gives one

@@ -397,9 +397,10 @@ mod tests {
     use smallvec::{SmallVec, smallvec};
 
     use crate::program::{
-        Attention, BatchNorm, Constant, Conv, Epilogue, Fill, Images, Link, Move, Norm, NormKind,
-        Numbers, Op, Opaque, Order, Parameters, Pointwise, Product, ProductForm, ProductTypes,
-        Program, Region, RegionKind, Residual, Slot, Stage, Step, Value,
+        Attention, BatchNorm, Constant, Conv, ConvWindow, Epilogue, Fill, Images, Link, Move, Norm,
+        NormKind, Numbers, Op, Opaque, Order, PaddingSetting, Parameters, Pointwise, Product,
+        ProductForm, ProductTypes, Program, Region, RegionKind, Residual, Slot, Stage, Step, Value,
+        WindowSettings,
     };
 
     const A: Slot = Slot(0);
@@ -702,7 +703,12 @@ mod tests {
             weights: W,
             bias: has_bias.then_some(B),
             group: 1,
-            window: None,
+            window: ConvWindow::Open(WindowSettings {
+                strides: None,
+                dilations: None,
+                padding: PaddingSetting::Pads(None),
+                ceil: false,
+            }),
             epilogue: Epilogue(stages.into()),
             expansion: None,
             gate: None,

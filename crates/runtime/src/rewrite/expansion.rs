@@ -58,7 +58,7 @@ fn expands(program: &Program, step: &Step) -> Option<Slot> {
     let (Op::Conv(conv), &[Some(result)]) = (&step.op, &step.outputs[..]) else {
         return None;
     };
-    let window = conv.window.as_ref()?;
+    let window = conv.window.known()?;
     let (begin, end) = window.fixed_pads()?;
     let is_pointwise = window.kernel[..] == [1, 1]
         && window.strides[..] == [1, 1]
@@ -107,7 +107,7 @@ fn is_depthwise_of(program: &Program, step: &Step, x: Slot) -> bool {
     conv.x == x
         && conv.expansion.is_none()
         && conv.takes_stages()
-        && conv.window.as_ref().is_some_and(is_small)
+        && conv.window.known().is_some_and(is_small)
         && program.is_constant(conv.weights)
         && channels.is_some()
         && channels == size(x, 1)

@@ -77,7 +77,7 @@ fn product(program: &Program, step: &Step) -> Option<(Slot, Slot, Slot)> {
 
 /// Whether a convolution can multiply its input `x` as it reads it.
 fn takes_gate(program: &Program, conv: &Conv, x: Slot) -> bool {
-    let is_pointwise = conv.window.as_ref().is_some_and(|window| {
+    let is_pointwise = conv.window.known().is_some_and(|window| {
         let ones = |sizes: &[usize]| sizes.iter().all(|size| *size == 1);
         let is_unpadded = window
             .fixed_pads()

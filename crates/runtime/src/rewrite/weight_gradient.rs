@@ -72,7 +72,7 @@ fn find<'s>(
     let Conv { elem: DataType::Float, group: 1, bias: None, expansion: None, .. } = **conv else {
         return None;
     };
-    let window = conv.window.as_ref().filter(|_| conv.takes_stages())?;
+    let window = conv.window.known().filter(|_| conv.takes_stages())?;
     let is_explicit = matches!(window.padding, Padding::Explicit(..));
     if !conv.epilogue.0.is_empty() || !is_explicit || program.is_constant(conv.weights) {
         return None;
@@ -111,7 +111,8 @@ fn window(
     let kernel = sizes?.split_off(2);
     let fits = kernel.len() == window.kernel.len() && !kernel.contains(&0);
     let Window { strides, dilations, padding, .. } = window;
-    fits.then_some(Window { kernel, strides: dilations, dilations: strides, padding, ceil: false })
+    let (strides, dilations) = (dilations, strides);
+    fits.then_some(Window { kernel, strides, dilations, padding, ceil: false, cut: false })
 }
 
 /// Whether a step keeps the first elements of spatial axes, and all of the others.

@@ -1,6 +1,7 @@
 //! Conv: weights packed once when they are constant, multiplied with the factors of their channels;
 //! bias, residual sum, activation and factor while the result is written.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
@@ -16,16 +17,14 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Ending, Kernel, Selected, Site};
 use crate::ops::narrow::{narrow, widen};
 use crate::precision::Precision;
-use crate::program::{self, Epilogue, Numbers, Op, Stage, Window};
+use crate::program::{self, ConvWindow, Epilogue, Numbers, Op, Stage, Window, WindowSettings};
 use crate::weights::{Bits, Elements, Form, Packed, Prepared};
 
 struct Conv {
     elem: DataType,
     /// The operand that is the weights; one that is read when it runs follows as the bias.
     at: usize,
-    /// `None` when only the weights at run time tell the size of the kernel; then nothing is padded
-    /// or strided.
-    window: Option<Window>,
+    window: ConvWindow,
     group: usize,
     weights: Weights,
     /// What the weights of each channel are multiplied with.
@@ -73,17 +72,15 @@ pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
     })))
 }
 
-/// The window of a convolution whose weights are an input, and the number of its groups. `None`
-/// when only the weights at run time tell the size of the kernel; then nothing is padded or
-/// strided.
+/// The windows of a convolution whose weights are an input, and the number of its groups.
 pub(in crate::ops) fn window_and_groups(
     site: &Site<'_>,
     weights: usize,
-) -> Result<(Option<Window>, usize), BindError> {
+) -> Result<(ConvWindow, usize), BindError> {
     let group = site.need_int("group")?;
     let group =
         usize::try_from(group).map_err(|_| BindError::Invalid(format!("group is {group}")))?;
-    let known_dims: Option<Vec<usize>> =
+    let kernel: Option<Vec<usize>> =
         match site.ints("kernel_shape") {
             Some(sizes) => {
                 Some(sizes.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(
@@ -94,29 +91,18 @@ pub(in crate::ops) fn window_and_groups(
                 .shape(weights)
                 .and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect()),
         };
-    match known_dims {
-        Some(kernel) => Ok((Some(Window::new(site, kernel)?), group)),
-        None => {
-            // Without the rank of the kernel, lists per axis cannot be checked before the first
-            // run.
-            let lists =
-                ["strides", "dilations", "pads"].iter().any(|name| site.ints(name).is_some());
-            let same = site.string("auto_pad").is_some_and(|auto_pad| auto_pad.starts_with("SAME"));
-            if lists || same {
-                return Err(BindError::Unsupported(
-                    "the kernel size is known only at run time".to_string(),
-                ));
-            }
-            Ok((None, group))
-        }
-    }
+    let window = match kernel {
+        Some(kernel) => ConvWindow::Known(Window::new(site, kernel)?),
+        None => ConvWindow::Open(WindowSettings::new(site)?),
+    };
+    Ok((window, group))
 }
 
 impl program::Conv {
     /// Whether loops run that can do more with a result before it is written.
     pub(crate) fn takes_stages(&self) -> bool {
         let packs = |window: &Window| window.kernel.len() <= PACKED_AXES;
-        self.elem == DataType::Float && self.window.as_ref().is_some_and(packs)
+        self.elem == DataType::Float && self.window.known().is_some_and(packs)
     }
 }
 
@@ -141,7 +127,7 @@ fn bind(
     conv: &program::Conv,
     at: usize,
 ) -> Result<(Conv, SmallVec<[usize; 4]>), BindError> {
-    let window = conv.window.as_ref().filter(|_| conv.takes_stages());
+    let window = conv.window.known().filter(|_| conv.takes_stages());
     let given = conv.bias.map(|_| at + 1);
     let (channels, weights) = match window {
         Some(window) => {
@@ -404,7 +390,9 @@ impl Conv {
         // A pointwise convolution has one window for each pixel.
         let first = match &self.expansion {
             Some(first) => {
-                let Some(window) = &first.window else { fail!("the expansion has no window") };
+                let Some(window) = first.window.known() else {
+                    fail!("the expansion has no window")
+                };
                 let packed = first.packed(call, window, &window.place(spatial)?)?;
                 Some((first, packed))
             }
@@ -492,6 +480,9 @@ impl Conv {
         let (x, w) = (call.slice::<T>(0)?, call.slice::<T>(self.at)?);
         let bias = if self.has_bias { Some(call.slice::<T>(self.at + 1)?) } else { None };
         let y = call.output_slice::<T>(0, dims)?;
+        if y.is_empty() {
+            return Ok(());
+        }
         conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y)
             .map_err(|error| KernelError(error.to_string()))
     }
@@ -511,8 +502,10 @@ impl Conv {
         let bias = if self.has_bias { Some(widen(call, call.tensor(self.at + 1)?)?) } else { None };
         let mut y = call.scratch::<f32>(dims.iter().product())?;
         let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
-        conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
-            .map_err(|e| KernelError(e.to_string()))?;
+        if !y.is_empty() {
+            conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
+                .map_err(|e| KernelError(e.to_string()))?;
+        }
         narrow(call, 0, self.elem, dims, &y)
     }
 }
@@ -538,16 +531,11 @@ impl Kernel for Conv {
         if input.len() < 3 {
             fail!("the input must have at least three dimensions, not {:?}", &input[..]);
         }
-        let unpadded;
         let window = match &self.window {
-            Some(window) => window,
-            None => {
-                unpadded = Window::unpadded(
-                    call.tensor(self.at)?.dims().get(2..).unwrap_or_default().to_vec(),
-                );
-                &unpadded
-            }
+            ConvWindow::Known(window) => Cow::Borrowed(window),
+            open => open.of_weights(call.tensor(self.at)?.dims())?,
         };
+        let window = &*window;
         let placed = window.place(&input[2..])?;
         let out_channels = match &self.weights {
             Weights::Packed { params, .. } => params.out_channels,

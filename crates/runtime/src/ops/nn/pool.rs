@@ -94,7 +94,9 @@ fn window(site: &Site<'_>) -> Result<Window, BindError> {
     let kernel = site.ints("kernel_shape").unwrap_or_default();
     let kernel: Result<Vec<usize>, _> = kernel.into_iter().map(usize::try_from).collect();
     match kernel {
-        Ok(kernel) if !kernel.is_empty() && !kernel.contains(&0) => Window::new(site, kernel),
+        Ok(kernel) if !kernel.is_empty() && !kernel.contains(&0) => {
+            Ok(Window { cut: true, ..Window::new(site, kernel)? })
+        }
         _ => Err(BindError::Invalid("kernel_shape must be positive sizes".to_string())),
     }
 }

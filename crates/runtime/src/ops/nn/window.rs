@@ -1,10 +1,12 @@
 //! Windows at run time: how much padding `auto_pad` stands for, and how many windows there are.
 
+use std::borrow::Cow;
+
 use sardonyx_tensor::Dims;
 
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::Site;
-use crate::program::{Padding, Window};
+use crate::program::{ConvWindow, Padding, PaddingSetting, Window, WindowSettings};
 
 /// Windows over an input of known size.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,10 +41,9 @@ pub(super) fn per_axis(site: &Site<'_>, name: &str) -> Result<Option<Vec<usize>>
     }
 }
 
-impl Window {
-    /// Reads the attributes; `kernel` comes from them or from the weights.
-    pub(crate) fn new(site: &Site<'_>, kernel: Vec<usize>) -> Result<Window, BindError> {
-        let rank = kernel.len();
+impl WindowSettings {
+    /// Reads the attributes.
+    pub(crate) fn new(site: &Site<'_>) -> Result<WindowSettings, BindError> {
         let sizes = |name: &str| -> Result<Option<Vec<usize>>, BindError> {
             let Some(values) = site.ints(name) else {
                 return Ok(None);
@@ -55,49 +56,86 @@ impl Window {
                 }
             }
         };
-        let per_axis = |name: &str| -> Result<Vec<usize>, BindError> {
-            match sizes(name)? {
-                Some(values) if values.len() != rank || values.contains(&0) => {
-                    Err(BindError::Invalid(format!(
-                        "{name} must be {rank} positive numbers, not {values:?}"
-                    )))
-                }
-                Some(values) => Ok(values),
-                None => Ok(vec![1; rank]),
-            }
-        };
         let padding = match site.string("auto_pad").as_deref() {
-            Some("SAME_UPPER") => Padding::SameUpper,
-            Some("SAME_LOWER") => Padding::SameLower,
-            Some("VALID") => Padding::Explicit(vec![0; rank], vec![0; rank]),
-            Some("NOTSET") | None => match sizes("pads")? {
-                Some(pads) if pads.len() != 2 * rank => {
-                    return Err(BindError::Invalid(format!(
-                        "pads must be {} numbers, not {pads:?}",
-                        2 * rank
-                    )));
-                }
-                Some(pads) => Padding::Explicit(pads[..rank].to_vec(), pads[rank..].to_vec()),
-                None => Padding::Explicit(vec![0; rank], vec![0; rank]),
-            },
+            Some("SAME_UPPER") => PaddingSetting::SameUpper,
+            Some("SAME_LOWER") => PaddingSetting::SameLower,
+            Some("VALID") => PaddingSetting::Pads(None),
+            Some("NOTSET") | None => PaddingSetting::Pads(sizes("pads")?),
             Some(other) => {
                 return Err(BindError::Invalid(format!("unknown auto_pad '{other}'")));
             }
         };
-        Ok(Window {
-            strides: per_axis("strides")?,
-            dilations: per_axis("dilations")?,
-            kernel,
+        Ok(WindowSettings {
+            strides: sizes("strides")?,
+            dilations: sizes("dilations")?,
             padding,
             ceil: site.int("ceil_mode") == Some(1),
         })
     }
 
-    /// Windows of these sizes, stride 1, without padding.
-    pub(crate) fn unpadded(kernel: Vec<usize>) -> Window {
+    /// The windows of a kernel.
+    ///
+    /// # Errors
+    ///
+    /// Sizes of the kernel, strides or dilations that are 0; lists that are not for its axes.
+    pub(crate) fn with_kernel(&self, kernel: Vec<usize>) -> Result<Window, KernelError> {
         let rank = kernel.len();
-        let padding = Padding::Explicit(vec![0; rank], vec![0; rank]);
-        Window { strides: vec![1; rank], dilations: vec![1; rank], kernel, padding, ceil: false }
+        if rank == 0 || kernel.contains(&0) {
+            fail!("the kernel must have positive sizes, not {kernel:?}");
+        }
+        let per_axis = |name: &str, list: &Option<Vec<usize>>| -> Result<_, KernelError> {
+            match list {
+                Some(values) if values.len() != rank || values.contains(&0) => {
+                    fail!("{name} must be {rank} positive numbers, not {values:?}")
+                }
+                Some(values) => Ok(values.clone()),
+                None => Ok(vec![1; rank]),
+            }
+        };
+        let padding = match &self.padding {
+            PaddingSetting::SameUpper => Padding::SameUpper,
+            PaddingSetting::SameLower => Padding::SameLower,
+            PaddingSetting::Pads(Some(pads)) if pads.len() != 2 * rank => {
+                fail!("pads must be {} numbers, not {pads:?}", 2 * rank)
+            }
+            PaddingSetting::Pads(Some(pads)) => {
+                Padding::Explicit(pads[..rank].to_vec(), pads[rank..].to_vec())
+            }
+            PaddingSetting::Pads(None) => Padding::Explicit(vec![0; rank], vec![0; rank]),
+        };
+        Ok(Window {
+            strides: per_axis("strides", &self.strides)?,
+            dilations: per_axis("dilations", &self.dilations)?,
+            kernel,
+            padding,
+            ceil: self.ceil,
+            cut: false,
+        })
+    }
+}
+
+impl ConvWindow {
+    /// The windows of a convolution with weights of these dimensions, `[M, C / group, K1, …]`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WindowSettings::with_kernel`].
+    pub(crate) fn of_weights(&self, weights: &[usize]) -> Result<Cow<'_, Window>, KernelError> {
+        match self {
+            ConvWindow::Known(window) => Ok(Cow::Borrowed(window)),
+            ConvWindow::Open(settings) => {
+                let kernel = weights.get(2..).unwrap_or_default().to_vec();
+                settings.with_kernel(kernel).map(Cow::Owned)
+            }
+        }
+    }
+}
+
+impl Window {
+    /// Reads the attributes; `kernel` comes from them or from the weights.
+    pub(crate) fn new(site: &Site<'_>, kernel: Vec<usize>) -> Result<Window, BindError> {
+        let window = WindowSettings::new(site)?.with_kernel(kernel);
+        window.map_err(|KernelError(why)| BindError::Invalid(why))
     }
 
     /// The padding, if it does not depend on the size of the input.
@@ -126,6 +164,8 @@ impl Window {
             let stride = self.strides[axis];
             let reach = self.kernel[axis].saturating_sub(1).saturating_mul(self.dilations[axis]);
             let reach = reach.saturating_add(1);
+            // Nothing has no windows, however far the kernel reaches over it.
+            let nothing = (*size == 0).then_some(0);
             let (begin, end, count) = match &self.padding {
                 Padding::Explicit(begin, end) => {
                     let (begin, end) = (begin[axis], end[axis]);
@@ -135,15 +175,13 @@ impl Window {
                             "spatial axis {axis} of {size} elements is too long with padding {begin} and {end}"
                         );
                     };
-                    let Some(room) = padded.checked_sub(reach) else {
+                    let Some(mut count) = self.count(padded, reach, stride).or(nothing) else {
                         fail!(
                             "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding {begin} and {end}"
                         );
                     };
-                    let mut count =
-                        if self.ceil { room.div_ceil(stride) } else { room / stride } + 1;
                     // The last window must begin before the padding at the end.
-                    if self.ceil && (count - 1) * stride >= size + begin {
+                    if self.ceil && count > 0 && (count - 1) * stride >= size + begin {
                         count -= 1;
                     }
                     (begin, end, count)
@@ -169,5 +207,16 @@ impl Window {
             placed.counts.push(count);
         }
         Ok(placed)
+    }
+
+    /// The number of windows on a padded axis; `None` if the formula gives a negative one.
+    fn count(&self, padded: usize, reach: usize, stride: usize) -> Option<usize> {
+        let Some(room) = padded.checked_sub(reach) else {
+            let missing = reach - padded;
+            let fewer =
+                if self.cut || self.ceil { missing / stride } else { missing.div_ceil(stride) };
+            return 1usize.checked_sub(fewer);
+        };
+        Some(if self.ceil { room.div_ceil(stride) } else { room / stride } + 1)
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Selected, Site};
 use crate::ops::nn::conv::window_and_groups;
 use crate::ops::nn::window::Placed;
-use crate::program::Window;
+use crate::program::{ConvWindow, Window};
 
 /// Positions of operands.
 struct Positions {
@@ -81,8 +81,7 @@ struct ConvBytes {
     positions: Positions,
     /// Of the input, the weights and the result.
     types: [DataType; 3],
-    /// `None` when only the weights at run time tell the size of the kernel.
-    window: Option<Window>,
+    window: ConvWindow,
     groups: usize,
     packed: Option<PackedWeights>,
     isa: Isa,
@@ -177,14 +176,8 @@ impl Kernel for ConvBytes {
             Some(packed) => packed.dims.clone(),
             None => call.tensor(weights)?.dims().into(),
         };
-        let unpadded;
-        let window = match &self.window {
-            Some(window) => window,
-            None => {
-                unpadded = Window::unpadded(weights_dims.get(2..).unwrap_or_default().to_vec());
-                &unpadded
-            }
-        };
+        let window = self.window.of_weights(&weights_dims)?;
+        let window = &*window;
         let (placed, dims) = self.place((&x_dims, &weights_dims), window)?;
         let conv = ByteConv {
             groups: self.groups,
