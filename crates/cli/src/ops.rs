@@ -354,7 +354,7 @@ fn attribute_json(attribute: &Attribute, about: Option<&str>) -> Value {
         // As written in the standard: 0.01, not 0.009999999776482582.
         AttrDefault::Float(value) => float_json(value),
         AttrDefault::Int(value) => json!(value),
-        AttrDefault::String(value) => json!(value),
+        AttrDefault::String(value) | AttrDefault::Word(value) => json!(value),
         AttrDefault::Floats(values) => values.iter().copied().map(float_json).collect(),
         AttrDefault::Ints(values) => json!(values),
         AttrDefault::Strings(values) => json!(values),

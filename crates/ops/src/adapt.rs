@@ -450,6 +450,15 @@ impl Attributes for Adapt<'_> {
         model.attribute_value(model.attribute_of(self.node(), name)?, None)
     }
 
+    /// An empty text counts as absent: it means the default of the word that it stands for.
+    fn string(&self, name: &str) -> Option<String> {
+        match self.attribute(name)? {
+            AttrValue::String(text) if text.is_empty() => None,
+            AttrValue::String(text) => String::from_utf8(text.into_owned()).ok(),
+            _ => None,
+        }
+    }
+
     /// A present attribute without elements is an empty list, whatever it says of its type.
     fn ints(&self, name: &str) -> Option<Vec<i64>> {
         match self.attribute(name) {

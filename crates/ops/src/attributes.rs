@@ -17,7 +17,7 @@ impl AttrDefault {
         match self {
             AttrDefault::Float(value) => AttrValue::Float(value),
             AttrDefault::Int(value) => AttrValue::Int(value),
-            AttrDefault::String(text) => AttrValue::from(text),
+            AttrDefault::String(text) | AttrDefault::Word(text) => AttrValue::from(text),
             AttrDefault::Floats(values) => AttrValue::from(values),
             AttrDefault::Ints(values) => AttrValue::from(values),
             AttrDefault::Strings(texts) => {
@@ -69,15 +69,24 @@ impl<'a> AttributeView<'a> {
     }
 
     /// A string attribute, or its default. Text that is not UTF-8 counts as absent: no rule knows
-    /// such a word.
+    /// such a word. An empty text means the default where that is an [`AttrDefault::Word`].
     pub fn string(&self, name: &str) -> Option<String> {
-        match self.attributes.attribute(name) {
-            Some(AttrValue::String(value)) => String::from_utf8(value.into_owned()).ok(),
-            Some(_) => None,
-            None => match self.default(name)? {
-                AttrDefault::String(value) => Some(value.to_string()),
-                _ => None,
-            },
+        String::from_utf8(self.bytes(name)?).ok()
+    }
+
+    /// A string attribute as bytes, of which any are allowed, or its default. An empty text means
+    /// the default where that is an [`AttrDefault::Word`].
+    pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        let given = match self.attributes.attribute(name) {
+            Some(AttrValue::String(value)) if !value.is_empty() => return Some(value.into_owned()),
+            Some(AttrValue::String(value)) => Some(value.into_owned()),
+            Some(_) => return None,
+            None => None,
+        };
+        match (given, self.default(name)) {
+            (_, Some(AttrDefault::Word(word))) => Some(word.into()),
+            (None, Some(AttrDefault::String(text))) => Some(text.into()),
+            (given, _) => given,
         }
     }
 

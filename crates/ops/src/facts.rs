@@ -203,6 +203,11 @@ impl Fact {
         self.map_attribute(false, Some(AttrDefault::String(default)))
     }
 
+    /// The word that an absent attribute means, of those that the operator knows.
+    pub(crate) const fn or_word(self, default: &'static str) -> Fact {
+        self.map_attribute(false, Some(AttrDefault::Word(default)))
+    }
+
     /// The integers that an absent attribute means.
     pub(crate) const fn or_ints(self, default: &'static [i64]) -> Fact {
         self.map_attribute(false, Some(AttrDefault::Ints(default)))

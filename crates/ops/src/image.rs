@@ -32,13 +32,13 @@ pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
             input("grid", "T2").non_differentiable(),
             output("Y", "T1").differentiable(),
             int("align_corners").or(0),
-            string("mode").or_string("bilinear"),
-            string("padding_mode").or_string("zeros"),
+            string("mode").or_word("bilinear"),
+            string("padding_mode").or_word("zeros"),
             types("T1", ALL),
             types("T2", FLOATS),
         ],
     )
-    .since(20, &[string("mode").or_string("linear")])
+    .since(20, &[string("mode").or_word("linear")])
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
     .widens()
     .infer(infer_samples)
@@ -74,7 +74,7 @@ pub(crate) static IMAGE_DECODER: OpDef = OpDef::new("ImageDecoder")
         &[
             input("encoded_stream", "T1").non_differentiable(),
             output("image", "T2").non_differentiable(),
-            string("pixel_format").or_string("RGB"),
+            string("pixel_format").or_word("RGB"),
             types("T1", TypeSet::tensors(&[Uint8])),
             types("T2", TypeSet::tensors(&[Uint8])),
         ],
@@ -136,7 +136,7 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
             input("rois", "T1"),
             input("batch_indices", "T2"),
             output("Y", "T1"),
-            string("mode").or_string("avg"),
+            string("mode").or_word("avg"),
             int("output_height").or(1),
             int("output_width").or(1),
             int("sampling_ratio").or(0),
@@ -147,7 +147,7 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
     )
     .since(
         16,
-        &[string("coordinate_transformation_mode").or_string("half_pixel")],
+        &[string("coordinate_transformation_mode").or_word("half_pixel")],
     )
     .since(22, &[types("T1", FLOATS_IR4)])
     .widens()

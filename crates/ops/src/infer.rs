@@ -36,6 +36,7 @@ pub struct Infer<'a> {
     present: Option<Present<'a>>,
     said: Said,
     equal: RefCell<Vec<(Dim, Dim)>>,
+    cut_windows: RefCell<Vec<String>>,
     /// `None` if they are not asked for.
     demands: Option<RefCell<Vec<Demand>>>,
 }
@@ -117,6 +118,8 @@ pub struct Said {
     pub demands: Vec<Demand>,
     /// How the node's outputs differ on ONNX Runtime, if that is asked for.
     pub difference: Option<String>,
+    /// Windows that count although the formula of the standard gives none, in words.
+    pub cut_windows: Vec<String>,
 }
 
 impl fmt::Debug for Infer<'_> {
@@ -159,6 +162,7 @@ impl<'a> Infer<'a> {
             present: None,
             said: Said { types: (0..outputs).map(|_| None).collect(), ..Said::default() },
             equal: RefCell::default(),
+            cut_windows: RefCell::default(),
             demands: None,
         }
     }
@@ -185,7 +189,8 @@ impl<'a> Infer<'a> {
     /// What the rule said.
     pub fn finish(self) -> Said {
         let demands = self.demands.map(RefCell::into_inner).unwrap_or_default();
-        Said { equal: self.equal.into_inner(), demands, ..self.said }
+        let (equal, cut_windows) = (self.equal.into_inner(), self.cut_windows.into_inner());
+        Said { equal, cut_windows, demands, ..self.said }
     }
 
     /// What the rule of another operator says of the node.
@@ -392,6 +397,11 @@ impl<'a> Infer<'a> {
             self.equate(&whole.rem(part), &Dim::Known(0));
             whole.floor_div(part)
         })
+    }
+
+    /// Says that a window counts although the formula of the standard gives none.
+    pub(crate) fn cut_window(&self, what: impl fmt::Display) {
+        self.cut_windows.borrow_mut().push(format!("{}: {what}", self.schema.name));
     }
 
     /// Fails, naming the operator.

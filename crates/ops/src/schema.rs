@@ -171,6 +171,9 @@ pub enum AttrDefault {
     Int(i64),
     /// A string.
     String(&'static str),
+    /// One of the words that the operator knows. An empty text is none of them and means the
+    /// default too: writers leave out the value of an attribute that they do not set.
+    Word(&'static str),
     /// Floats.
     Floats(&'static [f32]),
     /// Integers.
@@ -376,7 +379,7 @@ impl fmt::Display for AttrDefault {
         match self {
             AttrDefault::Float(value) => write!(f, "{value:?}"),
             AttrDefault::Int(value) => write!(f, "{value}"),
-            AttrDefault::String(value) => write!(f, "{value:?}"),
+            AttrDefault::String(value) | AttrDefault::Word(value) => write!(f, "{value:?}"),
             AttrDefault::Floats(values) => write!(f, "{values:?}"),
             AttrDefault::Ints(values) => write!(f, "{values:?}"),
             AttrDefault::Strings(values) => write!(f, "{values:?}"),

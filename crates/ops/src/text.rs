@@ -51,7 +51,7 @@ pub(crate) static STRING_NORMALIZER: OpDef = OpDef::new("StringNormalizer")
         &[
             input("X", "tensor(string)"),
             output("Y", "tensor(string)"),
-            string("case_change_action").or_string("NONE"),
+            string("case_change_action").or_word("NONE"),
             int("is_case_sensitive").or(0),
             string("locale"),
             strings("stopwords"),

@@ -27,6 +27,7 @@ mod reference;
 mod sharded;
 mod undefined;
 mod unknown;
+mod windows;
 
 use std::panic::Location;
 
@@ -160,6 +161,7 @@ pub struct Inference {
     equalities: Vec<Equality>,
     demands: Vec<Demand>,
     unknown: Vec<Unknown>,
+    cut_windows: Vec<(NodeId, String)>,
     denotations: HashMap<ValueId, denotations::Denotations>,
     /// By node, how its outputs differ on ONNX Runtime.
     differences: HashMap<NodeId, String>,

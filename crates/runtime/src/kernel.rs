@@ -11,7 +11,7 @@ use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
 use sardonyx_kernels::pixels::{Pixels, PixelsMut};
 use sardonyx_kernels::{Exec, Isa};
 use sardonyx_model::{Shape, Type};
-use sardonyx_ops::{AttrValue, AttributeView};
+use sardonyx_ops::AttributeView;
 use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, Value};
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
@@ -296,10 +296,7 @@ impl<'a> Site<'a> {
 
     /// The same as bytes, of which any are allowed.
     pub(crate) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
-        match self.attributes.get(name) {
-            Some(AttrValue::String(bytes)) => Some(bytes.into_owned()),
-            _ => self.string(name).map(String::into_bytes),
-        }
+        self.attributes.bytes(name)
     }
 
     /// What a string attribute names, which must be one of a list.

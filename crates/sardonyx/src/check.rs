@@ -223,6 +223,7 @@ impl Model {
         if !levels.shared_only {
             inferred.fixed_sizes(&self.graph, &mut found, |code| levels.of(code));
             inferred.differences(&self.graph, &mut found, |code| levels.of(code));
+            inferred.cut_windows(&self.graph, &mut found, |code| levels.of(code));
             inferred.sharded_axes(&self.graph, &mut found, |code| levels.of(code));
         }
         Report { types_checked: true, ..found.report() }

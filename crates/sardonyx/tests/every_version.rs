@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use sardonyx::{Model, Session, Tolerance};
-use sardonyx_ops::Registry;
+use sardonyx_ops::{AttrDefault, Registry};
 
 const FILES: [&str; 3] = ["ai.onnx", "ai.onnx.ml", "ai.onnx.preview"];
 
@@ -118,6 +118,34 @@ impl Block {
         )
     }
 
+    /// The block with an empty text for each attribute that is a word and that its nodes leave out.
+    /// `None` if there is none.
+    fn with_empty_words(&self, version: u32) -> Option<Block> {
+        let (domain, name) = self.operator.rsplit_once('.').unwrap_or(("", &self.operator));
+        let schema = Registry::standard().schema(domain, name, version)?;
+        let words = schema.attributes.iter().filter(|attribute| {
+            let is_word = matches!(attribute.default, Some(AttrDefault::Word(_)));
+            is_word
+                && !self.nodes.iter().any(|node| node.contains(&format!("{} = ", attribute.name)))
+        });
+        let words: Vec<String> =
+            words.map(|attribute| format!("{}: string = \"\"", attribute.name)).collect();
+        let call = format!("{} ", self.operator);
+        let with_words = |node: &String| {
+            let (start, end) = node.split_once(&call)?;
+            let list = words.join(", ");
+            Some(match end.strip_prefix('<') {
+                Some(others) => format!("{start}{call}<{list}, {others}"),
+                None => format!("{start}{call}<{list}> {end}"),
+            })
+        };
+        let nodes = self.nodes.iter();
+        let nodes = nodes.map(|node| with_words(node).unwrap_or_else(|| node.clone())).collect();
+        let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
+        let block = Block { operator: self.operator.clone(), nodes, inputs, outputs, ..*self };
+        (!words.is_empty()).then_some(block)
+    }
+
     /// What is wrong about a version.
     fn check(&self, version: u32, inputs: Inputs) -> Result<(), String> {
         let outputs = run(&self.model(version, inputs))?;
@@ -185,6 +213,44 @@ fn every_version_runs_on_inputs() {
 #[test]
 fn every_version_runs_on_inputs_of_any_rank() {
     check_all(Inputs::OfAnyRank);
+}
+
+/// ATTR-16+: an empty text is the default of every word of every version.
+#[test]
+fn empty_words_are_defaults() {
+    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
+    for_each_block(|file, block| {
+        for version in &block.versions {
+            let Some(other) = block.with_empty_words(*version) else { continue };
+            for inputs in [Inputs::Constant, Inputs::OfAnyRank] {
+                // Of either, some blocks cannot do without the other.
+                if block.check(*version, inputs).is_err() {
+                    continue;
+                }
+                seen.insert((block.operator.clone(), *version));
+                if let Err(why) = other.check(*version, inputs) {
+                    let Block { line, operator, .. } = block;
+                    wrong.push(format!("{file}.txt:{line}: {operator} {version}: {why}"));
+                }
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let registry = Registry::standard();
+    let all = registry.operators().flat_map(|operator| {
+        operator.versions().filter_map(move |version| {
+            let name = operator.full_name();
+            let (domain, short) = name.rsplit_once('.').unwrap_or(("", &name));
+            let schema = Registry::standard().schema(domain, short, version.since)?;
+            let mut attributes = schema.attributes.iter();
+            let has_word = attributes.any(|it| matches!(it.default, Some(AttrDefault::Word(_))));
+            (has_word && !schema.deprecated).then_some((name, version.since))
+        })
+    });
+    let all: BTreeSet<(String, u32)> = all.collect();
+    let others = BTreeSet::from(OTHERS.map(|(name, version)| (name.to_string(), version)));
+    let missing: Vec<_> = all.difference(&seen).filter(|it| !others.contains(it)).collect();
+    assert_eq!(missing, Vec::<&(String, u32)>::new());
 }
 
 /// OPSET-25-: a version that is in the table of operators and that no block runs fails here.

@@ -38,7 +38,7 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
             input("X", "T"),
             input("scales", "tensor(float)"),
             output("Y", "T"),
-            string("mode").or_string("nearest"),
+            string("mode").or_word("nearest"),
             types("T", ALL),
         ],
     )
@@ -50,12 +50,12 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
             input("scales", "tensor(float)"),
             input("sizes", "tensor(int64)").optional(),
             output("Y", "T1"),
-            string("coordinate_transformation_mode").or_string("half_pixel"),
+            string("coordinate_transformation_mode").or_word("half_pixel"),
             float("cubic_coeff_a").or_float(-0.75),
             int("exclude_outside").or(0),
             float("extrapolation_value").or_float(0.0),
-            string("mode").or_string("nearest"),
-            string("nearest_mode").or_string("round_prefer_floor"),
+            string("mode").or_word("nearest"),
+            string("nearest_mode").or_word("round_prefer_floor"),
             types("T1", ALL),
             types("T2", FLOATS),
         ],
@@ -76,7 +76,7 @@ pub static RESIZE: OpDef = OpDef::new("Resize")
         &[
             int("antialias").or(0),
             ints("axes"),
-            string("keep_aspect_ratio_policy").or_string("stretch"),
+            string("keep_aspect_ratio_policy").or_word("stretch"),
         ],
     )
     .same_up()
@@ -111,7 +111,7 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
             input("X", "T"),
             output("Y", "T"),
             float("height_scale").required(),
-            string("mode").or_string("nearest"),
+            string("mode").or_word("nearest"),
             float("width_scale").required(),
             types(
                 "T",

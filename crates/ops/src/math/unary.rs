@@ -166,10 +166,7 @@ pub static GELU: OpDef = OpDef::new("Gelu")
          * (1 + erf(X / sqrt(2)))`. Approximation: `0.5 * X * (1 + tanh(sqrt(2 / pi) * (X + \
          0.044715 * X^3)))`.",
     )
-    .since(
-        20,
-        &[SMOOTH_X, SMOOTH_Y, string("approximate").or_string("none"), types("T", FLOATS_IR4)],
-    )
+    .since(20, &[SMOOTH_X, SMOOTH_Y, string("approximate").or_word("none"), types("T", FLOATS_IR4)])
     .infer(rules::same_as_first)
     .body_from(20, gelu)
     .split_by(elements::elementwise);

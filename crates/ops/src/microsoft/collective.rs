@@ -90,7 +90,7 @@ pub(crate) static DIST_COLLECTIVE: OpDef = OpDef::new("DistCollective")
             int("group_size").or(0),
             ints("groups"),
             int("nb_rank").or(1),
-            string("reduce_op").or_string("none"),
+            string("reduce_op").or_word("none"),
             int("root").or(-1),
             types("T", TypeSet::tensors(&[Float, Float16, Bfloat16, Int8, Uint8, Int32, Int64])),
             non_deterministic(),

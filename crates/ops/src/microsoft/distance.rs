@@ -23,7 +23,7 @@ pub(crate) static CDIST: OpDef = OpDef::new("CDist")
             input("A", "T"),
             input("B", "T"),
             output("C", "T"),
-            string("metric").or_string("sqeuclidean"),
+            string("metric").or_word("sqeuclidean"),
             types("T", TypeSet::tensors(&[Float, Double])),
         ],
     )

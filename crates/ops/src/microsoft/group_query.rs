@@ -48,7 +48,7 @@ pub(crate) static GROUP_QUERY_ATTENTION: OpDef = OpDef::new("GroupQueryAttention
             output("output_qk", "T").optional(),
             int("causal").or(1),
             int("do_rotary"),
-            string("k_quant_type").or_string("NONE"),
+            string("k_quant_type").or_word("NONE"),
             int("kv_cache_bit_width"),
             int("kv_num_heads").required(),
             int("local_window_size").or(-1),
@@ -60,7 +60,7 @@ pub(crate) static GROUP_QUERY_ATTENTION: OpDef = OpDef::new("GroupQueryAttention
             int("sliding_window_cache").or(0),
             int("smooth_softmax").or(-1),
             float("softcap"),
-            string("v_quant_type").or_string("NONE"),
+            string("v_quant_type").or_word("NONE"),
             types("T", TypeSet::tensors(&[Float16, Bfloat16, Float])),
             types(
                 "T_CACHE",

@@ -30,7 +30,7 @@ pub(crate) static FUSED_CONV: OpDef = OpDef::new("FusedConv")
             output("Y", "T"),
             string("activation"),
             floats("activation_params"),
-            string("auto_pad").or_string("NOTSET"),
+            string("auto_pad").or_word("NOTSET"),
             ints("dilations"),
             int("group").or(1),
             ints("kernel_shape"),

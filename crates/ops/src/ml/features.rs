@@ -87,7 +87,7 @@ pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
         &[
             input("X", "T"),
             output("Y", "tensor(float)"),
-            string("norm").or_string("MAX"),
+            string("norm").or_word("MAX"),
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )

@@ -28,8 +28,8 @@ pub(crate) static CAST_MAP: OpDef = OpDef::new("CastMap")
         &[
             input("X", "T1"),
             output("Y", "T2"),
-            string("cast_to").or_string("TO_FLOAT"),
-            string("map_form").or_string("DENSE"),
+            string("cast_to").or_word("TO_FLOAT"),
+            string("map_form").or_word("DENSE"),
             int("max_map").or(1),
             types("T1", TypeSet::spelled(&["map(int64, float)", "map(int64, string)"])),
             types("T2", TypeSet::tensors(&[Float, Int64, String])),

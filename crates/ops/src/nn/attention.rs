@@ -91,7 +91,7 @@ pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithStat
             input("past_state", "T").optional().non_differentiable(),
             output("output", "T").differentiable(),
             output("present_state", "T").non_differentiable(),
-            string("activation").or_string("none"),
+            string("activation").or_word("none"),
             types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
             unknown_determinism(),
         ],
@@ -140,7 +140,7 @@ pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
         int("kv_num_heads").required(),
         int("q_num_heads").required(),
         float("scale").or_float(0.0),
-        string("update_rule").or_string("gated_delta"),
+        string("update_rule").or_word("gated_delta"),
         types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
         types("S", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
 )

@@ -15,6 +15,7 @@ use crate::attributes::Attributes;
 use crate::denotation::IMAGES;
 use crate::downward::drop_ones;
 use crate::facts::*;
+use crate::infer::Rule;
 use crate::nn::gradients;
 use crate::sharding::layers;
 use crate::tensor::pad::PAD;
@@ -31,7 +32,7 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
         &[
             input("X", "T"),
             output("Y", "T"),
-            string("auto_pad").or_string("NOTSET"),
+            string("auto_pad").or_word("NOTSET"),
             ints("kernel_shape").required(),
             ints("pads"),
             ints("strides"),
@@ -50,6 +51,7 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(infer)
+    .infer_as_reference(infer_as_reference)
     .adapter(7, 6, count_no_padding)
     .adapter(19, 18, |cx| drop_ones(cx, "dilations"))
     .keeps_format(&[(0, IMAGES)])
@@ -57,7 +59,13 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     .split_by(layers::pool);
 
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let shape = pooled_shape(cx)?;
+    let shape = pooled_shape(cx, Rule::Operator)?;
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+pub(super) fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = pooled_shape(cx, Rule::Reference)?;
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }

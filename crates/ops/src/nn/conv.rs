@@ -10,6 +10,7 @@ use sardonyx_model::{Dim, Shape};
 use super::window::Window;
 use crate::denotation::{FILTERS, IMAGES};
 use crate::facts::*;
+use crate::infer::Rule;
 use crate::nn::gradients;
 use crate::sharding::layers;
 use crate::{Infer, InferError, OpDef};
@@ -27,7 +28,7 @@ pub(crate) static CONV: OpDef = OpDef::new("Conv")
             input("W", "T"),
             input("B", "T").optional(),
             output("Y", "T"),
-            string("auto_pad").or_string("NOTSET"),
+            string("auto_pad").or_word("NOTSET"),
             ints("dilations"),
             int("group").or(1),
             ints("kernel_shape"),
@@ -101,7 +102,7 @@ impl Convolution {
         let kernel = kernel_sizes(cx, w, given.as_deref(), rank)?;
         let window = Window::new(cx, kernel)?;
         let (batch, counts) = match x {
-            Some(x) => (x[0].clone(), window.counts(cx, x)?),
+            Some(x) => (x[0].clone(), window.counts(cx, x, Rule::Operator)?),
             None => (Dim::Unknown, vec![Dim::Unknown; rank - 2]),
         };
         Ok(Some([batch, channels].into_iter().chain(counts).collect()))
@@ -140,7 +141,7 @@ impl Convolution {
         let Some(channels) = w.first() else {
             return cx.fail("the weight tensor has no axis of channels");
         };
-        let counts = Window::new(cx, kernel)?.counts(cx, x)?;
+        let counts = Window::new(cx, kernel)?.counts(cx, x, Rule::Reference)?;
         let dims = [x[0].clone(), channels.clone()];
         Ok(Some(dims.into_iter().chain(counts).collect()))
     }

@@ -56,7 +56,7 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
             input("W", "T"),
             input("B", "T").optional(),
             output("Y", "T"),
-            string("auto_pad").or_string("NOTSET"),
+            string("auto_pad").or_word("NOTSET"),
             ints("dilations"),
             int("group").or(1),
             ints("kernel_shape"),
@@ -338,7 +338,7 @@ fn transposed_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, InferEr
     }
     let given = cx.ints("kernel_shape");
     let kernel = kernel_sizes(cx, Some(w), given.as_deref(), w.len())?;
-    let is_open = kernel.iter().any(Dim::is_unknown);
+    let is_open = kernel.iter().any(|size| size.known().is_none());
     let channels = transposed_channels(cx, x, w, group)?;
     let spatial = spread(cx, &x[2..], kernel)?;
     // As for Conv, the reference implementation then says nothing.

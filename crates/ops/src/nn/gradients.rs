@@ -107,6 +107,20 @@ impl<'c> Windows<'c> {
         }
     }
 
+    /// Whether no axis is shorter than the kernel: an axis that is may have a window all the same,
+    /// which is cut off at its end.
+    fn surely_fit(&self, cx: &Backward<'_>, x: Expr<'_>, kernel: &[i64]) -> bool {
+        let Some(shape) = cx.shape_of(x) else { return false };
+        let (before, after) = self.pads.split_at(self.rank);
+        let pads = before.iter().zip(after).map(|(before, after)| before.saturating_add(*after));
+        let reaches = kernel.iter().zip(&self.dilations);
+        let reaches = reaches.map(|(size, by)| size.saturating_sub(1).saturating_mul(*by));
+        let mut axes = shape.iter().skip(2).zip(pads.zip(reaches));
+        axes.all(|(size, (pads, last))| {
+            size.known().is_some_and(|size| size.saturating_add(pads) > last)
+        })
+    }
+
     pub(super) fn attributes(&self) -> Vec<(&'static str, AttrValue<'_>)> {
         vec![
             ("strides", AttrValue::from(&self.strides[..])),
@@ -393,7 +407,7 @@ pub(crate) fn average_pool(cx: &Backward<'_>) -> Result {
     // How many elements lie in a window, and what the mean of them is if all are 1: with padding
     // that counts it is less. Both say by how many the sum was divided.
     let mut further = windows.pads.clone();
-    if cx.int("ceil_mode").unwrap_or(0) != 0 {
+    if cx.int("ceil_mode").unwrap_or(0) != 0 || !windows.surely_fit(cx, x, &kernel) {
         for (after, stride) in further[windows.rank..].iter_mut().zip(&windows.strides) {
             *after += stride - 1;
         }

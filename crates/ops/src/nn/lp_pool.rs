@@ -36,7 +36,7 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
         &[
             input("X", "T"),
             output("Y", "T"),
-            string("auto_pad").or_string("NOTSET"),
+            string("auto_pad").or_word("NOTSET"),
             ints("kernel_shape"),
             float("p").or_float(2.0),
             ints("pads"),
@@ -52,6 +52,7 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .since(22, &[types("T", FLOATS_IR4)])
     .widens()
     .infer(average_pool::infer)
+    .infer_as_reference(average_pool::infer_as_reference)
     .adapter(1, 2, |cx| {
         if !cx.has("kernel_shape") {
             return Err(cx.refuse("kernel_shape is required in version 1"));

@@ -11,6 +11,7 @@ use super::window::pooled_shape;
 use crate::denotation::IMAGES;
 use crate::downward::drop_ones;
 use crate::facts::*;
+use crate::infer::Rule;
 use crate::nn::gradients;
 use crate::sharding::layers;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
@@ -23,7 +24,7 @@ pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
         &[
             input("X", "T"),
             output("Y", "T"),
-            string("auto_pad").or_string("NOTSET"),
+            string("auto_pad").or_word("NOTSET"),
             ints("kernel_shape").required(),
             ints("pads"),
             ints("strides"),
@@ -56,6 +57,7 @@ pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
     .since(22, &[types("T", FLOATS_IR4.and(BYTES))])
     .widens()
     .infer(infer)
+    .infer_as_reference(infer_as_reference)
     .adapter(8, 7, drop_indices)
     .adapter(10, 9, |cx| drop_ones(cx, "dilations"))
     .keeps_format(&[(0, IMAGES)])
@@ -78,7 +80,15 @@ fn drop_indices(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let shape = pooled_shape(cx)?;
+    infer_by(cx, Rule::Operator)
+}
+
+fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_by(cx, Rule::Reference)
+}
+
+fn infer_by(cx: &mut Infer<'_>, rule: Rule) -> Result<(), InferError> {
+    let shape = pooled_shape(cx, rule)?;
     cx.set_tensor(0, cx.elem(0), shape.clone());
     cx.set_tensor(1, Some(DataType::Int64), shape);
     Ok(())

@@ -5,7 +5,7 @@
 
 use sardonyx_model::{Dim, Shape};
 
-use crate::infer::{Infer, InferError};
+use crate::infer::{Infer, InferError, Rule};
 use crate::rules;
 
 /// How windows move over the spatial axes of an input `[N, C, D1, D2, …]`.
@@ -19,6 +19,9 @@ pub(super) struct Window {
     pub(super) padding: Padding,
     /// Whether a last window that is only partly inside counts.
     ceil: bool,
+    /// Whether an axis that the kernel exceeds by less than a stride has one window, cut off at
+    /// its end.
+    cut: bool,
 }
 
 #[derive(Debug)]
@@ -54,11 +57,17 @@ impl Window {
             strides,
             padding,
             ceil: cx.int("ceil_mode").is_some_and(|mode| mode != 0),
+            cut: false,
         })
     }
 
     /// The number of windows along each spatial axis of an input shape.
-    pub(super) fn counts(&self, cx: &Infer<'_>, input: &Shape) -> Result<Vec<Dim>, InferError> {
+    pub(super) fn counts(
+        &self,
+        cx: &Infer<'_>,
+        input: &Shape,
+        rule: Rule,
+    ) -> Result<Vec<Dim>, InferError> {
         if input.len() != self.kernel.len() + 2 {
             return cx.fail(format_args!(
                 "a kernel with {} spatial axes requires an input of rank {}, not {}",
@@ -67,10 +76,16 @@ impl Window {
                 input.len()
             ));
         }
-        input[2..].iter().enumerate().map(|(axis, size)| self.count(cx, axis, size)).collect()
+        input[2..].iter().enumerate().map(|(axis, size)| self.count(cx, axis, size, rule)).collect()
     }
 
-    fn count(&self, cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<Dim, InferError> {
+    fn count(
+        &self,
+        cx: &Infer<'_>,
+        axis: usize,
+        size: &Dim,
+        rule: Rule,
+    ) -> Result<Dim, InferError> {
         let stride = Dim::Known(self.strides[axis]);
         let Padding::Explicit(pads) = &self.padding else {
             return Ok(ceil_div(size, &stride));
@@ -79,6 +94,10 @@ impl Window {
         let one = Dim::Known(1);
         let reach = &self.reach[axis];
         let start = size.add(&Dim::Known(before));
+        let room = start.add(&Dim::Known(after)).sub(reach);
+        if let (Some(room @ ..0), Some(size)) = (room.known(), size.known()) {
+            return self.count_short(cx, axis, (size, room), rule).map(Dim::Known);
+        }
         let count = if self.ceil {
             // Windows start before the padding at the end (the documents say so since version 22,
             // but it always held), and all but the last end where it ends. Both are divisions of
@@ -89,13 +108,40 @@ impl Window {
         } else {
             start.add(&Dim::Known(after)).sub(reach).floor_div(&stride).add(&one)
         };
-        let count = rules::computed(cx, "the number of windows", count, &[size, reach])?;
-        match (count.known(), size.known()) {
+        rules::computed(cx, "the number of windows", count, &[size, reach])
+    }
+
+    /// The number of windows along an axis of a known size that is shorter than the kernel: `room`,
+    /// what is left of it, is negative.
+    fn count_short(
+        &self,
+        cx: &Infer<'_>,
+        axis: usize,
+        (size, room): (i64, i64),
+        rule: Rule,
+    ) -> Result<i64, InferError> {
+        let (stride, reach) = (self.strides[axis], &self.reach[axis]);
+        let cuts = self.cut || rule == Rule::Reference;
+        let quotient = if self.ceil || cuts { room / stride } else { room.div_euclid(stride) };
+        let count = quotient + 1;
+        if rule == Rule::Reference {
+            return Ok(count);
+        }
+        let Padding::Explicit(pads) = &self.padding else { return Ok(count) };
+        let (before, after) = pads[axis];
+        match (size, count) {
             // Nothing has no windows; how far the kernel reaches over it is of no interest.
-            (Some(count), Some(0)) => Ok(Dim::Known(count.max(0))),
-            (Some(count), _) if count < 0 => cx.fail(format_args!(
+            (0, _) if self.ceil && before == 0 => Ok(0),
+            (0, _) => Ok(count.max(0)),
+            (_, count) if count < 0 => cx.fail(format_args!(
                 "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding {before} and {after}"
             )),
+            (_, 1) if !self.ceil => {
+                cx.cut_window(format_args!(
+                    "the kernel spans {reach} elements, but spatial axis {axis} has {size} with padding {before} and {after}: one window that is cut off, where the formula of the standard gives none"
+                ));
+                Ok(1)
+            }
             _ => Ok(count),
         }
     }
@@ -165,15 +211,21 @@ fn ceil_div(size: &Dim, divisor: &Dim) -> Dim {
 }
 
 /// Inference of a pooling operator: every output has one element per window.
-pub(super) fn pooled_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+///
+/// The division in the formula of the standard rounds down. Implementations, the reference's
+/// inference included, round it towards zero, and trained models depend on it: an axis that the
+/// kernel exceeds by less than a stride has one window. Sizes that stay open are given by the
+/// formula, which says the same wherever it gives windows at all.
+pub(super) fn pooled_shape(cx: &Infer<'_>, rule: Rule) -> Result<Option<Shape>, InferError> {
     let Some(kernel) = cx.ints("kernel_shape") else {
         return Ok(None);
     };
     let window = Window::new(cx, kernel.into_iter().map(Dim::Known).collect())?;
+    let window = Window { cut: true, ..window };
     let Some(input) = cx.shape(0) else {
         // The kernel tells the rank.
         return Ok(Some(vec![Dim::Unknown; window.kernel.len() + 2].into()));
     };
-    let counts = window.counts(cx, input)?;
+    let counts = window.counts(cx, input, rule)?;
     Ok(Some(input[..2].iter().cloned().chain(counts).collect()))
 }

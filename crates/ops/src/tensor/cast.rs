@@ -61,7 +61,7 @@ pub static CAST: OpDef = OpDef::new("Cast")
     .since(
         24,
         &[
-            string("round_mode").or_string("up"),
+            string("round_mode").or_word("up"),
             types("T1", ALL_IR12.except(COMPLEX)),
             types("T2", ALL_IR12.except(COMPLEX)),
         ],

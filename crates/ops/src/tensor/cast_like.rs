@@ -74,7 +74,7 @@ pub static CAST_LIKE: OpDef = OpDef::new("CastLike")
     .since(
         24,
         &[
-            string("round_mode").or_string("up"),
+            string("round_mode").or_word("up"),
             types("T1", ALL_IR12.except(&[Complex64, Complex128])),
             types("T2", ALL_IR12.except(&[Complex64, Complex128])),
         ],

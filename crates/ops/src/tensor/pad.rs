@@ -28,7 +28,7 @@ pub static PAD: OpDef = OpDef::new("Pad")
         &[
             input("data", "T"),
             output("output", "T"),
-            string("mode").or_string("constant"),
+            string("mode").or_word("constant"),
             ints("paddings").required(),
             float("value").or_float(0.0),
             types("T", FLOATS),

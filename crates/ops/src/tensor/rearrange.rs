@@ -51,7 +51,7 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
         1,
         &[input("input", "T"), output("output", "T"), int("blocksize").required(), types("T", ALL)],
     )
-    .since(11, &[string("mode").or_string("DCR")])
+    .since(11, &[string("mode").or_word("DCR")])
     .same_up()
     .since(
         13,
@@ -107,7 +107,7 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
         ],
     )
     .widens()
-    .since(28, &[string("mode").or_string("DCR"), unknown_determinism()])
+    .since(28, &[string("mode").or_word("DCR"), unknown_determinism()])
     .same_up()
     .infer(infer_space_to_depth)
     .adapter(28, 27, |cx| only_word(cx, "mode", &["DCR"]))

@@ -78,7 +78,7 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("ScatterElements")
         ],
     )
     .widens()
-    .since(16, &[string("reduction").or_string("none")])
+    .since(16, &[string("reduction").or_word("none")])
     .same_up()
     .types_down()
     .since(18, &[note("Adds the reductions `max` and `min`.")])
@@ -122,7 +122,7 @@ pub static SCATTER_ND: OpDef = OpDef::new("ScatterND")
         ],
     )
     .widens()
-    .since(16, &[string("reduction").or_string("none")])
+    .since(16, &[string("reduction").or_word("none")])
     .same_up()
     .types_down()
     .since(18, &[note("Adds the reductions `max` and `min`.")])
@@ -145,7 +145,7 @@ pub(crate) static TENSOR_SCATTER: OpDef = OpDef::new("TensorScatter")
             input("write_indices", "tensor(int64)").optional().non_differentiable(),
             output("present_cache", "T").differentiable(),
             int("axis").or(-2),
-            string("mode").or_string("linear"),
+            string("mode").or_word("linear"),
             types("T", ALL_IR12),
         ],
     )

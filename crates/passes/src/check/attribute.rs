@@ -3,6 +3,7 @@
 
 use hashbrown::HashSet;
 use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId, Symbol};
+use sardonyx_ops::AttrDefault;
 use sardonyx_proto::{AttributeType, shown};
 
 use super::{Checker, Root, codes};
@@ -107,9 +108,30 @@ impl Checker<'_> {
             });
             return;
         }
+        if let Some(AttrDefault::Word(word)) = schema.attributes[formal].default
+            && ty == AttributeType::STRING
+            && self.is_empty(attribute.ref_attr_name())
+            && self.has_no_text(attribute)
+        {
+            self.add(&codes::EMPTY_WORD, spot, |_| {
+                format!(
+                    "'{}' of {} is empty, which means its default {word}",
+                    schema.attributes[formal].name, schema.name
+                )
+            });
+        }
         // Otherwise said of all attributes, whatever the operator.
         if self.options.levels.shared_only {
             self.absent_value(attribute, ty, spot);
+        }
+    }
+
+    /// Whether the text of an attribute of that type is empty, or left out.
+    fn has_no_text(&self, attribute: &Attribute) -> bool {
+        match &attribute.values[..] {
+            [] => true,
+            [AttributeValue::String(text)] => self.model.bytes(*text).is_empty(),
+            _ => false,
         }
     }
 

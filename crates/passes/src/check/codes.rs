@@ -326,6 +326,10 @@ codes! {
         "write the string as UTF-8"
         "The string of an attribute should be UTF-8. Other bytes are kept unchanged, but readers handle them differently.";
 
+    EMPTY_WORD Note own "empty-word" "ATTR-16"
+        "write the word, or remove the attribute"
+        "The attribute takes one of several words, and its text is empty, or its value is left out of the file, which means an empty text. That is none of the words. Runtimes take it for the default, as Sardonyx does, or reject it.";
+
     // Functions.
     NAMELESS_FUNCTION Error shared "nameless-function" "FUNC-19"
         "give the function a name"
@@ -581,6 +585,9 @@ codes! {
     RUNTIMES_DIFFER Note own "runtimes-differ" ""
         "compare the outputs if the model also runs on ONNX Runtime"
         "The outputs of the node, or their sizes, differ between runtimes by more than rounding: the standard leaves them open, or ONNX Runtime does not follow it. The page on running models lists all such operators. Some differ only for certain values of an input, which only a run knows. Sizes are compared with `--full`, and without it as far as the model declares them.";
+    CUT_WINDOW Note own "cut-window" ""
+        "pad the axis so that the kernel fits, if other tools must give the same shape"
+        "A pool has an axis that is shorter than its kernel by less than a stride. The formula of the standard rounds its division down and gives no window. ONNX Runtime, the shape inference of the `onnx` package and the tools that trained such models round towards zero, which gives one window that is cut off at the end of the axis. Sardonyx does so too, in a run and in shape inference.";
     TOO_MUCH_TO_INFER Warning own "too-much-to-infer" "SHAPE-15"
         "inline the functions, or omit types and shapes"
         "Nested function calls or loops would have to be inferred too many times. Types and shapes after this node are unknown.";

@@ -1,7 +1,7 @@
 //! Whether a node fits a version of its operator as it stands, by the schema.
 
 use sardonyx_model::{Model, NodeId, TensorType, Type, ValueId};
-use sardonyx_ops::{AttrDefault, OpDef, Param, Schema, ValueTypes};
+use sardonyx_ops::{AttrDefault, AttrValue, OpDef, Param, Schema, ValueTypes};
 use sardonyx_tensor::DataType;
 
 use super::types::Types;
@@ -40,7 +40,13 @@ impl Fit {
         for (name, default) in &self.lacks {
             let Some(attribute) = model.attribute_of(node, name) else { continue };
             let value = model.attribute_value(attribute, None);
-            if value.is_some_and(|value| value.surely_equals(&default.value())) {
+            let is_empty_word = |value: &AttrValue<'_>| {
+                matches!(default, AttrDefault::Word(_))
+                    && matches!(value, AttrValue::String(text) if text.is_empty())
+            };
+            if value
+                .is_some_and(|value| value.surely_equals(&default.value()) || is_empty_word(&value))
+            {
                 model.remove_attribute(node, name);
             }
         }

@@ -26,6 +26,9 @@ impl Engine<'_> {
     /// Takes down what a node's rule said of its outputs.
     pub(super) fn outputs(&mut self, node: NodeId, said: Said) {
         let model = self.model;
+        for fact in said.cut_windows {
+            self.found.add_cut_window(node, fact);
+        }
         let algebra = self.is_algebra();
         if algebra {
             for (a, b) in &said.equal {

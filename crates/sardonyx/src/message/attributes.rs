@@ -110,7 +110,7 @@ impl Encode for Default<'_> {
                 out.put(attribute::I, value);
                 AttributeType::INT
             }
-            AttrDefault::String(value) => {
+            AttrDefault::String(value) | AttrDefault::Word(value) => {
                 out.put(attribute::S, value.as_bytes());
                 AttributeType::STRING
             }
