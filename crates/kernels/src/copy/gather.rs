@@ -335,7 +335,8 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
 const PIECE: usize = 1 << 12;
 
 /// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of
-/// `depth` indices, in order of the updates. `y` has dims `dims` and already holds the data.
+/// `depth` indices, in order of the updates. `y` has dims `dims` and already holds the data. A tuple
+/// of 0 indices stands for all of `y`.
 ///
 /// # Errors
 ///
@@ -343,7 +344,7 @@ const PIECE: usize = 1 << 12;
 ///
 /// # Panics
 ///
-/// If lengths do not fit, or `depth` is 0 or too large.
+/// If lengths do not fit, or `depth` is too large.
 pub fn scatter_nd<T: Plain>(
     into: ScatterInto<T>,
     dims: &[usize],
@@ -352,19 +353,21 @@ pub fn scatter_nd<T: Plain>(
     updates: &[T],
     y: &mut [T],
 ) -> Result<(), IndexOutOfRange> {
-    assert!(depth > 0 && depth <= dims.len(), "tuples too long");
+    assert!(depth <= dims.len(), "tuples too long");
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
     assert!(indices.len().is_multiple_of(depth), "whole tuples");
     let slice: usize = dims[depth..].iter().product();
-    assert_eq!(updates.len(), indices.len() / depth * slice, "the updates have other dims");
-    check_tuples(&dims[..depth], indices)?;
+    if depth > 0 {
+        assert_eq!(updates.len(), indices.len() / depth * slice, "the updates have other dims");
+        check_tuples(&dims[..depth], indices)?;
+    }
     if slice == 0 {
         return Ok(());
     }
     let pace = Pace::default();
-    for (tuple, updates) in indices.chunks_exact(depth).zip(updates.chunks_exact(slice)) {
+    for (k, updates) in updates.chunks_exact(slice).enumerate() {
         pace.count(slice);
-        let to = slice * tuple_offset(&dims[..depth], tuple);
+        let to = slice * tuple_offset(&dims[..depth], &indices[k * depth..][..depth]);
         for (y, &update) in y[to..to + slice].iter_mut().zip(updates) {
             *y = into(*y, update);
         }

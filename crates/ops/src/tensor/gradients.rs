@@ -270,6 +270,9 @@ struct Writing<'c> {
     reading: &'static str,
     axis: Option<i64>,
     indices: Expr<'c>,
+    /// Indices into the data with one more axis in front, where tuples may be empty: `GatherND`
+    /// takes tuples of at least one index.
+    longer: Option<Expr<'c>>,
 }
 
 impl<'c> Writing<'c> {
@@ -284,7 +287,11 @@ impl<'c> Writing<'c> {
     }
 
     fn read(&self, data: Expr<'c>) -> Expr<'c> {
-        data.op_with(self.reading, &[self.indices], &self.axis())
+        let (data, indices) = match self.longer {
+            Some(longer) => (data.unsqueeze(&[0]), longer),
+            None => (data, self.indices),
+        };
+        data.op_with(self.reading, &[indices], &self.axis())
     }
 
     /// What was written over gets nothing. Largest or smallest elements that are equal share.
@@ -346,12 +353,19 @@ impl<'c> Writing<'c> {
 
 pub(crate) fn scatter_elements(cx: &Backward<'_>) -> Result {
     let (axis, indices) = (Some(cx.int("axis").unwrap_or(0)), cx.input(1)?);
-    Writing { op: "ScatterElements", reading: "GatherElements", axis, indices }.derive(cx)
+    let (op, reading) = ("ScatterElements", "GatherElements");
+    Writing { op, reading, axis, indices, longer: None }.derive(cx)
 }
 
 pub(crate) fn scatter_nd(cx: &Backward<'_>) -> Result {
     let indices = cx.input(1)?;
-    Writing { op: "ScatterND", reading: "GatherND", axis: None, indices }.derive(cx)
+    let depth = cx.shape_of(indices).and_then(|shape| shape.last()?.known());
+    let may_be_empty = depth.is_none_or(|depth| depth == 0);
+    let longer = may_be_empty.then(|| {
+        let pads = [cx.ints_of(&[1, 0]), indices.number(0.0), cx.ints_of(&[-1])];
+        indices.op_with("Pad", &pads, &[])
+    });
+    Writing { op: "ScatterND", reading: "GatherND", axis: None, indices, longer }.derive(cx)
 }
 
 /// The cache gets nothing where it was written over.

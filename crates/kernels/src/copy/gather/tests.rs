@@ -111,6 +111,11 @@ fn tuples() {
     let mut y = [1, 1, 1, 1];
     scatter_nd(|a, b| a * b, &[2, 2], 1, &[1, 1], &[2, 3, 4, 5], &mut y).expect("in range");
     assert_eq!(y, [1, 1, 8, 15]);
+    // Tuples of no index stand for the whole.
+    scatter_nd(|a, b| a + b, &[2, 2], 0, &[], &[1, 2, 3, 4, 1, 1, 1, 1], &mut y).expect("no index");
+    assert_eq!(y, [3, 4, 12, 20]);
+    scatter_nd(|_, new| new, &[], 0, &[], &[7], &mut y[..1]).expect("no index");
+    assert_eq!(y, [7, 4, 12, 20]);
     let result = scatter_nd(|_, new| new, &[2, 2], 1, &[-3], &[2, 3], &mut y);
     assert_eq!(result, Err(IndexOutOfRange { index: -3, dim: 2 }));
 }

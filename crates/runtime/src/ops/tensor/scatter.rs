@@ -221,7 +221,7 @@ impl<'a> Places<'a> {
                 let [outer @ .., depth] = call.tensor(1)?.dims() else {
                     fail!("the indices must not be a scalar");
                 };
-                if *depth == 0 || *depth > dims.len() {
+                if *depth > dims.len() {
                     fail!(
                         "tuples have {depth} indices, but there are {} dimensions to index",
                         dims.len()
@@ -456,6 +456,14 @@ mod tests {
         let inputs = [Some(&strings(&["a", "b"])), Some(&one), Some(&strings(&["c"]))];
         let found = run("ScatterND", &[], &inputs, 1).unwrap();
         assert_eq!(found[0], strings(&["a", "c"]));
+
+        // A tuple of no index stands for the whole.
+        let (none, wholes) = (tensor(&[2, 0], &[0i64; 0]), tensor(&[2, 2, 2], &[1i8; 8]));
+        let inputs = [Some(&data), Some(&none), Some(&wholes)];
+        for (name, expected) in [("none", [1i8; 4]), ("add", [3, 4, 5, 6])] {
+            let found = run("ScatterND", &[reduction(name)], &inputs, 1).unwrap();
+            assert_eq!(found[0], tensor(&[2, 2], &expected), "{name}");
+        }
 
         for (indices, updates, refusal) in [
             (
