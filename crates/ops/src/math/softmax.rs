@@ -26,6 +26,7 @@ pub(crate) static HARDMAX: OpDef = along_axis("Hardmax")
         "One-hot of the maximum: 1 at the first maximum along `axis`, 0 elsewhere. Before version \
          13 the input is treated as a matrix: all axes from `axis` on form one row.",
     )
+    .gradient(gradients::zero)
     .split_by(elements::along_axis);
 
 pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
