@@ -37,8 +37,14 @@ enum Same {
 impl<'c> Windows<'c> {
     /// `auto_pad` is not looked at.
     fn explicit(cx: &'c Backward<'_>) -> Result<Windows<'c>> {
-        let x = cx.input(0)?;
-        let Some(rank) = cx.rank_of(x)?.checked_sub(2) else {
+        // The weights, or the list of their sizes, have as many spatial axes.
+        let mut operands = [0, 1].into_iter().filter_map(|index| cx.input_if(index));
+        let rank = operands.find_map(|operand| cx.rank_of(operand).ok());
+        let listed = || cx.ints("kernel_shape").map(|kernel| kernel.len() + 2);
+        let Some(rank) = rank.or_else(listed) else {
+            return Err(cx.refuse("its rank is unknown"));
+        };
+        let Some(rank) = rank.checked_sub(2) else {
             return Err(cx.refuse("its input has no spatial axes"));
         };
         Windows::over(cx, rank)
@@ -314,7 +320,8 @@ fn kernel_of(cx: &Backward<'_>, weights: Expr<'_>) -> Option<Vec<i64>> {
 
 pub(crate) fn conv(cx: &Backward<'_>) -> Result {
     let (x, weights, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
-    let windows = Windows::of(cx, weights.sizes(2, None), kernel_of(cx, weights))?;
+    let known = kernel_of(cx, weights).or_else(|| cx.ints("kernel_shape"));
+    let windows = Windows::of(cx, weights.sizes(2, None), known)?;
     if cx.wants(0) {
         cx.give(0, windows.transposed(cx, dy, weights, x));
     }
