@@ -13,8 +13,8 @@ use crate::attribute::{Attribute, AttributeValue, AttributeValues};
 use crate::attribute_values::AttrValue;
 use crate::constant::{SparseTensorProto, TensorProto};
 use crate::graph::{
-    Header, Initializer, Model, Node, NodeExtras, Producer, Range, SparseInitializer, Use, Value,
-    ValueInfo,
+    Graph, Header, Initializer, Model, Node, NodeExtras, Producer, Range, SparseInitializer, Use,
+    Value, ValueInfo,
 };
 use crate::ids::{AttributeId, GraphId, Id, NodeId, UseId, ValueId};
 use crate::names::Symbol;
@@ -76,7 +76,7 @@ impl Model {
     }
 
     /// Changes a graph's lists. Values and uses have functions of their own.
-    pub fn graph_mut(&mut self, id: GraphId) -> &mut crate::graph::Graph {
+    pub fn graph_mut(&mut self, id: GraphId) -> &mut Graph {
         &mut self.graphs[id]
     }
 
@@ -421,6 +421,13 @@ impl Model {
         proto
     }
 
+    /// A new graph without nodes inside a node, which has no attribute for it yet.
+    pub fn add_inner_graph(&mut self, node: NodeId, name: &str) -> GraphId {
+        let (owner, parent) = (Some(node), Some(self.nodes[node].graph));
+        let name = Some(self.intern(name));
+        self.graphs.push(Graph { owner, parent, name, ..Graph::default() })
+    }
+
     /// A new node at the end of its graph's list, with new values as outputs.
     pub fn add_node(
         &mut self,
@@ -547,6 +554,23 @@ impl Model {
                 let value = self.add_value(graph, &hint);
                 self.values[value].producer = Producer::Node(node, index as u32);
                 *output = Some(value);
+            }
+        }
+        // As room for more is only at the end, the list gets a new place there.
+        let start = self.output_lists.len() as u32;
+        self.nodes[node].outputs = Range { start, len: outputs.len() as u32 };
+        self.output_lists.extend(outputs);
+    }
+
+    /// Lets a node define `value`, which nothing defines, as its output at `index`. The outputs from
+    /// there on move back by one.
+    pub fn insert_output(&mut self, node: NodeId, index: usize, value: ValueId) {
+        let mut outputs: SmallVec<[Option<ValueId>; 6]> = self.outputs(node).into();
+        outputs.resize(index.max(outputs.len()), None);
+        outputs.insert(index, Some(value));
+        for (index, output) in outputs.iter().enumerate().skip(index) {
+            if let Some(output) = output {
+                self.values[*output].producer = Producer::Node(node, index as u32);
             }
         }
         // As room for more is only at the end, the list gets a new place there.

@@ -6,7 +6,7 @@ use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
 use crate::attribute_values::AttrValue;
-use crate::graph::{Graph, Model};
+use crate::graph::Model;
 use crate::ids::{GraphId, Id, NodeId, ValueId};
 use crate::inline::Copied;
 use crate::inner_names::InnerNames;
@@ -302,11 +302,8 @@ impl<'m> NodeBuilder<'m> {
     /// `name` of the anchor. The graph has an input for each input of the anchor, and the outputs
     /// of that node; the anchor keeps its place and its outputs, and no other attribute.
     pub fn wrap(&mut self, name: &str) -> NodeId {
-        let Model { graphs, nodes, .. } = &mut *self.model;
-        let anchor = nodes[self.anchor];
-        let parent = Some(anchor.graph);
-        let body = graphs.push(Graph { owner: Some(self.anchor), parent, ..Graph::default() });
-        self.model.graphs[body].name = Some(self.model.intern(name));
+        let anchor = self.model.nodes[self.anchor];
+        let body = self.model.add_inner_graph(self.anchor, name);
         let given: Vec<Option<ValueId>> = self.model.inputs(self.anchor).collect();
         let inputs: Vec<_> = given
             .iter()

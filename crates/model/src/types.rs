@@ -93,6 +93,14 @@ impl Type {
         self.as_tensor().and_then(|tensor| tensor.elem)
     }
 
+    /// Element type of a tensor, or of the tensors in a sequence.
+    pub fn elem_of_items(&self) -> Option<DataType> {
+        match self {
+            Type::Sequence(item) => item.elem(),
+            _ => self.elem(),
+        }
+    }
+
     /// Shape of a tensor.
     pub fn shape(&self) -> Option<&Shape> {
         self.as_tensor().and_then(|tensor| tensor.shape.as_ref())

@@ -15,6 +15,7 @@ use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 use crate::adapt::{Refusal, ValueTypes};
 use crate::attributes::AttributeView;
 use crate::schema::Schema;
+use crate::sequence::items::{PerItem, make_per_item};
 
 /// Makes the nodes that compute the gradients of a node's inputs.
 pub type GradientFn = for<'c> fn(&'c Backward<'_>) -> Result<(), Refusal>;
@@ -26,20 +27,37 @@ pub struct Backward<'a> {
     types: &'a dyn ValueTypes,
     node: NodeId,
     schema: &'static Schema,
-    /// By output.
-    arriving: &'a [Option<ValueId>],
-    /// By input: whether its gradient is wanted.
-    wanted: &'a [bool],
+    around: Around<'a>,
     /// By input.
-    given: RefCell<Vec<Option<ValueId>>>,
+    given: RefCell<Vec<Option<Given>>>,
     made: RefCell<Vec<NodeId>>,
+}
+
+/// Gradients around a node, and those that are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Around<'a> {
+    /// By output: its gradient; `None` stands for zeros.
+    pub arriving: &'a [Option<ValueId>],
+    /// By input: whether its gradient is wanted.
+    pub wanted: &'a [bool],
+    /// By input that is a sequence: the sum of the gradients that later readers gave, if any did.
+    pub gathered: &'a [Option<ValueId>],
+}
+
+/// The gradient of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// Of this node alone, to be added to those of other readers.
+    Part(ValueId),
+    /// With [`Around::gathered`] in it.
+    Total(ValueId),
 }
 
 /// What a rule made.
 #[derive(Debug)]
 pub struct Derived {
     /// By input: its gradient; `None` stands for zeros.
-    pub gradients: Vec<Option<ValueId>>,
+    pub gradients: Vec<Option<Given>>,
     /// The nodes, in order.
     pub made: Vec<NodeId>,
 }
@@ -51,19 +69,16 @@ impl fmt::Debug for Backward<'_> {
 }
 
 impl<'a> Backward<'a> {
-    /// For `node`, which follows `schema`. New nodes come before the anchor of `build`. `arriving`
-    /// has the gradients of the outputs, where they are not zeros, and `wanted` says of which
-    /// inputs the gradients are needed.
+    /// For `node`, which follows `schema`. New nodes come before the anchor of `build`.
     pub fn new(
         build: NodeBuilder<'a>,
         types: &'a dyn ValueTypes,
         (node, schema): (NodeId, &'static Schema),
-        arriving: &'a [Option<ValueId>],
-        wanted: &'a [bool],
+        around: Around<'a>,
     ) -> Self {
         let (build, made) = (RefCell::new(build), RefCell::default());
-        let given = RefCell::new(vec![None; wanted.len()]);
-        Backward { build, types, node, schema, arriving, wanted, given, made }
+        let given = RefCell::new(vec![None; around.wanted.len()]);
+        Backward { build, types, node, schema, around, given, made }
     }
 
     /// What the rule made.
@@ -126,17 +141,17 @@ impl<'a> Backward<'a> {
 
     /// Inputs, absent ones counted.
     pub(crate) fn input_count(&self) -> usize {
-        self.wanted.len()
+        self.around.wanted.len()
     }
 
     /// Outputs, absent ones counted.
     pub(crate) fn output_count(&self) -> usize {
-        self.arriving.len()
+        self.around.arriving.len()
     }
 
     /// Whether the gradient of an input is wanted.
     pub(crate) fn wants(&self, index: usize) -> bool {
-        self.wanted.get(index).copied().unwrap_or(false)
+        self.around.wanted.get(index).copied().unwrap_or(false)
     }
 
     /// An input; `None` if it is left out.
@@ -168,9 +183,16 @@ impl<'a> Backward<'a> {
 
     /// The gradient of an output; `None` if it is zeros.
     pub(crate) fn arriving_if(&self, index: usize) -> Option<Expr<'_>> {
-        let value = self.arriving.get(index).copied().flatten()?;
+        let value = self.around.arriving.get(index).copied().flatten()?;
         let of = self.look(|model| model.outputs(self.node).get(index).copied().flatten())?;
-        let elem = self.types.ty(of)?.elem()?;
+        let elem = self.types.ty(of)?.elem_of_items()?;
+        Some(Expr { nodes: self, value, elem })
+    }
+
+    /// The sum of the gradients that later readers of a sequence gave; `None` if none did.
+    pub(crate) fn gathered(&self, index: usize) -> Option<Expr<'_>> {
+        let value = self.around.gathered.get(index).copied().flatten()?;
+        let elem = self.input_if(index)?.elem;
         Some(Expr { nodes: self, value, elem })
     }
 
@@ -184,7 +206,7 @@ impl<'a> Backward<'a> {
     }
 
     fn of_file(&self, value: ValueId) -> Option<Expr<'_>> {
-        let elem = self.types.ty(value)?.elem()?;
+        let elem = self.types.ty(value)?.elem_of_items()?;
         Some(Expr { nodes: self, value, elem })
     }
 
@@ -217,9 +239,26 @@ impl<'a> Backward<'a> {
 
     /// Says what the gradient of an input is.
     pub(crate) fn give(&self, index: usize, gradient: Expr<'_>) {
+        self.set(index, Given::Part(gradient.value));
+    }
+
+    /// Says what the gradient of an input is with what was [`gathered`](Self::gathered) for it.
+    pub(crate) fn give_total(&self, index: usize, gradient: Expr<'_>) {
+        self.set(index, Given::Total(gradient.value));
+    }
+
+    fn set(&self, index: usize, gradient: Given) {
         if let Some(given) = self.given.borrow_mut().get_mut(index) {
-            *given = Some(gradient.value);
+            *given = Some(gradient);
         }
+    }
+
+    /// A sequence with a tensor for each item of `sequences`, which are equally long.
+    pub(crate) fn per_item(&self, sequences: &[Expr<'_>], what: PerItem) -> Expr<'_> {
+        let sequences: Vec<ValueId> = sequences.iter().map(|sequence| sequence.value).collect();
+        let made = make_per_item(&mut self.build.borrow_mut(), &sequences, what);
+        self.made.borrow_mut().extend(made.nodes);
+        Expr { nodes: self, value: made.sequence, elem: what.elem() }
     }
 
     /// The same for an input that broadcast to the shape of the first output: the sum over what it
@@ -305,6 +344,11 @@ impl<'a> Backward<'a> {
         Expr::constant(self, &ints(values))
     }
 
+    /// A position in a sequence.
+    pub(crate) fn position(&self, index: i64) -> Expr<'_> {
+        Expr::constant(self, &Tensor::scalar(index))
+    }
+
     /// The integers from 0 on, as many as a scalar says.
     pub(crate) fn count_up<'c>(&'c self, count: Expr<'c>) -> Expr<'c> {
         let scalar = |value: i64| Expr::constant(self, &Tensor::scalar(value));
@@ -381,7 +425,8 @@ impl Nodes for Backward<'_> {
     }
 }
 
-/// A value with which rules compute. Arithmetic on it makes nodes.
+/// A value with which rules compute: a tensor, on which arithmetic makes nodes, or a sequence of
+/// tensors.
 #[derive(Clone, Copy)]
 pub(crate) struct Expr<'c> {
     nodes: &'c dyn Nodes,
@@ -394,7 +439,7 @@ impl<'c> Expr<'c> {
         Expr { nodes, value: nodes.constant(tensor), elem: tensor.data_type() }
     }
 
-    /// The type of its elements.
+    /// The type of its elements, or of the elements of its items.
     pub(crate) fn elem(self) -> DataType {
         self.elem
     }
@@ -535,6 +580,27 @@ impl<'c> Expr<'c> {
     /// Of truth values: one value where they hold, and the other elsewhere.
     pub(crate) fn choose(self, then: Expr<'_>, otherwise: Expr<'_>) -> Expr<'c> {
         self.op_with("Where", &[then, otherwise], &[]).of(then.elem)
+    }
+
+    /// An item of a sequence.
+    pub(crate) fn at(self, position: Expr<'_>) -> Expr<'c> {
+        self.op_with("SequenceAt", &[position], &[])
+    }
+
+    /// A sequence without an item, the last one if no position is given.
+    pub(crate) fn without(self, position: Option<Expr<'_>>) -> Expr<'c> {
+        self.op_with("SequenceErase", position.as_slice(), &[])
+    }
+
+    /// A sequence with one more item, at its end if no position is given.
+    pub(crate) fn with_item(self, item: Expr<'_>, position: Option<Expr<'_>>) -> Expr<'c> {
+        let inputs: Vec<Expr<'_>> = std::iter::once(item).chain(position).collect();
+        self.op_with("SequenceInsert", &inputs, &[])
+    }
+
+    /// The number of items of a sequence.
+    pub(crate) fn length(self) -> Expr<'c> {
+        self.op("SequenceLength").of(DataType::Int64)
     }
 
     /// The square.

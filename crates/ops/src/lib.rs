@@ -80,12 +80,13 @@ pub use boundary::Boundary;
 pub use def::{Adapter, AdapterFn, Crossing, DiffersFn, InferFn};
 pub use denotation::Format;
 pub use function::{Call, GraphText};
-pub use gradient::{Backward, Derived, GradientFn, scalar};
+pub use gradient::{Around, Backward, Derived, Given, GradientFn, scalar};
 pub use image::factors::{Resized, resized};
 pub use infer::{Demand, Infer, InferError, Inferred, Present, Said, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
 pub use math::einsum::{Equation, Term};
 pub use registry::OpRef;
+pub use sequence::items::{MadeSequence, PerItem, append_in_body, make_per_item};
 pub use sharding::{
     Axis, Change, Combine, Cut, Factor, Factors, Linear, Operand, Operands, Sizes, SplitFn, Then,
 };

@@ -1,5 +1,8 @@
 //! Operators on sequences of tensors, such as `SequenceAt`, `SequenceMap` and `SplitToSequence`.
 
+mod gradients;
+pub(crate) mod items;
+
 use sardonyx_model::{Dim, Shape, TensorType, Type};
 use sardonyx_tensor::DataType;
 use sardonyx_tensor::DataType::{Int32, Int64};
@@ -28,7 +31,8 @@ pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
             types("T", ALL),
         ],
     )
-    .infer(concat_from_sequence);
+    .infer(concat_from_sequence)
+    .gradient(gradients::concat);
 
 pub static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
     .about("Returns the tensor at a position of a sequence.")
@@ -43,7 +47,8 @@ pub static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
             types("I", TypeSet::tensors(&[Int32, Int64])),
         ],
     )
-    .infer(at);
+    .infer(at)
+    .gradient(gradients::at);
 
 pub static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
     .about("Creates a sequence of tensors of the same element type.")
@@ -57,7 +62,8 @@ pub static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
         ],
     )
     .infer(construct)
-    .infer_as_reference(construct_as_reference);
+    .infer_as_reference(construct_as_reference)
+    .gradient(gradients::construct);
 
 pub(crate) static SEQUENCE_EMPTY: OpDef = OpDef::new("SequenceEmpty")
     .about("Creates an empty sequence of tensors.")
@@ -76,7 +82,8 @@ pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
             types("I", TypeSet::tensors(&[Int32, Int64])),
         ],
     )
-    .infer(same_as_first);
+    .infer(same_as_first)
+    .gradient(gradients::erase);
 
 pub static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
     .about("Inserts a tensor into a sequence, before a position or at the end.")
@@ -92,7 +99,8 @@ pub static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
             types("I", TypeSet::tensors(&[Int32, Int64])),
         ],
     )
-    .infer(insert);
+    .infer(insert)
+    .gradient(gradients::insert);
 
 pub static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
     .about("Number of tensors in a sequence, as a scalar.")
@@ -148,7 +156,8 @@ pub static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
     )
     .since(24, &[types("T", ALL_IR4), types("S", ALL_IR4.as_sequences())])
     .widens()
-    .infer(split_to_sequence);
+    .infer(split_to_sequence)
+    .gradient(gradients::split);
 
 /// A loop over the positions of the sequence, which grows one sequence for each output.
 fn map(cx: &Expand<'_>) -> Option<String> {

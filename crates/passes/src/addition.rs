@@ -43,6 +43,8 @@ pub(crate) struct Addition {
     /// Values of the copy that are not what the main graph computes under their names.
     changed: HashSet<ValueId>,
     outputs: Vec<ValueId>,
+    /// By gradient: the value that it is the gradient by, whose type it has.
+    gradients: HashMap<ValueId, ValueId>,
     /// Operators that became their functions, by domain and name.
     pub(crate) expansions: Expansions,
 }
@@ -123,6 +125,7 @@ impl Addition {
             newest,
             changed,
             outputs,
+            gradients: HashMap::new(),
             expansions,
         })
     }
@@ -408,6 +411,7 @@ impl Addition {
             inputs.push(Some(y));
         }
         let gradients = self.node_of(TRAINING, GRADIENT.name, &inputs, xs.len(), &attributes);
+        self.gradients.extend(gradients.iter().copied().zip(xs.iter().copied()));
         for (gradient, x) in gradients.iter().zip(&of_xs) {
             self.rename(*gradient, &format!("{x}_grad"));
         }
@@ -502,6 +506,15 @@ impl Addition {
         Ok(Added { model, graph, opset: (opset, reached), nodes })
     }
 
+    /// The type of a value that is given back. That of a gradient is what is known of it and of the
+    /// value that it belongs to: what is joined of a sequence, for example, tells no shape.
+    fn type_of_output(&self, value: ValueId, types: &Inference) -> Option<Type> {
+        let found = types.ty(value);
+        let source = self.gradients.get(&value).and_then(|x| types.ty(*x));
+        let merged = found.zip(source).and_then(|(found, source)| found.merge(source));
+        merged.or_else(|| found.or(source).cloned())
+    }
+
     /// Takes nodes out of the copy that nothing needs but what the main graph computes. What is
     /// left reads values of the main graph as inputs, or as the initializers that they are. Gives
     /// their names.
@@ -534,7 +547,8 @@ impl Addition {
         let twins: Vec<_> = outputs.filter(|(_, _, value)| self.is_of_main(*value)).collect();
         let borrowed: HashSet<ValueId> =
             read.iter().copied().filter(|value| self.is_of_main(*value)).collect();
-        let own = self.outputs.clone();
+        let own: Vec<(ValueId, Option<Type>)> =
+            self.outputs.iter().map(|value| (*value, self.type_of_output(*value, types))).collect();
         let model = self.resolved.model_mut();
         for node in gone {
             model.detach_node(node);
@@ -551,9 +565,9 @@ impl Addition {
             }
         }
         model.retain_outputs(graph, |_, _| false);
-        for value in own {
+        for (value, ty) in own {
             model.add_graph_output(graph, value);
-            if let Some(ty) = types.ty(value).cloned() {
+            if let Some(ty) = ty {
                 let declared = declaration(model, &ty);
                 if let Some(info) = model.graph_mut(graph).outputs.last_mut() {
                     info.ty = Some(declared);

@@ -52,6 +52,7 @@ pub use unknown::{Missing, Unknown};
 pub(crate) use operands::{Bound, wrong_count};
 
 use engine::Engine;
+pub(crate) use engine::element;
 
 /// How inference reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

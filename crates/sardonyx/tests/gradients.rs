@@ -2,6 +2,8 @@
 //! `tests/gradients`, with known shapes, with known ranks alone and with inputs of any rank, and
 //! derived twice.
 
+mod drawn;
+
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -532,12 +534,12 @@ fn what_has_no_gradient_is_refused() {
         ),
         (
             "float[2] a, bool c",
-            "h = Hardmax (a)
+            "h = BitCast <to = 1> (a)
              y = If (c) <
                  then_branch = yes () => (float[2] t) {
                      t = Loop <body = iteration (int64 i, bool d, float[2] e) => (bool d2, float[2] e2) {
                          d2 = Identity (d)
-                         e2 = Hardmax (e)
+                         e2 = BitCast <to = 1> (e)
                      }> (, c, h)
                  },
                  else_branch = no () => (float[2] f) {
@@ -545,32 +547,43 @@ fn what_has_no_gradient_is_refused() {
                  }
              >",
             r#"xs = ["a"], zs = ["c"], y = "y"> (a, c)"#,
-            "operators between xs and y have no gradient: Hardmax",
-        ),
-        (
-            "float[2] a, int64 n",
-            "true = Constant <value = bool {1}> ()
-             y = Loop <body = iteration (int64 i, bool c, float[k] v) => (bool c2, float[l] v2) {
-                 c2 = Identity (c)
-                 v2 = Concat <axis = 0> (v, a)
-             }> (n, true, a)",
-            r#"xs = ["a"], zs = ["n"], y = "y"> (a, n)"#,
-            "Loop carries 'a', whose shape changes between iterations",
+            "operators between xs and y have no gradient: BitCast",
         ),
         (
             "float[2] a, int64 n",
             "p = Constant <value = float[2] {1, 2}> ()
-             parts = SequenceConstruct (p)
+             given = Optional (p)
              true = Constant <value = bool {1}> ()
-             y, l = Loop <body = iteration (int64 i, bool c, float[2] v, seq(float[2]) d)
-                 => (bool c2, float[2] v2, seq(float[2]) d2) {
+             y, l = Loop <body = iteration (int64 i, bool c, float[2] v, optional(float[2]) d)
+                 => (bool c2, float[2] v2, optional(float[2]) d2) {
                  c2 = Identity (c)
-                 e = SequenceAt (d, i)
+                 e = OptionalGetElement (d)
                  v2 = Mul (v, e)
-                 d2 = SequenceInsert (d, p)
-             }> (n, true, a, parts)",
+                 f = Neg (e)
+                 d2 = Optional (f)
+             }> (n, true, a, given)",
             r#"xs = ["a"], zs = ["n"], y = "y"> (a, n)"#,
-            "Loop carries 'parts', which is not a tensor",
+            "Loop carries 'given' of type optional(float[2]), which is neither a tensor nor a \
+             sequence of tensors",
+        ),
+        (
+            "float[2] a, float[2, 2] b, int64 n",
+            "s = SequenceConstruct (a, a)
+             y, l = Scan <num_scan_inputs = 1, body = iteration (float[2] v, float[2] e)
+                 => (float[2] v2, float[2] f) {
+                 p = SequenceAt (s, n)
+                 v2 = Mul (v, p)
+                 f = Mul (e, p)
+             }> (a, b)",
+            r#"xs = ["a"], zs = ["b", "n"], y = "y"> (a, b, n)"#,
+            "Scan reads the sequence 's', whose gradient a Scan cannot carry; a Loop can",
+        ),
+        (
+            "seq(float[2]) s, int64 n",
+            "e = SequenceAt (s, n)
+             y = ReduceSum (e)",
+            r#"xs = ["s"], zs = ["n"], y = "y"> (s, n)"#,
+            "'s' has type seq(float[2]): only floating-point tensors have gradients",
         ),
     ] {
         let nodes = format!("{nodes}\nd = ai.onnx.preview.training.Gradient <{names}");
@@ -815,6 +828,29 @@ fn files_hold_gradients_through_graphs_and_layers() {
              p = Mul (h, w)
              after = Sin (p)
          }> (n, yes, x)",
+        "n = Constant <value = int64 {2}> ()
+         first = Constant <value = int64[1] {-3}> ()
+         last = Constant <value = int64[1] {9}> ()
+         all = Loop <body = iteration (int64 i, bool c, double[k, 2] h)
+             => (bool goes_on, double[l, 2] after) {
+             goes_on = Identity (c)
+             p = Mul (h, w)
+             s = Sin (p)
+             after = Concat <axis = 0> (h, s)
+         }> (n, , x)
+         y = Slice (all, first, last)",
+        "s = SplitToSequence (x)
+         n = SequenceLength (s)
+         none = SequenceEmpty <dtype = 11> ()
+         t = Loop <body = iteration (int64 i, bool c, seq(double[1, 2]) d)
+             => (bool goes_on, seq(double[1, 2]) e) {
+             goes_on = Identity (c)
+             a = SequenceAt (s, i)
+             b = Mul (a, w)
+             f = Sin (b)
+             e = SequenceInsert (d, f)
+         }> (n, , none)
+         y = ConcatFromSequence <axis = 0> (t)",
         "axis = Constant <value = int64[1] {1}> ()
          z = Mul (x, w)
          sequence = Unsqueeze (z, axis)

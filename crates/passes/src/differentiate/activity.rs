@@ -7,7 +7,7 @@ use sardonyx_model::{
 use sardonyx_ops::operators::{IF, LOOP, SCAN};
 use sardonyx_tensor::DataType;
 
-use crate::infer::Inference;
+use crate::infer::{Inference, element};
 use crate::order::reads;
 use crate::resolve::Resolved;
 
@@ -195,8 +195,8 @@ pub(super) fn outputs_of(model: &Model, graph: GraphId) -> Vec<Option<ValueId>> 
     model.graph(graph).outputs.iter().map(|info| info.value).collect()
 }
 
-/// Whether the elements of a value are floats, or may be.
+/// Whether the elements of a value, or of what it holds, are floats, or may be.
 pub(super) fn has_derivative(inference: &Inference, value: ValueId) -> bool {
-    let elem = inference.ty(value).and_then(|ty| ty.elem());
+    let elem = inference.ty(value).and_then(|ty| element(ty).flatten());
     elem.is_none_or(DataType::is_float)
 }

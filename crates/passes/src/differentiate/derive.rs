@@ -1,8 +1,10 @@
 //! The nodes that take the place of a `Gradient` node.
 
 use hashbrown::HashMap;
-use sardonyx_model::{AttrValue, GraphId, NodeId, ValueId};
-use sardonyx_ops::{Backward, Refusal, scalar};
+use sardonyx_model::{AttrValue, GraphId, NodeBuilder, NodeId, Type, ValueId};
+use sardonyx_ops::{
+    Around, Backward, Given, PerItem, Refusal, append_in_body, make_per_item, scalar,
+};
 use sardonyx_tensor::DataType;
 
 use super::activity::{Flow, makes_active};
@@ -41,7 +43,7 @@ impl Region {
             }
             let gradients = match Flow::of(way.resolved, node) {
                 Some(flow) => FlowBack::new(&mut way, &self.active, &flow, &arriving).derive()?,
-                None => self.apply_rule(&mut way, node, &arriving)?,
+                None => self.apply_rule(&mut way, node, &arriving, &mut arrived)?,
             };
             for (value, gradient) in gradients {
                 arrived.entry(value).or_default().push(gradient);
@@ -54,12 +56,14 @@ impl Region {
         Ok(())
     }
 
-    /// The gradients of what a node reads, by the rule of its operator.
+    /// The gradients of what a node reads, by the rule of its operator, to be added to those that
+    /// arrived.
     fn apply_rule(
         &self,
         way: &mut Way<'_>,
         node: NodeId,
         arriving: &[Option<ValueId>],
+        arrived: &mut HashMap<ValueId, Vec<ValueId>>,
     ) -> Result<Vec<(ValueId, ValueId)>, Refusal> {
         let Some(op) = way.resolved.op(node) else { return Ok(Vec::new()) };
         let Some(rule) = op.def.gradient_rule() else { return Ok(Vec::new()) };
@@ -67,15 +71,31 @@ impl Region {
         let is_active =
             |value: &Option<ValueId>| value.is_some_and(|value| self.active.contains(&value));
         let wanted: Vec<bool> = inputs.iter().map(is_active).collect();
+        let gathered = inputs.iter().zip(&wanted).map(|(value, wanted)| {
+            let sequence = value.filter(|value| *wanted && way.is_sequence(*value))?;
+            way.total(arrived, sequence)
+        });
+        let gathered: Vec<Option<ValueId>> = gathered.collect();
         let types = Types::new(way.inference);
         let build = way.resolved.build(way.gradient);
-        let cx = Backward::new(build, &types, (node, op.schema), arriving, &wanted);
+        let around = Around { arriving, wanted: &wanted, gathered: &gathered };
+        let cx = Backward::new(build, &types, (node, op.schema), around);
         rule(&cx)?;
         let derived = cx.finish();
         way.made.extend(derived.made);
         let gradients = inputs.into_iter().zip(derived.gradients).zip(wanted);
         let gradients = gradients.filter(|(_, wanted)| *wanted);
-        Ok(gradients.filter_map(|((value, gradient), _)| value.zip(gradient)).collect())
+        let gradients = gradients.filter_map(|((value, gradient), _)| {
+            let (value, gradient) = value.zip(gradient)?;
+            Some(match gradient {
+                Given::Part(gradient) => (value, gradient),
+                Given::Total(gradient) => {
+                    arrived.remove(&value);
+                    (value, gradient)
+                }
+            })
+        });
+        Ok(gradients.collect())
     }
 
     /// Lets gradients be the outputs of the node, which goes.
@@ -85,7 +105,7 @@ impl Region {
             let (Some(output), Some(x)) = (*output, self.named.get(index)) else { continue };
             let total = totals.get(index).copied().flatten();
             let total = total.unwrap_or_else(|| {
-                let elem = way.inference.ty(*x).and_then(|ty| ty.elem());
+                let elem = way.inference.ty(*x).and_then(Type::elem_of_items);
                 way.zeros(elem.unwrap_or(DataType::Float), *x)
             });
             let node = way.before("Identity", &[Some(total)], &[]).0;
@@ -124,6 +144,35 @@ impl<'a> Way<'a> {
         made
     }
 
+    /// A node of one output before another node than that of the gradient.
+    pub(super) fn beside(
+        &mut self,
+        node: NodeId,
+        op: &str,
+        inputs: &[ValueId],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> ValueId {
+        let inputs: Vec<Option<ValueId>> = inputs.iter().copied().map(Some).collect();
+        let (node, value) = self.resolved.build(node).before(op, "", &inputs, attributes);
+        self.made.push(node);
+        value
+    }
+
+    /// A `Loop` at the end of an inner graph that appends tensors to a sequence: `inputs` are the
+    /// number of tensors, a condition that holds, and the sequence.
+    pub(super) fn append(
+        &mut self,
+        graph: GraphId,
+        inputs: [ValueId; 3],
+        item: impl FnOnce(&mut NodeBuilder<'_>, GraphId, ValueId) -> ValueId,
+    ) -> (NodeId, ValueId) {
+        let (node, grown) = self.inside(graph, "Loop", &inputs);
+        let mut build = self.resolved.build(self.gradient);
+        let made = append_in_body(&mut build, node, item);
+        self.made.extend(made);
+        (node, grown)
+    }
+
     /// A node of the default domain at the end of an inner graph.
     pub(super) fn inside(
         &mut self,
@@ -143,8 +192,24 @@ impl<'a> Way<'a> {
         self.resolved.build(self.gradient).constant(hint, &scalar(elem, value))
     }
 
-    /// Zeros in the shape of a value.
+    /// Whether a value is a sequence of tensors.
+    pub(super) fn is_sequence(&self, value: ValueId) -> bool {
+        matches!(self.inference.ty(value), Some(Type::Sequence(_)))
+    }
+
+    /// A sequence with a tensor for each item of `sequences`, which are equally long.
+    pub(super) fn per_item(&mut self, sequences: &[ValueId], what: PerItem) -> ValueId {
+        let mut build = self.resolved.build(self.gradient);
+        let made = make_per_item(&mut build, sequences, what);
+        self.made.extend(made.nodes);
+        made.sequence
+    }
+
+    /// Zeros in the shape of a tensor, or of the items of a sequence.
     pub(super) fn zeros(&mut self, elem: DataType, like: ValueId) -> ValueId {
+        if self.is_sequence(like) {
+            return self.per_item(&[like], PerItem::Zeros(elem));
+        }
         let zero = self.number("zero", elem, 0.0);
         let (_, sizes) = self.before("Shape", &[Some(like)], &[]);
         self.before("Expand", &[Some(zero), Some(sizes)], &[]).1
@@ -179,6 +244,11 @@ impl<'a> Way<'a> {
         let total = match parts[..] {
             [] => return None,
             [only] => return Some(only),
+            _ if self.is_sequence(value) => {
+                let elem = self.inference.ty(value).and_then(Type::elem_of_items);
+                let parts = parts.clone();
+                self.per_item(&parts, PerItem::Sum(elem.unwrap_or(DataType::Float)))
+            }
             _ => {
                 let inputs: Vec<Option<ValueId>> = parts.iter().copied().map(Some).collect();
                 self.before("Sum", &inputs, &[]).1

@@ -1,7 +1,7 @@
 //! The part of a model between what a `Gradient` node differentiates and what by.
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
+use sardonyx_model::{GraphId, Model, NodeId, Producer, Type, ValueId};
 use sardonyx_ops::operators::GRADIENT;
 
 use super::activity::{has_derivative, needed_nodes, spread, without_rule};
@@ -69,10 +69,17 @@ impl Region {
         };
         let needed = region.needed(resolved, is_inner).map_err(fault)?;
         region.walk(resolved, inference, &needed, is_inner).map_err(fault)?;
-        let whole = region.named[..xs].iter().find(|x| !has_derivative(inference, **x));
-        if let Some(x) = whole {
-            let elem = inference.ty(*x).and_then(|ty| ty.elem());
-            let of = elem.map_or("an unknown type".to_string(), |elem| elem.to_string());
+        let has_gradient = |x: &ValueId| {
+            let is_tensor = inference.ty(*x).is_none_or(|ty| ty.as_tensor().is_some());
+            has_derivative(inference, *x) && (is_tensor || is_inner)
+        };
+        let without = region.named[..xs].iter().find(|x| !has_gradient(x));
+        if let Some(x) = without {
+            let of = match inference.ty(*x) {
+                Some(Type::Tensor(tensor)) => tensor.elem.map(|elem| elem.to_string()),
+                ty => ty.map(ToString::to_string),
+            };
+            let of = of.unwrap_or_else(|| "an unknown type".to_string());
             let name = resolved.name_of(*x);
             return Err(fault(format!(
                 "'{name}' has type {of}: only floating-point tensors have gradients"

@@ -1041,7 +1041,7 @@ fn visits(model: &Model) -> u64 {
 
 /// The type of the elements of a tensor, or of the tensors that a sequence, an optional or a map
 /// holds; `Some(None)` if it is not known. Opaque types have none.
-pub(super) fn element(ty: &Type) -> Option<Option<DataType>> {
+pub(crate) fn element(ty: &Type) -> Option<Option<DataType>> {
     match ty {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor.elem),
         Type::Sequence(inner) | Type::Optional(inner) | Type::Map(_, inner) => element(inner),

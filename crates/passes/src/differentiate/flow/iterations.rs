@@ -1,21 +1,24 @@
 //! The way back through iterations: `Scan` and `Loop`.
 //!
-//! The node gets further outputs: what it carries at the start of each iteration, stacked. On the
-//! way back the iterations run from the last to the first. Each computes its values once more from
-//! what was carried, so that nothing else of an iteration is kept. What is carried on the way back
-//! are the gradients of the carried values, and for each value from outside the sum of the
-//! gradients of the iterations so far.
+//! The node gets further outputs: what it carries at the start of each iteration, stacked, or kept
+//! in a [sequence](kept). On the way back the iterations run from the last to the first. Each
+//! computes its values once more from what was carried, so that nothing else of an iteration is
+//! kept. What is carried on the way back are the gradients of the carried values, and for each value
+//! from outside the sum of the gradients of the iterations so far.
 
 use hashbrown::HashSet;
 use sardonyx_model::{Attributes, Dim, GraphId, NodeAttributes, NodeId, Producer, Type, ValueId};
-use sardonyx_ops::Refusal;
 use sardonyx_ops::operators::IDENTITY;
+use sardonyx_ops::{PerItem, Refusal};
 use sardonyx_tensor::DataType;
+
+mod kept;
 
 use super::FlowBack;
 use crate::differentiate::activity::{Flow, Kind, inputs_of, outputs_of};
 use crate::infer::declaration;
 use crate::order::reads;
+use kept::{Form, List};
 
 /// The node on the way back and its graph, while it is made.
 struct Iteration {
@@ -89,6 +92,11 @@ pub(super) fn scanned(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Value
     let of_inputs = Ways::of(back, "scan_input", inputs.len() - states);
     let of_outputs = Ways::of(back, "scan_output", back.arriving.len().saturating_sub(states));
     let parts = Parts::new(back);
+    if let Some(sequence) = parts.captured.iter().find(|value| back.way.is_sequence(**value)) {
+        let name = back.way.resolved.name_of(*sequence);
+        let why = "whose gradient a Scan cannot carry; a Loop can";
+        return Err(Refusal::from(format!("Scan reads the sequence '{name}', {why}")));
+    }
     let mut given = parts.first(back)?;
     let mut iteration = Iteration::new(back, "Scan", parts);
     let mut order: Vec<ValueId> =
@@ -167,14 +175,23 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     // condition held.
     define(back, iteration.graph, number, "Sub", &[last, of_back]);
     define(back, iteration.graph, condition, "Identity", &[yes]);
+    let mut lists = Vec::new();
     for state in 0..states {
         let Some(inner) = iteration.needs(state) else { continue };
-        if stays(back, state) {
-            let initial = initial(back, state)?;
-            define(back, iteration.graph, inner, "Identity", &[initial]);
-        } else {
-            let stacked = stack(back, state)?;
-            define(back, iteration.graph, inner, "Gather", &[stacked, number]);
+        match Form::of(back, state)? {
+            Form::Initial | Form::Growing => {
+                let initial = initial(back, state)?;
+                define(back, iteration.graph, inner, "Identity", &[initial]);
+            }
+            Form::Stacked => {
+                let stacked = stack(back, state)?;
+                define(back, iteration.graph, inner, "Gather", &[stacked, number]);
+            }
+            Form::Listed => {
+                let list = List::new(back, state, iteration.back)?;
+                list.read(back, iteration.graph, inner, number);
+                lists.push(list);
+            }
         }
     }
     for (index, arriving) in back.arriving.iter().enumerate().skip(states) {
@@ -191,7 +208,10 @@ pub(super) fn repeated(back: &mut FlowBack<'_, '_>) -> Result<Vec<(ValueId, Valu
     let model = back.way.resolved.model_mut();
     model.order_inputs(iteration.graph, &order);
     model.set_inputs(iteration.back, &given);
-    Ok(iteration.gradients_of(back, std::iter::empty()))
+    let gradients = iteration.gradients_of(back, std::iter::empty());
+    // Places of outputs of the node change with it, so this comes last.
+    lists.into_iter().for_each(|list| list.carry(back));
+    Ok(gradients)
 }
 
 impl Parts {
@@ -210,12 +230,24 @@ impl Parts {
         for state in &self.active {
             let gradient = match back.arriving.get(*state).copied().flatten() {
                 Some(gradient) => gradient,
-                None => zeros(back, initial(back, *state)?)?,
+                None => {
+                    let initial = initial(back, *state)?;
+                    // A scan leaves shapes as they are.
+                    let form = match back.flow.kind {
+                        Kind::Loop => Form::of(back, *state)?,
+                        Kind::Scan | Kind::If => Form::Stacked,
+                    };
+                    let like = match form {
+                        Form::Initial | Form::Stacked => initial,
+                        Form::Growing | Form::Listed => demand_output(back, *state),
+                    };
+                    zeros(back, initial, like)?
+                }
             };
             given.push(Some(gradient));
         }
         for captured in &self.captured {
-            given.push(Some(zeros(back, *captured)?));
+            given.push(Some(zeros(back, *captured, *captured)?));
         }
         Ok(given)
     }
@@ -255,9 +287,16 @@ impl Iteration {
     fn end(&self, back: &mut FlowBack<'_, '_>, slices: &[ValueId]) {
         let states = self.parts.active.iter().filter_map(|state| self.taken[*state]);
         let xs = states.chain(self.parts.captured.iter().copied()).chain(slices.iter().copied());
-        let mut gradients = back.gradients(self.graph, &xs.collect::<Vec<_>>(), &self.ends);
-        for (gradient, sum) in gradients.iter_mut().skip(self.parts.active.len()).zip(&self.sums) {
-            *gradient = back.way.inside(self.graph, "Add", &[*sum, *gradient]).1;
+        // The sum of a sequence arrives at its end, so that only items change that are read.
+        let sums = self.parts.captured.iter().copied().zip(self.sums.iter().copied());
+        let (sequences, tensors): (Vec<_>, Vec<_>) =
+            sums.enumerate().partition(|(_, (captured, _))| back.way.is_sequence(*captured));
+        let sequences = sequences.into_iter().map(|(_, sum)| sum);
+        let ends: Vec<(ValueId, ValueId)> = self.ends.iter().copied().chain(sequences).collect();
+        let mut gradients = back.gradients(self.graph, &xs.collect::<Vec<_>>(), &ends);
+        for (index, (_, sum)) in tensors {
+            let gradient = &mut gradients[self.parts.active.len() + index];
+            *gradient = back.way.inside(self.graph, "Add", &[sum, *gradient]).1;
         }
         for gradient in gradients {
             back.way.resolved.model_mut().add_graph_output(self.graph, gradient);
@@ -317,23 +356,17 @@ fn stack(back: &mut FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> 
     let before = inputs_of(model, body).get(first + state).copied().flatten();
     let after = outputs_of(model, body).get(back.flow.first_output() + state).copied().flatten();
     let inference = back.way.inference;
-    let type_of = |value: Option<ValueId>| inference.ty(value?);
-    let kind = back.flow.kind;
-    let refuse = |why: &str| {
-        let name = back.way.resolved.name_of(initial);
-        Err(Refusal::from(format!("{kind:?} carries '{name}', {why}")))
-    };
-    if let Some(Type::Sequence(_) | Type::Optional(_) | Type::Map(..)) = type_of(Some(initial)) {
-        return refuse("which is not a tensor");
-    }
-    let shape = |value| type_of(value).and_then(Type::shape);
+    let shape = |value: Option<ValueId>| inference.ty(value?).and_then(Type::shape);
     let shapes = [Some(initial), before].map(|before| shape(before).zip(shape(after)));
     let differ = shapes.into_iter().flatten().any(|(before, after)| {
         let mut sizes = before.iter().zip(after);
         before.len() != after.len() || sizes.any(|(before, after)| before.surely_differs(after))
     });
     if differ {
-        return refuse("whose shape changes between iterations");
+        let name = back.way.resolved.name_of(initial);
+        let kind = back.flow.kind;
+        let why = "whose shape changes between iterations";
+        return Err(Refusal::from(format!("{kind:?} carries '{name}', {why}")));
     }
     stack_value(back, first + state).ok_or_else(|| refusal("the body has too few inputs"))
 }
@@ -361,18 +394,34 @@ fn stack_value(back: &mut FlowBack<'_, '_>, input: usize) -> Option<ValueId> {
     if found.is_some() {
         return found;
     }
-    let absent: Vec<usize> = (0..count).filter(|index| outputs(*index).is_none()).collect();
     let (_, stacked) = back.way.inside(body, "Identity", &[value]);
-    let model = back.way.resolved.model_mut();
-    model.add_graph_output(body, stacked);
-    model.fill_outputs(node, count + 1);
-    absent.into_iter().for_each(|index| model.drop_output(node, index));
-    let output = model.outputs(node)[count];
+    let output = add_stacked(back, stacked);
     if kind == Kind::Scan {
         ways.push(0, 0);
         ways.set(back, node, "scan_output");
     }
-    output
+    Some(output)
+}
+
+/// The values that a node of the graph makes in all iterations, as one more output of the node.
+fn add_stacked(back: &mut FlowBack<'_, '_>, value: ValueId) -> ValueId {
+    let (body, first) = (back.flow.bodies[0], back.flow.first_output());
+    let model = back.way.resolved.model_mut();
+    let count = model.graph(body).outputs.len() - first;
+    model.add_graph_output(body, value);
+    demand_output(back, count)
+}
+
+/// An output of the node, which may have been left out so far.
+fn demand_output(back: &mut FlowBack<'_, '_>, index: usize) -> ValueId {
+    let node = back.flow.node;
+    let model = back.way.resolved.model_mut();
+    let outputs = model.outputs(node);
+    let is_absent = |index: &usize| outputs.get(*index).copied().flatten().is_none();
+    let absent: Vec<usize> = (0..index).filter(is_absent).collect();
+    model.fill_outputs(node, index + 1);
+    absent.into_iter().for_each(|index| model.drop_output(node, index));
+    model.outputs(node)[index].expect("the output was just made")
 }
 
 /// What the first iteration of the node starts with.
@@ -381,13 +430,20 @@ fn initial(back: &FlowBack<'_, '_>, state: usize) -> Result<ValueId, Refusal> {
     input.flatten().ok_or_else(|| refusal("a loop-carried value is missing"))
 }
 
-/// Zeros for the gradient of a value.
-fn zeros(back: &mut FlowBack<'_, '_>, like: ValueId) -> Result<ValueId, Refusal> {
-    let elem: Option<DataType> = back.way.inference.ty(like).and_then(Type::elem);
-    let name = back.way.resolved.name_of(like);
-    let elem =
-        elem.ok_or_else(|| Refusal::from(format!("the element type of '{name}' is unknown")))?;
+/// Zeros for the gradient of a value of the type of `value`, in the shape of `like`.
+fn zeros(back: &mut FlowBack<'_, '_>, value: ValueId, like: ValueId) -> Result<ValueId, Refusal> {
+    let elem = elem_of(back, value)?;
+    if back.way.is_sequence(value) {
+        return Ok(back.way.per_item(&[like], PerItem::Zeros(elem)));
+    }
     Ok(back.way.zeros(elem, like))
+}
+
+/// The element type of a tensor, or of the items of a sequence.
+fn elem_of(back: &FlowBack<'_, '_>, value: ValueId) -> Result<DataType, Refusal> {
+    let elem = back.way.inference.ty(value).and_then(Type::elem_of_items);
+    let name = back.way.resolved.name_of(value);
+    elem.ok_or_else(|| Refusal::from(format!("the element type of '{name}' is unknown")))
 }
 
 fn refusal(why: &str) -> Refusal {
