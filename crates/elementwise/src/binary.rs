@@ -28,6 +28,11 @@ pub enum Binary {
     PRelu,
     /// `(a - b)` squared.
     SquaredDifference,
+    /// `b`, or 0 where it is not finite and `a` is 0: a slope by which the gradient `a` is
+    /// multiplied.
+    UsedSlope,
+    /// `b`, or 1 where it is 0 or NaN and `a` is 0: a divisor of the gradient `a`.
+    UsedDivisor,
 }
 
 impl Binary {
@@ -179,6 +184,8 @@ operations! {
     Fmod |a, b| Arith::rem(a, b);
     PRelu |a, b| if a < W::ZERO { a.mul(b) } else { a };
     SquaredDifference |a, b| { let d = a.sub(b); d.mul(d) };
+    UsedSlope |a, b| if a == W::ZERO && b.sub(b) != W::ZERO { W::ZERO } else { b };
+    UsedDivisor |a, b| if a == W::ZERO && (b == W::ZERO || b.is_nan()) { W::ONE } else { b };
 }
 
 /// Powers with a constant exponent that need no logarithm. Others take the C library's `pow`,
@@ -252,6 +259,8 @@ macro_rules! with_operation {
             Binary::Min => $run!(Min),
             Binary::PRelu => $run!(PRelu),
             Binary::SquaredDifference => $run!(SquaredDifference),
+            Binary::UsedSlope => $run!(UsedSlope),
+            Binary::UsedDivisor => $run!(UsedDivisor),
             Binary::Pow | Binary::Mod | Binary::Fmod => $scalar,
         }
     };

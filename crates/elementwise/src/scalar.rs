@@ -36,6 +36,19 @@ pub trait ScalarElement: Arith {
                     difference.mul(difference)
                 })
             },
+            Binary::UsedSlope => {
+                |a, b| {
+                    two(a, b, |a: Self, b: Self| {
+                        if a == Self::ZERO && b.sub(b) != Self::ZERO { Self::ZERO } else { b }
+                    })
+                }
+            }
+            Binary::UsedDivisor => |a, b| {
+                two(a, b, |a: Self, b: Self| {
+                    let is_none = b == Self::ZERO || b.is_nan();
+                    if a == Self::ZERO && is_none { Self::ONE } else { b }
+                })
+            },
             Binary::Pow | Binary::PRelu => return None,
         })
     }

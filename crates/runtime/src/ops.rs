@@ -245,7 +245,7 @@ static BINDINGS: &[(&str, &str, Binding)] = &[
     ("", "Trilu", bind(tensor::generate::bind_trilu)),
     ("", "Unique", bind(tensor::unique::bind)),
     ("", "Unsqueeze", lowered(tensor::reshape::lower_unsqueeze)),
-    ("", "Where", bind(tensor::where_::bind)),
+    ("", "Where", lowered(tensor::where_::lower)),
     ("", "Xor", lowered(math::binary::lower_xor)),
     ("ai.onnx.ml", "ArrayFeatureExtractor", bind(ml::features::bind_array_feature_extractor)),
     ("ai.onnx.ml", "Binarizer", bind(ml::features::bind_binarizer)),
@@ -364,6 +364,7 @@ pub(crate) fn select(op: &Op, schema: &Schema, site: &Site<'_>) -> Result<Select
             over_images(math::pointwise::select(site, pointwise)?, site).into()
         }
         Op::Truth(truth) => math::binary::select_truth(site, truth.test)?.into(),
+        Op::Select(_) => Selected::new(tensor::where_::Where),
         Op::Cast(cast) => Selected::new(tensor::cast::Cast(cast.conversion)),
         Op::Scalars(scalars) => math::scalars::select(site, scalars)?.into(),
         Op::Update(update) => math::update::select(update)?.into(),

@@ -111,6 +111,7 @@ pub(crate) enum Op {
     Attention(Box<Attention>),
     Pointwise(Box<Pointwise>),
     Truth(Box<Truth>),
+    Select(Select),
     Cast(Box<Cast>),
     Scalars(Box<Scalars>),
     Update(Box<Update>),
@@ -309,6 +310,16 @@ pub(crate) enum Test {
     Same,
     /// Whether a truth value is false.
     Not,
+}
+
+/// Elements of one of two values, which broadcast, as truth values say.
+#[derive(Debug)]
+pub(crate) struct Select {
+    pub(crate) condition: Slot,
+    /// Read where the condition holds.
+    pub(crate) x: Slot,
+    /// Read elsewhere.
+    pub(crate) y: Slot,
 }
 
 /// Elements converted to another type.
@@ -578,6 +589,11 @@ impl Op {
                 return pointwise.operands.iter().for_each(|slot| see(Some(*slot)));
             }
             Op::Truth(truth) => return truth.operands.iter().for_each(|slot| see(Some(*slot))),
+            Op::Select(select) => {
+                see(Some(select.condition));
+                see(Some(select.x));
+                return see(Some(select.y));
+            }
             Op::Cast(cast) => return see(Some(cast.x)),
             Op::Scalars(scalars) => {
                 return scalars.operands.iter().for_each(|slot| see(Some(*slot)));
@@ -651,6 +667,11 @@ impl Op {
                 return pointwise.operands.iter_mut().for_each(|slot| see(Some(slot)));
             }
             Op::Truth(truth) => return truth.operands.iter_mut().for_each(|slot| see(Some(slot))),
+            Op::Select(select) => {
+                see(Some(&mut select.condition));
+                see(Some(&mut select.x));
+                return see(Some(&mut select.y));
+            }
             Op::Cast(cast) => return see(Some(&mut cast.x)),
             Op::Scalars(scalars) => {
                 return scalars.operands.iter_mut().for_each(|slot| see(Some(slot)));

@@ -15,6 +15,7 @@ pub(crate) mod pointwise;
 pub(crate) mod pool_gradient;
 pub(crate) mod residual_norm;
 pub(crate) mod scalars;
+pub(crate) mod slopes;
 pub(crate) mod transposed_constant;
 pub(crate) mod transposed_product;
 pub(crate) mod update;
@@ -69,7 +70,7 @@ pub fn rewrites() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// All of them, in the order in which they run.
-pub(crate) const REWRITES: [Rewrite; 15] = [
+pub(crate) const REWRITES: [Rewrite; 16] = [
     Rewrite {
         name: "pass-through",
         about: "Removes copies at the outputs of subgraphs.",
@@ -99,6 +100,12 @@ pub(crate) const REWRITES: [Rewrite; 15] = [
         about: "Computes the gradient of a MaxPool in one step.",
         from: Optimization::All,
         run: pool_gradient::run,
+    },
+    Rewrite {
+        name: "slopes",
+        about: "Computes slopes that are 0 where their gradient is in one step.",
+        from: Optimization::All,
+        run: slopes::run,
     },
     Rewrite {
         name: "update",

@@ -6,7 +6,7 @@ use sardonyx_simd::{Exec, Isa, Pool};
 use super::*;
 use crate::broadcast_strides;
 
-pub(crate) const ALL: [Binary; 11] = [
+pub(crate) const ALL: [Binary; 13] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,
@@ -18,6 +18,8 @@ pub(crate) const ALL: [Binary; 11] = [
     Binary::Fmod,
     Binary::PRelu,
     Binary::SquaredDifference,
+    Binary::UsedSlope,
+    Binary::UsedDivisor,
 ];
 
 /// The definition, in the wide type.
@@ -41,6 +43,14 @@ fn define<W: Arith>(op: Binary, a: W, b: W) -> W {
             }
         }
         Binary::SquaredDifference => a.sub(b).mul(a.sub(b)),
+        Binary::UsedSlope => {
+            let is_finite = b.sub(b) == W::ZERO;
+            if a == W::ZERO && !is_finite { W::ZERO } else { b }
+        }
+        Binary::UsedDivisor => {
+            let divides = Arith::abs(b) > W::ZERO;
+            if a == W::ZERO && !divides { W::ONE } else { b }
+        }
     }
 }
 

@@ -180,6 +180,10 @@ impl Display for Printed<'_> {
                 let operands: Operands = truth.operands.iter().copied().map(Some).collect();
                 write!(f, "{} {}", truth.test, List(&operands))
             }
+            Op::Select(select) => {
+                let (condition, x, y) = (select.condition, select.x, select.y);
+                write!(f, "select {condition}, {x}, {y}")
+            }
             Op::Cast(cast) => write!(f, "cast {} to {}", cast.x, cast.conversion.to),
             Op::Scalars(scalars) => self::scalars(f, scalars),
             Op::Update(update) => self::update(f, update),

@@ -151,6 +151,12 @@ impl Program {
                 beyond.map(|other| format!("there is no operand {other}"))
             }
             Op::Truth(truth) => self.contradiction_in_truth(truth, result),
+            Op::Select(select) => {
+                let other = self.of_other_type([select.condition], DataType::Bool);
+                let elem = self.elem(select.x)?;
+                let slots = [select.y].into_iter().chain(result);
+                other.or_else(|| self.of_other_type(slots, elem))
+            }
             Op::Cast(cast) => {
                 let Conversion { from, to, .. } = cast.conversion;
                 let mut ends = [(Some(cast.x), from), (result, to)].into_iter();

@@ -8,13 +8,15 @@ use smallvec::smallvec;
 use super::moves::{Movement, dense, move_elements};
 use crate::error::{BindError, KernelError, fail};
 use crate::kernel::{Call, Kernel, Site};
+use crate::program::{Op, Select};
 use crate::scratch::Contents;
 
-struct Where;
+pub(crate) struct Where;
 
 /// `Where`
-pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Where))
+pub(crate) fn lower(site: &Site<'_>) -> Result<Op, BindError> {
+    let (condition, x, y) = (site.slot(0)?, site.slot(1)?, site.slot(2)?);
+    Ok(Op::Select(Select { condition, x, y }))
 }
 
 impl Kernel for Where {
