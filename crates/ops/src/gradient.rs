@@ -9,7 +9,9 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use sardonyx_model::{AttrValue, Model, NodeAttributes, NodeBuilder, NodeId, Shape, Type, ValueId};
+use sardonyx_model::{
+    AttrValue, Model, NodeAttributes, NodeBuilder, NodeId, Producer, Shape, Type, ValueId,
+};
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
 use crate::adapt::{Refusal, ValueTypes};
@@ -235,6 +237,22 @@ impl<'a> Backward<'a> {
             let stored = &model.initializer(value)?.tensor;
             model.tensor(stored, &sardonyx_model::NoExternalData).ok()
         })
+    }
+
+    /// Whether an input may have elements that are not finite: all but what the file holds as
+    /// finite numbers. Weights that training changes are of that kind; if they become infinite,
+    /// nothing is left to train.
+    pub(crate) fn may_be_infinite(&self, index: usize) -> bool {
+        let value = self.look(|model| model.inputs(self.node).nth(index).flatten());
+        // An input with a default takes other values.
+        let is_stored = |value: ValueId| {
+            self.look(|model| matches!(model.value(value).producer, Producer::Initializer(_)))
+        };
+        if !value.is_some_and(is_stored) {
+            return true;
+        }
+        // What lies in another file is not opened for this.
+        self.constant(index).is_some_and(|stored| !is_finite(&stored))
     }
 
     /// Says what the gradient of an input is.
@@ -607,12 +625,66 @@ impl<'c> Expr<'c> {
     pub(crate) fn squared(self) -> Expr<'c> {
         self * self
     }
+
+    /// Multiplies a gradient by a slope: 0 where the gradient is 0, whatever the slope is.
+    pub(crate) fn scale_by(self, slope: Expr<'c>) -> Expr<'c> {
+        self * slope.drop_unused(self)
+    }
+
+    /// Divides a gradient by the divisor of a slope: 0 where the gradient is 0, also where the
+    /// divisor is 0 or NaN.
+    pub(crate) fn divide_by(self, divisor: Expr<'c>) -> Expr<'c> {
+        let is_divisor = divisor.op("Abs").compare("Greater", divisor.number(0.0));
+        let counts = is_divisor.or(self.cast(DataType::Bool));
+        self / counts.choose(divisor, divisor.number(1.0))
+    }
+
+    /// Replaces elements that are not finite by 0 where `gradient`, which broadcasts with them, is
+    /// 0. A function whose result is masked may be infinite or NaN there, and so is its slope,
+    /// which must not make NaN of the 0 that arrives. Other elements stay: NaN and infinity still
+    /// reach gradients that depend on them, and the product has its derivative by `gradient`.
+    pub(crate) fn drop_unused(self, gradient: Expr<'_>) -> Expr<'c> {
+        let is_finite = self.op("Abs").compare("Less", self.number(f64::INFINITY));
+        is_finite.or(gradient.cast(DataType::Bool)).choose(self, self.number(0.0))
+    }
+
+    /// Replaces lines along `axes` by 0 that are not finite and do not count, in an operand of
+    /// products that are summed. What such a line takes part in is not finite either, so it counts
+    /// for nothing where all of that is masked: then `gradient`, the sum of the magnitudes of the
+    /// gradients of all of it, is 0.
+    pub(crate) fn drop_unused_lines(self, axes: &[i64], gradient: Expr<'_>) -> Expr<'c> {
+        let infinity = self.number(f64::INFINITY);
+        let is_finite = self.sum_magnitudes(axes).compare("Less", infinity);
+        is_finite.or(gradient.cast(DataType::Bool)).choose(self, self.number(0.0))
+    }
+
+    /// Whether either of two truth values holds.
+    pub(crate) fn or(self, other: Expr<'_>) -> Expr<'c> {
+        self.op_with("Or", &[other], &[])
+    }
+
+    /// The sum of magnitudes over axes, which stay with size 1: 0 if all are 0, and not finite if
+    /// any is not.
+    pub(crate) fn sum_magnitudes(self, axes: &[i64]) -> Expr<'c> {
+        let axes = Expr::constant(self.nodes, &ints(axes));
+        self.op_with("ReduceL1", &[axes], &[("keepdims", AttrValue::Int(1))])
+    }
 }
 
 /// A scalar of a type of numbers, rounded as by Cast.
 pub fn scalar(elem: DataType, value: f64) -> Tensor {
     let double = Tensor::scalar(value);
     cast(&double, elem, CastOptions::default()).unwrap_or(double)
+}
+
+/// Whether all elements are finite numbers.
+fn is_finite(tensor: &Tensor) -> bool {
+    if let Ok(elements) = tensor.as_slice::<f32>() {
+        return elements.iter().all(|element| element.is_finite());
+    }
+    let wide = cast(tensor, DataType::Double, CastOptions::default());
+    let elements = wide.ok().and_then(|wide| wide.to_vec::<f64>().ok());
+    elements.is_some_and(|elements| elements.iter().all(|element| element.is_finite()))
 }
 
 /// A vector of `int64`.

@@ -3,6 +3,7 @@
 //! derived twice.
 
 mod drawn;
+mod draws;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,6 +40,9 @@ struct Block {
     is_ranked: bool,
     /// Whether the rule is not derived again.
     is_once: bool,
+    /// Whether the loss leaves out elements of the result, which an input `mask` says, and whether
+    /// truth values of the block are inputs.
+    is_masked: bool,
     inputs: Vec<Input>,
     nodes: Vec<String>,
 }
@@ -105,6 +109,10 @@ impl Input {
         self.text.is_none()
     }
 
+    fn is_of_truths(&self) -> bool {
+        self.ty.starts_with("bool")
+    }
+
     /// As it is declared, where what is varied is of the type `varied`.
     fn declared(&self, known: Known, varied: &str) -> String {
         let elem = self.ty.split('[').next().unwrap();
@@ -141,7 +149,8 @@ fn blocks(text: &str) -> Vec<Block> {
             let (is_ranked, is_once) = (has("ranked"), has("once"));
             let (inputs, nodes) = (Vec::new(), Vec::new());
             let line = index + 1;
-            found.push(Block { line, operator, is_ranked, is_once, inputs, nodes });
+            let is_masked = false;
+            found.push(Block { line, operator, is_ranked, is_once, is_masked, inputs, nodes });
             is_open = true;
         } else if let Some(input) = line.strip_prefix("< ") {
             found.last_mut().unwrap().inputs.push(Input::read(input, &mut random));
@@ -181,7 +190,9 @@ impl Block {
             let declared = input.declared(self.known_of(input, known), elem);
             match &input.text {
                 // With a default, it is an input whose value inference does not know.
-                Some(values) if known == Known::Nothing => {
+                Some(values)
+                    if known == Known::Nothing || self.is_masked && input.is_of_truths() =>
+                {
                     held.push(input.name.clone());
                     given.push(declared.clone());
                     constants.push(format!("{} {} = {values}", input.ty, input.name));
@@ -211,7 +222,17 @@ impl Block {
         if order >= Order::First {
             given.push(format!("{elem}[] weights"));
             let names: Vec<String> = varied.iter().map(|name| format!("g_{name}")).collect();
-            nodes += "\nweighted = Mul (y, weights)\nloss = ReduceSum <keepdims = 0> (weighted)";
+            let mut counted = "y";
+            if self.is_masked {
+                given.push("bool[] mask".to_string());
+                held.push("mask".to_string());
+                constants.push(format!("{elem} none = {{0}}"));
+                nodes += "\nshown = Where (mask, y, none)";
+                counted = "shown";
+            }
+            nodes += &format!(
+                "\nweighted = Mul ({counted}, weights)\nloss = ReduceSum <keepdims = 0> (weighted)"
+            );
             nodes += &gradient(&names, "loss", &held);
             outputs = names.iter().map(|name| format!("{elem}[] {name}")).collect();
             if order == Order::First {
@@ -645,8 +666,9 @@ fn kinks_have_gradients() {
         place = Constant <value_ints = [1, 1]> ()
         axis = Constant <value_ints = [0]> ()
         image = Constant <value_ints = [1, 1, -1]> ()
+        signs = Constant <value_floats = [1.0, -1.0]> ()
         tensor = Reshape (x, image)";
-    let rows: [(&str, &[f32], &[f32]); 20] = [
+    let rows: [(&str, &[f32], &[f32]); 22] = [
         ("y = Relu (x)", &[-1.0, 0.0, 1.0], &[0.0, 0.0, 1.0]),
         ("y = Abs (x)", &[-1.0, 0.0, 1.0], &[-1.0, 0.0, 1.0]),
         ("y = Sign (x)", &[-1.0, 0.0, 1.0], &[0.0; 3]),
@@ -665,6 +687,13 @@ fn kinks_have_gradients() {
         ("y = MaxPool <kernel_shape = [3]> (tensor)", &[2.0, 1.0, 2.0], &[1.0, 0.0, 0.0]),
         ("y = LpPool <kernel_shape = [2]> (tensor)", &[0.0, 0.0], &[0.0, 0.0]),
         ("y = GlobalLpPool (tensor)", &[0.0, 0.0], &[0.0, 0.0]),
+        // Beside a constant group this is a quotient by a deviation and the number added to it.
+        (
+            "n = MeanVarianceNormalization <axes = [0]> (x)\ny = Mul (n, signs)",
+            &[2.0, 2.0],
+            &[1e9, -1e9],
+        ),
+        ("y = LpNormalization (x)", &[0.0, 0.0], &[0.0, 0.0]),
         ("y = Unique (x)", &[3.0, 1.0, 3.0], &[0.5, 1.0, 0.5]),
         (
             "u = Gather (x, place)\ny = ScatterElements <reduction = \"max\"> (x, place, u)",

@@ -141,7 +141,7 @@ pub(crate) fn grid_sample<'c>(cx: &'c Backward<'_>) -> Result {
     if cx.wants(1) && !is_nearest {
         let by_axis = samples.of_coordinates(dy).into_iter().zip(&factors);
         let mut columns: Vec<Expr<'c>> =
-            by_axis.map(|(slope, factor)| (slope * *factor).unsqueeze(&[-1])).collect();
+            by_axis.map(|(slope, factor)| slope.scale_by(*factor).unsqueeze(&[-1])).collect();
         columns.reverse();
         let all = columns[0].concat(&columns[1..], -1);
         cx.give(1, all.cast(grid.elem()).reshape(grid.shape()));
@@ -339,7 +339,7 @@ impl<'c> Regions<'c> {
             let count = by_rows(down.count) * by_columns(across.count);
             let count = count.op_with("Max", &[dy.number(1.0)], &[]);
             let share = self.is_near.op_with("And", &[exists], &[]).cast(dy.elem()) / count;
-            return (dy * share).reshape(self.in_line).unsqueeze(&[-1]);
+            return dy.scale_by(share).reshape(self.in_line).unsqueeze(&[-1]);
         }
         let parts = self.samples.parts();
         let apart = self.in_line.gather(cx.ints_of(&[1]), 0);
@@ -357,12 +357,12 @@ impl<'c> Regions<'c> {
         let slopes = self.samples.of_coordinates(parts);
         let by_axis = [0, 1].map(|axis| {
             let slope = slopes[axis].reshape(self.shape);
-            let slope = slope * self.are_read[axis].cast(slope.elem());
+            let slope = self.are_read[axis].choose(slope, slope.number(0.0));
             let points = &self.points[axis];
             let distance =
                 if axis == 0 { by_rows(points.distance) } else { by_columns(points.distance) };
             let of_start = slope.sum(&[1, 2, 3, 4], false) * scale;
-            let of_size = (slope * distance).sum(&[1, 2, 3, 4], false);
+            let of_size = slope.scale_by(distance).sum(&[1, 2, 3, 4], false);
             let of_end = of_size * points.by_end.squeeze(&[1, 2]);
             [of_start - of_end, of_end].map(|corner| corner.unsqueeze(&[1]))
         });
@@ -484,15 +484,19 @@ pub(crate) fn deform_conv<'c>(cx: &'c Backward<'_>) -> Result {
     let width = weights.sizes(1, Some(2)) * taps;
     let kernels = weights.cast(elem).reshape(group.concat(&[out, width], 0));
     let dy_apart = dy.cast(elem).reshape(images.concat(&[group, out, places], 0));
-    let of_columns = kernels.transpose(&[0, 2, 1]).matmul(dy_apart);
+    let of_filters = dy_apart.sum_magnitudes(&[0, 3]).squeeze(&[0]);
+    let counting = kernels.drop_unused_lines(&[2], of_filters);
+    let of_columns = counting.transpose(&[0, 2, 1]).matmul(dy_apart);
     let of_columns = of_columns.reshape(in_parts(channels / moved, &[read]));
     if cx.wants(1) {
-        let columns = factors.map_or(values, |factors| values * factors);
+        let columns = factors.map_or(values, |factors| factors.scale_by(values));
         let columns = columns.reshape(images.concat(&[group, width, places], 0));
+        let columns = columns.drop_unused_lines(&[2], dy_apart.sum_magnitudes(&[2]));
         let products = dy_apart.matmul(columns.transpose(&[0, 1, 3, 2]));
         cx.give(1, products.sum(&[0], false).cast(weights.elem()).reshape(weights.shape()));
     }
-    let of_values = factors.map_or(of_columns, |factors| of_columns * factors).unsqueeze(&[-1]);
+    let of_values =
+        factors.map_or(of_columns, |factors| of_columns.scale_by(factors)).unsqueeze(&[-1]);
     if cx.wants(0) {
         cx.give(0, samples.of_images(of_values).cast(x.elem()).reshape(x.shape()));
     }
@@ -511,7 +515,7 @@ pub(crate) fn deform_conv<'c>(cx: &'c Backward<'_>) -> Result {
         cx.give(3, dy.sum(&others, false));
     }
     if let Some(mask) = mask.filter(|_| cx.wants(4)) {
-        let sums = (of_columns * values).sum(&[1], false);
+        let sums = of_columns.scale_by(values).sum(&[1], false);
         cx.give(4, sums.cast(mask.elem()).reshape(mask.shape()));
     }
     Ok(())

@@ -170,7 +170,7 @@ impl<'c> Samples<'c> {
 
     /// Each element that is read, times its weight: `[images, channels, places, count]`.
     pub(crate) fn parts(&self) -> Expr<'c> {
-        self.elements * self.weights.unsqueeze(&[1])
+        self.weights.unsqueeze(&[1]).scale_by(self.elements)
     }
 
     /// What is read at each place: `[images, channels, places]`.
@@ -180,14 +180,14 @@ impl<'c> Samples<'c> {
 
     /// The gradient of `x`, where `dy` has those of the parts, or one for all parts of a place.
     pub(crate) fn of_images(&self, dy: Expr<'c>) -> Expr<'c> {
-        let parts = (dy * self.weights.unsqueeze(&[1])).reshape(self.indices.shape());
+        let parts = dy.scale_by(self.weights.unsqueeze(&[1])).reshape(self.indices.shape());
         let attributes = [("axis", 2.into()), ("reduction", "add".into())];
         self.x.zeros().op_with("ScatterElements", &[self.indices, parts], &attributes)
     }
 
     /// The gradients of coordinates, by axis.
     pub(crate) fn of_coordinates(&self, dy: Expr<'c>) -> Vec<Expr<'c>> {
-        let sums = (dy * self.elements).sum(&[1], false);
-        self.slopes.iter().map(|slopes| (sums * *slopes).sum(&[2], false)).collect()
+        let sums = dy.scale_by(self.elements).sum(&[1], false);
+        self.slopes.iter().map(|slopes| sums.scale_by(*slopes).sum(&[2], false)).collect()
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! Where a function has no derivative, it gets one: `Relu`, `Abs` and `Sign` have 0 at 0, `Clip`
 //! has 1 at its limits, and equal largest or smallest elements share the gradient.
+//!
+//! A gradient of 0 arrives where a result is masked, and the slope there may be infinite or NaN:
+//! that of `Sqrt` at 0, or of any function of NaN. Rules multiply by [`Expr::scale_by`] and its
+//! kin, so that what a result does not depend on gets 0.
 
 use std::f64::consts::PI;
 
@@ -29,51 +33,51 @@ pub(crate) fn zero(_: &Backward<'_>) -> Result {
 }
 
 pub(crate) fn abs(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy * x.op("Sign"))
+    of_one(cx, |x, _, dy| dy.scale_by(x.op("Sign")))
 }
 
 pub(crate) fn acos(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| -(dy / (1.0 - x.squared()).op("Sqrt")))
+    of_one(cx, |x, _, dy| -dy.divide_by((1.0 - x.squared()).op("Sqrt")))
 }
 
 pub(crate) fn acosh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy / ((x - 1.0).op("Sqrt") * (x + 1.0).op("Sqrt")))
+    of_one(cx, |x, _, dy| dy.divide_by((x - 1.0).op("Sqrt") * (x + 1.0).op("Sqrt")))
 }
 
 pub(crate) fn asin(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy / (1.0 - x.squared()).op("Sqrt"))
+    of_one(cx, |x, _, dy| dy.divide_by((1.0 - x.squared()).op("Sqrt")))
 }
 
 pub(crate) fn asinh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy / (x.squared() + 1.0).op("Sqrt"))
+    of_one(cx, |x, _, dy| dy.divide_by((x.squared() + 1.0).op("Sqrt")))
 }
 
 pub(crate) fn atan(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy / (x.squared() + 1.0))
+    of_one(cx, |x, _, dy| dy.divide_by(x.squared() + 1.0))
 }
 
 pub(crate) fn atanh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy / (1.0 - x.squared()))
+    of_one(cx, |x, _, dy| dy.divide_by(1.0 - x.squared()))
 }
 
 pub(crate) fn cos(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| -(dy * x.op("Sin")))
+    of_one(cx, |x, _, dy| -dy.scale_by(x.op("Sin")))
 }
 
 pub(crate) fn cosh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy * x.op("Sinh"))
+    of_one(cx, |x, _, dy| dy.scale_by(x.op("Sinh")))
 }
 
 pub(crate) fn erf(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy * (-x.squared()).op("Exp") * (2.0 / PI.sqrt()))
+    of_one(cx, |x, _, dy| dy.scale_by((-x.squared()).op("Exp") * (2.0 / PI.sqrt())))
 }
 
 pub(crate) fn exp(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy * y)
+    of_one(cx, |_, y, dy| dy.scale_by(y))
 }
 
 pub(crate) fn log(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy / x)
+    of_one(cx, |x, _, dy| dy.divide_by(x))
 }
 
 pub(crate) fn neg(cx: &Backward<'_>) -> Result {
@@ -81,7 +85,7 @@ pub(crate) fn neg(cx: &Backward<'_>) -> Result {
 }
 
 pub(crate) fn reciprocal(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| -(dy * y.squared()))
+    of_one(cx, |_, y, dy| -dy.scale_by(y.squared()))
 }
 
 pub(crate) fn relu(cx: &Backward<'_>) -> Result {
@@ -89,31 +93,31 @@ pub(crate) fn relu(cx: &Backward<'_>) -> Result {
 }
 
 pub(crate) fn sigmoid(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy * y * (1.0 - y))
+    of_one(cx, |_, y, dy| dy.scale_by(y * (1.0 - y)))
 }
 
 pub(crate) fn sin(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy * x.op("Cos"))
+    of_one(cx, |x, _, dy| dy.scale_by(x.op("Cos")))
 }
 
 pub(crate) fn sinh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy * x.op("Cosh"))
+    of_one(cx, |x, _, dy| dy.scale_by(x.op("Cosh")))
 }
 
 pub(crate) fn softplus(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| dy * x.op("Sigmoid"))
+    of_one(cx, |x, _, dy| dy.scale_by(x.op("Sigmoid")))
 }
 
 pub(crate) fn sqrt(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy * 0.5 / y)
+    of_one(cx, |_, y, dy| (dy * 0.5).divide_by(y))
 }
 
 pub(crate) fn tan(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy * (y.squared() + 1.0))
+    of_one(cx, |_, y, dy| dy.scale_by(y.squared() + 1.0))
 }
 
 pub(crate) fn tanh(cx: &Backward<'_>) -> Result {
-    of_one(cx, |_, y, dy| dy * (1.0 - y.squared()))
+    of_one(cx, |_, y, dy| dy.scale_by(1.0 - y.squared()))
 }
 
 /// `positive` where the input is not below 0, elsewhere `negative`. The function of the operator
@@ -124,8 +128,9 @@ fn by_sign<'c>(
     positive: f64,
 ) -> Result {
     of_one(cx, |x, y, dy| {
-        let is_below = x.compare("Less", x.number(0.0));
-        is_below.choose(dy * negative(y), dy * positive)
+        // NaN is on no side: its slope is the one that depends on it.
+        let is_above = x.compare("GreaterOrEqual", x.number(0.0));
+        is_above.choose(dy * positive, dy.scale_by(negative(y)))
     })
 }
 
@@ -170,21 +175,22 @@ pub(crate) fn sub(cx: &Backward<'_>) -> Result {
 pub(crate) fn mul(cx: &Backward<'_>) -> Result {
     let (a, b, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     if cx.wants(0) {
-        cx.give_broadcast(0, dy * b)?;
+        cx.give_broadcast(0, dy.scale_by(b))?;
     }
     if cx.wants(1) {
-        cx.give_broadcast(1, dy * a)?;
+        cx.give_broadcast(1, dy.scale_by(a))?;
     }
     Ok(())
 }
 
 pub(crate) fn div(cx: &Backward<'_>) -> Result {
     let (b, y, dy) = (cx.input(1)?, cx.output(0)?, cx.arriving()?);
+    let quotient = dy.divide_by(b);
     if cx.wants(0) {
-        cx.give_broadcast(0, dy / b)?;
+        cx.give_broadcast(0, quotient)?;
     }
     if cx.wants(1) {
-        cx.give_broadcast(1, -(dy * y / b))?;
+        cx.give_broadcast(1, -(quotient * y.drop_unused(dy)))?;
     }
     Ok(())
 }
@@ -194,15 +200,14 @@ pub(crate) fn pow(cx: &Backward<'_>) -> Result {
     let (a, b, y, dy) = (cx.input(0)?, cx.input(1)?, cx.output(0)?, cx.arriving()?);
     let exponent = b.cast(a.elem());
     if cx.wants(0) {
-        // The derivative of a constant is 0, also at 0, where the power below would be infinite.
-        let is_constant = exponent.compare("Equal", a.number(0.0));
-        let below = is_constant.choose(a.number(1.0), exponent - 1.0);
-        cx.give_broadcast(0, dy * exponent * a.op_with("Pow", &[below], &[]))?;
+        // The derivative of a constant is 0, also at 0, where the power below is infinite.
+        let slope = exponent.scale_by(a.op_with("Pow", &[exponent - 1.0], &[]));
+        cx.give_broadcast(0, dy.scale_by(slope))?;
     }
     if cx.wants(1) {
         let is_positive = a.compare("Greater", a.number(0.0));
         let logarithm = is_positive.choose(a, a.number(1.0)).op("Log");
-        cx.give_broadcast(1, (dy * y * logarithm).cast(b.elem()))?;
+        cx.give_broadcast(1, dy.scale_by(y * logarithm).cast(b.elem()))?;
     }
     Ok(())
 }
@@ -216,7 +221,7 @@ pub(crate) fn modulo(cx: &Backward<'_>) -> Result {
     if cx.wants(1) {
         let quotient = a / b;
         let whole = quotient.op("Sign") * quotient.op("Abs").op("Floor");
-        cx.give_broadcast(1, -(dy * whole))?;
+        cx.give_broadcast(1, -dy.scale_by(whole))?;
     }
     Ok(())
 }
@@ -237,17 +242,40 @@ pub(crate) fn mean(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
+/// The gradient of a largest or smallest element, for the elements that are equal to it.
+pub(crate) struct Share<'c> {
+    each: Expr<'c>,
+    /// Whether no element is equal to the result, which is NaN.
+    is_of_none: Expr<'c>,
+}
+
+/// Divides `dy` among `count` elements. NaN is equal to none, and then all get what is not finite.
+pub(crate) fn share_among<'c>(dy: Expr<'c>, count: Expr<'c>) -> Share<'c> {
+    Share { each: dy.divide_by(count), is_of_none: count.compare("Equal", count.number(0.0)) }
+}
+
+impl<'c> Share<'c> {
+    /// The gradients of elements of which truth values say whether they are equal to the result.
+    /// Others get 0, also of a gradient that is infinite.
+    pub(crate) fn for_taken(&self, is_taken: Expr<'c>) -> Expr<'c> {
+        is_taken.or(self.is_of_none).choose(self.each, self.each.number(0.0))
+    }
+}
+
 /// `Max` and `Min`.
 pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
     let (y, dy) = (cx.output(0)?, cx.arriving()?);
-    let mut taken = Vec::new();
+    let (mut taken, mut ones) = (Vec::new(), Vec::new());
     for index in 0..cx.input_count() {
-        taken.push(cx.input(index)?.compare("Equal", y).cast(y.elem()));
+        let is_taken = cx.input(index)?.compare("Equal", y);
+        taken.push(is_taken);
+        ones.push(is_taken.cast(y.elem()));
     }
-    let Some((first, others)) = taken.split_first() else { return Ok(()) };
-    let share = dy / first.op_with("Sum", others, &[]);
-    for (index, taken) in taken.iter().enumerate().filter(|(index, _)| cx.wants(*index)) {
-        cx.give_broadcast(index, share * *taken)?;
+    let Some((first, others)) = ones.split_first() else { return Ok(()) };
+    let count = first.op_with("Sum", others, &[]);
+    let share = share_among(dy, count);
+    for (index, taken) in taken.into_iter().enumerate().filter(|(index, _)| cx.wants(*index)) {
+        cx.give_broadcast(index, share.for_taken(taken))?;
     }
     Ok(())
 }
@@ -278,6 +306,8 @@ pub(crate) fn clip(cx: &Backward<'_>) -> Result {
 pub(crate) fn softmax(cx: &Backward<'_>) -> Result {
     let axis = cx.int("axis").unwrap_or(-1);
     of_one(cx, |_, y, dy| {
+        // Of a line in which nothing counts all is dropped; else NaN of one is that of all.
+        let y = y.drop_unused(dy);
         let weighted = dy * y;
         weighted - y * weighted.sum(&[axis], true)
     })
@@ -285,7 +315,10 @@ pub(crate) fn softmax(cx: &Backward<'_>) -> Result {
 
 pub(crate) fn log_softmax(cx: &Backward<'_>) -> Result {
     let axis = cx.int("axis").unwrap_or(-1);
-    of_one(cx, |_, y, dy| dy - y.op("Exp") * dy.sum(&[axis], true))
+    of_one(cx, |_, y, dy| {
+        let probabilities = y.op("Exp").drop_unused(dy.sum_magnitudes(&[axis]));
+        dy - probabilities * dy.sum(&[axis], true)
+    })
 }
 
 /// The running sum from the other end.
@@ -312,8 +345,9 @@ pub(crate) fn cum_prod(cx: &Backward<'_>) -> Result {
     let zeros = is_zero.cast(x.elem()).op_with("CumSum", &[axis], &way(0, reverse));
     let is_first = is_zero.op_with("And", &[zeros.compare("Equal", one)], &[]);
     let without = is_first.choose(one, x).op_with("CumProd", &[axis], &way(exclusive, reverse));
-    let of_first = (dy * without).op_with("CumSum", &[axis], &back);
-    let of_others = (dy * y).op_with("CumSum", &[axis], &back) / is_zero.choose(one, x);
+    let of_first = dy.scale_by(without).op_with("CumSum", &[axis], &back);
+    let sums = dy.scale_by(y).op_with("CumSum", &[axis], &back);
+    let of_others = sums.divide_by(is_zero.choose(one, x));
     cx.give(0, is_first.choose(of_first, of_others));
     Ok(())
 }
@@ -344,11 +378,24 @@ pub(crate) fn matmul<'c>(cx: &'c Backward<'_>) -> Result {
     }
     let [rank_left, rank_right] = [rank_a.max(2), rank_b.max(2)];
     let rank = rank_left.max(rank_right);
+    // The magnitudes of what a line of an operand takes part in, in as many axes as that has.
+    let counted = |own: usize, line: i64| {
+        let repeated: Vec<i64> = (0..(rank - own) as i64).collect();
+        let all: Vec<i64> = repeated.iter().copied().chain([line]).collect();
+        let sums = dy.sum_magnitudes(&all);
+        if repeated.is_empty() { sums } else { sums.squeeze(&repeated) }
+    };
     if cx.wants(0) {
+        if cx.may_be_infinite(1) {
+            right = right.drop_unused_lines(&[-2], counted(rank_right, -2));
+        }
         let product = dy.matmul(transposed(right, rank_right));
         cx.give(0, of_operand(cx, product, (rank, rank_a), (a, b)));
     }
     if cx.wants(1) {
+        if cx.may_be_infinite(0) {
+            left = left.drop_unused_lines(&[-1], counted(rank_left, -1));
+        }
         // One matrix for all on the left: one product over all rows.
         let product = if rank_right == 2 && rank_left > 2 {
             let rows = |value: Expr<'c>, columns: Expr<'c>| -> Expr<'c> {
@@ -387,10 +434,12 @@ fn matmul_of_any_rank<'c>(cx: &'c Backward<'_>, (a, b): (Expr<'c>, Expr<'c>), dy
         cx.unbroadcast_to(product, matrices, false).reshape(operand.shape())
     };
     if cx.wants(0) {
-        cx.give(0, back(dy.matmul(swapped(right)), left, a));
+        let counting = right.drop_unused_lines(&[-2], dy.sum_magnitudes(&[-2]));
+        cx.give(0, back(dy.matmul(swapped(counting)), left, a));
     }
     if cx.wants(1) {
-        cx.give(1, back(swapped(left).matmul(dy), right, b));
+        let counting = left.drop_unused_lines(&[-1], dy.sum_magnitudes(&[-1]));
+        cx.give(1, back(swapped(counting).matmul(dy), right, b));
     }
 }
 
@@ -437,7 +486,17 @@ pub(crate) fn gemm<'c>(cx: &'c Backward<'_>) -> Result {
         ];
         left.op_with("Gemm", &[right], &attributes)
     };
+    // Lines of an operand along its inner axis; `axis` is that of the result which is summed.
+    let counting = |index: usize, operand: Expr<'c>, swaps: bool, axis: i64| {
+        if !cx.may_be_infinite(index) {
+            return operand;
+        }
+        let sums = dy.sum_magnitudes(&[axis]);
+        let (inner, sums) = if swaps { (1 - axis, sums.transpose(&[1, 0])) } else { (axis, sums) };
+        operand.drop_unused_lines(&[inner], sums)
+    };
     if cx.wants(0) {
+        let b = counting(1, b, swaps_b, 0);
         let gradient = if swaps_a {
             product(b, dy, [swaps_b, true])
         } else {
@@ -446,6 +505,7 @@ pub(crate) fn gemm<'c>(cx: &'c Backward<'_>) -> Result {
         cx.give(0, gradient);
     }
     if cx.wants(1) {
+        let a = counting(0, a, swaps_a, 1);
         let gradient = if swaps_b {
             product(dy, a, [true, swaps_a])
         } else {

@@ -29,7 +29,7 @@ pub(crate) fn det(cx: &Backward<'_>) -> Result {
     let minors = parts.transpose(&axes).op("Det");
     let is_odd = (down + across).op_with("Mod", &[all.number(2.0)], &[]);
     let signs = (1.0 - is_odd * 2.0).cast(x.elem());
-    cx.give(0, dy.unsqueeze(&[-1, -2]) * (minors * signs));
+    cx.give(0, dy.unsqueeze(&[-1, -2]).scale_by(minors * signs));
     Ok(())
 }
 
@@ -60,7 +60,7 @@ fn of_operand<'c>(
     let (mut terms, mut values) = (vec![equation.result.clone()], vec![dy]);
     for (other, term) in equation.operands.iter().enumerate().filter(|(other, _)| *other != index) {
         terms.push(term.clone());
-        values.push(cx.input(other)?);
+        values.push(counting(cx, equation, other, dy)?);
     }
     let mut result = own.clone();
     for (place, label) in own.labels.iter().enumerate() {
@@ -99,6 +99,42 @@ fn of_operand<'c>(
     }
     // One element that an operand has of a label may stand for many that another one has.
     Ok(cx.unbroadcast_to(gradient.expand(x.shape()), x, false))
+}
+
+/// An operand of products without elements that are not finite and of which nothing counts: all
+/// that they take part in is masked. An operand whose axes are not those of the result by their
+/// labels alone counts as a whole.
+fn counting<'c>(
+    cx: &'c Backward<'_>,
+    equation: &Equation,
+    index: usize,
+    dy: Expr<'c>,
+) -> Result<Expr<'c>> {
+    let (operand, term) = (cx.input(index)?, &equation.operands[index]);
+    if !cx.may_be_infinite(index) {
+        return Ok(operand);
+    }
+    let (labels, result) = (&term.labels, &equation.result);
+    let is_repeated = |(place, label): (usize, &char)| labels[..place].contains(label);
+    let is_plain = [term, result].iter().all(|term| term.ellipsis.is_none())
+        && !labels.iter().enumerate().any(is_repeated);
+    let shared = |label: &&char| result.labels.contains(label);
+    let common: Vec<char> = labels.iter().filter(shared).copied().collect();
+    if !is_plain || common.is_empty() {
+        let sums = dy.reshape(cx.ints_of(&[-1])).sum_magnitudes(&[0]).squeeze(&[0]);
+        return Ok(operand.drop_unused(sums));
+    }
+    let absent: Vec<i64> = (0..labels.len())
+        .filter(|place| !shared(&&labels[*place]))
+        .map(|place| place as i64)
+        .collect();
+    let text =
+        format!("{}->{}", spelled(result), spelled(&Term { labels: common, ellipsis: None }));
+    let mut sums = dy.op("Abs").op_with("Einsum", &[], &[("equation", text.as_str().into())]);
+    if !absent.is_empty() {
+        sums = sums.unsqueeze(&absent);
+    }
+    Ok(operand.drop_unused(sums))
 }
 
 /// How many axes `...` stands for, if that is known and at least one.

@@ -10,10 +10,12 @@ use sardonyx_tensor::DataType;
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
 use crate::gradient::{Backward, Expr};
+use crate::math::gradients::share_among;
 
 type Result<T = ()> = std::result::Result<T, Refusal>;
 
 /// How windows move, as attributes say it.
+#[derive(Clone)]
 pub(super) struct Windows<'c> {
     /// Spatial axes.
     pub(super) rank: usize,
@@ -186,6 +188,40 @@ impl<'c> Windows<'c> {
         Ok(inside.reshape(x.shape()))
     }
 
+    /// The images of a convolution without places that are not finite and only take part in what
+    /// counts for nothing. `back` adds up what the windows of a place have, of images with one
+    /// channel and the window of ones that it gets.
+    fn counting_images(
+        &self,
+        cx: &'c Backward<'_>,
+        (x, dy): (Expr<'c>, Expr<'c>),
+        kernel: Option<&[i64]>,
+        back: impl FnOnce(&Self, Expr<'c>, Expr<'c>) -> Expr<'c>,
+    ) -> Expr<'c> {
+        // Groups are images of their own.
+        let apart = |value: Expr<'c>| {
+            let sizes = value.sizes(0, Some(2)) * cx.ints_of(&[self.group, 1]);
+            let sizes = sizes / cx.ints_of(&[1, self.group]);
+            value.reshape(sizes.concat(&[value.sizes(2, None)], 0))
+        };
+        let [images, gradients] =
+            [x, dy].map(|value| if self.group == 1 { value } else { apart(value) });
+        let sums = match kernel {
+            Some(kernel) => {
+                let sums = gradients.sum_magnitudes(&[1]);
+                let alone = Windows { group: 1, ..self.clone() };
+                back(&alone, sums, ones(cx, sums, kernel))
+            }
+            // Of windows that only a run knows whole images count.
+            None => {
+                let axes: Vec<i64> = (1..self.rank as i64 + 2).collect();
+                gradients.sum_magnitudes(&axes)
+            }
+        };
+        let counting = images.drop_unused_lines(&[1], sums);
+        if self.group == 1 { counting } else { counting.reshape(x.shape()) }
+    }
+
     /// The spatial axes.
     fn spatial(&self) -> Vec<i64> {
         (2..self.rank as i64 + 2).collect()
@@ -323,10 +359,25 @@ pub(crate) fn conv(cx: &Backward<'_>) -> Result {
     let known = kernel_of(cx, weights).or_else(|| cx.ints("kernel_shape"));
     let windows = Windows::of(cx, weights.sizes(2, None), known)?;
     if cx.wants(0) {
-        cx.give(0, windows.transposed(cx, dy, weights, x));
+        let mut counting = weights;
+        if cx.may_be_infinite(1) {
+            let sums = dy.sum_magnitudes(&windows.without_channels());
+            let swap: Vec<i64> = [1, 0].into_iter().chain(windows.spatial()).collect();
+            let filter: Vec<i64> = (1..windows.rank as i64 + 2).collect();
+            counting = weights.drop_unused_lines(&filter, sums.transpose(&swap));
+        }
+        cx.give(0, windows.transposed(cx, dy, counting, x));
     }
     if cx.wants(1) {
-        cx.give(1, windows.of_weights(cx, x, dy, weights));
+        let mut counting = x;
+        if cx.may_be_infinite(0) {
+            let kernel = kernel_of(cx, weights);
+            counting =
+                windows.counting_images(cx, (x, dy), kernel.as_deref(), |windows, sums, ones| {
+                    windows.transposed(cx, sums, ones, x)
+                });
+        }
+        cx.give(1, windows.of_weights(cx, counting, dy, weights));
     }
     if cx.wants(2) {
         cx.give(2, dy.sum(&windows.without_channels(), false));
@@ -362,11 +413,26 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
         windows.pads.fill(0);
     }
     if cx.wants(0) {
-        let back = whole.op_with("Conv", &[weights], &windows.attributes());
+        let mut counting = weights;
+        // Filters of groups stand one after the other along the axis of inputs.
+        if windows.group == 1 && cx.may_be_infinite(1) {
+            let others = windows.without_channels();
+            counting = weights.drop_unused_lines(&others, dy.sum_magnitudes(&others));
+        }
+        let back = whole.op_with("Conv", &[counting], &windows.attributes());
         cx.give(0, windows.cut(cx, back, x));
     }
     if cx.wants(1) {
-        cx.give(1, windows.of_weights(cx, whole, x, weights));
+        let mut counting = x;
+        if cx.may_be_infinite(0) {
+            let kernel = kernel_of(cx, weights);
+            let back = |windows: &Windows<'c>, sums: Expr<'c>, ones: Expr<'c>| {
+                let sums = sums.op_with("Conv", &[ones], &windows.attributes());
+                windows.cut(cx, sums, x)
+            };
+            counting = windows.counting_images(cx, (x, whole), kernel.as_deref(), back);
+        }
+        cx.give(1, windows.of_weights(cx, whole, counting, weights));
     }
     if cx.wants(2) {
         cx.give(2, dy.sum(&windows.without_channels(), false));
@@ -461,8 +527,9 @@ pub(crate) fn global_average_pool(cx: &Backward<'_>) -> Result {
 pub(crate) fn global_max_pool(cx: &Backward<'_>) -> Result {
     let (x, y, dy) = (cx.input(0)?, cx.output(0)?, cx.arriving()?);
     let axes: Vec<i64> = (2..cx.rank_of(x)? as i64).collect();
-    let taken = x.compare("Equal", y).cast(x.elem());
-    cx.give(0, taken * (dy / taken.sum(&axes, true)));
+    let is_taken = x.compare("Equal", y);
+    let count = is_taken.cast(x.elem()).sum(&axes, true);
+    cx.give(0, share_among(dy, count).for_taken(is_taken));
     Ok(())
 }
 
@@ -475,15 +542,15 @@ fn of_norm<'c>(cx: &'c Backward<'_>, spread: impl FnOnce(Expr<'c>) -> Result<Exp
         return Err(cx.refuse(format_args!("a norm with p = {p} has no gradient")));
     }
     if p == 1 {
-        cx.give(0, x.op("Sign") * spread(dy)?);
+        cx.give(0, spread(dy)?.scale_by(x.op("Sign")));
         return Ok(());
     }
     let (zero, one, below) = (y.number(0.0), y.number(1.0), y.number(p as f64 - 1.0));
     let is_zero = y.compare("Equal", zero);
     let norms = is_zero.choose(one, y).op_with("Pow", &[below], &[]);
-    let parts = spread(is_zero.choose(zero, dy / norms))?;
+    let parts = spread(is_zero.choose(zero, dy.divide_by(norms)))?;
     let powers = if p == 2 { x } else { x.op("Sign") * x.op("Abs").op_with("Pow", &[below], &[]) };
-    cx.give(0, powers * parts);
+    cx.give(0, parts.scale_by(powers));
     Ok(())
 }
 
@@ -551,8 +618,9 @@ pub(crate) fn lrn<'c>(cx: &'c Backward<'_>) -> Result {
     };
     let squares = mean(x.squared(), before, after) * alpha + number("bias", 1.0);
     let inverse = squares.op_with("Pow", &[x.number(-beta)], &[]);
-    let around = mean(dy * x * inverse / squares, after, before);
-    cx.give(0, dy * inverse - x * around * (2.0 * alpha * beta));
+    let of_squares = dy.scale_by(x * inverse).divide_by(squares);
+    let around = mean(of_squares, after, before) * (2.0 * alpha * beta);
+    cx.give(0, dy.scale_by(inverse) - around.scale_by(x));
     Ok(())
 }
 
@@ -574,12 +642,12 @@ pub(crate) fn batch_normalization<'c>(cx: &'c Backward<'_>) -> Result {
     let centered = x - mean;
     let variance = if trains { centered.squared().mean(&others) } else { beside(cx.input(4)?) };
     let inverse = (variance + epsilon).op("Sqrt").op("Reciprocal");
-    let normal = centered * inverse;
+    let normal = (centered * inverse).drop_unused(dy);
     let factor = beside(scale) * inverse;
     if cx.wants(0) {
         let gradient =
             if trains { dy - dy.mean(&others) - normal * (dy * normal).mean(&others) } else { dy };
-        cx.give(0, gradient * factor);
+        cx.give(0, gradient.scale_by(factor));
     }
     if cx.wants(1) {
         cx.give(1, (dy * normal).sum(&others, false).cast(scale.elem()));
@@ -591,19 +659,20 @@ pub(crate) fn batch_normalization<'c>(cx: &'c Backward<'_>) -> Result {
         return Ok(());
     }
     if cx.wants(3) {
-        cx.give(3, -(dy * factor).sum(&others, false).cast(cx.input(3)?.elem()));
+        cx.give(3, -dy.scale_by(factor).sum(&others, false).cast(cx.input(3)?.elem()));
     }
     if cx.wants(4) {
-        let slope = dy * factor * normal * inverse * -0.5;
+        let slope = dy.scale_by(factor * normal * inverse) * -0.5;
         cx.give(4, slope.sum(&others, false).cast(cx.input(4)?.elem()));
     }
     Ok(())
 }
 
 /// The gradient of `normal`, which is `x` minus its mean over axes, times `inverse`, one divided by
-/// its standard deviation, by `x`.
+/// its standard deviation, by `x`. Of a group in which nothing counts `normal` has nothing that is
+/// not finite.
 fn of_normal<'c>(dy: Expr<'c>, normal: Expr<'c>, inverse: Expr<'c>, axes: &[i64]) -> Expr<'c> {
-    (dy - dy.mean(axes) - normal * (dy * normal).mean(axes)) * inverse
+    (dy - dy.mean(axes) - normal * (dy * normal).mean(axes)).scale_by(inverse)
 }
 
 /// Ba, Kiros, Hinton, "Layer Normalization", 2016. Computed in `float` or wider.
@@ -618,9 +687,9 @@ pub(crate) fn layer_normalization(cx: &Backward<'_>) -> Result {
     let (wide_x, dy) = (x.cast(wide), dy.cast(wide));
     let centered = wide_x - wide_x.mean(&axes);
     let inverse = (centered.squared().mean(&axes) + epsilon).op("Sqrt").op("Reciprocal");
-    let normal = centered * inverse;
+    let normal = (centered * inverse).drop_unused(dy);
     if cx.wants(0) {
-        let gradient = of_normal(dy * scale.cast(wide), normal, inverse, &axes);
+        let gradient = of_normal(dy.scale_by(scale.cast(wide)), normal, inverse, &axes);
         cx.give(0, gradient.cast(x.elem()));
     }
     if cx.wants(1) {
@@ -639,24 +708,27 @@ pub(crate) fn lp_normalization(cx: &Backward<'_>) -> Result {
     let is_absolute = cx.int("p") == Some(1);
     let reduction = if is_absolute { "ReduceL1" } else { "ReduceL2" };
     let norm = x.op_with(reduction, &[cx.ints_of(&axes)], &[("keepdims", 1.into())]);
+    let y = y.drop_unused(dy);
     let along = (dy * y).sum(&axes, true);
-    let slope = if is_absolute { x.op("Sign") } else { y };
+    let slope = if is_absolute { x.op("Sign").drop_unused(along) } else { y };
     let (zero, one) = (norm.number(0.0), norm.number(1.0));
     let is_zero = norm.compare("Equal", zero);
-    cx.give(0, is_zero.choose(zero, (dy - slope * along) / is_zero.choose(one, norm)));
+    let gradient = (dy - slope * along).divide_by(is_zero.choose(one, norm));
+    cx.give(0, is_zero.choose(zero, gradient));
     Ok(())
 }
 
 /// The deviation has a small number added to it, which the one in the derivative of a root has not.
+/// Of a constant group, whose deviation is 0, only the quotient by that number has a derivative.
 pub(crate) fn mean_variance_normalization(cx: &Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     let axes = cx.ints("axes").unwrap_or_else(|| vec![0, 2, 3]);
     let centered = x - x.mean(&axes);
     let deviation = centered.squared().mean(&axes).op("Sqrt");
     let divisor = deviation + 1e-9;
-    let normal = centered / divisor;
-    let slope = normal * (dy * normal).mean(&axes) / deviation;
-    cx.give(0, (dy - dy.mean(&axes)) / divisor - slope);
+    let normal = (centered / divisor).drop_unused(dy);
+    let slope = (normal * (dy * normal).mean(&axes)).divide_by(deviation);
+    cx.give(0, (dy - dy.mean(&axes)).divide_by(divisor) - slope);
     Ok(())
 }
 
@@ -670,7 +742,7 @@ pub(crate) fn instance_normalization(cx: &Backward<'_>) -> Result {
     let epsilon = f64::from(cx.float("epsilon").unwrap_or(1e-5));
     let centered = x - x.mean(&spatial);
     let inverse = (centered.squared().mean(&spatial) + epsilon).op("Sqrt").op("Reciprocal");
-    let normal = centered * inverse;
+    let normal = (centered * inverse).drop_unused(dy);
     if cx.wants(0) {
         let factor = inverse * scale.unsqueeze(&after);
         cx.give(0, of_normal(dy, normal, factor, &spatial));

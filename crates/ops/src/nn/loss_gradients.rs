@@ -24,6 +24,7 @@ pub(crate) fn softmax_cross_entropy(cx: &Backward<'_>) -> Result {
         }
     }
     if let Some(logs) = cx.arriving_if(1) {
+        let probabilities = probabilities.drop_unused(logs.sum_magnitudes(&[1]));
         let of_logs = logs - probabilities * logs.sum(&[1], true);
         gradient = Some(gradient.map_or(of_logs, |gradient: Expr<'_>| gradient + of_logs));
     }
@@ -107,22 +108,22 @@ impl<'c> Targets<'c> {
     /// What each target's own loss changes the result by, `[N, D1, …]` or a scalar, times
     /// `slopes`, `[N, C, D1, …]`.
     fn spread(&self, slopes: Expr<'c>, dy: Expr<'c>) -> Expr<'c> {
-        let dy = if self.is_mean { dy / self.total() } else { dy };
+        let dy = if self.is_mean { dy.divide_by(self.total()) } else { dy };
         match self.counts {
-            Some(counts) => slopes * (counts * dy).unsqueeze(&[1]),
-            None if self.is_none => slopes * dy.unsqueeze(&[1]),
-            None => slopes * dy,
+            Some(counts) => dy.scale_by(counts).unsqueeze(&[1]).scale_by(slopes),
+            None if self.is_none => dy.unsqueeze(&[1]).scale_by(slopes),
+            None => dy.scale_by(slopes),
         }
     }
 
     /// By the weights of classes: the sum of the losses of each class, for a mean less the mean.
     fn give_weights(&self, cx: &'c Backward<'_>, logs: Expr<'c>, dy: Expr<'c>) -> Result {
         let weights = cx.input(2)?;
-        let mut losses = -(logs * self.one_hot).sum(&[1], false);
+        let mut losses = -self.one_hot.scale_by(logs).sum(&[1], false);
         if self.is_mean {
             losses = (losses - cx.output(0)?) / self.total();
         }
-        losses = losses * dy;
+        losses = dy.scale_by(losses);
         if let Some(class) = cx.int("ignore_index") {
             let given = cx.input(1)?;
             let ignored = given.compare("Equal", given.number(class as f64));

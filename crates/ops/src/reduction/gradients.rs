@@ -5,6 +5,7 @@ use sardonyx_tensor::DataType;
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
 use crate::gradient::{Backward, Expr};
+use crate::math::gradients::share_among;
 
 type Result = std::result::Result<(), Refusal>;
 
@@ -101,8 +102,9 @@ pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
         cx,
         |_, _, dy| dy,
         |all| {
-            let taken = all.x.compare("Equal", all.y).cast(all.x.elem());
-            taken * (all.dy / all.sum(taken))
+            let is_taken = all.x.compare("Equal", all.y);
+            let count = all.sum(is_taken.cast(all.x.elem()));
+            share_among(all.dy, count).for_taken(is_taken)
         },
     )
 }
@@ -125,39 +127,41 @@ pub(crate) fn product(cx: &Backward<'_>) -> Result {
                 not_zero.op_with_some("ReduceProd", &[axes], &[("keepdims", AttrValue::Int(1))]);
             let of_zero = zeros.compare("Equal", one).choose(rest, zero);
             let of_others = zeros.compare("Equal", zero).choose(rest, zero) / not_zero;
-            all.dy * is_zero.choose(of_zero, of_others)
+            all.dy.scale_by(is_zero.choose(of_zero, of_others))
         },
     )
 }
 
 pub(crate) fn l1(cx: &Backward<'_>) -> Result {
-    reduced(cx, |x, _, dy| dy * x.op("Sign"), |all| all.dy * all.x.op("Sign"))
+    reduced(cx, |x, _, dy| dy.scale_by(x.op("Sign")), |all| all.dy.scale_by(all.x.op("Sign")))
 }
 
 /// 0 where all elements are.
 pub(crate) fn l2(cx: &Backward<'_>) -> Result {
     reduced(
         cx,
-        |x, _, dy| dy * x.op("Sign"),
+        |x, _, dy| dy.scale_by(x.op("Sign")),
         |all| {
-            let is_zero = all.y.compare("Equal", all.y.number(0.0));
-            all.x * (all.dy / is_zero.choose(all.y.number(1.0), all.y))
+            let (zero, one) = (all.y.number(0.0), all.y.number(1.0));
+            let is_zero = all.y.compare("Equal", zero);
+            let parts = all.dy.divide_by(is_zero.choose(one, all.y));
+            all.x.drop_unused(all.dy) * is_zero.choose(zero, parts)
         },
     )
 }
 
 pub(crate) fn sum_of_squares(cx: &Backward<'_>) -> Result {
-    reduced(cx, |x, _, dy| dy * x * 2.0, |all| all.x * (all.dy * 2.0))
+    reduced(cx, |x, _, dy| (dy * 2.0).scale_by(x), |all| (all.dy * 2.0).scale_by(all.x))
 }
 
 pub(crate) fn log_sum(cx: &Backward<'_>) -> Result {
     reduced(
         cx,
-        |x, _, dy| dy / x,
-        |all| (all.dy / all.sum(all.x)).op_with("Expand", &[all.x.shape()], &[]),
+        |x, _, dy| dy.divide_by(x),
+        |all| all.dy.divide_by(all.sum(all.x)).op_with("Expand", &[all.x.shape()], &[]),
     )
 }
 
 pub(crate) fn log_sum_exp(cx: &Backward<'_>) -> Result {
-    reduced(cx, |_, _, dy| dy, |all| all.dy * (all.x - all.y).op("Exp"))
+    reduced(cx, |_, _, dy| dy, |all| all.dy.scale_by((all.x - all.y).op("Exp")))
 }

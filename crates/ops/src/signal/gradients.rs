@@ -104,7 +104,7 @@ pub(crate) fn stft(cx: &Backward<'_>) -> Result {
     let line = signal.sizes(0, Some(2)).concat(&[parts], 0);
     if cx.wants(0) {
         let of_signal = match window {
-            Some(window) => frames * window.unsqueeze(&[1]),
+            Some(window) => frames.scale_by(window.unsqueeze(&[1])),
             None => frames,
         };
         let count = places.op("Size").unsqueeze(&[0]);
@@ -117,7 +117,7 @@ pub(crate) fn stft(cx: &Backward<'_>) -> Result {
     }
     if cx.wants(2) {
         let read = signal.reshape(line).gather(places, 1);
-        cx.give(2, (frames * read).sum(&[0, 1, 3], false));
+        cx.give(2, frames.scale_by(read).sum(&[0, 1, 3], false));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use sardonyx_tensor::{CastOptions, DataType};
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
 use crate::gradient::{Backward, Expr};
+use crate::math::gradients::share_among;
 
 type Result = std::result::Result<(), Refusal>;
 
@@ -196,7 +197,7 @@ pub(crate) fn pad(cx: &Backward<'_>) -> Result {
             let ones = x.number(1.0).op_with("Expand", &[x.shape()], &[]);
             let none = Some(dy.number(0.0));
             let inside = ones.op_with_some("Pad", &[Some(pads), none, axes], &attributes);
-            let outside = dy * (1.0 - inside);
+            let outside = inside.cast(DataType::Bool).choose(dy.number(0.0), dy);
             let all = outside.reshape(cx.ints_of(&[-1])).sum(&[0], false);
             cx.give(2, all.reshape(value.shape()));
         }
@@ -312,14 +313,17 @@ impl<'c> Writing<'c> {
             "mul" => self.derive_product(cx, (x, updates), dy),
             "max" | "min" => {
                 let y = cx.output(0)?;
-                let of_data = x.compare("Equal", y).cast(x.elem());
-                let of_updates = updates.compare("Equal", self.read(y)).cast(x.elem());
-                let share = dy / self.write(of_data, of_updates, "add");
+                let (is_data, is_update) =
+                    (x.compare("Equal", y), updates.compare("Equal", self.read(y)));
+                let [of_data, of_updates] =
+                    [is_data, is_update].map(|is_taken| is_taken.cast(x.elem()));
+                let count = self.write(of_data, of_updates, "add");
                 if cx.wants(0) {
-                    cx.give(0, share * of_data);
+                    cx.give(0, share_among(dy, count).for_taken(is_data));
                 }
                 if cx.wants(2) {
-                    cx.give(2, self.read(share) * of_updates);
+                    let share = share_among(self.read(dy), self.read(count));
+                    cx.give(2, share.for_taken(is_update));
                 }
             }
             other => return Err(cx.refuse(format_args!("reduction has no value \"{other}\""))),
@@ -336,7 +340,7 @@ impl<'c> Writing<'c> {
     ) {
         if cx.wants(0) {
             let ones = x.number(1.0).expand(x.shape());
-            cx.give(0, dy * self.write(ones, updates, "mul"));
+            cx.give(0, dy.scale_by(self.write(ones, updates, "mul")));
         }
         if cx.wants(2) {
             let (zero, one) = (x.number(0.0), x.number(1.0));
@@ -346,7 +350,7 @@ impl<'c> Writing<'c> {
             let rest = self.read(self.write(x, not_zero, "mul"));
             let of_zero = zeros.compare("Equal", one).choose(rest, zero);
             let of_others = zeros.compare("Equal", zero).choose(rest, zero) / not_zero;
-            cx.give(2, self.read(dy) * is_zero.choose(of_zero, of_others));
+            cx.give(2, self.read(dy).scale_by(is_zero.choose(of_zero, of_others)));
         }
     }
 }
@@ -420,8 +424,9 @@ pub(crate) fn one_hot(cx: &Backward<'_>) -> Result {
     let axis = [("axis", AttrValue::Int(cx.int("axis").unwrap_or(-1)))];
     let values = cx.numbers_of(&[0.0, 1.0], dy.elem());
     let is_on = indices.op_with("OneHot", &[depth, values], &axis).of(dy.elem());
-    let [off, on] =
-        [1.0 - is_on, is_on].map(|part| (dy * part).reshape(cx.ints_of(&[-1])).sum(&[0], true));
+    let (is_on, none) = (is_on.cast(DataType::Bool), dy.number(0.0));
+    let [off, on] = [is_on.choose(none, dy), is_on.choose(dy, none)]
+        .map(|part| part.reshape(cx.ints_of(&[-1])).sum(&[0], true));
     cx.give(2, off.concat(&[on], 0));
     Ok(())
 }
