@@ -166,7 +166,7 @@ impl Options {
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"\": 21]>
-    ///      g (float16[2] x) => (float16[2] y) <float16[2] w = {1, 2}> { y = Mul (x, w) }",
+    ///      g (float16[2] x) => (float16[2] y) <float16[2] w = raw {1, 2}> { y = Mul (x, w) }",
     /// )?;
     /// let options = training::Options::new(training::Loss::SquaredError { output: None });
     /// let state = |options: &training::Options| {
