@@ -1,5 +1,5 @@
-//! A case whose model has operators replaced by the bodies of their functions: is it valid, and does
-//! it still give what the case says?
+//! A case whose model has operators replaced by the bodies of their functions: is it valid, and
+//! does it still give what the case says?
 
 use crate::cases::Case;
 use crate::convert_case::full_errors;

@@ -7,8 +7,8 @@
 //! writes every file of the wheel.
 //!
 //! `cargo xtask conversions` has every case converted to other versions of operator sets, and
-//! judged as before: [`convert_case`]. It also has bodies put into the place of operators, in random
-//! calls of all that have any: [`inline_case`].
+//! judged as before: [`convert_case`]. It also has bodies put into the place of operators, in
+//! random calls of all that have any: [`inline_case`].
 //!
 //! `cargo xtask matrix` has a case for every type that a version of an operator takes: [`cells`].
 //!

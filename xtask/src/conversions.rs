@@ -18,8 +18,8 @@ const OPSETS: [(&str, std::ops::RangeInclusive<u32>); 2] =
 
 #[derive(clap::Args)]
 pub(crate) struct Conversions {
-    /// Convert each backend case to one version only, chosen by this number, and inline operators in
-    /// few random calls: what CI does.
+    /// Convert each backend case to one version only, chosen by this number, and inline operators
+    /// in few random calls: what CI does.
     #[arg(long, value_name = "SEED")]
     sample: Option<u64>,
     /// Only inline and convert random calls of operators.

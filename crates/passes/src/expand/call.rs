@@ -69,7 +69,8 @@ pub(crate) struct Scratch {
     outer: HashMap<ValueId, ValueId>,
 }
 
-/// The function of a node, in the version for which it is written. `op_of` says what nodes in graphs of the node call.
+/// Makes the function of a node, in the version for which it is written. `op_of` says what nodes
+/// in graphs of the node call.
 ///
 /// # Errors
 ///

@@ -61,8 +61,8 @@ pub(crate) fn specialize(
     Ok(calls.has_absent_inputs().then(|| calls.specialize(model, registry)))
 }
 
-/// Finds for each function the inputs that nodes of operators read which are to change, also through
-/// calls of other functions.
+/// Finds for each function the inputs that nodes of operators read which are to change, also
+/// through calls of other functions.
 fn inputs_that_change(
     model: &Model,
     registry: &Registry,
@@ -326,8 +326,8 @@ impl Specialized {
         report.added = self.added(inlined);
     }
 
-    /// Lists the functions that were added and that a model has, each with the one that it is a copy
-    /// of.
+    /// Lists the functions that were added and that a model has, each with the one that it is a
+    /// copy of.
     pub(crate) fn added(&self, model: &Model) -> Vec<(FunctionId, FunctionId)> {
         let there: BTreeSet<FunctionId> =
             model.functions.iter().map(|function| FunctionId::of(model, function)).collect();
