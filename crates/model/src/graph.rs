@@ -506,6 +506,11 @@ impl Model {
         symbol.map(|symbol| self.text(symbol))
     }
 
+    /// Whether a text is absent or empty.
+    pub fn is_blank(&self, symbol: Option<Symbol>) -> bool {
+        self.maybe_text(symbol).is_none_or(<[u8]>::is_empty)
+    }
+
     /// Interned text for people: empty if absent, replacement characters where it is not UTF-8.
     pub fn display(&self, symbol: Option<Symbol>) -> Cow<'_, str> {
         String::from_utf8_lossy(self.maybe_text(symbol).unwrap_or_default())

@@ -157,11 +157,6 @@ struct Needs<'a> {
     nodes_matter: bool,
 }
 
-/// Whether a text is there and is not empty.
-fn has_text(model: &Model, text: Option<Symbol>) -> bool {
-    model.maybe_text(text).is_some_and(|text| !text.is_empty())
-}
-
 fn holds_type(attribute: &Attribute) -> bool {
     let mut values = attribute.values.iter();
     values.any(|value| matches!(value, AttributeValue::Type(_) | AttributeValue::Types(_)))
@@ -197,7 +192,7 @@ impl Needs<'_> {
             self.add(8, "functions of the model", true, name);
             let has_defaults = !function.attribute_protos.is_empty();
             self.add(9, "defaults of function attributes", has_defaults, name);
-            self.add(10, "overloaded functions", has_text(model, function.overload), name);
+            self.add(10, "overloaded functions", !model.is_blank(function.overload), name);
             let has_types = !model.graph(function.body).value_info.is_empty();
             self.add(10, "types of values in functions", has_types, name);
             self.metadata(&function.metadata_props, name);
@@ -288,8 +283,8 @@ impl Needs<'_> {
             Some(name) => format!("node '{}'", text(model, Some(name))),
             None => format!("a node {}", text(model, node.op_type)),
         };
-        self.add(3, "domains of nodes", has_text(model, node.domain), name);
-        self.add(10, "overloaded functions", has_text(model, node.overload), name);
+        self.add(3, "domains of nodes", !model.is_blank(node.domain), name);
+        self.add(10, "overloaded functions", !model.is_blank(node.overload), name);
         if let Some(extras) = model.extras(id) {
             self.metadata(&extras.metadata_props, name);
             let has_devices = !extras.device_configurations.is_empty();

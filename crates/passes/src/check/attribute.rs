@@ -144,7 +144,9 @@ impl Checker<'_> {
                 | AttributeType::GRAPH
                 | AttributeType::TYPE_PROTO
         );
-        if must_be_there && attribute.values.is_empty() && self.is_empty(attribute.ref_attr_name())
+        if must_be_there
+            && attribute.values.is_empty()
+            && self.model.is_blank(attribute.ref_attr_name())
         {
             self.add(&codes::ATTRIBUTE_WITHOUT_VALUE, spot, |_| {
                 format!("the attribute is {} without a value", type_words(ty))
@@ -185,7 +187,7 @@ impl Checker<'_> {
 
     /// An attribute by itself, of a node or as the default of a function.
     pub(super) fn attribute(&mut self, attribute: &Attribute, spot: Spot, root: Root) {
-        if self.is_empty(attribute.name) {
+        if self.model.is_blank(attribute.name) {
             self.add(&codes::NAMELESS_ATTRIBUTE, spot, |_| "the name is missing".into());
         }
         let ty = attribute.ty.filter(|ty| *ty != AttributeType::UNDEFINED);

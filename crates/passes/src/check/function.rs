@@ -131,7 +131,7 @@ impl Checker<'_> {
         let mut ids = HashSet::new();
         for (index, function) in model.functions.iter().enumerate() {
             let spot = Spot::function(index);
-            if self.is_empty(function.name) {
+            if self.model.is_blank(function.name) {
                 self.add(&codes::NAMELESS_FUNCTION, spot, |_| "the name is missing".into());
             }
             if function.domain.is_none() {

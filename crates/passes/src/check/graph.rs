@@ -84,7 +84,7 @@ impl<'a> Checker<'a> {
         for (position, node) in graph.nodes.iter().enumerate() {
             self.position[node.index()] = position as u32;
         }
-        if !is_body && self.is_empty(graph.name) {
+        if !is_body && self.model.is_blank(graph.name) {
             self.add(&codes::GRAPH_WITHOUT_NAME, Spot::graph(id).field("name"), |_| {
                 "the name is missing".into()
             });

@@ -38,7 +38,7 @@ impl Checker<'_> {
         self.versions();
         self.opset_imports();
         let header = &self.model.header;
-        if self.is_empty(header.domain) {
+        if self.model.is_blank(header.domain) {
             self.add(&codes::NO_DOMAIN, Spot::MODEL.field("domain"), |_| {
                 "the model has no domain".into()
             });
@@ -49,7 +49,8 @@ impl Checker<'_> {
                 format!("the model's domain is '{}'", shown(domain))
             });
         }
-        if self.is_empty(header.producer_name) && self.is_empty(header.producer_version) {
+        if self.model.is_blank(header.producer_name) && self.model.is_blank(header.producer_version)
+        {
             let spot = Spot::MODEL.field("producer_name");
             self.add(&codes::NO_PRODUCER, spot, |_| "the model has no producer name".into());
         }

@@ -19,7 +19,7 @@ impl Checker<'_> {
 
     /// An input or output of a graph has a name.
     pub(super) fn named(&mut self, info: &ValueInfo, spot: Spot) {
-        if self.is_empty(info.name) {
+        if self.model.is_blank(info.name) {
             self.add(&codes::NAMELESS_VALUE, spot, |_| "the name is missing".to_string());
         }
     }
@@ -27,7 +27,7 @@ impl Checker<'_> {
     /// The type and the rest of what is declared of a value. Those that come into the model and go
     /// out of it need one.
     pub(super) fn declared(&mut self, info: &ValueInfo, spot: Spot, is_port: bool) {
-        if is_port && !self.is_empty(info.name) {
+        if is_port && !self.model.is_blank(info.name) {
             self.complete(info, spot);
         }
         if let Some(ty) = &info.ty {
@@ -75,7 +75,7 @@ impl Checker<'_> {
             {
                 untyped(self, "a map type without key and value types");
             }
-            TypeKind::Opaque { name, .. } if self.is_empty(*name) => {
+            TypeKind::Opaque { name, .. } if self.model.is_blank(*name) => {
                 untyped(self, "an opaque type without a name");
             }
             _ => {}
@@ -146,7 +146,7 @@ impl Checker<'_> {
                     }
                     next = value_type.as_deref();
                 }
-                Some(TypeKind::Opaque { name, .. }) if is_inner && self.is_empty(*name) => {
+                Some(TypeKind::Opaque { name, .. }) if is_inner && self.model.is_blank(*name) => {
                     incomplete(self, "the element type is an opaque type without a name");
                 }
                 Some(TypeKind::Opaque { .. }) => {}

@@ -39,14 +39,13 @@ impl Engine<'_> {
     /// sparse initializers without one, which nothing could read.
     fn nameless_values(&mut self, graph: GraphId) {
         let model = self.model;
-        let is_nameless = |name| model.maybe_text(name).is_none_or(<[u8]>::is_empty);
         for (index, info) in model.graph(graph).inputs.iter().enumerate() {
-            if is_nameless(info.name) {
+            if model.is_blank(info.name) {
                 self.nameless(Spot::graph(graph).item("input", index), codes::NAMELESS_VALUE.help);
             }
         }
         for (index, initializer) in model.graph(graph).sparse_initializers.iter().enumerate() {
-            if is_nameless(initializer.tensor.values.as_ref().and_then(|values| values.name)) {
+            if model.is_blank(initializer.tensor.values.as_ref().and_then(|values| values.name)) {
                 let spot = Spot::graph(graph).item("sparse_initializer", index);
                 self.nameless(spot, codes::NAMELESS_INITIALIZER.help);
             }
