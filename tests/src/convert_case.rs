@@ -117,7 +117,9 @@ fn convert(case: &Case, model: &Model, to: &Opset) -> Result<(Model, Tolerance),
             Ok((Model::from_bytes(converted.to_bytes()).map_err(failure)?, tolerance))
         }
         Err(ConvertError::Target(what)) => Err(Failure::new(Class::Error, what)),
-        Err(error @ ConvertError::NotHeld(_)) => Err(Failure::new(Class::Error, error.to_string())),
+        Err(error @ (ConvertError::NotHeld(_) | ConvertError::Invalid(_))) => {
+            Err(Failure::new(Class::Error, error.to_string()))
+        }
         Err(ConvertError::Refused(findings)) => {
             let first = findings.first().map_or("without a reason", |found| &found.fact);
             Err(Failure::new(Class::Refused, first))

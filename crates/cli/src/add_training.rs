@@ -13,7 +13,7 @@ use crate::derived::{Command, expansions_json, notes, opset_json};
 use crate::failure::Failure;
 use crate::human::{count, group};
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::{ModelArg, Verdict, invalid, saving};
 
 /// Add a loss, gradients and an optimizer to a model, so that sardonyx train can train it
 ///
@@ -29,6 +29,8 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
+    #[command(flatten)]
+    invalid: invalid::Args,
     #[command(flatten)]
     loss: LossArgs,
     #[command(flatten)]
@@ -161,7 +163,8 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
         ));
     }
     let result = model.add_training(&args.options()?);
-    let command = Command { schema: SCHEMA, arg: &args.model, saving: &args.saving };
+    let command =
+        Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
     command.finish(&model, target, result, (as_json, as_text), terminal)
 }
 

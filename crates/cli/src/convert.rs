@@ -13,7 +13,7 @@ use crate::inline::{added_json, added_text};
 use crate::refused::refused;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving, set, verify};
+use crate::{ModelArg, Verdict, invalid, saving, set, verify};
 
 /// Convert a model to other operator set versions, exactly
 ///
@@ -28,6 +28,8 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
+    #[command(flatten)]
+    invalid: invalid::Args,
     /// Operator set version to convert to; DOMAIN defaults to ai.onnx. May be repeated
     #[arg(long = "opset", value_name = "[DOMAIN=]VERSION", value_parser = set::parse_opset)]
     opsets: Vec<(String, i64)>,
@@ -82,6 +84,16 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
         }
         Err(ConvertError::Refused(refusals)) => {
             return args.refused(&model, &refusals, terminal);
+        }
+        Err(ConvertError::Invalid(result)) => {
+            let command = invalid::Command {
+                arg: &args.model,
+                saving: &args.saving,
+                invalid: &args.invalid,
+                target,
+                answer: args.answer(),
+            };
+            return command.finish(*result, terminal);
         }
     };
     set::note_merged(model.opsets().len(), &converted, terminal);
@@ -172,14 +184,20 @@ impl Args {
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
         let name = self.model.name();
-        let answer = json!({
+        let answer = self.saving.json.then(|| self.answer());
+        refused((model, &name), refusals, answer, terminal)
+    }
+
+    /// The JSON answer of a conversion without a result.
+    fn answer(&self) -> Value {
+        json!({
             "schema": SCHEMA,
-            "model": name,
+            "model": self.model.name(),
             "converted": null,
             "verified": null,
             "saved": null,
-        });
-        refused((model, &name), refusals, self.saving.json.then_some(answer), terminal)
+            "refusals": [],
+        })
     }
 }
 

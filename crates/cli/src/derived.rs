@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::info::qualified;
 use crate::refused::refused;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::{ModelArg, Verdict, invalid, saving};
 
 /// A command that changes a model.
 pub(crate) struct Command<'a> {
@@ -19,6 +19,7 @@ pub(crate) struct Command<'a> {
     pub(crate) schema: &'static str,
     pub(crate) arg: &'a ModelArg,
     pub(crate) saving: &'a saving::Args,
+    pub(crate) invalid: &'a invalid::Args,
 }
 
 impl Command<'_> {
@@ -31,7 +32,7 @@ impl Command<'_> {
         (as_json, as_text): (impl Fn(&R) -> Value, impl Fn(&R) -> String),
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
-        let Command { schema, arg, saving } = self;
+        let Command { schema, arg, saving, invalid } = *self;
         let name = arg.name();
         let mut answer = json!({
             "schema": schema, "model": name, "report": null, "refusals": [], "saved": null,
@@ -42,6 +43,11 @@ impl Command<'_> {
             Err(Refusal::Findings(findings)) => {
                 let answer = saving.json.then_some(answer);
                 return refused((model, &name), &findings, answer, terminal);
+            }
+            Err(Refusal::Invalid(result)) => {
+                let target = Some(target);
+                let command = invalid::Command { arg, saving, invalid, target, answer };
+                return command.finish(*result, terminal);
             }
         };
         changed.fill_producer();

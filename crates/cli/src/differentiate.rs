@@ -7,7 +7,7 @@ use crate::derived::{Command, expansions_json, notes, opset_json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::{ModelArg, Verdict, invalid, saving};
 
 /// Add gradients to a model, as outputs
 ///
@@ -21,6 +21,8 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
+    #[command(flatten)]
+    invalid: invalid::Args,
     /// Value to differentiate; by default the only output. If it is not a scalar, the sum of its
     /// elements is differentiated
     #[arg(long, value_name = "VALUE", conflicts_with = "expand")]
@@ -48,7 +50,8 @@ pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict,
     let target = args.saving.target(&args.model, &model)?;
     let result =
         if args.expand { model.expand_gradients() } else { model.add_gradients(&args.options()) };
-    let command = Command { schema: SCHEMA, arg: &args.model, saving: &args.saving };
+    let command =
+        Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
     command.finish(
         &model,
         target,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::{ModelArg, Verdict, invalid, saving};
 
 /// Replace function calls by the bodies of the functions
 ///
@@ -20,6 +20,8 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
+    #[command(flatten)]
+    invalid: invalid::Args,
     /// Inline only these functions of the model
     #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "except")]
     only: Option<Vec<String>>,
@@ -63,6 +65,16 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 terminal.print(&renderings(&original, &findings, args))?;
             }
             return Ok(Verdict::Findings);
+        }
+        Err(Refusal::Invalid(result)) => {
+            let command = invalid::Command {
+                arg: &args.model,
+                saving: &args.saving,
+                invalid: &args.invalid,
+                target: Some(target),
+                answer: json!({"schema": SCHEMA, "model": args.model.name()}),
+            };
+            return command.finish(*result, terminal);
         }
         Err(refusal) => return Err(args.failure(&original, refusal)),
     };

@@ -35,6 +35,7 @@ mod info;
 mod inline;
 mod inner;
 mod inputs;
+mod invalid;
 mod last_resort;
 mod ls;
 mod nodes;
@@ -208,15 +209,15 @@ fn main() -> ExitCode {
             Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
             Command::Convert(args) => convert::convert(&args, &terminal),
             Command::Save(args) => save::save(&args, &terminal),
-            Command::Set(args) => fine(set::set(&args, &terminal)),
+            Command::Set(args) => set::set(&args, &terminal),
             Command::Check(args) => check::check(&args, &terminal),
             Command::Explain(args) => fine(explain_model::explain(&args, &terminal)),
             Command::Scan(args) => scan::scan(&args, &terminal),
             Command::Infer(args) => infer::infer(&args, &terminal),
             Command::Cost(args) => fine(cost::cost(&args, &terminal)),
-            Command::Strip(args) => fine(strip::strip(&args, &terminal)),
+            Command::Strip(args) => strip::strip(&args, &terminal),
             Command::Inline(args) => inline::inline(&args, &terminal),
-            Command::Shard(args) => fine(shard::shard(&args, &terminal)),
+            Command::Shard(args) => shard::shard(&args, &terminal),
             Command::Hash(args) => fine(hash::hash(&args, &terminal)),
             Command::Graph(args) => fine(graph::graph(&args, &terminal)),
             Command::Completions(args) => fine(completions::completions(&args)),

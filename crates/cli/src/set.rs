@@ -1,19 +1,24 @@
 //! `sardonyx set`: change what a model says about itself.
 
 use sardonyx::ops::Registry;
-use sardonyx::{ErrorKind, Model, SaveOptions, Weights, format_version, parse_version, suggest};
+use sardonyx::{
+    Edit, ErrorKind, JobKind, Model, SaveOptions, Weights, format_version, parse_version, suggest,
+};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use crate::{ModelArg, files, saving};
+use crate::{ModelArg, Verdict, files, invalid, saving};
 
 /// Change the header of a model: versions, producer, documentation, metadata
 ///
 /// Only the header changes, except that --ir-version 4 or more removes inputs of subgraphs that are
 /// initializers, which only older versions allow. --opset changes the declared version without
 /// converting nodes; `sardonyx convert` converts them. --ir-version is rejected if the model uses
-/// features that the version lacks. Versions are plain numbers, or three numbers with dots.
+/// features that the version lacks. Rules that a change can break are checked: with --opset all
+/// rules, types and shapes, with --ir-version those that depend on it, with --metadata that keys
+/// differ. If the model breaks one that it did not break before, nothing is written and the exit
+/// code is 1. Versions are plain numbers, or three numbers with dots.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -21,6 +26,8 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
+    #[command(flatten)]
+    invalid: invalid::Args,
     /// IR version
     #[arg(long, alias = "ir", value_name = "N")]
     ir_version: Option<i64>,
@@ -61,14 +68,28 @@ struct Change {
     after: Option<String>,
 }
 
-pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.is_empty() {
         return Err(Failure::new("nothing to set")
             .help("give options such as --model-version 1.2.3 or --metadata author=me"));
     }
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
+    let edits = args.edits();
+    let before = edits.iter().any(|edit| !edit.rules().is_empty()).then(|| model.clone());
     let changes = args.apply(&mut model, terminal)?;
+    if let Some(before) = before
+        && let Err(result) = model.check_edits(&before, JobKind::Set, &edits)
+    {
+        let command = invalid::Command {
+            arg: &args.model,
+            saving: &args.saving,
+            invalid: &args.invalid,
+            target: Some(target),
+            answer: json!({"schema": SCHEMA, "model": args.model.name()}),
+        };
+        return command.finish(*result, terminal);
+    }
     let options = SaveOptions::new();
     let saved = args.saving.save(&args.model, &model, options, Weights::Keep, target, terminal)?;
     if args.saving.json {
@@ -80,9 +101,11 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             "schema": SCHEMA,
             "model": args.model.name(),
             "changes": changes,
+            "checked": invalid::checked(&edits),
             "saved": saved.json(),
         });
-        return terminal.json(&answer, true);
+        terminal.json(&answer, true)?;
+        return Ok(Verdict::Fine);
     }
     for change in &changes {
         let shown = |value: &Option<String>| {
@@ -92,7 +115,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         terminal.remark(&format!("{}: {before} → {after}", change.what));
     }
     saved.say(terminal);
-    Ok(())
+    Ok(Verdict::Fine)
 }
 
 impl Args {
@@ -104,6 +127,16 @@ impl Args {
             && self.opsets.is_empty()
             && self.metadata.is_empty()
             && self.remove_metadata.is_empty()
+    }
+
+    /// The edits whose rules are checked.
+    fn edits(&self) -> Vec<Edit> {
+        let edits = [
+            (Edit::OperatorSets, !self.opsets.is_empty()),
+            (Edit::IrVersion, self.ir_version.is_some()),
+            (Edit::Metadata, !self.metadata.is_empty() || !self.remove_metadata.is_empty()),
+        ];
+        edits.into_iter().filter_map(|(edit, is_made)| is_made.then_some(edit)).collect()
     }
 
     fn apply(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {

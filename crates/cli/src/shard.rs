@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::human::{count, group};
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
-use crate::{ModelArg, saving};
+use crate::{ModelArg, Verdict, invalid, saving};
 
 /// Annotate a model for several devices: split its matrix products, its stages or its examples
 ///
@@ -29,6 +29,8 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
+    #[command(flatten)]
+    invalid: invalid::Args,
     /// Number of devices, at least 2. With --local it may be left out: the annotations of the model
     /// are used then
     #[arg(long, value_name = "N", required_unless_present = "local", value_parser = clap::value_parser!(u64).range(2..=1024))]
@@ -68,20 +70,34 @@ pub(crate) struct Args {
 /// gets a new number.
 const SCHEMA: &str = "sardonyx.shard/1";
 
-pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
+    let invalid = |target: Option<saving::Target>| invalid::Command {
+        arg: &args.model,
+        saving: &args.saving,
+        invalid: &args.invalid,
+        target,
+        answer: json!({"schema": SCHEMA, "model": args.model.name()}),
+    };
     let Some(devices) = args.devices else {
         let written = local::write(args, &model, args.configuration.as_deref(), terminal)?;
+        let written = match written {
+            Ok(written) => written,
+            Err(local::Invalid { result, target }) => {
+                return invalid(Some(target)).finish(result, terminal);
+            }
+        };
         if args.saving.json {
             let answer = json!({
                 "schema": SCHEMA,
                 "model": args.model.name(),
                 "local": written.json(),
             });
-            return terminal.json(&answer, true);
+            terminal.json(&answer, true)?;
+            return Ok(Verdict::Fine);
         }
         written.say(terminal);
-        return Ok(());
+        return Ok(Verdict::Fine);
     };
     let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
     let devices = usize::try_from(devices).unwrap_or(usize::MAX);
@@ -102,7 +118,15 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let message = format!("the model has a configuration '{name}' already");
         return Err(Failure::new(message).help("give the new one another name: --name NAME"));
     }
-    let (mut annotated, report) = model.shard((&name, devices), division, &sizes)?;
+    let (mut annotated, report) = match model.shard((&name, devices), division, &sizes) {
+        Ok(annotated) => annotated,
+        Err(error) => {
+            return match error.invalid_result() {
+                Some(result) => invalid(target).finish(result.clone(), terminal),
+                None => Err(error.into()),
+            };
+        }
+    };
     annotated.fill_producer();
     let (mut saved, mut local) = (None, None);
     match target {
@@ -112,7 +136,12 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             let weights = Weights::Keep;
             saved = Some(args.saving.save(arg, &annotated, save, weights, target, terminal)?);
         }
-        None => local = Some(local::write(args, &annotated, Some(&name), terminal)?),
+        None => match local::write(args, &annotated, Some(&name), terminal)? {
+            Ok(written) => local = Some(written),
+            Err(local::Invalid { result, target }) => {
+                return invalid(Some(target)).finish(result, terminal);
+            }
+        },
     }
     if args.saving.json {
         let mut answer = json!({
@@ -129,7 +158,8 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         if let Some(local) = local {
             answer["local"] = local.json();
         }
-        return terminal.json(&answer, true);
+        terminal.json(&answer, true)?;
+        return Ok(Verdict::Fine);
     }
     terminal.remark(&as_text(&name, &report, division));
     if let Some(why) = nothing_split(&model, &report, division) {
@@ -143,7 +173,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     saved.iter().for_each(|saved| saved.say(terminal));
     local.iter().for_each(|local| local.say(terminal));
-    Ok(())
+    Ok(Verdict::Fine)
 }
 
 fn as_json(report: &Suggested) -> Value {

@@ -1,16 +1,18 @@
 //! `sardonyx strip`: take out of a model what it does not need to compute the same.
 
-use sardonyx::{SaveOptions, StripOptions, StripReport, Weights};
+use sardonyx::{Edit, SaveOptions, StripOptions, StripReport, Weights};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
-use crate::{ModelArg, saving};
+use crate::{ModelArg, Verdict, invalid, saving};
 
 /// Remove parts of a model that do not affect its results
 ///
-/// Reports what was removed. Note that some programs use metadata, such as class names.
+/// Reports what was removed. Note that some programs use metadata, such as class names. Only
+/// --unused can break rules: that names are defined, and that training information assigns to
+/// initializers. These are checked.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -18,6 +20,8 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
+    #[command(flatten)]
+    invalid: invalid::Args,
     /// Documentation strings
     #[arg(long)]
     docs: bool,
@@ -45,7 +49,7 @@ pub(crate) struct Args {
 /// gets a new number.
 const SCHEMA: &str = "sardonyx.strip/1";
 
-pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let options = args.options();
     if options == StripOptions::default() {
         return Err(Failure::new("nothing to remove")
@@ -53,7 +57,19 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     let mut model = args.model.open()?;
     let target = args.saving.target(&args.model, &model)?;
-    let report = model.strip(&options);
+    let report = match model.strip(&options) {
+        Ok(report) => report,
+        Err(result) => {
+            let command = invalid::Command {
+                arg: &args.model,
+                saving: &args.saving,
+                invalid: &args.invalid,
+                target: Some(target),
+                answer: json!({"schema": SCHEMA, "model": args.model.name()}),
+            };
+            return command.finish(*result, terminal);
+        }
+    };
     let save = SaveOptions::new();
     let saved = args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
     if args.saving.json {
@@ -68,13 +84,15 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
                 "training": report.training,
                 "types": report.inferred_types,
             },
+            "checked": invalid::checked(&Edit::of_strip(&options)),
             "saved": saved.json(),
         });
-        return terminal.json(&answer, true);
+        terminal.json(&answer, true)?;
+        return Ok(Verdict::Fine);
     }
     terminal.remark(&as_text(&report));
     saved.say(terminal);
-    Ok(())
+    Ok(Verdict::Fine)
 }
 
 impl Args {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod results;
 mod runner;
 mod switched;
 
@@ -30,6 +31,7 @@ const SUITES: &[(&str, &[&str])] = &[
 
 fn main() -> ExitCode {
     let mut trials = check::trials();
+    trials.extend(results::trials());
     trials.extend(switched::trials());
     for (directory, suffixes) in SUITES {
         // Ranks are processes, which other systems do not connect.

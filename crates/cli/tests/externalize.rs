@@ -93,7 +93,7 @@ fn data_files_of_another_model_stay() {
     let args = ["--doc", "x", "-o", &out, "--json"];
     let json = files
         .run("set", "digits.onnx", &args)
-        .json("sardonyx.set/1", &["model", "changes", "saved"]);
+        .json("sardonyx.set/1", &["model", "changes", "checked", "saved"]);
     assert_eq!(json["saved"]["left"][0], "b.data");
     assert_eq!(json["saved"]["removed"], serde_json::json!([]));
     // With --replace they go, unless a third model uses them.

@@ -17,7 +17,7 @@ fn everything_can_be_set() {
         "--opset",
         "22",
         "--opset",
-        "com.example=1.2.3",
+        "com.example=3",
         "--ir-version",
         "11",
         "--producer",
@@ -38,7 +38,7 @@ fn everything_can_be_set() {
         "labels",
     ];
     let answer = files.run("set", "d.onnx", &args);
-    let json = answer.json("sardonyx.set/1", &["model", "changes", "saved"]);
+    let json = answer.json("sardonyx.set/1", &["model", "changes", "checked", "saved"]);
     let changes = json["changes"].as_array().unwrap();
     let what: Vec<&str> = changes.iter().map(|change| change["what"].as_str().unwrap()).collect();
     let expected = [
@@ -235,4 +235,50 @@ fn versions_change_what_depends_on_them() {
         let checked = sardonyx(&["check", &written, "--full"]);
         assert!(!checked.good().contains("ir-version-too-old"), "{command}");
     }
+}
+
+#[test]
+fn edits_that_break_rules_are_not_written() {
+    let text = "<ir_version: 8, opset_import: [\"\": 17]>
+        g (float[2, 3] x) => (float[2, 1] y) { y = ReduceMax <axes = [1]> (x) }";
+    let files = Files::new(&[("m.onnxtxt", text.into())]);
+    let out = files.path("out.onnx");
+    let set = |more: &[&str]| files.run("set", "m.onnxtxt", &[more, &["-o", &out][..]].concat());
+    let found = set(&["--opset", "18"]).finds();
+    for words in [
+        "error[unknown-attribute]",
+        "result of set: attribute 'axes' of ReduceMax node that makes 'y'",
+        "from: ReduceMax node that makes 'y' of the input, operator ReduceMax",
+        "set made a model with 1 error that",
+        "nothing was written; --keep-invalid",
+    ] {
+        assert!(found.contains(words), "{words}\n{found}");
+    }
+    assert!(!std::path::Path::new(&out).exists());
+    let answer = set(&["--opset", "18", "--json"]);
+    assert_eq!(answer.code, Some(1));
+    let json: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+    let error = &json["invalid"]["errors"][0];
+    assert_eq!(
+        (&json["invalid"]["job"], &error["code"]),
+        (&"set".into(), &"unknown-attribute".into())
+    );
+    assert_eq!(error["origin"]["operator"], "ReduceMax");
+    assert!(json["saved"].is_null());
+    let kept = set(&["--opset", "18", "--keep-invalid"]);
+    assert_eq!(kept.code, Some(1), "{}", kept.stderr);
+    assert!(kept.stdout.contains("the invalid model was written"), "{}", kept.stdout);
+    let written = sardonyx(&["check", &out]);
+    assert!(written.stdout.contains("unknown-attribute"), "{}", written.stdout);
+    // An error that was there stays, whatever else is set; other rules are not looked at.
+    std::fs::remove_file(&out).unwrap();
+    let wrong = text.replace("axes", "axis");
+    std::fs::write(files.path("m.onnxtxt"), wrong).unwrap();
+    set(&["--opset", "16"]).good();
+    let answer = set(&["--ir-version", "9", "--json", "--metadata", "a=b"]).good();
+    let json: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let rules = json["checked"]["rules"].as_array().unwrap();
+    assert!(rules.contains(&"initializer-not-input".into()), "{answer}");
+    assert!(rules.contains(&"duplicate-metadata".into()), "{answer}");
+    assert_eq!(json["checked"]["everything"], false);
 }

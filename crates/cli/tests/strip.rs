@@ -34,7 +34,7 @@ fn only_what_was_asked_for() {
     let out = files.path("o.onnx");
     let strip = |model: &str, option: &str| {
         let answer = files.run("strip", model, &[option, "-o", &out, "--json"]);
-        let json = answer.json("sardonyx.strip/1", &["model", "stripped", "saved"]);
+        let json = answer.json("sardonyx.strip/1", &["model", "stripped", "checked", "saved"]);
         json["stripped"].clone()
     };
     let stripped = strip("unused.onnx", "--unused");

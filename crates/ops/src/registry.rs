@@ -331,6 +331,12 @@ impl Registry {
         Registry { has_microsoft: true, ..Registry::default() }
     }
 
+    /// This registry with the operators that ONNX Runtime adds.
+    #[must_use]
+    pub fn including_microsoft(self) -> Registry {
+        Registry { has_microsoft: true, ..self }
+    }
+
     /// The same without those that ONNX Runtime adds.
     #[must_use]
     pub fn without_microsoft(self) -> Registry {

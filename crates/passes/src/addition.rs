@@ -14,7 +14,7 @@ use sardonyx_ops::Registry;
 use sardonyx_ops::operators::GRADIENT;
 use sardonyx_tensor::{DataType, Tensor, TensorError, shape};
 
-use crate::convert::{ConvertError, ConvertOptions, Target, convert};
+use crate::convert::{ConvertError, ConvertOptions, Target, convert_in_any_order};
 pub(crate) use crate::differentiate::TRAINING;
 use crate::differentiate::{bind_gradients, differentiate};
 use crate::expand::{Expansions, expand_calls};
@@ -23,6 +23,7 @@ use crate::infer::{InferOptions, Inference, declaration, infer};
 use crate::ir_version::{PLAIN_INITIALIZERS, import_implied};
 use crate::order::{reads, tree};
 use crate::resolve::{Resolved, resolve};
+use crate::results::Origins;
 use crate::upgrade::upgrade;
 
 /// A graph that is added to a model, in the making.
@@ -45,6 +46,8 @@ pub(crate) struct Addition {
     outputs: Vec<ValueId>,
     /// By gradient: the value that it is the gradient by, whose type it has.
     gradients: HashMap<ValueId, ValueId>,
+    /// Nodes of the copy, and those of the main graph of which they are copies.
+    copies: Origins,
     /// Operators that became their functions, by domain and name.
     pub(crate) expansions: Expansions,
 }
@@ -59,6 +62,8 @@ pub(crate) struct Added {
     pub(crate) opset: (u32, u32),
     /// Nodes of the graph.
     pub(crate) nodes: usize,
+    /// For which nodes of the model that was given the nodes were made.
+    pub(crate) origins: Origins,
 }
 
 impl Addition {
@@ -84,6 +89,8 @@ impl Addition {
             .filter(|(_, value)| value.graph == main && value.producer != Producer::Nothing);
         let names: HashSet<Symbol> = names.map(|(_, value)| value.name).collect();
         let copy = model.copy_graph(main);
+        let nodes = |graph| model.graph(graph).nodes.clone();
+        let copies = Origins::default().then_copies(nodes(copy), nodes(main));
         if model.header.ir_version.unwrap_or(0) < PLAIN_INITIALIZERS {
             // All initializers are inputs there, which says nothing about overriding them.
             model.fix_default_inputs(copy);
@@ -126,6 +133,7 @@ impl Addition {
             changed,
             outputs,
             gradients: HashMap::new(),
+            copies,
             expansions,
         })
     }
@@ -466,9 +474,12 @@ impl Addition {
     pub(crate) fn finish(mut self, at_least: u32) -> Result<Added, Vec<Finding>> {
         let types = self.types()?;
         let borrowed = self.prune(&types);
-        let Addition { resolved, registry, main, functions, training, opset, newest, .. } = self;
+        let Addition {
+            resolved, registry, main, functions, training, opset, newest, copies, ..
+        } = self;
         let graph = resolved.main();
-        let mut model = resolved.into_model();
+        let (mut model, made) = resolved.into_parts();
+        let mut origins = copies.then(made);
         let local = model.functions.split_off(functions.min(model.functions.len()));
         drop(local);
         let own = std::mem::take(&mut model.functions);
@@ -483,27 +494,31 @@ impl Addition {
         };
         let mut reached = newest;
         for version in first..newest {
-            if let Ok(converted) = convert(&model, &registry, &to(version)) {
+            if let Ok(converted) = convert_in_any_order(&model, &registry, &to(version)) {
                 (model, reached) = (converted.model, version);
+                origins = origins.then(converted.origins);
                 break;
             }
         }
         model.header = header;
         (model.main, model.functions, model.training_info) = (Some(main), own, training);
         if reached > opset {
-            match convert(&model, &registry, &to(reached)) {
-                Ok(converted) => model = converted.model,
+            match convert_in_any_order(&model, &registry, &to(reached)) {
+                Ok(converted) => {
+                    model = converted.model;
+                    origins = origins.then(converted.origins);
+                }
                 Err(ConvertError::Refused(findings)) => return Err(findings),
                 Err(ConvertError::NotHeld(finding)) => return Err(vec![*finding]),
-                // Versions up to the newest one exist.
-                Err(ConvertError::Target(_)) => {}
+                // Versions up to the newest one exist, and nothing is checked here.
+                Err(ConvertError::Target(_) | ConvertError::Invalid(_)) => {}
             }
         }
         rebind(&mut model, graph, graph, main);
         give_back(&mut model, graph, &borrowed);
         model.graph_mut(graph).parent = Some(main);
         let nodes = model.graph(graph).nodes.len();
-        Ok(Added { model, graph, opset: (opset, reached), nodes })
+        Ok(Added { model, graph, opset: (opset, reached), nodes, origins })
     }
 
     /// The type of a value that is given back. That of a gradient is what is known of it and of the

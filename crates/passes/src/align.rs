@@ -5,47 +5,77 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashSet;
-use sardonyx_model::Model;
+use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::Registry;
 
 use crate::check::{against_changing, codes};
 use crate::convert::{ConvertError, ConvertOptions, Target, convert_functions};
+use crate::expand::nodes_of_tree;
 use crate::finding::Finding;
 use crate::inline::{
-    Copies, InlineOptions, InlineRefusal, InlineReport, Versions, conflicting, inline_with,
-    specialize_to_inline,
+    Copies, InlineOptions, InlineRefusal, InlineReport, Inlining, Versions, conflicting,
+    inline_with, specialize_to_inline,
 };
+use crate::results::{Accepted, JobInput, JobKind, Origins};
 
 /// A model with calls inlined, and what was done.
 ///
 /// # Errors
 ///
-/// Names that nothing defines, nodes in an order in which they cannot run, references that have a
-/// value as well, and operands that a node leaves out although its operator requires them.
 /// Functions that call themselves, calls that do not fit their functions, functions that mean
 /// something else at the versions that count where they are called and cannot be converted, and
-/// more nodes than the limit.
+/// more nodes than the limit. A result with errors that the model does not have. Where there is
+/// such a reason, or the result has errors of the model: names that nothing defines, nodes in an
+/// order in which they cannot run, references that have a value as well, and operands that a node
+/// leaves out although its operator requires them.
 pub fn inline(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
 ) -> Result<(Model, InlineReport), InlineRefusal> {
-    let mut against = against_changing(model, registry);
-    // Such a call may stay as it is, if the caller wants that.
-    against.retain(|finding| finding.code.name != codes::CALL_WITHOUT_INPUT.name);
-    if !against.is_empty() {
-        return Err(InlineRefusal::Findings(against));
+    let input = JobInput { job: JobKind::Inline, model, registry };
+    match inline_in_any_order(model, registry, options) {
+        Ok(Inlining { model, report, origins }) => match input.accept(model, &origins) {
+            Ok(Accepted { model, has_errors }) => {
+                let is_reason = has_errors || has_references_with_values(input.model);
+                match is_reason.then(|| against(input)).flatten() {
+                    Some(refusal) => Err(refusal),
+                    None => Ok((model, report)),
+                }
+            }
+            Err(rejected) => Err(against(input).unwrap_or(InlineRefusal::Invalid(rejected))),
+        },
+        Err(refusal) => Err(against(input).unwrap_or(refusal)),
     }
-    inline_in_any_order(model, registry, options)
 }
 
-/// Like [`inline`], but takes nodes in any order and does not look for what else is wrong with the
-/// model.
+/// Faults of a model that inlining cannot carry over. They are errors of the result, too, or keep
+/// it from being made, so they are looked for only then.
+fn against(input: JobInput<'_>) -> Option<InlineRefusal> {
+    let mut found = against_changing(input.model, input.registry);
+    // Such a call may stay as it is, if the caller wants that.
+    found.retain(|finding| finding.code.name != codes::CALL_WITHOUT_INPUT.name);
+    (!found.is_empty()).then_some(InlineRefusal::Findings(found))
+}
+
+/// Whether a function has an attribute that is a reference and has a value as well. Nothing is left
+/// of that where the function is inlined.
+fn has_references_with_values(model: &Model) -> bool {
+    let bodies = model.functions.iter().map(|function| function.body);
+    let mut nodes = bodies.flat_map(|body| nodes_of_tree(model, body));
+    nodes.any(|node| {
+        let attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
+        let mut attributes = attributes.filter(|found| !found.values.is_empty());
+        attributes.any(|found| !model.is_blank(found.ref_attr_name()))
+    })
+}
+
+/// Like [`inline`], but takes nodes in any order and does not check the result.
 pub(crate) fn inline_in_any_order(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
-) -> Result<(Model, InlineReport), InlineRefusal> {
+) -> Result<Inlining, InlineRefusal> {
     let found = find_conflicting(model, registry, options)?;
     match specialize_to_inline(model, registry, options, &found)? {
         None => inline_converting(model, registry, options, found),
@@ -71,23 +101,26 @@ fn inline_converting(
     registry: &Registry,
     options: &InlineOptions<'_>,
     conflicting: BTreeMap<Versions, BTreeSet<usize>>,
-) -> Result<(Model, InlineReport), InlineRefusal> {
+) -> Result<Inlining, InlineRefusal> {
     if conflicting.is_empty() {
         return inline_with(model, registry, options, &Copies::none(model));
     }
     let (mut aligned, mut copies, mut refusals) = (model.clone(), Copies::none(model), Vec::new());
+    let mut origins = Origins::default();
     for (versions, functions) in conflicting {
         let found = convert_copies(&mut aligned, registry, &versions, &functions);
         copies.add(&versions, found.copies);
         refusals.extend(found.refusals);
+        origins = origins.then(found.origins);
     }
     match inline_with(&aligned, registry, options, &copies) {
-        Ok((inlined, mut report)) => {
+        Ok(mut inlined) => {
             // What stays is explained by why it could not be converted.
-            if !report.kept.is_empty() {
-                report.kept.extend(refusals);
+            if !inlined.report.kept.is_empty() {
+                inlined.report.kept.extend(refusals);
             }
-            Ok((inlined, report))
+            inlined.origins = origins.then(inlined.origins);
+            Ok(inlined)
         }
         Err(InlineRefusal::Findings(mut findings)) => {
             findings.extend(refusals);
@@ -101,6 +134,8 @@ fn inline_converting(
 struct ConvertedCopies {
     copies: Vec<(usize, usize)>,
     refusals: Vec<Finding>,
+    /// For which nodes of functions those of the copies were made.
+    origins: Origins,
 }
 
 /// Adds copies of functions to a model, each in versions of operator sets.
@@ -128,11 +163,18 @@ fn convert_copies(
             (*function, copy)
         })
         .collect();
+    let nodes = |functions: &mut dyn Iterator<Item = usize>| -> Vec<NodeId> {
+        let bodies = functions.map(|function| model.functions[function].body);
+        bodies.flat_map(|body| nodes_of_tree(model, body)).collect()
+    };
+    let of = nodes(&mut copies.iter().map(|(function, _)| *function));
+    let origins =
+        Origins::default().then_copies(nodes(&mut copies.iter().map(|(_, copy)| *copy)), of);
     // It is the original that is converted, whose calls say which types there are in it, and the
     // copy that stays as it is; then they change places.
     let mut converting = Converting::new(model, registry, versions);
     converting.convert(&functions.iter().copied().collect::<Vec<_>>());
-    let Converting { converted, refusals, .. } = converting;
+    let Converting { converted, refusals, origins: made, .. } = converting;
     for (function, copy) in &copies {
         let [original, copy] = model
             .functions
@@ -145,6 +187,7 @@ fn convert_copies(
     ConvertedCopies {
         copies: copies.collect(),
         refusals: refusals.into_iter().map(|(_, refusal)| refusal).collect(),
+        origins: origins.then(made),
     }
 }
 
@@ -169,6 +212,8 @@ struct Converting<'a> {
     converted: HashSet<usize>,
     /// Why the others could not be.
     refusals: Vec<(usize, Finding)>,
+    /// For which nodes others were made.
+    origins: Origins,
 }
 
 impl Converting<'_> {
@@ -182,8 +227,8 @@ impl Converting<'_> {
             .fold(Target::new(), |target, (domain, version)| target.opset(domain, *version));
         let options =
             ConvertOptions { target, expand: true, granted: Vec::new(), like_reference: false };
-        let (converted, refusals) = (HashSet::new(), Vec::new());
-        Converting { model, registry, options, converted, refusals }
+        let (converted, refusals, origins) = (HashSet::new(), Vec::new(), Origins::default());
+        Converting { model, registry, options, converted, refusals, origins }
     }
 
     /// Converts functions: all at once, and where one of them is refused, one half after the other,
@@ -193,6 +238,7 @@ impl Converting<'_> {
         match convert_functions(self.model, self.registry, &self.options, &set) {
             Ok(converted) => {
                 *self.model = converted.model;
+                self.origins = std::mem::take(&mut self.origins).then(converted.origins);
                 self.converted.extend(functions);
             }
             Err(ConvertError::Refused(_)) if functions.len() > 1 => {
@@ -209,7 +255,7 @@ impl Converting<'_> {
                 self.refusals.extend(refusals);
             }
             // A version that is not known is told of where it matters.
-            Err(ConvertError::Target(_) | ConvertError::NotHeld(_)) => {}
+            Err(ConvertError::Target(_) | ConvertError::NotHeld(_) | ConvertError::Invalid(_)) => {}
         }
     }
 }

@@ -24,6 +24,7 @@ mod tensor;
 mod tests;
 mod texts;
 mod training;
+mod types;
 mod unused;
 mod value_info;
 
@@ -41,6 +42,8 @@ pub use documents::{Document, check_document};
 pub(crate) use graph::{undefined, undefined_output};
 pub use levels::{Levels, UnknownCode};
 pub use operator_set::{DeclaredOperator, OPERATOR_SET_MAGIC, OperatorSet};
+pub use types::check_types;
+pub(crate) use types::{add_contradictions, infer_to_check};
 
 /// What is checked, and how strictly.
 #[derive(Debug, Clone)]
@@ -53,6 +56,8 @@ pub struct CheckOptions {
     pub skip_opset_compatibility: bool,
     /// Whether operators outside of the standard's domains must be known.
     pub custom_domains: bool,
+    /// Whether operators exist that others add to the standard's own domain.
+    pub added_operators: bool,
     /// Operators of other domains that exist, by name only. What is in such a domain must be known.
     pub operator_sets: Vec<OperatorSet>,
     /// How many findings of each code are listed; the rest is counted.
@@ -66,6 +71,7 @@ impl Default for CheckOptions {
             levels: Levels::default(),
             skip_opset_compatibility: false,
             custom_domains: false,
+            added_operators: false,
             operator_sets: Vec::new(),
             per_code: 20,
         }
@@ -104,6 +110,24 @@ pub fn check(model: &Model, options: &CheckOptions) -> Report {
     let mut checker = Checker::new(model, options);
     checker.whole();
     checker.found.report()
+}
+
+/// Checks a model, and adds to what was found.
+pub(crate) fn check_into(model: &Model, options: &CheckOptions, found: Findings) -> Findings {
+    let mut checker = Checker { found, ..Checker::new(model, options) };
+    checker.whole();
+    checker.found
+}
+
+/// Checks the fields of a model outside of its graph, and adds to what was found.
+pub(crate) fn check_header_into(
+    model: &Model,
+    options: &CheckOptions,
+    found: Findings,
+) -> Findings {
+    let mut checker = Checker { found, ..Checker::new(model, options) };
+    checker.header();
+    checker.found
 }
 
 /// Checks a part of a model by itself.
@@ -327,11 +351,6 @@ impl<'a> Checker<'a> {
         domain.filter(|_| domain != self.empty && domain != self.long_domain)
     }
 
-    /// Whether a text is absent or empty.
-    fn is_empty(&self, text: Option<Symbol>) -> bool {
-        text.is_none() || text == self.empty
-    }
-
     /// Keys that occur twice in a list of keys and values. The model's own list is stricter than
     /// all others.
     fn keys(&mut self, entries: &[sardonyx_model::Entry], spot: Spot, field: &'static str) {
@@ -353,7 +372,7 @@ impl<'a> Checker<'a> {
         }
         if field == "metadata_props" {
             for (index, entry) in entries.iter().enumerate() {
-                if self.is_empty(entry.key) {
+                if self.model.is_blank(entry.key) {
                     self.add(&codes::METADATA_WITHOUT_KEY, spot.item(field, index), |model| {
                         let value = model.maybe_text(entry.value).unwrap_or_default();
                         format!("the value '{}' has no key", shown(value))

@@ -28,6 +28,7 @@ use crate::infer::{InferOptions, infer_everywhere};
 use crate::inline::{InlineRefusal, Specialized, expand_nodes, is_other, specialize};
 use crate::ir_version::{PLAIN_INITIALIZERS, format_needs, ir_version_of_opset, set_ir_version};
 use crate::order::tree;
+use crate::results::{Accepted, JobInput, JobKind, Origins};
 
 pub use report::{
     Assumed, Conversion, ConvertError, Converted, ConvertedImport, ConvertedOperator,
@@ -62,26 +63,42 @@ pub struct ConvertOptions {
 ///
 /// # Errors
 ///
-/// A target that does not exist, or everything that has no exact equivalent there. Names that
-/// nothing defines, nodes in an order in which they cannot run, references that have a value as
-/// well, and operands that a node leaves out although its operator requires them; not if it is to
-/// do as the reference implementation.
+/// A target that does not exist, or everything that has no exact equivalent there. A result with
+/// errors that the model does not have. Where either is so, or the result has errors of the model:
+/// names that nothing defines, nodes in an order in which they cannot run, references that have a
+/// value as well, and operands that a node leaves out although its operator requires them; not if
+/// it is to do as the reference implementation.
 pub fn convert(
     model: &Model,
     registry: &Registry,
     options: &ConvertOptions,
 ) -> Result<Converted, ConvertError> {
-    if !options.like_reference {
-        let against = against_changing(model, registry);
-        if !against.is_empty() {
-            return Err(ConvertError::Refused(against));
-        }
+    let input = JobInput { job: JobKind::Convert, model, registry };
+    match convert_in_any_order(model, registry, options) {
+        Ok(Converted { model, report, origins }) => match input.accept(model, &origins) {
+            Ok(Accepted { model, has_errors }) => {
+                match has_errors.then(|| against(input, options)).flatten() {
+                    Some(error) => Err(error),
+                    None => Ok(Converted { model, report, origins }),
+                }
+            }
+            Err(rejected) => {
+                Err(against(input, options).unwrap_or(ConvertError::Invalid(rejected)))
+            }
+        },
+        Err(error @ ConvertError::Target(_)) => Err(error),
+        Err(error) => Err(against(input, options).unwrap_or(error)),
     }
-    convert_in_any_order(model, registry, options)
 }
 
-/// Like [`convert`], but takes nodes in any order and does not look for what else is wrong with
-/// the model.
+/// Faults of a model that conversion cannot carry over. They are errors of the result, too, or keep
+/// it from being made, so they are looked for only then.
+fn against(input: JobInput<'_>, options: &ConvertOptions) -> Option<ConvertError> {
+    let found = (!options.like_reference).then(|| against_changing(input.model, input.registry))?;
+    (!found.is_empty()).then_some(ConvertError::Refused(found))
+}
+
+/// Like [`convert`], but takes nodes in any order and does not check the result.
 pub(crate) fn convert_in_any_order(
     model: &Model,
     registry: &Registry,
@@ -99,6 +116,7 @@ pub(crate) fn convert_in_any_order(
                 special.place(model, &mut assumed.place);
             }
             converted.report.added = special.added(&converted.model);
+            converted.origins = special.origins().then(converted.origins);
             Ok(converted)
         }
         Err(ConvertError::Refused(mut findings)) => {
@@ -201,6 +219,7 @@ fn convert_expanded(
         let refused = std::mem::take(&mut job.refused);
         if refused.is_empty() {
             let mut converted = job.finish(file, &replaced)?;
+            converted.origins = Origins::default().then_for(origins).then(converted.origins);
             converted.report.expanded = by_operator(file, &replaced.expanded);
             converted.report.constants = by_operator(file, &replaced.constants);
             return Ok(converted);
@@ -670,7 +689,8 @@ impl<'a> Job<'a> {
         }
         if self.refusals.is_empty() {
             self.report.count(before, &self.model, replaced, &self.rewritten);
-            Ok(Converted { model: self.model, report: self.report })
+            let origins = Origins::default().then_made(self.made);
+            Ok(Converted { model: self.model, report: self.report, origins })
         } else {
             if self.unlisted > 0 {
                 let fact = format!("{} more have no equivalent and are not listed", self.unlisted);

@@ -14,6 +14,7 @@ use crate::finding::Finding;
 use crate::infer::Inference;
 use crate::ir_version::raise_ir_version;
 use crate::order::{inner_graphs, sorted, tree};
+use crate::results::{Accepted, JobInput, JobKind, Origins, Rejected};
 
 /// Which gradients a model is to give.
 pub struct GradientOptions<'a> {
@@ -71,6 +72,14 @@ pub enum DeriveError {
     Option(String),
     /// What stands against it in the model.
     Refused(Vec<Finding>),
+    /// A result that has errors which the model does not have.
+    Invalid(Box<Rejected>),
+}
+
+impl From<Box<Rejected>> for DeriveError {
+    fn from(rejected: Box<Rejected>) -> Self {
+        DeriveError::Invalid(rejected)
+    }
 }
 
 impl From<Vec<Finding>> for DeriveError {
@@ -104,14 +113,16 @@ pub fn add_gradients(
         add.derive()?;
     }
     let expansions = add.expansions.clone();
-    let Added { mut model, graph, opset, nodes } = add.finish(1)?;
-    if let Some(main) = model.main {
-        model.append_graph(main, graph);
+    let Added { model: mut result, graph, opset, nodes, origins } = add.finish(1)?;
+    if let Some(main) = result.main {
+        result.append_graph(main, graph);
     }
     if options.gradient_node {
-        import(&mut model, TRAINING);
+        import(&mut result, TRAINING);
     }
-    raise_ir_version(&mut model, 0);
+    raise_ir_version(&mut result, 0);
+    let input = JobInput { job: JobKind::Differentiate, model, registry };
+    let Accepted { model, .. } = input.accept(result, &origins)?;
     Ok((model, GradientReport { of: y, gradients, nodes, replaced: 0, opset, expansions }))
 }
 
@@ -191,6 +202,8 @@ pub fn expand_gradients(
     model: &Model,
     registry: &Registry,
 ) -> Result<(Model, GradientReport), DeriveError> {
+    let input = JobInput { job: JobKind::Differentiate, model, registry };
+    let mut origins = Origins::default();
     let mut model = model.clone();
     let mut report = GradientReport::default();
     report.opset.0 = model.opset("").and_then(|opset| u32::try_from(opset).ok()).unwrap_or(1);
@@ -214,7 +227,9 @@ pub fn expand_gradients(
             }
         }
         merge(&mut report.expansions, &add.expansions);
-        let Added { model: found, graph, nodes, .. } = add.finish(1)?;
+        let added = add.finish(1)?;
+        let Added { model: found, graph, nodes, .. } = added;
+        origins = origins.then(added.origins);
         model = found;
         report.nodes += (nodes + count).saturating_sub(before);
         model.graph_mut(graph).name = name;
@@ -223,10 +238,12 @@ pub fn expand_gradients(
     if let Some(main) = model.main
         && gradients_in(&model, main) > 0
     {
-        model = expand_in_main(model, registry, main, &mut report)?;
+        let (expanded, made) = expand_in_main(model, registry, main, &mut report)?;
+        (model, origins) = (expanded, origins.then(made));
     }
     report.opset.1 = model.opset("").and_then(|opset| u32::try_from(opset).ok()).unwrap_or(1);
     raise_ir_version(&mut model, 0);
+    let Accepted { model, .. } = input.accept(model, &origins)?;
     Ok((model, report))
 }
 
@@ -236,7 +253,7 @@ fn expand_in_main(
     registry: &Registry,
     main: GraphId,
     report: &mut GradientReport,
-) -> Result<Model, DeriveError> {
+) -> Result<(Model, Origins), DeriveError> {
     let replaced: Vec<NodeId> = model.graph(main).nodes.clone();
     let gradients = |node: NodeId| {
         let inside = inner_graphs(&model, node).map(|graph| gradients_in(&model, graph));
@@ -258,7 +275,7 @@ fn expand_in_main(
     }
     add.derive()?;
     merge(&mut report.expansions, &add.expansions);
-    let Added { mut model, graph, nodes, .. } = add.finish(1)?;
+    let Added { mut model, graph, nodes, origins, .. } = add.finish(1)?;
     report.nodes += nodes;
     report.replaced += count;
     for node in replaced {
@@ -294,7 +311,7 @@ fn expand_in_main(
     if let Some(order) = sorted {
         model.graph_mut(main).nodes = order;
     }
-    Ok(model)
+    Ok((model, origins))
 }
 
 /// How many `Gradient` nodes a graph and the graphs in it have.

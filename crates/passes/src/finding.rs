@@ -3,11 +3,11 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::Location;
 
-use sardonyx_model::{GraphId, MadeNodes, Model, NodeId};
+use sardonyx_model::{GraphId, MadeNodes, Model, NodeId, Symbol};
 use sardonyx_proto::switch;
 
 use crate::node_path::{NodePath, PathNode};
@@ -70,7 +70,7 @@ pub enum Reference {
 }
 
 /// Where in a model. Cheap to make; [`Place`] is the same in words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Spot {
     /// The part of the model.
     pub part: SpotPart,
@@ -83,7 +83,7 @@ pub struct Spot {
 }
 
 /// A field of an element of a list, such as the third entry in `metadata_props` of an initializer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InnerSpot {
     /// The fields that lead to the message, such as `t` from an attribute to its tensor; empty for
     /// the element itself.
@@ -321,10 +321,46 @@ pub(crate) fn words(model: &Model, spot: Spot) -> String {
     }
 }
 
+/// The name of an element of a list of a graph; `None` if the elements of the list have no names,
+/// or the list has no such element.
+pub(crate) fn name_of_element(
+    model: &Model,
+    graph: GraphId,
+    field: &str,
+    index: usize,
+) -> Option<Option<Symbol>> {
+    let graph = model.graph(graph);
+    Some(match field {
+        "input" => graph.inputs.get(index)?.name,
+        "output" => graph.outputs.get(index)?.name,
+        "value_info" => graph.value_info.get(index)?.name,
+        "initializer" => graph.initializers.get(index)?.tensor.name,
+        "sparse_initializer" => {
+            let values = graph.sparse_initializers.get(index)?.tensor.values.as_ref();
+            values.and_then(|values| values.name)
+        }
+        "quantization_annotation" => graph.quantization_annotation.get(index)?.tensor_name,
+        _ => return None,
+    })
+}
+
+/// Whether the elements of a list of a graph have names.
+fn has_names(field: &str) -> bool {
+    matches!(
+        field,
+        "input"
+            | "output"
+            | "value_info"
+            | "initializer"
+            | "sparse_initializer"
+            | "quantization_annotation"
+    )
+}
+
 /// The element of a list, by name where it has one.
 fn item_words(model: &Model, spot: Spot) -> Option<String> {
     let index = spot.index? as usize;
-    let named = |name: Option<sardonyx_model::Symbol>| {
+    let named = |name: Option<Symbol>| {
         let name = model.maybe_text(name).filter(|name| !name.is_empty());
         let what = match spot.field {
             "sparse_initializer" => "sparse initializer",
@@ -339,22 +375,8 @@ fn item_words(model: &Model, spot: Spot) -> Option<String> {
         }
     };
     Some(match (spot.part, spot.field) {
-        (SpotPart::Graph(graph), field) => {
-            let graph = model.graph(graph);
-            match field {
-                "input" => named(graph.inputs.get(index)?.name),
-                "output" => named(graph.outputs.get(index)?.name),
-                "value_info" => named(graph.value_info.get(index)?.name),
-                "initializer" => named(graph.initializers.get(index)?.tensor.name),
-                "sparse_initializer" => {
-                    let values = graph.sparse_initializers.get(index)?.tensor.values.as_ref();
-                    named(values.and_then(|values| values.name))
-                }
-                "quantization_annotation" => {
-                    named(graph.quantization_annotation.get(index)?.tensor_name)
-                }
-                field => format!("{field} {index}"),
-            }
+        (SpotPart::Graph(graph), field) if has_names(field) => {
+            named(name_of_element(model, graph, field, index)?)
         }
         (SpotPart::Node(node), "attribute") => {
             let attribute = model.attributes(node).get(index)?;
@@ -418,10 +440,25 @@ fn function_words(model: &Model, index: usize) -> String {
     format!("function '{name}'")
 }
 
+/// A finding without its words.
+pub(crate) type Fault = (&'static str, Spot);
+
+/// Which findings are kept, and of what.
+#[derive(Debug)]
+enum FindingsKind {
+    /// Some of each code, with their words.
+    All,
+    /// Where all errors are, and no words.
+    Errors(Vec<Fault>),
+    /// Some of each code, of these alone.
+    Only(HashSet<Fault>),
+}
+
 /// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file
 /// cannot make a report large.
 #[derive(Debug)]
 pub struct Findings {
+    kind: FindingsKind,
     per_code: usize,
     kept: Vec<Finding>,
     totals: HashMap<&'static str, (Severity, u64)>,
@@ -450,10 +487,29 @@ impl Findings {
     /// Keeps this many findings of each code.
     pub fn new(per_code: usize) -> Findings {
         Findings {
+            kind: FindingsKind::All,
             per_code: per_code.max(1),
             kept: Vec::new(),
             totals: HashMap::new(),
             places: Places::default(),
+        }
+    }
+
+    /// Gathers where errors are, and leaves all words out.
+    pub(crate) fn of_errors() -> Findings {
+        Findings { kind: FindingsKind::Errors(Vec::new()), ..Findings::new(1) }
+    }
+
+    /// Gathers these findings and no others.
+    pub(crate) fn only(faults: HashSet<Fault>, per_code: usize) -> Findings {
+        Findings { kind: FindingsKind::Only(faults), ..Findings::new(per_code) }
+    }
+
+    /// The errors that [`of_errors`](Findings::of_errors) gathered.
+    pub(crate) fn into_errors(self) -> Vec<Fault> {
+        match self.kind {
+            FindingsKind::Errors(errors) => errors,
+            FindingsKind::All | FindingsKind::Only(_) => Vec::new(),
         }
     }
 
@@ -472,7 +528,7 @@ impl Findings {
             return;
         }
         // All but the words is compiled once: 180 rules call this.
-        if self.counts(code, severity) {
+        if self.counts(code, severity, spot) {
             let (fact, advice) = words();
             self.keep(model, code, severity, spot, fact, advice);
         }
@@ -495,7 +551,18 @@ impl Findings {
 
     /// Counts a finding and returns whether it is kept.
     #[inline(never)]
-    fn counts(&mut self, code: &'static Code, severity: Severity) -> bool {
+    fn counts(&mut self, code: &'static Code, severity: Severity, spot: Spot) -> bool {
+        match &mut self.kind {
+            FindingsKind::All => {}
+            FindingsKind::Errors(errors) => {
+                if severity == Severity::Error {
+                    errors.push((code.name, spot));
+                }
+                return false;
+            }
+            FindingsKind::Only(wanted) if !wanted.contains(&(code.name, spot)) => return false,
+            FindingsKind::Only(_) => {}
+        }
         let total = self.totals.entry(code.name).or_insert((severity, 0));
         total.1 += 1;
         total.1 <= self.per_code as u64

@@ -321,8 +321,17 @@ pub fn infer_model(model: &Model, registry: &Registry, options: InferOptions<'_>
     Engine::new(model, registry, options).run()
 }
 
-/// The same, in training steps too, and in bodies of functions as far as it is so in every call of
-/// the model; of functions that nothing calls, as far as it is so in any call.
+/// Infers the types of all values of a model, in training steps too.
+pub(crate) fn infer_with_training(
+    model: &Model,
+    registry: &Registry,
+    options: InferOptions<'_>,
+) -> Inference {
+    Engine::new(model, registry, options).run_with_training()
+}
+
+/// Infers types in training steps too, and in bodies of functions as far as it is so in every call
+/// of the model; of functions that nothing calls, as far as it is so in any call.
 pub(crate) fn infer_everywhere(
     model: &Model,
     registry: &Registry,

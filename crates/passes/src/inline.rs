@@ -29,6 +29,7 @@ use crate::ir_version::ir_version_of_opset;
 use crate::order::tree;
 use crate::required::{MissingInput, RequiredInputs};
 use crate::resolve::Scope;
+use crate::results::{Origins, Rejected};
 
 use plans::{Bodies, Functions, Plans, roots};
 
@@ -131,6 +132,8 @@ pub enum InlineRefusal {
         /// How many may be made.
         limit: u64,
     },
+    /// A result that has errors which the model does not have.
+    Invalid(Box<Rejected>),
 }
 
 /// The functions that are to be inlined and mean something else where they are called, by the
@@ -155,6 +158,15 @@ fn wanted(model: &Model, options: &InlineOptions<'_>) -> Vec<bool> {
     model.functions.iter().map(|function| (options.functions)(model, function)).collect()
 }
 
+/// A model with calls inlined.
+pub(crate) struct Inlining {
+    pub(crate) model: Model,
+    /// What was done.
+    pub(crate) report: InlineReport,
+    /// For which nodes of the model that was given its nodes were made.
+    pub(crate) origins: Origins,
+}
+
 /// A model with calls inlined, and what was done. Its last functions are copies of others in other
 /// versions.
 ///
@@ -166,7 +178,7 @@ pub(crate) fn inline_with(
     registry: &Registry,
     options: &InlineOptions<'_>,
     copies: &Copies,
-) -> Result<(Model, InlineReport), InlineRefusal> {
+) -> Result<Inlining, InlineRefusal> {
     let functions = Functions::new(model, registry, copies).map_err(InlineRefusal::Findings)?;
     let mut job = Job::new(model, registry, options, &functions);
     let stays = job.functions(copies)?;
@@ -184,7 +196,8 @@ pub(crate) fn inline_with(
     }
     job.declare(&scopes);
     job.remove(&stays);
-    Ok((job.model, job.report))
+    let Job { model, report, made, .. } = job;
+    Ok(Inlining { model, report, origins: Origins::default().then_made(made) })
 }
 
 /// A model in which these nodes of operators are the bodies of their functions, as far as they have

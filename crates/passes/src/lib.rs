@@ -28,6 +28,7 @@ mod order;
 pub mod payload;
 mod required;
 mod resolve;
+mod results;
 mod same_meaning;
 mod sequences;
 mod settle;
@@ -42,7 +43,7 @@ pub use annotations::{
     Configuration, FactorSize, NodeAnnotation, ShardedDim, ShardingSpec, SimpleShardedDim,
     add_configuration, annotate_devices, annotations, configurations,
 };
-pub use check::{CheckOptions, CheckPart, check, check_part};
+pub use check::{CheckOptions, CheckPart, check, check_part, check_types};
 pub use collectives::{
     COLLECTIVE_NUMBER, Collective, CollectiveKind, collectives, connect_collectives,
 };
@@ -79,6 +80,7 @@ pub use ir_version::{
 pub use node_path::{NodePath, Part, PathNode};
 pub use order::first_too_early;
 pub use resolve::{OpId, Resolved, resolve};
+pub use results::{Edit, JobInput, JobKind, NewError, NewErrors, Origins, Rejected};
 pub use sequences::unpack_sequences;
 pub use settle::{fix_constants_of_bodies, load_attributes};
 pub use shard::{

@@ -25,6 +25,7 @@ use crate::finding::{Finding, Findings, Severity, Spot};
 use crate::function_id::{FunctionKey, function_key, functions_by_key};
 use crate::node_path::NodePath;
 use crate::order::{sorted, tree};
+use crate::results::Origins;
 
 /// Findings after which no more are looked for: a person reads the first few, and a file may have
 /// one for every few of its bytes.
@@ -41,6 +42,8 @@ pub struct Resolved {
     graphs: Vec<GraphId>,
     calls: Calls,
     made: MadeNodes,
+    /// Nodes of gradients, each with the node whose rule made it.
+    derived_from: HashMap<NodeId, NodeId>,
 }
 
 /// What decides which operator sets count: the model, or a function.
@@ -94,7 +97,8 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
     let functions = functions_by_key(&model).map_err(|finding| vec![*finding])?;
     let calls = Calls { functions, ..Calls::default() };
     let made = MadeNodes::default();
-    let mut resolved = Resolved { model, main, registry, graphs, calls, made };
+    let derived_from = HashMap::new();
+    let mut resolved = Resolved { model, main, registry, graphs, calls, made, derived_from };
     let mut findings = resolved.scope(None);
     let mut open = resolved.called_by(None);
     let mut callees: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -123,8 +127,15 @@ impl Resolved {
     }
 
     /// The model, without what was proved of it.
-    pub(crate) fn into_model(self) -> Model {
-        self.model
+    /// The model, and for which of its nodes others were made.
+    pub(crate) fn into_parts(self) -> (Model, Origins) {
+        let origins = Origins::default().then_made(self.made).then_for(self.derived_from);
+        (self.model, origins)
+    }
+
+    /// Notes nodes that the gradient rule of a node made.
+    pub(crate) fn note_derived(&mut self, node: NodeId, made: &[NodeId]) {
+        self.derived_from.extend(made.iter().map(|made| (*made, node)));
     }
 
     /// The operators that exist.
@@ -408,7 +419,7 @@ impl Resolved {
         let body = scope.map(|function| model.functions[function].body);
         for graph in graphs.iter().filter(|graph| Some(**graph) != body) {
             for (index, input) in model.graph(*graph).inputs.iter().enumerate() {
-                if model.maybe_text(input.name).is_none_or(<[u8]>::is_empty) {
+                if model.is_blank(input.name) {
                     let spot = Spot::graph(*graph).item("input", index);
                     findings.note(model, &codes::NAMELESS_VALUE, spot, || {
                         "the name is missing".to_string()
@@ -417,7 +428,7 @@ impl Resolved {
             }
             for (index, sparse) in model.graph(*graph).sparse_initializers.iter().enumerate() {
                 let name = sparse.tensor.values.as_ref().and_then(|values| values.name);
-                if model.maybe_text(name).is_none_or(<[u8]>::is_empty) {
+                if model.is_blank(name) {
                     let spot = Spot::graph(*graph).item("sparse_initializer", index);
                     findings.note(model, &codes::NAMELESS_INITIALIZER, spot, || {
                         "the name is missing".to_string()

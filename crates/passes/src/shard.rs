@@ -49,9 +49,10 @@ use crate::derivatives::{DeriveError, expand_gradients, gradients_in};
 use crate::expand::expand_to_split;
 use crate::finding::Finding;
 use crate::infer::{InferOptions, Inference, infer};
-use crate::inline::InlineOptions;
+use crate::inline::{InlineOptions, Inlining};
 use crate::ir_version::{NEWEST_IR_VERSION, set_ir_version};
 use crate::resolve::{Resolved, resolve};
+use crate::results::{Origins, Rejected};
 use crate::sequences::unpack_sequences;
 use assign::Assignment;
 use bodies::Bodies;
@@ -103,6 +104,8 @@ pub enum ShardError {
     Configuration(String),
     /// What stands against running the model.
     Invalid(Vec<Finding>),
+    /// A result that has errors which the model does not have.
+    Rejected(Box<Rejected>),
 }
 
 impl fmt::Display for ShardError {
@@ -113,6 +116,7 @@ impl fmt::Display for ShardError {
                 Some(finding) => write!(f, "{finding}"),
                 None => f.write_str("the model cannot be run"),
             },
+            ShardError::Rejected(rejected) => rejected.errors.fmt(f),
         }
     }
 }
@@ -488,7 +492,8 @@ fn givers(from: &Form, to: &Form, dims: Option<&[Dim]>) -> BTreeSet<Device> {
 ///
 /// `Gradient` nodes that cannot be derived.
 pub fn prepare_to_shard(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
-    Ok(newest_forms(inlined(model, registry)?, registry))
+    let (inlined, _) = inlined(model, registry)?;
+    Ok(newest_forms(inlined, registry))
 }
 
 /// A plan for a model that was prepared. A node that is not in the newest form of its operator runs
@@ -617,12 +622,16 @@ fn inferred(resolved: &Resolved, options: ShardOptions<'_>) -> Result<Inference,
     infer(resolved, options)
 }
 
-/// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced.
-fn inlined(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
+/// A model without calls of functions and without `Gradient` nodes, as far as they can be replaced,
+/// and for which nodes of the model its nodes were made.
+fn inlined(model: &Model, registry: &Registry) -> Result<(Model, Origins), ShardError> {
     // What cannot be inlined is computed whole.
-    let inlined = crate::align::inline_in_any_order(model, registry, &InlineOptions::default())
-        .map_or_else(|_| model.clone(), |(inlined, _)| inlined);
-    without_gradients(inlined, registry)
+    let inlined = crate::align::inline_in_any_order(model, registry, &InlineOptions::default());
+    let (inlined, origins) = match inlined {
+        Ok(Inlining { model, origins, .. }) => (model, origins),
+        Err(_) => (model.clone(), Origins::default()),
+    };
+    Ok((without_gradients(inlined, registry)?, origins))
 }
 
 /// A model without what says how it is divided over devices, as [`suggest`] begins with it: calls
@@ -630,7 +639,8 @@ fn inlined(model: &Model, registry: &Registry) -> Result<Model, ShardError> {
 /// the version of the format is the newest. Models that differ in these alone become equal.
 pub fn without_devices(model: &Model, registry: &Registry) -> Model {
     // What cannot be inlined cannot have been divided.
-    let mut plain = inlined(model, registry).unwrap_or_else(|_| model.clone());
+    let inlined = inlined(model, registry);
+    let mut plain = inlined.map_or_else(|_| model.clone(), |(inlined, _)| inlined);
     set_ir_version(&mut plain, NEWEST_IR_VERSION);
     plain.header.configuration.clear();
     let nodes = plain.graphs().flat_map(|(_, graph)| &graph.nodes).copied();
@@ -696,6 +706,7 @@ fn without_gradients(model: Model, registry: &Registry) -> Result<Model, ShardEr
         Ok((expanded, _)) => Ok(expanded),
         Err(DeriveError::Refused(findings)) => Err(ShardError::Invalid(findings)),
         Err(DeriveError::Option(why)) => Err(ShardError::Configuration(why)),
+        Err(DeriveError::Invalid(rejected)) => Err(ShardError::Rejected(rejected)),
     }
 }
 

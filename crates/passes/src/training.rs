@@ -20,6 +20,7 @@ use crate::addition::{Added, Addition, TRAINING, import};
 use crate::derivatives::DeriveError;
 use crate::expand::Expansions;
 use crate::ir_version::{PLAIN_INITIALIZERS, raise_ir_version};
+use crate::results::{Accepted, JobInput, JobKind};
 
 pub use clipping::Clipping;
 pub use initialization::Initialization;
@@ -138,6 +139,7 @@ pub fn add_training(
 ) -> Result<(Model, TrainingReport), DeriveError> {
     options.optimizer.check().map_err(DeriveError::Option)?;
     options.clipping.map_or(Ok(()), Clipping::check).map_err(DeriveError::Option)?;
+    let input = JobInput { job: JobKind::AddTraining, model, registry };
     let mut model = model.clone();
     if let (Some(main), ..PLAIN_INITIALIZERS) = (model.main, model.header.ir_version.unwrap_or(0)) {
         // Variables are no inputs in the version that is written.
@@ -179,7 +181,8 @@ pub fn add_training(
     };
     let bindings: Vec<(String, String)> =
         bindings.into_iter().map(|(key, value)| (key, add.name(value))).collect();
-    let Added { mut model, graph, opset, nodes } = add.finish(options.initialization.opset())?;
+    let Added { mut model, graph, opset, nodes, origins } =
+        add.finish(options.initialization.opset())?;
     (report.opset, report.nodes) = (opset, nodes);
     model.graph_mut(graph).name = Some(model.intern("training_step"));
     let mut info = TrainingInfo { algorithm: Some(graph), ..TrainingInfo::default() };
@@ -192,6 +195,7 @@ pub fn add_training(
         import(&mut model, TRAINING);
     }
     raise_ir_version(&mut model, TRAINING_INFO);
+    let Accepted { model, .. } = input.accept(model, &origins)?;
     Ok((model, report))
 }
 

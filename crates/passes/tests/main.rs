@@ -2,5 +2,6 @@
 //! linked with the whole crate once more.
 #![allow(clippy::unwrap_used)]
 
+mod results;
 mod scopes;
 mod sizes;

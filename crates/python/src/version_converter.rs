@@ -91,6 +91,8 @@ fn failed(error: Refused) -> PyErr {
     let message = error.to_string();
     match error {
         Refused::NotHeld(_) => ConvertError::new_err(message),
-        Refused::Target(_) | Refused::Refused(_) => PyRuntimeError::new_err(message),
+        Refused::Target(_) | Refused::Refused(_) | Refused::Invalid(_) => {
+            PyRuntimeError::new_err(message)
+        }
     }
 }

@@ -165,7 +165,7 @@ impl Model {
     pub fn check(&self, options: &Options) -> Report {
         let mut report = passes::check(&self.graph, &options.passes);
         if options.types && report.errors == 0 {
-            report = join(report, self.check_types(options));
+            report = join(report, passes::check_types(&self.graph, &options.passes));
         } else if !options.passes.levels.shared_only {
             report = join(report, self.check_differences(options));
         }
@@ -195,38 +195,6 @@ impl Model {
     /// Checks a part of the model by itself. Files are left alone.
     pub fn check_part(&self, part: Part, options: &Options) -> Report {
         passes::check_part(&self.graph, part, &options.passes)
-    }
-
-    /// What inference finds.
-    fn check_types(&self, options: &Options) -> Report {
-        let levels = &options.passes.levels;
-        let settings = if levels.shared_only {
-            passes::InferOptions::FULL_CHECK
-        } else {
-            passes::InferOptions {
-                check_types: true,
-                differences: true,
-                ..passes::InferOptions::default()
-            }
-        };
-        let inferred = passes::infer_model(&self.graph, &options.passes.registry, settings);
-        let mut found = Findings::new(options.passes.per_code);
-        inferred.findings(&self.graph, &mut found, |code| {
-            if levels.shared_only && code.reference == Reference::Accepts {
-                // Inference gave up: what the reference would have found is not known, which is not
-                // the same as nothing.
-                Some(Severity::Error)
-            } else {
-                levels.of(code)
-            }
-        });
-        if !levels.shared_only {
-            inferred.fixed_sizes(&self.graph, &mut found, |code| levels.of(code));
-            inferred.differences(&self.graph, &mut found, |code| levels.of(code));
-            inferred.cut_windows(&self.graph, &mut found, |code| levels.of(code));
-            inferred.sharded_axes(&self.graph, &mut found, |code| levels.of(code));
-        }
-        Report { types_checked: true, ..found.report() }
     }
 
     /// Nodes that other runtimes compute differently, as far as the file says.

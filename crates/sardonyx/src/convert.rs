@@ -30,6 +30,7 @@ use sardonyx_passes::{self as passes, ConvertOptions};
 use crate::check::Finding;
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
+use crate::results::InvalidResult;
 
 pub use sardonyx_passes::{
     Assumed, Conversion, ConvertedImport, ConvertedOperator, RELEASES, Release, Target,
@@ -98,6 +99,8 @@ pub enum ConvertError {
     Refused(Vec<Finding>),
     /// With [`Options::like_onnx`]: what the graphs of that package's converter cannot hold.
     NotHeld(Box<Finding>),
+    /// A result that has errors which the model does not have.
+    Invalid(Box<InvalidResult>),
 }
 
 impl fmt::Display for ConvertError {
@@ -105,6 +108,7 @@ impl fmt::Display for ConvertError {
         match self {
             ConvertError::Target(what) => f.write_str(what),
             ConvertError::NotHeld(finding) => finding.fmt(f),
+            ConvertError::Invalid(result) => result.fmt(f),
             ConvertError::Refused(findings) => {
                 f.write_str("the model cannot be converted exactly")?;
                 findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
@@ -117,6 +121,9 @@ impl std::error::Error for ConvertError {}
 
 impl From<ConvertError> for Error {
     fn from(error: ConvertError) -> Error {
+        if let ConvertError::Invalid(result) = error {
+            return (*result).into();
+        }
         Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
     }
 }
@@ -127,7 +134,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// A target that does not exist, or everything that has no exact equivalent there.
+    /// A target that does not exist, or everything that has no exact equivalent there. A result
+    /// that has errors which the model does not have.
     pub fn convert(&self, options: &Options) -> Result<(Model, Conversion), ConvertError> {
         let converted = passes::convert(&self.graph, &options.registry, &options.passes);
         match converted {
@@ -138,6 +146,9 @@ impl Model {
             Err(passes::ConvertError::Target(what)) => Err(ConvertError::Target(what)),
             Err(passes::ConvertError::Refused(found)) => Err(ConvertError::Refused(found)),
             Err(passes::ConvertError::NotHeld(found)) => Err(ConvertError::NotHeld(found)),
+            Err(passes::ConvertError::Invalid(rejected)) => {
+                Err(ConvertError::Invalid(Box::new(InvalidResult::of(self, *rejected))))
+            }
         }
     }
 }

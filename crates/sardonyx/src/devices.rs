@@ -43,6 +43,7 @@ use sardonyx_tensor::{DataType, Tensor, Value};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
+use crate::results::InvalidResult;
 use crate::session::{Choices, Session, SessionBuilder};
 use exchange::{Exchange, Link, Routes, run_ended};
 pub(crate) use parts::Parts;
@@ -414,6 +415,7 @@ fn shard_error(error: ShardError, model: &Model) -> Error {
             &crate::external::Watched::new(&model.data),
             model,
         ),
+        ShardError::Rejected(rejected) => InvalidResult::of(model, *rejected).into(),
     }
 }
 

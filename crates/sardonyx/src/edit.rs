@@ -6,6 +6,7 @@ use sardonyx_passes::{StripOptions, StripReport, format_needs, set_ir_version};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
+use crate::results::{Edit, InvalidResult, JobKind};
 
 /// The inverse of [`format_version`](crate::format_version): a plain number, or three numbers
 /// packed into one.
@@ -104,7 +105,7 @@ impl Model {
 
     /// Says which version of an operator set the model means; of several entries of the operator
     /// set, one stays. Nodes are not converted: that they mean the same in both versions is up to
-    /// the caller.
+    /// the caller. [`check_edits`](Model::check_edits) tells whether they are valid in the new one.
     pub fn set_opset(&mut self, domain: &str, version: i64) {
         let wanted = match domain {
             "ai.onnx" => "",
@@ -248,12 +249,29 @@ impl Model {
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
     /// let mut model = sardonyx::Model::open(path)?;
     /// let options = StripOptions { metadata: true, ..StripOptions::default() };
-    /// let report = model.strip(&options);
+    /// let report = model.strip(&options)?;
     /// assert!(report.metadata > 0 && model.metadata().is_empty());
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn strip(&mut self, options: &StripOptions) -> StripReport {
-        sardonyx_passes::strip(&mut self.graph, options)
+    ///
+    /// # Errors
+    ///
+    /// Errors that the model did not have before, which only the removal of initializers can make.
+    /// The model is as it was then.
+    pub fn strip(&mut self, options: &StripOptions) -> Result<StripReport, Box<InvalidResult>> {
+        let edits = Edit::of_strip(options);
+        if edits.iter().all(|edit| edit.rules().is_empty()) {
+            return Ok(sardonyx_passes::strip(&mut self.graph, options));
+        }
+        let before = self.clone();
+        let report = sardonyx_passes::strip(&mut self.graph, options);
+        match self.check_edits(&before, JobKind::Strip, &edits) {
+            Ok(()) => Ok(report),
+            Err(invalid) => {
+                *self = before;
+                Err(invalid)
+            }
+        }
     }
 }
 

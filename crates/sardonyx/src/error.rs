@@ -5,6 +5,8 @@ use sardonyx_runtime::{NodeError, Stopped, UnsupportedOperator};
 use std::error::Error as StdError;
 use std::fmt;
 
+use crate::results::InvalidResult;
+
 /// Why an operation failed.
 ///
 /// Prints as one message with its place; the advice follows on a line of its own. One pointer wide.
@@ -142,6 +144,12 @@ impl Error {
 
     /// Why a run ended early and what would have been next, if that is what went wrong.
     pub fn stopped(&self) -> Option<&Stopped> {
+        self.0.source.as_deref()?.downcast_ref()
+    }
+
+    /// The result of a job that has errors which its input does not have, if that is what went
+    /// wrong.
+    pub fn invalid_result(&self) -> Option<&InvalidResult> {
         self.0.source.as_deref()?.downcast_ref()
     }
 

@@ -27,6 +27,7 @@ pub use sardonyx_passes::{FunctionId, InlineReport as Report, WithoutBody};
 use crate::error::{Error, ErrorKind};
 use crate::glob::Glob;
 use crate::model::Model;
+use crate::results::InvalidResult;
 
 /// Which functions of a model.
 #[derive(Debug, Clone, Default)]
@@ -167,6 +168,8 @@ pub enum Refusal {
         /// An operator with a similar name.
         similar: Option<String>,
     },
+    /// A result that has errors which the model does not have.
+    Invalid(Box<InvalidResult>),
 }
 
 impl fmt::Display for Refusal {
@@ -185,6 +188,7 @@ impl fmt::Display for Refusal {
             Refusal::UnknownOperator { pattern, .. } => {
                 write!(f, "no operator of the standard matches '{pattern}'")
             }
+            Refusal::Invalid(result) => result.fmt(f),
         }
     }
 }
@@ -193,6 +197,9 @@ impl std::error::Error for Refusal {}
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
+        if let Refusal::Invalid(result) = refusal {
+            return (*result).into();
+        }
         let error = Error::new(ErrorKind::Invalid, refusal.to_string());
         match &refusal {
             Refusal::UnknownFunction { similar: Some(similar), .. }
@@ -242,7 +249,8 @@ impl Model {
             keep_conflicting: options.keep_conflicting,
             convert: options.convert,
         };
-        let (graph, mut report) = sardonyx_passes::inline(&self.graph, &registry, &passes)?;
+        let inlined = sardonyx_passes::inline(&self.graph, &registry, &passes);
+        let (graph, mut report) = inlined.map_err(|refusal| self.refusal(refusal))?;
         // Who names all operators, or all but some, means those that are functions.
         report.without_body.retain(|kept| {
             let id = id_of(&kept.domain, &kept.name);
@@ -257,6 +265,16 @@ impl Model {
         });
         self.graph = graph;
         Ok(report)
+    }
+
+    fn refusal(&self, refusal: InlineRefusal) -> Refusal {
+        match refusal {
+            InlineRefusal::Findings(findings) => Refusal::Findings(findings),
+            InlineRefusal::TooLarge { nodes, limit } => Refusal::TooLarge { nodes, limit },
+            InlineRefusal::Invalid(rejected) => {
+                Refusal::Invalid(Box::new(InvalidResult::of(self, *rejected)))
+            }
+        }
     }
 
     /// Whether each pattern names something.
@@ -278,15 +296,6 @@ impl Model {
             }
         }
         Ok(())
-    }
-}
-
-impl From<InlineRefusal> for Refusal {
-    fn from(refusal: InlineRefusal) -> Refusal {
-        match refusal {
-            InlineRefusal::Findings(findings) => Refusal::Findings(findings),
-            InlineRefusal::TooLarge { nodes, limit } => Refusal::TooLarge { nodes, limit },
-        }
     }
 }
 

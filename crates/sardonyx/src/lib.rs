@@ -70,6 +70,7 @@ mod open;
 pub mod ops;
 mod outputs;
 mod positions;
+mod results;
 mod save;
 mod scan;
 mod scores;
@@ -104,6 +105,7 @@ pub use model::Model;
 pub use nodes::{NodeInfo, NodeValue, ValueSource};
 pub use open::{Access, io_reason};
 pub use outputs::Outputs;
+pub use results::{Edit, InvalidResult, JobKind, NewError, NewErrors};
 pub use sardonyx_passes::{Eliminated, Fusion, NodePath, Part, PathNode, Upgrade};
 pub use sardonyx_runtime::{
     CompileReport, EncodedImage, ImageDecoder, NodeError, NodeInput, OperandDetails, OperatorCall,

@@ -39,6 +39,7 @@ use crate::check::Finding;
 use crate::error::{Error, ErrorKind};
 use crate::glob::Glob;
 use crate::model::Model;
+use crate::results::InvalidResult;
 
 pub use by_name::{ForeignNumber, OptimizerName, OptimizerNumbers};
 pub use sardonyx_passes::{
@@ -192,6 +193,8 @@ pub enum Refusal {
     Option(String),
     /// What stands against it in the model, such as operators that have no gradient.
     Findings(Vec<Finding>),
+    /// A result that has errors which the model does not have.
+    Invalid(Box<InvalidResult>),
 }
 
 impl fmt::Display for Refusal {
@@ -202,23 +205,31 @@ impl fmt::Display for Refusal {
                 f.write_str("the model cannot be differentiated")?;
                 findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
             }
+            Refusal::Invalid(result) => result.fmt(f),
         }
     }
 }
 
 impl std::error::Error for Refusal {}
 
-impl From<DeriveError> for Refusal {
-    fn from(error: DeriveError) -> Refusal {
+impl Refusal {
+    /// Why nothing was added to `model`.
+    fn of(model: &Model, error: DeriveError) -> Refusal {
         match error {
             DeriveError::Option(message) => Refusal::Option(message),
             DeriveError::Refused(findings) => Refusal::Findings(findings),
+            DeriveError::Invalid(rejected) => {
+                Refusal::Invalid(Box::new(InvalidResult::of(model, *rejected)))
+            }
         }
     }
 }
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
+        if let Refusal::Invalid(result) = refusal {
+            return (*result).into();
+        }
         Error::new(ErrorKind::Invalid, refusal.to_string()).with_source(refusal)
     }
 }
@@ -301,7 +312,7 @@ impl Model {
         };
         let external: &dyn ExternalData = &*self.data;
         let added = passes::add_training(&self.graph, &Registry::default(), external, &passes);
-        let (graph, report) = added?;
+        let (graph, report) = added.map_err(|error| Refusal::of(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -356,7 +367,8 @@ impl Model {
             by: &by,
             gradient_node: options.gradient_node,
         };
-        let (graph, report) = passes::add_gradients(&self.graph, &Registry::default(), &passes)?;
+        let added = passes::add_gradients(&self.graph, &Registry::default(), &passes);
+        let (graph, report) = added.map_err(|error| Refusal::of(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -366,7 +378,8 @@ impl Model {
     ///
     /// Nodes that name values which do not exist; operators on the way that have no gradient.
     pub fn expand_gradients(&self) -> Result<(Model, GradientReport), Refusal> {
-        let (graph, report) = passes::expand_gradients(&self.graph, &Registry::default())?;
+        let expanded = passes::expand_gradients(&self.graph, &Registry::default());
+        let (graph, report) = expanded.map_err(|error| Refusal::of(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 }

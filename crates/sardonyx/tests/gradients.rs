@@ -183,6 +183,13 @@ impl Block {
 
     /// What is varied is of the type `elem`.
     fn session_of(&self, order: Order, known: Known, elem: &str) -> Result<Session, String> {
+        let model = self.model_of(order, known, elem)?;
+        let session = Session::builder(&model).threads(1).build();
+        session.map_err(|error| format!("{error}\n{}", model.to_text()))
+    }
+
+    /// A model with `Gradient` nodes.
+    fn model_of(&self, order: Order, known: Known, elem: &str) -> Result<Model, String> {
         let mut given: Vec<String> = Vec::new();
         let mut constants: Vec<String> = Vec::new();
         let mut held = vec!["weights".to_string()];
@@ -267,9 +274,59 @@ impl Block {
             given.join(", "),
             outputs.join(", ")
         );
-        let model = Model::from_text(&text).map_err(|error| format!("{error}\n{text}"))?;
-        let session = Session::builder(&model).threads(1).build();
-        session.map_err(|error| format!("{error}\n{text}"))
+        Model::from_text(&text).map_err(|error| format!("{error}\n{text}"))
+    }
+
+    /// Writes the gradients as nodes, and runs what is written beside a session that makes these
+    /// nodes itself. Outputs of first and second gradients have to be near.
+    fn check_written(&self) -> Result<(), String> {
+        let orders =
+            if self.is_once { &[Order::First][..] } else { &[Order::First, Order::Second] };
+        for order in orders {
+            let model = self.model_of(*order, Known::Shapes, "double")?;
+            let session = self.session(*order, Known::Shapes)?;
+            let (written, _) = model.expand_gradients().map_err(|error| error.to_string())?;
+            let written =
+                Model::from_bytes(written.to_bytes()).map_err(|error| error.to_string())?;
+            let written = Session::builder(&written).threads(1).build();
+            let written = written.map_err(|error| error.to_string())?;
+            let inputs = session.inputs().iter().map(|port| {
+                let given = self.inputs.iter().find(|input| input.name == port.name());
+                match given.filter(|input| input.is_varied()) {
+                    Some(input) => Ok((port.name(), input.tensor(&input.elements))),
+                    None => Err(port.name()),
+                }
+            });
+            let (given, held): (Vec<_>, Vec<_>) = inputs.partition(Result::is_ok);
+            let mut given: Vec<(&str, Value)> = given.into_iter().flatten().collect();
+            for name in held.into_iter().filter_map(Result::err) {
+                let of = name.strip_prefix("v_");
+                let of = of.and_then(|of| self.inputs.iter().find(|input| input.name == of));
+                let dims = match of {
+                    Some(input) => input.dims.clone(),
+                    None => self.dims_of_y()?,
+                };
+                let elements = Random(3).within(-1.0, 1.0, dims.iter().product());
+                let tensor = Tensor::from_slice(&dims[..], &elements).unwrap();
+                given.push((name, Value::Tensor(tensor)));
+            }
+            let run = |session: &Session| {
+                let outputs = session.run(given.iter().map(|(name, value)| (*name, value.clone())));
+                outputs.map(|outputs| flat(&outputs)).map_err(|error| error.to_string())
+            };
+            close(&run(&written)?, &run(&session)?, TOLERANCE)?;
+        }
+        Ok(())
+    }
+
+    /// Sizes of what is differentiated.
+    fn dims_of_y(&self) -> Result<Vec<usize>, String> {
+        let inputs = self.varied();
+        let inputs =
+            inputs.iter().map(|input| (input.name.as_str(), input.tensor(&input.elements)));
+        let outputs = self.session(Order::Zero, Known::Shapes)?.run(inputs);
+        let outputs = outputs.map_err(|error| error.to_string())?;
+        Ok(outputs.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec())
     }
 
     /// What is said of an input.
@@ -463,6 +520,11 @@ fn check_all(check: impl Fn(&Block) -> Result<(), String>) {
 #[test]
 fn gradients_of_known_shapes_are_those_of_differences() {
     check_all(|block| block.check(Known::Shapes));
+}
+
+#[test]
+fn gradients_that_are_written_run() {
+    check_all(Block::check_written);
 }
 
 #[test]

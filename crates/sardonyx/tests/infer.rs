@@ -213,7 +213,7 @@ fn inference_changes_nothing_but_types() {
     let strip =
         sardonyx::StripOptions { inferred_types: true, ..sardonyx::StripOptions::default() };
     let mut stripped = after.clone();
-    stripped.strip(&strip);
+    stripped.strip(&strip).unwrap();
     let text_of = |model: &Model| model.to_text().to_string();
     // What is left are types of outputs, which were filled in.
     let mut left = text_of(&stripped).replace("float[N, 4] y", "float[?, 4] y");

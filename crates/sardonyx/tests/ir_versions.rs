@@ -265,7 +265,7 @@ const COMMANDS: &[Command] = &[
             inferred_types: true,
             ..StripOptions::default()
         };
-        model.strip(&options);
+        model.strip(&options).unwrap();
         Some(model)
     }),
 ];

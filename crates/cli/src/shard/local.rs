@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sardonyx::devices::{Collectives, RankModels, RankOptions};
-use sardonyx::{Model, SaveOptions, Weights};
+use sardonyx::{InvalidResult, Model, SaveOptions, Weights};
 use serde_json::{Value, json};
 
 use super::Args;
@@ -55,20 +55,35 @@ struct Rank {
     opset: Option<i64>,
 }
 
-/// Writes the models of all ranks of a configuration.
+/// The model of a rank that has errors which the whole model does not have.
+pub(crate) struct Invalid {
+    pub(crate) result: InvalidResult,
+    /// Where it would have been written.
+    pub(crate) target: Target,
+}
+
+/// Writes the models of all ranks of a configuration; none if one of them is invalid.
 pub(crate) fn write(
     args: &Args,
     model: &Model,
     configuration: Option<&str>,
     terminal: &Terminal,
-) -> Result<Written, Failure> {
+) -> Result<Result<Written, Invalid>, Failure> {
     let sizes = args.sizes.of(model)?;
     let ranks = model.rank_models(&options(args, configuration, &sizes))?;
-    let targets = targets(args, model, ranks.count())?;
+    let mut targets = targets(args, model, ranks.count())?;
     // What stands against one of them is found before anything is written. They are made again
     // then, as all together may not fit into the memory.
     for rank in 0..ranks.count() {
-        ranks.model(rank)?;
+        if let Err(error) = ranks.model(rank) {
+            return match error.invalid_result() {
+                Some(result) => {
+                    let (result, target) = (result.clone(), targets.swap_remove(rank));
+                    Ok(Err(Invalid { result, target }))
+                }
+                None => Err(error.into()),
+            };
+        }
     }
     // Each file is to have its own parts of constants, wherever those of the model are.
     let weights =
@@ -84,7 +99,7 @@ pub(crate) fn write(
         let constants = ranks.plan().constant_bytes(device);
         written.push(Rank { saved, constants, opset: opset.map(|set| set.version) });
     }
-    Ok(told(args, model, &ranks, written))
+    Ok(Ok(told(args, model, &ranks, written)))
 }
 
 fn told(args: &Args, model: &Model, ranks: &RankModels, written: Vec<Rank>) -> Written {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use libtest_mimic::{Failed, Trial};
+use tempfile::TempDir;
 
 /// A trial for each file under a directory of `tests/` that has one of the suffixes, in the order
 /// of their names.
@@ -78,6 +79,17 @@ fn case(file: &Path) -> Result<(), Failed> {
 
 /// Runs the commands of a file with more variables in their environment; returns the answers.
 pub(crate) fn answers(file: &Path, variables: &[(&str, &str)]) -> Result<String, Failed> {
+    let (directory, runs) = prepared(file)?;
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let mut answers = String::new();
+    for run in runs {
+        answer(&run, name, directory.path(), variables, &mut answers);
+    }
+    Ok(answers)
+}
+
+/// A directory with copies of a file and those beside it, and the commands of the file.
+pub(crate) fn prepared(file: &Path) -> Result<(TempDir, Vec<String>), Failed> {
     let text = fs::read(file).unwrap();
     let lines = text.split(|byte| *byte == b'\n');
     let runs: Vec<String> = lines
@@ -89,7 +101,6 @@ pub(crate) fn answers(file: &Path, variables: &[(&str, &str)]) -> Result<String,
         return Err("its first lines have no `# run: `".into());
     }
     let directory = tempfile::tempdir().unwrap();
-    let name = file.file_name().unwrap().to_str().unwrap();
     let expected = file.with_extension("out");
     for entry in fs::read_dir(file.parent().unwrap()).unwrap() {
         let beside = entry.unwrap().path();
@@ -97,15 +108,11 @@ pub(crate) fn answers(file: &Path, variables: &[(&str, &str)]) -> Result<String,
             fs::copy(&beside, directory.path().join(beside.file_name().unwrap())).unwrap();
         }
     }
-    let mut answers = String::new();
-    for run in runs {
-        answer(&run, name, directory.path(), variables, &mut answers);
-    }
-    Ok(answers)
+    Ok((directory, runs))
 }
 
 /// Runs a command and writes down what it says.
-fn answer(
+pub(crate) fn answer(
     run: &str,
     name: &str,
     directory: &Path,

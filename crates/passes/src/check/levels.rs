@@ -15,6 +15,10 @@ pub struct Levels {
     /// Whether only that is said for which the checker of the `onnx` package refuses a model. What
     /// it sees with a full check only is found by inference, which runs only if it is asked for.
     pub shared_only: bool,
+    /// Whether only errors are said.
+    errors_only: bool,
+    /// Names of the codes that alone are said, if not all are.
+    only: Option<Vec<&'static str>>,
     /// Codes that are said even so.
     also: &'static [&'static Code],
     wishes: HashMap<&'static str, Option<Severity>>,
@@ -36,6 +40,16 @@ impl Levels {
     /// Only what the checker of the `onnx` package refuses as well.
     pub fn shared() -> Levels {
         Levels { shared_only: true, ..Levels::default() }
+    }
+
+    /// Only errors.
+    pub(crate) fn errors() -> Levels {
+        Levels { errors_only: true, ..Levels::default() }
+    }
+
+    /// Says these codes alone, by name.
+    pub(crate) fn only(self, codes: Vec<&'static str>) -> Levels {
+        Levels { only: Some(codes), ..self }
     }
 
     /// Says these codes, too, if only shared ones are said.
@@ -90,6 +104,13 @@ impl Levels {
 
     /// How bad a code is; `None` if nothing is said about it.
     pub fn of(&self, code: &Code) -> Option<Severity> {
+        self.severity(code).filter(|severity| !self.errors_only || *severity == Severity::Error)
+    }
+
+    fn severity(&self, code: &Code) -> Option<Severity> {
+        if self.only.as_ref().is_some_and(|only| !only.contains(&code.name)) {
+            return None;
+        }
         let is_left_out = self.shared_only && code.reference == Reference::Accepts;
         if is_left_out && !self.also.iter().any(|also| also.name == code.name) {
             return None;

@@ -217,9 +217,10 @@ impl<'a> Checker<'a> {
         let registry = &self.options.registry;
         // What others add to the standard's own domain runs, and is an error all the same; what is
         // in theirs may be a function of the model.
-        let counts = |schema: &&Schema| {
-            !registry.is_added(schema) || !(schema.domain.is_empty() || callee.is_function)
+        let is_refused = |schema: &Schema| {
+            schema.domain.is_empty() && !self.options.added_operators || callee.is_function
         };
+        let counts = |schema: &&Schema| !registry.is_added(schema) || !is_refused(schema);
         let Some(schema) = registry.schema(&domain_text, &name, opset).filter(counts) else {
             if !callee.is_function {
                 callee.problem = self.unknown(domain, &domain_text, &name, version);

@@ -10,6 +10,7 @@ use crate::expand::Expansions;
 use crate::finding::{Finding, Place};
 use crate::function_id::FunctionId;
 use crate::order::tree;
+use crate::results::{Origins, Rejected};
 
 /// A converted model, and what was done.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub struct Converted {
     pub model: Model,
     /// What was done.
     pub report: Conversion,
+    /// For which nodes of the model that was given its nodes were made.
+    pub origins: Origins,
 }
 
 /// Why a model was not converted.
@@ -29,6 +32,8 @@ pub enum ConvertError {
     Refused(Vec<Finding>),
     /// What the reference implementation cannot hold, whose converter was asked for.
     NotHeld(Box<Finding>),
+    /// A result that has errors which the model does not have.
+    Invalid(Box<Rejected>),
 }
 
 /// What a conversion did.

@@ -82,6 +82,7 @@ impl Region {
         let cx = Backward::new(build, &types, (node, op.schema), around);
         rule(&cx)?;
         let derived = cx.finish();
+        way.resolved.note_derived(node, &derived.made);
         way.made.extend(derived.made);
         let gradients = inputs.into_iter().zip(derived.gradients).zip(wanted);
         let gradients = gradients.filter(|(_, wanted)| *wanted);

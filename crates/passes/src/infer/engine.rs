@@ -215,7 +215,19 @@ impl<'a> Engine<'a> {
         Engine { resolved: Some(resolved), ..engine }
     }
 
-    pub(super) fn run(mut self) -> Inference {
+    pub(super) fn run(self) -> Inference {
+        self.run_with(&[])
+    }
+
+    /// Looks at the main graph, then at the graphs of training steps, which see its values.
+    pub(super) fn run_with_training(self) -> Inference {
+        let steps = self.model.training_info.iter();
+        let steps = steps.flat_map(|step| [step.initialization, step.algorithm]).flatten();
+        let steps: Vec<GraphId> = steps.collect();
+        self.run_with(&steps)
+    }
+
+    fn run_with(mut self, steps: &[GraphId]) -> Inference {
         let Some(main) = self.model.main else {
             return self.found;
         };
@@ -227,6 +239,10 @@ impl<'a> Engine<'a> {
             self.undefined(main);
         }
         self.walk(main);
+        for step in steps {
+            self.begin(*step);
+            self.walk(*step);
+        }
         self.conclude();
         // A session does not need to know what dimensions mean.
         if !self.found.denotations.is_empty() && self.resolved.is_none() && self.is_algebra() {

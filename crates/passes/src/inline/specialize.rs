@@ -14,12 +14,13 @@ use sardonyx_ops::{OpRef, Registry};
 
 use super::imports::{Versions, versions_of};
 use super::plans::{Copies, Functions, required, roots};
-use super::{InlineOptions, InlineRefusal, InlineReport};
+use super::{InlineOptions, InlineRefusal, InlineReport, Inlining};
 use crate::expand::{nodes_of, nodes_of_tree};
 use crate::finding::{Finding, Place, Places, Spot, SpotPart};
 use crate::function_id::FunctionId;
 use crate::required::{Reading, inputs_that_matter};
 use crate::resolve::Scope;
+use crate::results::Origins;
 
 /// A model in which all calls of a function leave out the same of the inputs that matter.
 pub(crate) struct Specialized {
@@ -250,6 +251,11 @@ impl Specialized {
         std::iter::once(wanted.clone()).chain(numbered).find(|name| is_free(name)).unwrap_or(wanted)
     }
 
+    /// Returns for which nodes of the file others were made.
+    pub(crate) fn origins(&self) -> Origins {
+        Origins::default().then_for(self.origins.clone())
+    }
+
     /// Returns the node of the file that a node is, or a copy of.
     pub(crate) fn origin(&self, node: NodeId) -> NodeId {
         self.origins.get(&node).copied().unwrap_or(node)
@@ -284,8 +290,8 @@ impl Specialized {
         &self,
         file: &Model,
         options: &InlineOptions<'_>,
-        inline: impl FnOnce(&InlineOptions<'_>) -> Result<(Model, InlineReport), InlineRefusal>,
-    ) -> Result<(Model, InlineReport), InlineRefusal> {
+        inline: impl FnOnce(&InlineOptions<'_>) -> Result<Inlining, InlineRefusal>,
+    ) -> Result<Inlining, InlineRefusal> {
         let of_file: HashMap<FunctionId, usize> = (file.functions.iter().enumerate())
             .map(|(index, function)| (FunctionId::of(file, function), index))
             .collect();
@@ -296,10 +302,10 @@ impl Specialized {
             index.is_some_and(|index| (options.functions)(file, &file.functions[*index]))
         };
         match inline(&InlineOptions { functions: &functions, ..*options }) {
-            Ok((inlined, mut report)) => {
+            Ok(Inlining { model, mut report, origins }) => {
                 self.place_findings(file, &mut report.kept);
-                self.name_functions(&inlined, &mut report);
-                Ok((inlined, report))
+                self.name_functions(&model, &mut report);
+                Ok(Inlining { model, report, origins: self.origins().then(origins) })
             }
             Err(InlineRefusal::Findings(mut findings)) => {
                 self.place_findings(file, &mut findings);

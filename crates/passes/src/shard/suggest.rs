@@ -19,6 +19,7 @@ use crate::annotations::{
 };
 use crate::cost::{Sum, at_assumed_sizes, cost_of_inferred, node_multiply_adds};
 use crate::ir_version::raise_ir_version;
+use crate::results::{JobInput, JobKind};
 
 /// What is divided among devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +92,7 @@ pub fn suggest(
         let why = format!("the model has a configuration '{name}' already");
         return Err(ShardError::Configuration(why));
     }
-    let mut annotated = inlined(model, registry)?;
+    let (mut annotated, origins) = inlined(model, registry)?;
     add_configuration(&mut annotated, name, devices);
     let prepared = with_sizes(&annotated, registry, name, options)?;
     // The converted model has nodes that the model does not have.
@@ -159,7 +160,9 @@ pub fn suggest(
         }
     }
     report.inside = inner.nodes;
-    Ok((annotated, report))
+    let input = JobInput { job: JobKind::Shard, model, registry };
+    let accepted = input.accept(annotated, &origins).map_err(ShardError::Rejected)?;
+    Ok((accepted.model, report))
 }
 
 /// What the graphs of nodes take.

@@ -98,7 +98,7 @@ fn changed<'py>(
     let (model, source) = opened(given)?;
     let model = py.detach(|| change(&model)).map_err(|refusal| match refusal {
         Refusal::Option(what) => wrong_argument(py, what, None),
-        findings @ Refusal::Findings(_) => raised(py, &findings.into()),
+        refusal @ (Refusal::Findings(_) | Refusal::Invalid(_)) => raised(py, &refusal.into()),
     })?;
     as_given(py, model, &source, class.as_ref())
 }

@@ -11,6 +11,7 @@ use super::shard_error;
 use crate::error::{Error, ErrorKind};
 use crate::external::Watched;
 use crate::model::Model;
+use crate::results::JobKind;
 
 /// What models of ranks are made with.
 #[derive(Debug, Clone)]
@@ -191,7 +192,8 @@ impl RankModels {
     /// # Errors
     ///
     /// [`ErrorKind::Argument`] if there is no such rank; [`ErrorKind::ExternalData`] if a constant
-    /// cannot be read.
+    /// cannot be read; [`ErrorKind::Invalid`] if the result has errors that the whole model does
+    /// not have.
     pub fn model(&self, rank: usize) -> Result<Model, Error> {
         let device = Device::try_from(rank).ok().filter(|_| rank < self.count());
         let device = device.ok_or_else(|| {
@@ -214,6 +216,6 @@ impl RankModels {
             }
         }
         lower_ir_version(&mut graph);
-        Ok(self.model.with_graph(graph))
+        self.model.check_parts(JobKind::Shard, self.model.with_graph(graph))
     }
 }

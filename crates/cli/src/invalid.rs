@@ -1,0 +1,107 @@
+//! Results with errors that the model which a command was given does not have.
+
+use std::collections::BTreeSet;
+
+use sardonyx::{Edit, InvalidResult, NewError, SaveOptions, Weights, check};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::human::count;
+use crate::terminal::Terminal;
+use crate::{ModelArg, Verdict, saving};
+
+/// What becomes of an invalid result.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// Write the new model even if it has errors that MODEL does not have, so that the bug can be
+    /// reported. The exit code is 1 all the same
+    #[arg(long)]
+    keep_invalid: bool,
+}
+
+/// A command that made an invalid result.
+pub(crate) struct Command<'a> {
+    pub(crate) arg: &'a ModelArg,
+    pub(crate) saving: &'a saving::Args,
+    pub(crate) invalid: &'a Args,
+    /// Where the result would have been written, if anywhere.
+    pub(crate) target: Option<saving::Target>,
+    /// The JSON answer without the errors and the files that were written.
+    pub(crate) answer: Value,
+}
+
+impl Command<'_> {
+    /// Lists the errors that the result has and the model does not, and writes the result only if
+    /// that is asked for.
+    pub(crate) fn finish(
+        self,
+        result: InvalidResult,
+        terminal: &Terminal,
+    ) -> Result<Verdict, Failure> {
+        let errors = result.errors().clone();
+        let renderings: Vec<String> =
+            errors.listed.iter().map(|error| rendering(&result, error)).collect();
+        let mut saved = None;
+        if let Some(target) = self.target.filter(|_| self.invalid.keep_invalid) {
+            let options = SaveOptions::new();
+            let model = result.model();
+            let keep = Weights::Keep;
+            saved = Some(self.saving.save(self.arg, model, options, keep, target, terminal)?);
+        }
+        if self.saving.json {
+            let mut answer = self.answer;
+            answer["invalid"] = json!({
+                "job": errors.job.name(),
+                "errors": errors.listed.iter().map(error_json).collect::<Vec<_>>(),
+                "not_listed": errors.more,
+            });
+            answer["saved"] = saved.map_or(Value::Null, |saved| saved.json());
+            terminal.json(&answer, true)?;
+            return Ok(Verdict::Findings);
+        }
+        let total = errors.listed.len() + usize::try_from(errors.more).unwrap_or(usize::MAX);
+        let name = self.arg.name();
+        let fact = format!(
+            "{} made a model with {} that {name} does not have",
+            errors.job,
+            count(total, "error")
+        );
+        let end = match saved {
+            Some(_) => "the invalid model was written",
+            None => "nothing was written; --keep-invalid writes the model for a bug report",
+        };
+        terminal.print(&format!("{}{name}: {fact}; {end}\n", renderings.concat()))?;
+        saved.iter().for_each(|saved| saved.say(terminal));
+        Ok(Verdict::Findings)
+    }
+}
+
+/// An error of the result, and the node of the input that it comes from.
+fn rendering(result: &InvalidResult, error: &NewError) -> String {
+    let job = result.errors().job;
+    let mut text = check::render(result.model(), &error.finding, &format!("result of {job}"));
+    if let (Some(origin), Some(operator)) = (&error.origin, &error.operator) {
+        text += &format!("\n   = from: {origin} of the input, operator {operator}");
+    }
+    text + "\n\n"
+}
+
+fn error_json(error: &NewError) -> Value {
+    let mut found = crate::check::finding((&error.finding, None));
+    found["origin"] = match (&error.origin, &error.operator) {
+        (Some(origin), Some(operator)) => {
+            json!({"place": origin.words, "path": origin.path, "operator": operator})
+        }
+        _ => Value::Null,
+    };
+    found
+}
+
+/// The rules that are checked after edits, as JSON: names of codes, unless everything is checked.
+pub(crate) fn checked(edits: &[Edit]) -> Value {
+    let everything = edits.iter().any(|edit| edit.changes_operators());
+    let rules = edits.iter().filter(|_| !everything).flat_map(|edit| edit.rules());
+    let rules: BTreeSet<&str> = rules.map(|code| code.name).collect();
+    json!({"everything": everything, "rules": rules})
+}

@@ -1,0 +1,418 @@
+//! Checking what a job made of a model, before anything is written.
+//!
+//! A result is checked as `check --full` does: rules, types and shapes. A model without errors
+//! costs nothing more. Only if the result has errors is the input of the job checked, too; an error
+//! that the input does not have is a fault of the job, and its result is not handed on.
+//!
+//! An error of the result is one of the input if the input has one of the same code at a node for
+//! which the node at fault was made, or at the same element of the model.
+
+mod edits;
+mod origins;
+
+use std::fmt;
+use std::thread;
+
+use hashbrown::HashSet;
+use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol};
+use sardonyx_ops::Registry;
+
+use crate::check::{
+    CheckOptions, Levels, add_contradictions, check_header_into, check_into, infer_to_check,
+};
+use crate::finding::{Fault, Finding, Findings, Place, Places, Spot, SpotPart, name_of_element};
+use crate::infer::Inference;
+
+pub use edits::Edit;
+pub use origins::Origins;
+
+/// Errors of each code that are listed.
+const LISTED: usize = 20;
+
+/// Nodes from which on rules and types are checked at the same time: starting a thread takes as
+/// long as checking about 200 nodes.
+const MANY_NODES: usize = 10_000;
+
+/// A job that makes a model of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JobKind {
+    /// Adding training information.
+    AddTraining,
+    /// Converting to other versions of operator sets.
+    Convert,
+    /// Adding gradients, or expanding `Gradient` nodes.
+    Differentiate,
+    /// Inlining calls of functions and operators.
+    Inline,
+    /// Changing the header.
+    Set,
+    /// Dividing a model among devices.
+    Shard,
+    /// Removing what does not affect results.
+    Strip,
+}
+
+impl JobKind {
+    /// The name of the command that does the job.
+    pub fn name(self) -> &'static str {
+        match self {
+            JobKind::AddTraining => "add-training",
+            JobKind::Convert => "convert",
+            JobKind::Differentiate => "differentiate",
+            JobKind::Inline => "inline",
+            JobKind::Set => "set",
+            JobKind::Shard => "shard",
+            JobKind::Strip => "strip",
+        }
+    }
+}
+
+impl fmt::Display for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An error in the result of a job that its input does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewError {
+    /// The error, and its place in the result.
+    pub finding: Finding,
+    /// The node of the input for which the node at fault was made, if it is about a node.
+    pub origin: Option<Place>,
+    /// The operator or function that this node of the input calls, with its domain unless that is
+    /// `ai.onnx`.
+    pub operator: Option<String>,
+}
+
+impl fmt::Display for NewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NewError { finding, origin, operator } = self;
+        write!(f, "{finding} [{}", finding.code.name)?;
+        if !finding.code.requirement.is_empty() {
+            write!(f, ", rule {}", finding.code.requirement)?;
+        }
+        if let (Some(origin), Some(operator)) = (origin, operator) {
+            write!(f, "; from {origin} of the input, operator {operator}")?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// The errors in the result of a job that its input does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewErrors {
+    /// The job.
+    pub job: JobKind,
+    /// Errors, up to a number of each code.
+    pub listed: Vec<NewError>,
+    /// The number of those that are not listed.
+    pub more: u64,
+}
+
+impl fmt::Display for NewErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NewErrors { job, listed, more } = self;
+        let total = listed.len() as u64 + more;
+        let errors = if total == 1 { "error" } else { "errors" };
+        write!(f, "{job} made a model with {total} {errors} that its input does not have")?;
+        listed.iter().try_for_each(|error| write!(f, "\n{error}"))?;
+        if *more > 0 {
+            write!(f, "\nand {more} more")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NewErrors {}
+
+/// A result that has errors which its input does not have.
+#[derive(Debug, Clone)]
+pub struct Rejected {
+    /// The errors.
+    pub errors: NewErrors,
+    /// The result, for a report of the bug.
+    pub model: Model,
+}
+
+/// A result that is not worse than its input.
+#[derive(Debug, Clone)]
+pub(crate) struct Accepted {
+    pub(crate) model: Model,
+    /// Whether it has errors, all of which the input has as well.
+    pub(crate) has_errors: bool,
+}
+
+/// A job and the model that it is given.
+#[derive(Debug, Clone, Copy)]
+pub struct JobInput<'a> {
+    /// The job.
+    pub job: JobKind,
+    /// The model as it is given.
+    pub model: &'a Model,
+    /// The operators that the job knows.
+    pub registry: &'a Registry,
+}
+
+impl JobInput<'_> {
+    /// Hands on a result without new errors.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the result that the input does not have.
+    pub(crate) fn accept(
+        self,
+        result: Model,
+        origins: &Origins,
+    ) -> Result<Accepted, Box<Rejected>> {
+        match self.judge(&result, origins) {
+            Ok(has_errors) => Ok(Accepted { model: result, has_errors }),
+            Err(errors) => Err(Box::new(Rejected { errors, model: result })),
+        }
+    }
+
+    /// Checks a result. `origins` says for which nodes of the input its nodes were made.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the result that the input does not have.
+    pub fn check(self, result: &Model, origins: &Origins) -> Result<(), NewErrors> {
+        self.judge(result, origins).map(drop)
+    }
+
+    /// Whether the result has errors, all of which the input has as well.
+    fn judge(self, result: &Model, origins: &Origins) -> Result<bool, NewErrors> {
+        let options = self.options();
+        let (rules, inferred) = faults(result, &options);
+        let types = faults_of_types(result, &options, &inferred);
+        if rules.is_empty() && types.is_empty() {
+            return Ok(false);
+        }
+        let compare = Comparison { input: self.model, result, origins };
+        let (input_rules, input_inferred) = faults(self.model, &options);
+        let new = compare.new_faults(rules, input_rules);
+        if !new.is_empty() {
+            let found = check_into(result, &options, Findings::only(new, LISTED));
+            return Err(compare.listed(self.job, found));
+        }
+        let new = compare.new_faults(types, faults_of_types(self.model, &options, &input_inferred));
+        if new.is_empty() {
+            return Ok(true);
+        }
+        let mut found = Findings::only(new, LISTED);
+        add_contradictions(result, &options, &inferred, &mut found);
+        Err(compare.listed(self.job, found))
+    }
+
+    /// Checks the rules that edits can break, and types where they can break these.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the result that the input does not have.
+    pub fn check_edits(self, result: &Model, edits: &[Edit]) -> Result<(), NewErrors> {
+        let mut options = self.options();
+        if edits.iter().any(|edit| edit.changes_operators()) {
+            return self.check(result, &Origins::default());
+        }
+        let rules: Vec<&'static str> =
+            edits.iter().flat_map(|edit| edit.rules()).map(|code| code.name).collect();
+        if rules.is_empty() {
+            return Ok(());
+        }
+        options.levels = options.levels.only(rules);
+        let is_of_header = edits.iter().all(|edit| edit.is_of_header());
+        let check = if is_of_header { check_header_into } else { check_into };
+        let of_rules = |model| check(model, &options, Findings::of_errors()).into_errors();
+        let found = of_rules(result);
+        if found.is_empty() {
+            return Ok(());
+        }
+        let origins = Origins::default();
+        let compare = Comparison { input: self.model, result, origins: &origins };
+        let new = compare.new_faults(found, of_rules(self.model));
+        if new.is_empty() {
+            return Ok(());
+        }
+        let found = check(result, &options, Findings::only(new, LISTED));
+        Err(compare.listed(self.job, found))
+    }
+
+    fn options(self) -> CheckOptions {
+        CheckOptions {
+            registry: self.registry.clone().including_microsoft(),
+            levels: Levels::errors(),
+            // Models of ranks have the collectives of an engine, wherever that has them.
+            added_operators: self.job == JobKind::Shard,
+            ..CheckOptions::default()
+        }
+    }
+}
+
+/// Where a model breaks rules, and what inference says of it. Both are found at the same time.
+fn faults(model: &Model, options: &CheckOptions) -> (Vec<Fault>, Inference) {
+    let rules = || check_into(model, options, Findings::of_errors()).into_errors();
+    if model.node_count() < MANY_NODES {
+        return (rules(), infer_to_check(model, options));
+    }
+    thread::scope(|scope| {
+        // Inference stays on this thread, as it goes into graphs of nodes by recursion.
+        let other = thread::Builder::new().spawn_scoped(scope, rules);
+        let inferred = infer_to_check(model, options);
+        let rules = match other.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(found)) => found,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            // The system has no thread to spare.
+            Err(_) => rules(),
+        };
+        (rules, inferred)
+    })
+}
+
+/// Where types and shapes of a model contradict each other.
+fn faults_of_types(model: &Model, options: &CheckOptions, inferred: &Inference) -> Vec<Fault> {
+    let mut found = Findings::of_errors();
+    add_contradictions(model, options, inferred, &mut found);
+    found.into_errors()
+}
+
+/// The input of a job next to its result.
+struct Comparison<'a> {
+    input: &'a Model,
+    result: &'a Model,
+    origins: &'a Origins,
+}
+
+/// What an error is about, as far as a job leaves that as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Subject {
+    /// A node of the input, or a graph in it.
+    Node(NodeId),
+    /// An element of a graph that is in no node, by field and name; of the graph as a whole if the
+    /// elements have no names.
+    Element(Root, &'static str, Option<Symbol>),
+    /// The model.
+    Model(&'static str),
+}
+
+/// A graph that is in no node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Root {
+    Main,
+    /// By domain, name and overload.
+    Function(Option<Symbol>, Option<Symbol>, Option<Symbol>),
+    Training(usize),
+}
+
+impl Comparison<'_> {
+    /// The faults of the result that the input does not have.
+    fn new_faults(
+        &self,
+        of_result: Vec<Fault>,
+        of_input: Vec<Fault>,
+    ) -> std::collections::HashSet<Fault> {
+        let known: HashSet<(&str, Subject)> =
+            of_input.iter().map(|(code, spot)| (*code, subject(self.input, *spot))).collect();
+        // Bodies of functions that are gone are in the places of their calls.
+        let functions: HashSet<Root> = roots_of_functions(self.result).collect();
+        let moved: HashSet<&str> = known
+            .iter()
+            .filter(|(_, subject)| match subject {
+                Subject::Element(root @ Root::Function(..), ..) => !functions.contains(root),
+                _ => false,
+            })
+            .map(|(code, _)| *code)
+            .collect();
+        let nodes: HashSet<&str> = if self.origins.are_unknown() {
+            let of_nodes = known.iter().filter(|(_, subject)| matches!(subject, Subject::Node(_)));
+            of_nodes.map(|(code, _)| *code).collect()
+        } else {
+            HashSet::new()
+        };
+        let is_known = |(code, spot): &Fault| match subject(self.result, *spot) {
+            Subject::Node(_) if self.origins.are_unknown() => nodes.contains(code),
+            Subject::Node(node) => {
+                let origins = self.origins.of(node);
+                origins.into_iter().any(|node| known.contains(&(*code, Subject::Node(node))))
+            }
+            subject => known.contains(&(*code, subject)) || moved.contains(code),
+        };
+        of_result.into_iter().filter(|fault| !is_known(fault)).collect()
+    }
+
+    /// The findings, each with the node of the input that it comes from.
+    fn listed(&self, job: JobKind, found: Findings) -> NewErrors {
+        let report = found.report();
+        let more = report.more.iter().map(|(_, more)| more).sum();
+        let mut places = Places::default();
+        let listed = report.findings.into_iter().map(|finding| {
+            let origin = self.origin(finding.place.spot);
+            NewError {
+                finding,
+                origin: origin.map(|node| places.of(self.input, Spot::node(node))),
+                operator: origin.map(|node| operator_of(self.input, node)),
+            }
+        });
+        NewErrors { job, listed: listed.collect(), more }
+    }
+
+    /// The node of the input from which a part of the result comes.
+    fn origin(&self, spot: Spot) -> Option<NodeId> {
+        let Subject::Node(node) = subject(self.result, spot) else { return None };
+        if self.origins.are_unknown() {
+            return None;
+        }
+        let of_input = |node: &NodeId| node.index() < self.input.node_count();
+        self.origins.of(node).into_iter().find(of_input)
+    }
+}
+
+/// What a node calls, with the domain unless that is `ai.onnx`.
+fn operator_of(model: &Model, node: NodeId) -> String {
+    let name =
+        sardonyx_proto::shown(model.maybe_text(model.node(node).op_type).unwrap_or_default());
+    match &*model.domain_of(node) {
+        "" => name,
+        domain => format!("{}.{name}", sardonyx_proto::shown(domain.as_bytes())),
+    }
+}
+
+fn roots_of_functions(model: &Model) -> impl Iterator<Item = Root> + '_ {
+    model
+        .functions
+        .iter()
+        .map(|function| Root::Function(function.domain, function.name, function.overload))
+}
+
+/// What a spot is about.
+fn subject(model: &Model, spot: Spot) -> Subject {
+    match spot.part {
+        SpotPart::Model | SpotPart::Document => Subject::Model(spot.field),
+        SpotPart::Node(node) => Subject::Node(node),
+        SpotPart::Function(index) => match roots_of_functions(model).nth(index) {
+            Some(root) => Subject::Element(root, spot.field, None),
+            None => Subject::Model(spot.field),
+        },
+        SpotPart::Training(index) => Subject::Element(Root::Training(index), spot.field, None),
+        SpotPart::Graph(graph) => {
+            if let Some(owner) = model.graph(graph).owner {
+                return Subject::Node(owner);
+            }
+            let index = spot.index.map(|index| index as usize);
+            let name = index.and_then(|index| name_of_element(model, graph, spot.field, index));
+            Subject::Element(root_of(model, graph), spot.field, name.flatten())
+        }
+    }
+}
+
+/// A graph that is in no node.
+fn root_of(model: &Model, graph: GraphId) -> Root {
+    let function = model.functions.iter().position(|function| function.body == graph);
+    if let Some(root) = function.and_then(|index| roots_of_functions(model).nth(index)) {
+        return root;
+    }
+    let of_step = |step: &sardonyx_model::TrainingInfo| {
+        [step.initialization, step.algorithm].contains(&Some(graph))
+    };
+    model.training_info.iter().position(of_step).map_or(Root::Main, Root::Training)
+}

@@ -1,0 +1,131 @@
+//! Results of jobs are compared with what the jobs were given.
+
+use sardonyx_model::Model;
+use sardonyx_ops::Registry;
+use sardonyx_passes::{Edit, JobInput, JobKind, NewErrors, Origins};
+use sardonyx_tensor::Buffer;
+use sardonyx_text::{ParseOptions, parse_model};
+
+/// A model of nodes, with a function.
+fn model(nodes: &str) -> Model {
+    with_header("ir_version: 10, opset_import: [\"\": 21, \"local\": 1]", nodes)
+}
+
+fn with_header(header: &str, nodes: &str) -> Model {
+    let text = format!(
+        "<{header}> g (float[2] x, int64[2] i) => (float[2] y) <float[2] w = {{1, 2}}> {{ {nodes} }}
+         <domain: \"local\", opset_import: [\"\": 21]> f (a) => (b) {{ b = Abs (a) }}"
+    );
+    parsed(&text)
+}
+
+fn parsed(text: &str) -> Model {
+    let bytes = Buffer::from_vec(text.as_bytes().to_vec());
+    let parsed = parse_model(bytes, ParseOptions::default());
+    parsed.unwrap_or_else(|error| panic!("{error}\n{text}")).model
+}
+
+fn check(before: &Model, after: &Model) -> Result<(), NewErrors> {
+    let registry = Registry::standard();
+    let input = JobInput { job: JobKind::Convert, model: before, registry: &registry };
+    input.check(after, &Origins::default())
+}
+
+/// Codes of errors, each with the operator of the input that it comes from.
+fn listed(found: Result<(), NewErrors>) -> Vec<String> {
+    let errors = found.err().map_or(Vec::new(), |errors| errors.listed);
+    let errors = errors.iter().map(|error| {
+        let operator = error.operator.as_deref().unwrap_or("?");
+        format!("{} {operator}", error.finding.code.name)
+    });
+    errors.collect()
+}
+
+#[test]
+fn only_errors_that_the_input_does_not_have_count() {
+    let rows: &[(&str, &str, &[&str])] = &[
+        ("y = Abs (x)", "y = Neg (x)", &[]),
+        // Rules.
+        ("y = Abs (x)", "y = Abs <alpha = 1> (x)", &["unknown-attribute Abs"]),
+        ("y = Abs <alpha = 1> (x)", "y = Neg <alpha = 1> (x)", &[]),
+        ("y = Abs <alpha = 1> (x)", "y = Neg <alpha = 1> ()", &["input-count Abs"]),
+        (
+            "a = Abs <b = 1> (x) y = Neg (a)",
+            "a = Abs <b = 1> (x) y = Neg <b = 1> (a)",
+            &["unknown-attribute Neg"],
+        ),
+        ("y = local.f (x)", "y = Clip (x, \"\", \"\", x)", &["input-count local.f"]),
+        ("y = Abs (z)", "y = Abs (z)", &[]),
+        ("y = Abs (x)", "z = Abs (x)", &["undefined-output ?"]),
+        // Types, also where both models break a rule.
+        ("y = Abs (x)", "y = Add (x, i)", &["input-type Abs"]),
+        ("y = Concat <axis = 0> (x)", "y = Concat <axis = 0> (x, x)", &["types-contradict Concat"]),
+        ("y = Concat <axis = 0> (x, x)", "y = Concat <axis = 0> (x, x)", &[]),
+        (
+            "a = Abs <b = 1> (x) y = Concat <axis = 0> (a)",
+            "a = Abs <b = 1> (x) y = Concat <axis = 0> (a, a)",
+            &["types-contradict Concat"],
+        ),
+    ];
+    for (before, after, expected) in rows {
+        let found = listed(check(&model(before), &model(after)));
+        assert_eq!(found, *expected, "{before} -> {after}");
+    }
+}
+
+#[test]
+fn messages_name_rule_node_origin_and_job() {
+    let errors = check(&model("y = local.f (x)"), &model("y = Clip <min = 0.0> (x)"));
+    let text = "\
+convert made a model with 1 error that its input does not have
+attribute 'min' of Clip node that makes 'y': Clip has no attribute 'min' (as defined since opset version 13) \
+(Clip has no attributes; remove it) \
+[unknown-attribute, rule NODE-21; from f node that makes 'y' of the input, operator local.f]";
+    assert_eq!(errors.unwrap_err().to_string(), text);
+}
+
+#[test]
+fn training_steps_are_checked() {
+    let step = |node: &str| {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\": 21]>
+             g (float[2] x) => (float[2] y) <float[2] w = {{1, 2}}> {{ y = Add (x, w) }}
+             @<training_info: [{{
+                 algorithm: step (float[3] t) => (float[2] v) {{ v = {node} }},
+                 update_binding: [\"w\": \"v\"]}}]>"
+        );
+        parsed(&text)
+    };
+    assert_eq!(listed(check(&step("Sub (w, w)"), &step("Mul (w, w)"))), Vec::<String>::new());
+    let found = listed(check(&step("Sub (w, w)"), &step("Sub (w, t)")));
+    assert_eq!(found, ["types-contradict Sub"]);
+}
+
+#[test]
+fn edits_are_checked_by_the_rules_that_they_can_break() {
+    let registry = Registry::standard();
+    let check = |before: &Model, after: &Model, edit| {
+        let input = JobInput { job: JobKind::Set, model: before, registry: &registry };
+        listed(input.check_edits(after, &[edit]))
+    };
+    let header = |ir: u32, opset: u32| {
+        with_header(
+            &format!("ir_version: {ir}, opset_import: [\"\": {opset}, \"local\": 1]"),
+            "y = Clip <min = 0.0> (w)",
+        )
+    };
+    assert_eq!(
+        check(&header(10, 6), &header(10, 11), Edit::OperatorSets),
+        ["unknown-attribute Clip"]
+    );
+    // Not what the edit cannot break.
+    assert_eq!(check(&header(10, 6), &header(10, 11), Edit::IrVersion), Vec::<String>::new());
+    assert_eq!(check(&header(10, 6), &header(3, 6), Edit::IrVersion), ["initializer-not-input ?"]);
+    assert_eq!(check(&header(10, 6), &header(3, 6), Edit::Metadata), Vec::<String>::new());
+    // Each rule of an edit is an error, and one of the checker's.
+    for edit in [Edit::IrVersion, Edit::Metadata, Edit::UnusedInitializers] {
+        for code in edit.rules() {
+            assert_eq!(code.severity, Some(sardonyx_passes::Severity::Error), "{}", code.name);
+        }
+    }
+}

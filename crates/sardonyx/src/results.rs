@@ -1,0 +1,111 @@
+//! Results of jobs with errors that their inputs do not have.
+
+use std::fmt;
+
+use sardonyx_ops::Registry;
+use sardonyx_passes::{self as passes, JobInput, Origins};
+
+pub use sardonyx_passes::{Edit, JobKind, NewError, NewErrors};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+
+/// What a job made of a model, with errors that the model does not have: a bug of the job. It is
+/// not handed on as a result, and is kept here to report the bug.
+#[derive(Debug, Clone)]
+pub struct InvalidResult {
+    errors: NewErrors,
+    model: Model,
+}
+
+impl InvalidResult {
+    /// The result of a job on `input`.
+    pub(crate) fn of(input: &Model, rejected: passes::Rejected) -> InvalidResult {
+        let passes::Rejected { errors, model } = rejected;
+        InvalidResult { errors, model: input.with_graph(model) }
+    }
+
+    /// The errors that the input does not have, and the job.
+    pub fn errors(&self) -> &NewErrors {
+        &self.errors
+    }
+
+    /// The result as the job made it.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The result as the job made it, to be changed or written.
+    pub fn into_model(self) -> Model {
+        self.model
+    }
+}
+
+impl fmt::Display for InvalidResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.errors.fmt(f)
+    }
+}
+
+impl std::error::Error for InvalidResult {}
+
+impl From<Box<InvalidResult>> for Error {
+    fn from(result: Box<InvalidResult>) -> Error {
+        (*result).into()
+    }
+}
+
+impl From<InvalidResult> for Error {
+    fn from(result: InvalidResult) -> Error {
+        Error::new(ErrorKind::Invalid, result.to_string())
+            .with_help(format!("this is a bug of {}: please report it", result.errors.job))
+            .with_source(result)
+    }
+}
+
+impl Model {
+    /// Checks the model after edits against what it was `before`: only the
+    /// [rules](Edit::rules) that the edits can break, and types if operators are others now. What
+    /// [`convert`](Model::convert), [`inline`](Model::inline) and other jobs make is checked by
+    /// these themselves.
+    ///
+    /// ```
+    /// use sardonyx::{Edit, JobKind, Model};
+    ///
+    /// let before = Model::from_text(
+    ///     "<ir_version: 8, opset_import: [\"\": 17]>
+    ///      g (float[2, 3] x) => (float[2, 1] y) { y = ReduceMax <axes = [1]> (x) }",
+    /// )?;
+    /// let mut model = before.clone();
+    /// model.set_opset("", 18);
+    /// let invalid = model.check_edits(&before, JobKind::Set, &[Edit::OperatorSets]).unwrap_err();
+    /// assert_eq!(invalid.errors().listed[0].finding.code.name, "unknown-attribute");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Errors that the model did not have before.
+    pub fn check_edits(
+        &self,
+        before: &Model,
+        job: JobKind,
+        edits: &[Edit],
+    ) -> Result<(), Box<InvalidResult>> {
+        let registry = Registry::with_microsoft();
+        let input = JobInput { job, model: &before.graph, registry: &registry };
+        input
+            .check_edits(&self.graph, edits)
+            .map_err(|errors| Box::new(InvalidResult { errors, model: self.clone() }))
+    }
+
+    /// Checks a result whose nodes have nothing to do with those of this model.
+    pub(crate) fn check_parts(&self, job: JobKind, result: Model) -> Result<Model, Error> {
+        let registry = Registry::with_microsoft();
+        let input = JobInput { job, model: &self.graph, registry: &registry };
+        match input.check(&result.graph, &Origins::unknown()) {
+            Ok(()) => Ok(result),
+            Err(errors) => Err(InvalidResult { errors, model: result }.into()),
+        }
+    }
+}
