@@ -6,6 +6,7 @@ use sardonyx_model::{
     Attribute, AttributeValue, Entry, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol,
     TypeKind, TypeProto, ValueInfo,
 };
+use sardonyx_proto::AttributeType;
 
 /// The newest version of the format that this release knows.
 pub const NEWEST_IR_VERSION: i64 = 14;
@@ -45,6 +46,9 @@ pub fn ir_version_of_opset(domain: &[u8], version: i64) -> Option<i64> {
 /// graph must not be.
 pub(crate) const PLAIN_INITIALIZERS: i64 = 4;
 
+/// The first version in which attributes have types.
+const ATTRIBUTE_TYPES: i64 = 2;
+
 /// The first version in which a model imports operator sets.
 pub(crate) const IMPORTS: i64 = 3;
 
@@ -60,13 +64,17 @@ pub(crate) fn import_implied(model: &mut Model) {
     }
 }
 
-/// Sets the version of the format, and obeys its rules of initializers and imports: from version 4
-/// on, initializers of inner graphs are no inputs; from version 3 on, operator sets are imported.
+/// Sets the version of the format, and obeys its rules: from version 4 on, initializers of inner
+/// graphs are no inputs; from version 3 on, operator sets are imported; from version 2 on,
+/// attributes have types.
 pub fn set_ir_version(model: &mut Model, version: i64) {
     if version >= IMPORTS {
         import_implied(model);
     }
     let before = model.header.ir_version.replace(version).unwrap_or(0);
+    if before < ATTRIBUTE_TYPES && version >= ATTRIBUTE_TYPES {
+        give_types(model);
+    }
     if before >= PLAIN_INITIALIZERS || version < PLAIN_INITIALIZERS {
         return;
     }
@@ -74,6 +82,24 @@ pub fn set_ir_version(model: &mut Model, version: i64) {
     let inner: Vec<GraphId> = inner.map(|(id, _)| id).collect();
     for graph in inner {
         model.fix_default_inputs(graph);
+    }
+}
+
+/// Gives attributes without a type that of their value.
+fn give_types(model: &mut Model) {
+    let give = |attribute: &mut Attribute| {
+        let is_untyped = attribute.ty.is_none_or(|ty| ty == AttributeType::UNDEFINED);
+        if let Some(value) = attribute.values.iter().next().filter(|_| is_untyped) {
+            attribute.ty = Some(value.ty());
+        }
+    };
+    let nodes = model.graphs().flat_map(|(_, graph)| &graph.nodes);
+    let attributes = nodes.flat_map(|node| model.attributes(*node).iter().copied());
+    for attribute in attributes.collect::<Vec<_>>() {
+        give(model.attribute_mut(attribute));
+    }
+    for function in &mut model.functions {
+        function.attribute_protos.iter_mut().for_each(give);
     }
 }
 
