@@ -295,6 +295,16 @@ enum Subject {
     Model(&'static str),
 }
 
+impl Subject {
+    /// The graph of an element.
+    fn root(self) -> Option<Root> {
+        match self {
+            Subject::Element(root, ..) => Some(root),
+            Subject::Node(_) | Subject::Model(_) => None,
+        }
+    }
+}
+
 /// A graph that is in no node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Root {
@@ -323,19 +333,25 @@ impl Comparison<'_> {
             })
             .map(|(code, _)| *code)
             .collect();
-        let nodes: HashSet<&str> = if self.origins.are_unknown() {
-            let of_nodes = known.iter().filter(|(_, subject)| matches!(subject, Subject::Node(_)));
-            of_nodes.map(|(code, _)| *code).collect()
-        } else {
-            HashSet::new()
-        };
+        let roots: HashSet<(&str, Option<Root>)> =
+            known.iter().map(|(code, subject)| (*code, subject.root())).collect();
+        let ports = ports_of_main(self.input);
+        let of_nodes = known.iter().filter(|(_, subject)| matches!(subject, Subject::Node(_)));
+        let of_nodes: HashSet<&str> = of_nodes.map(|(code, _)| *code).collect();
         let is_known = |(code, spot): &Fault| match subject(self.result, *spot) {
-            Subject::Node(_) if self.origins.are_unknown() => nodes.contains(code),
             Subject::Node(node) => {
-                let origins = self.origins.of(node);
-                origins.into_iter().any(|node| known.contains(&(*code, Subject::Node(node))))
+                let origins = self.origins_of(node);
+                // Of a node that a job made for no node in particular, only the code is compared.
+                origins.is_empty() && of_nodes.contains(code)
+                    || origins.iter().any(|node| known.contains(&(*code, Subject::Node(*node))))
             }
-            subject => known.contains(&(*code, subject)) || moved.contains(code),
+            subject => {
+                // An input or output that a job adds is what others of the graph are.
+                let is_added = is_port(subject) && !ports.contains(&subject);
+                known.contains(&(*code, subject))
+                    || moved.contains(code)
+                    || is_added && roots.contains(&(*code, subject.root()))
+            }
         };
         of_result.into_iter().filter(|fault| !is_known(fault)).collect()
     }
@@ -359,11 +375,17 @@ impl Comparison<'_> {
     /// The node of the input from which a part of the result comes.
     fn origin(&self, spot: Spot) -> Option<NodeId> {
         let Subject::Node(node) = subject(self.result, spot) else { return None };
+        self.origins_of(node).first().copied()
+    }
+
+    /// The nodes of the input from which a node of the result comes, as far as they are known.
+    fn origins_of(&self, node: NodeId) -> Vec<NodeId> {
         if self.origins.are_unknown() {
-            return None;
+            return Vec::new();
         }
-        let of_input = |node: &NodeId| node.index() < self.input.node_count();
-        self.origins.of(node).into_iter().find(of_input)
+        let mut origins = self.origins.of(node);
+        origins.retain(|node| node.index() < self.input.node_count());
+        origins
     }
 }
 
@@ -382,6 +404,20 @@ fn roots_of_functions(model: &Model) -> impl Iterator<Item = Root> + '_ {
         .functions
         .iter()
         .map(|function| Root::Function(function.domain, function.name, function.overload))
+}
+
+/// Whether it is an input or output of the main graph.
+fn is_port(subject: Subject) -> bool {
+    matches!(subject, Subject::Element(Root::Main, "input" | "output", Some(_)))
+}
+
+/// The inputs and outputs of the main graph.
+fn ports_of_main(model: &Model) -> HashSet<Subject> {
+    let Some(main) = model.main.map(|main| model.graph(main)) else { return HashSet::new() };
+    let element = |field, name| Subject::Element(Root::Main, field, name);
+    let inputs = main.inputs.iter().map(|info| element("input", info.name));
+    let outputs = main.outputs.iter().map(|info| element("output", info.name));
+    inputs.chain(outputs).collect()
 }
 
 /// What a spot is about.

@@ -85,6 +85,22 @@ attribute 'min' of Clip node that makes 'y': Clip has no attribute 'min' (as def
 }
 
 #[test]
+fn added_ports_are_compared_with_those_of_the_input() {
+    let with_ports = |inputs: &str, outputs: &str, nodes: &str| {
+        parsed(&format!(
+            "<ir_version: 10, opset_import: [\"\": 21]> g ({inputs}) => ({outputs}) {{ {nodes} }}"
+        ))
+    };
+    let open = with_ports("float[] x", "float[2] y", "y = Abs (x)");
+    let closed = with_ports("float[2] x", "float[2] y", "y = Abs (x)");
+    let more = with_ports("float[] x", "float[2] y, float[] z", "y = Abs (x) z = Neg (x)");
+    assert_eq!(listed(check(&open, &more)), Vec::<String>::new());
+    assert_eq!(listed(check(&closed, &more)), ["shapeless-value ?", "shapeless-value ?"]);
+    let other = with_ports("float[2] x", "float[] y", "y = Abs (x)");
+    assert_eq!(listed(check(&open, &other)), ["shapeless-value ?"]);
+}
+
+#[test]
 fn training_steps_are_checked() {
     let step = |node: &str| {
         let text = format!(
