@@ -75,12 +75,9 @@ pub(crate) fn catch_termination() {
     if is_ignored(SIGHUP) == Some(false) {
         caught.push(SIGHUP);
     }
-    // In the thread, so that signals end the command as usual if there is no thread.
-    let wait = move || {
-        if let Ok(mut signals) = Signals::new(caught) {
-            signals.forever().for_each(|_| flag.stop());
-        }
-    };
+    // Before the thread starts, so that no signal after this call ends the command.
+    let Ok(mut signals) = Signals::new(caught) else { return };
+    let wait = move || signals.forever().for_each(|_| flag.stop());
     let _ = std::thread::Builder::new().name("signals".to_string()).spawn(wait);
 }
 

@@ -7,18 +7,21 @@ use std::hash::BuildHasher;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Name of the file with the lock.
+const LOCK: &str = "lock";
+
 /// Start of the names. A random number of 16 hexadecimal digits follows.
 const START: &str = "sardonyx-run-";
 
 /// A directory in that of temporary files, which only the user who made it can look into. It is
 /// removed when this is dropped; if the process is killed, by the next process that makes one.
 ///
-/// The process holds a lock on the directory: one without a lock belongs to a process that has
-/// ended. Systems without locks of directories keep them.
+/// The process holds a lock on a file in the directory: one that is not locked belongs to a process
+/// that has ended. The directory itself is not locked, as a save of a model locks the one that it writes to.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     path: PathBuf,
-    _lock: Option<File>,
+    _lock: File,
 }
 
 impl PrivateDirectory {
@@ -44,7 +47,9 @@ impl PrivateDirectory {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             }
-            let lock = File::open(&path).ok().filter(|directory| directory.lock().is_ok());
+            let lock = File::create_new(path.join(LOCK))?;
+            // Systems without locks do without: nothing is removed there.
+            let _ = lock.lock();
             // Another process may have removed it before it was locked.
             if path.exists() {
                 remove_abandoned(temporary, &path);
@@ -79,9 +84,11 @@ fn remove_abandoned(temporary: &Path, own: &Path) {
         if !is_private_name(&entry.file_name()) || path == own || !is_like(&path, own) {
             continue;
         }
-        // Opened after the look: what is locked is a directory that only its owner can change.
-        let directory = File::open(&path);
-        if directory.is_ok_and(|directory| directory.try_lock().is_ok()) {
+        // One without the file may be about to get it.
+        let Ok(lock) = File::options().read(true).write(true).open(path.join(LOCK)) else {
+            continue;
+        };
+        if lock.try_lock().is_ok() {
             let _ = fs::remove_dir_all(&path);
         }
     }
@@ -118,11 +125,13 @@ mod tests {
         std::os::unix::fs::DirBuilderExt::mode(&mut private, 0o700);
         let abandoned = at("sardonyx-run-0123456789abcdef");
         private.create(&abandoned).unwrap();
+        fs::write(abandoned.join(LOCK), b"").unwrap();
         fs::write(abandoned.join("model"), b"x").unwrap();
         let others = ["sardonyx-run-0123", "sardonyx-0123456789abcdef", "else"].map(at);
         others.iter().for_each(|path| private.create(path).unwrap());
         let open = at("sardonyx-run-00000000000000ff");
         fs::create_dir(&open).unwrap();
+        fs::write(open.join(LOCK), b"").unwrap();
         fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let link = at("sardonyx-run-00000000000000fe");
         std::os::unix::fs::symlink(&others[2], &link).unwrap();
