@@ -44,7 +44,7 @@ pub(crate) struct Addition {
     /// Values of the copy that are not what the main graph computes under their names.
     changed: HashSet<ValueId>,
     outputs: Vec<ValueId>,
-    /// By gradient: the value that it is the gradient by, whose type it has.
+    /// Gradients, with the values that they belong to, whose types they have.
     gradients: HashMap<ValueId, ValueId>,
     /// Nodes of the copy, and those of the main graph of which they are copies.
     copies: Origins,
@@ -521,8 +521,8 @@ impl Addition {
         Ok(Added { model, graph, opset: (opset, reached), nodes, origins })
     }
 
-    /// The type of a value that is given back. That of a gradient is what is known of it and of the
-    /// value that it belongs to: what is joined of a sequence, for example, tells no shape.
+    /// Returns the type of an output. That of a gradient is what is known of it and of the value that
+    /// it belongs to: inference gives no shape to a tensor that is joined of a sequence, for example.
     fn type_of_output(&self, value: ValueId, types: &Inference) -> Option<Type> {
         let found = types.ty(value);
         let source = self.gradients.get(&value).and_then(|x| types.ty(*x));
