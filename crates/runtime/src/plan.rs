@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use sardonyx_kernels::pixels::pitch_of;
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
 
 use crate::executable::{Body, SlotInfo, Step, Work};
@@ -212,13 +213,16 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
     data_type.storage_bytes(sardonyx_tensor::shape::elems(dims).ok()?)
 }
 
-/// Bytes of memory that a slot takes that is not a view.
-fn own_bytes(plan: &Plan, slot: Slot, layout: Option<&Layout>) -> Option<usize> {
-    let (Some(layout), Some((data_type, dims))) = (layout, &plan.types[slot.index()]) else {
+/// Bytes of memory that a slot takes that is not a view. Kernels write images whose channels come
+/// last up to the pitch of the last pixel, the only one included.
+fn own_bytes(plan: &Plan, body: &Body, slot: Slot) -> Option<usize> {
+    let (Order::ChannelsLast, Some((data_type, dims))) =
+        (plan.order(body, slot), &plan.types[slot.index()])
+    else {
         return bytes_of(plan, slot);
     };
     let pixels = sardonyx_tensor::shape::elems(dims).ok()? / dims[1].max(1);
-    data_type.storage_bytes(pixels.checked_mul(layout.pitch(dims)?)?)
+    data_type.storage_bytes(pixels.checked_mul(pitch_of(dims[1]))?)
 }
 
 /// Lets outputs be views where the kernel can say how, and everybody who reads them can follow.
@@ -651,7 +655,7 @@ fn place_in_arena(body: &Body, owns: &[bool], last_read: &[Option<usize>], plan:
                     continue;
                 }
                 let layout = plan.own_layout(body, root);
-                let Some(bytes) = own_bytes(plan, root, layout.as_ref()) else {
+                let Some(bytes) = own_bytes(plan, body, root) else {
                     continue;
                 };
                 let over = if position == 0 && root == output {
