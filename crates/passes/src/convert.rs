@@ -140,6 +140,7 @@ fn specialize_to_convert(
     match specialize(model, registry, MOST_COPIED, &changes) {
         Ok(special) => special.map(Ok),
         Err(InlineRefusal::Findings(findings)) => Some(Err(ConvertError::Refused(findings))),
+        Err(InlineRefusal::Invalid(rejected)) => Some(Err(ConvertError::Invalid(rejected))),
         Err(InlineRefusal::TooLarge { limit, .. }) => {
             let fact = format!(
                 "functions for calls that leave inputs out have more than {limit} nodes in all"

@@ -113,7 +113,7 @@ fn default(default: AttrDefault) -> String {
     match default {
         AttrDefault::Float(value) => format!("float {:08x}", value.to_bits()),
         AttrDefault::Int(value) => format!("int {value}"),
-        AttrDefault::String(value) => format!("string {value:?}"),
+        AttrDefault::String(value) | AttrDefault::Word(value) => format!("string {value:?}"),
         AttrDefault::Floats(values) => {
             list("floats", values.iter().map(|value| format!("{:08x}", value.to_bits())))
         }

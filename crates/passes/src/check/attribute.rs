@@ -110,7 +110,7 @@ impl Checker<'_> {
         }
         if let Some(AttrDefault::Word(word)) = schema.attributes[formal].default
             && ty == AttributeType::STRING
-            && self.is_empty(attribute.ref_attr_name())
+            && self.model.is_blank(attribute.ref_attr_name())
             && self.has_no_text(attribute)
         {
             self.add(&codes::EMPTY_WORD, spot, |_| {
