@@ -2,8 +2,8 @@
 //! `tests/gradients`, with known shapes, with known ranks alone and with inputs of any rank, and
 //! derived twice.
 
-mod drawn;
-mod draws;
+mod masks;
+mod sequences;
 
 use std::collections::BTreeSet;
 use std::fs;
