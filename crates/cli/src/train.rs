@@ -443,8 +443,8 @@ impl Course<'_> {
         }
     }
 
-    /// Writes the state and the model as they are now, each also if the other cannot be written, and
-    /// says so; then how training ended.
+    /// Writes the state and the model as they are now, each also if the other cannot be written,
+    /// and says so; then how training ended.
     fn save(
         self,
         model: &Model,

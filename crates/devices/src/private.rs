@@ -17,7 +17,8 @@ const START: &str = "sardonyx-run-";
 /// removed when this is dropped; if the process is killed, by the next process that makes one.
 ///
 /// The process holds a lock on a file in the directory: one that is not locked belongs to a process
-/// that has ended. The directory itself is not locked, as a save of a model locks the one that it writes to.
+/// that has ended. The directory itself is not locked, as a save of a model locks the one that it
+/// writes to.
 #[derive(Debug)]
 pub struct PrivateDirectory {
     path: PathBuf,

@@ -216,8 +216,8 @@ impl<W: Write + Seek> Writer<W> {
     /// packed elements are collected first.
     ///
     /// # Errors
-    /// If NumPy has no form for it, which are some strings, the archive has an array of that name already, or the
-    /// destination fails.
+    /// If NumPy has no form for it, which are some strings, the archive has an array of that name
+    /// already, or the destination fails.
     pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpzError> {
         let (start, rest) = parts_of(name, tensor)?;
         if !self.names.insert(name.to_string()) {
@@ -248,8 +248,8 @@ impl<W: Write + Seek> Writer<W> {
     }
 }
 
-/// The bytes of the `.npy` file of a tensor: those that had to be made, and those of the tensor that
-/// follow as they are.
+/// The bytes of the `.npy` file of a tensor: those that had to be made, and those of the tensor
+/// that follow as they are.
 fn parts_of<'t>(name: &str, tensor: &'t Tensor) -> Result<(Vec<u8>, &'t [u8]), NpzError> {
     let unfit = |error| NpzError::Array { name: name.to_string(), error };
     // Elsewhere numbers have to be turned around, which is a copy as well; packed elements get a

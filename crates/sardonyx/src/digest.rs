@@ -67,8 +67,9 @@ impl Model {
         digest_of(&graph)
     }
 
-    /// As [`Model::content_hash`], but equal for models that differ only in how they are divided over
-    /// devices: configurations, annotations of nodes, and what [`Model::shard`] changes for them.
+    /// As [`Model::content_hash`], but equal for models that differ only in how they are divided
+    /// over devices: configurations, annotations of nodes, and what [`Model::shard`] changes for
+    /// them.
     pub(crate) fn hash_without_devices(&self) -> Result<String, Error> {
         let mut graph = without_devices(&self.graph, &Registry::with_microsoft());
         // Filled in where a model that is changed names none.

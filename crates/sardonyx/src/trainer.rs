@@ -132,8 +132,8 @@ struct Made {
     entries: Vec<Programs>,
     inference: Program,
     warnings: Vec<String>,
-    /// Hash of the model in saved states, once it is known: hashing a model takes as long as reading
-    /// it.
+    /// Hash of the model in saved states, once it is known: hashing a model takes as long as
+    /// reading it.
     identity: OnceLock<String>,
     /// The devices that run steps and inference, if there are any.
     devices: Option<DeviceSession>,

@@ -42,8 +42,8 @@ impl Trainer {
     /// [data](Trainer::data_position), and a hash of the model. The hash is equal for models that
     /// differ only in how they are divided over devices, and counts everything else.
     ///
-    /// In a `.npz` file, types that NumPy lacks are bare bytes, as NumPy writes arrays of the Python
-    /// package ml_dtypes: `numpy.load(path)["w"].view(ml_dtypes.bfloat16)`.
+    /// In a `.npz` file, types that NumPy lacks are bare bytes, as NumPy writes arrays of the
+    /// Python package ml_dtypes: `numpy.load(path)["w"].view(ml_dtypes.bfloat16)`.
     ///
     /// # Errors
     ///
@@ -121,8 +121,8 @@ impl Trainer {
         Ok(self.identity()? == hash || self.made.model.content_hash()? == hash)
     }
 
-    /// Takes over the state of a file that [`Trainer::save`] wrote for the same model, on any number
-    /// of devices.
+    /// Takes over the state of a file that [`Trainer::save`] wrote for the same model, on any
+    /// number of devices.
     ///
     /// # Errors
     ///
