@@ -101,11 +101,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     };
     let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
     let devices = usize::try_from(devices).unwrap_or(usize::MAX);
-    let (division, kind) = match (args.pipeline, args.batch) {
-        (true, _) => (Division::Pipeline, "pipeline"),
-        (_, true) => (Division::Batch, "batch"),
-        _ => (Division::Tensor, "tensor"),
-    };
+    let (division, kind) = args.division();
     let name = args.name.clone().unwrap_or_else(|| format!("{kind}-{devices}"));
     let sizes: Vec<(String, i64)> = args
         .sizes
@@ -174,6 +170,17 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     saved.iter().for_each(|saved| saved.say(terminal));
     local.iter().for_each(|local| local.say(terminal));
     Ok(Verdict::Fine)
+}
+
+impl Args {
+    /// What is divided, and its name.
+    fn division(&self) -> (Division, &'static str) {
+        match (self.pipeline, self.batch) {
+            (true, _) => (Division::Pipeline, "pipeline"),
+            (_, true) => (Division::Batch, "batch"),
+            _ => (Division::Tensor, "tensor"),
+        }
+    }
 }
 
 fn as_json(report: &Suggested) -> Value {

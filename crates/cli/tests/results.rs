@@ -76,10 +76,10 @@ fn is_alike(
     } else {
         run(written, ["--expect", "outputs"])
     };
-    match found.status.success() {
-        true => Ok(()),
-        false => Err(format!("{written} gives something else\n{}", text(&found))),
+    if found.status.success() {
+        return Ok(());
     }
+    Err(format!("{written} gives something else\n{}", text(&found)))
 }
 
 fn sardonyx(directory: &Path, arguments: &[&str]) -> Output {

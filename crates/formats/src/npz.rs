@@ -466,11 +466,8 @@ mod tests {
     }
 
     #[test]
-    fn what_numpy_lacks_is_named() {
+    fn a_name_is_there_once() {
         let mut writer = Writer::new(Cursor::new(Vec::new()), Packing::Stored);
-        let tensor = Tensor::zeros(DataType::Bfloat16, [2]).unwrap();
-        let error = writer.add("w", &tensor).unwrap_err().to_string();
-        assert!(error.contains("'w'") && error.contains("bfloat16"), "{error}");
         let tensor = Tensor::scalar(1u8);
         writer.add("x", &tensor).unwrap();
         assert!(writer.add("x", &tensor).is_err(), "twice");

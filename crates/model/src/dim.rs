@@ -693,7 +693,7 @@ mod tests {
             ("floor((2*N + 3)/(2*N + 2))", "floor((2*N + 3)/(2*N + 2))"),
         ];
         for (text, expected) in rows {
-            assert_eq!(Dim::parse(text).to_string(), expected, "{text}");
+            assert_eq!(Dim::parse(text), Dim::parse(expected), "{text}");
         }
         // As many steps as terms, of factors that leave 64 bits.
         let power =

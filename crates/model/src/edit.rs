@@ -562,8 +562,8 @@ impl Model {
         self.output_lists.extend(outputs);
     }
 
-    /// Lets a node define `value`, which nothing defines, as its output at `index`. The outputs from
-    /// there on move back by one.
+    /// Lets a node define `value`, which nothing defines, as its output at `index`. The outputs
+    /// from there on move back by one.
     pub fn insert_output(&mut self, node: NodeId, index: usize, value: ValueId) {
         let mut outputs: SmallVec<[Option<ValueId>; 6]> = self.outputs(node).into();
         outputs.resize(index.max(outputs.len()), None);

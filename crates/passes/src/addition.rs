@@ -521,8 +521,9 @@ impl Addition {
         Ok(Added { model, graph, opset: (opset, reached), nodes, origins })
     }
 
-    /// Returns the type of an output. That of a gradient is what is known of it and of the value that
-    /// it belongs to: inference gives no shape to a tensor that is joined of a sequence, for example.
+    /// Returns the type of an output. That of a gradient is what is known of it and of the value
+    /// that it belongs to: inference gives no shape to a tensor that is joined of a sequence, for
+    /// example.
     fn type_of_output(&self, value: ValueId, types: &Inference) -> Option<Type> {
         let found = types.ty(value);
         let source = self.gradients.get(&value).and_then(|x| types.ty(*x));

@@ -341,7 +341,7 @@ pub(crate) type OperandList<'a> = SmallVec<[Operand<'a>; 8]>;
 /// One run of one node.
 pub(crate) struct Call<'a> {
     pub(crate) operands: OperandList<'a>,
-    pub(crate) targets: SmallVec<[Target<'a>; 4]>,
+    pub(crate) targets: SmallVec<[Target<'a>; 8]>,
     /// The input whose memory the first output has.
     pub(crate) over: Option<usize>,
     pub(crate) exec: &'a Exec<'a>,

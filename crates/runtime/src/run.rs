@@ -376,9 +376,8 @@ impl Run<'_> {
             account.settle(taken);
             return Ok(());
         }
-        // An update gives a variable and what is kept of two moments of its gradient; a step of
-        // scalars in a training step gives five.
-        let mut made: SmallVec<[(u32, Value); 8]> = SmallVec::new();
+        // An update gives a variable and what is kept of two moments of its gradient.
+        let mut made: SmallVec<[(u32, Value); 4]> = SmallVec::new();
         if call.targets.iter().any(|target| matches!(target, Target::Owned(_))) {
             for (goal, target) in goals.iter().zip(take(&mut call.targets)) {
                 if let (Goal::Held(place, _), Target::Owned(Some(value))) = (goal, target) {

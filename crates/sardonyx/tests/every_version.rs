@@ -22,6 +22,7 @@ const OTHERS: [(&str, u32); 3] = [
 const TOLERANCE: Tolerance = Tolerance { rtol: 1e-5, atol: 1e-6 };
 
 /// What is run, and what comes of it.
+#[derive(Clone)]
 struct Block {
     line: usize,
     operator: String,
@@ -122,7 +123,8 @@ impl Block {
     /// `None` if there is none.
     fn with_empty_words(&self, version: u32) -> Option<Block> {
         let (domain, name) = self.operator.rsplit_once('.').unwrap_or(("", &self.operator));
-        let schema = Registry::standard().schema(domain, name, version)?;
+        let registry = Registry::standard();
+        let schema = registry.schema(domain, name, version)?;
         let words = schema.attributes.iter().filter(|attribute| {
             let is_word = matches!(attribute.default, Some(AttrDefault::Word(_)));
             is_word
@@ -141,8 +143,7 @@ impl Block {
         };
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|node| with_words(node).unwrap_or_else(|| node.clone())).collect();
-        let (inputs, outputs) = (self.inputs.clone(), self.outputs.clone());
-        let block = Block { operator: self.operator.clone(), nodes, inputs, outputs, ..*self };
+        let block = Block { nodes, ..self.clone() };
         (!words.is_empty()).then_some(block)
     }
 
@@ -238,10 +239,10 @@ fn empty_words_are_defaults() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let registry = Registry::standard();
     let all = registry.operators().flat_map(|operator| {
-        operator.versions().filter_map(move |version| {
+        operator.versions().filter_map(|version| {
             let name = operator.full_name();
             let (domain, short) = name.rsplit_once('.').unwrap_or(("", &name));
-            let schema = Registry::standard().schema(domain, short, version.since)?;
+            let schema = registry.schema(domain, short, version.since)?;
             let mut attributes = schema.attributes.iter();
             let has_word = attributes.any(|it| matches!(it.default, Some(AttrDefault::Word(_))));
             (has_word && !schema.deprecated).then_some((name, version.since))

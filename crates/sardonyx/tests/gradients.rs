@@ -233,8 +233,8 @@ impl Block {
             if self.is_masked {
                 given.push("bool[] mask".to_string());
                 held.push("mask".to_string());
-                constants.push(format!("{elem} none = {{0}}"));
-                nodes += "\nshown = Where (mask, y, none)";
+                constants.push(format!("{elem} masked = {{0}}"));
+                nodes += "\nshown = Where (mask, y, masked)";
                 counted = "shown";
             }
             nodes += &format!(
@@ -921,7 +921,7 @@ fn files_hold_gradients_through_graphs_and_layers() {
          }> (n, yes, x)",
         "n = Constant <value = int64 {2}> ()
          first = Constant <value = int64[1] {-3}> ()
-         last = Constant <value = int64[1] {9}> ()
+         last = Constant <value = int64[1] {12}> ()
          all = Loop <body = iteration (int64 i, bool c, double[k, 2] h)
              => (bool goes_on, double[l, 2] after) {
              goes_on = Identity (c)

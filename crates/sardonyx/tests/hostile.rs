@@ -306,7 +306,11 @@ fn impossible_tensors() -> Vec<Row> {
         ),
         one("a negative dim", tensor(&[-4], &[raw(16)]), "dimension -4 is negative"),
         one("2^40 elements and no values", tensor(&[many], &[]), "no values"),
-        one("2^40 elements and empty raw data", tensor(&[many], &[raw(0)]), "but there are 0"),
+        one(
+            "2^40 elements and empty raw data",
+            tensor(&[many], &[raw(0)]),
+            "elements and no values",
+        ),
         one(
             "2^40 elements and one typed value",
             tensor(&[many], &[field(4, [0; 4])]),
@@ -326,13 +330,13 @@ fn impossible_tensors() -> Vec<Row> {
             "a constant of 2^40 elements",
             constant(tensor(&[many], &[raw(0)])),
             Invalid,
-            "but there are 0",
+            "elements and no values",
         ),
         bytes(
             "2^40 sparse values",
             sparse(tensor(&[many], &[raw(0)]), indices(&[]), many),
             Invalid,
-            "but there are 0",
+            "elements and no values",
         ),
         bytes(
             "a sparse index out of range",

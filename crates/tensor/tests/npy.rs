@@ -70,7 +70,7 @@ fn bytes_are_those_of_numpy_and_ml_dtypes() {
         (
             DataType::Bfloat16,
             "<V2",
-            vec![0x3F80u16, 0xC000].iter().flat_map(|x| x.to_le_bytes()).collect(),
+            [0x3F80u16, 0xC000].iter().flat_map(|x| x.to_le_bytes()).collect(),
         ),
         (DataType::Float8e4m3fn, "<V1", vec![0x38, 0xC0]),
         (DataType::Int4, "<V1", vec![0x01, 0x0E]),

@@ -48,7 +48,7 @@ fn define<W: Arith>(op: Binary, a: W, b: W) -> W {
             if a == W::ZERO && !is_finite { W::ZERO } else { b }
         }
         Binary::UsedDivisor => {
-            let divides = Arith::abs(b) > W::ZERO;
+            let divides = b.partial_cmp(&W::ZERO).is_some_and(std::cmp::Ordering::is_ne);
             if a == W::ZERO && !divides { W::ONE } else { b }
         }
     }

@@ -335,8 +335,8 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
 const PIECE: usize = 1 << 12;
 
 /// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of
-/// `depth` indices, in order of the updates. `y` has dims `dims` and already holds the data. A tuple
-/// of 0 indices stands for all of `y`.
+/// `depth` indices, in order of the updates. `y` has dims `dims` and already holds the data. A
+/// tuple of 0 indices stands for all of `y`.
 ///
 /// # Errors
 ///
@@ -357,8 +357,8 @@ pub fn scatter_nd<T: Plain>(
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
     assert!(indices.len().is_multiple_of(depth), "whole tuples");
     let slice: usize = dims[depth..].iter().product();
-    if depth > 0 {
-        assert_eq!(updates.len(), indices.len() / depth * slice, "the updates have other dims");
+    if let Some(tuples) = indices.len().checked_div(depth) {
+        assert_eq!(updates.len(), tuples * slice, "the updates have other dims");
         check_tuples(&dims[..depth], indices)?;
     }
     if slice == 0 {

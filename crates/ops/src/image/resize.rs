@@ -401,7 +401,7 @@ fn shrink_and_grow(
     known: Option<&[f32]>,
     no_region: ValueId,
 ) -> Result<(), Refusal> {
-    if cx.has("mode") && cx.string("mode").is_none() {
+    if cx.has("mode") && cx.attribute("mode").is_none() {
         return Err(cx.refuse("the mode is that of a call, and axes may shrink and grow"));
     }
     let (smaller, larger) = (

@@ -1,5 +1,5 @@
-//! Gradients of operators on sequences. The gradient of a sequence is a sequence of the gradients of
-//! its items.
+//! Gradients of operators on sequences. The gradient of a sequence is a sequence of the gradients
+//! of its items.
 //!
 //! Rules read a sequence itself only where they must: positions are counted in its gradient, which
 //! is as long, so that a sequence that a loop grows need not be kept for each iteration.

@@ -18,7 +18,7 @@ pub struct Origins {
 #[derive(Debug, Clone)]
 enum Step {
     /// Nodes beside others and in the place of calls.
-    Made(MadeNodes),
+    Made(Box<MadeNodes>),
     /// Nodes of which one node is known for each.
     For(HashMap<NodeId, NodeId>),
     /// Copies, at the positions of the nodes of which they are copies.
@@ -39,7 +39,7 @@ impl Origins {
     /// Adds nodes that were made after those of all steps so far.
     #[must_use]
     pub(crate) fn then_made(mut self, made: MadeNodes) -> Origins {
-        self.steps.push(Step::Made(made));
+        self.steps.push(Step::Made(Box::new(made)));
         self
     }
 

@@ -195,7 +195,7 @@ fn errors_do_not_depend_on_earlier_sizes() {
                 ws = Constant <value_ints = [4, 3, 3, 3]> () w = ConstantOfShape (ws)
                 y = Conv (x, w)
             }",
-            [&[&[2, 3, 8, 8]], &[&[2, 3, 9, 9]], &[&[2, 3, 2, 9]]],
+            [&[&[2, 3, 8, 8]], &[&[2, 3, 9, 9]], &[&[2, 3, 1, 9]]],
         ),
         (
             "g (float[N, M] x) => (y) {

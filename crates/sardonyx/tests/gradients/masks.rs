@@ -1,9 +1,9 @@
 //! Gradients where results are masked and inputs are 0, constant, infinite or NaN.
 //!
-//! The blocks of `tests/gradients`, at drawn inputs and with a drawn mask of their result that hides
-//! all that is not finite: the loss is finite then, and so must be its gradient where it has one.
-//! That is known from differences. `GRADIENT_DRAWS=200` draws so often for each block, and prints
-//! the seed, which `GRADIENT_SEED` sets.
+//! The blocks of `tests/gradients`, at drawn inputs and with a drawn mask of their result that
+//! hides all that is not finite: the loss is finite then, and so must be its gradient where it has
+//! one. That is known from differences. `GRADIENT_DRAWS=200` draws so often for each block, and
+//! prints the seed, which `GRADIENT_SEED` sets.
 
 use std::time::SystemTime;
 

@@ -3,8 +3,8 @@
 //! The node gets further outputs: what it carries at the start of each iteration, stacked, or kept
 //! in a [sequence](kept). On the way back the iterations run from the last to the first. Each
 //! computes its values once more from what was carried, so that nothing else of an iteration is
-//! kept. What is carried on the way back are the gradients of the carried values, and for each value
-//! from outside the sum of the gradients of the iterations so far.
+//! kept. What is carried on the way back are the gradients of the carried values, and for each
+//! value from outside the sum of the gradients of the iterations so far.
 
 use hashbrown::HashSet;
 use sardonyx_model::{Attributes, Dim, GraphId, NodeAttributes, NodeId, Producer, Type, ValueId};

@@ -39,7 +39,7 @@ pub(in crate::infer) struct Rows {
 #[derive(Clone, Copy)]
 enum When {
     Always,
-    /// The node has the input, and nothing is known of the integers in it.
+    /// The node has the input, and nothing is known of the numbers in it.
     Unread(usize),
     /// The node has the input, nothing is known of the integers in it, and the size of the first
     /// input along the attribute `axis`, which has this default, is a number.
@@ -206,7 +206,9 @@ impl When {
         };
         match self {
             Always => true,
-            Unread(index) => some_integer(index, |_| false),
+            Unread(index) => {
+                is_present(index) && given.known.get(index).copied().flatten().is_none()
+            }
             UnreadAlong(index, default) => {
                 some_integer(index, |_| false) && has_size_along(default)
             }

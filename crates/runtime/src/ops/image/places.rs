@@ -2,9 +2,9 @@
 //!
 //! One axis at a time, in double precision: the standard defines coordinates without saying in
 //! which precision, and the reference evaluator computes them in this one. Only a place that is the
-//! quotient of an index by a scale is rounded to single precision before it decides on an element. Where the standard
-//! divides by the length of the output, cases of its test suite divide by the length times the
-//! scale, which may have a fraction, and so is done here.
+//! quotient of an index by a scale is rounded to single precision before it decides on an element.
+//! Where the standard divides by the length of the output, cases of its test suite divide by the
+//! length times the scale, which may have a fraction, and so is done here.
 
 use sardonyx_kernels::copy::NOWHERE;
 use sardonyx_kernels::resize::cubic_weight;

@@ -87,8 +87,10 @@ pub(in crate::ops) fn window_and_groups(
                     |_| BindError::Invalid("kernel_shape has a negative size".to_string()),
                 )?)
             }
+            // A run says it of weights that have no spatial axes.
             None => site
                 .shape(weights)
+                .filter(|shape| shape.len() > 2)
                 .and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect()),
         };
     let window = match kernel {
@@ -533,7 +535,7 @@ impl Kernel for Conv {
         }
         let window = match &self.window {
             ConvWindow::Known(window) => Cow::Borrowed(window),
-            open => open.of_weights(call.tensor(self.at)?.dims())?,
+            open => open.of_weights(&input, call.tensor(self.at)?.dims())?,
         };
         let window = &*window;
         let placed = window.place(&input[2..])?;

@@ -115,12 +115,23 @@ impl WindowSettings {
 }
 
 impl ConvWindow {
-    /// The windows of a convolution with weights of these dimensions, `[M, C / group, K1, …]`.
+    /// The windows of a convolution of an input `[N, C, D1, …]` with weights of these dimensions,
+    /// `[M, C / group, K1, …]`.
     ///
     /// # Errors
     ///
-    /// Those of [`WindowSettings::with_kernel`].
-    pub(crate) fn of_weights(&self, weights: &[usize]) -> Result<Cow<'_, Window>, KernelError> {
+    /// Those of [`WindowSettings::with_kernel`]; inputs and weights of different ranks.
+    pub(crate) fn of_weights(
+        &self,
+        input: &[usize],
+        weights: &[usize],
+    ) -> Result<Cow<'_, Window>, KernelError> {
+        if input.len() < 3 || weights.len() != input.len() {
+            fail!(
+                "the input {input:?} and the weights {weights:?} must have the same number of \
+                 dimensions, at least three"
+            );
+        }
         match self {
             ConvWindow::Known(window) => Ok(Cow::Borrowed(window)),
             ConvWindow::Open(settings) => {

@@ -94,12 +94,6 @@ impl ConvBytes {
         (x, weights): (&[usize], &[usize]),
         window: &Window,
     ) -> Result<(Placed, Dims), KernelError> {
-        if x.len() < 3 || weights.len() != x.len() {
-            fail!(
-                "the input {x:?} and the weights {weights:?} must have the same number of \
-                 dimensions, at least three"
-            );
-        }
         if weights[2..] != window.kernel[..] || weights[2..].contains(&0) {
             fail!("the weights are {weights:?}, but the kernel is {:?}", window.kernel);
         }
@@ -176,7 +170,7 @@ impl Kernel for ConvBytes {
             Some(packed) => packed.dims.clone(),
             None => call.tensor(weights)?.dims().into(),
         };
-        let window = self.window.of_weights(&weights_dims)?;
+        let window = self.window.of_weights(&x_dims, &weights_dims)?;
         let window = &*window;
         let (placed, dims) = self.place((&x_dims, &weights_dims), window)?;
         let conv = ByteConv {
