@@ -47,6 +47,13 @@ OPTIMIZERS = {
 WITHIN = 1e-4
 # The newest that ONNX Runtime takes.
 OPSET = 25
+# Blocks whose gradient ONNX Runtime does not run, by operator and its last line: part of its message, and why.
+NOT_RUN = {
+    # The body of AffineGrid gives Range lengths of one element, which ONNX Runtime refuses once it has folded them.
+    ("AffineGrid", "  y = Exp (z)"): "Input to 'Range' op should be scalars",
+    # It takes the size of a label from the first operand that has it, although that one is repeated.
+    ("Einsum", '  y = Einsum <equation = "ij,j->ij"> (a, b)'): "Shape mismatch attempting to re-use buffer",
+}
 # So many blocks are compared at least: else ONNX Runtime runs nothing.
 LEAST_BLOCKS = 250
 
@@ -123,7 +130,19 @@ def cases():
     for path in sorted((ROOT / "tests/gradients").glob("*.txt")):
         for line, operator, lines in blocks_of(path.read_text()):
             name = f"gradients of {operator}, line {line} of {path.name}"
-            yield name, lambda tools: judge_block(tools, lines, line)
+            reason = NOT_RUN.get((operator, lines[-1]))
+            yield name, lambda tools: judge_block(tools, lines, line) if reason is None else not_run(tools, lines, line, reason)
+
+
+def not_run(tools, lines, seed, reason):
+    """None if ONNX Runtime fails with a message that has the reason."""
+    try:
+        judge_block(tools, lines, seed)
+    except Disagreement as problem:
+        if reason in str(problem):
+            return None
+        raise
+    raise Disagreement("ONNX Runtime runs it: take it out of NOT_RUN")
 
 
 def difference(name, wanted, got):

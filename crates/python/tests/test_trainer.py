@@ -238,7 +238,7 @@ def test_numpy_reads_the_types_of_ml_dtypes_in_a_state(tmp_path):
         "uint4": (ml_dtypes.uint4, [0, 15]),
         "float": (np.float32, [1.5, -2]),
     }
-    stored = ", ".join(f"{name}[2] {name}_w = {{{a}, {b}}}" for name, (_, (a, b)) in values.items())
+    stored = ", ".join(f"{name}[2] {name}_w = raw {{{a}, {b}}}" for name, (_, (a, b)) in values.items())
     outputs = ", ".join(f"{name}[2] {name}_new" for name in values)
     nodes = "".join(f"{name}_new = Identity ({name}_w) " for name in values)
     bindings = ", ".join(f'"{name}_w": "{name}_new"' for name in values)

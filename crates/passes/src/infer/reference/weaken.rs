@@ -128,9 +128,8 @@ static TABLE: &[(&[&str], &[Row])] = &[
         &["Resize"],
         &[
             row(10, Unranked(&[0]), NoShapes),
-            // Only some axes are resized, and the sizes of the others are known.
+            // Only some axes are resized, by scales, and the sizes of the others are known.
             row(18, Unread(2), NoSizes(&[0])),
-            row(18, Unread(3), NoSizes(&[0])),
         ],
     ),
     (&["ReverseSequence"], &[row(1, Always, Hides(&[1])), row(1, Unranked(&[0, 1]), NoShapes)]),
@@ -147,7 +146,6 @@ static TABLE: &[(&[&str], &[Row])] = &[
         ],
     ),
     (&["SwiGLU"], &[row(1, Unranked(&[0, 1]), NoShapes)]),
-    (&["TensorScatter"], &[row(1, Always, Hides(&[1, 2]))]),
     // Before version 6 tiles were two inputs.
     (&["Tile"], &[until(5, Always, NoShapes), row(6, Unranked(&[0]), NoShapes)]),
     (&["TopK"], &[row(10, Open(1), NoSizes(&[0, 1])), row(10, OpenAlong(-1), NoSizes(&[0, 1]))]),
