@@ -80,8 +80,13 @@ use When::{Always, AnyUnranked, Open, OpenAlong, Unranked, Unread, UnreadAlong, 
 /// Operators, by their full names, with their rows. An operator is in one list at most.
 static TABLE: &[(&[&str], &[Row])] = &[
     // Of operands that broadcast by attributes, or not at all, the first has the shape.
-    (&["Add", "Sub", "Mul", "Div", "Max", "Min", "Mean", "Sum"], &[until(7, Always, HidesRest)]),
-    (&["And", "Or", "Xor", "Equal", "Greater", "Less", "Pow"], &[until(6, Always, HidesRest)]),
+    (
+        &[
+            "Add", "And", "Div", "Equal", "Greater", "Less", "Max", "Mean", "Min", "Mul", "Or",
+            "Pow", "Sub", "Sum", "Xor",
+        ],
+        &[until(6, Always, HidesRest)],
+    ),
     (&["PRelu"], &[row(7, Always, HidesRest)]),
     (
         &["AveragePool", "DepthToSpace", "Flatten", "LpPool", "MaxPool", "SpaceToDepth"],
@@ -105,7 +110,8 @@ static TABLE: &[(&[&str], &[Row])] = &[
     (&["MaxUnpool"], &[row(1, Unread(2), NoShapes), row(1, Unranked(&[0, 1]), NoShapes)]),
     (&["MelWeightMatrix"], &[row(1, Varying(0), NoShapes), row(1, Varying(1), NoShapes)]),
     (&["NonMaxSuppression"], &[row(1, Always, Hides(&[0, 1])), until(10, Always, NoShapes)]),
-    (&["OneHot"], &[until(10, Always, HidesValue(0))]),
+    // Indices are compared with a depth that is known.
+    (&["OneHot"], &[until(10, Unread(1), HidesValue(0))]),
     (&["Pad"], &[row(1, Unranked(&[0]), NoShapes), row(18, Varying(3), NoShapes)]),
     (
         &[
