@@ -10,7 +10,7 @@ use crate::human::count;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving};
 
-/// What becomes of an invalid result.
+/// The fate of an invalid result.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -25,7 +25,7 @@ pub(crate) struct Command<'a> {
     pub(crate) arg: &'a ModelArg,
     pub(crate) saving: &'a saving::Args,
     pub(crate) invalid: &'a Args,
-    /// Where the result would have been written, if anywhere.
+    /// The place that the result was meant for, if any.
     pub(crate) target: Option<saving::Target>,
     /// The JSON answer without the errors and the files that were written.
     pub(crate) answer: Value,

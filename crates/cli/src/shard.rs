@@ -173,7 +173,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    /// What is divided, and its name.
+    /// The division that the options choose, and its name.
     fn division(&self) -> (Division, &'static str) {
         match (self.pipeline, self.batch) {
             (true, _) => (Division::Pipeline, "pipeline"),

@@ -46,7 +46,7 @@ fn processes_give_what_one_gives() {
     assert!(ran >= 20, "{ran} runs");
 }
 
-/// What only nodes of training information read is not asked of any device.
+/// Values that only nodes of training information read are not asked of any device.
 #[test]
 fn a_model_with_training_runs_in_processes() {
     let files = Files::new(&[]);

@@ -1,4 +1,4 @@
-//! What `convert` and `inline` write is a model: it is valid if the model that they were given is,
+//! Models that `convert` and `inline` write are valid if the models that they were given are,
 //! and it gives the same outputs for the same inputs.
 
 use std::path::Path;

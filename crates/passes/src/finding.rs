@@ -443,12 +443,12 @@ fn function_words(model: &Model, index: usize) -> String {
 /// A finding without its words.
 pub(crate) type Fault = (&'static str, Spot);
 
-/// Which findings are kept, and of what.
+/// The findings that are kept, and their subjects.
 #[derive(Debug)]
 enum FindingsKind {
     /// Some of each code, with their words.
     All,
-    /// Where all errors are, and no words.
+    /// The places of all errors, without words.
     Errors(Vec<Fault>),
     /// Some of each code, of these alone.
     Only(HashSet<Fault>),

@@ -249,7 +249,7 @@ impl JobInput<'_> {
     }
 }
 
-/// Where a model breaks rules, and what inference says of it. Both are found at the same time.
+/// Finds where a model breaks rules, and infers its types at the same time.
 fn faults(model: &Model, options: &CheckOptions) -> (Vec<Fault>, Inference) {
     let rules = || check_into(model, options, Findings::of_errors()).into_errors();
     if model.node_count() < MANY_NODES {
@@ -269,7 +269,7 @@ fn faults(model: &Model, options: &CheckOptions) -> (Vec<Fault>, Inference) {
     })
 }
 
-/// Where types and shapes of a model contradict each other.
+/// Finds where types and shapes of a model contradict each other.
 fn faults_of_types(model: &Model, options: &CheckOptions, inferred: &Inference) -> Vec<Fault> {
     let mut found = Findings::of_errors();
     add_contradictions(model, options, inferred, &mut found);
@@ -283,7 +283,7 @@ struct Comparison<'a> {
     origins: &'a Origins,
 }
 
-/// What an error is about, as far as a job leaves that as it is.
+/// The subject of an error, as far as a job leaves that as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Subject {
     /// A node of the input, or a graph in it.
@@ -389,7 +389,7 @@ impl Comparison<'_> {
     }
 }
 
-/// What a node calls, with the domain unless that is `ai.onnx`.
+/// Names the operator of a node, with the domain unless that is `ai.onnx`.
 fn operator_of(model: &Model, node: NodeId) -> String {
     let name =
         sardonyx_proto::shown(model.maybe_text(model.node(node).op_type).unwrap_or_default());
@@ -420,7 +420,7 @@ fn ports_of_main(model: &Model) -> HashSet<Subject> {
     inputs.chain(outputs).collect()
 }
 
-/// What a spot is about.
+/// Finds the subject of a spot.
 fn subject(model: &Model, spot: Spot) -> Subject {
     match spot.part {
         SpotPart::Model | SpotPart::Document => Subject::Model(spot.field),

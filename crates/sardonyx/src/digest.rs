@@ -67,7 +67,7 @@ impl Model {
         digest_of(&graph)
     }
 
-    /// As [`Model::content_hash`], but equal for models that differ only in how they are divided
+    /// Like [`Model::content_hash`], but equal for models that differ only in how they are divided
     /// over devices: configurations, annotations of nodes, and what [`Model::shard`] changes for
     /// them.
     pub(crate) fn hash_without_devices(&self) -> Result<String, Error> {

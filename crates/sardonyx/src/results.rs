@@ -10,7 +10,7 @@ pub use sardonyx_passes::{Edit, JobKind, NewError, NewErrors};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
-/// What a job made of a model, with errors that the model does not have: a bug of the job. It is
+/// The result of a job, with errors that its model does not have: a bug of the job. It is
 /// not handed on as a result, and is kept here to report the bug.
 #[derive(Debug, Clone)]
 pub struct InvalidResult {

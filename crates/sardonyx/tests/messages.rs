@@ -1,4 +1,4 @@
-//! What errors of sessions say, part by part: programs show the message alone, or with its place.
+//! Errors of sessions, part by part: programs show the message alone, or with its place.
 
 use sardonyx::{Error, ErrorKind, Model, Session};
 
@@ -67,7 +67,7 @@ fn operators_that_cannot_run() {
     assert!(error.place().expect("there is a place").contains("'a0'"), "{error}");
 }
 
-/// What is wrong with one part of a model, apart from where it is and what to do about it.
+/// The fault of one part of a model, apart from its place and advice.
 #[test]
 fn models_that_contradict_themselves() {
     let error = refused(

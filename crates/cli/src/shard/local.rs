@@ -58,7 +58,7 @@ struct Rank {
 /// The model of a rank that has errors which the whole model does not have.
 pub(crate) struct Invalid {
     pub(crate) result: InvalidResult,
-    /// Where it would have been written.
+    /// The place that it was meant for.
     pub(crate) target: Target,
 }
 

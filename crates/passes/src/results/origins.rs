@@ -10,7 +10,7 @@ const MOST_FOLLOWED: usize = 1000;
 /// says nothing is one of the input.
 #[derive(Debug, Clone, Default)]
 pub struct Origins {
-    /// What made the nodes, in the order of the job.
+    /// Steps that made the nodes, in the order of the job.
     steps: Vec<Step>,
     are_unknown: bool,
 }

@@ -17,7 +17,7 @@ const FEW: usize = 3;
 /// Elements of the inputs that are looked at in each draw.
 const LOOKED_AT: usize = 8;
 
-/// What a derivative may be off, in parts of it or of 1, beside what rounding does to differences.
+/// The error of a derivative in parts of it or of 1, beside what rounding does to differences.
 const TOLERANCE: f64 = 2e-5;
 
 /// How far slopes on both sides, and those of steps of several sizes, may be apart where there is a
@@ -108,7 +108,7 @@ fn disturb(elements: &mut [f64], dims: &[usize], random: &mut Random) {
     }
 }
 
-/// Which elements of a result count: some, or those of some lines, and none that is not finite.
+/// Draws the elements of a result that count: some, or some lines, and none that is not finite.
 fn draw_mask(y: &[f64], dims: &[usize], random: &mut Random) -> Vec<bool> {
     let mut mask = vec![true; y.len()];
     match random.below(5) {
@@ -177,7 +177,7 @@ struct Drawn<'a> {
     weights: Vec<f64>,
 }
 
-/// What runs a block: its value, its gradient and the gradient of that.
+/// Sessions of a block: its value, its gradient and the gradient of that.
 struct Sessions {
     value: Session,
     first: Session,

@@ -232,7 +232,7 @@ fn shape<'g>(given: &Given<'g>, index: usize) -> Option<&'g [Dim]> {
     given.inputs.get(index).copied().flatten()?.as_tensor()?.shape.as_deref()
 }
 
-/// What the reference implementation sees of the inputs of a node.
+/// Types and values of the inputs of a node that the reference implementation sees.
 pub(in crate::infer) struct Seen<'g> {
     types: SmallVec<[Option<Type>; 6]>,
     pub(in crate::infer) known: SmallVec<[Option<&'g Known>; 6]>,

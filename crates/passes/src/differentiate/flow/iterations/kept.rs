@@ -121,7 +121,7 @@ fn only_grows(back: &FlowBack<'_, '_>, value: ValueId, initial: ValueId) -> bool
 pub(super) struct List {
     /// The carried value in the body.
     value: ValueId,
-    /// What the loop gives in the end.
+    /// Results of the loop.
     all: ValueId,
     /// The empty sequence with which it begins.
     empty: ValueId,
