@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// How far bodies are put in.
+/// The depth to which calls are inlined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
     /// Bodies of the operator that the case is called after.
@@ -56,7 +56,7 @@ impl FromStr for Depth {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Depth::ALL.into_iter().find(|depth| depth.name() == text);
-        found.ok_or_else(|| format!("'{text}' is no depth"))
+        found.ok_or_else(|| format!("--depth is '{text}', which names no depth of inlining"))
     }
 }
 

@@ -12,7 +12,7 @@ use std::process::Command;
 
 const EXPECTATIONS: &str = "tests/conformance/releases.txt";
 
-/// How reasons in the list begin.
+/// The beginnings of reasons in the list.
 const VERDICTS: [&str; 4] =
     ["ours is right", "the test is right", "both are right", "not applicable"];
 

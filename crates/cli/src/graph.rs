@@ -166,7 +166,7 @@ impl Args {
 const DEEPEST_SCOPE: usize = 12;
 
 impl Drawing {
-    /// How many boxes stand for nodes that follow each other, if there are any.
+    /// The number of boxes that stand for nodes that follow each other, if there are any.
     fn shared_boxes(&self) -> Option<usize> {
         let count = self.vertices.iter().filter(|vertex| vertex.is_shared).count();
         (count > 0).then_some(count)

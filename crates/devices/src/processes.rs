@@ -73,7 +73,7 @@ struct Peer {
     writing: Mutex<UnixStream>,
 }
 
-/// How long the last frame waits for a worker that takes no bytes.
+/// The time that the last frame waits for a worker that takes no bytes.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// What a connection begins with: who connects, and to how many.

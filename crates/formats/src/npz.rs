@@ -267,7 +267,7 @@ fn parts_of<'t>(name: &str, tensor: &'t Tensor) -> Result<(Vec<u8>, &'t [u8]), N
 /// Refuses what [`write`] would refuse, without writing elements.
 ///
 /// # Errors
-/// Those of [`Writer::add`], but for those of a destination.
+/// The errors of [`Writer::add`], but for those of a destination.
 pub fn check<'a>(arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<(), NpzError> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut names = HashSet::new();

@@ -470,7 +470,7 @@ pub fn write<'a>(
 /// Refuses what [`write`] would refuse. The values of the tensors are not read.
 ///
 /// # Errors
-/// Those of [`write`], but for those of a sink.
+/// The errors of [`write`], but for those of a sink.
 pub fn check<'a>(
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
     metadata: impl IntoIterator<Item = (&'a str, &'a str)>,

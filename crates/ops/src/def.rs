@@ -330,12 +330,12 @@ impl OpDef {
         OpDef { reference_rule: Some(infer), ..self }
     }
 
-    /// How outputs differ on ONNX Runtime beyond rounding.
+    /// Says how outputs differ on ONNX Runtime beyond rounding.
     pub(crate) const fn differs(self, differs: DiffersFn) -> OpDef {
         OpDef { differs: Some(differs), ..self }
     }
 
-    /// How outputs of some nodes differ on ONNX Runtime beyond rounding, if they do.
+    /// The rule that says how outputs differ on ONNX Runtime beyond rounding, if they do.
     pub fn difference_rule(&self) -> Option<DiffersFn> {
         self.differs
     }

@@ -116,7 +116,7 @@ pub struct Said {
     pub equal: Vec<(Dim, Dim)>,
     /// What else must hold of sizes, if it is asked for.
     pub demands: Vec<Demand>,
-    /// How the node's outputs differ on ONNX Runtime, if that is asked for.
+    /// The difference of the node's outputs on ONNX Runtime, if that is asked for.
     pub difference: Option<String>,
     /// Windows that count although the formula of the standard gives none, in words.
     pub cut_windows: Vec<String>,

@@ -212,9 +212,9 @@ pub(crate) fn against_changing(model: &Model, registry: &Registry) -> Vec<Findin
         &codes::MISSING_INPUT,
         &codes::CALL_WITHOUT_INPUT,
     ];
-    let options = CheckOptions { registry: registry.clone(), ..CheckOptions::default() };
-    let findings = check(model, &options).findings.into_iter();
-    findings.filter(|found| CODES.iter().any(|code| code.name == found.code.name)).collect()
+    let levels = Levels::default().only(CODES.map(|code| code.name).to_vec());
+    let options = CheckOptions { registry: registry.clone(), levels, ..CheckOptions::default() };
+    check(model, &options).findings
 }
 
 /// What a tree of graphs hangs from: decides which operator sets count and whether attributes may

@@ -161,7 +161,7 @@ fn wanted(model: &Model, options: &InlineOptions<'_>) -> Vec<bool> {
 /// A model with calls inlined.
 pub(crate) struct Inlining {
     pub(crate) model: Model,
-    /// What was done.
+    /// The calls that were inlined, and those that stay.
     pub(crate) report: InlineReport,
     /// For which nodes of the model that was given its nodes were made.
     pub(crate) origins: Origins,

@@ -669,7 +669,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// How many operators the message about unsupported ones names.
+/// The number of operators that the message about unsupported ones names.
 const SHOWN_OPERATORS: usize = 5;
 
 /// How many findings an error message shows.

@@ -597,7 +597,7 @@ impl Trainer {
         self.state.seed()
     }
 
-    /// How far training has gone through its data. Steps do not change it: it is up to the caller,
+    /// The position of training in its data. Steps do not change it: it is up to the caller,
     /// as the data are.
     pub fn data_position(&self) -> DataPosition {
         self.state.position

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// How long a case may take.
+/// The time that a case may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Parser)]

@@ -125,14 +125,14 @@ mod unix {
         children: Vec<Child>,
         /// Where they find each other.
         rendezvous: Rendezvous,
-        /// How long they have to end once worker 0 has.
+        /// The time that they have to end once worker 0 has.
         farewell: Duration,
     }
 
-    /// How long processes have to end after work that was done.
+    /// The time that processes have to end after work that was done.
     const FAREWELL: Duration = Duration::from_secs(5);
-    /// How long they have to end after a failure: one that did not answer will not end by itself,
-    /// and what the others do is in vain.
+    /// The time that they have to end after a failure: one that did not answer will not end by
+    /// itself, and what the others do is in vain.
     const SHORT_FAREWELL: Duration = Duration::from_millis(250);
 
     impl Started {

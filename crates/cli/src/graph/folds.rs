@@ -37,7 +37,7 @@ impl Folds {
         }
     }
 
-    /// The same with one box for the inputs of a box, and one for its outputs.
+    /// Folds the inputs of a box into one, and its outputs into one.
     pub(crate) fn with_joined_ends(&self) -> Folds {
         Folds { joins_ends: true, ..self.clone() }
     }
@@ -52,7 +52,7 @@ impl Folds {
         listed.iter().copied().filter(|node| self.shown_as[*node] == *node)
     }
 
-    /// The same with boxes of nodes that follow each other: all that have the same key, those
+    /// Folds boxes of nodes that follow each other: all that have the same key, those
     /// without one with the nodes before them.
     fn boxed<K: PartialEq>(
         &self,

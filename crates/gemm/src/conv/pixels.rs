@@ -1,4 +1,4 @@
-//! How pixels lie whose channels are side by side, and how they come there from rows.
+//! The layout of pixels whose channels are side by side, and the way there from rows.
 
 /// The pitch of a value with this many channels that is no part of another: whole vectors, and not
 /// a multiple of 1 KiB, as the same channels of many pixels would share few places in the cache.

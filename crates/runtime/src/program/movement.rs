@@ -104,8 +104,8 @@ pub(crate) struct Window {
     pub(crate) cut: bool,
 }
 
-/// How windows move, without the size of the kernel: lists for each axis, where attributes have
-/// them.
+/// Strides, dilations and padding of windows, without the size of the kernel: lists for each axis,
+/// where attributes have them.
 #[derive(Debug, Clone)]
 pub(crate) struct WindowSettings {
     pub(crate) strides: Option<Vec<usize>>,

@@ -203,7 +203,7 @@ impl Model {
     }
 }
 
-/// How far training has gone through its data. A [`Trainer`](crate::Trainer) keeps it for its
+/// The position of training in its data. A [`Trainer`](crate::Trainer) keeps it for its
 /// caller, and [`save`](crate::Trainer::save) writes it to the file of the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -20,8 +20,8 @@ const LOOKED_AT: usize = 8;
 /// The error of a derivative in parts of it or of 1, beside what rounding does to differences.
 const TOLERANCE: f64 = 2e-5;
 
-/// How far slopes on both sides, and those of steps of several sizes, may be apart where there is a
-/// derivative, in parts of it or of 1.
+/// The distance of slopes on both sides, and of those of steps of several sizes, at most where
+/// there is a derivative, in parts of it or of 1.
 const SMOOTH: f64 = 1e-3;
 
 /// Operators of which no input is infinite or NaN, as guards of whole filters and operands are
@@ -39,7 +39,7 @@ const ONCE: [&str; 4] = ["CumProd", "ReduceProd", "ScatterElements", "ScatterND"
 /// 0, or by blocks that choose another branch then.
 const ELSEWHERE: [&str; 5] = ["GridSample", "Loop", "PRelu", "Relu", "Sqrt"];
 
-/// How often and with which seed to draw.
+/// Reads how often and with which seed to draw.
 fn settings() -> (usize, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let draws = number("GRADIENT_DRAWS");

@@ -1,4 +1,4 @@
-//! How the way back through a `Loop` gets what was carried at the start of an iteration.
+//! Values that a `Loop` carries, kept for the way back through its iterations.
 //!
 //! A tensor of one shape is stacked. What may change its shape, and a sequence, is kept in one more
 //! sequence, which the loop carries too: each iteration appends to it the tensor, or all items of
@@ -17,7 +17,7 @@ use crate::differentiate::activity::{inputs_of, outputs_of};
 use crate::infer::declaration;
 use crate::order::tree;
 
-/// How the way back gets a carried value.
+/// The source of a carried value on the way back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// It is the same in all iterations.
