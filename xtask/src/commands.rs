@@ -26,6 +26,7 @@ const PAGES: &[(&str, &str)] = &[
     ("infer", "inspecting.md#types-and-shapes-infer"),
     ("cost", "inspecting.md#what-does-it-cost-cost"),
     ("hash", "inspecting.md#the-same-content-hash"),
+    ("diff", "inspecting.md#what-changed-diff"),
     ("ops", "inspecting.md#operators-ops"),
     ("save", "files.md#formats"),
     ("externalize", "files.md#weights-outside-of-the-model"),

@@ -114,13 +114,6 @@ const OTHER_WORK: [(&[&str], &str); 4] = [
 /// says otherwise.
 const ROWS: usize = 493;
 
-/// Rows that no test shows, because what they are about does not exist yet, with what that is.
-const WAITING: [(&str, &str); 3] = [
-    ("VER-20", "a comparison of two models that advises on versions"),
-    ("VER-21", "a comparison of two models that advises on versions"),
-    ("VER-22", "a comparison of two models that advises on versions"),
-];
-
 #[derive(clap::Args)]
 pub(crate) struct Requirements {
     /// List the sides of requirements that no test shows, with the work that will show them.
@@ -195,24 +188,18 @@ pub(crate) fn run(task: &Requirements) -> Result {
     if !unknown.is_empty() {
         return Err(unknown.join("\n").into());
     }
-    if task.check { demand_all_but_waiting(&not_shown) } else { Ok(()) }
+    if task.check { demand_all(&not_shown) } else { Ok(()) }
 }
 
-/// Fails if tests do not show a row that does not wait, or show one that does.
-fn demand_all_but_waiting(not_shown: &BTreeSet<&str>) -> Result {
-    let waiting: BTreeSet<&str> = WAITING.iter().map(|(id, _)| *id).collect();
-    if let Some(row) = not_shown.difference(&waiting).next() {
-        let others = not_shown.difference(&waiting).count() - 1;
-        return Err(format!(
+/// Fails if tests do not show a row.
+fn demand_all(not_shown: &BTreeSet<&str>) -> Result {
+    let mut rows = not_shown.iter();
+    match (rows.next(), rows.count()) {
+        (None, _) => Ok(()),
+        (Some(row), others) => Err(format!(
             "tests do not show {row} and {others} more rows; --missing lists the sides that none shows"
         )
-        .into());
-    }
-    match WAITING.iter().find(|(id, _)| !not_shown.contains(id)) {
-        None => Ok(()),
-        Some((id, what)) => {
-            Err(format!("tests show {id}, which waits for {what}: take it off WAITING").into())
-        }
+        .into()),
     }
 }
 
@@ -616,14 +603,9 @@ mod tests {
 
     #[test]
     fn a_row_that_is_not_shown_fails_the_check() {
-        let waiting = || WAITING.iter().map(|(id, _)| *id).collect::<BTreeSet<&str>>();
-        assert!(demand_all_but_waiting(&waiting()).is_ok());
-        let mut not_shown = waiting();
-        not_shown.insert("WIRE-07");
-        let error = demand_all_but_waiting(&not_shown).expect_err("a row is not shown");
+        assert!(demand_all(&BTreeSet::new()).is_ok());
+        let error = demand_all(&BTreeSet::from(["WIRE-07"])).expect_err("a row is not shown");
         assert!(error.to_string().contains("do not show WIRE-07"), "{error}");
-        let error = demand_all_but_waiting(&BTreeSet::new()).expect_err("all rows are shown");
-        assert!(error.to_string().contains("take it off WAITING"), "{error}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod cost;
 mod data_files;
 mod derived;
 mod devices;
+mod diff;
 mod differentiate;
 mod expect;
 mod explain_model;
@@ -118,6 +119,7 @@ enum Command {
     Cost(cost::Args),
     Explain(explain_model::Args),
     Scan(scan::Args),
+    Diff(diff::Args),
     Hash(hash::Args),
     Ops(ops::Args),
     Graph(graph::Args),
@@ -213,6 +215,7 @@ fn main() -> ExitCode {
             Command::Check(args) => check::check(&args, &terminal),
             Command::Explain(args) => fine(explain_model::explain(&args, &terminal)),
             Command::Scan(args) => scan::scan(&args, &terminal),
+            Command::Diff(args) => diff::diff(&args, &terminal),
             Command::Infer(args) => infer::infer(&args, &terminal),
             Command::Cost(args) => fine(cost::cost(&args, &terminal)),
             Command::Strip(args) => strip::strip(&args, &terminal),

@@ -20,6 +20,7 @@ const SUITES: &[(&str, &[&str])] = &[
     ("convert", &["onnxtxt"]),
     ("cost", &["onnxtxt"]),
     ("devices", &["onnxtxt"]),
+    ("diff", &["onnxtxt"]),
     ("infer", &["onnxtxt"]),
     ("inline", &["onnxtxt", "txtpb"]),
     ("program", &["onnxtxt"]),

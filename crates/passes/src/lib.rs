@@ -15,6 +15,7 @@ mod cross;
 mod cse;
 mod dead;
 mod derivatives;
+mod diff;
 mod differentiate;
 mod expand;
 mod finding;
@@ -59,6 +60,11 @@ pub use cse::{Eliminated, eliminate_common};
 pub use dead::{needed, remove_dead};
 pub use derivatives::{
     DeriveError, GradientBy, GradientOptions, GradientReport, add_gradients, expand_gradients,
+};
+pub use diff::{
+    ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
+    ModelWithData, NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange, PortKind,
+    Spread, TensorChange, VersionAdvice, diff,
 };
 pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{Expansions, expand_calls, expand_operators, function_of_call, why_no_function};

@@ -46,6 +46,7 @@ pub mod convert;
 pub mod cost;
 mod custom;
 pub mod devices;
+pub mod diff;
 mod difference;
 mod digest;
 mod edit;

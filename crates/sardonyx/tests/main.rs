@@ -12,6 +12,7 @@ mod device_sizes;
 mod device_standard;
 mod device_training;
 mod devices;
+mod diff;
 mod every_version;
 mod functions;
 mod gradients;

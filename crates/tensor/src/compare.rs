@@ -73,6 +73,8 @@ pub struct Distance {
     pub total: usize,
     /// The largest absolute difference; infinite if a difference is no number.
     pub absolute: f64,
+    /// The mean absolute difference of all elements; 0 if there are none.
+    pub mean: f64,
     /// The largest difference relative to the wanted element, as a fraction of it. Wanted elements
     /// that are 0 are left out.
     pub relative: f64,
@@ -187,6 +189,8 @@ impl Tensor {
 struct Tally {
     count: usize,
     absolute: f64,
+    /// Sum of the absolute differences.
+    sum: f64,
     relative: f64,
     /// Index, excess, difference.
     worst: Option<(usize, f64, f64)>,
@@ -198,6 +202,7 @@ impl Tally {
             count: self.count,
             total: got.len(),
             absolute: self.absolute,
+            mean: self.sum / got.len().max(1) as f64,
             relative: self.relative,
             worst: self.worst.map(|(index, _, difference)| WorstElement {
                 index: position(got.dims(), index),
@@ -218,6 +223,7 @@ impl Tally {
         }
         self.count += usize::from(difference > allowed);
         self.absolute = self.absolute.max(difference);
+        self.sum += difference;
         if want != 0.0 {
             let relative =
                 if difference.is_finite() { difference / want.abs() } else { difference };
@@ -312,6 +318,7 @@ mod tests {
             |got: &[f32], want: &[f32]| floats(got).distance(&floats(want), tolerance).unwrap();
         let near = measure(&[1.0, 1000.0, f32::NAN], &[1.0, 1001.0, f32::NAN]);
         assert_eq!((near.count, near.total, near.absolute), (0, 3, 1.0));
+        assert_eq!(near.mean, 1.0 / 3.0);
         assert!((near.relative - 1.0 / 1001.0).abs() < 1e-12 && near.mismatch().is_none());
         assert_eq!(near.worst.map(|worst| worst.index), Some(vec![1]));
         // What should be 0 has no relative difference.

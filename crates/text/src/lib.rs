@@ -19,8 +19,8 @@ pub use parse::{
     syntax_tree,
 };
 pub use print::{
-    Excerpt, Form, NodeMark, Payloads, Placed, PrintOptions, PrintPart, Weights, model_to_text,
-    node_excerpt, part_to_text, print_model, tensor_excerpt, value_excerpt,
+    Excerpt, Form, NodeMark, Payloads, Placed, PrintOptions, PrintPart, Weights, attribute_excerpt,
+    model_to_text, node_excerpt, part_to_text, print_model, tensor_excerpt, value_excerpt,
 };
 pub use tree::{SyntaxKind, SyntaxPart, SyntaxTree};
 

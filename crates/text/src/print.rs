@@ -22,7 +22,9 @@ use crate::layout;
 use crate::left_out::LeftOut;
 use crate::words::{is_float_word, is_type_word};
 
-pub use excerpt::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excerpt};
+pub use excerpt::{
+    Excerpt, NodeMark, attribute_excerpt, node_excerpt, tensor_excerpt, value_excerpt,
+};
 
 /// Which of the two forms of the notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -101,6 +101,13 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
     line.finish()
 }
 
+/// An attribute.
+pub fn attribute_excerpt(model: &Model, attribute: &Attribute) -> Excerpt {
+    let mut line = Line::new(model);
+    line.attribute(attribute);
+    line.finish()
+}
+
 /// Name and type of a value.
 pub fn value_excerpt(model: &Model, info: &ValueInfo) -> Excerpt {
     let mut line = Line::new(model);

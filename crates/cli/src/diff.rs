@@ -1,0 +1,494 @@
+//! `sardonyx diff`: what differs between two models, and what that means for callers.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use sardonyx::diff::{
+    ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
+    NodeChange, NodeChangeKind, NodeDetail, PortChange, TensorChange,
+};
+use sardonyx::{Model, format_version};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::human::{count, group};
+use crate::info::domain_name;
+use crate::terminal::Terminal;
+use crate::{Limits, ModelArg, Verdict};
+
+/// Show the differences between two models
+///
+/// Nodes are matched by the values that they produce, then by what they compute, then by order, so
+/// renamed nodes are renamed, not removed and added. Where tensors are stored and the order of
+/// nodes make no difference. The last line says which part of the version (major, minor, patch) the
+/// changes ask to raise. Exit code 1 means that the models differ.
+///
+/// As a diff driver of git: `git config diff.onnx.command 'sardonyx diff --git'`, and the line
+/// `*.onnx diff=onnx` in .gitattributes.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// ONNX file, binary or text, or - for stdin
+    #[arg(value_name = "BEFORE")]
+    before: PathBuf,
+    /// ONNX file to compare with it
+    #[arg(value_name = "AFTER")]
+    after: PathBuf,
+    /// What git passes on in addition
+    #[arg(hide = true, requires = "git")]
+    rest: Vec<OsString>,
+    #[command(flatten)]
+    limits: Limits,
+    /// Print only the numbers of changes
+    #[arg(long)]
+    stat: bool,
+    /// List all changes, however many
+    #[arg(long)]
+    all: bool,
+    /// Compare only types and shapes of constants, not their values
+    #[arg(long)]
+    no_values: bool,
+    /// Exit with code 1 only if the version has to be raised by at least this part
+    #[arg(long, value_enum, default_value_t = FailOn::Any, value_name = "PART")]
+    fail_on: FailOn,
+    /// Take the arguments that git passes to a diff driver, and exit with code 0
+    #[arg(long, conflicts_with_all = ["json", "fail_on"])]
+    git: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Changes for which the exit code is 1.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    Any,
+    Patch,
+    Minor,
+    Major,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
+const SCHEMA: &str = "sardonyx.diff/1";
+
+/// Changes of a kind that are listed unless all are.
+const LISTED: usize = 20;
+
+pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let options = DiffOptions::new().with_values(!args.no_values);
+    if args.git {
+        return git(args, &options, terminal);
+    }
+    let open = |path: &PathBuf| ModelArg { path: path.clone(), limits: args.limits.clone() }.open();
+    let (before, after) = (open(&args.before)?, open(&args.after)?);
+    let diff = before.diff(&after, &options);
+    if args.json {
+        let names = [&args.before, &args.after].map(|path| path.display().to_string());
+        terminal.json(&as_json(&diff, &names), true)?;
+    } else {
+        terminal.print(&as_text(&diff, args.listing()))?;
+    }
+    let is_found = match args.fail_on {
+        FailOn::Any => !diff.is_empty(),
+        FailOn::Patch => diff.version.impact >= Impact::Patch,
+        FailOn::Minor => diff.version.impact >= Impact::Minor,
+        FailOn::Major => diff.version.impact >= Impact::Major,
+    };
+    Ok(if is_found { Verdict::Findings } else { Verdict::Fine })
+}
+
+/// Compares the files that git passes. Its arguments are the path, the old file with hash and mode,
+/// the new file with hash and mode, and for a renamed file the new path and a header.
+fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let [_, _, new, ..] = args.rest.as_slice() else {
+        return Err(Failure::new("--git needs the seven arguments of a diff driver of git")
+            .help("set diff.onnx.command to 'sardonyx diff --git'; git passes the arguments"));
+    };
+    let path = args.before.display();
+    let open = |path: PathBuf| -> Result<Option<Model>, Failure> {
+        // The side of a file that does not exist.
+        if path.as_os_str() == "/dev/null" || path.as_os_str() == "nul" {
+            return Ok(None);
+        }
+        ModelArg { path, limits: args.limits.clone() }.open().map(Some)
+    };
+    let text = match (open(args.after.clone())?, open(PathBuf::from(new))?) {
+        (Some(before), Some(after)) => as_text(&before.diff(&after, options), args.listing()),
+        (None, Some(_)) => "new model\n".to_string(),
+        (Some(_), None) => "removed model\n".to_string(),
+        (None, None) => String::new(),
+    };
+    terminal.print(&format!("model {path}\n{text}"))?;
+    Ok(Verdict::Fine)
+}
+
+impl Args {
+    /// The number of changes of a kind to list.
+    fn listing(&self) -> usize {
+        match (self.stat, self.all) {
+            (true, _) => 0,
+            (false, true) => usize::MAX,
+            (false, false) => LISTED,
+        }
+    }
+}
+
+/// An answer in words.
+struct Text {
+    text: String,
+    /// The number of changes of a kind to list.
+    listed: usize,
+    /// Whether some are not listed.
+    is_cut: bool,
+}
+
+impl Text {
+    fn line(&mut self, line: impl AsRef<str>) {
+        self.text += line.as_ref();
+        self.text.push('\n');
+    }
+
+    /// Writes the first changes of a list.
+    fn list<T>(&mut self, changes: &[T], mut write: impl FnMut(&mut Text, &T)) {
+        for change in changes.iter().take(self.listed) {
+            write(self, change);
+        }
+        let more = changes.len().saturating_sub(self.listed);
+        if more > 0 && self.listed > 0 {
+            self.line(format!("  … and {} more", group(more as u64)));
+            self.is_cut = true;
+        }
+    }
+
+    /// Writes a removed and an added line.
+    fn pair(&mut self, before: Option<&str>, after: Option<&str>) {
+        if let Some(before) = before {
+            self.line(format!("- {before}"));
+        }
+        if let Some(after) = after {
+            self.line(format!("+ {after}"));
+        }
+    }
+
+    fn fields(&mut self, changes: &[FieldChange]) {
+        self.list(changes, |text, change| text.line(format!("  {}", field_words(change))));
+    }
+}
+
+fn as_text(diff: &ModelDiff, listed: usize) -> String {
+    if diff.is_empty() {
+        return "no differences\n".to_string();
+    }
+    let mut text = Text { text: String::new(), listed, is_cut: false };
+    if !diff.header.is_empty() {
+        text.line(format!("header: {} changed", count(diff.header.len(), "field")));
+        text.fields(&diff.header);
+    }
+    if !diff.imports.is_empty() {
+        text.line(format!("operator sets: {} changed", diff.imports.len()));
+        text.list(&diff.imports, |text, change| text.line(format!("  {}", import_words(change))));
+    }
+    if !diff.ports.is_empty() {
+        text.line(format!("inputs and outputs: {} changed", diff.ports.len()));
+        text.list(&diff.ports, port);
+    }
+    if !diff.parts.is_empty() {
+        text.line(format!("functions and training steps: {} added or removed", diff.parts.len()));
+        text.list(&diff.parts, |text, part| {
+            text.line(format!("{} {}", if part.is_added { '+' } else { '-' }, part.name));
+        });
+    }
+    diff.graphs.iter().for_each(|found| graph(&mut text, found));
+    let is_cut = text.is_cut;
+    text.line(version_words(diff));
+    if is_cut {
+        text.line("(--all lists all changes)");
+    }
+    text.text
+}
+
+fn port(text: &mut Text, change: &PortChange) {
+    let kind = change.kind.name();
+    if let Some(before) = &change.before {
+        text.line(format!("- {kind} {before}"));
+    }
+    if let Some(after) = &change.after {
+        text.line(format!("+ {kind} {after}"));
+    }
+    let impact = match change.impact {
+        Impact::None => "",
+        Impact::Patch | Impact::Minor => ": compatible",
+        Impact::Major => ": breaking",
+    };
+    text.line(format!("  {}{impact}", change.meaning));
+}
+
+fn graph(text: &mut Text, graph: &GraphDiff) {
+    let kinds = NodeChangeKind::ALL.into_iter().map(|kind| (graph.count(kind), kind.name()));
+    let mut parts: Vec<String> = kinds
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, name)| format!("{} {name}", group(number as u64)))
+        .collect();
+    if parts.is_empty() {
+        parts.push("no node changed".to_string());
+    }
+    let (before, after) = (group(graph.nodes_before as u64), group(graph.nodes_after as u64));
+    let nodes = if before == after { after } else { format!("{before} → {after}") };
+    text.line(format!("{}: {nodes} nodes: {}", graph.place, parts.join(", ")));
+    text.fields(&graph.fields);
+    if !graph.ports.is_empty() {
+        text.line(format!("inputs and outputs of {}: {} changed", graph.place, graph.ports.len()));
+        text.list(&graph.ports, |text, change| {
+            text.pair(change.before.as_deref(), change.after.as_deref());
+        });
+    }
+    for kind in NodeChangeKind::ALL {
+        let changes: Vec<&NodeChange> =
+            graph.nodes.iter().filter(|change| change.kind == kind).collect();
+        if !changes.is_empty() && text.listed > 0 {
+            text.line(format!("  {}:", kind.name()));
+        }
+        text.list(&changes, |text, change| node(text, change));
+    }
+    if !graph.outputs.is_empty() && text.listed > 0 {
+        text.line(format!("  outputs from other nodes: {}", graph.outputs.join(", ")));
+    }
+    if graph.types > 0 {
+        text.line(format!("  {} of inner values changed", count(graph.types, "declared type")));
+    }
+    if !graph.constants.is_empty() {
+        text.line(format!("constants of {}: {}", graph.place, constant_counts(&graph.constants)));
+        text.list(&graph.constants, constant);
+    }
+}
+
+fn node(text: &mut Text, change: &NodeChange) {
+    if change.kind == NodeChangeKind::Annotated {
+        text.line(format!("  {}", change.place));
+    } else {
+        text.pair(change.before.as_deref(), change.after.as_deref());
+    }
+    // The lines show the others.
+    for detail in &change.details {
+        match detail {
+            NodeDetail::Attribute { name, content, .. } if !content.is_none() => {
+                text.line(format!("  attribute '{name}': {}", content_words(content)));
+            }
+            NodeDetail::Field(field) if field.field != "name" => {
+                text.line(format!("  {}", field_words(field)));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn constant_counts(changes: &[ConstantChange]) -> String {
+    let is_added = |change: &&ConstantChange| change.before.is_none();
+    let is_removed = |change: &&ConstantChange| change.after.is_none();
+    let is_changed = |change: &&ConstantChange| !change.content.is_none();
+    let (added, removed, changed) = (
+        changes.iter().filter(is_added).count(),
+        changes.iter().filter(is_removed).count(),
+        changes.iter().filter(is_changed).count(),
+    );
+    let renamed = changes.len() - added - removed - changed;
+    let counts =
+        [(added, "added"), (removed, "removed"), (changed, "changed"), (renamed, "renamed")];
+    let counts = counts.iter().filter(|(number, _)| *number > 0);
+    let counts: Vec<String> =
+        counts.map(|(number, what)| format!("{} {what}", group(*number as u64))).collect();
+    counts.join(", ")
+}
+
+fn constant(text: &mut Text, change: &ConstantChange) {
+    if change.before == change.after {
+        let line = change.after.as_deref().unwrap_or_default();
+        text.line(format!("  {line}: {}", content_words(&change.content)));
+        return;
+    }
+    text.pair(change.before.as_deref(), change.after.as_deref());
+    if !change.content.is_none() && change.content != TensorChange::Type {
+        text.line(format!("  {}", content_words(&change.content)));
+    }
+}
+
+fn content_words(content: &TensorChange) -> String {
+    match content {
+        TensorChange::None => "equal".to_string(),
+        TensorChange::Type => "other type or shape".to_string(),
+        TensorChange::Values(spread) => {
+            let (number, total) = (group(spread.count as u64), group(spread.total as u64));
+            let mut words = format!("{number} of {total} elements differ");
+            if spread.largest.is_finite() {
+                let (largest, mean) = (short(spread.largest), short(spread.mean));
+                let _ = write!(words, ", by at most {largest}, on average by {mean}");
+            }
+            words
+        }
+        TensorChange::Unknown(why) => format!("not compared: {why}"),
+        _ => "changed".to_string(),
+    }
+}
+
+/// Writes a difference with four digits.
+fn short(difference: f64) -> String {
+    if !(1e-3..1e6).contains(&difference) {
+        return format!("{difference:.3e}");
+    }
+    let digits = format!("{difference:.4}");
+    digits.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+fn field_words(change: &FieldChange) -> String {
+    let value = |value: &Option<String>| match value {
+        Some(text) if change.field == "model_version" => {
+            text.parse().map_or_else(|_| text.clone(), format_version)
+        }
+        Some(text) => text.clone(),
+        None => "(absent)".to_string(),
+    };
+    format!("{}: {} → {}", change.field, value(&change.before), value(&change.after))
+}
+
+fn import_words(change: &ImportChange) -> String {
+    let version = |version: Option<i64>| version.map_or("(absent)".to_string(), |v| v.to_string());
+    let (before, after) = (version(change.before), version(change.after));
+    format!("{}: {before} → {after}", domain_name(&change.domain))
+}
+
+fn version_words(diff: &ModelDiff) -> String {
+    let version = &diff.version;
+    let meaning = match version.impact {
+        Impact::None => {
+            return "version: results and interface are the same, no other version is needed"
+                .to_string();
+        }
+        Impact::Patch => "patch (same interface)",
+        Impact::Minor => "minor (callers need no change)",
+        Impact::Major => "major (callers may fail)",
+    };
+    let (before, after) = (format_version(version.before), format_version(version.after));
+    let advice = match version.advised {
+        _ if version.is_followed => "as advised".to_string(),
+        Some(advised) => format!("advised is {} or more", format_version(advised)),
+        None => "there is no higher one".to_string(),
+    };
+    format!("version: {meaning}; model_version {before} → {after}, {advice}")
+}
+
+fn as_json(diff: &ModelDiff, names: &[String; 2]) -> Value {
+    let version = &diff.version;
+    json!({
+        "schema": SCHEMA,
+        "before": names[0],
+        "after": names[1],
+        "equal": diff.is_empty(),
+        "header": diff.header.iter().map(field_json).collect::<Vec<_>>(),
+        "imports": diff.imports.iter().map(|change| json!({
+            "domain": domain_name(&change.domain),
+            "before": change.before,
+            "after": change.after,
+        })).collect::<Vec<_>>(),
+        "ports": diff.ports.iter().map(port_json).collect::<Vec<_>>(),
+        "parts": diff.parts.iter().map(|part| json!({
+            "name": part.name,
+            "change": if part.is_added { "added" } else { "removed" },
+        })).collect::<Vec<_>>(),
+        "graphs": diff.graphs.iter().map(graph_json).collect::<Vec<_>>(),
+        "version": {
+            "impact": version.impact.name(),
+            "before": format_version(version.before),
+            "after": format_version(version.after),
+            "advised": version.advised.map(format_version),
+            "followed": version.is_followed,
+        },
+    })
+}
+
+fn field_json(change: &FieldChange) -> Value {
+    json!({"field": change.field, "before": change.before, "after": change.after})
+}
+
+fn port_json(change: &PortChange) -> Value {
+    json!({
+        "kind": change.kind.name(),
+        "name": change.name,
+        "before": change.before,
+        "after": change.after,
+        "impact": change.impact.name(),
+        "meaning": change.meaning,
+    })
+}
+
+fn graph_json(graph: &GraphDiff) -> Value {
+    json!({
+        "place": graph.place,
+        "nodes_before": graph.nodes_before,
+        "nodes_after": graph.nodes_after,
+        "nodes": graph.nodes.iter().map(|change| json!({
+            "change": change.kind.name(),
+            "place": change.place,
+            "before": change.before,
+            "after": change.after,
+            "details": change.details.iter().map(detail_json).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "constants": graph.constants.iter().map(|change| json!({
+            "name": change.name,
+            "before": change.before,
+            "after": change.after,
+            "content": content_json(&change.content),
+        })).collect::<Vec<_>>(),
+        "outputs": graph.outputs,
+        "ports": graph.ports.iter().map(port_json).collect::<Vec<_>>(),
+        "types": graph.types,
+        "fields": graph.fields.iter().map(field_json).collect::<Vec<_>>(),
+    })
+}
+
+fn detail_json(detail: &NodeDetail) -> Value {
+    match detail {
+        NodeDetail::Callee { before, after } => {
+            json!({"kind": "operator", "before": before, "after": after})
+        }
+        NodeDetail::Attribute { name, before, after, content } => json!({
+            "kind": "attribute",
+            "name": name,
+            "before": before,
+            "after": after,
+            "content": content_json(content),
+        }),
+        NodeDetail::Input { index, before, after } => {
+            json!({"kind": "input", "index": index, "before": before, "after": after})
+        }
+        NodeDetail::Output { index, before, after } => {
+            json!({"kind": "output", "index": index, "before": before, "after": after})
+        }
+        NodeDetail::Field(change) => {
+            let mut field = field_json(change);
+            field["kind"] = "field".into();
+            field
+        }
+        _ => json!({"kind": "other"}),
+    }
+}
+
+fn content_json(content: &TensorChange) -> Value {
+    match content {
+        TensorChange::None => Value::Null,
+        TensorChange::Type => json!({"differs": "type"}),
+        TensorChange::Values(spread) => {
+            let finite = |number: f64| number.is_finite().then_some(number);
+            json!({
+                "differs": "values",
+                "count": spread.count,
+                "total": spread.total,
+                "largest": finite(spread.largest),
+                "mean": finite(spread.mean),
+            })
+        }
+        TensorChange::Unknown(why) => json!({"differs": "unknown", "why": why}),
+        _ => json!({"differs": "other"}),
+    }
+}

@@ -1,0 +1,496 @@
+//! Differences between two models: what was added, removed, renamed and changed, and what that
+//! means for programs that run the model.
+//!
+//! Values are read where both models have a tensor in the same role, a piece at a time; everything
+//! else takes time and memory in the size of the structure.
+
+mod constants;
+mod interface;
+mod matching;
+mod nodes;
+mod side;
+mod versions;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hashbrown::HashMap;
+use sardonyx_model::{
+    ExternalData, Function, GraphId, Model, OperatorSetId, TrainingInfo, ValueId,
+};
+
+use crate::finding::{Places, Spot};
+
+pub use constants::{ConstantChange, Spread, TensorChange};
+pub use interface::{PortChange, PortKind};
+pub use nodes::{NodeChange, NodeChangeKind, NodeDetail};
+pub use versions::{Impact, VersionAdvice};
+
+use matching::Matching;
+use side::Side;
+
+/// What to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiffOptions {
+    /// Whether the values of constants are compared. Without, only their types and shapes are.
+    pub values: bool,
+}
+
+impl Default for DiffOptions {
+    fn default() -> Self {
+        DiffOptions { values: true }
+    }
+}
+
+impl DiffOptions {
+    /// Compares everything.
+    pub fn new() -> DiffOptions {
+        DiffOptions::default()
+    }
+
+    /// Sets whether the values of constants are compared.
+    #[must_use]
+    pub fn with_values(self, values: bool) -> DiffOptions {
+        DiffOptions { values }
+    }
+}
+
+/// The differences between two models.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ModelDiff {
+    /// Changed fields of the header.
+    pub header: Vec<FieldChange>,
+    /// Changed imports of operator sets.
+    pub imports: Vec<ImportChange>,
+    /// Changed inputs and outputs of the model.
+    pub ports: Vec<PortChange>,
+    /// Functions and training steps that only one of the models has.
+    pub parts: Vec<PartChange>,
+    /// Graphs of both models that differ: the main graph, bodies of functions, graphs of training
+    /// steps, and those in nodes.
+    pub graphs: Vec<GraphDiff>,
+    /// What the differences mean for the version of the model.
+    pub version: VersionAdvice,
+}
+
+/// A changed text or number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldChange {
+    /// The field, such as `producer_name`; with the key of an entry, such as
+    /// `metadata_props['author']`.
+    pub field: String,
+    /// Its value in the first model, if it has one.
+    pub before: Option<String>,
+    /// Its value in the second model, if it has one.
+    pub after: Option<String>,
+}
+
+/// A changed import of an operator set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportChange {
+    /// The domain; empty for `ai.onnx`.
+    pub domain: String,
+    /// The version in the first model.
+    pub before: Option<i64>,
+    /// The version in the second model.
+    pub after: Option<i64>,
+}
+
+/// A function or training step that only one of the models has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartChange {
+    /// The part, such as `function 'local.f'`.
+    pub name: String,
+    /// Whether the second model has it.
+    pub is_added: bool,
+}
+
+/// The differences between two graphs.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct GraphDiff {
+    /// The graph of the second model in words, such as `the graph`.
+    pub place: String,
+    /// Nodes of the first graph, without those in its nodes.
+    pub nodes_before: usize,
+    /// Nodes of the second graph, without those in its nodes.
+    pub nodes_after: usize,
+    /// Nodes that differ.
+    pub nodes: Vec<NodeChange>,
+    /// Constants that differ.
+    pub constants: Vec<ConstantChange>,
+    /// Outputs, by name, whose values come from somewhere else.
+    pub outputs: Vec<String>,
+    /// Inputs and outputs that differ, if it is not the main graph.
+    pub ports: Vec<PortChange>,
+    /// Declared types of inner values that differ or that only one of the graphs has.
+    pub types: usize,
+    /// Names and documentation of the graph.
+    pub fields: Vec<FieldChange>,
+}
+
+impl GraphDiff {
+    /// Whether there is no difference.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+            && self.constants.is_empty()
+            && self.outputs.is_empty()
+            && self.ports.is_empty()
+            && self.types == 0
+            && self.fields.is_empty()
+    }
+
+    /// Returns the number of nodes with a kind of change.
+    pub fn count(&self, kind: NodeChangeKind) -> usize {
+        self.nodes.iter().filter(|change| change.kind == kind).count()
+    }
+}
+
+impl ModelDiff {
+    /// Whether the models do not differ. Tensors that are stored in other fields or files, and the
+    /// order of nodes, are no difference.
+    pub fn is_empty(&self) -> bool {
+        self.header.is_empty()
+            && self.imports.is_empty()
+            && self.ports.is_empty()
+            && self.parts.is_empty()
+            && self.graphs.is_empty()
+    }
+}
+
+/// A model with the files that hold its data.
+#[derive(Clone, Copy)]
+pub struct ModelWithData<'m> {
+    /// The model.
+    pub model: &'m Model,
+    /// Its data files.
+    pub data: &'m dyn ExternalData,
+}
+
+impl fmt::Debug for ModelWithData<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelWithData").field("model", self.model).finish_non_exhaustive()
+    }
+}
+
+/// Compares two models.
+pub fn diff(
+    before: ModelWithData<'_>,
+    after: ModelWithData<'_>,
+    options: DiffOptions,
+) -> ModelDiff {
+    let sides = Side::pair((before.model, before.data), (after.model, after.data));
+    let [before, after] = &sides;
+    let mut comparison = Comparison {
+        matching: Matching::new(before, after),
+        options,
+        graphs: Vec::new(),
+        left: Vec::new(),
+        places: Places::default(),
+    };
+    let (old, new) = (before.model, after.model);
+    let ports = match (old.main, new.main) {
+        (Some(old), Some(new)) => comparison.matching.ports((old, new)),
+        _ => Vec::new(),
+    };
+    comparison.left.extend(old.main.zip(new.main));
+    let mut parts = comparison.functions();
+    parts.extend(comparison.training());
+    if old.main.is_some() != new.main.is_some() {
+        parts.push(PartChange { name: "the graph".to_string(), is_added: new.main.is_some() });
+    }
+    comparison.graphs();
+    let mut diff = ModelDiff {
+        header: comparison.header(),
+        imports: imports(old, &old.header.opset_import, new, &new.header.opset_import),
+        ports,
+        parts,
+        graphs: comparison.graphs,
+        version: VersionAdvice::default(),
+    };
+    diff.version = versions::advise(&diff, old.header.model_version, new.header.model_version);
+    diff
+}
+
+struct Comparison<'s, 'm> {
+    matching: Matching<'s, 'm>,
+    options: DiffOptions,
+    graphs: Vec<GraphDiff>,
+    /// Pairs of graphs to compare.
+    left: Vec<(GraphId, GraphId)>,
+    places: Places,
+}
+
+/// Domain, name and overload of a function, as numbers of texts.
+type FunctionKey = (Option<usize>, Option<usize>, Option<usize>);
+
+impl Comparison<'_, '_> {
+    /// Compares the headers. What a version of the model means is not judged here.
+    fn header(&self) -> Vec<FieldChange> {
+        let header = |side: &Side<'_>| {
+            let header = &side.model.header;
+            let text = |symbol| side.model.maybe_text(symbol).filter(|text| !text.is_empty());
+            let text = |symbol| text(symbol).map(sardonyx_proto::shown);
+            let mut fields = Fields::default();
+            fields.add("ir_version", header.ir_version.map(|version| version.to_string()));
+            fields.add("producer_name", text(header.producer_name));
+            fields.add("producer_version", text(header.producer_version));
+            fields.add("domain", text(header.domain));
+            fields.add("model_version", header.model_version.map(|version| version.to_string()));
+            fields.add("doc_string", text(header.doc_string));
+            fields.add_entries(side, &header.metadata_props);
+            fields.add_records(side, "configuration", header.configuration.iter().copied());
+            fields.add_records(side, "unknown fields", header.unknown.records());
+            fields
+        };
+        header(self.matching.before).changes(header(self.matching.after))
+    }
+
+    /// Pairs functions by domain, name and overload. Returns those without a partner.
+    fn functions(&mut self) -> Vec<PartChange> {
+        let (before, after) = (self.matching.before, self.matching.after);
+        let keys = |side: &Side<'_>| -> Vec<FunctionKey> {
+            let key = |function: &Function| {
+                (
+                    side.number(function.domain),
+                    side.number(function.name),
+                    side.number(function.overload),
+                )
+            };
+            side.model.functions.iter().map(key).collect()
+        };
+        let (old, new) = (keys(before), keys(after));
+        let change = |side: &Side<'_>, index: usize, is_added: bool| PartChange {
+            name: crate::finding::words(side.model, Spot::function(index)),
+            is_added,
+        };
+        let mut by_key: HashMap<FunctionKey, usize> =
+            old.iter().enumerate().map(|(index, key)| (*key, index)).collect();
+        let mut changes = Vec::new();
+        for (index, key) in new.iter().enumerate() {
+            match by_key.remove(key) {
+                Some(partner) => {
+                    let pair =
+                        (before.model.functions[partner].body, after.model.functions[index].body);
+                    self.left.push(pair);
+                }
+                None => changes.push(change(after, index, true)),
+            }
+        }
+        let mut gone: Vec<usize> = by_key.into_values().collect();
+        gone.sort_unstable();
+        changes.extend(gone.into_iter().map(|index| change(before, index, false)));
+        changes
+    }
+
+    /// Pairs training steps by position. Returns those without a partner.
+    fn training(&mut self) -> Vec<PartChange> {
+        let (old, new) =
+            (&self.matching.before.model.training_info, &self.matching.after.model.training_info);
+        let graphs = |step: &TrainingInfo| [step.initialization, step.algorithm];
+        for (old, new) in old.iter().zip(new) {
+            let pairs = graphs(old).into_iter().zip(graphs(new));
+            self.left.extend(pairs.filter_map(|(old, new)| old.zip(new)));
+        }
+        let common = old.len().min(new.len());
+        let is_added = new.len() > old.len();
+        let more = common..old.len().max(new.len());
+        more.map(|index| PartChange { name: format!("training step {index}"), is_added }).collect()
+    }
+
+    /// Compares pairs of graphs, and those in their nodes.
+    fn graphs(&mut self) {
+        // A graph may read values of the one around it, which is compared first.
+        let mut next = 0;
+        while let Some((before, after)) = self.left.get(next).copied() {
+            next += 1;
+            self.graph(before, after);
+        }
+    }
+
+    fn graph(&mut self, before: GraphId, after: GraphId) {
+        self.matching.pair_inputs((before, after));
+        self.matching.pair_constants((before, after));
+        self.matching.match_nodes(before, after);
+        let model = self.matching.after.model;
+        let is_main = model.main == Some(after);
+        let (nodes, inner) = self.matching.node_changes((before, after), self.options);
+        let found = GraphDiff {
+            place: self.places.of(model, Spot::graph(after)).words,
+            nodes_before: self.matching.before.model.graph(before).nodes.len(),
+            nodes_after: model.graph(after).nodes.len(),
+            nodes,
+            constants: self.matching.constant_changes((before, after), self.options),
+            outputs: self.moved_outputs((before, after)),
+            ports: if is_main { Vec::new() } else { self.matching.ports((before, after)) },
+            types: self.changed_types((before, after)),
+            fields: self.fields((before, after)),
+        };
+        if !found.is_empty() {
+            self.graphs.push(found);
+        }
+        self.left.extend(inner);
+    }
+
+    /// Finds outputs of both graphs whose values do not stand for each other.
+    fn moved_outputs(&self, graphs: (GraphId, GraphId)) -> Vec<String> {
+        let pairs = self.matching.graph_outputs(graphs).into_iter();
+        pairs
+            .filter(|(before, after)| !self.matching.are_same(Some(*before), Some(*after)))
+            .map(|(_, after)| self.matching.after.shown(after))
+            .collect()
+    }
+
+    /// Counts inner values of both graphs whose declared types differ. Types of values without a
+    /// partner come and go with their nodes.
+    fn changed_types(&self, (before, after): (GraphId, GraphId)) -> usize {
+        type Types = HashMap<ValueId, Vec<Option<Vec<u8>>>>;
+        let types = |side: &Side<'_>, graph, key: &dyn Fn(ValueId) -> Option<ValueId>| -> Types {
+            let mut types = Types::new();
+            for info in &side.model.graph(graph).value_info {
+                if let Some(value) = info.value.and_then(key) {
+                    types.entry(value).or_default().push(side.type_bytes(info.ty.as_ref()));
+                }
+            }
+            types
+        };
+        let matching = &self.matching;
+        let mut old =
+            types(matching.before, before, &|value| matching.value_after(value).map(|_| value));
+        let new = types(matching.after, after, &|value| matching.value_before(value));
+        let changed =
+            new.iter().filter(|(value, types)| old.remove(*value).as_ref() != Some(types));
+        changed.count() + old.len()
+    }
+
+    /// Compares names and documentation of two graphs, and what belongs to their functions.
+    fn fields(&self, (before, after): (GraphId, GraphId)) -> Vec<FieldChange> {
+        let fields = |side: &Side<'_>, id: GraphId| {
+            let graph = side.model.graph(id);
+            let text = |symbol| side.model.maybe_text(symbol).filter(|text| !text.is_empty());
+            let text = |symbol| text(symbol).map(sardonyx_proto::shown);
+            let mut fields = Fields::default();
+            fields.add("name", text(graph.name));
+            fields.add("doc_string", text(graph.doc_string));
+            fields.add_entries(side, &graph.metadata_props);
+            fields.add_records(side, "unknown fields", graph.unknown.records());
+            for annotation in &graph.quantization_annotation {
+                let tensor = text(annotation.tensor_name).unwrap_or_default();
+                for (key, value) in side.entries(&annotation.quant_parameter_tensor_names) {
+                    fields.add(&format!("quantization of '{tensor}': {key}"), Some(value));
+                }
+            }
+            let mut functions = side.model.functions.iter();
+            if let Some(function) = functions.find(|function| function.body == id) {
+                fields.add("doc_string of the function", text(function.doc_string));
+                fields.add_entries(side, &function.metadata_props);
+                fields.add_records(side, "unknown fields", function.unknown.records());
+                for name in &function.attributes {
+                    fields.add(
+                        &parameter(&text(Some(*name)).unwrap_or_default()),
+                        Some(String::new()),
+                    );
+                }
+                for attribute in &function.attribute_protos {
+                    let name = text(attribute.name).unwrap_or_default();
+                    let line = sardonyx_text::attribute_excerpt(side.model, attribute).line;
+                    fields.add(&parameter(&name), Some(line));
+                }
+                for (domain, version) in side.model.opsets_in(&function.opset_import) {
+                    let domain = if domain.is_empty() { "ai.onnx" } else { &domain };
+                    fields.add(&format!("import of {domain}"), Some(version.to_string()));
+                }
+            }
+            let steps = side.model.training_info.iter();
+            for step in steps.filter(|step| step.algorithm == Some(id)) {
+                for (target, source) in side.entries(&step.update_binding) {
+                    fields.add(&format!("update_binding['{target}']"), Some(source));
+                }
+                for (target, source) in side.entries(&step.initialization_binding) {
+                    fields.add(&format!("initialization_binding['{target}']"), Some(source));
+                }
+            }
+            fields
+        };
+        fields(self.matching.before, before).changes(fields(self.matching.after, after))
+    }
+}
+
+/// Names a parameter of a function.
+fn parameter(name: &str) -> String {
+    format!("parameter '{name}'")
+}
+
+/// Compares imports of operator sets by domain.
+fn imports(
+    before: &Model,
+    old: &[OperatorSetId],
+    after: &Model,
+    new: &[OperatorSetId],
+) -> Vec<ImportChange> {
+    let (old, new) = (before.opsets_in(old), after.opsets_in(new));
+    let domains: std::collections::BTreeSet<&str> =
+        old.keys().chain(new.keys()).map(|domain| &**domain).collect();
+    let change = |domain: &str| ImportChange {
+        domain: domain.to_string(),
+        before: old.get(domain).copied(),
+        after: new.get(domain).copied(),
+    };
+    let changes = domains.into_iter().map(change);
+    changes.filter(|change| change.before != change.after).collect()
+}
+
+/// Fields with their values in words.
+#[derive(Default)]
+struct Fields(BTreeMap<String, String>);
+
+impl Fields {
+    fn add(&mut self, field: &str, value: Option<String>) {
+        self.0.extend(value.map(|value| (field.to_string(), value)));
+    }
+
+    fn add_entries(&mut self, side: &Side<'_>, entries: &[sardonyx_model::Entry]) {
+        for (key, value) in side.entries(entries) {
+            self.add(&format!("metadata_props['{key}']"), Some(value));
+        }
+    }
+
+    /// Adds messages that are kept as bytes, with a digest in the place of a value.
+    fn add_records(
+        &mut self,
+        side: &Side<'_>,
+        field: &str,
+        spans: impl Iterator<Item = sardonyx_model::Span>,
+    ) {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let records = side.records(spans);
+        if !records.is_empty() {
+            let mut hasher = DefaultHasher::new();
+            records.hash(&mut hasher);
+            let bytes: usize = records.iter().map(|record| record.len()).sum();
+            self.add(field, Some(format!("{bytes} bytes, hash {:016x}", hasher.finish())));
+        }
+    }
+
+    /// Returns the fields that differ, in alphabetical order.
+    fn changes(mut self, mut after: Fields) -> Vec<FieldChange> {
+        after.0.retain(|field, value| match self.0.get(field) {
+            Some(before) if before == value => {
+                self.0.remove(field);
+                false
+            }
+            _ => true,
+        });
+        let mut fields: Vec<String> = self.0.keys().chain(after.0.keys()).cloned().collect();
+        fields.sort();
+        fields.dedup();
+        let change = |field: String| FieldChange {
+            before: self.0.get(&field).cloned(),
+            after: after.0.get(&field).cloned(),
+            field,
+        };
+        fields.into_iter().map(change).collect()
+    }
+}

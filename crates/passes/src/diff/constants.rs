@@ -1,0 +1,337 @@
+//! Inputs and constants of two graphs, and how far values are apart.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{GraphId, SparseTensorProto, TensorProto, ValueId};
+use sardonyx_tensor::{DataType, Tensor, Tolerance};
+
+use super::DiffOptions;
+use super::matching::Matching;
+use super::side::Side;
+
+/// Elements that are compared at a time. A multiple of 8, so that elements of a few bits fill their
+/// bytes.
+const PIECE: usize = 1 << 20;
+
+/// A constant that only one of the graphs has, or that differs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConstantChange {
+    /// Name and type in the first graph, such as `float[64, 3, 7, 7] conv1.weight`.
+    pub before: Option<String>,
+    /// Name and type in the second graph.
+    pub after: Option<String>,
+    /// Name in the second graph, or in the first if only that has it.
+    pub name: String,
+    /// Whether its type, shape or values differ.
+    pub content: TensorChange,
+}
+
+/// How two tensors differ.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum TensorChange {
+    /// They do not.
+    None,
+    /// In element type or shape.
+    Type,
+    /// In values.
+    Values(Spread),
+    /// That is unknown, because of values that cannot be read.
+    Unknown(String),
+}
+
+impl TensorChange {
+    /// Whether the tensors are known to be equal.
+    pub fn is_none(&self) -> bool {
+        *self == TensorChange::None
+    }
+}
+
+/// How far the elements of two tensors are apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spread {
+    /// Number of elements that differ.
+    pub count: usize,
+    /// Number of elements.
+    pub total: usize,
+    /// Largest absolute difference; infinite where a difference is not a number, and for texts.
+    pub largest: f64,
+    /// Mean absolute difference of all elements.
+    pub mean: f64,
+}
+
+impl Matching<'_, '_> {
+    /// Pairs inputs of two graphs: by name, and the others by position.
+    pub(super) fn pair_inputs(&mut self, (before, after): (GraphId, GraphId)) {
+        let (old, new) = (self.before, self.after);
+        let inputs = |side: &Side<'_>, graph: GraphId| -> Vec<Option<ValueId>> {
+            side.model.graph(graph).inputs.iter().map(|info| info.value).collect()
+        };
+        let (before, after) = (inputs(old, before), inputs(new, after));
+        self.pair_names(before.iter().flatten().copied(), after.iter().flatten().copied());
+        for (before, after) in before.into_iter().zip(after) {
+            if let (Some(before), Some(after)) = (before, after) {
+                self.pair_values(before, after);
+            }
+        }
+    }
+
+    /// Pairs constants of two graphs: by name, then by content, and the others by type and shape in
+    /// the order of the files.
+    pub(super) fn pair_constants(&mut self, (before, after): (GraphId, GraphId)) {
+        let (old, new) = (constants(self.before, before), constants(self.after, after));
+        self.pair_names(old.iter().map(|found| found.value), new.iter().map(|found| found.value));
+        for with_values in [true, false] {
+            let is_left = |constant: &Constant<'_>| self.value_after(constant.value).is_none();
+            let old: Vec<Constant<'_>> = old.iter().copied().filter(is_left).collect();
+            let is_left = |constant: &Constant<'_>| self.value_before(constant.value).is_none();
+            let new: Vec<Constant<'_>> = new.iter().copied().filter(is_left).collect();
+            if old.is_empty() || new.is_empty() {
+                return;
+            }
+            // Only what has a partner of its type and shape is read.
+            let kinds: HashSet<u64> = new.iter().map(|constant| constant.kind()).collect();
+            let mut by_key: HashMap<u64, VecDeque<ValueId>> = HashMap::new();
+            for constant in old.iter().filter(|constant| kinds.contains(&constant.kind())) {
+                let key = constant.key(self.before, with_values);
+                by_key.entry(key).or_default().push_back(constant.value);
+            }
+            let kinds: HashSet<u64> = old.iter().map(|constant| constant.kind()).collect();
+            for constant in new.iter().filter(|constant| kinds.contains(&constant.kind())) {
+                let key = constant.key(self.after, with_values);
+                let partner = by_key.get_mut(&key).and_then(VecDeque::pop_front);
+                if let Some(partner) = partner {
+                    self.pair_values(partner, constant.value);
+                }
+            }
+        }
+    }
+
+    /// Compares the constants of two graphs.
+    pub(super) fn constant_changes(
+        &self,
+        (before, after): (GraphId, GraphId),
+        options: DiffOptions,
+    ) -> Vec<ConstantChange> {
+        let (old, new) = (constants(self.before, before), constants(self.after, after));
+        let partners: HashMap<ValueId, Constant<'_>> =
+            old.iter().map(|constant| (constant.value, *constant)).collect();
+        let mut changes = Vec::new();
+        for constant in &new {
+            let partner = self.value_before(constant.value);
+            let partner = partner.and_then(|value| partners.get(&value));
+            let name = self.after.shown(constant.value);
+            let line = Some(constant.line(self.after));
+            let Some(partner) = partner else {
+                let (before, content) = (None, TensorChange::None);
+                changes.push(ConstantChange { before, after: line, name, content });
+                continue;
+            };
+            let content = tensor_change(
+                (self.before, partner.tensors),
+                (self.after, constant.tensors),
+                options,
+            );
+            let is_renamed = self.before.name(partner.value) != self.after.name(constant.value);
+            if is_renamed || !content.is_none() {
+                let before = Some(partner.line(self.before));
+                changes.push(ConstantChange { before, after: line, name, content });
+            }
+        }
+        let kept: HashSet<ValueId> = new.iter().map(|constant| constant.value).collect();
+        for constant in &old {
+            let partner = self.value_after(constant.value);
+            if !partner.is_some_and(|value| kept.contains(&value)) {
+                changes.push(ConstantChange {
+                    before: Some(constant.line(self.before)),
+                    after: None,
+                    name: self.before.shown(constant.value),
+                    content: TensorChange::None,
+                });
+            }
+        }
+        changes
+    }
+}
+
+/// An initializer, dense or sparse.
+#[derive(Clone, Copy)]
+struct Constant<'m> {
+    value: ValueId,
+    tensors: Tensors<'m>,
+}
+
+/// The tensors that a constant is stored in.
+#[derive(Clone, Copy)]
+pub(super) enum Tensors<'m> {
+    Dense(&'m TensorProto),
+    Sparse(&'m SparseTensorProto),
+}
+
+fn constants<'m>(side: &Side<'m>, graph: GraphId) -> Vec<Constant<'m>> {
+    let graph = side.model.graph(graph);
+    let dense = graph.initializers.iter().filter_map(|found| {
+        Some(Constant { value: found.value?, tensors: Tensors::Dense(&found.tensor) })
+    });
+    let sparse = graph.sparse_initializers.iter().filter_map(|found| {
+        Some(Constant { value: found.value?, tensors: Tensors::Sparse(&found.tensor) })
+    });
+    dense.chain(sparse).collect()
+}
+
+impl Constant<'_> {
+    /// Hashes type and shape.
+    fn kind(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        match self.tensors {
+            Tensors::Dense(tensor) => (tensor.data_type, &tensor.dims).hash(&mut hasher),
+            Tensors::Sparse(tensor) => {
+                let values = tensor.values.as_ref().map(|values| values.data_type);
+                ("sparse", values, &tensor.dims).hash(&mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Hashes type and shape, and values if these are wanted and can be read.
+    fn key(&self, side: &Side<'_>, with_values: bool) -> u64 {
+        if !with_values {
+            return self.kind();
+        }
+        let mut hasher = DefaultHasher::new();
+        self.kind().hash(&mut hasher);
+        for tensor in self.tensors.each().into_iter().flatten() {
+            let Ok(tensor) = side.model.tensor(tensor, side.data) else { continue };
+            match tensor.strings() {
+                Some(strings) => strings.iter().for_each(|text| text.hash(&mut hasher)),
+                None => tensor.bytes().hash(&mut hasher),
+            }
+            give_back(&tensor);
+        }
+        hasher.finish()
+    }
+
+    /// Returns type, shape and name for people.
+    fn line(&self, side: &Side<'_>) -> String {
+        let name = side.shown(self.value);
+        match self.tensors {
+            Tensors::Dense(tensor) => {
+                format!("{} {name}", type_words(tensor.data_type, &tensor.dims))
+            }
+            Tensors::Sparse(tensor) => {
+                let values = tensor.values.as_ref().and_then(|values| values.data_type);
+                format!("sparse {} {name}", type_words(values, &tensor.dims))
+            }
+        }
+    }
+}
+
+impl<'m> Tensors<'m> {
+    /// The dense tensors in it: one, or values and indices.
+    fn each(self) -> [Option<&'m TensorProto>; 2] {
+        match self {
+            Tensors::Dense(tensor) => [Some(tensor), None],
+            Tensors::Sparse(tensor) => [tensor.values.as_ref(), tensor.indices.as_ref()],
+        }
+    }
+}
+
+/// Returns element type and shape for people.
+fn type_words(data_type: Option<i32>, dims: &[i64]) -> String {
+    let number = data_type.unwrap_or(0);
+    let ty = DataType::from_number(number).map_or(format!("?{number}"), |ty| ty.name().to_string());
+    if dims.is_empty() {
+        return ty;
+    }
+    let dims: Vec<String> = dims.iter().map(i64::to_string).collect();
+    format!("{ty}[{}]", dims.join(", "))
+}
+
+/// Compares two stored tensors: type and shape, then values.
+pub(super) fn tensor_change(
+    (before, old): (&Side<'_>, Tensors<'_>),
+    (after, new): (&Side<'_>, Tensors<'_>),
+    options: DiffOptions,
+) -> TensorChange {
+    let is_same_kind = match (old, new) {
+        (Tensors::Dense(_), Tensors::Dense(_)) => true,
+        (Tensors::Sparse(old), Tensors::Sparse(new)) => old.dims == new.dims,
+        _ => false,
+    };
+    if !is_same_kind {
+        return TensorChange::Type;
+    }
+    let mut found = TensorChange::None;
+    for (old, new) in old.each().into_iter().zip(new.each()) {
+        let (Some(old), Some(new)) = (old, new) else {
+            if old.is_some() != new.is_some() {
+                return TensorChange::Type;
+            }
+            continue;
+        };
+        if (old.data_type, &old.dims) != (new.data_type, &new.dims) {
+            return TensorChange::Type;
+        }
+        if !options.values {
+            continue;
+        }
+        let change =
+            match (before.model.tensor(old, before.data), after.model.tensor(new, after.data)) {
+                (Ok(old), Ok(new)) => {
+                    let spread = spread(&old, &new);
+                    give_back(&old);
+                    give_back(&new);
+                    spread.map_or(TensorChange::None, TensorChange::Values)
+                }
+                (Err(error), _) | (_, Err(error)) => TensorChange::Unknown(error.to_string()),
+            };
+        if found.is_none() {
+            found = change;
+        }
+    }
+    found
+}
+
+/// Gives pages of a mapped file back once they are compared, so that models larger than memory can
+/// be.
+fn give_back(tensor: &Tensor) {
+    if let Some(buffer) = tensor.buffer() {
+        buffer.give_back_pages();
+    }
+}
+
+/// Measures how far two tensors of one type and shape are apart; `None` if their bits are equal.
+fn spread(before: &Tensor, after: &Tensor) -> Option<Spread> {
+    if before.bit_eq(after) {
+        return None;
+    }
+    let total = before.len();
+    let mut spread = Spread { total, ..Spread::default() };
+    let mut add = |before: &Tensor, after: &Tensor| {
+        // Types and shapes are equal.
+        if let Ok(distance) = after.distance(before, Tolerance::EXACT) {
+            spread.count += distance.count;
+            spread.largest = spread.largest.max(distance.absolute);
+            spread.mean += distance.mean * distance.total as f64 / total as f64;
+        }
+    };
+    match (before.buffer(), after.buffer(), before.data_type().bits()) {
+        (Some(old), Some(new), Some(bits)) if total > PIECE => {
+            for start in (0..total).step_by(PIECE) {
+                let len = PIECE.min(total - start);
+                let bytes = start * bits / 8..(start * bits / 8) + (len * bits).div_ceil(8);
+                let piece = |buffer: &sardonyx_tensor::Buffer| {
+                    let bytes = buffer.slice(bytes.clone()).ok()?;
+                    Tensor::from_buffer(before.data_type(), [len], bytes).ok()
+                };
+                if let (Some(old), Some(new)) = (piece(old), piece(new)) {
+                    add(&old, &new);
+                }
+            }
+        }
+        _ => add(before, after),
+    }
+    Some(spread)
+}
