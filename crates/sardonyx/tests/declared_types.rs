@@ -4,22 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::random::Random;
 use sardonyx::{DataType, Model, Sequence, Session, Sparse, Tensor, Value, check, infer};
-
-/// Knuth's linear congruential generator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % count
-    }
-
-    fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
-}
 
 /// A type, as the notation writes it.
 #[derive(Clone, PartialEq)]

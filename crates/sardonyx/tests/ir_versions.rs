@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::random::Random;
 use sardonyx::check::Severity;
 use sardonyx::convert::{Options as ConvertOptions, Target};
 use sardonyx::infer::Options as InferOptions;
@@ -17,20 +18,9 @@ const MODELS: u64 = 16;
 /// The newest version of `ai.onnx` of each version of the format, from 1 on.
 const NEWEST_OPSETS: [u32; 14] = [1, 1, 8, 9, 10, 11, 14, 18, 20, 22, 23, 24, 27, 28];
 
-/// xorshift64*: numbers that are the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
-
-    fn version(&mut self, least: i64, most: i64) -> i64 {
-        least + self.below((most - least + 1) as usize) as i64
-    }
+/// Draws a version from a range that includes both ends.
+fn version(random: &mut Random, least: i64, most: i64) -> i64 {
+    least + random.below((most - least + 1) as usize) as i64
 }
 
 /// A model in the making, as text.
@@ -176,7 +166,7 @@ fn draft(seed: u64, ir_version: i64) -> String {
     let newest = NEWEST_OPSETS[ir_version as usize - 1];
     let opset = match random.below(2) {
         0 => newest,
-        _ => random.version(1, i64::from(newest)) as u32,
+        _ => version(&mut random, 1, i64::from(newest)) as u32,
     };
     let (nodes, constants) = (String::new(), Vec::new());
     Draft { random, ir_version, opset, nodes, constants, function: false }.text()
@@ -206,25 +196,25 @@ type Command = (&'static str, fn(&Model, &mut Random) -> Option<Model>);
 /// What changes models or versions. `None` where a model is refused.
 const COMMANDS: &[Command] = &[
     ("convert to an operator set", |model, random| {
-        let target = Target::new().opset("", random.version(1, 28) as u32);
+        let target = Target::new().opset("", version(&mut random, 1, 28) as u32);
         Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
     }),
     ("convert to an IR version", |model, random| {
-        let target = Target::new().ir_version(random.version(3, NEWEST_IR_VERSION));
+        let target = Target::new().ir_version(version(&mut random, 3, NEWEST_IR_VERSION));
         Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
     }),
     ("convert to both", |model, random| {
-        let target = Target::new().opset("", random.version(1, 28) as u32);
-        let target = target.ir_version(random.version(3, NEWEST_IR_VERSION));
+        let target = Target::new().opset("", version(&mut random, 1, 28) as u32);
+        let target = target.ir_version(version(&mut random, 3, NEWEST_IR_VERSION));
         Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
     }),
     ("convert as the reference does", |model, random| {
-        let target = Target::new().opset("", random.version(7, 28) as u32);
+        let target = Target::new().opset("", version(&mut random, 7, 28) as u32);
         Some(model.convert(&ConvertOptions::new(target).like_onnx()).ok()?.0)
     }),
     ("set the IR version", |model, random| {
         let mut model = model.clone();
-        model.set_ir_version(random.version(1, NEWEST_IR_VERSION)).ok()?;
+        model.set_ir_version(version(&mut random, 1, NEWEST_IR_VERSION)).ok()?;
         Some(model)
     }),
     ("differentiate", |model, _| Some(model.add_gradients(&Gradients::new()).ok()?.0)),
