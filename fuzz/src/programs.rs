@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use sardonyx::{Error, Model, Optimization, Outputs, RunOptions, Session, Value};
+use sardonyx::{Error, ErrorKind, Model, Optimization, Outputs, RunOptions, Session, Value};
 
 /// Nodes of a model, those of all graphs together.
 const MOST_NODES: usize = 60;
@@ -46,6 +46,7 @@ fn runs(input: &[u8]) -> bool {
         // A node may fail that nothing needs.
         (Err(error), _) => {
             assert!(!error.to_string().is_empty());
+            assert!(error.kind() != ErrorKind::Internal, "{error}\n{text}");
             false
         }
     }

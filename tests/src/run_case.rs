@@ -113,6 +113,7 @@ pub(crate) fn failure(error: Error) -> Failure {
     };
     match error.kind() {
         ErrorKind::Unsupported => Failure::new(Class::TypeNotImplemented, message),
+        ErrorKind::Internal => Failure::new(Class::Panic, message),
         _ => Failure::new(Class::Error, message),
     }
 }

@@ -176,6 +176,7 @@ impl Limits {
 
 fn main() -> ExitCode {
     last_resort::install();
+    sardonyx::keep_panic_places();
     let wanted = usage::Wanted::of(std::env::args_os().skip(1));
     let answered = last_resort::catch(|| {
         let command = usage::with_negative_numbers(Cli::command());

@@ -58,4 +58,6 @@ pub use sardonyx_elementwise::{
     quantized,
 };
 pub use sardonyx_gemm::{ByteConvLoops, conv, gemm};
-pub use sardonyx_simd::{Ended, Exec, Isa, Pace, Pool, UnknownIsa, number, split_even};
+pub use sardonyx_simd::{
+    Ended, Exec, Isa, Pace, Panic, Pool, UnknownIsa, caught, keep_panic_places, number, split_even,
+};

@@ -27,6 +27,7 @@ static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    sardonyx::keep_panic_places();
     module.add("ONNX_ML", true)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IR_VERSION", sardonyx::NEWEST_IR_VERSION)?;

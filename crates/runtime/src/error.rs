@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sardonyx_kernels::Panic;
 use sardonyx_model::{ConstantError, NodeId};
 use sardonyx_passes::{Finding, Resolved};
 use sardonyx_tensor::TensorError;
@@ -142,6 +143,42 @@ pub enum RunError {
     Resources(String),
     /// It was to end early: see [`RunOptions`](crate::RunOptions).
     Stopped(Box<Stopped>),
+    /// A panic of the engine, or of what the caller brings: an operator, a function that watches.
+    /// The memory and the plan of the run are dropped; the session can run again.
+    Internal(Box<Internal>),
+}
+
+/// A panic during a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Internal {
+    /// What it says, and where it began.
+    pub panic: Panic,
+    /// The step that ran, for people; `None` before the first.
+    pub step: Option<String>,
+    /// Whether steps had begun to write over inputs, so that some may have new elements and others
+    /// old ones.
+    pub has_written: bool,
+}
+
+impl fmt::Display for Internal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "internal error: {}", self.panic.what)?;
+        match self.places() {
+            places if places.is_empty() => Ok(()),
+            places => write!(f, " (in {places})"),
+        }
+    }
+}
+
+impl std::error::Error for Internal {}
+
+impl Internal {
+    /// Where it began and which step ran, for people; empty if neither is known.
+    pub fn places(&self) -> String {
+        let places = [&self.panic.place, &self.step].into_iter().flatten();
+        places.map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl RunError {
@@ -155,7 +192,7 @@ impl RunError {
         match &mut self {
             RunError::Node(error) => error.add_iteration(resolved, around, iteration),
             RunError::Stopped(stopped) => stopped.add_iteration(resolved, around, iteration),
-            RunError::Input(_) | RunError::Resources(_) => {}
+            RunError::Input(_) | RunError::Resources(_) | RunError::Internal(_) => {}
         }
         self
     }
@@ -168,6 +205,7 @@ impl fmt::Display for RunError {
             RunError::Resources(what) => f.write_str(what),
             RunError::Node(error) => error.fmt(f),
             RunError::Stopped(stopped) => stopped.fmt(f),
+            RunError::Internal(internal) => internal.fmt(f),
         }
     }
 }

@@ -179,6 +179,11 @@ impl Memories {
         free.find_map(|mut place| place.take()).unwrap_or_default()
     }
 
+    /// Drops those that no run uses.
+    pub(crate) fn clear(&self) {
+        self.0.iter().filter_map(|place| place.try_lock().ok()).for_each(|mut place| *place = None);
+    }
+
     /// If there is no room, the memory goes back to the system.
     pub(crate) fn give_back(&self, memory: Box<Memory>) {
         let mut free = self.0.iter().filter_map(|place| place.try_lock().ok());

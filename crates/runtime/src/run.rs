@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sardonyx_kernels::{Ended, Exec, Pool};
-use sardonyx_model::Type;
+use sardonyx_model::{NodeId, Type};
 use sardonyx_tensor::{Arena, ArenaError, Recycler, TensorError, TensorView, Value, ViewData};
 use smallvec::SmallVec;
 
@@ -66,6 +66,16 @@ pub(crate) struct Run<'r> {
     pub(crate) iteration_plans: &'r [IterationPlans],
     /// Branches that do not fit what is given.
     pub(crate) closed: &'r [Closed<'r>],
+    pub(crate) progress: &'r Progress,
+}
+
+/// How far a run is, for the report of a panic.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The node of the step that began last.
+    pub(crate) node: Cell<Option<NodeId>>,
+    /// Whether steps have begun to write over inputs.
+    pub(crate) overwrites: Cell<bool>,
 }
 
 /// Who is told of steps that have run.
@@ -225,6 +235,7 @@ impl Run<'_> {
         held: &mut [Held<'_>],
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), RunError> {
+        self.progress.overwrites.set(true);
         let mut inner = memory.inner.take();
         let arena = memory.arena(planned)?;
         let room = &mut Room { arena, inner: &mut inner, held };
@@ -303,6 +314,7 @@ impl Run<'_> {
     ) -> Result<(), Failed> {
         let Room { arena, inner, held } = room;
         let account = self.account;
+        self.progress.node.set(Some(body.steps[scheduled.step].origins[0]));
         let mut given: SmallVec<[Value; 1]> = SmallVec::new();
         if scheduled.takes {
             self.take_sources(planned.schedule.sources(scheduled), held, &mut given);

@@ -40,7 +40,7 @@ use sardonyx_passes::{
 use sardonyx_runtime::{Port, StopFlag};
 use sardonyx_tensor::{DataType, Tensor, Value};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, guarded};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::results::InvalidResult;
@@ -280,6 +280,10 @@ impl SessionBuilder<'_> {
     /// chosen; [`ErrorKind::Worker`] if workers do not have the same model, options and version, or
     /// one is missing; as [`SessionBuilder::build`].
     pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
+        guarded(|| self.make_on_devices(options))
+    }
+
+    fn make_on_devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
         let mut choices = self.choices().clone();
         if choices.rank.take().is_some() {
             let message = "a session on devices takes its transport from the options of the devices, not from those of the session";
@@ -516,7 +520,7 @@ impl DeviceSession {
         });
         // Of training steps, plans are made for numbers alone.
         let open = (!self.stays.is_empty()).then_some(&[][..]);
-        self.made(&self.stays.with_types(types), open)
+        guarded(|| self.made(&self.stays.with_types(types), open))
     }
 
     /// The plan of the last run.
@@ -632,6 +636,10 @@ impl DeviceSession {
     ///
     /// As [`DeviceSession::run`] before anything runs.
     pub fn parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
+        guarded(|| self.make_parts(inputs))
+    }
+
+    fn make_parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
         let types = self.by_position(|name| {
             inputs.iter().find(|(given, _)| given == name).map(|(_, ty)| ty.clone())
         });
@@ -724,7 +732,7 @@ impl DeviceSession {
             serving.note_finished();
             let limits = Limits { stop: Some(stop.clone()), ..order.limits };
             let terms = Terms::new(order.run, &limits, order.watched);
-            match self.fitted(&order.types) {
+            match guarded(|| self.fitted(&order.types)) {
                 Ok(fitted) => {
                     let taken = Arc::new(Taken { inputs: order.inputs, ..Taken::default() });
                     self.hand_out(&fitted, &taken, &terms, &done);

@@ -1,7 +1,7 @@
 //! The error of the public API: what kind of thing went wrong, one message, where, and what to do
 //! about it.
 
-use sardonyx_runtime::{NodeError, Stopped, UnsupportedOperator};
+use sardonyx_runtime::{Internal, NodeError, Panic, Stopped, UnsupportedOperator, caught};
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -57,6 +57,12 @@ pub enum ErrorKind {
     /// Another worker of a model on several devices failed, is gone, does not answer, or is about
     /// to run something else.
     Worker,
+    /// A panic: a bug of this library, or of code that the program brings, such as an operator.
+    /// The place says where it began, if [`keep_panic_places`](crate::keep_panic_places) was called
+    /// before. What was being done is dropped; a session can run again, and a
+    /// [`Trainer`](crate::Trainer) whose state was being written refuses to until it is
+    /// initialized or loaded.
+    Internal,
 }
 
 impl ErrorKind {
@@ -74,6 +80,7 @@ impl ErrorKind {
             ErrorKind::Run => "run",
             ErrorKind::Stopped => "stopped",
             ErrorKind::Worker => "worker",
+            ErrorKind::Internal => "internal",
         }
     }
 }
@@ -88,6 +95,32 @@ impl Error {
             unsupported: Vec::new(),
             source: None,
         }))
+    }
+
+    /// The error for a panic.
+    #[cold]
+    pub(crate) fn internal(panic: Panic) -> Error {
+        Error::of_panic(&panic, panic.place.clone().unwrap_or_default())
+    }
+
+    /// The error for a panic of a run.
+    #[cold]
+    pub(crate) fn internal_in_run(internal: Internal) -> Error {
+        Error::of_panic(&internal.panic, internal.places()).with_source(internal)
+    }
+
+    fn of_panic(panic: &Panic, place: String) -> Error {
+        let error = Error::new(ErrorKind::Internal, format!("internal error: {}", panic.what));
+        error.with_place(place).with_help(
+            "this is a bug in sardonyx, unless the place is in code of your own; please report it, \
+             with the model if you can share it",
+        )
+    }
+
+    /// Whether a run panicked when it had begun to write over its inputs.
+    pub(crate) fn has_written(&self) -> bool {
+        let source = self.0.source.as_deref().and_then(|source| source.downcast_ref::<Internal>());
+        source.is_some_and(|internal| internal.has_written)
     }
 
     pub(crate) fn with_place(mut self, place: impl Into<String>) -> Error {
@@ -157,6 +190,11 @@ impl Error {
     pub fn unsupported(&self) -> &[UnsupportedOperator] {
         &self.0.unsupported
     }
+}
+
+/// Calls a function, whose panic becomes an error.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    caught(work).unwrap_or_else(|panic| Err(Error::internal(panic)))
 }
 
 /// An error is for a screen, however long the names in a file are: the middle of a longer line is

@@ -111,7 +111,8 @@ pub use sardonyx_passes::{Eliminated, Fusion, NodePath, Part, PathNode, Upgrade}
 pub use sardonyx_runtime::{
     CompileReport, EncodedImage, ImageDecoder, NodeError, NodeInput, OperandDetails, OperatorCall,
     OperatorError, Optimization, PixelFormat, Port, Precision, RunDetails, RunOptions, StepDetails,
-    StepEvent, StepInfo, StopFlag, StopReason, Stopped, UnsupportedOperator, rewrites,
+    StepEvent, StepInfo, StopFlag, StopReason, Stopped, UnsupportedOperator, keep_panic_places,
+    rewrites,
 };
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{

@@ -11,14 +11,14 @@ use sardonyx_passes::{FunctionId, Fusion, NEWEST_IR_VERSION, Spot};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
     CompileError, CompileReport, ImageDecoder, Input, InputError, NodeError, Optimization, Port,
-    Precision, RunDetails, RunError, RunOptions, StepInfo,
+    Precision, RunDetails, RunError, RunOptions, StepInfo, caught,
 };
 use sardonyx_tensor::{Buffer, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
 use crate::custom::{Adapter, CustomOperator, schema_of};
 use crate::devices::collectives::{self, Rank};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, guarded};
 use crate::external::Watched;
 use crate::model::Model;
 use crate::outputs::Outputs;
@@ -336,6 +336,12 @@ impl SessionBuilder<'_> {
     /// that the inputs do not have, or there are too many threads; [`ErrorKind::Worker`] if a
     /// [transport](SessionBuilder::transport) finds that the ranks do not fit together.
     pub fn build(self) -> Result<Session, Error> {
+        let rank = self.choices.rank.clone();
+        let made = caught(|| self.make());
+        made.unwrap_or_else(|panic| Err(told(rank.as_ref(), Error::internal(panic))))
+    }
+
+    fn make(self) -> Result<Session, Error> {
         let SessionBuilder { model, mut choices } = self;
         if let Some(refused) = choices.refused.take() {
             return Err(Error::new(ErrorKind::Argument, refused));
@@ -624,7 +630,7 @@ impl Session {
             let (index, _) = self.session.input(name).map_err(input_error)?;
             types[index] = Some(ty);
         }
-        self.session.details(&types).map_err(run_error)
+        guarded(|| self.session.details(&types).map_err(run_error))
     }
 
     /// The program as text, if [`SessionBuilder::print_after`] asked for it: a line for each input,
@@ -783,6 +789,7 @@ fn run_error(error: RunError) -> Error {
             let made = Error::new(ErrorKind::Stopped, stopped.reason.to_string());
             made.with_place(stopped.place()).with_source(*stopped)
         }
+        RunError::Internal(internal) => Error::internal_in_run(*internal),
         other => Error::new(ErrorKind::Run, other.to_string()).with_source(other),
     }
 }

@@ -31,7 +31,9 @@ use state::{Held, New, State, Variable};
 /// change them, [`infer`] does not.
 ///
 /// An error leaves the state as it was before the call. Assignment is late and whole: all new
-/// values are computed from the old ones, then all are assigned.
+/// values are computed from the old ones, then all are assigned. A [panic](ErrorKind::Internal)
+/// during assignment is the exception: the trainer then refuses every use of its state until
+/// [`initialize`] or [`load`](Trainer::load) gives it another.
 ///
 /// A clone has a state of its own and shares the programs; values are not copied. So a step can
 /// run on a clone while other threads use the state before it.
@@ -661,6 +663,7 @@ impl Program {
         accept: impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let state = using.state();
+        state.demand_whole()?;
         let is_fixed = |variable| !(self.takes_defaults && state.is_default(variable));
         let mut variables = self.variables.iter();
         let refused = variables.find(|(name, variable)| is_fixed(*variable) && given.has(name));
@@ -771,7 +774,11 @@ impl Program {
                 let (variables, memory) = state.overwritable(names);
                 let memory = memory.map(|(name, memory)| (name, Input::Updated(memory)));
                 let accept = |outputs: &mut Vec<_>| accept_all(variables, outputs);
-                session.run_updating(inputs.chain(memory), outputs, options, accept)
+                let ran = session.run_updating(inputs.chain(memory), outputs, options, accept);
+                if ran.as_ref().is_err_and(Error::has_written) {
+                    state.tear();
+                }
+                ran
             }
         };
         read.clear();

@@ -26,6 +26,7 @@ mod kill;
 mod load;
 mod messages;
 mod old_versions;
+mod panics;
 mod random;
 mod rank_models;
 mod save;

@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
+use crate::panics;
+
 /// How long an idle worker spins before it parks. Long enough to bridge the gap between two
 /// operators of a model, short enough not to matter when the machine is shared.
 const SPIN: Duration = Duration::from_micros(40);
@@ -41,6 +43,12 @@ type Ends = dyn Fn() -> bool;
 /// What [`Pool::until`] returns if the work was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended;
+
+/// What a chunk panicked with, or ended, and where.
+struct Panicked {
+    payload: Box<dyn Any + Send>,
+    place: Option<String>,
+}
 
 /// A set of threads that run the chunks of one parallel region at a time.
 ///
@@ -290,7 +298,8 @@ impl Pool {
         let panicked = shared.panicked.swap(false, Ordering::Relaxed);
         let panic = panicked.then(|| shared.panic.lock().map_or(None, |mut slot| slot.take()));
         shared.busy.store(false, Ordering::Release);
-        if let Some(payload) = panic.flatten() {
+        if let Some(Panicked { payload, place }) = panic.flatten() {
+            panics::set_place(place);
             resume_unwind(payload);
         }
     }
@@ -409,7 +418,7 @@ struct Shared {
     /// Whether there was a panic in the region.
     panicked: AtomicBool,
     /// The first of them.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    panic: Mutex<Option<Panicked>>,
     quit: AtomicBool,
     seats: Vec<Seat>,
 }
@@ -527,7 +536,7 @@ impl Shared {
             }
         }
         if let Ok(mut slot) = self.panic.lock() {
-            slot.get_or_insert(payload);
+            slot.get_or_insert_with(|| Panicked { payload, place: panics::take_place() });
             self.panicked.store(true, Ordering::Relaxed);
         }
     }

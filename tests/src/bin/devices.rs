@@ -271,6 +271,9 @@ fn compare(
     let wanted = plain.run(inputs.clone());
     let (wanted, found) = match (wanted, found) {
         (Ok(wanted), Ok(found)) => (wanted, found),
+        (Err(error), _) | (_, Err(error)) if error.kind() == ErrorKind::Internal => {
+            return Err(error.to_string());
+        }
         (Err(_), Err(_)) => {
             counts.lock().map_err(|_| "poisoned")?.refused += 1;
             return Ok(());
@@ -341,6 +344,9 @@ fn in_other_sizes(
     }
     let (wanted, found) = match (plain.run(inputs.clone()), session.run(inputs.clone())) {
         (Ok(wanted), Ok(found)) => (wanted, found),
+        (Err(error), _) | (_, Err(error)) if error.kind() == ErrorKind::Internal => {
+            return Err(format!("in other sizes: {error}"));
+        }
         (Err(_), Err(_)) => return Ok(None),
         (Err(error), Ok(_)) => {
             return Err(format!("runs in other sizes, and without devices: {error}"));

@@ -33,6 +33,11 @@ pub(super) struct Choice {
 }
 
 impl IterationPlans {
+    /// Drops the plans.
+    pub(crate) fn forget(&self) {
+        *self.plans.lock().unwrap_or_else(PoisonError::into_inner) = Plans::default();
+    }
+
     /// The plan for an iteration that is given some values; `None` for the one for unknown sizes.
     pub(super) fn choose(
         &self,

@@ -7,21 +7,21 @@
 use std::mem::take;
 use std::sync::{Arc, PoisonError};
 
-use sardonyx_kernels::{Exec, Pool};
+use sardonyx_kernels::{Exec, Panic, Pool, caught};
 use sardonyx_model::Type;
 use sardonyx_tensor::{Tensor, TensorError, TensorView, TensorViewMut, Value, emptied};
 
 use super::Session;
 use crate::account::Account;
 use crate::border::{admit, is_aligned, released};
-use crate::error::{InputError, RunError};
+use crate::error::{InputError, Internal, RunError};
 use crate::inputs::{AllClosed, Closed, Port, find};
 use crate::kernel::Operand;
-use crate::memory::{Given, Held, Memory, Planned, Wanted, key_of};
+use crate::memory::{Given, Held, Memory, Planned, Plans, Wanted, key_of};
 use crate::options::RunOptions;
 use crate::plan::{Place, Plan};
 use crate::program::Slot;
-use crate::run::{Run, Watch, postpone};
+use crate::run::{IterationPlans, Progress, Run, Watch, postpone};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, Scope, inferred};
 use crate::stop::Limits;
@@ -167,6 +167,37 @@ impl Session {
         values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
         options: RunOptions<'_>,
     ) -> Result<(), E> {
+        let progress = Progress::default();
+        let ran = caught(|| self.walk_noting(inputs, want, values, options, &progress));
+        ran.unwrap_or_else(|panic| Err(self.internal(panic, &progress).into()))
+    }
+
+    /// Makes the error for a panic, and forgets all plans: the one of the run may be the reason.
+    /// Its memory has been dropped by unwinding.
+    #[cold]
+    fn internal(&self, panic: Panic, progress: &Progress) -> RunError {
+        self.forget_plans();
+        let step = progress.node.get().map(|node| self.executable.label(&[node]));
+        let has_written = progress.overwrites.get();
+        RunError::Internal(Box::new(Internal { panic, step, has_written }))
+    }
+
+    /// Drops what runs have planned.
+    fn forget_plans(&self) {
+        *self.plans.lock().unwrap_or_else(PoisonError::into_inner) = Plans::default();
+        self.memories.clear();
+        self.iteration_plans.iter().for_each(IterationPlans::forget);
+    }
+
+    /// [`Session::walk`], which notes how far it is.
+    fn walk_noting<'v, N: AsRef<str>, E: From<RunError>>(
+        &self,
+        inputs: impl Iterator<Item = (N, Held<'v>)>,
+        want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
+        values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
+        options: RunOptions<'_>,
+        progress: &Progress,
+    ) -> Result<(), E> {
         let account = Account::new(self.memory_limit, self.report.made_bytes);
         self.with_memory(|memory| {
             let mut given: Given<'v> = emptied(take(&mut memory.given));
@@ -178,7 +209,7 @@ impl Session {
             self.lend(&planned, &mut held, &mut wanted)?;
             let body = &self.executable.body;
             let some_wait = values.is_some() && postpone(&planned.schedule, body, &mut held);
-            let run = self.started(&account, &options, &closed);
+            let run = self.started(&account, &options, &closed, progress);
             let mut watch = options.watch.map(Watch::new);
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
@@ -230,6 +261,7 @@ impl Session {
         account: &'r Account,
         options: &RunOptions<'o>,
         closed: &'r [Closed<'r>],
+        progress: &'r Progress,
     ) -> Run<'r> {
         let RunOptions { stop, deadline, iteration_limit, asks, .. } = options;
         Run {
@@ -241,6 +273,7 @@ impl Session {
             limits: Limits::new(stop.clone(), *deadline, *iteration_limit, *asks),
             iteration_plans: &self.iteration_plans,
             closed,
+            progress,
         }
     }
 

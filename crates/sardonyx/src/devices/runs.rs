@@ -1,7 +1,6 @@
 //! Runs on devices: those of the process that is given inputs, and those that others serve.
 
 use std::collections::VecDeque;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
@@ -14,7 +13,7 @@ use super::profile::DeviceRun;
 use super::seat::{Done, Failed, Finished, Given, Limits, Taken, Terms};
 use super::team::{self, Order};
 use super::{DeviceSession, Fitted, OutputPart, Results};
-use crate::error::Error;
+use crate::error::{Error, guarded};
 use crate::outputs::Outputs;
 
 /// What a run gives.
@@ -33,6 +32,20 @@ impl DeviceSession {
     /// Runs the model on each of several sets of inputs; with outputs comes what devices did, if
     /// they are `watched`.
     pub(super) fn run_all<I, N, V>(
+        &self,
+        runs: impl IntoIterator<Item = I>,
+        limits: &Limits,
+        watched: bool,
+    ) -> Result<Vec<Found>, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        guarded(|| self.run_each(runs, limits, watched))
+    }
+
+    fn run_each<I, N, V>(
         &self,
         runs: impl IntoIterator<Item = I>,
         limits: &Limits,
@@ -121,7 +134,6 @@ impl<'s> Running<'s> {
         while self.open.front().is_some_and(|run| run.done.len() + run.failed.len() < devices) {
             let Finished { run, device, result } =
                 self.finished.recv().expect("a seat answers each job, and this holds a sender");
-            let result = result.unwrap_or_else(|panic| resume_unwind(panic));
             if let Some(open) = self.open.iter_mut().find(|open| open.terms.run == run) {
                 match result {
                     Ok(done) => open.done.push((device, done)),
@@ -275,7 +287,6 @@ impl<'s> Serving<'s> {
 
     /// Notes that a device is done with a run. Why it failed, worker 0 knows.
     fn note(&mut self, Finished { run, device, result }: Finished) {
-        let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         if let Some(active) = self.active.iter_mut().find(|active| active.terms.run == run) {
             active.left -= 1;
             active.done.extend(result.ok().map(|done| (device, done)));

@@ -1,7 +1,5 @@
 //! A device of this process: a thread that runs its part of the model.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -16,7 +14,7 @@ use super::exchange::Link;
 use super::parts::Parts;
 use super::profile::DeviceRun;
 use super::{Fitted, LocalSession, team};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, guarded};
 
 /// What may end runs on several devices early. The default ends nothing.
 #[derive(Debug, Clone, Default)]
@@ -148,8 +146,8 @@ impl Failed {
 pub(super) struct Finished {
     pub(super) run: RunNumber,
     pub(super) device: Device,
-    /// What it has, or what it panicked with.
-    pub(super) result: Result<Result<Done, Failed>, Box<dyn Any + Send>>,
+    /// What it has.
+    pub(super) result: Result<Done, Failed>,
 }
 
 /// A device of this process.
@@ -184,11 +182,8 @@ impl Seat {
             let error = Error::new(ErrorKind::Run, why);
             let failed = Failed { error, because: None, too_late: false };
             // Who does not listen does not want to know.
-            let _ = done.send(Finished {
-                run: terms.run,
-                device: self.device,
-                result: Ok(Err(failed)),
-            });
+            let _ =
+                done.send(Finished { run: terms.run, device: self.device, result: Err(failed) });
         }
     }
 }
@@ -196,7 +191,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.jobs = None;
-        // A panic of the device has been handed on.
+        // A panic of the device is the error of its run.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -207,7 +202,7 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
         let Job { fitted, part, taken, terms, sends, done } = job;
         let part = &fitted.prepared.parts[part];
         link.begin(terms.run);
-        let result = catch_unwind(AssertUnwindSafe(|| -> Result<Done, Error> {
+        let result = guarded(|| -> Result<Done, Error> {
             part.exchange.set_sizes(&fitted.numbers);
             let mut watched = terms.watched.map(|time| DeviceRun::begin(device as usize, time));
             let place = (device, link);
@@ -226,20 +221,13 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
             watched
                 .map_or(Ok(()), |watched| team::send_watched(link, &fitted.prepared, &watched))?;
             Ok(Done { given, kept, watched: None })
-        }));
-        let result = result.map(|result| {
-            result.map_err(|error| {
-                let too_late = terms.ended.is_raised() && error.kind() == ErrorKind::Stopped;
-                Failed { error, because: link.failure(), too_late }
-            })
         });
-        let why = match &result {
-            Ok(Ok(_)) => None,
-            Ok(Err(failed)) => Some(failed.error.to_string()),
-            Err(_) => Some("it panicked".to_string()),
-        };
-        if let Some(why) = why {
-            link.end_run(&why);
+        let result = result.map_err(|error| {
+            let too_late = terms.ended.is_raised() && error.kind() == ErrorKind::Stopped;
+            Failed { error, because: link.failure(), too_late }
+        });
+        if let Err(failed) = &result {
+            link.end_run(&failed.error.to_string());
             terms.ended.stop();
             part.exchange.take_leave();
         }

@@ -8,7 +8,7 @@ use sardonyx_tensor::{DataType, Tensor, Value};
 
 use super::runs::Found;
 use super::{Crew, DeviceSession, Limits, Parts, Running, Taken, Terms};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, guarded};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Choices;
@@ -145,6 +145,15 @@ impl DeviceSession {
     ///
     /// As [`DeviceSession::run`]; if a new value has another type than its variable.
     pub(crate) fn run_on_state(
+        &self,
+        inputs: Vec<(String, Value)>,
+        parts: &dyn Fn(usize, &Form) -> Result<Arc<Parts>, Error>,
+        (limits, seed): (Limits, Option<u64>),
+    ) -> Result<OnDevices, Error> {
+        guarded(|| self.run_with_parts(inputs, parts, (limits, seed)))
+    }
+
+    fn run_with_parts(
         &self,
         inputs: Vec<(String, Value)>,
         parts: &dyn Fn(usize, &Form) -> Result<Arc<Parts>, Error>,

@@ -11,7 +11,7 @@ use sardonyx_runtime::Precision;
 use super::state::{Places, State, type_of};
 use super::{Made, Program, Programs, Room, Runner, Trainer};
 use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, guarded};
 use crate::model::Model;
 use crate::session::{Choices, Session, SessionBuilder};
 
@@ -108,6 +108,10 @@ impl<'m> TrainerBuilder<'m> {
     /// or the standard; [`ErrorKind::Unsupported`] if a state variable is a tensor of strings;
     /// [`ErrorKind::Output`] for an output that no entry has; else as [`SessionBuilder::build`].
     pub fn build(self) -> Result<Trainer, Error> {
+        guarded(|| self.make())
+    }
+
+    fn make(self) -> Result<Trainer, Error> {
         let model = self.model;
         if model.graph.training_info.is_empty() {
             let message = "the model has no training information";

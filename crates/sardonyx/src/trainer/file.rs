@@ -158,6 +158,7 @@ impl Trainer {
         if let Some(name) = values.into_keys().min() {
             return Err(unfit(path, format!("state variable '{name}' does not exist")));
         }
+        state.mend();
         state.set_generator(facts.generator);
         state.position = facts.position;
         self.state = state;

@@ -323,6 +323,8 @@ pub(super) struct State {
     /// Steps and initializations that have drawn random numbers, or could have.
     draws: u64,
     pub(super) position: DataPosition,
+    /// Whether a panic left some variables with new values and others with old ones.
+    is_torn: bool,
 }
 
 impl State {
@@ -353,7 +355,7 @@ impl State {
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let current = variables.iter().map(|variable| Current::stored(&variable.stored)).collect();
         let position = DataPosition::default();
-        Ok(State { variables: variables.into(), current, seed, draws: 0, position })
+        Ok(State { variables: variables.into(), current, seed, draws: 0, position, is_torn: false })
     }
 
     /// Names and types.
@@ -367,8 +369,33 @@ impl State {
         self.variables.iter().map(|variable| (variable.name.as_str(), &variable.stored))
     }
 
+    /// Notes that the values are not those of one point of training.
+    pub(super) fn tear(&mut self) {
+        self.is_torn = true;
+    }
+
+    /// Notes that every variable has a value of its own again.
+    pub(super) fn mend(&mut self) {
+        self.is_torn = false;
+    }
+
+    /// Refuses a state whose values are not those of one point of training.
+    pub(super) fn demand_whole(&self) -> Result<(), Error> {
+        if self.is_torn {
+            Err(Error::new(
+                ErrorKind::Internal,
+                "a panic during a training step left some state variables with new values and \
+                 others with old ones",
+            )
+            .with_help("initialize the trainer, or load a saved state"))
+        } else {
+            Ok(())
+        }
+    }
+
     /// Names and values.
     pub(super) fn values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
+        self.demand_whole()?;
         let values = self.variables.iter().zip(&self.current);
         values
             .map(|(variable, current)| Ok((variable.name.as_str(), current.held.tensor()?)))
@@ -398,6 +425,7 @@ impl State {
 
     /// The value of a variable in one piece.
     pub(super) fn value(&self, index: usize) -> Result<Tensor, Error> {
+        self.demand_whole()?;
         self.current[index].held.tensor()
     }
 
@@ -487,6 +515,7 @@ impl State {
         }
         state.draws = 0;
         state.position = DataPosition::default();
+        state.mend();
         state
     }
 
@@ -515,6 +544,7 @@ impl State {
 
     /// Puts values that have changed into the initializers; others stay as the file has them.
     pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
+        self.demand_whole()?;
         let assigned = self.variables.iter().zip(&self.current);
         let mut sparse: HashMap<GraphId, SparseStates> = HashMap::new();
         for (Variable { place, stored, .. }, Current { held, .. }) in

@@ -1,0 +1,109 @@
+//! Panics as values: what a panic says, and where it began.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Once;
+
+use crate::pool::Ended;
+
+thread_local! {
+    /// Place of the last panic of this thread, or of a worker that handed its panic on.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A panic that was caught.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Panic {
+    /// Its message.
+    pub what: String,
+    /// File, line and column where it began, if [`keep_panic_places`] was called before.
+    pub place: Option<String>,
+}
+
+/// Has the process note where later panics begin, for [`caught`]. A library does not set a hook by
+/// itself: a program that wants places in errors calls this once. The hook that was set before
+/// still runs.
+pub fn keep_panic_places() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            set_place(info.location().map(ToString::to_string));
+            before(info);
+        }));
+    });
+}
+
+/// Calls a function, whose panic becomes an error. The end of work within
+/// [`Pool::until`](crate::Pool::until) unwinds on.
+///
+/// The caller drops what the function may have left half done.
+///
+/// # Errors
+///
+/// The function panicked.
+pub fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Panic> {
+    // A panic that others caught is not the one that is to come.
+    set_place(None);
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        if payload.is::<Ended>() {
+            resume_unwind(payload);
+        }
+        Panic { what: message_of(&*payload), place: take_place() }
+    })
+}
+
+/// The message of a panic.
+fn message_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without a message".to_string())
+}
+
+/// Takes the place of the last panic of this thread.
+pub(crate) fn take_place() -> Option<String> {
+    PLACE.try_with(RefCell::take).ok().flatten()
+}
+
+/// Sets the place of the panic that this thread has, or goes on with.
+pub(crate) fn set_place(place: Option<String>) {
+    // A panic while the values of a thread are dropped has no place.
+    let _ = PLACE.try_with(|last| last.replace(place));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Pool;
+
+    #[test]
+    fn a_panic_has_its_message_and_its_place() {
+        keep_panic_places();
+        for threads in [1, 3] {
+            let pool = Pool::new(threads);
+            let line = line!() + 3;
+            let found = caught(|| {
+                pool.run(9, |chunk| {
+                    assert!(chunk != 4, "chunk {chunk}");
+                });
+            });
+            let Err(Panic { what, place: Some(place) }) = found else { panic!("{found:?}") };
+            assert_eq!(what, "chunk 4");
+            assert!(place.starts_with(&format!("{}:{line}:", file!())), "{place}");
+            assert_eq!(caught(|| 7), Ok(7));
+        }
+    }
+
+    #[test]
+    fn what_is_ended_is_no_panic() {
+        let found = Pool::until(&|| true, || caught(Pool::look));
+        assert_eq!(found, Err(Ended));
+    }
+
+    #[test]
+    fn a_payload_of_another_type_has_no_message() {
+        let found = caught::<()>(|| resume_unwind(Box::new(7)));
+        assert_eq!(found.map_err(|panic| panic.what), Err("a panic without a message".into()));
+    }
+}
