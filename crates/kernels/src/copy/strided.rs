@@ -86,6 +86,10 @@ pub fn copy_between<T: Plain>(
     (y, y_start, y_strides): (&mut [T], usize, &[usize]),
 ) {
     assert_eq!([x_strides.len(), y_strides.len()], [dims.len(); 2], "one stride per dim");
+    if dims.contains(&0) {
+        // Strides say nothing: those of a whole image are products of its sizes.
+        return;
+    }
     let mut span = 0;
     for (&dim, &stride) in dims.iter().zip(y_strides).rev() {
         assert!(dim <= 1 || stride > span, "outputs overlap");
