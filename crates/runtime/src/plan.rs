@@ -283,7 +283,7 @@ fn place_views(body: &Body, owns: &[bool], sizes: Sizes, plan: &mut Plan) {
                     let root = plan.root(*input);
                     let whole = whole
                         && plan.order(body, *slot) == Order::Rows
-                        && bytes_of(plan, root) == bytes_of(plan, *slot);
+                        && own_bytes(plan, body, root) == bytes_of(plan, *slot);
                     plan.places[slot.index()] = Place::View(root, (!whole).then_some(layout));
                 }
                 None => all = false,
