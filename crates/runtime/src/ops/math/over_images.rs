@@ -3,7 +3,8 @@
 //! Whatever the order, each element is computed from the elements at its place. So the kernel of a
 //! function runs as it is, over pixels instead of planes: dimensions `[images, channels, spatial…]`
 //! become `[images, spatial…, pitch]`, in which the value is dense. What broadcasts gets the same
-//! axes; channels of it that are as many as those of the result are filled up to the pitch.
+//! axes; channels of it that are as many as those of the result are filled up to the pitch, also a
+//! single one, as operands must span all lanes of the result together.
 
 use std::mem::take;
 
@@ -12,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::error::{KernelError, fail};
 use crate::kernel::{Call, Kernel, MemoryRules, Operand, OperandList, Target};
-use crate::layout::{Layout, pitch_of_strides};
+use crate::layout::Layout;
 use crate::ops::tensor::moves::copy_images;
 use crate::random::Draws;
 use crate::scratch::Contents;
@@ -153,10 +154,20 @@ impl Images<'_> {
         self.pixels.iter().product::<usize>() * size_of::<f32>()
     }
 
-    /// The dimensions of an operand with as many axes as the result has.
-    fn aligned(&self, view: &TensorView<'_>) -> Dims {
+    /// The dimensions of an operand with as many axes as the result has, and where its elements lie
+    /// along them.
+    fn aligned(&self, view: &TensorView<'_>) -> (Dims, Layout) {
         let added = self.dims.len().saturating_sub(view.rank());
-        std::iter::repeat_n(1, added).chain(view.dims().iter().copied()).collect()
+        let dims = std::iter::repeat_n(1, added).chain(view.dims().iter().copied()).collect();
+        let mut strides = Strides::from_elem(0, added);
+        strides.extend(view.strides());
+        (dims, Layout { offset: view.offset(), strides })
+    }
+
+    /// Whether an operand of so many channels gives each lane of the result its own element, those
+    /// beside the channels included.
+    fn fills_lanes(&self, channels: usize) -> bool {
+        channels != 1 || self.dims[1] == 1
     }
 
     /// An operand where it lies, or a copy of one whose elements do not lie as they are wanted.
@@ -164,8 +175,8 @@ impl Images<'_> {
         let ViewData::Bytes(data) = view.data() else {
             fail!("strings are not supported");
         };
-        let dims = self.aligned(view);
-        if let Some(bytes) = self.in_place(&dims, view, data) {
+        let (dims, from) = self.aligned(view);
+        if let Some(bytes) = self.in_place(&dims, &from, view, data) {
             let is_whole = dims == *self.dims;
             let dims = if is_whole { self.pixels.clone() } else { channels_last(&dims).collect() };
             return Ok(Found { dims, bytes: Contents::Borrowed(bytes) });
@@ -173,13 +184,10 @@ impl Images<'_> {
         // Channels are filled up where they do not broadcast.
         let mut pixels: Dims = channels_last(&dims).collect();
         let rank = pixels.len();
-        if pixels[rank - 1] != 1 {
+        if self.fills_lanes(dims[1]) {
             pixels[rank - 1] = self.pixels[rank - 1];
         }
         let mut copy = call.scratch::<u8>(pixels.iter().product::<usize>() * size_of::<f32>())?;
-        let mut strides = Strides::from_elem(0, rank - view.rank());
-        strides.extend(view.strides());
-        let from = Layout { offset: view.offset(), strides };
         let order: Dims = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
         let to = Layout::dense(&pixels).transposed(&order);
         copy_images(call.exec.pool, &dims, (data, &from), (&mut copy, &to));
@@ -187,13 +195,19 @@ impl Images<'_> {
     }
 
     /// The elements of an operand of these dimensions, if they lie as they are wanted.
-    fn in_place<'v>(&self, dims: &Dims, view: &TensorView<'v>, data: &'v [u8]) -> Option<&'v [u8]> {
+    fn in_place<'v>(
+        &self,
+        dims: &Dims,
+        from: &Layout,
+        view: &TensorView<'v>,
+        data: &'v [u8],
+    ) -> Option<&'v [u8]> {
         let pitch = self.pixels.last().copied()?;
-        if dims == self.dims && pitch_of_strides(dims, &view.strides()) == Some(pitch) {
-            return data.get(view.offset() * size_of::<f32>()..)?.get(..self.bytes());
+        if dims == self.dims && from.pitch(dims) == Some(pitch) {
+            return data.get(from.offset * size_of::<f32>()..)?.get(..self.bytes());
         }
         let is_vector = dims[2..].iter().all(|dim| *dim == 1);
-        let fits = dims[1] == 1 || (is_vector && dims[1] == pitch);
+        let fits = !self.fills_lanes(dims[1]) || (is_vector && dims[1] == pitch);
         view.contiguous_bytes().filter(|_| fits)
     }
 }
