@@ -200,6 +200,9 @@ fn next(
         let is_reshaped = !views.is_empty() || !item.views.is_empty();
         let axis = axis_of(program, &item.step, value, is_reshaped);
         let mut next = what(program, step, value, axis, is_reshaped)?;
+        if is_reshaped && next.as_ref().is_ok_and(|next| !keeps_images(program, &item.step, next)) {
+            next = Err("the result has other dimensions before it is reshaped");
+        }
         if !is_alone {
             next = Err("other steps read the result as well");
         }
@@ -211,6 +214,19 @@ fn next(
         }
         return Some(Found { views, at, next });
     }
+}
+
+/// Whether a step takes what it would read for its next step: a convolution reads images of the
+/// dimensions of its own result.
+fn keeps_images(program: &Program, step: &Step, next: &Next) -> bool {
+    let (Op::Conv(_), Next::Stages(stages)) = (&step.op, next) else { return true };
+    let own = step.outputs.first().copied().flatten().and_then(|slot| program.shape(slot));
+    stages.iter().all(|stage| match stage {
+        Stage::Add(other) | Stage::Mul(other) => {
+            own.zip(program.shape(*other)).is_some_and(|(own, other)| same_shape(own, other))
+        }
+        _ => true,
+    })
 }
 
 /// The axis along which a step can multiply its result with numbers, and add some.
