@@ -18,6 +18,8 @@ mod loops;
 mod maps;
 mod memory;
 mod microsoft;
+mod networks;
+mod open_sizes;
 mod orders;
 mod pointwise;
 mod random;
