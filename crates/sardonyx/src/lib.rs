@@ -54,6 +54,7 @@ mod error;
 mod external;
 mod form;
 pub mod functions;
+mod given;
 mod glob;
 #[cfg(feature = "images")]
 mod images;
@@ -93,6 +94,7 @@ pub use edit::parse_version;
 pub use error::{Error, ErrorKind};
 pub use external::{DataAccess, DataResolver, Links, open_data_file};
 pub use form::Form;
+pub use given::InitializerInfo;
 pub use glob::Glob;
 #[cfg(feature = "images")]
 pub use images::{DecodeLimits, DecodedImage, Images};

@@ -15,6 +15,7 @@ mod devices;
 mod diff;
 mod every_version;
 mod functions;
+mod given;
 mod gradients;
 #[cfg(feature = "images")]
 mod images;
