@@ -1,7 +1,7 @@
 //! `checker`: does a model keep to the standard?
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -234,26 +234,26 @@ fn check_model(
 ))]
 fn check_model_path(
     py: Python<'_>,
-    path: &str,
+    path: PathBuf,
     full_check: bool,
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
     let context = Context::of_model(skip_opset_compatibility_check, check_custom_domain);
-    py.detach(|| judge_file(path, &context))?;
+    py.detach(|| judge_file(&path, &context))?;
     if full_check {
-        let model = py.detach(|| shape_inference::read_file(Path::new(path)))?;
+        let model = py.detach(|| shape_inference::read_file(&path))?;
         Mode::FULL_CHECK.check(py, &model)?;
     }
     Ok(())
 }
 
-fn judge_file(path: &str, context: &Context) -> PyResult<()> {
+fn judge_file(path: &Path, context: &Context) -> PyResult<()> {
     let open = OpenOptions::new().form(Form::Binary).links(Links::Refuse);
     let model = open.open(path).map_err(|error| {
         ValidationError::new_err(match error.kind() {
-            ErrorKind::Io => format!("Unable to open proto file: {path}: {error}"),
-            _ => format!("Unable to parse proto file {path}: {error}"),
+            ErrorKind::Io => format!("Unable to open proto file: {}: {error}", path.display()),
+            _ => format!("Unable to parse proto file {}: {error}", path.display()),
         })
     })?;
     verdict(model.check(&context.options()))

@@ -13,6 +13,7 @@ mod member;
 mod memory;
 mod opened;
 mod ort;
+mod outside;
 mod ports;
 mod profile;
 mod rank;
@@ -60,7 +61,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(training::differentiate, module)?)?;
     module.add_function(wrap_pyfunction!(shard::shard, module)?)?;
     module.add_function(wrap_pyfunction!(opened::model_content, module)?)?;
-    module.add_function(wrap_pyfunction!(open_for_ort, module)?)
+    module.add_function(wrap_pyfunction!(outside::open_for_ort, module)?)
 }
 
 /// Every element type: its number in a file, its ONNX name, and what numpy or ml_dtypes calls it.
@@ -68,27 +69,6 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn element_types() -> Vec<(i32, &'static str, &'static str)> {
     let all = sardonyx::DataType::ALL.iter();
     all.map(|ty| (ty.number(), ty.name(), elements::name_of(*ty))).collect()
-}
-
-/// A session as onnxruntime makes one: of at most as many threads as there are processors, and
-/// names in `dims` that no input has are left out.
-#[pyfunction]
-#[pyo3(signature = (model, threads, dims, seed, /))]
-fn open_for_ort(
-    model: &Bound<'_, PyAny>,
-    threads: usize,
-    dims: &Bound<'_, PyDict>,
-    seed: Option<u64>,
-) -> PyResult<PySession> {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let settings = Settings {
-        threads: (threads > 0).then_some(threads.min(processors)),
-        dims: settings::sizes(Some(dims))?,
-        seed,
-        ignores_other_dims: true,
-        ..Settings::default()
-    };
-    Ok(PySession(Engine::open(model, settings)?))
 }
 
 thread_local! {
@@ -225,11 +205,11 @@ impl PySession {
     ))]
     fn new(
         model: &Bound<'_, PyAny>,
-        threads: Option<usize>,
+        threads: Option<i128>,
         precision: &str,
-        memory_limit: Option<usize>,
+        memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
-        seed: Option<u64>,
+        seed: Option<i128>,
     ) -> PyResult<PySession> {
         let py = model.py();
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
@@ -289,13 +269,13 @@ impl PySession {
     fn profile<'py>(
         &self,
         feeds: &Bound<'py, PyAny>,
-        runs: usize,
+        runs: i128,
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = feeds.py();
-        if runs == 0 {
-            return Err(PyValueError::new_err("runs must be 1 or more, not 0"));
+        if runs < 1 {
+            return Err(PyValueError::new_err(format!("runs must be 1 or more, not {runs}")));
         }
         let mut limits = limits_of(stop, timeout)?;
         let nothing = Some(&[][..]);

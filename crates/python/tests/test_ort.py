@@ -521,7 +521,7 @@ def test_other_devices_are_refused_and_addresses_are_checked():
         lambda: binding.bind_output("y", "cpu", 0, None, None, ctypes.addressof(ctypes.c_float())),
         lambda: ort.OrtValue.ortvalue_from_shape_and_type([2], 99),
         lambda: ort.SessionOptions().register_custom_ops_library("a.so"),
-        lambda: ort.SessionOptions().add_initializer("w", None),
+        lambda: ort.SessionOptions().add_provider("CUDAExecutionProvider", {}),
     ]
     for call in calls:
         with pytest.raises(sardonyx.Error) as raised:
@@ -683,7 +683,7 @@ def test_programs_run_unchanged(tmp_path):
         result = ran(*arguments, "relu.onnx", "more")
         assert result.stdout == "__main__ [0.0, 2.0] 3\n", result.stderr
     assert "usage" in ran("--help").stdout
-    for arguments in ([], ["-x"], ["-m"], ["missing.py"]):
+    for arguments in (["-x"], ["-m"], ["-c"], ["missing.py"]):
         result = ran(*arguments)
         assert result.returncode == 1 and "usage" in result.stderr, arguments
 

@@ -496,7 +496,7 @@ def test_errors_of_models_say_what_and_where(tmp_path):
         session("g (float[N] x) => (float[N] y) { y = Foo (x) z = Bar (x) }")
     assert len(raised.value.unsupported) == 2
     for wrong in (5, None, object()):
-        with pytest.raises(TypeError, match="ModelProto"):
+        with pytest.raises(TypeError, match="model must be a path"):
             sardonyx.Session(wrong)
 
 

@@ -48,6 +48,19 @@ def serialized_model(model: Any, kind: str = "ModelProto") -> bytes:
     return serialized(model, kind)
 
 
+def serialize_argument(model: Any, argument: str = "model") -> bytes:
+    """Returns the bytes of a model that is given to a session, as the argument of this name."""
+    if model is None or isinstance(model, type) or not (
+        isinstance(model, (bytes, bytearray, memoryview))
+        or callable(getattr(model, "SerializeToString", None))
+        or type(model).__module__.partition(".")[0] == "onnx_ir"
+    ):
+        raise TypeError(
+            f"{argument} must be a path, the bytes of a model or an object with SerializeToString(), not {_name(model)}"
+        )
+    return serialized_model(model)
+
+
 def model_content(model: Any, kind: str = "ModelProto or the path of one") -> bytes:
     """The bytes of a model: of a file at a path, with the values of its data files inside, and of all that serialized_model takes."""
     if is_path(model):

@@ -54,7 +54,8 @@ impl Engine {
         Engine::make(model.py(), opened, source, settings)
     }
 
-    fn make(
+    /// Makes a model ready to run that is open already.
+    pub(crate) fn make(
         py: Python<'_>,
         model: Model,
         source: Source,
@@ -230,7 +231,7 @@ impl Engine {
             let declared = declared.get(index).filter(|port| {
                 let ty = port.ty().filter(|ty| ty.shape().is_some());
                 let fits = |ty: &Type| known.ty().is_none_or(|known| known.merge(ty).is_some());
-                ty.is_some_and(fits) && self.settings.dims.is_empty()
+                ty.is_some_and(fits) && !self.settings.has_fixed_sizes()
             });
             match declared {
                 Some(declared) => PyPort(declared.clone()),

@@ -1,6 +1,6 @@
 //! Opening a model from what Python gives: a path, bytes, or an object of a message class.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -12,7 +12,7 @@ use crate::message;
 
 /// What a model was made of.
 pub(crate) enum Source {
-    Path(String),
+    Path(PathBuf),
     Bytes(Py<PyAny>),
 }
 
@@ -20,7 +20,7 @@ impl Source {
     /// The path of the model, or its bytes.
     pub(crate) fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match self {
-            Source::Path(path) => PyString::new(py, path).into_any(),
+            Source::Path(path) => to_text(py, path).into_any(),
             Source::Bytes(bytes) => bytes.bind(py).clone(),
         }
     }
@@ -39,19 +39,31 @@ impl Source {
 ///
 /// It cannot be opened, or is none of these.
 pub(crate) fn opened(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
+    opened_with(model, &OpenOptions::new())
+}
+
+/// Opens a model with options: a path, the bytes of a model, or an object with
+/// `SerializeToString`.
+///
+/// # Errors
+///
+/// It cannot be opened, or is none of these.
+pub(crate) fn opened_with(
+    model: &Bound<'_, PyAny>,
+    options: &OpenOptions,
+) -> PyResult<(Model, Source)> {
     let py = model.py();
     let messages = messages(py)?;
     if messages.call_method1("is_path", (model,))?.is_truthy()? {
         let path = file_path(model)?;
         // Where it lies is remembered, wherever the process goes.
-        let full = std::path::absolute(&path).unwrap_or_else(|_| PathBuf::from(&path));
-        let full = full.to_str().map_or(path.clone(), str::to_string);
-        let model = py.detach(|| Model::open(&path)).map_err(|error| raised(py, &error))?;
+        let full = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let model = py.detach(|| options.open(&path)).map_err(|error| raised(py, &error))?;
         return Ok((model, Source::Path(full)));
     }
-    let bytes = messages.call_method1("serialized_model", (model,))?;
+    let bytes = messages.call_method1("serialize_argument", (model,))?;
     let content: PyBackedBytes = bytes.extract()?;
-    let model = py.detach(|| Model::from_bytes(message::shared(content)));
+    let model = py.detach(|| options.from_bytes(message::shared(content)));
     let model = model.map_err(|error| raised(py, &error))?;
     Ok((model, Source::Bytes(bytes.unbind())))
 }
@@ -109,7 +121,7 @@ pub(crate) fn as_given<'py>(
 /// The file or a data file cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, /))]
-pub(crate) fn model_content<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn model_content<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyBytes>> {
     let content = py.detach(|| {
         let model = OpenOptions::new().lenient(true).open(path)?;
         Ok(model.with_values_inside()?.to_bytes())
@@ -118,12 +130,18 @@ pub(crate) fn model_content<'py>(py: Python<'py>, path: &str) -> PyResult<Bound<
     Ok(PyBytes::new(py, &content))
 }
 
-/// A path as text.
+/// Converts a path to text of Python. Bytes that are no UTF-8 become surrogates, as everywhere in Python.
+fn to_text<'py>(py: Python<'py>, path: &Path) -> Bound<'py, PyString> {
+    let Ok(text) = path.as_os_str().into_pyobject(py);
+    text
+}
+
+/// A path.
 ///
 /// # Errors
 ///
 /// `TypeError` if the object is no path.
-pub(crate) fn file_path(path: &Bound<'_, PyAny>) -> PyResult<String> {
+pub(crate) fn file_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     messages(path.py())?.call_method1("file_path", (path,))?.extract()
 }
 

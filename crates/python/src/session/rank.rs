@@ -44,11 +44,11 @@ impl PyRank {
         model: &Bound<'_, PyAny>,
         transport: &Bound<'_, PyAny>,
         deadline: f64,
-        threads: Option<usize>,
+        threads: Option<i128>,
         precision: &str,
-        memory_limit: Option<usize>,
+        memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
-        seed: Option<u64>,
+        seed: Option<i128>,
     ) -> PyResult<PyClassInitializer<PyRank>> {
         let py = model.py();
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;

@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) seed: Option<u64>,
     /// Whether names in `dims` that no input has are left out instead of refused.
     pub(crate) ignores_other_dims: bool,
+    /// Whether sizes of the model were fixed by denotation.
+    pub(crate) has_denoted_sizes: bool,
 }
 
 impl Settings {
@@ -24,14 +26,15 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// No threads, a precision that does not exist, sizes that are none.
+    /// Fewer than one thread, less than no memory, a seed that is none, a precision that does not
+    /// exist, sizes that are none.
     pub(crate) fn new(
         py: Python<'_>,
-        threads: Option<usize>,
+        threads: Option<i128>,
         precision: &str,
-        memory_limit: Option<usize>,
+        memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
-        seed: Option<u64>,
+        seed: Option<i128>,
     ) -> PyResult<Settings> {
         let precision = match precision {
             "exact" => Precision::Exact,
@@ -41,13 +44,25 @@ impl Settings {
                 return Err(wrong_argument(py, what, Some("use 'exact' or 'fast'")));
             }
         };
-        if threads == Some(0) {
+        if let Some(threads) = threads.filter(|threads| *threads < 1) {
+            let what = format!("threads must be 1 or more, not {threads}");
             let help = "leave it out for one thread for each processor";
-            return Err(wrong_argument(py, "threads must be 1 or more, not 0", Some(help)));
+            return Err(wrong_argument(py, what, Some(help)));
         }
+        if let Some(bytes) = memory_limit.filter(|bytes| *bytes < 0) {
+            let what = format!("memory_limit must be 0 or more bytes, not {bytes}");
+            return Err(wrong_argument(py, what, Some("leave it out for no limit")));
+        }
+        let seed = seed.map(|seed| {
+            let what = || format!("seed must be from 0 to 2**64 - 1, not {seed}");
+            u64::try_from(seed).map_err(|_| wrong_argument(py, what(), None))
+        });
+        // More than can be counted is as good as no bound.
+        let count = |number: i128| usize::try_from(number).unwrap_or(usize::MAX);
+        let (threads, memory_limit) = (threads.map(count), memory_limit.map(count));
         let dims = sizes(dims)?;
-        let ignores_other_dims = false;
-        Ok(Settings { threads, precision, memory_limit, dims, seed, ignores_other_dims })
+        let seed = seed.transpose()?;
+        Ok(Settings { threads, precision, memory_limit, dims, seed, ..Settings::default() })
     }
 
     /// A builder with these settings.
@@ -66,6 +81,11 @@ impl Settings {
             builder = builder.dim(name, *size);
         }
         builder
+    }
+
+    /// Whether sizes are fixed that the model leaves open.
+    pub(crate) fn has_fixed_sizes(&self) -> bool {
+        !self.dims.is_empty() || self.has_denoted_sizes
     }
 
     /// How exact products are: `exact` or `fast`.

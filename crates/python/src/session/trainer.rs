@@ -66,10 +66,10 @@ impl PyTrainer {
     #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
     fn new(
         model: &Bound<'_, PyAny>,
-        seed: Option<u64>,
-        threads: Option<usize>,
+        seed: Option<i128>,
+        threads: Option<i128>,
         precision: &str,
-        memory_limit: Option<usize>,
+        memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
         outputs: Option<Vec<String>>,
         devices: Option<&Bound<'_, PyAny>>,

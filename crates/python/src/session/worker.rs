@@ -64,9 +64,9 @@ impl PyWorker {
         transport: Option<&Bound<'_, PyAny>>,
         deadline: f64,
         results: &str,
-        threads: Option<usize>,
+        threads: Option<i128>,
         precision: &str,
-        seed: Option<u64>,
+        seed: Option<i128>,
     ) -> PyResult<PyClassInitializer<PyWorker>> {
         let py = model.py();
         let results = match results {

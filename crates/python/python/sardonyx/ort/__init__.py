@@ -11,12 +11,44 @@ from __future__ import annotations
 
 from sardonyx import __version__ as _sardonyx_version
 from sardonyx._values import SparseTensor
+from sardonyx.ort._devices import (
+    OrtAllocatorType,
+    OrtArenaCfg,
+    OrtDeviceMemoryType,
+    OrtDeviceVendorId,
+    OrtEpDevice,
+    OrtExecutionProviderDevicePolicy,
+    OrtHardwareDevice,
+    OrtHardwareDeviceType,
+    OrtMemoryInfo,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+    OrtSparseFormat,
+    copy_tensors,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
+    get_ep_devices,
+    register_execution_provider_library,
+    unregister_execution_provider_library,
+)
 from sardonyx.ort._options import (
     ExecutionMode,
     ExecutionOrder,
     GraphOptimizationLevel,
     RunOptions,
     SessionOptions,
+)
+from sardonyx.ort._refused import (
+    AdapterFormat,
+    LoraAdapter,
+    ModelCompiler,
+    OrtCompileApiFlags,
+    OrtEpAssignedNode,
+    OrtEpAssignedSubgraph,
+    OrtEpContextData,
+    OrtEpContextDataBuffer,
+    OrtExternalInitializerInfo,
+    OrtSyncStream,
 )
 from sardonyx.ort._session import (
     InferenceSession,
@@ -29,32 +61,61 @@ from sardonyx.ort._session import (
 from sardonyx.ort._values import IOBinding, OrtDevice, OrtValue
 
 __all__ = [
+    "AdapterFormat",
     "ExecutionMode",
     "ExecutionOrder",
     "GraphOptimizationLevel",
     "IOBinding",
     "InferenceSession",
+    "LoraAdapter",
+    "ModelCompiler",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtArenaCfg",
+    "OrtCompileApiFlags",
     "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
+    "OrtEpContextData",
+    "OrtEpContextDataBuffer",
+    "OrtEpDevice",
+    "OrtExecutionProviderDevicePolicy",
+    "OrtExternalInitializerInfo",
+    "OrtHardwareDevice",
+    "OrtHardwareDeviceType",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
+    "OrtSparseFormat",
+    "OrtSyncStream",
     "OrtValue",
     "RunOptions",
     "SessionIOBinding",
     "SessionOptions",
     "SparseTensor",
+    "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
     "has_collective_ops",
     "preload_dlls",
+    "print_debug_info",
+    "register_execution_provider_library",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",
     "set_seed",
+    "unregister_execution_provider_library",
 ]
 
 #: The release of onnxruntime whose names and behaviour these are.
@@ -76,6 +137,11 @@ def get_build_info() -> str:
 def get_device() -> str:
     """The device that models run on: ``CPU``."""
     return "CPU"
+
+
+def print_debug_info() -> None:
+    """Prints the names and the releases of Sardonyx and of onnxruntime."""
+    print(get_build_info())
 
 
 def has_collective_ops() -> bool:

@@ -121,8 +121,11 @@ def of_model(error: Error, model: Any) -> Error:
 def _of_operators(operators: list[str]) -> type[Error]:
     """The class for operators that cannot run, as in onnxruntime.
 
-    ``Fail`` for opset versions newer than the newest known and for unknown domains; else ``InvalidGraph``.
+    ``Fail`` for opset versions newer than the newest known, for unknown domains, and without operators, which is a version
+    of the format newer than the newest known; else ``InvalidGraph``.
     """
+    if not operators:
+        return Fail
     names = [operator.partition(",")[0] for operator in operators]
     if any("the newest opset version known" in operator for operator in operators):
         return Fail

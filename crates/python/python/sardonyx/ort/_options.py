@@ -11,12 +11,20 @@ import operator
 from typing import Any
 
 from sardonyx._core.session import StopFlag
+from sardonyx.ort._outside import FOLDER_KEY, Outside
 
 #: The one execution provider.
 CPU_PROVIDER = "CPUExecutionProvider"
 
 
-class GraphOptimizationLevel(enum.IntEnum):
+class Number(enum.IntEnum):
+    """A number with a name, whose text is the name as in onnxruntime: ``ExecutionMode.ORT_PARALLEL``."""
+
+    __str__ = enum.Enum.__str__
+    __format__ = enum.Enum.__format__
+
+
+class GraphOptimizationLevel(Number):
     """How much of a graph may change. Accepted and ignored: results do not depend on it."""
 
     ORT_DISABLE_ALL = 0
@@ -26,14 +34,14 @@ class GraphOptimizationLevel(enum.IntEnum):
     ORT_ENABLE_ALL = 99
 
 
-class ExecutionMode(enum.IntEnum):
+class ExecutionMode(Number):
     """Whether nodes may run at the same time. Accepted and ignored: they run one after the other."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
-class ExecutionOrder(enum.IntEnum):
+class ExecutionOrder(Number):
     """The order in which nodes run. Accepted and ignored."""
 
     DEFAULT = 0
@@ -100,7 +108,7 @@ class _Options:
 class SessionOptions(_Options):
     """How a session is made."""
 
-    __slots__ = ("_dims",)
+    __slots__ = ("_dims", "_outside")
 
     _what = "session options"
 
@@ -128,10 +136,17 @@ class SessionOptions(_Options):
     def __init__(self) -> None:
         super().__init__()
         self._dims: dict[str, int] = {}
+        self._outside = Outside()
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keeps an entry of the configuration. Sardonyx uses none of them."""
+        """Keeps an entry of the configuration.
+
+        Sardonyx uses ``session.model_external_initializers_file_folder_path``: where the data files are of a model that is
+        given as bytes.
+        """
         self._add_entry(key, value)
+        if key == FOLDER_KEY:
+            self._outside.folder = value
 
     def get_session_config_entry(self, key: str) -> str:
         """The entry of a key; RuntimeError if there is none."""
@@ -143,34 +158,66 @@ class SessionOptions(_Options):
         self._dims[name] = operator.index(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
-        """Refused: sizes are fixed by name only."""
-        raise _not_there("sizes are fixed by name only", "use add_free_dimension_override_by_name")
+        """Fixes the sizes of axes with this denotation, such as ``DATA_BATCH``, that the model leaves open."""
+        _demand_texts(denotation)
+        self._outside.denoted.append((denotation, operator.index(size)))
 
     def register_custom_ops_library(self, path: str) -> None:
         """Refused: libraries of operators are compiled for onnxruntime."""
-        raise _not_there(
+        raise not_there(
             f"the library of operators '{path}' is compiled for onnxruntime",
             "operators of a model can be given as functions in the model",
         )
 
     def add_initializer(self, name: str, value: Any) -> None:
-        """Refused: constants come from the model."""
-        raise _not_there(f"the constant '{name}' cannot be replaced", "change it in the model")
+        """Gives an ``OrtValue`` in the place of an initializer of the model. A name that it does not have is left out."""
+        _demand_texts(name)
+        self._outside.add_initializer(name, value)
 
     def add_external_initializers(self, names: list[str], values: list[Any]) -> None:
-        """Refused: constants come from the model."""
-        raise _not_there("constants cannot be replaced", "change them in the model")
+        """Gives values in the place of initializers whose values lie in data files. The files are not opened then."""
+        _demand_texts(*names)
+        self._outside.add_external(names, values)
+
+    def add_external_initializers_from_files_in_memory(
+        self, names: list[str], buffers: list[Any], lengths: list[int]
+    ) -> None:
+        """Gives the contents of data files, by the locations that the model has for them. No file is opened then."""
+        self._outside.add_files(names, buffers, lengths)
+
+    def set_load_cancellation_flag(self, value: bool) -> None:
+        """Accepted and ignored: making a session is not cancelled."""
 
     def add_provider(self, name: str, options: dict[str, str]) -> None:
         """Accepts the execution provider of the CPU and refuses all others."""
         if name != CPU_PROVIDER:
-            raise _not_there(
+            raise not_there(
                 f"the execution provider '{name}' is not available", f"use {CPU_PROVIDER}"
             )
 
     def has_providers(self) -> bool:
         """Whether providers other than that of the CPU were added: never."""
         return False
+
+    def add_provider_for_devices(self, devices: Any, options: dict[str, str]) -> None:
+        """Accepts devices of :func:`get_ep_devices`, which are the CPU, and refuses all others."""
+        for device in devices:
+            self.add_provider(device.ep_name, options)
+
+    def set_provider_selection_policy(self, policy: Any) -> None:
+        """Accepted and ignored: there is one execution provider."""
+
+    def set_provider_selection_policy_delegate(self, delegate: Any) -> None:
+        """Accepted and ignored: there is one execution provider."""
+
+    def set_ep_context_data_read_func(self, read: Any) -> None:
+        """Refused: models with parts compiled for an execution provider cannot run."""
+        raise not_there(
+            "parts of a model that are compiled for an execution provider cannot run", "use the model as it was exported"
+        )
+
+    def clear_ep_context_data_read_func(self) -> None:
+        """Does nothing: no such function can be set."""
 
 
 class RunOptions(_Options):
@@ -210,7 +257,7 @@ class RunOptions(_Options):
 
     def add_active_adapter(self, adapter: Any) -> None:
         """Refused: adapters belong into the model."""
-        raise _not_there("adapters cannot be added to a run", "put them into the model")
+        raise not_there("adapters cannot be added to a run", "put them into the model")
 
 
 def _demand_texts(*values: Any) -> None:
@@ -219,7 +266,8 @@ def _demand_texts(*values: Any) -> None:
             raise TypeError(f"expected a str, not {type(value).__name__}")
 
 
-def _not_there(message: str, help: str) -> Exception:
+def not_there(message: str, help: str) -> Exception:
+    """Returns the exception for what Sardonyx does not have, with advice."""
     from sardonyx.ort import _errors
 
     return _errors.made(_errors.NotImplemented, message, code="unsupported", help=help)

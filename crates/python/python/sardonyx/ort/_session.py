@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-import os
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sardonyx._core import session as _core
+from sardonyx._messages import serialize_argument
 from sardonyx.ort import _errors
+from sardonyx.ort._inner import InnerNames
 from sardonyx.ort._options import CPU_PROVIDER, RunOptions, SessionOptions
+from sardonyx.ort._profiles import ProfileFile
+from sardonyx.ort._providers import choose_providers
 from sardonyx.ort._values import IOBinding, OrtValue
 
 # The version of a model that does not say it.
@@ -98,7 +101,7 @@ class ModelMetadata:
         return dict(self._metadata)
 
 
-class InferenceSession(_core.Runner):
+class InferenceSession(InnerNames, _core.Runner):
     """A model made ready to run, as ``onnxruntime.InferenceSession``.
 
     ``path_or_bytes`` is a path, bytes, or an object with ``SerializeToString``. Everything runs on the CPU: other
@@ -119,7 +122,8 @@ class InferenceSession(_core.Runner):
             raise TypeError(
                 f"sess_options must be of the class SessionOptions, not {type(sess_options).__name__}"
             )
-        self._providers = _checked_providers(providers, provider_options)
+        self._enable_fallback = bool(int(kwargs.get("enable_fallback", 1)))
+        self._providers = choose_providers(providers, provider_options, falls_back=self._enable_fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
         self._independent: _core.Session | None = None
         options = self._options
@@ -128,29 +132,33 @@ class InferenceSession(_core.Runner):
                 "the option 'optimized_model_filepath' is ignored: Sardonyx writes no optimized model",
                 stacklevel=2,
             )
-        self._profile = _core.Profile() if options.enable_profiling else None
+        self._profile = ProfileFile(options.profile_file_prefix) if options.enable_profiling else None
         self._began = time.time_ns()
         start = time.monotonic_ns()
-        if isinstance(path_or_bytes, (bytearray, memoryview)):
-            path_or_bytes = bytes(path_or_bytes)
+        is_path = isinstance(path_or_bytes, (str, os.PathLike))
+        if not is_path:
+            path_or_bytes = serialize_argument(path_or_bytes, "path_or_bytes")
         try:
             session = _core.open_for_ort(
-                path_or_bytes, max(options.intra_op_num_threads, 0), options._dims, _seed
+                path_or_bytes, max(options.intra_op_num_threads, 0), options._dims, _seed, options._outside
             )
         except _errors.Error as error:
             raise _errors.of_model(error, path_or_bytes) from None
         self._use(session)
         # Where packages such as optimum look for files beside the model; None if it was given as bytes.
-        is_path = isinstance(path_or_bytes, (str, os.PathLike))
         self._model_path = os.fspath(path_or_bytes) if is_path else None
         # Asked for by every binding of a value.
         self._names = {
             "input": frozenset(port.name for port in session.inputs),
             "output": frozenset(port.name for port in session.outputs),
         }
+        # By name of an output: its type, in the order of the model.
+        self._kinds = {port.name: port.kind for port in session.outputs}
         if self._profile is not None:
-            self._made = (time.monotonic_ns() - start) // 1000
-            self._record(self._profile)
+            self._profile.begin(session, (time.monotonic_ns() - start) // 1000)
+            self._record(self._profile.recorder)
+            # A session that goes without `end_profiling` leaves its profile too.
+            weakref.finalize(self, self._profile.end)
 
     def __reduce__(self) -> tuple[Any, ...]:
         source = self._session.__reduce__()[1][0]
@@ -168,19 +176,18 @@ class InferenceSession(_core.Runner):
         if not isinstance(error, _errors.Error):
             raise error
         if error.code == "input" and isinstance(input_feed, Mapping):
-            missing = [
-                port.name
-                for port in self._session.inputs
-                if port.required and input_feed.get(port.name) is None
-            ]
-            if missing:
-                text = (
-                    f"Required inputs ({missing}) are missing: the inputs given are {list(input_feed)}"
-                )
-                raise _errors.made(_errors.MissingInput, text, code="input", help=error.help) from None
+            self._demand_inputs(input_feed, error.help)
             if self._has_other_sizes(input_feed):
                 return self._run_independent(output_names, input_feed, run_options)
         raise _errors.of_run(error) from None
+
+    def _demand_inputs(self, feed: Mapping[str, Any], help: str | None = None) -> None:
+        """Refuses inputs without one that a run needs."""
+        inputs = self._session.inputs
+        missing = [port.name for port in inputs if port.required and feed.get(port.name) is None]
+        if missing:
+            text = f"Required inputs ({missing}) are missing: the inputs given are {list(feed)}"
+            raise _errors.made(_errors.MissingInput, text, code="input", help=help) from None
 
     def _has_other_sizes(self, feed: Mapping[str, Any]) -> bool:
         """Whether inputs differ in a size that the model gives one name."""
@@ -218,8 +225,9 @@ class InferenceSession(_core.Runner):
     ) -> None:
         """Runs the model in another thread and calls ``callback(outputs, user_data, error)`` there.
 
-        ``error`` is empty if the run succeeded; else there are no outputs.
+        ``error`` is empty if the run succeeded; else there are no outputs. Missing inputs raise an exception at once.
         """
+        self._demand_inputs(input_feed)
 
         def work() -> None:
             try:
@@ -235,7 +243,9 @@ class InferenceSession(_core.Runner):
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Runs the model on what is bound."""
+        """Runs the model on what is bound. ValueError for a binding of another session."""
+        if iobinding._session is not self:
+            raise ValueError("the binding belongs to another session: bind with io_binding() of this one")
         iobinding._run(run_options)
 
     def run_with_ort_values(
@@ -246,7 +256,9 @@ class InferenceSession(_core.Runner):
     ) -> list[OrtValue]:
         """Runs the model on values and returns values."""
         feed = {name: value._value for name, value in input_dict_ort_values.items()}
-        return [OrtValue(output) for output in self.run(output_names, feed, run_options)]
+        names = output_names or self._kinds
+        outputs = self.run(output_names, feed, run_options)
+        return [OrtValue._of_output(value, self._kinds[name]) for name, value in zip(names, outputs, strict=True)]
 
     def get_inputs(self) -> list[NodeArg]:
         """What a run takes, without inputs that have a value in the model."""
@@ -294,8 +306,8 @@ class InferenceSession(_core.Runner):
         providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
         provider_options: Sequence[dict[Any, Any]] | None = None,
     ) -> None:
-        """Warns if there is a provider other than that of the CPU_PROVIDER, which stays."""
-        self._providers = _checked_providers(providers, provider_options)
+        """Warns if there is a provider other than that of the CPU, which stays. ValueError for what is no provider."""
+        self._providers = choose_providers(providers, provider_options, falls_back=False)
 
     def disable_fallback(self) -> None:
         """Does nothing: there is one provider."""
@@ -308,63 +320,8 @@ class InferenceSession(_core.Runner):
 
         The name begins as ``profile_file_prefix`` says. What is in it can be seen in ``chrome://tracing``.
         """
-        profile, self._profile = self._profile, None
-        if profile is None:
-            return ""
-        name = time.strftime(f"{self._options.profile_file_prefix}_%Y-%m-%d_%H-%M-%S.json")
-        events = [_event("Session", "session_initialization", 0, self._made, {})]
-        steps = self._session.steps()
-        for start, took, run in profile.end():
-            events.append(_event("Session", "model_run", start, took, {}))
-            for step, began, lasted in run:
-                node, op, kernel = steps[step]
-                facts = {"op_name": op, "provider": CPU_PROVIDER, "node_index": str(step), "kernel": kernel}
-                events.append(_event("Node", f"{node}_kernel_time", start + began, lasted, facts))
-        with open(name, "w", encoding="utf-8") as file:
-            json.dump(events, file)
-        return name
+        return "" if self._profile is None else self._profile.end()
 
     def get_profiling_start_time_ns(self) -> int:
         """When the profile began, on the clock of ``time.time_ns``."""
         return self._began
-
-
-def _event(kind: str, name: str, start: int, took: int, facts: dict[str, str]) -> dict[str, Any]:
-    """A part of a profile, in the form that browsers show: times are in microseconds."""
-    return {
-        "cat": kind,
-        "pid": os.getpid(),
-        "tid": threading.get_native_id(),
-        "dur": took,
-        "ts": start,
-        "ph": "X",
-        "name": name,
-        "args": facts,
-    }
-
-
-def _checked_providers(providers: Any, options: Any) -> list[str]:
-    """The providers that a session has; warns of those that it cannot have."""
-    if providers is None:
-        return [CPU_PROVIDER]
-    wrong = isinstance(providers, (str, bytes)) or not isinstance(providers, Sequence)
-    names = []
-    for provider in [providers] if wrong else providers:
-        name = provider[0] if isinstance(provider, (tuple, list)) and provider else provider
-        names.append(name)
-    unknown = [name for name in names if name != CPU_PROVIDER]
-    if wrong:
-        warnings.warn(
-            f"providers is {providers!r}, which is not a list of names; the session runs on {CPU_PROVIDER}",
-            stacklevel=3,
-        )
-    elif unknown:
-        warnings.warn(
-            f"the provider {unknown[0]!r} is not available; use {CPU_PROVIDER}", stacklevel=3
-        )
-    elif options is not None and len(options) != len(names):
-        warnings.warn(
-            f"there are {len(names)} providers and options for {len(options)}; the session runs on {CPU_PROVIDER}",
-            stacklevel=3,
-        )
-    return [CPU_PROVIDER]

@@ -80,6 +80,22 @@ def _refused(message: str) -> Exception:
     return _errors.made(_errors.InvalidArgument, message, code="input")
 
 
+class _Capsule:
+    """What another package calls a DLPack capsule, with the methods that numpy asks for."""
+
+    def __init__(self, capsule: Any) -> None:
+        if type(capsule).__name__ != "PyCapsule":
+            raise TypeError(f"expected an object with __dlpack__ or its capsule, not {type(capsule).__name__}")
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        # The CPU. The capsule has the device of its memory too, and numpy refuses any other.
+        return 1, 0
+
+
 class OrtDevice:
     """A device; there is the CPU only."""
 
@@ -115,9 +131,18 @@ class OrtDevice:
         """The number of its memory."""
         return self._mem_type
 
+    device_mem_type = mem_type
+
+    def device_vendor_id(self) -> int:
+        """The number of its maker: none."""
+        return 0
+
     def device_id(self) -> int:
         """The number among devices of its kind."""
         return self._device_id
+
+    def _get_c_device(self) -> OrtDevice:
+        return self
 
 
 class OrtValue:
@@ -125,6 +150,14 @@ class OrtValue:
 
     def __init__(self, value: Any, numpy_obj: Any = None, session: Any = None) -> None:
         self._value: Any = value._value if isinstance(value, OrtValue) else value
+        #: The type that a model declares for it, such as ``seq(tensor(float))``: an empty list does not tell it.
+        self._kind: str | None = None
+
+    @classmethod
+    def _of_output(cls, value: Any, kind: str) -> OrtValue:
+        made = cls(value)
+        made._kind = kind
+        return made
 
     @classmethod
     def ortvalue_from_numpy(
@@ -166,8 +199,20 @@ class OrtValue:
     @classmethod
     def from_dlpack(cls, data: Any, is_bool_tensor: bool = False) -> OrtValue:
         """A value over the memory of an object that offers DLPack."""
-        array = numpy().from_dlpack(data)
+        array = numpy().from_dlpack(data if hasattr(data, "__dlpack__") else _Capsule(data))
         return cls(array.view(bool) if is_bool_tensor and array.dtype == "uint8" else array)
+
+    @property
+    def _ortvalue(self) -> OrtValue:
+        # Packages hand it on to what they took from `onnxruntime.capi`, which takes the value itself here.
+        return self
+
+    def _get_c_value(self) -> OrtValue:
+        return self
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule of the array; of the value within the value in onnxruntime."""
+        return self.numpy().__dlpack__()
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.numpy().__dlpack__(**options)
@@ -187,6 +232,8 @@ class OrtValue:
     def update_inplace(self, data: Any) -> None:
         """Writes the elements of an array into this one."""
         array, data = self.numpy(), getattr(data, "_value", data)
+        if not isinstance(data, (numpy().ndarray, numpy().generic)):
+            raise TypeError(f"the data must be an array of numpy or an OrtValue, not {type(data).__name__}")
         if data.shape != array.shape or data.dtype != array.dtype:
             raise _refused(
                 f"the array is {data.dtype}{list(data.shape)}, and the value is {array.dtype}{list(array.shape)}"
@@ -244,6 +291,8 @@ class OrtValue:
             return f"sparse_tensor({_number_and_name(self._value.values.dtype)[1]})"
         if self.is_tensor_sequence() and self._value:
             return f"seq({OrtValue(self._value[0]).data_type()})"
+        if self._kind is not None:
+            return self._kind
         raise RuntimeError("the type of the value is not known")
 
 
@@ -342,4 +391,4 @@ class IOBinding:
                     )
                 numpy().copyto(into, output)
                 output = into
-            self._outputs.append(OrtValue(output))
+            self._outputs.append(OrtValue._of_output(output, self._session._kinds[name]))
