@@ -47,6 +47,8 @@ def test_the_wheel_says_what_it_is():
         assert words in files[path].read_text()
     assert "sardonyx/py.typed" in files and "sardonyx/_core/defs.pyi" in files
     assert any(path.startswith("sardonyx/_core.abi3.") for path in files)
+    # For processes that a program started by `python -m sardonyx.ort` starts; at the top of `site-packages`.
+    assert {"sardonyx-as-onnxruntime.pth", "_sardonyx_as_onnxruntime.py"} <= set(files)
 
 
 def test_the_example_of_the_readme_runs(capsys):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import runpy
 import sys
+import types
 from pathlib import Path
 
-USAGE = """usage: python -m sardonyx.ort [-m MODULE | PROGRAM] [ARGUMENTS]
+USAGE = """usage: python -m sardonyx.ort [-m MODULE | -c CODE | PROGRAM | -] [ARGUMENTS]
 
-Runs a program in which `import onnxruntime` gives Sardonyx."""
+Runs a program in which `import onnxruntime` gives Sardonyx. Processes that the program starts with the
+same Python find Sardonyx there too. With `-`, or without a program, the program is read from the standard
+input."""
 
 
 def main() -> None:
@@ -19,21 +23,48 @@ def main() -> None:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE)
         return
-    is_module = arguments[:1] == ["-m"]
-    program = arguments[1:2] if is_module else arguments[:1]
-    if not program or (not is_module and program[0].startswith("-")):
+    if not arguments and not sys.stdin.isatty():
+        # As Python has it for a program on the standard input.
+        arguments = [""]
+    kind = arguments[0] if arguments and arguments[0] in ("-m", "-c") else ""
+    rest = arguments[1:] if kind else arguments
+    if not rest or (not kind and rest[0].startswith("-") and rest[0] != "-"):
         sys.exit(USAGE)
-    use_as_onnxruntime()
-    sys.argv = arguments[1:] if is_module else arguments
-    if is_module:
+    use_as_onnxruntime(children=True)
+    program = rest[0]
+    if kind == "-m":
+        sys.argv = rest
         # Modules are found where Python would look for them: in the current directory first.
-        sys.path.insert(0, "")
-        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+        _search_first("")
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    elif kind == "-c":
+        sys.argv = ["-c", *rest[1:]]
+        _search_first("")
+        _run(program, "<string>")
+    elif program in ("-", ""):
+        sys.argv = rest
+        _search_first("")
+        _run(sys.stdin.read(), "<stdin>")
     else:
-        if not Path(program[0]).exists():
-            sys.exit(f"the program '{program[0]}' does not exist\n{USAGE}")
-        sys.path.insert(0, str(Path(program[0]).resolve().parent))
-        runpy.run_path(program[0], run_name="__main__")
+        if not Path(program).exists():
+            sys.exit(f"the program '{program}' does not exist\n{USAGE}")
+        sys.argv = rest
+        _search_first(str(Path(program).resolve().parent))
+        runpy.run_path(program, run_name="__main__")
+
+
+def _search_first(directory: str) -> None:
+    """Puts the directory of the program in the place of the one that ``python -m`` has put first."""
+    if not sys.flags.safe_path:
+        sys.path[:1] = [directory]
+
+
+def _run(code: str, name: str) -> None:
+    """Runs code as the main module. Without a file and a spec, child processes do not look for them."""
+    module = types.ModuleType("__main__")
+    vars(module).update(__builtins__=builtins)
+    sys.modules["__main__"] = module
+    exec(compile(code, name, "exec", dont_inherit=True), vars(module))
 
 
 if __name__ == "__main__":
