@@ -1,6 +1,7 @@
 //! `session`: models that run.
 
 mod arrays;
+mod binding;
 mod elements;
 mod engine;
 mod errors;
@@ -55,6 +56,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Deadline>()?;
     module.add_class::<profile::Profile>()?;
     module.add_class::<ort::Runner>()?;
+    module.add_class::<binding::Binding>()?;
     interrupts::note_main_thread(module.py())?;
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
     module.add_function(wrap_pyfunction!(training::add_training, module)?)?;

@@ -206,6 +206,13 @@ def bound_to_little(runtime):
     session.run_with_iobinding(binding)
 
 
+def bound_to_another(runtime):
+    binding = runtime.InferenceSession(content("relu")).io_binding()
+    binding.bind_cpu_input("x", f(2))
+    binding.bind_output("y")
+    runtime.InferenceSession(content("relu")).run_with_iobinding(binding)
+
+
 def asynchronous(feed):
     def call(runtime):
         session = runtime.InferenceSession(content("relu"))
@@ -328,6 +335,7 @@ EQUAL = [
     ("runs with values", value_runs),
     ("bindings", bound),
     ("a binding to no input", bound_to_nothing),
+    ("a binding of another session", bound_to_another),
     ("runs in the background", asynchronous({"x": f(2)})),
     ("runs in the background that fail", asynchronous({"x": f(2, 2)})),
     ("the device", lambda runtime: runtime.get_device()),
@@ -602,6 +610,18 @@ def test_the_version_of_onnxruntime_is_found_while_it_is_replaced():
             assert found("onnxruntime-gpu") is None
             assert "onnxruntime" not in [one.name for one in importlib.metadata.distributions()]
         assert found("onnxruntime") is None
+        """
+    )
+
+
+def test_an_import_takes_little():
+    """What costs milliseconds is imported where it is needed."""
+    in_process(
+        """
+        before = set(sys.modules)
+        import sardonyx.ort
+        costly = {"importlib.metadata", "json", "statistics", "html", "ctypes", "numpy", "email", "ast"}
+        assert not (set(sys.modules) - before) & costly, costly & set(sys.modules)
         """
     )
 

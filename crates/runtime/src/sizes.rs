@@ -1,6 +1,7 @@
 //! Types of all values for one set of sizes of the inputs.
 //!
-//! The first set is inferred. When a second one comes, inference runs once more with a symbol for
+//! If the model fixes all sizes of its inputs, what was inferred when the session was made is all
+//! that there is to know. Otherwise the first set is inferred. When a second one comes, inference runs once more with a symbol for
 //! every size of an input, and what it says becomes a list of operations over these sizes,
 //! together with the conditions under which it holds: sizes that must be equal, divisions that must
 //! come out. Computing the list is all that the second set and every later one cost. Where a
@@ -72,6 +73,23 @@ impl Sizes {
     pub(crate) fn inferred(scope: Scope<'_>, inputs: &[Option<Type>]) -> Result<Sizes, RunError> {
         let inference = inferred(scope, inputs)?;
         Ok(Sizes::of(scope.executable, scope.body, &inference))
+    }
+
+    /// What inference said when the session was made, if it knew these types of the inputs then:
+    /// to infer them again would take most of the time of a first run. `None` if it knew less.
+    pub(crate) fn compiled(scope: Scope<'_>, inputs: &[Option<Type>]) -> Option<Sizes> {
+        let Scope { executable, body, graph: None } = scope else { return None };
+        let known = |value: ValueId| executable.inference.ty(value).and_then(sized);
+        let is_known = |(value, given): (Option<ValueId>, &Option<Type>)| match given {
+            // Nothing is known of it in a run either.
+            None => true,
+            Some(given) => {
+                let known = value.and_then(known);
+                known.is_some() && known == sized(given)
+            }
+        };
+        let is_known = scope.inputs().into_iter().zip(inputs).all(is_known);
+        is_known.then(|| Sizes::of(executable, body, &executable.inference))
     }
 
     /// What inference says with numbers of the values of a program.
@@ -224,6 +242,9 @@ impl KnownSizes {
         scope: Scope<'_>,
         inputs: &[Option<Type>],
     ) -> Result<Found, RunError> {
+        if let Some(sizes) = Sizes::compiled(scope, inputs) {
+            return Ok(Found { sizes, is_inferred: true });
+        }
         let state = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let list = {
             let mut state = state();

@@ -3,7 +3,7 @@
 
 use crate::both_ways::{Numbers, compile, whole};
 use allocation_counter::measure;
-use sardonyx_runtime::{Optimization, RunError, Session};
+use sardonyx_runtime::{Optimization, RunError, RunOptions, Session};
 use sardonyx_tensor::{DataType, Tensor, TensorView, TensorViewMut, Value};
 
 fn session(graph: &str) -> Session {
@@ -40,7 +40,37 @@ fn agree(session: &Session, inputs: &[(&str, Tensor)]) {
             assert_eq!(bytes, tensor.bytes(), "{}", port.name());
             bytes.fill(0x5a);
         }
+        lends(session, &views, &expected);
     }
+}
+
+/// Runs a session on memory that is lent for every other output that it asks for, and compares the
+/// bytes of all outputs. Returns the numbers of the outputs that it asked for.
+#[track_caller]
+fn lends(session: &Session, views: &[(&str, TensorView<'_>)], expected: &[&Tensor]) -> Vec<usize> {
+    let mut memory: Vec<Vec<u8>> = expected.iter().map(|t| vec![0xa5; t.bytes().len()]).collect();
+    let mut places: Vec<Option<&mut Vec<u8>>> = memory.iter_mut().map(Some).collect();
+    let mut asked = Vec::new();
+    let mut outputs = Vec::new();
+    let mut lend = |index: usize, data_type, dims: &[usize]| {
+        assert_eq!((data_type, dims), (expected[index].data_type(), expected[index].dims()));
+        asked.push(index);
+        let place = places[index].take().filter(|_| asked.len() % 2 == 1)?;
+        Some(TensorViewMut::new(data_type, dims, place).unwrap())
+    };
+    session.run_lending(views, &mut outputs, RunOptions::new(), &mut lend).unwrap();
+    assert_eq!(outputs.len(), expected.len());
+    let all = outputs.iter().zip(&memory).zip(expected).enumerate();
+    for (index, ((output, memory), expected)) in all {
+        let place = asked.iter().position(|asked| *asked == index);
+        assert_eq!(output.is_none(), place.is_some_and(|place| place % 2 == 0), "{index}");
+        let found = match output {
+            Some(value) => value.as_tensor().unwrap().bytes(),
+            None => memory,
+        };
+        assert_eq!(found, expected.bytes(), "{index}");
+    }
+    asked
 }
 
 #[test]
@@ -58,6 +88,50 @@ fn outputs_are_written_where_the_caller_wants_them() {
     for n in [0, 1, 5] {
         agree(&session(graph), &[("x", tensor(1, &[n, 4]))]);
     }
+}
+
+#[test]
+fn memory_is_asked_for_where_a_step_can_write_it() {
+    // `x` is passed through, `c` is a constant, `y2` the same value as `y`, and only the run finds
+    // out how large `n` is.
+    let graph = "g (float[N, 4] x) => (x, c, y, y2, z, n) <float[2] c = {1.5, -2}> {
+        y = Relu (x)
+        y2 = Identity (y)
+        z = Exp (y)
+        n = NonZero (x)
+    }";
+    let session = session(graph);
+    let x = tensor(1, &[3, 4]);
+    let expected = session.run(vec![("x".to_string(), Value::Tensor(x.clone()))]).unwrap();
+    let expected: Vec<&Tensor> = expected.iter().map(|(_, v)| v.as_tensor().unwrap()).collect();
+    assert_eq!(lends(&session, &[("x", x.view())], &expected), [4]);
+}
+
+#[test]
+fn memory_that_does_not_fit_an_output_is_refused() {
+    let session = session("g (float[N, 4] x) => (y) { y = Neg (x) }");
+    let x = tensor(5, &[2, 4]);
+    let says = |memory: TensorViewMut<'_>| {
+        let views = [("x", x.view())];
+        let mut memory = Some(memory);
+        let mut lend = |_, _, _: &[usize]| memory.take();
+        let ran = session.run_lending(&views, &mut Vec::new(), RunOptions::new(), &mut lend);
+        match ran.unwrap_err() {
+            RunError::Input(error) => error.to_string(),
+            other => other.to_string(),
+        }
+    };
+    let mut memory = [0f32; 16];
+    let mut memory = TensorViewMut::from_slice([16], &mut memory).unwrap();
+    let bytes = memory.bytes_mut();
+    assert_eq!(
+        says(TensorViewMut::new(DataType::Float, [4, 2], &mut bytes[..32]).unwrap()),
+        "the output 'y' is float[2, 4], but its memory is float[4, 2]"
+    );
+    assert_eq!(
+        says(TensorViewMut::new(DataType::Float, [2, 4], &mut bytes[1..33]).unwrap()),
+        "the memory of the output 'y' is not at an address of float"
+    );
 }
 
 #[test]

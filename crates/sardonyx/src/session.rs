@@ -13,7 +13,7 @@ use sardonyx_runtime::{
     CompileError, CompileReport, ImageDecoder, Input, InputError, NodeError, Optimization, Port,
     Precision, RunDetails, RunError, RunOptions, StepInfo, caught,
 };
-use sardonyx_tensor::{Buffer, TensorView, TensorViewMut, Value};
+use sardonyx_tensor::{Buffer, DataType, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
 use crate::custom::{Adapter, CustomOperator, schema_of};
@@ -522,6 +522,47 @@ impl Session {
     ) -> Result<(), Error> {
         let run = self.session.run_into_with(inputs, outputs, options);
         run.map_err(|error| self.run_error(error))
+    }
+
+    /// Runs the model on inputs that stay with the caller, and asks for the memory of outputs once
+    /// their sizes are known. `lend` is called before the first node runs, with the number, the
+    /// element type and the dims of an output; the output is written into what it returns, dense
+    /// memory of that type at an address of it. Not asked for are outputs of which less is known by
+    /// then, those without elements, and those that are an input, a constant or another output as
+    /// well. These, and outputs for which `lend` returns `None`, are values in the answer, which is
+    /// in the model's order and has `None` for all others.
+    ///
+    /// ```
+    /// # use sardonyx::{Model, RunOptions, Session, TensorView, TensorViewMut};
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let session = Session::new(&Model::open(path)?)?;
+    /// let images = vec![0.0f32; 3 * 64];
+    /// let image = TensorView::from_slice([3, 1, 8, 8], &images)?;
+    /// let mut probabilities = vec![0.0f32; 100];
+    /// let mut memory = Some(&mut probabilities[..]);
+    /// let outputs = session.run_lending(&[("image", image)], RunOptions::new(), |_, _, dims| {
+    ///     let len = dims.iter().product();
+    ///     let memory = memory.take()?.get_mut(..len)?;
+    ///     TensorViewMut::from_slice(dims, memory).ok()
+    /// })?;
+    /// assert!(outputs[0].is_none());
+    /// assert!(probabilities[..30].iter().all(|probability| *probability > 0.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run_with`]; [`ErrorKind::Input`] for memory that does not fit its output.
+    /// What has been written by then stays written.
+    pub fn run_lending<'v>(
+        &self,
+        inputs: &'v [(&str, TensorView<'_>)],
+        options: RunOptions<'_>,
+        mut lend: impl FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>>,
+    ) -> Result<Vec<Option<Value>>, Error> {
+        let mut outputs = Vec::with_capacity(self.outputs().len());
+        let run = self.session.run_lending(inputs, &mut outputs, options, &mut lend);
+        run.map(|()| outputs).map_err(|error| self.run_error(error))
     }
 
     /// As [`Session::run`] with options: a flag, a time or a number of iterations that ends the

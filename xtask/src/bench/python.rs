@@ -1,5 +1,5 @@
-//! `cargo xtask bench python`: a call from Python; onnxruntime and us, in one process and taking
-//! turns.
+//! `cargo xtask bench python`: import, calls and first calls from Python; processes of onnxruntime
+//! and of us, taking turns.
 
 use std::process::Command;
 
@@ -9,9 +9,9 @@ use crate::{Result, shell};
 
 #[derive(clap::Args)]
 pub(crate) struct Python {
-    /// How often the sides take turns.
-    #[arg(long, value_name = "NUMBER", default_value_t = 3000)]
-    rounds: u32,
+    /// How many processes of each side run.
+    #[arg(long, value_name = "NUMBER", default_value_t = 5)]
+    processes: u32,
     /// The cargo profile that the module is built with.
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
@@ -22,7 +22,7 @@ pub(crate) fn run(task: &Python) -> Result {
     shell::run(
         Command::new(&package.python)
             .arg(root().join("tests/perf/python_calls.py"))
-            .args(["--rounds", &task.rounds.to_string()])
+            .args(["--processes", &task.processes.to_string()])
             .env("PYTHONPATH", &package.site),
     )
 }

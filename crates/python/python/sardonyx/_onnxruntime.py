@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import importlib.machinery
 import os
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sardonyx import _replaced
 from sardonyx._undo import Undoable
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 NAME = "onnxruntime"
 
@@ -86,33 +89,23 @@ class OnnxRuntime(Undoable):
     """What :func:`use_as_onnxruntime` did. A context manager; leaving it undoes that."""
 
 
-class _Finder(importlib.metadata.DistributionFinder):
-    """Finds the distribution onnxruntime: programs that ask whether it is installed look for that, not for the module."""
+class _Finder:
+    """Finds the distribution onnxruntime: programs that ask whether it is installed look for that, not for the module.
+
+    It has the methods of ``importlib.metadata.DistributionFinder``. To import that module takes longer than all of this
+    package, and a program that asks for a distribution has done so.
+    """
 
     def find_spec(self, *_: Any, **__: Any) -> None:
         """Finds no module."""
 
-    def find_distributions(self, context: Any = None) -> Iterable[importlib.metadata.Distribution]:
+    def find_distributions(self, context: Any = None) -> Iterable[Distribution]:
         """The distribution, for who asks for its name. Where onnxruntime is installed, its own is found before."""
-        name = getattr(context, "name", None)
-        return [_Distribution()] if name == NAME else []
+        if getattr(context, "name", None) != NAME:
+            return []
+        from sardonyx._distribution import OnnxRuntimeDistribution
 
-
-class _Distribution(importlib.metadata.Distribution):
-    """What is said of the distribution onnxruntime."""
-
-    def read_text(self, filename: str) -> str | None:
-        """The text of a file of metadata; there is one."""
-        from sardonyx import ort
-
-        if filename != "METADATA":
-            return None
-        version, summary = ort.__version__, ort.get_build_info()
-        return f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\nSummary: {summary}\n"
-
-    def locate_file(self, path: Any) -> Any:
-        """Refused: nothing of the distribution lies in a file."""
-        raise NotImplementedError(f"no file of {NAME} is here: Sardonyx takes its place")
+        return [OnnxRuntimeDistribution()]
 
 
 def _modules() -> dict[str, types.ModuleType]:

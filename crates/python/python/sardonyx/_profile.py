@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from sardonyx import _notebook
 
 #: So many steps are shown; the slowest ones.
 SHOWN = 20
@@ -34,6 +31,9 @@ class Profile:
         runs: Sequence[tuple[int, int, Sequence[tuple[int, int, int]]]],
         threads: int,
     ) -> None:
+        # Takes longer to import than most of this package.
+        import statistics
+
         times: list[list[int]] = [[] for _ in steps]
         for _, _, events in runs:
             of_run = [0] * len(steps)
@@ -65,6 +65,8 @@ class Profile:
         return sorted(self.steps, key=lambda step: -step.us)[: max(count, 0)]
 
     def _repr_html_(self) -> str:
+        from sardonyx import _notebook
+
         return _notebook.profile(self)
 
     def __repr__(self) -> str:

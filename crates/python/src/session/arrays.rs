@@ -34,7 +34,13 @@ pub(crate) fn numpy(py: Python<'_>) -> Option<&'static Numpy> {
 /// The elements of a small array of numpy, where they lie. `None` for all else, and for every array
 /// before the first has been returned, as nothing is imported for this.
 pub(crate) fn small<'a>(object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
-    NUMPY.get(object.py())?.as_ref()?.interface.as_ref()?.small(object)
+    interface(object.py())?.small(object)
+}
+
+/// The C interface of numpy. `None` before the first array has been returned, as nothing is
+/// imported for this, and for a numpy that this package does not know.
+pub(crate) fn interface(py: Python<'_>) -> Option<&'static Interface> {
+    NUMPY.get(py)?.as_ref()?.interface.as_ref()
 }
 
 impl Numpy {

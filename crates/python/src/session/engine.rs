@@ -12,6 +12,7 @@ use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, 
 use super::errors::{of_kind, raised, refused};
 use super::give;
 use super::limits::{Interpreter, Limits};
+use super::memory::in_place::{self, BoundRun};
 use super::opened::{Source, opened};
 use super::ports::PyPort;
 use super::settings::Settings;
@@ -24,6 +25,57 @@ const SHORT_NANOSECONDS: u64 = 20_000;
 /// A run of a model without loops that took less than this is not expected to be worth an end by
 /// Ctrl-C. Looking for signals costs the time of two readings of the clock for each step.
 const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
+
+/// Outputs that a call returns.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wanted<'w, 'py> {
+    /// Numbers of outputs, in the order in which they are returned; `None` for all.
+    pub(crate) numbers: Option<&'w [usize]>,
+    /// Arrays that take them, by position among those that are returned. An output that could not
+    /// be written there is returned as another object, which the caller copies.
+    pub(crate) into: &'w [Option<Bound<'py, PyAny>>],
+}
+
+impl<'w, 'py> Wanted<'w, 'py> {
+    /// New objects for outputs of these numbers, or for all.
+    pub(crate) fn new(numbers: Option<&'w [usize]>) -> Self {
+        Wanted { numbers, into: &[] }
+    }
+
+    /// Position of an output among those that are returned.
+    pub(crate) fn place_of(&self, number: usize) -> Option<usize> {
+        match self.numbers {
+            None => Some(number),
+            Some(numbers) => numbers.iter().position(|wanted| *wanted == number),
+        }
+    }
+
+    /// Whether an output is returned twice.
+    pub(crate) fn has_duplicates(&self) -> bool {
+        let numbers = self.numbers.unwrap_or_default();
+        let mut all = numbers.iter().enumerate();
+        all.any(|(place, number)| numbers[..place].contains(number))
+    }
+
+    /// The outputs that are returned, none of which is so twice: those that are `None` lie in the
+    /// arrays that take them.
+    fn objects(
+        &self,
+        py: Python<'py>,
+        mut values: Vec<Option<Value>>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let count = self.numbers.map_or(values.len(), <[usize]>::len);
+        let mut objects = Vec::with_capacity(count);
+        for place in 0..count {
+            let number = self.numbers.map_or(place, |numbers| numbers[place]);
+            match values[number].take() {
+                Some(value) => objects.push(give::object(py, value)?),
+                None => objects.extend(self.into.get(place).cloned().flatten()),
+            }
+        }
+        Ok(objects)
+    }
+}
 
 /// What a model says about itself.
 pub(crate) struct Facts {
@@ -118,7 +170,7 @@ impl Engine {
         if given.len() != feeds.len() {
             self.demand_known(feeds)?;
         }
-        self.run_given(py, given, wanted, limits)
+        self.run_given(py, &given, Wanted::new(wanted), limits)
     }
 
     /// Refuses names that no input has.
@@ -159,27 +211,37 @@ impl Engine {
                 self.demand_known(kwargs)?;
             }
         }
-        self.run_given(py, given, None, limits)
+        self.run_given(py, &given, Wanted::default(), limits)
     }
 
-    fn run_given<'py>(
+    /// Runs the model on inputs by number, each at most once.
+    pub(crate) fn run_given<'py>(
         &self,
         py: Python<'py>,
-        given: Vec<(usize, Bound<'py, PyAny>)>,
-        wanted: Option<&[usize]>,
+        given: &[(usize, Bound<'py, PyAny>)],
+        wanted: Wanted<'_, 'py>,
         limits: Limits,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let mut taker = Taker::default();
-        let mut inputs: Vec<(String, Value)> = Vec::with_capacity(given.len());
-        for (index, object) in given {
-            let port = &self.session.inputs()[index];
-            if let Some(value) = taker.given(&object, port)? {
-                inputs.push((port.name().to_string(), value));
-            }
-        }
         let last = self.last_nanoseconds.load(Ordering::Relaxed);
         let is_short = last < SHORT_NANOSECONDS;
         let has_limits = limits.stop.is_some() || limits.deadline.is_some();
+        let is_free = !has_limits && limits.profile.is_none();
+        // A limit of memory counts outputs, but not memory of the caller.
+        if is_short && is_free && self.settings.memory_limit.is_none() {
+            let started = Instant::now();
+            if let Some(outputs) = in_place::run(py, &self.session, given, wanted) {
+                self.note(started);
+                return outputs;
+            }
+        }
+        let mut taker = Taker::default();
+        let mut inputs: Vec<(&str, Value)> = Vec::with_capacity(given.len());
+        for (index, object) in given {
+            let port = &self.session.inputs()[*index];
+            if let Some(value) = taker.given(object, port)? {
+                inputs.push((port.name(), value));
+            }
+        }
         let keeps = is_short && !has_limits && taker.has_copies_only();
         let looks = self.has_loops || last >= UNINTERRUPTED_NANOSECONDS;
         let interpreter = if keeps {
@@ -190,15 +252,40 @@ impl Engine {
             Interpreter::Release
         };
         let started = Instant::now();
+        if let Some(bound) = BoundRun::new(py, &inputs, wanted) {
+            let run = |options: RunOptions<'_>| bound.run(&self.session, options);
+            let outputs = limits.run(py, interpreter, run);
+            self.note(started);
+            return wanted.objects(py, outputs?);
+        }
         let run = |options: RunOptions<'_>| self.session.run_with(inputs, options);
         let outputs = limits.run(py, interpreter, run);
-        let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.last_nanoseconds.store(taken, Ordering::Relaxed);
-        let outputs = outputs?;
-        let returned = objects(py, outputs, wanted);
+        self.note(started);
+        let returned = objects(py, outputs?, wanted.numbers);
         // What is lent is given back here, where the interpreter is held.
         drop(taker);
         returned
+    }
+
+    /// Notes how long a run took that has just ended.
+    fn note(&self, started: Instant) {
+        let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.last_nanoseconds.store(taken, Ordering::Relaxed);
+    }
+
+    /// The number of the input of a name.
+    pub(crate) fn input_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
+        number_of(name, &self.input_names)
+    }
+
+    /// The number of the output of a name.
+    pub(crate) fn output_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
+        number_of(name, &self.output_names)
+    }
+
+    /// The names of inputs.
+    pub(crate) fn input_names(&self) -> &[Py<PyString>] {
+        &self.input_names
     }
 
     /// The numbers of outputs that a list or a tuple names.
@@ -300,6 +387,20 @@ pub(crate) fn wanted(names: &Bound<'_, PyAny>, all: &[Py<PyString>]) -> PyResult
         });
     }
     Ok(wanted)
+}
+
+/// The number of a name among some.
+fn number_of(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Option<usize>> {
+    // The same object nearly always, as names come from the session or are interned.
+    if let Some(same) = all.iter().position(|known| known.is(name)) {
+        return Ok(Some(same));
+    }
+    for (number, known) in all.iter().enumerate() {
+        if known.bind(name.py()).as_any().eq(name)? {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
 }
 
 /// The number of the output of a name.

@@ -5,11 +5,12 @@
 //! through the buffer protocol, whose contract is what each block relies on: whoever lends memory
 //! keeps it where it is, and as long as it is, until the loan is given back. What other libraries
 //! hand over by DLPack is read in [`dlpack`]. Small arrays of numpy take a shorter way, in
-//! [`numpy`](self::numpy).
+//! [`numpy`](self::numpy) and [`in_place`].
 
 #![allow(unsafe_code)]
 
 pub(crate) mod dlpack;
+pub(crate) mod in_place;
 pub(crate) mod numpy;
 
 use std::ffi::{CString, c_int};

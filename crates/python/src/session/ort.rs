@@ -1,10 +1,11 @@
 //! What `sardonyx.ort.InferenceSession` is built on: the run, which must take no time of its own.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use super::binding::{self, Binding, Snapshot};
 use super::limits::Limits;
 use super::profile::Profile;
 use super::take::kind_of;
@@ -41,12 +42,7 @@ impl Runner {
     /// The session.
     #[getter]
     fn _session<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySession>> {
-        match self.session.get(py) {
-            Some(session) => Ok(session.bind(py).clone()),
-            None => {
-                Err(PyRuntimeError::new_err("the session is not initialized: __init__ did not run"))
-            }
-        }
+        self.session(py).cloned()
     }
 
     /// Runs the model and returns the outputs in a list: those of these names, or all if
@@ -65,23 +61,68 @@ impl Runner {
             }
         }
     }
+
+    /// Runs the model on what is bound.
+    #[pyo3(signature = (iobinding, run_options=None))]
+    fn run_with_iobinding<'py>(
+        slf: &Bound<'py, Self>,
+        iobinding: &Bound<'py, PyAny>,
+        run_options: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let Ok(binding) = iobinding.cast::<Binding>() else {
+            let found = kind_of(iobinding);
+            let what = format!("iobinding is {found}, which is not an IOBinding");
+            return Err(PyTypeError::new_err(what));
+        };
+        if !binding.get().is_of(slf) {
+            return Err(PyValueError::new_err(
+                "the binding is of another session; use one that io_binding() of this session made",
+            ));
+        }
+        let snapshot = binding.get().snapshot(py);
+        if snapshot.outputs.is_empty() {
+            return Binding::keep(binding, &snapshot, Vec::new());
+        }
+        let outputs = match slf.get().attempt_bound(py, &snapshot, run_options) {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                let engine = &slf.get().session(py)?.get().0;
+                let names = engine.output_names();
+                let names = snapshot.outputs.iter().map(|number| names[*number].bind(py));
+                let names = PyList::new(py, names)?;
+                let feed = binding::by_name(py, engine.input_names(), &snapshot.inputs)?;
+                slf.call_method1("_failed", (error, names, feed, run_options))?.extract()?
+            }
+        };
+        Binding::keep(binding, &snapshot, outputs)
+    }
 }
 
 impl Runner {
-    fn attempt<'py>(
+    /// The session.
+    pub(super) fn session<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
+        match self.session.get(py) {
+            Some(session) => Ok(session.bind(py)),
+            None => {
+                Err(PyRuntimeError::new_err("the session is not initialized: __init__ did not run"))
+            }
+        }
+    }
+
+    fn attempt_bound<'py>(
         &self,
-        output_names: &Bound<'py, PyAny>,
-        input_feed: &Bound<'py, PyAny>,
+        py: Python<'py>,
+        snapshot: &Snapshot<'py>,
         run_options: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let py = input_feed.py();
-        let session = self._session(py)?;
-        let engine = &session.get().0;
-        let wanted = if output_names.is_none() {
-            None
-        } else {
-            Some(engine.wanted(output_names)?).filter(|wanted| !wanted.is_empty())
-        };
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let limits = self.limits(py, run_options)?;
+        let engine = &self.session(py)?.get().0;
+        engine.run_given(py, &snapshot.inputs, snapshot.wanted(), limits)
+    }
+
+    /// What may end a run with these options, and where its steps are recorded.
+    fn limits(&self, py: Python<'_>, run_options: Option<&Bound<'_, PyAny>>) -> PyResult<Limits> {
         let mut limits = match run_options {
             None => limits(None, None),
             Some(options) => {
@@ -95,6 +136,23 @@ impl Runner {
             }
         };
         limits.profile = self.profile.get(py).and_then(|profile| profile.get().recorder());
+        Ok(limits)
+    }
+
+    fn attempt<'py>(
+        &self,
+        output_names: &Bound<'py, PyAny>,
+        input_feed: &Bound<'py, PyAny>,
+        run_options: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let py = input_feed.py();
+        let engine = &self.session(py)?.get().0;
+        let wanted = if output_names.is_none() {
+            None
+        } else {
+            Some(engine.wanted(output_names)?).filter(|wanted| !wanted.is_empty())
+        };
+        let limits = self.limits(py, run_options)?;
         let outputs = engine.run(input_feed, wanted.as_deref(), limits)?;
         PyList::new(py, outputs)
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use sardonyx_kernels::{Exec, Panic, Pool, caught};
 use sardonyx_model::Type;
-use sardonyx_tensor::{Tensor, TensorError, TensorView, TensorViewMut, Value, emptied};
+use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView, TensorViewMut, Value, emptied};
 
 use super::Session;
 use crate::account::Account;
@@ -40,8 +40,13 @@ pub enum Input<'v> {
     Updated(TensorViewMut<'v>),
 }
 
-/// Outputs of a run, in the order of the model; `None` for those that were written over inputs.
+/// Outputs of a run, in the order of the model; `None` for those that were written over inputs, or
+/// into memory of the caller.
 type Values = Vec<Option<Value>>;
+
+/// Memory of the caller for an output, by its number, type and dimensions; `None` if the output is
+/// to be a value.
+type Lend<'l, 'v> = dyn FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>> + 'l;
 
 impl<'v> From<Input<'v>> for Held<'v> {
     fn from(input: Input<'v>) -> Held<'v> {
@@ -102,7 +107,32 @@ impl Session {
     ) -> Result<(), E> {
         let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
         outputs.clear();
-        self.walk(inputs, |_| Ok(()), Some((outputs, accept)), options)
+        self.walk(inputs, |_| Ok(()), &mut |_, _, _| None, Some((outputs, accept)), options)
+    }
+
+    /// Runs the model on inputs that stay with the caller. `lend` is asked before the first step
+    /// for the memory of each output whose type and dimensions are known by then, that has elements
+    /// and is neither an input, nor a constant, nor another output as well: dense memory at an
+    /// address of the type. `outputs` becomes all outputs, in the order of the model, with `None` for those
+    /// that were written into memory that was lent. After the first runs with inputs of some sizes
+    /// this allocates nothing for the latter, as [`Session::run_into`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run_with`]; memory of another type or of other dimensions than the output, or
+    /// at another address. What has been written when an error is found stays written.
+    pub fn run_lending<'v>(
+        &self,
+        inputs: &'v [(&str, TensorView<'_>)],
+        outputs: &mut Vec<Option<Value>>,
+        options: RunOptions<'_>,
+        lend: &mut dyn FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>>,
+    ) -> Result<(), RunError> {
+        let inputs = inputs.iter();
+        let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
+        outputs.clear();
+        let accept = |_: &mut Values| Ok::<(), RunError>(());
+        self.walk(inputs, |_| Ok(()), lend, Some((outputs, accept)), options)
     }
 
     /// Inputs, and outputs that take their place in the next run, by number: those of
@@ -155,15 +185,23 @@ impl Session {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
         let nobody = None::<(&mut Vec<_>, fn(&mut Vec<_>) -> Result<(), RunError>)>;
-        self.walk(inputs, |wanted| self.sort_outputs(outputs, wanted), nobody, options)
+        self.walk(
+            inputs,
+            |wanted| self.sort_outputs(outputs, wanted),
+            &mut |_, _, _| None,
+            nobody,
+            options,
+        )
     }
 
-    /// One run. `want` says which outputs are written into memory of the caller; all of them become
-    /// `values` if there is a list for that, and somebody who accepts it.
+    /// One run. `want` says which outputs are written into memory of the caller, and `lend` gives
+    /// memory for others; the rest become `values` if there is a list for that, and a function that
+    /// accepts it.
     fn walk<'v, N: AsRef<str>, E: From<RunError>>(
         &self,
         inputs: impl Iterator<Item = (N, Held<'v>)>,
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
+        lend: &mut Lend<'_, 'v>,
         values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
         options: RunOptions<'_>,
     ) -> Result<(), E> {
@@ -207,6 +245,9 @@ impl Session {
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
+            if values.is_some() {
+                self.lend_as_asked(&planned, &mut held, lend)?;
+            }
             let body = &self.executable.body;
             let some_wait = values.is_some() && postpone(&planned.schedule, body, &mut held);
             let run = self.started(&account, &options, &closed, progress);
@@ -443,16 +484,7 @@ impl Session {
             let Some((data_type, dims)) = &planned.plan.types[slot.index()] else {
                 continue;
             };
-            if *data_type != memory.data_type() || dims[..] != *memory.dims() {
-                let what = format!(
-                    "the output '{name}' is {}{:?}, but its memory is {}{:?}",
-                    data_type.name(),
-                    &dims[..],
-                    memory.data_type().name(),
-                    memory.dims()
-                );
-                return Err(InputError::new(what).into());
-            }
+            demand_same(name, (*data_type, dims), memory)?;
             let lies_well = is_aligned(*data_type, memory.bytes_mut());
             if let Source::Held { place, .. } = source
                 && let place @ Held::Nothing = &mut held[*place as usize]
@@ -465,8 +497,45 @@ impl Session {
         Ok(())
     }
 
+    /// Asks for memory for the outputs that steps can write where the caller wants them.
+    fn lend_as_asked<'a>(
+        &self,
+        planned: &Planned,
+        held: &mut [Held<'a>],
+        lend: &mut Lend<'_, 'a>,
+    ) -> Result<(), RunError> {
+        let sources = &planned.schedule.outputs;
+        let outputs = self.outputs().iter().zip(&self.executable.body.outputs);
+        for (index, (source, (port, slot))) in sources.iter().zip(outputs).enumerate() {
+            let Source::Held { place, .. } = source else { continue };
+            let place @ Held::Nothing = &mut held[*place as usize] else { continue };
+            let Some((data_type, dims)) = &planned.plan.types[slot.index()] else { continue };
+            // A sparse tensor is made of what steps write, memory of 0 bytes may lie anywhere, and
+            // of two outputs that are one value only one could have the memory.
+            let is_dense = matches!(port.ty(), Some(Type::Tensor(_)));
+            if !is_dense
+                || dims.contains(&0)
+                || sources.iter().filter(|other| *other == source).count() > 1
+            {
+                continue;
+            }
+            let Some(mut memory) = lend(index, *data_type, dims) else { continue };
+            demand_same(port.name(), (*data_type, dims), &memory)?;
+            if !is_aligned(*data_type, memory.bytes_mut()) {
+                let what = format!(
+                    "the memory of the output '{}' is not at an address of {}",
+                    port.name(),
+                    data_type.name()
+                );
+                return Err(InputError::new(what).into());
+            }
+            *place = Held::Output(memory.into_bytes());
+        }
+        Ok(())
+    }
+
     /// The outputs, taken from what is held, or copied if steps that wait may read it. `None` for
-    /// those of steps that wait.
+    /// those of steps that wait, and for those that lie in memory that was lent.
     fn returned(
         &self,
         schedule: &Schedule,
@@ -477,7 +546,7 @@ impl Session {
         for (index, (port, source)) in self.outputs().iter().zip(&schedule.outputs).enumerate() {
             let value = match source {
                 Source::Held { place, .. } => match &mut held[*place as usize] {
-                    Held::Over => {
+                    Held::Over | Held::Output(_) => {
                         outputs.push(None);
                         continue;
                     }
@@ -504,6 +573,7 @@ impl Session {
                             let refused = |e: TensorError| RunError::Resources(e.to_string());
                             Some(Value::Tensor(copy.map_err(refused)?))
                         }
+                        // The last two are handled above.
                         Held::Nothing | Held::Output(_) | Held::Over => None,
                     },
                 },
@@ -528,4 +598,21 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Refuses memory for an output that is of another type or has other dimensions.
+fn demand_same(
+    name: &str,
+    (data_type, dims): (DataType, &[usize]),
+    memory: &TensorViewMut<'_>,
+) -> Result<(), InputError> {
+    if data_type == memory.data_type() && *dims == *memory.dims() {
+        return Ok(());
+    }
+    Err(InputError::new(format!(
+        "the output '{name}' is {}{dims:?}, but its memory is {}{:?}",
+        data_type.name(),
+        memory.data_type().name(),
+        memory.dims()
+    )))
 }

@@ -137,6 +137,49 @@ fn only_the_first_sizes_are_inferred() {
     }
 }
 
+/// Numbers for the names of sizes that the inputs of a session have.
+fn numbers(session: &Session, sizes: &[&[i64]]) -> Vec<(String, i64)> {
+    let shapes = session.inputs().iter().map(|port| port.ty().and_then(Type::shape));
+    let all = shapes.zip(sizes).flat_map(|(shape, sizes)| shape.into_iter().flatten().zip(*sizes));
+    let mut named: Vec<(String, i64)> =
+        all.filter_map(|(dim, size)| Some((dim.as_symbol()?.to_string(), *size))).collect();
+    named.sort();
+    named.dedup();
+    named
+}
+
+#[test]
+fn fixed_sizes_are_not_inferred_again() {
+    let inner = (
+        "g (float[N, 3] x, bool go, int64 turns) => (float[] y, float[] z) {
+            r = Relu (x)
+            y = If (go) <
+                then_branch = t () => (a) { a = Neg (r) },
+                else_branch = e () => (b) { b = Exp (r) }>
+            z = Loop (turns, go, r) <
+                body = l (int64 i, bool c, float[N, 3] v) => (bool d, float[N, 3] w) {
+                    d = Identity (c) w = Add (v, x)
+                }>
+        }",
+        &[&[&[4i64, 3][..], &[], &[]][..]][..],
+    );
+    for (text, sets) in MODELS.into_iter().chain([inner]) {
+        let open = session(text);
+        for set in sets {
+            let inputs = types(&open, set);
+            assert!(Sizes::compiled(Scope::main(&open.executable), &inputs).is_none(), "{text}");
+            let mut options = Options::with_threads(1);
+            options.optimization = Optimization::All;
+            options.dims = numbers(&open, set);
+            let fixed = Session::compile(&model(text), &NoExternalData, &options)
+                .expect("the model can run with these sizes");
+            let scope = Scope::main(&fixed.executable);
+            let inferred = Sizes::inferred(scope, &inputs).expect("sizes that fit");
+            assert_eq!(Sizes::compiled(scope, &inputs), Some(inferred), "{set:?} for {text}");
+        }
+    }
+}
+
 /// An empty tensor, another rank, and what numbers tell and no formula.
 #[test]
 fn what_a_list_is_not_for_is_inferred() {

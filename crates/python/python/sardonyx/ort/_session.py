@@ -147,11 +147,6 @@ class InferenceSession(InnerNames, _core.Runner):
         self._use(session)
         # Where packages such as optimum look for files beside the model; None if it was given as bytes.
         self._model_path = os.fspath(path_or_bytes) if is_path else None
-        # Asked for by every binding of a value.
-        self._names = {
-            "input": frozenset(port.name for port in session.inputs),
-            "output": frozenset(port.name for port in session.outputs),
-        }
         # By name of an output: its type, in the order of the model.
         self._kinds = {port.name: port.kind for port in session.outputs}
         if self._profile is not None:
@@ -167,7 +162,7 @@ class InferenceSession(InnerNames, _core.Runner):
     def _repr_html_(self) -> str:
         return self._session._repr_html_()
 
-    # ``run`` is that of the base class: it costs no time here.
+    # ``run`` and ``run_with_iobinding`` are those of the base class: they cost no time here.
 
     def _failed(
         self, error: BaseException, output_names: Any, input_feed: Any, run_options: Any
@@ -242,12 +237,6 @@ class InferenceSession(InnerNames, _core.Runner):
         """Inputs and outputs to bind."""
         return IOBinding(self)
 
-    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Runs the model on what is bound. ValueError for a binding of another session."""
-        if iobinding._session is not self:
-            raise ValueError("the binding belongs to another session: bind with io_binding() of this one")
-        iobinding._run(run_options)
-
     def run_with_ort_values(
         self,
         output_names: Sequence[str] | None,
@@ -277,13 +266,6 @@ class InferenceSession(InnerNames, _core.Runner):
     def get_outputs(self) -> list[NodeArg]:
         """What a run gives back."""
         return [NodeArg(port) for port in self._session.outputs]
-
-    def _demand_name(self, name: str, kind: str) -> None:
-        """Refuses a name that no input, or no output, of the model has."""
-        if name not in self._names[kind]:
-            ports = self._session.inputs if kind == "input" else self._session.outputs
-            have = "', '".join(port.name for port in ports)
-            raise RuntimeError(f"the model has no {kind} '{name}'; it has '{have}'")
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says about itself."""

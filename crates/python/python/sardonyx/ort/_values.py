@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sardonyx._core import session as _core
 from sardonyx._values import SparseTensor as _Sparse
 from sardonyx.ort import _errors
-
-if TYPE_CHECKING:
-    from sardonyx.ort._session import InferenceSession
 
 
 def numpy() -> Any:
@@ -63,6 +59,8 @@ def demand_cpu(device: str, device_id: int = 0) -> None:
 
 def at_address(address: int, dtype: Any, shape: Any) -> Any:
     """The array that lies at an address of memory."""
+    import ctypes
+
     np = numpy()
     dtype, shape = np.dtype(dtype), tuple(shape)
     count = int(np.prod(shape, dtype=np.int64))
@@ -296,20 +294,14 @@ class OrtValue:
         raise RuntimeError("the type of the value is not known")
 
 
-class IOBinding:
+class IOBinding(_core.Binding):
     """Inputs and outputs of runs of a session, which are bound once."""
 
-    def __init__(self, session: InferenceSession) -> None:
-        self._session = session
-        self._inputs: dict[str, Any] = {}
-        # By name: the array that takes the output, or None.
-        self._wanted: dict[str, Any] = {}
-        self._outputs: list[OrtValue] = []
+    # The base class keeps what is bound, by number, as ``run_with_iobinding`` needs it.
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         """Binds an array to an input."""
-        self._session._demand_name(name, "input")
-        self._inputs[name] = arr_on_cpu
+        self._bind_input(name, arr_on_cpu)
 
     def bind_input(
         self,
@@ -322,11 +314,11 @@ class IOBinding:
     ) -> None:
         """Binds the array that lies at an address to an input; it must stay there."""
         demand_cpu(device_type, device_id)
-        self.bind_cpu_input(name, at_address(buffer_ptr, dtype_of(element_type), shape))
+        self._bind_input(name, at_address(buffer_ptr, dtype_of(element_type), shape))
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """Binds a value to an input."""
-        self.bind_cpu_input(name, ortvalue._value)
+        self._bind_input(name, ortvalue._value)
 
     def bind_output(
         self,
@@ -339,18 +331,16 @@ class IOBinding:
     ) -> None:
         """Asks for an output, which is written to an address if there is one."""
         demand_cpu(device_type, device_id)
-        self._session._demand_name(name, "output")
         into = None
         if buffer_ptr is not None:
             if element_type is None or shape is None:
                 raise _refused(f"the output '{name}' has an address, but no element type or shape")
             into = at_address(buffer_ptr, dtype_of(element_type), shape)
-        self._wanted[name] = into
+        self._bind_output(name, into)
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Has an output written into a value."""
-        self._session._demand_name(name, "output")
-        self._wanted[name] = ortvalue.numpy()
+        self._bind_output(name, ortvalue.numpy())
 
     def synchronize_inputs(self) -> None:
         """Does nothing: values on the CPU are there at once."""
@@ -360,35 +350,30 @@ class IOBinding:
 
     def get_outputs(self) -> list[OrtValue]:
         """The outputs of the last run, in the order in which they were bound."""
-        return list(self._outputs)
+        kinds = list(self._session._kinds.values())
+        # Outputs that were bound after the run have no result.
+        results = zip(self._output_numbers(), self._results(), strict=False)
+        return [OrtValue._of_output(output, kinds[number]) for number, output in results]
 
     get_outputs_as_ortvaluevector = get_outputs
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The outputs of the last run as arrays."""
-        return [output._value for output in self._outputs]
+        return self._results()
 
     def clear_binding_inputs(self) -> None:
         """Takes all bindings of inputs back."""
-        self._inputs.clear()
+        self._clear_inputs()
 
     def clear_binding_outputs(self) -> None:
         """Takes all bindings of outputs back."""
-        self._wanted.clear()
-        self._outputs.clear()
+        self._clear_outputs()
 
-    def _run(self, run_options: Any) -> None:
-        names = list(self._wanted)
-        outputs = self._session.run(names, self._inputs, run_options) if names else []
-        self._outputs = []
-        for name, output in zip(names, outputs, strict=True):
-            into = self._wanted[name]
-            if into is not None:
-                if into.shape != getattr(output, "shape", None) or into.dtype != output.dtype:
-                    raise _refused(
-                        f"the output '{name}' is {getattr(output, 'dtype', type(output).__name__)}"
-                        f"{list(getattr(output, 'shape', []))}, but its memory is {into.dtype}{list(into.shape)}"
-                    )
-                numpy().copyto(into, output)
-                output = into
-            self._outputs.append(OrtValue._of_output(output, self._session._kinds[name]))
+    def _write(self, name: str, into: Any, output: Any) -> None:
+        """Copies an output into the array that it is bound to, where a run could not write it there."""
+        if into.shape != getattr(output, "shape", None) or into.dtype != output.dtype:
+            raise _refused(
+                f"the output '{name}' is {getattr(output, 'dtype', type(output).__name__)}"
+                f"{list(getattr(output, 'shape', []))}, but its memory is {into.dtype}{list(into.shape)}"
+            )
+        numpy().copyto(into, output)

@@ -1,8 +1,8 @@
 //! Small arrays of numpy, read and made through numpy's C interface.
 //!
 //! A run of a small model takes less time than Python needs to look up an attribute, so small
-//! arrays are read by the fields of their structure, and made by the function that numpy offers to
-//! extensions. All other arrays take the buffer protocol.
+//! arrays are read and written by the fields of their structure, and made by the function that
+//! numpy offers to extensions. All other arrays take the buffer protocol.
 //!
 //! Structures and numbers are those of numpy's headers, which 1.x and 2.x have in common. Before
 //! they are relied on, an array of known content is compared with what Python says about it.
@@ -23,6 +23,9 @@ const MOST_DIMS: usize = 8;
 /// The flags of an array whose elements lie densely in the order of C, at addresses that suit them:
 /// `NPY_ARRAY_C_CONTIGUOUS` and `NPY_ARRAY_ALIGNED`.
 const DENSE: c_int = 0x0001 | 0x0100;
+
+/// The flag of an array that may be written: `NPY_ARRAY_WRITEABLE`.
+const WRITEABLE: c_int = 0x0400;
 
 /// The beginning of `PyArrayObject_fields`.
 #[repr(C)]
@@ -83,6 +86,17 @@ pub(crate) struct SmallArray<'a> {
     pub(crate) data_type: DataType,
     pub(crate) dims: &'a [usize],
     pub(crate) bytes: &'a [u8],
+}
+
+/// An array of any size whose elements lie densely, at addresses of their type.
+pub(super) struct DenseArray<'a> {
+    pub(super) data_type: DataType,
+    pub(super) dims: &'a [usize],
+    /// Address of the first element; of no meaning if there are 0 bytes.
+    pub(super) start: *mut u8,
+    /// Bytes of all elements.
+    pub(super) len: usize,
+    pub(super) is_writable: bool,
 }
 
 impl Interface {
@@ -149,6 +163,19 @@ impl Interface {
     /// The elements of an array, where they lie; `None` for other objects, large arrays, and those
     /// whose elements lie otherwise or have no ONNX type of the same form.
     pub(crate) fn small<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
+        let DenseArray { data_type, dims, start, len, .. } = self.dense(object)?;
+        let bytes: &[u8] = match len {
+            0 => &[],
+            // SAFETY: the elements lie densely from `start` on, and stay while the array is held.
+            1..=COPIED_BYTES => unsafe { std::slice::from_raw_parts(start, len) },
+            _ => return None,
+        };
+        Some(SmallArray { data_type, dims, bytes })
+    }
+
+    /// Describes an array; `None` for other objects, and for arrays whose elements lie otherwise or
+    /// have no ONNX type of the same form.
+    pub(super) fn dense<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<DenseArray<'a>> {
         if !ptr::addr_eq(object.get_type_ptr(), self.class.as_ptr()) {
             return None;
         }
@@ -172,13 +199,8 @@ impl Interface {
         };
         let elems = dims.iter().try_fold(1usize, |elems, dim| elems.checked_mul(*dim))?;
         let len = elems.checked_mul(data_type.element_bytes()?)?;
-        let bytes: &[u8] = match len {
-            0 => &[],
-            // SAFETY: the elements lie densely from `data` on, and stay while the array is held.
-            1..=COPIED_BYTES => unsafe { std::slice::from_raw_parts(array.data, len) },
-            _ => return None,
-        };
-        Some(SmallArray { data_type, dims, bytes })
+        let is_writable = array.flags & WRITEABLE == WRITEABLE;
+        Some(DenseArray { data_type, dims, start: array.data, len, is_writable })
     }
 
     /// A new array with the values of a small tensor; `None` for large ones, and for those of types
@@ -192,22 +214,46 @@ impl Interface {
         py: Python<'py>,
         tensor: &Tensor,
     ) -> Result<Option<Bound<'py, PyAny>>, PyErr> {
-        let (bytes, rank) = (tensor.bytes(), tensor.rank());
-        let Some(number) = number_of(tensor.data_type()) else { return Ok(None) };
-        if bytes.len() > COPIED_BYTES || rank > MOST_DIMS {
+        let bytes = tensor.bytes();
+        let Some((array, start)) = self.make(py, tensor.data_type(), tensor.dims(), bytes.len())?
+        else {
+            return Ok(None);
+        };
+        // SAFETY: a new array of these sizes has as many bytes as the tensor, lying densely, and
+        // nothing else refers to it.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+        Ok(Some(array))
+    }
+
+    /// Makes an array of `len` bytes that no code of Python has seen, and returns it with the
+    /// address of its memory, whose content is undefined. `None` if it is large, or numpy has no
+    /// such type.
+    ///
+    /// # Errors
+    ///
+    /// Memory for it is refused.
+    pub(super) fn make<'py>(
+        &self,
+        py: Python<'py>,
+        data_type: DataType,
+        sizes: &[usize],
+        len: usize,
+    ) -> Result<Option<(Bound<'py, PyAny>, *mut u8)>, PyErr> {
+        let Some(number) = number_of(data_type) else { return Ok(None) };
+        if len > COPIED_BYTES || sizes.len() > MOST_DIMS {
             return Ok(None);
         }
         let mut dims = [0isize; MOST_DIMS];
-        for (dim, size) in dims.iter_mut().zip(tensor.dims()) {
+        for (dim, size) in dims.iter_mut().zip(sizes) {
             let Ok(size) = isize::try_from(*size) else { return Ok(None) };
             *dim = size;
         }
-        // SAFETY: the interpreter is held. The class is `ndarray`, and there are `rank` sizes,
-        // which is at most eight. Without elements, numpy takes memory of its own.
+        // SAFETY: the interpreter is held. The class is `ndarray`, and there are as many sizes as
+        // dimensions, at most eight. Without elements, numpy takes memory of its own.
         let array = unsafe {
             let made = (self.new)(
                 self.class.as_ptr().cast(),
-                rank as c_int,
+                sizes.len() as c_int,
                 dims.as_ptr(),
                 number,
                 ptr::null(),
@@ -218,13 +264,9 @@ impl Interface {
             );
             Bound::from_owned_ptr_or_err(py, made)?
         };
-        // SAFETY: a new array of these sizes has as many bytes as the tensor, lying densely, and
-        // nobody else has seen it.
-        unsafe {
-            let data = (*array.as_ptr().cast::<ArrayFields>()).data;
-            ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
-        }
-        Ok(Some(array))
+        // SAFETY: it is an array, which begins with these fields.
+        let start = unsafe { (*array.as_ptr().cast::<ArrayFields>()).data };
+        Ok(Some((array, start)))
     }
 }
 

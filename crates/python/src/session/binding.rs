@@ -1,0 +1,219 @@
+//! What `sardonyx.ort.IOBinding` is built on: inputs and outputs that are bound once, by number.
+
+use std::mem::take;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use super::engine::Wanted;
+use super::ort::Runner;
+
+/// Inputs and outputs of the runs of one session. A class that extends it says in `_write` how an
+/// output is copied into an array that a run could not write itself.
+#[pyclass(frozen, subclass, name = "Binding", module = "sardonyx._core.session")]
+pub(crate) struct Binding {
+    runner: Py<Runner>,
+    /// Never locked while code of Python may run.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By number of the input.
+    inputs: Vec<Option<Py<PyAny>>>,
+    /// In the order in which they were bound first.
+    outputs: Vec<BoundOutput>,
+    /// Outputs of the last run, in the order of `outputs`.
+    results: Vec<Py<PyAny>>,
+}
+
+/// An output that runs return.
+struct BoundOutput {
+    number: usize,
+    /// The array that takes it; `None` for a new one in each run.
+    into: Option<Py<PyAny>>,
+}
+
+/// What a run needs of a binding.
+pub(super) struct Snapshot<'py> {
+    pub(super) inputs: Vec<(usize, Bound<'py, PyAny>)>,
+    pub(super) outputs: Vec<usize>,
+    /// By position in `outputs`.
+    pub(super) into: Vec<Option<Bound<'py, PyAny>>>,
+}
+
+impl<'py> Snapshot<'py> {
+    /// The outputs that a run returns.
+    pub(super) fn wanted(&self) -> Wanted<'_, 'py> {
+        Wanted { numbers: Some(&self.outputs), into: &self.into }
+    }
+}
+
+impl Binding {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is the session whose inputs and outputs are bound.
+    pub(super) fn is_of(&self, runner: &Bound<'_, Runner>) -> bool {
+        self.runner.is(runner)
+    }
+
+    /// What is bound now.
+    pub(super) fn snapshot<'py>(&self, py: Python<'py>) -> Snapshot<'py> {
+        let state = self.state();
+        let inputs = state.inputs.iter().enumerate();
+        let inputs = inputs.filter_map(|(number, value)| Some((number, value.as_ref()?)));
+        let into = state.outputs.iter().map(|output| output.into.as_ref());
+        Snapshot {
+            inputs: inputs.map(|(number, value)| (number, value.bind(py).clone())).collect(),
+            outputs: state.outputs.iter().map(|output| output.number).collect(),
+            into: into.map(|into| into.map(|into| into.bind(py).clone())).collect(),
+        }
+    }
+
+    /// Keeps the outputs of a run, after those are copied that lie elsewhere than they are bound
+    /// to.
+    pub(super) fn keep(
+        slf: &Bound<'_, Self>,
+        snapshot: &Snapshot<'_>,
+        outputs: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let mut results = Vec::with_capacity(outputs.len());
+        let places = snapshot.outputs.iter().zip(&snapshot.into);
+        for ((number, into), output) in places.zip(outputs) {
+            let Some(into) = into.as_ref().filter(|into| !into.is(&output)) else {
+                results.push(output.unbind());
+                continue;
+            };
+            let runner = slf.get().runner.bind(slf.py());
+            let name = &runner.get().session(slf.py())?.get().0.output_names()[*number];
+            slf.call_method1("_write", (name, into, output))?;
+            results.push(into.clone().unbind());
+        }
+        let before = std::mem::replace(&mut slf.get().state().results, results);
+        // Code of Python may run as they go.
+        drop(before);
+        Ok(())
+    }
+
+    /// Refuses a name that no input, or no output, of the model has.
+    fn unknown(name: &Bound<'_, PyString>, kind: &str, all: &[Py<PyString>]) -> PyErr {
+        let py = name.py();
+        let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
+        let all = all.join("', '");
+        let name = name.to_string_lossy();
+        PyRuntimeError::new_err(format!("the model has no {kind} '{name}'; it has '{all}'"))
+    }
+}
+
+#[pymethods]
+impl Binding {
+    #[new]
+    fn new(session: Py<Runner>) -> Binding {
+        Binding { runner: session, state: Mutex::default() }
+    }
+
+    /// The session whose inputs and outputs are bound.
+    #[getter]
+    fn _session<'py>(&self, py: Python<'py>) -> Bound<'py, Runner> {
+        self.runner.bind(py).clone()
+    }
+
+    /// Binds a value to an input.
+    fn _bind_input(&self, name: &Bound<'_, PyString>, value: Py<PyAny>) -> PyResult<()> {
+        let session = self.runner.get().session(name.py())?;
+        let engine = &session.get().0;
+        let Some(number) = engine.input_number(name)? else {
+            return Err(Binding::unknown(name, "input", engine.input_names()));
+        };
+        let before = {
+            let inputs = &mut self.state().inputs;
+            if inputs.len() <= number {
+                inputs.resize_with(number + 1, || None);
+            }
+            inputs[number].replace(value)
+        };
+        drop(before);
+        Ok(())
+    }
+
+    /// Has an output returned by runs, written into an array if one is given.
+    fn _bind_output(&self, name: &Bound<'_, PyString>, into: Option<Py<PyAny>>) -> PyResult<()> {
+        let session = self.runner.get().session(name.py())?;
+        let engine = &session.get().0;
+        let Some(number) = engine.output_number(name)? else {
+            return Err(Binding::unknown(name, "output", engine.output_names()));
+        };
+        let before = {
+            let outputs = &mut self.state().outputs;
+            if let Some(bound) = outputs.iter_mut().find(|output| output.number == number) {
+                std::mem::replace(&mut bound.into, into)
+            } else {
+                outputs.push(BoundOutput { number, into });
+                None
+            }
+        };
+        drop(before);
+        Ok(())
+    }
+
+    /// The outputs of the last run, in the order in which they were bound.
+    fn _results<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let results: Vec<Bound<'py, PyAny>> =
+            self.state().results.iter().map(|result| result.bind(py).clone()).collect();
+        PyList::new(py, results)
+    }
+
+    /// The numbers of the bound outputs, in the order in which they were bound.
+    fn _output_numbers(&self) -> Vec<usize> {
+        self.state().outputs.iter().map(|output| output.number).collect()
+    }
+
+    /// Takes all bindings of inputs back.
+    fn _clear_inputs(&self) {
+        let before = take(&mut self.state().inputs);
+        drop(before);
+    }
+
+    /// Takes all bindings of outputs back, and what runs have returned.
+    fn _clear_outputs(&self) {
+        let before = {
+            let mut state = self.state();
+            (take(&mut state.outputs), take(&mut state.results))
+        };
+        drop(before);
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.runner)?;
+        // The collector runs in a thread that holds the interpreter, and so does whoever locks it.
+        let Ok(state) = self.state.try_lock() else { return Ok(()) };
+        let into = state.outputs.iter().map(|output| &output.into);
+        for object in state.inputs.iter().chain(into).flatten().chain(&state.results) {
+            visit.call(object)?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        let before = take(&mut *self.state());
+        drop(before);
+    }
+}
+
+/// Names and values of the inputs of a run, for messages.
+pub(super) fn by_name<'py>(
+    py: Python<'py>,
+    names: &[Py<PyString>],
+    inputs: &[(usize, Bound<'py, PyAny>)],
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (number, value) in inputs {
+        dict.set_item(&names[*number], value)?;
+    }
+    Ok(dict)
+}
