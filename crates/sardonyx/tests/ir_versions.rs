@@ -196,25 +196,25 @@ type Command = (&'static str, fn(&Model, &mut Random) -> Option<Model>);
 /// What changes models or versions. `None` where a model is refused.
 const COMMANDS: &[Command] = &[
     ("convert to an operator set", |model, random| {
-        let target = Target::new().opset("", version(&mut random, 1, 28) as u32);
+        let target = Target::new().opset("", version(random, 1, 28) as u32);
         Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
     }),
     ("convert to an IR version", |model, random| {
-        let target = Target::new().ir_version(version(&mut random, 3, NEWEST_IR_VERSION));
+        let target = Target::new().ir_version(version(random, 3, NEWEST_IR_VERSION));
         Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
     }),
     ("convert to both", |model, random| {
-        let target = Target::new().opset("", version(&mut random, 1, 28) as u32);
-        let target = target.ir_version(version(&mut random, 3, NEWEST_IR_VERSION));
+        let target = Target::new().opset("", version(random, 1, 28) as u32);
+        let target = target.ir_version(version(random, 3, NEWEST_IR_VERSION));
         Some(model.convert(&ConvertOptions::new(target)).ok()?.0)
     }),
     ("convert as the reference does", |model, random| {
-        let target = Target::new().opset("", version(&mut random, 7, 28) as u32);
+        let target = Target::new().opset("", version(random, 7, 28) as u32);
         Some(model.convert(&ConvertOptions::new(target).like_onnx()).ok()?.0)
     }),
     ("set the IR version", |model, random| {
         let mut model = model.clone();
-        model.set_ir_version(version(&mut random, 1, NEWEST_IR_VERSION)).ok()?;
+        model.set_ir_version(version(random, 1, NEWEST_IR_VERSION)).ok()?;
         Some(model)
     }),
     ("differentiate", |model, _| Some(model.add_gradients(&Gradients::new()).ok()?.0)),

@@ -206,7 +206,7 @@ impl Session {
         options: RunOptions<'_>,
     ) -> Result<(), E> {
         let progress = Progress::default();
-        let ran = caught(|| self.walk_noting(inputs, want, values, options, &progress));
+        let ran = caught(|| self.walk_noting(inputs, want, lend, values, options, &progress));
         ran.unwrap_or_else(|panic| Err(self.internal(panic, &progress).into()))
     }
 
@@ -232,6 +232,7 @@ impl Session {
         &self,
         inputs: impl Iterator<Item = (N, Held<'v>)>,
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
+        lend: &mut Lend<'_, 'v>,
         values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
         options: RunOptions<'_>,
         progress: &Progress,

@@ -150,7 +150,7 @@ fn numbers(session: &Session, sizes: &[&[i64]]) -> Vec<(String, i64)> {
 
 #[test]
 fn fixed_sizes_are_not_inferred_again() {
-    let inner = (
+    const INNER: (&str, &[&[&[i64]]]) = (
         "g (float[N, 3] x, bool go, int64 turns) => (float[] y, float[] z) {
             r = Relu (x)
             y = If (go) <
@@ -161,9 +161,9 @@ fn fixed_sizes_are_not_inferred_again() {
                     d = Identity (c) w = Add (v, x)
                 }>
         }",
-        &[&[&[4i64, 3][..], &[], &[]][..]][..],
+        &[&[&[4, 3], &[], &[]]],
     );
-    for (text, sets) in MODELS.into_iter().chain([inner]) {
+    for (text, sets) in MODELS.into_iter().chain([INNER]) {
         let open = session(text);
         for set in sets {
             let inputs = types(&open, set);
