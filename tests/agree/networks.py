@@ -3,7 +3,8 @@
     python networks.py DIRECTORY
 
 DIRECTORY has what the tests of `open_sizes` write: for each network a model, and for each of its runs
-inputs and outputs. Prints runs that differ, and how many there were. Needs onnxruntime.
+inputs and outputs. Prints runs that differ, and how many there were. Needs onnxruntime. Runs on images
+without pixels are left out: ONNX Runtime refuses most of them and ends the process in others.
 """
 
 import collections
@@ -16,6 +17,8 @@ import onnxruntime
 
 # In parts of the largest magnitude of an output: sums are added up in another order.
 TOLERANCE = 1e-4
+# Of numbers near 0, such as ends of sigmoids, which ONNX Runtime approximates.
+ABSOLUTE = 1e-6
 
 
 def arrays(directory, name):
@@ -35,9 +38,9 @@ def difference(expected, found):
     if expected.shape != found.shape:
         return f"the shape is {found.shape}, not {expected.shape}"
     finite = np.abs(expected[np.isfinite(expected)])
-    most = TOLERANCE * (finite.max() if finite.size else 0)
-    if not np.allclose(found, expected, rtol=0, atol=most, equal_nan=True):
-        return f"apart by {np.abs(found - expected).max() / most * TOLERANCE} of the largest"
+    largest = finite.max() if finite.size else 0
+    if not np.allclose(found, expected, rtol=0, atol=TOLERANCE * largest + ABSOLUTE, equal_nan=True):
+        return f"apart by {np.abs(found - expected).max()} where the largest is {largest}"
     return None
 
 
@@ -55,6 +58,8 @@ def main(directory):
         turns = {file.name.split(".")[0] for file in network.glob("*.in.0.npy")}
         for turn in sorted(turns):
             inputs = arrays(network, f"{turn}.in")
+            if any(x.size == 0 for x in inputs):
+                continue
             names = [port.name for port in session.get_inputs()]
             try:
                 expected = session.run(None, dict(zip(names, inputs, strict=True)))

@@ -66,7 +66,7 @@ fn is_internal(error: &Error, what: &str, node: &str) {
     assert!(error.help().unwrap().contains("bug"), "{error}");
 }
 
-/// MODEL-19-: what an operator of the program breaks, breaks its run.
+/// What an operator of the program breaks is its run.
 #[test]
 fn a_session_runs_again_after_a_panic() {
     keep_panic_places();

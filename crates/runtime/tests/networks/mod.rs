@@ -1,5 +1,6 @@
 //! Random networks over images, as texts of graphs.
 
+use std::collections::HashSet;
 use std::fmt::{Display, Write};
 
 use crate::both_ways::Numbers;
@@ -87,6 +88,22 @@ pub(crate) fn open(seed: u64) -> Network {
 
 fn list<T: Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The lines of a body, one node each, that these values depend on. Others could contradict the
+/// sizes of a run, which some sessions find out and others do not.
+fn needed(body: &str, values: &[&str]) -> String {
+    let mut wanted: HashSet<&str> = values.iter().copied().collect();
+    let mut kept: Vec<&str> = Vec::new();
+    for line in body.lines().rev() {
+        let (made, node) = line.split_once(" = ").unwrap_or_default();
+        if made.split(", ").any(|name| wanted.contains(name)) {
+            let (_, read) = node.rsplit_once('(').unwrap_or_default();
+            wanted.extend(read.trim_end_matches(')').split(", ").map(str::trim));
+            kept.push(line);
+        }
+    }
+    kept.iter().rev().map(|line| format!("{line}\n")).collect()
 }
 
 impl Writer {
@@ -938,17 +955,21 @@ impl Writer {
             let w = self.constant(&[y.channels, 3], y.channels);
             let pixel = self.node(&format!("GlobalAveragePool ({})", y.name));
             let features = self.node(&format!("Flatten ({pixel})"));
-            format!("d = Gemm ({features}, {w})\n")
+            format!("{features}, {w}")
         } else {
             String::new()
         };
+        let mut wanted = vec![x.name.as_str(), y.name.as_str(), z.name.as_str()];
+        wanted.extend(scores.split(", "));
+        let body = needed(&self.body, &wanted);
+        let scores = if is_open { format!("d = Gemm ({scores})\n") } else { String::new() };
         let outputs = if is_open { "a, b, c, d" } else { "a, b, c" };
         let graph = format!(
             "g (float[n, {channels}, {dims}] x{mask}) => ({outputs}) <int64[{}] axes = {{{}}}> {{\n{}\
              a = Identity ({})\nb = Flatten ({})\nc = ReduceMean <keepdims = 0> ({}, axes)\n{scores}}}",
             axes.len(),
             list(&axes),
-            self.body,
+            body,
             x.name,
             y.name,
             z.name
