@@ -113,9 +113,9 @@ impl Model {
         open.map(|dim| dim.value = Some(DimValue::Value(size))).count()
     }
 
-    /// Declares the outputs of DictVectorizer in the main graph as rows of a matrix, where the model
-    /// does not say how many dimensions they have: a matrix is what ONNX Runtime gives, and one
-    /// dimension what the standard has. Returns how many there are.
+    /// Declares the outputs of DictVectorizer in the main graph as rows of a matrix, where the
+    /// model does not say how many dimensions they have: a matrix is what ONNX Runtime gives, and
+    /// one dimension what the standard has. Returns how many there are.
     ///
     /// ```
     /// # use sardonyx::Model;

@@ -130,7 +130,8 @@ pub(crate) fn model_content<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bou
     Ok(PyBytes::new(py, &content))
 }
 
-/// Converts a path to text of Python. Bytes that are no UTF-8 become surrogates, as everywhere in Python.
+/// Converts a path to text of Python. Bytes that are no UTF-8 become surrogates, as everywhere in
+/// Python.
 fn to_text<'py>(py: Python<'py>, path: &Path) -> Bound<'py, PyString> {
     let Ok(text) = path.as_os_str().into_pyobject(py);
     text

@@ -26,7 +26,7 @@ pub(crate) struct Outside<'py> {
     /// Numbers for sizes of inputs, by the denotation of their axis.
     denoted: Vec<(String, usize)>,
     /// Where data files of a model of bytes are; None for the directory of the process.
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     /// Contents of data files by location. With one of them, no file is looked for.
     files: Vec<(String, PyBackedBytes)>,
     initializers: Vec<GivenInitializer<'py>>,
@@ -39,7 +39,7 @@ type GivenInitializer<'py> = (String, Bound<'py, PyAny>, bool);
 /// Makes a session as onnxruntime makes one: of at most as many threads as there are processors;
 /// names in `dims` that no input has are left out, and a newer version of the format is refused.
 ///
-/// `outside` has the attributes `denoted`, `folder`, `files` and `initializers`.
+/// `outside` has the attributes `denoted`, `directory`, `files` and `initializers`.
 #[pyfunction]
 #[pyo3(signature = (model, threads, dims, seed, outside, /))]
 pub(crate) fn open_for_ort(
@@ -51,7 +51,7 @@ pub(crate) fn open_for_ort(
 ) -> PyResult<PySession> {
     let py = model.py();
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let Outside { denoted, folder, files, initializers } = outside;
+    let Outside { denoted, directory, files, initializers } = outside;
     let settings = Settings {
         threads: (threads > 0).then_some(threads.min(processors)),
         dims: sizes(Some(dims))?,
@@ -78,8 +78,8 @@ pub(crate) fn open_for_ort(
     }
     let is_bytes = matches!(source, Source::Bytes(_));
     if is_bytes && !has_files && !model.external_files().is_empty() {
-        let folder = folder.unwrap_or_else(|| PathBuf::from("."));
-        model.look_in(folder).map_err(|error| raised(py, &error))?;
+        let directory = directory.unwrap_or_else(|| PathBuf::from("."));
+        model.look_in(directory).map_err(|error| raised(py, &error))?;
     }
     Ok(PySession(Engine::make(py, model, source, settings)?))
 }

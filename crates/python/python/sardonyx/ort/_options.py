@@ -11,7 +11,7 @@ import operator
 from typing import Any
 
 from sardonyx._core.session import StopFlag
-from sardonyx.ort._outside import FOLDER_KEY, Outside
+from sardonyx.ort._outside import DIRECTORY_KEY, Outside
 
 #: The one execution provider.
 CPU_PROVIDER = "CPUExecutionProvider"
@@ -145,8 +145,8 @@ class SessionOptions(_Options):
         given as bytes.
         """
         self._add_entry(key, value)
-        if key == FOLDER_KEY:
-            self._outside.folder = value
+        if key == DIRECTORY_KEY:
+            self._outside.directory = value
 
     def get_session_config_entry(self, key: str) -> str:
         """The entry of a key; RuntimeError if there is none."""

@@ -1,4 +1,4 @@
-"""What a caller gives a session beside the model: weights, contents of data files, the folder of data files, sizes."""
+"""What a caller gives a session beside the model: weights, contents of data files, the directory of data files, sizes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from sardonyx.ort import _errors
 
-#: The entry of the configuration that names the folder of the data files of a model given as bytes.
-FOLDER_KEY = "session.model_external_initializers_file_folder_path"
+#: The entry of the configuration that names the directory of the data files of a model given as bytes.
+DIRECTORY_KEY = "session.model_external_initializers_file_folder_path"
 
 
 class Outside:
@@ -21,7 +21,7 @@ class Outside:
         self.files: list[tuple[str, bytes]] = []
         #: Values in the place of initializers; whether the model must have them in a data file.
         self.initializers: list[tuple[str, Any, bool]] = []
-        self.folder: str | None = None
+        self.directory: str | None = None
 
     def add_initializer(self, name: str, value: Any) -> None:
         """Adds a value in the place of any initializer of this name."""
