@@ -4,7 +4,7 @@ use std::mem::take;
 use std::sync::{Arc, Mutex};
 
 use sardonyx_model::Type;
-use sardonyx_tensor::{Arena, Dims, TensorView, TensorViewMut, Value};
+use sardonyx_tensor::{Arena, DataType, Dims, TensorView, TensorViewMut, Value};
 
 use crate::error::RunError;
 use crate::executable::Body;
@@ -137,6 +137,19 @@ impl Held<'_> {
         }
     }
 
+    /// Element type and dimensions of a tensor. Costs less than a view, which has to be copied.
+    fn sized(&self) -> Option<(DataType, &[usize])> {
+        match self {
+            Held::Value(Value::Tensor(tensor), _) | Held::Borrowed(Value::Tensor(tensor)) => {
+                Some((tensor.data_type(), tensor.dims()))
+            }
+            Held::Input(view) => Some((view.data_type(), view.dims())),
+            Held::Updated(view) => Some((view.data_type(), view.dims())),
+            Held::Value(..) | Held::Borrowed(_) => None,
+            Held::Output(_) | Held::Over | Held::Nothing => None,
+        }
+    }
+
     /// The type of a value, with the dimensions of a tensor.
     pub(crate) fn ty(&self) -> Option<Type> {
         match (self.as_view(), self) {
@@ -202,18 +215,17 @@ pub(crate) type Wanted<'a> = Vec<Option<(&'a str, TensorViewMut<'a>)>>;
 /// Element types and sizes of some inputs.
 pub(crate) fn key_of(given: &[Held<'_>]) -> Key {
     let of = |value: &Held<'_>| {
-        let tensor = value.as_view()?;
-        Some((tensor.data_type().number(), tensor.dims().into()))
+        let (data_type, dims) = value.sized()?;
+        Some((data_type.number(), dims.into()))
     };
     given.iter().map(of).collect()
 }
 
 /// Whether a plan is for inputs such as these.
 pub(crate) fn fits(key: &Key, given: &[Held<'_>]) -> bool {
-    let fits = |(wanted, given): (&Option<(i32, Dims)>, &Held<'_>)| match (wanted, given.as_view())
-    {
-        (Some((elem, dims)), Some(view)) => {
-            *elem == view.data_type().number() && dims[..] == *view.dims()
+    let fits = |(wanted, given): (&Option<(i32, Dims)>, &Held<'_>)| match (wanted, given.sized()) {
+        (Some((elem, dims)), Some((data_type, given))) => {
+            *elem == data_type.number() && dims[..] == *given
         }
         (None, None) => true,
         _ => false,

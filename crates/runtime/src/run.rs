@@ -315,10 +315,12 @@ impl Run<'_> {
         let Room { arena, inner, held } = room;
         let account = self.account;
         self.progress.node.set(Some(body.steps[scheduled.step].origins[0]));
-        let mut given: SmallVec<[Value; 1]> = SmallVec::new();
-        if scheduled.takes {
+        // Most steps take nothing, and what is not there need not be moved.
+        let mut given = scheduled.takes.then(|| {
+            let mut given: SmallVec<[Value; 1]> = SmallVec::new();
             self.take_sources(planned.schedule.sources(scheduled), held, &mut given);
-        }
+            given.into_iter()
+        });
         let taken = account.taken();
         let (plan, schedule) = (&planned.plan, &planned.schedule);
         let step = &body.steps[scheduled.step];
@@ -330,82 +332,83 @@ impl Run<'_> {
         if makes_values {
             lend(goals, held, &mut lent);
         }
-        let mut call = Call {
-            operands: SmallVec::new(),
-            targets: SmallVec::new(),
-            over: scheduled.over,
-            exec: &self.exec,
-            random: Draws::new(&self.random, &self.executable.resolved, step.origins[0]),
-            memory: Some(self.recycler),
-            account,
-        };
-        let mut read = read.iter().copied();
-        let mut given = given.into_iter();
-        for source in schedule.sources(scheduled) {
-            let bytes = match source {
-                Source::Arena(_) => read.next(),
-                Source::Taken { place, .. }
-                    if matches!(held[*place as usize], Held::Nothing)
-                        && let Some(value) = given.next() =>
-                {
-                    call.operands.push(Operand::Taken(value));
-                    continue;
-                }
-                _ => None,
-            };
-            call.operands.push(body.operand(plan, held, *source, bytes)?);
-        }
-        let mut written = written.iter_mut().map(|bytes| &mut **bytes);
-        let mut memories = lent.iter_mut().peekable();
-        for goal in goals {
-            let (slot, bytes) = match goal {
-                Goal::Absent => {
-                    call.targets.push(Target::Absent);
-                    continue;
-                }
-                Goal::Arena(slot) => (slot, written.next()),
-                Goal::Held(place, slot) => {
-                    let memory = memories.next_if(|(of, _)| of == place);
-                    (slot, memory.map(|(_, bytes)| &mut **bytes))
-                }
-            };
-            call.targets.push(match (&plan.types[slot.index()], bytes) {
-                (Some((data_type, dims)), Some(bytes)) => {
-                    let laid = plan.laid(*slot);
-                    Target::Planned { data_type: *data_type, dims, bytes, laid }
-                }
-                _ => Target::Owned(None),
-            });
-        }
-        match &step.work {
-            Work::Kernel(kernel) => self.kernel(step, &**kernel, &mut call)?,
-            Work::Region(region) => {
-                let planned = planned.inner(scheduled.step);
-                self.region((step, region), planned, inner, &mut call, watch)?;
-            }
-        }
-        if !makes_values {
-            account.settle(taken);
-            return Ok(());
-        }
         // An update gives a variable and what is kept of two moments of its gradient.
         let mut made: SmallVec<[(u32, Value); 4]> = SmallVec::new();
-        if call.targets.iter().any(|target| matches!(target, Target::Owned(_))) {
-            for (goal, target) in goals.iter().zip(take(&mut call.targets)) {
-                if let (Goal::Held(place, _), Target::Owned(Some(value))) = (goal, target) {
-                    made.push((*place, value));
+        // A call has two kilobytes: it ends with a block, as a call of `drop` would copy it.
+        {
+            let mut call = Call {
+                operands: SmallVec::new(),
+                targets: SmallVec::new(),
+                over: scheduled.over,
+                exec: &self.exec,
+                random: Draws::new(&self.random, &self.executable.resolved, step.origins[0]),
+                memory: Some(self.recycler),
+                account,
+            };
+            let mut read = read.iter().copied();
+            for source in schedule.sources(scheduled) {
+                let bytes = match source {
+                    Source::Arena(_) => read.next(),
+                    Source::Taken { place, .. }
+                        if matches!(held[*place as usize], Held::Nothing)
+                            && let Some(value) = given.as_mut().and_then(Iterator::next) =>
+                    {
+                        call.operands.push(Operand::Taken(value));
+                        continue;
+                    }
+                    _ => None,
+                };
+                call.operands.push(body.operand(plan, held, *source, bytes)?);
+            }
+            let mut written = written.iter_mut().map(|bytes| &mut **bytes);
+            let mut memories = lent.iter_mut().peekable();
+            for goal in goals {
+                let (slot, bytes) = match goal {
+                    Goal::Absent => {
+                        call.targets.push(Target::Absent);
+                        continue;
+                    }
+                    Goal::Arena(slot) => (slot, written.next()),
+                    Goal::Held(place, slot) => {
+                        let memory = memories.next_if(|(of, _)| of == place);
+                        (slot, memory.map(|(_, bytes)| &mut **bytes))
+                    }
+                };
+                call.targets.push(match (&plan.types[slot.index()], bytes) {
+                    (Some((data_type, dims)), Some(bytes)) => {
+                        let laid = plan.laid(*slot);
+                        Target::Planned { data_type: *data_type, dims, bytes, laid }
+                    }
+                    _ => Target::Owned(None),
+                });
+            }
+            match &step.work {
+                Work::Kernel(kernel) => self.kernel(step, &**kernel, &mut call)?,
+                Work::Region(region) => {
+                    let planned = planned.inner(scheduled.step);
+                    self.region((step, region), planned, inner, &mut call, watch)?;
+                }
+            }
+            if !makes_values {
+                account.settle(taken);
+                return Ok(());
+            }
+            if call.targets.iter().any(|target| matches!(target, Target::Owned(_))) {
+                for (goal, target) in goals.iter().zip(call.targets.drain(..)) {
+                    if let (Goal::Held(place, _), Target::Owned(Some(value))) = (goal, target) {
+                        made.push((*place, value));
+                    }
                 }
             }
         }
-        drop(call);
         let mut kept = taken;
-        for (place, value) in made {
+        for (place, value) in made.drain(..) {
             let bytes = value.bytes();
             kept = kept.saturating_add(bytes);
             held[place as usize] = Held::Value(value, bytes);
         }
         account.settle(kept);
-        for (place, bytes) in lent {
+        for (place, bytes) in lent.drain(..) {
             held[place as usize] = Held::Output(bytes);
         }
         Ok(())

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
+use smallvec::SmallVec;
 
 use super::engine::Wanted;
 use super::ort::Runner;
@@ -27,7 +28,7 @@ struct State {
     /// In the order in which they were bound first.
     outputs: Vec<BoundOutput>,
     /// Outputs of the last run, in the order of `outputs`.
-    results: Vec<Py<PyAny>>,
+    results: SmallVec<[Py<PyAny>; 2]>,
 }
 
 /// An output that runs return.
@@ -39,10 +40,10 @@ struct BoundOutput {
 
 /// What a run needs of a binding.
 pub(super) struct Snapshot<'py> {
-    pub(super) inputs: Vec<(usize, Bound<'py, PyAny>)>,
-    pub(super) outputs: Vec<usize>,
+    pub(super) inputs: SmallVec<[(usize, Bound<'py, PyAny>); 4]>,
+    pub(super) outputs: SmallVec<[usize; 4]>,
     /// By position in `outputs`.
-    pub(super) into: Vec<Option<Bound<'py, PyAny>>>,
+    pub(super) into: SmallVec<[Option<Bound<'py, PyAny>>; 4]>,
 }
 
 impl<'py> Snapshot<'py> {
@@ -82,7 +83,7 @@ impl Binding {
         snapshot: &Snapshot<'_>,
         outputs: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let mut results = Vec::with_capacity(outputs.len());
+        let mut results = SmallVec::new();
         let places = snapshot.outputs.iter().zip(&snapshot.into);
         for ((number, into), output) in places.zip(outputs) {
             let Some(into) = into.as_ref().filter(|into| !into.is(&output)) else {

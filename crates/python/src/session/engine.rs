@@ -8,6 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, Value};
+use smallvec::SmallVec;
 
 use super::errors::{of_kind, raised, refused};
 use super::give;
@@ -161,7 +162,7 @@ impl Engine {
         limits: Limits,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let py = feeds.py();
-        let mut given = Vec::with_capacity(feeds.len());
+        let mut given: SmallVec<[(usize, Bound<'py, PyAny>); 4]> = SmallVec::new();
         for (index, name) in self.input_names.iter().enumerate() {
             if let Some(value) = feeds.get_item(name.bind(py))? {
                 given.push((index, value));

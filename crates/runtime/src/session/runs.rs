@@ -460,10 +460,13 @@ impl Session {
         let values = given.drain(..).zip(&self.defaults);
         for (place, (value, default)) in planned.schedule.inputs.iter().zip(values) {
             let Some(place) = place else { continue };
-            held[*place as usize] = match (value, default) {
-                (Held::Nothing, Some(default)) => Held::Value(Value::Tensor(default.clone()), 0),
-                (value, _) => value,
-            };
+            let place = &mut held[*place as usize];
+            match (&value, default) {
+                (Held::Nothing, Some(default)) => {
+                    *place = Held::Value(Value::Tensor(default.clone()), 0);
+                }
+                _ => *place = value,
+            }
         }
         memory.given = emptied(given);
         Ok(held)

@@ -12,6 +12,7 @@ use std::slice;
 use pyo3::PyErr;
 use pyo3::prelude::*;
 use sardonyx::{DataType, Error, RunOptions, Session, TensorView, TensorViewMut, Type, Value};
+use smallvec::SmallVec;
 
 use super::numpy::{DenseArray, SmallArray};
 use crate::session::arrays::interface;
@@ -35,7 +36,7 @@ pub(crate) fn run<'py>(
 ) -> Option<Result<Vec<Bound<'py, PyAny>>, PyErr>> {
     let numpy = interface(py)?;
     let ports = session.inputs();
-    let mut views: Vec<(&str, TensorView<'_>)> = Vec::with_capacity(given.len());
+    let mut views: SmallVec<[(&str, TensorView<'_>); 2]> = SmallVec::new();
     for (index, object) in given {
         let port = &ports[*index];
         if !matches!(port.ty(), None | Some(Type::Tensor(_))) {
@@ -48,7 +49,8 @@ pub(crate) fn run<'py>(
         return None;
     }
     let count = wanted.numbers.map_or(session.outputs().len(), <[usize]>::len);
-    let mut outputs: Vec<Option<Bound<'py, PyAny>>> = vec![None; count];
+    let mut outputs: SmallVec<[Option<Bound<'py, PyAny>>; 4]> = SmallVec::new();
+    outputs.resize_with(count, || None);
     let is_bound = wanted.into.iter().any(Option::is_some);
     let mut lent = Occupied::by(if is_bound { &views } else { &[] });
     let lend = |number: usize, data_type, dims: &[usize]| {
@@ -180,7 +182,7 @@ impl<'a> BoundRun<'a> {
 }
 
 /// Addresses that a run reads or writes.
-struct Occupied(Vec<Range<usize>>);
+struct Occupied(SmallVec<[Range<usize>; 4]>);
 
 impl Occupied {
     /// Addresses of inputs.
