@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use smallvec::SmallVec;
 
-use super::engine::Wanted;
+use super::engine::{Objects, Wanted};
 use super::ort::Runner;
 
 /// Inputs and outputs of the runs of one session. A class that extends it says in `_write` how an
@@ -81,7 +81,7 @@ impl Binding {
     pub(super) fn keep(
         slf: &Bound<'_, Self>,
         snapshot: &Snapshot<'_>,
-        outputs: Vec<Bound<'_, PyAny>>,
+        outputs: Objects<'_>,
     ) -> PyResult<()> {
         let mut results = SmallVec::new();
         let places = snapshot.outputs.iter().zip(&snapshot.into);

@@ -27,6 +27,9 @@ const SHORT_NANOSECONDS: u64 = 20_000;
 /// Ctrl-C. Looking for signals costs the time of two readings of the clock for each step.
 const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
 
+/// What a call returns: most models have few outputs, which need no memory of their own.
+pub(crate) type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
+
 /// Outputs that a call returns.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wanted<'w, 'py> {
@@ -64,9 +67,9 @@ impl<'w, 'py> Wanted<'w, 'py> {
         &self,
         py: Python<'py>,
         mut values: Vec<Option<Value>>,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    ) -> PyResult<Objects<'py>> {
         let count = self.numbers.map_or(values.len(), <[usize]>::len);
-        let mut objects = Vec::with_capacity(count);
+        let mut objects = Objects::with_capacity(count);
         for place in 0..count {
             let number = self.numbers.map_or(place, |numbers| numbers[place]);
             match values[number].take() {
@@ -151,7 +154,7 @@ impl Engine {
         feeds: &Bound<'py, PyAny>,
         wanted: Option<&[usize]>,
         limits: Limits,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    ) -> PyResult<Objects<'py>> {
         self.run_dict(&as_dict(feeds)?, wanted, limits)
     }
 
@@ -160,7 +163,7 @@ impl Engine {
         feeds: &Bound<'py, PyDict>,
         wanted: Option<&[usize]>,
         limits: Limits,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    ) -> PyResult<Objects<'py>> {
         let py = feeds.py();
         let mut given: SmallVec<[(usize, Bound<'py, PyAny>); 4]> = SmallVec::new();
         for (index, name) in self.input_names.iter().enumerate() {
@@ -190,7 +193,7 @@ impl Engine {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
         limits: Limits,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    ) -> PyResult<Objects<'py>> {
         let py = args.py();
         let inputs = self.input_names.len();
         if args.len() > inputs {
@@ -222,7 +225,7 @@ impl Engine {
         given: &[(usize, Bound<'py, PyAny>)],
         wanted: Wanted<'_, 'py>,
         limits: Limits,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    ) -> PyResult<Objects<'py>> {
         let last = self.last_nanoseconds.load(Ordering::Relaxed);
         let is_short = last < SHORT_NANOSECONDS;
         let has_limits = limits.stop.is_some() || limits.deadline.is_some();
@@ -429,7 +432,7 @@ pub(crate) fn objects<'py>(
     py: Python<'py>,
     outputs: Outputs,
     wanted: Option<&[usize]>,
-) -> PyResult<Vec<Bound<'py, PyAny>>> {
+) -> PyResult<Objects<'py>> {
     match wanted {
         None => outputs.into_iter().map(|(_, value)| give::object(py, value)).collect(),
         Some(wanted) => chosen(outputs, wanted).map(|value| give::object(py, value)).collect(),
@@ -440,7 +443,7 @@ pub(crate) fn objects<'py>(
 pub(crate) fn by_name<'py>(
     py: Python<'py>,
     names: &[Py<PyString>],
-    values: Vec<Bound<'py, PyAny>>,
+    values: Objects<'py>,
     wanted: Option<&[usize]>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);

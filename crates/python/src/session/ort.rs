@@ -6,6 +6,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::binding::{self, Binding, Snapshot};
+use super::engine::Objects;
 use super::limits::Limits;
 use super::profile::Profile;
 use super::take::kind_of;
@@ -82,7 +83,7 @@ impl Runner {
         }
         let snapshot = binding.get().snapshot(py);
         if snapshot.outputs.is_empty() {
-            return Binding::keep(binding, &snapshot, Vec::new());
+            return Binding::keep(binding, &snapshot, Objects::new());
         }
         let outputs = match slf.get().attempt_bound(py, &snapshot, run_options) {
             Ok(outputs) => outputs,
@@ -92,7 +93,8 @@ impl Runner {
                 let names = snapshot.outputs.iter().map(|number| names[*number].bind(py));
                 let names = PyList::new(py, names)?;
                 let feed = binding::by_name(py, engine.input_names(), &snapshot.inputs)?;
-                slf.call_method1("_failed", (error, names, feed, run_options))?.extract()?
+                let outputs = slf.call_method1("_failed", (error, names, feed, run_options))?;
+                Objects::from_vec(outputs.extract()?)
             }
         };
         Binding::keep(binding, &snapshot, outputs)
@@ -115,7 +117,7 @@ impl Runner {
         py: Python<'py>,
         snapshot: &Snapshot<'py>,
         run_options: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    ) -> PyResult<Objects<'py>> {
         let limits = self.limits(py, run_options)?;
         let engine = &self.session(py)?.get().0;
         engine.run_given(py, &snapshot.inputs, snapshot.wanted(), limits)

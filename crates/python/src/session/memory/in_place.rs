@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use super::numpy::{DenseArray, SmallArray};
 use crate::session::arrays::interface;
-use crate::session::engine::Wanted;
+use crate::session::engine::{Objects, Wanted};
 use crate::session::errors::raised;
 use crate::session::give;
 
@@ -33,7 +33,7 @@ pub(crate) fn run<'py>(
     session: &Session,
     given: &[(usize, Bound<'py, PyAny>)],
     wanted: Wanted<'_, 'py>,
-) -> Option<Result<Vec<Bound<'py, PyAny>>, PyErr>> {
+) -> Option<Result<Objects<'py>, PyErr>> {
     let numpy = interface(py)?;
     let ports = session.inputs();
     let mut views: SmallVec<[(&str, TensorView<'_>); 2]> = SmallVec::new();
