@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn given(size: usize) -> Given<'static> {
-        let zeros = sardonyx_tensor::Tensor::zeros(sardonyx_tensor::DataType::Float, [size]);
+        let zeros = sardonyx_tensor::Tensor::zeros(DataType::Float, [size]);
         let zeros = Value::Tensor(zeros.expect("a little memory"));
         [Held::Value(zeros, 0)].into_iter().collect()
     }
@@ -259,9 +259,7 @@ mod tests {
     #[test]
     fn the_plan_goes_that_was_not_used_for_longest() {
         let mut plans = Plans::default();
-        let key = |size: usize| {
-            vec![Some((sardonyx_tensor::DataType::Float.number(), [size].as_slice().into()))]
-        };
+        let key = |size: usize| vec![Some((DataType::Float.number(), [size].as_slice().into()))];
         for size in 0..MAX_PLANS {
             plans.keep(key(size), planned(size));
         }

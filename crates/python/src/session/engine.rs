@@ -63,11 +63,7 @@ impl<'w, 'py> Wanted<'w, 'py> {
 
     /// The outputs that are returned, none of which is so twice: those that are `None` lie in the
     /// arrays that take them.
-    fn objects(
-        &self,
-        py: Python<'py>,
-        mut values: Vec<Option<Value>>,
-    ) -> PyResult<Objects<'py>> {
+    fn objects(&self, py: Python<'py>, mut values: Vec<Option<Value>>) -> PyResult<Objects<'py>> {
         let count = self.numbers.map_or(values.len(), <[usize]>::len);
         let mut objects = Objects::with_capacity(count);
         for place in 0..count {

@@ -148,21 +148,23 @@ fn numbers(session: &Session, sizes: &[&[i64]]) -> Vec<(String, i64)> {
     named
 }
 
+/// A model with inner graphs, whose names of sizes are those of the main graph.
+const INNER: (&str, &[&[&[i64]]]) = (
+    "g (float[N, 3] x, bool go, int64 turns) => (float[] y, float[] z) {
+        r = Relu (x)
+        y = If (go) <
+            then_branch = t () => (a) { a = Neg (r) },
+            else_branch = e () => (b) { b = Exp (r) }>
+        z = Loop (turns, go, r) <
+            body = l (int64 i, bool c, float[N, 3] v) => (bool d, float[N, 3] w) {
+                d = Identity (c) w = Add (v, x)
+            }>
+    }",
+    &[&[&[4, 3], &[], &[]]],
+);
+
 #[test]
 fn fixed_sizes_are_not_inferred_again() {
-    const INNER: (&str, &[&[&[i64]]]) = (
-        "g (float[N, 3] x, bool go, int64 turns) => (float[] y, float[] z) {
-            r = Relu (x)
-            y = If (go) <
-                then_branch = t () => (a) { a = Neg (r) },
-                else_branch = e () => (b) { b = Exp (r) }>
-            z = Loop (turns, go, r) <
-                body = l (int64 i, bool c, float[N, 3] v) => (bool d, float[N, 3] w) {
-                    d = Identity (c) w = Add (v, x)
-                }>
-        }",
-        &[&[&[4, 3], &[], &[]]],
-    );
     for (text, sets) in MODELS.into_iter().chain([INNER]) {
         let open = session(text);
         for set in sets {
