@@ -51,6 +51,8 @@ impl<R: Math> RoiAlign<R> {
             let len = if self.half_pixel { len } else { at_least(len, R::ONE) };
             let cell = len.div(R::from_f64(self.cells[i] as f64));
             let samples = match self.sampling {
+                // One sample, which is NaN as well.
+                0 if cell.is_nan() => 1,
                 0 => cell.ceil().to_f64().max(0.0) as usize,
                 given => given,
             };
@@ -78,9 +80,10 @@ impl<R: Math> Grid<R> {
     }
 }
 
+/// The larger one; NaN if `x` is.
 #[inline(always)]
 fn at_least<R: Math>(x: R, low: R) -> R {
-    if x > low { x } else { low }
+    if x < low { low } else { x }
 }
 
 /// The elements before and after a place along a side, and how far it is from the first; `None` far
@@ -93,7 +96,8 @@ fn around<R: Math>(place: R, len: usize) -> Option<(usize, usize, R)> {
     let place = at_least(place, R::ZERO);
     let low = place.to_f64() as usize;
     if low + 1 >= len {
-        return Some((len - 1, len - 1, R::ZERO));
+        // Of NaN, too, the element has the weight.
+        return Some((len - 1, len - 1, if place.is_nan() { place } else { R::ZERO }));
     }
     Some((low, low + 1, place.sub(R::from_f64(low as f64))))
 }
@@ -314,5 +318,21 @@ mod tests {
         assert_eq!(how.most_samples(&regions), 10);
         how.half_pixel = false;
         assert_eq!(how.most_samples(&[3.0, 3.0, 3.0, 3.0]), 1);
+        // Corners that are no numbers make cells that are none, with any number of samples.
+        let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
+        for (value, sampling, half_pixel) in [
+            (CellValue::Mean, 0, true),
+            (CellValue::Mean, 2, false),
+            (CellValue::Max, 0, false),
+            (CellValue::Max, 2, true),
+        ] {
+            for corner in 0..4 {
+                let (mut region, mut y) = ([1.0, 1.0, 5.0, 5.0], [9.0; 4]);
+                region[corner] = f32::NAN;
+                how = RoiAlign { value, sampling, half_pixel, ..how };
+                roi_align(&exec, &how, [1, 2, 8, 8], &x, (&region, &[0]), &mut y);
+                assert!(y.iter().all(|y| y.is_nan()), "{value:?} {sampling} {corner}: {y:?}");
+            }
+        }
     }
 }

@@ -98,6 +98,18 @@ pub fn add_gradients(
     registry: &Registry,
     options: &GradientOptions<'_>,
 ) -> Result<(Model, GradientReport), DeriveError> {
+    let (result, origins, report) = with_gradients(model, registry, options)?;
+    let input = JobInput { job: JobKind::Differentiate, model, registry };
+    let Accepted { model, .. } = input.accept(result, &origins)?;
+    Ok((model, report))
+}
+
+/// Makes a model that gives gradients, which is not checked yet, and says where its nodes come from.
+fn with_gradients(
+    model: &Model,
+    registry: &Registry,
+    options: &GradientOptions<'_>,
+) -> Result<(Model, Origins, GradientReport), DeriveError> {
     let mut add = Addition::new(model.clone(), registry, &[])?;
     let types = add.types()?;
     let of = value_of(&add, options.of)?;
@@ -121,9 +133,8 @@ pub fn add_gradients(
         import(&mut result, TRAINING);
     }
     raise_ir_version(&mut result, 0);
-    let input = JobInput { job: JobKind::Differentiate, model, registry };
-    let Accepted { model, .. } = input.accept(result, &origins)?;
-    Ok((model, GradientReport { of: y, gradients, nodes, replaced: 0, opset, expansions }))
+    let report = GradientReport { of: y, gradients, nodes, replaced: 0, opset, expansions };
+    Ok((result, origins, report))
 }
 
 /// The value to differentiate: an output, or another value by its name.
@@ -324,5 +335,63 @@ pub(crate) fn gradients_in(model: &Model, graph: GraphId) -> usize {
 fn merge(into: &mut Expansions, from: &Expansions) {
     for (operator, count) in from {
         *into.entry(operator.clone()).or_default() += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_model::Id;
+    use sardonyx_tensor::Buffer;
+    use sardonyx_text::{ParseOptions, parse_model};
+
+    use super::*;
+
+    #[test]
+    fn nodes_of_inner_gradients_come_from_inner_nodes() {
+        let loops =
+            "y = Loop <body = turn (int64 i, bool c, float[2] a) => (bool c2, float[2] a2) {
+            c2 = Identity (c)
+            p = Mul (a, w)
+            a2 = Sin (p)
+        }> (n, , x)";
+        let scans = "y, all = Scan <num_scan_inputs = 1, body = turn (float[2] a, float[2] r)
+            => (float[2] a2, float[2] b) {
+            p = Mul (a, w)
+            q = Add (p, r)
+            a2 = Sin (q)
+            b = Identity (q)
+        }> (x, rows)";
+        let branches = "y = If (b) <
+            then_branch = yes () => (float[2] t) { p = Mul (x, w) t = Sin (p) },
+            else_branch = no () => (float[2] f) { f = Mul (x, x) }
+        >";
+        for nodes in [loops, scans, branches] {
+            let text = format!(
+                "<ir_version: 10, opset_import: [\"\": 21]>
+                 g (float[2] x, float[2] w, float[3, 2] rows, int64 n, bool b) => (float[2] y) {{ {nodes} }}"
+            );
+            let bytes = Buffer::from_vec(text.into_bytes());
+            let input = parse_model(bytes, ParseOptions::default()).unwrap().model;
+            let options =
+                GradientOptions { of: None, by: &|name, _| name == "w", gradient_node: false };
+            let made = with_gradients(&input, &Registry::standard(), &options);
+            let (result, origins, _) = made.unwrap();
+            let main = result.main.unwrap();
+            let inner = tree(&result, main).into_iter().filter(|graph| *graph != main);
+            let nodes = inner.flat_map(|graph| result.graph(graph).nodes.clone());
+            let mut seen = HashSet::new();
+            for node in nodes.filter(|node| node.index() >= input.node_count()) {
+                let mut from = origins.of(node).into_iter();
+                let from = from.find(|from| from.index() < input.node_count());
+                let op = op_of(&result, node);
+                let from = from.unwrap_or_else(|| panic!("{op} comes from nothing"));
+                seen.insert((op, op_of(&input, from)));
+            }
+            assert!(seen.contains(&("Cos".to_string(), "Sin".to_string())), "{seen:?}");
+        }
+    }
+
+    fn op_of(model: &Model, node: NodeId) -> String {
+        model.display(model.node(node).op_type).into_owned()
     }
 }

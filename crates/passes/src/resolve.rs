@@ -42,7 +42,7 @@ pub struct Resolved {
     graphs: Vec<GraphId>,
     calls: Calls,
     made: MadeNodes,
-    /// Nodes of gradients, each with the node whose rule made it.
+    /// Nodes of gradients, each with the node whose rule made it, or of which it is a copy.
     derived_from: HashMap<NodeId, NodeId>,
 }
 
@@ -136,6 +136,14 @@ impl Resolved {
     /// Notes nodes that the gradient rule of a node made.
     pub(crate) fn note_derived(&mut self, node: NodeId, made: &[NodeId]) {
         self.derived_from.extend(made.iter().map(|made| (*made, node)));
+    }
+
+    /// Notes that nodes come from what another node comes from, unless something is noted of them.
+    pub(crate) fn note_derived_alike(&mut self, other: NodeId, made: &[NodeId]) {
+        let Some(node) = self.derived_from.get(&other).copied() else { return };
+        for made in made {
+            self.derived_from.entry(*made).or_insert(node);
+        }
     }
 
     /// The operators that exist.

@@ -668,6 +668,26 @@ fn what_has_no_gradient_is_refused() {
             r#"xs = ["s"], zs = ["n"], y = "y"> (s, n)"#,
             "'s' has type seq(float[2]): only floating-point tensors have gradients",
         ),
+        (
+            "float8e4m3fn[2, 1] a",
+            "b = Transpose (a)
+             c = Cast <to = 1> (b)
+             y = ReduceSum (c)",
+            r#"xs = ["a"], y = "y"> (a)"#,
+            "'a' has type float8e4m3fn, in which gradients are not computed: only a cast may make \
+             and read it",
+        ),
+        (
+            "float[2] a",
+            "q = Cast <to = 19> (a)
+             b = Cast <to = 1> (q)
+             h = Cast <to = 10> (q)
+             c = Cast <to = 1> (h)
+             e = Mul (b, c)
+             y = ReduceSum (e)",
+            r#"xs = ["a"], y = "y"> (a)"#,
+            "'q' has type float8e5m2, in which gradients are not computed",
+        ),
     ] {
         let nodes = format!("{nodes}\nd = ai.onnx.preview.training.Gradient <{names}");
         let found = session(inputs, "float d", &nodes);
@@ -730,8 +750,12 @@ fn kinks_have_gradients() {
         image = Constant <value_ints = [1, 1, -1]> ()
         signs = Constant <value_floats = [1.0, -1.0]> ()
         tensor = Reshape (x, image)";
-    let rows: [(&str, &[f32], &[f32]); 22] = [
+    let rows: [(&str, &[f32], &[f32]); 24] = [
         ("y = Relu (x)", &[-1.0, 0.0, 1.0], &[0.0, 0.0, 1.0]),
+        // NaN is not below 0: what arrives is handed on.
+        ("y = Relu (x)", &[f32::NAN, f32::INFINITY], &[1.0, 1.0]),
+        // Infinite powers of numbers below 1 are 0, whatever the number is.
+        ("e = Constant <value = float {inf}> ()\ny = Pow (x, e)", &[0.5, 0.0, -0.7], &[0.0; 3]),
         ("y = Abs (x)", &[-1.0, 0.0, 1.0], &[-1.0, 0.0, 1.0]),
         ("y = Sign (x)", &[-1.0, 0.0, 1.0], &[0.0; 3]),
         ("y = Clip (x, low, high)", &[-2.0, -1.0, 1.0, 2.0], &[0.0, 1.0, 1.0, 0.0]),

@@ -8,6 +8,7 @@ use sardonyx_tensor::DataType::Int64;
 
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, input, int, non_deterministic, output, types};
+use crate::function::Expand;
 use crate::infer::{Infer, InferError};
 use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
@@ -29,7 +30,36 @@ pub(crate) static AFFINE_GRID: OpDef = OpDef::new("AffineGrid")
         ],
     )
     .infer(infer)
-    .body(&[20], concat!(numbers!(), sizes!(), maps!(), steps!(), points!(), mapped!()));
+    .body(
+        &[20],
+        concat!(
+            numbers!(),
+            sizes!(),
+            maps!(),
+            steps!(),
+            points!("width", "height", "depth"),
+            mapped!()
+        ),
+    )
+    .call_body(with_scalar_lengths);
+
+/// Gives Range scalars. The function of the standard has vectors of one element, which the operator
+/// does not take.
+#[expect(clippy::unnecessary_wraps, reason = "bodies of other calls may be missing")]
+fn with_scalar_lengths(_: &Expand<'_>) -> Result<Option<String>, String> {
+    let nodes = concat!(
+        numbers!(),
+        sizes!(),
+        maps!(),
+        steps!(),
+        "x_length = Squeeze (width)
+        y_length = Squeeze (height)
+        z_length = Squeeze (depth)\n",
+        points!("x_length", "y_length", "z_length"),
+        mapped!()
+    );
+    Ok(Some(nodes.to_string()))
+}
 
 /// `[N, H, W, 2]` or `[N, D, H, W, 3]`: a point for each place of a grid.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -188,12 +218,13 @@ macro_rules! steps {
     };
 }
 
+/// The points of the grid, from the lengths of its axes.
 macro_rules! points {
-    () => {
+    ($width:literal, $height:literal, $depth:literal) => {
         concat!(
-            along!("x", "width"),
-            along!("y", "height"),
-            along!("z", "depth"),
+            along!("x", $width),
+            along!("y", $height),
+            along!("z", $depth),
             "z_last = Transpose <perm = [1, 2, 0]> (volume_zeros)
             z_spread = Add (z_last, z_places)
             z = Transpose <perm = [2, 0, 1]> (z_spread)

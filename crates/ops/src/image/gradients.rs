@@ -219,7 +219,7 @@ fn points_of<'c>(
     };
     let (start, end) = (corner(first), corner(first + 2));
     let mut len = end - start;
-    let mut by_end = len * 0.0 + scale / cells as f64;
+    let mut by_end = len.number(scale / cells as f64).expand(len.shape());
     if !half_pixel {
         let is_short = len.compare("Less", len.number(1.0));
         len = is_short.choose(len.number(1.0), len);
@@ -227,9 +227,12 @@ fn points_of<'c>(
     }
     let size = len / cells as f64;
     let (count, most) = match cx.int("sampling_ratio").unwrap_or(0) {
-        given @ 1.. => (size * 0.0 + given as f64, cx.ints_of(&[given])),
+        given @ 1.. => (size.number(given as f64).expand(size.shape()), cx.ints_of(&[given])),
         _ => {
-            let count = size.op("Ceil").op_with("Max", &[size.number(0.0)], &[]);
+            // A region that is none has one point, which is no number either.
+            let is_region = size.compare("Equal", size);
+            let count = is_region.choose(size, size.number(1.0)).op("Ceil");
+            let count = count.op_with("Max", &[size.number(0.0)], &[]);
             // So that there is one if there are no regions.
             let one = cx.numbers_of(&[0.0], elem);
             let all = count.reshape(cx.ints_of(&[-1])).concat(&[one], 0);
@@ -307,8 +310,9 @@ impl<'c> Regions<'c> {
         let sizes = [2, 3].map(|axis| x.sizes(axis, Some(axis + 1)));
         let [down, across] = [0, 1].map(|axis| {
             let (at, len, zero) = (at[axis], sizes[axis].cast(elem), at[axis].number(0.0));
-            let is_near = at.compare("GreaterOrEqual", zero - 1.0);
-            let is_near = is_near.op_with("And", &[at.compare("LessOrEqual", len)], &[]);
+            // A place that is no number is not far.
+            let is_far = at.compare("Less", zero - 1.0).or(at.compare("Greater", len));
+            let is_near = is_far.op("Not");
             let read = at.op_with("Max", &[zero], &[]).op_with("Min", &[len - 1.0], &[]);
             (is_near, at.compare("Equal", read), read.expand(shape).reshape(one_row))
         });
@@ -471,7 +475,10 @@ pub(crate) fn deform_conv<'c>(cx: &'c Backward<'_>) -> Result {
     let base = tap_places(cx, (weights, dy), axes)?;
     for (axis, base) in base.into_iter().enumerate() {
         let moved = offsets_apart.gather(cx.ints_of(&[axis as i64]), 2).squeeze(&[2]);
-        coordinates.push((moved + base.cast(elem)).reshape(parts.concat(&[read], 0)));
+        let at = moved + base.cast(elem);
+        // A tap whose place is no number reads nothing, like one that is outside.
+        let at = at.compare("Equal", at).choose(at, at.number(-2.0));
+        coordinates.push(at.reshape(parts.concat(&[read], 0)));
     }
     let sizes: Vec<Expr<'c>> =
         (2..axes as i64 + 2).map(|axis| x.sizes(axis, Some(axis + 1))).collect();

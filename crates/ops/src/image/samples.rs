@@ -86,9 +86,20 @@ fn along<'c>(
         let of_power: Vec<f64> = between.0.iter().map(|(_, weights)| weights[power]).collect();
         cx.numbers_of(&of_power, elem)
     });
-    let weights = c0 + part * (c1 + part * (c2 + part * c3));
-    let slopes = c1 + part * (c2 * 2.0 + part * c3 * 3.0);
-    let first = floor.cast(sardonyx_tensor::DataType::Int64).unsqueeze(&[-1]);
+    let (weights, slopes) = match between.0 {
+        // What reads one element reads it wherever the place is, also where that is no number.
+        [_] => {
+            let sizes = part.shape();
+            (part.number(1.0).expand(sizes), part.number(0.0).expand(sizes))
+        }
+        _ => {
+            let weights = c0 + part * (c1 + part * (c2 + part * c3));
+            (weights, c1 + part * (c2 * 2.0 + part * c3 * 3.0))
+        }
+    };
+    // A place that is no number reads the first element, with a weight that is none either.
+    let first = floor.compare("Equal", floor).choose(floor, floor.number(0.0));
+    let first = first.cast(sardonyx_tensor::DataType::Int64).unsqueeze(&[-1]);
     let indices = first + cx.ints_of(&steps);
     let last = size - 1.0;
     let zero = indices.number(0.0);
@@ -188,6 +199,11 @@ impl<'c> Samples<'c> {
     /// The gradients of coordinates, by axis.
     pub(crate) fn of_coordinates(&self, dy: Expr<'c>) -> Vec<Expr<'c>> {
         let sums = dy.scale_by(self.elements).sum(&[1], false);
-        self.slopes.iter().map(|slopes| sums.scale_by(*slopes).sum(&[2], false)).collect()
+        let of_axis = |slopes: &Expr<'c>| {
+            // An element without a slope, like all outside, is not read: it may be infinite.
+            let read = sums.drop_unused(*slopes);
+            (read * slopes.drop_unused(sums)).sum(&[2], false)
+        };
+        self.slopes.iter().map(of_axis).collect()
     }
 }

@@ -9,7 +9,7 @@
 
 use std::f64::consts::PI;
 
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::{CastOptions, DataType, cast};
 
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
@@ -89,7 +89,8 @@ pub(crate) fn reciprocal(cx: &Backward<'_>) -> Result {
 }
 
 pub(crate) fn relu(cx: &Backward<'_>) -> Result {
-    of_one(cx, |x, _, dy| x.compare("Greater", x.number(0.0)).choose(dy, dy.number(0.0)))
+    // NaN is not below 0 either: what depends on it gets its gradient.
+    of_one(cx, |x, _, dy| x.compare("LessOrEqual", x.number(0.0)).choose(dy.number(0.0), dy))
 }
 
 pub(crate) fn sigmoid(cx: &Backward<'_>) -> Result {
@@ -200,14 +201,17 @@ pub(crate) fn pow(cx: &Backward<'_>) -> Result {
     let (a, b, y, dy) = (cx.input(0)?, cx.input(1)?, cx.output(0)?, cx.arriving()?);
     let exponent = b.cast(a.elem());
     if cx.wants(0) {
-        // The derivative of a constant is 0, also at 0, where the power below is infinite.
-        let slope = exponent.scale_by(a.op_with("Pow", &[exponent - 1.0], &[]));
+        // The derivative of a constant is 0, also at 0, where the power below is infinite; and an
+        // infinite exponent makes a constant 0 of a small base.
+        let below = a.op_with("Pow", &[exponent - 1.0], &[]);
+        let slope = exponent.drop_unused(below) * below.drop_unused(exponent);
         cx.give_broadcast(0, dy.scale_by(slope))?;
     }
     if cx.wants(1) {
-        let is_positive = a.compare("Greater", a.number(0.0));
-        let logarithm = is_positive.choose(a, a.number(1.0)).op("Log");
-        cx.give_broadcast(1, dy.scale_by(y * logarithm).cast(b.elem()))?;
+        let has_none = a.compare("LessOrEqual", a.number(0.0));
+        let logarithm = has_none.choose(a.number(1.0), a).op("Log");
+        // An infinite base with a power of 0 has that for other exponents as well.
+        cx.give_broadcast(1, dy.scale_by(y.scale_by(logarithm)).cast(b.elem()))?;
     }
     Ok(())
 }
@@ -280,16 +284,31 @@ pub(crate) fn extreme(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
+/// Whether the limits of `Clip` are the same in every run, and not crossed.
+fn are_ordered(cx: &Backward<'_>) -> bool {
+    let number = |index: usize| {
+        let limit = cx.constant(index)?;
+        let wide = cast(&limit, DataType::Double, CastOptions::default()).ok()?;
+        wide.to_vec::<f64>().ok()?.first().copied()
+    };
+    number(1).zip(number(2)).is_some_and(|(low, high)| low <= high)
+}
+
 pub(crate) fn clip(cx: &Backward<'_>) -> Result {
     let (x, dy) = (cx.input(0)?, cx.arriving()?);
     let (low, high) = (cx.input_if(1), cx.input_if(2));
     let none = dy.number(0.0);
-    let is_above = high.map(|high| x.compare("Greater", high));
-    let is_below = low.map(|low| {
-        // Where the limits are crossed, the upper one counts.
-        let is_below = x.compare("Less", low);
-        is_above.map_or(is_below, |is_above| is_below.op_with("And", &[is_above.op("Not")], &[]))
-    });
+    let mut is_above = high.map(|high| x.compare("Greater", high));
+    let mut is_below = low.map(|low| x.compare("Less", low));
+    if let (Some(low), Some(high), Some(below), Some(above)) = (low, high, is_below, is_above)
+        && !are_ordered(cx)
+    {
+        // Where the limits are crossed, all elements become the upper one; NaN stays NaN.
+        let is_crossed = below.op_with("And", &[low.compare("Greater", high)], &[]);
+        let above = above.or(is_crossed);
+        is_above = Some(above);
+        is_below = Some(below.op_with("And", &[above.op("Not")], &[]));
+    }
     let mut inside = dy;
     for outside in [is_above, is_below].into_iter().flatten() {
         inside = outside.choose(none, inside);
@@ -330,25 +349,87 @@ pub(crate) fn cum_sum(cx: &Backward<'_>) -> Result {
     Ok(())
 }
 
-/// The sum over all products that an element is in of what the others make. The first 0 of a line
-/// is the only element whose products with others are taken as if it were not there; derived again,
-/// that is right where no element is 0.
-pub(crate) fn cum_prod(cx: &Backward<'_>) -> Result {
-    let (x, axis, y, dy) = (cx.input(0)?, cx.input(1)?, cx.output(0)?, cx.arriving()?);
+/// Products of factors, some of which may be 0.
+pub(crate) struct Product<'c> {
+    /// The factors.
+    pub(crate) factors: Expr<'c>,
+    /// Truth values: which factors are 0.
+    pub(crate) are_zero: Expr<'c>,
+    /// How many factors of each product are 0.
+    pub(crate) zeros: Expr<'c>,
+    /// The sum of the factors of each product that are 0, which is 0 and has a derivative.
+    pub(crate) sum_of_zeros: Expr<'c>,
+    /// The product of the factors that are not 0.
+    pub(crate) rest: Expr<'c>,
+}
+
+impl<'c> Product<'c> {
+    /// Truth values: which factors of `x` are 0.
+    pub(crate) fn are_zero(x: Expr<'c>) -> Expr<'c> {
+        x.compare("Equal", x.number(0.0))
+    }
+
+    /// The factors that are not 0, and 1 for others.
+    pub(crate) fn without_zeros(x: Expr<'c>, are_zero: Expr<'c>) -> Expr<'c> {
+        are_zero.choose(x.number(1.0), x)
+    }
+
+    /// The factors that are 0, and constants 0 for others.
+    pub(crate) fn zeros_alone(x: Expr<'c>, are_zero: Expr<'c>) -> Expr<'c> {
+        are_zero.choose(x, x.number(0.0))
+    }
+
+    fn has_zeros(&self, count: f64) -> Expr<'c> {
+        self.zeros.compare("Equal", self.zeros.number(count))
+    }
+
+    /// The product of all others for a factor that is not 0, times that factor. With one 0 among
+    /// them it is 0 and changes with that.
+    pub(crate) fn for_others(&self) -> Expr<'c> {
+        let [zero, one] = [0.0, 1.0].map(|number| self.rest.number(number));
+        let of_one = self.has_zeros(1.0).choose(self.sum_of_zeros, zero);
+        self.rest * self.has_zeros(0.0).choose(one, of_one)
+    }
+
+    /// The products of all others for each factor: `parts` of the same sizes. Of two that are 0
+    /// each has the other as its slope, so the product of the rest is right when it is derived once
+    /// more; of three the third derivatives are left out.
+    pub(crate) fn slopes(&self) -> Expr<'c> {
+        let [zero, one] = [0.0, 1.0].map(|number| self.rest.number(number));
+        let of_two = self.has_zeros(2.0).choose(self.sum_of_zeros - self.factors, zero);
+        let for_zeros = self.rest * self.has_zeros(1.0).choose(one, of_two);
+        let not_zero = Product::without_zeros(self.factors, self.are_zero);
+        self.are_zero.choose(for_zeros, self.for_others() / not_zero)
+    }
+}
+
+/// The sum over all products that an element is in of what the others make, as [`Product`] has it.
+pub(crate) fn cum_prod<'c>(cx: &'c Backward<'_>) -> Result {
+    let (x, axis, dy) = (cx.input(0)?, cx.input(1)?, cx.arriving()?);
     let [exclusive, reverse] = ["exclusive", "reverse"].map(|name| cx.int(name).unwrap_or(0));
-    let way = |exclusive: i64, reverse: i64| {
+    let way = |reverse: i64| {
         [("exclusive", AttrValue::Int(exclusive)), ("reverse", AttrValue::Int(reverse))]
     };
-    let back = way(exclusive, 1 - reverse.signum());
-    let one = x.number(1.0);
-    let is_zero = x.compare("Equal", x.number(0.0));
-    let zeros = is_zero.cast(x.elem()).op_with("CumSum", &[axis], &way(0, reverse));
-    let is_first = is_zero.op_with("And", &[zeros.compare("Equal", one)], &[]);
-    let without = is_first.choose(one, x).op_with("CumProd", &[axis], &way(exclusive, reverse));
-    let of_first = dy.scale_by(without).op_with("CumSum", &[axis], &back);
-    let sums = dy.scale_by(y).op_with("CumSum", &[axis], &back);
-    let of_others = sums.divide_by(is_zero.choose(one, x));
-    cx.give(0, is_first.choose(of_first, of_others));
+    let sums_before = |of: Expr<'c>| of.op_with("CumSum", &[axis], &way(reverse));
+    let sums_after = |of: Expr<'c>| of.op_with("CumSum", &[axis], &way(1 - reverse.signum()));
+    let are_zero = Product::are_zero(x);
+    let not_zero = Product::without_zeros(x, are_zero);
+    let products = Product {
+        factors: x,
+        are_zero,
+        zeros: sums_before(are_zero.cast(x.elem())),
+        sum_of_zeros: sums_before(Product::zeros_alone(x, are_zero)),
+        rest: not_zero.op_with("CumProd", &[axis], &way(reverse)),
+    };
+    let (zero, one) = (x.number(0.0), x.number(1.0));
+    let (is_one, are_two) = (products.has_zeros(1.0), products.has_zeros(2.0));
+    // Of two zeros each has the other as its slope: the sum of both without itself.
+    let of_two = are_two.choose(products.sum_of_zeros, zero);
+    let for_zeros = dy.scale_by(products.rest * is_one.choose(one, of_two));
+    let own = sums_after(dy.scale_by(are_two.choose(products.rest, zero)));
+    let for_zeros = sums_after(for_zeros) - are_zero.choose(x, zero) * own;
+    let for_others = sums_after(dy.scale_by(products.for_others())).divide_by(not_zero);
+    cx.give(0, are_zero.choose(for_zeros, for_others));
     Ok(())
 }
 

@@ -45,22 +45,25 @@ pub(crate) fn einsum(cx: &Backward<'_>) -> Result {
         );
     }
     for index in (0..cx.input_count()).filter(|index| cx.wants(*index)) {
-        cx.give(index, of_operand(cx, &equation, index, dy)?);
+        let other = |other| counting(cx, &equation, other, dy);
+        cx.give(index, of_operand(cx, &equation, index, dy, &other)?);
     }
     Ok(())
 }
 
+/// The gradient of an operand, where `value` gives what stands for each other one.
 fn of_operand<'c>(
     cx: &'c Backward<'_>,
     equation: &Equation,
     index: usize,
     dy: Expr<'c>,
+    value: &dyn Fn(usize) -> Result<Expr<'c>>,
 ) -> Result<Expr<'c>> {
     let (x, own) = (cx.input(index)?, &equation.operands[index]);
     let (mut terms, mut values) = (vec![equation.result.clone()], vec![dy]);
     for (other, term) in equation.operands.iter().enumerate().filter(|(other, _)| *other != index) {
         terms.push(term.clone());
-        values.push(counting(cx, equation, other, dy)?);
+        values.push(value(other)?);
     }
     let mut result = own.clone();
     for (place, label) in own.labels.iter().enumerate() {
@@ -102,8 +105,7 @@ fn of_operand<'c>(
 }
 
 /// An operand of products without elements that are not finite and of which nothing counts: all
-/// that they take part in is masked. An operand whose axes are not those of the result by their
-/// labels alone counts as a whole.
+/// that they take part in is masked.
 fn counting<'c>(
     cx: &'c Backward<'_>,
     equation: &Equation,
@@ -116,11 +118,19 @@ fn counting<'c>(
     }
     let (labels, result) = (&term.labels, &equation.result);
     let is_repeated = |(place, label): (usize, &char)| labels[..place].contains(label);
-    let is_plain = [term, result].iter().all(|term| term.ellipsis.is_none())
-        && !labels.iter().enumerate().any(is_repeated);
+    if [term, result].iter().any(|term| term.ellipsis.is_some())
+        || labels.iter().enumerate().any(is_repeated)
+    {
+        // The magnitudes of what each element takes part in: the gradient where all others are 1.
+        let ones = |other: usize| -> Result<Expr<'c>> {
+            Ok(dy.number(1.0).expand(cx.input(other)?.shape()))
+        };
+        let sums = of_operand(cx, equation, index, dy.op("Abs"), &ones)?;
+        return Ok(operand.drop_unused(sums));
+    }
     let shared = |label: &&char| result.labels.contains(label);
     let common: Vec<char> = labels.iter().filter(shared).copied().collect();
-    if !is_plain || common.is_empty() {
+    if common.is_empty() {
         let sums = dy.reshape(cx.ints_of(&[-1])).sum_magnitudes(&[0]).squeeze(&[0]);
         return Ok(operand.drop_unused(sums));
     }

@@ -195,7 +195,7 @@ impl<'c> Windows<'c> {
         &self,
         cx: &'c Backward<'_>,
         (x, dy): (Expr<'c>, Expr<'c>),
-        kernel: Option<&[i64]>,
+        weights: Expr<'c>,
         back: impl FnOnce(&Self, Expr<'c>, Expr<'c>) -> Expr<'c>,
     ) -> Expr<'c> {
         // Groups are images of their own.
@@ -206,20 +206,23 @@ impl<'c> Windows<'c> {
         };
         let [images, gradients] =
             [x, dy].map(|value| if self.group == 1 { value } else { apart(value) });
-        let sums = match kernel {
-            Some(kernel) => {
-                let sums = gradients.sum_magnitudes(&[1]);
-                let alone = Windows { group: 1, ..self.clone() };
-                back(&alone, sums, ones(cx, sums, kernel))
-            }
-            // Of windows that only a run knows whole images count.
+        let sums = gradients.sum_magnitudes(&[1]);
+        let window = match kernel_of(cx, weights) {
+            Some(kernel) => ones(cx, sums, &kernel),
             None => {
-                let axes: Vec<i64> = (1..self.rank as i64 + 2).collect();
-                gradients.sum_magnitudes(&axes)
+                let sizes = cx.ints_of(&[1, 1]).concat(&[weights.sizes(2, None)], 0);
+                sums.number(1.0).expand(sizes)
             }
         };
-        let counting = images.drop_unused_lines(&[1], sums);
+        let alone = Windows { group: 1, ..self.clone() };
+        let counting = images.drop_unused_lines(&[1], back(&alone, sums, window));
         if self.group == 1 { counting } else { counting.reshape(x.shape()) }
+    }
+
+    /// Images of ones with a channel for each group, in the spatial sizes of `like`.
+    fn one_image(&self, cx: &'c Backward<'_>, like: Expr<'c>) -> Expr<'c> {
+        let sizes = cx.ints_of(&[1, self.group]).concat(&[like.sizes(2, None)], 0);
+        like.number(1.0).expand(sizes)
     }
 
     /// The spatial axes.
@@ -257,20 +260,23 @@ impl<'c> Windows<'c> {
     ) -> Expr<'c> {
         let columns = self.columns(cx, x, weights.sizes(2, None));
         let (images, group) = (x.sizes(0, Some(1)), cx.ints_of(&[self.group]));
+        let channels = y.sizes(1, Some(2));
         let apart = |value: Expr<'c>, rows: Expr<'c>, places: Expr<'c>| {
             let places = places.product();
             value.reshape(images.concat(&[group, rows, places], 0))
         };
         let rows = x.sizes(1, Some(2)) * columns.sizes(1, Some(2)) / group;
         let columns = apart(columns, rows, columns.sizes(2, None));
-        let y = apart(y, y.sizes(1, Some(2)) / group, y.sizes(2, None));
+        let y = apart(y, channels / group, y.sizes(2, None));
         let products = y.matmul(columns.transpose(&[0, 1, 3, 2]));
-        products.sum(&[0], false).reshape(weights.shape())
+        let sizes = [channels, x.sizes(1, Some(2)) / group, weights.sizes(2, None)];
+        products.sum(&[0], false).reshape(sizes[0].concat(&sizes[1..], 0))
     }
 
-    /// What the weights of a convolution of `x` that gives `y` get, in the shape of `weights`: the
-    /// channels of `x` are those that each group shares. Where the sizes of `y`, which takes the
-    /// part of weights, are known only at run time, products with columns do the same.
+    /// What the weights of a convolution of `x` that gives `y` get: a filter for each channel of
+    /// `y`, with the spatial sizes of `weights` and the channels of `x` that a group shares. Where
+    /// the sizes of `y`, which takes the part of weights, are known only at run time, products with
+    /// columns do the same.
     fn of_weights(
         &self,
         cx: &'c Backward<'_>,
@@ -361,21 +367,22 @@ pub(crate) fn conv(cx: &Backward<'_>) -> Result {
     if cx.wants(0) {
         let mut counting = weights;
         if cx.may_be_infinite(1) {
-            let sums = dy.sum_magnitudes(&windows.without_channels());
-            let swap: Vec<i64> = [1, 0].into_iter().chain(windows.spatial()).collect();
-            let filter: Vec<i64> = (1..windows.rank as i64 + 2).collect();
-            counting = weights.drop_unused_lines(&filter, sums.transpose(&swap));
+            let sums = dy.sum_magnitudes(&[0]);
+            counting = weights.drop_unused(windows.of_weights(
+                cx,
+                windows.one_image(cx, x),
+                sums,
+                weights,
+            ));
         }
         cx.give(0, windows.transposed(cx, dy, counting, x));
     }
     if cx.wants(1) {
         let mut counting = x;
         if cx.may_be_infinite(0) {
-            let kernel = kernel_of(cx, weights);
-            counting =
-                windows.counting_images(cx, (x, dy), kernel.as_deref(), |windows, sums, ones| {
-                    windows.transposed(cx, sums, ones, x)
-                });
+            counting = windows.counting_images(cx, (x, dy), weights, |windows, sums, ones| {
+                windows.transposed(cx, sums, ones, x)
+            });
         }
         cx.give(1, windows.of_weights(cx, counting, dy, weights));
     }
@@ -414,10 +421,17 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
     }
     if cx.wants(0) {
         let mut counting = weights;
-        // Filters of groups stand one after the other along the axis of inputs.
-        if windows.group == 1 && cx.may_be_infinite(1) {
-            let others = windows.without_channels();
-            counting = weights.drop_unused_lines(&others, dy.sum_magnitudes(&others));
+        if cx.may_be_infinite(1) {
+            let image = windows.one_image(cx, x);
+            let mut sums = windows.of_weights(cx, whole.sum_magnitudes(&[0]), image, weights);
+            if windows.group > 1 {
+                // Filters of groups stand one after the other along the axis of inputs.
+                let group = cx.ints_of(&[windows.group]);
+                let each = weights.sizes(0, Some(1)) / group;
+                let sizes = group.concat(&[each, weights.sizes(1, None)], 0);
+                sums = sums.unsqueeze(&[1]).expand(sizes).reshape(weights.shape());
+            }
+            counting = weights.drop_unused(sums);
         }
         let back = whole.op_with("Conv", &[counting], &windows.attributes());
         cx.give(0, windows.cut(cx, back, x));
@@ -425,12 +439,11 @@ pub(crate) fn conv_transpose<'c>(cx: &'c Backward<'_>) -> Result {
     if cx.wants(1) {
         let mut counting = x;
         if cx.may_be_infinite(0) {
-            let kernel = kernel_of(cx, weights);
             let back = |windows: &Windows<'c>, sums: Expr<'c>, ones: Expr<'c>| {
                 let sums = sums.op_with("Conv", &[ones], &windows.attributes());
                 windows.cut(cx, sums, x)
             };
-            counting = windows.counting_images(cx, (x, whole), kernel.as_deref(), back);
+            counting = windows.counting_images(cx, (x, whole), weights, back);
         }
         cx.give(1, windows.of_weights(cx, whole, counting, weights));
     }

@@ -5,7 +5,7 @@ use sardonyx_tensor::DataType;
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
 use crate::gradient::{Backward, Expr};
-use crate::math::gradients::share_among;
+use crate::math::gradients::{Product, share_among};
 
 type Result = std::result::Result<(), Refusal>;
 
@@ -115,19 +115,22 @@ pub(crate) fn product(cx: &Backward<'_>) -> Result {
         cx,
         |_, _, dy| dy,
         |all| {
-            let (zero, one) = (all.x.number(0.0), all.x.number(1.0));
-            let is_zero = all.x.compare("Equal", zero);
-            let zeros = all.sum(is_zero.cast(all.x.elem()));
+            let are_zero = Product::are_zero(all.x);
             let axes = match all.axes {
                 Axes::All => None,
                 Axes::These(axes) => Some(axes),
             };
-            let not_zero = is_zero.choose(one, all.x);
+            let not_zero = Product::without_zeros(all.x, are_zero);
             let rest =
                 not_zero.op_with_some("ReduceProd", &[axes], &[("keepdims", AttrValue::Int(1))]);
-            let of_zero = zeros.compare("Equal", one).choose(rest, zero);
-            let of_others = zeros.compare("Equal", zero).choose(rest, zero) / not_zero;
-            all.dy.scale_by(is_zero.choose(of_zero, of_others))
+            let product = Product {
+                factors: all.x,
+                are_zero,
+                zeros: all.sum(are_zero.cast(all.x.elem())),
+                sum_of_zeros: all.sum(Product::zeros_alone(all.x, are_zero)),
+                rest,
+            };
+            all.dy.scale_by(product.slopes())
         },
     )
 }

@@ -5,7 +5,7 @@ use sardonyx_tensor::{CastOptions, DataType};
 use crate::adapt::Refusal;
 use crate::attributes::AttrValue;
 use crate::gradient::{Backward, Expr};
-use crate::math::gradients::share_among;
+use crate::math::gradients::{Product, share_among};
 
 type Result = std::result::Result<(), Refusal>;
 
@@ -343,14 +343,17 @@ impl<'c> Writing<'c> {
             cx.give(0, dy.scale_by(self.write(ones, updates, "mul")));
         }
         if cx.wants(2) {
-            let (zero, one) = (x.number(0.0), x.number(1.0));
-            let is_zero = updates.compare("Equal", zero);
-            let zeros = self.read(self.write(x.zeros(), is_zero.cast(x.elem()), "add"));
-            let not_zero = is_zero.choose(one, updates);
-            let rest = self.read(self.write(x, not_zero, "mul"));
-            let of_zero = zeros.compare("Equal", one).choose(rest, zero);
-            let of_others = zeros.compare("Equal", zero).choose(rest, zero) / not_zero;
-            cx.give(2, self.read(dy).scale_by(is_zero.choose(of_zero, of_others)));
+            let are_zero = Product::are_zero(updates);
+            let added = |of: Expr<'c>| self.read(self.write(x.zeros(), of, "add"));
+            let not_zero = Product::without_zeros(updates, are_zero);
+            let product = Product {
+                factors: updates,
+                are_zero,
+                zeros: added(are_zero.cast(x.elem())),
+                sum_of_zeros: added(Product::zeros_alone(updates, are_zero)),
+                rest: self.read(self.write(x, not_zero, "mul")),
+            };
+            cx.give(2, self.read(dy).scale_by(product.slopes()));
         }
     }
 }

@@ -21,6 +21,7 @@ impl Region {
         resolved: &mut Resolved,
         inference: &Inference,
     ) -> Result<(), Refusal> {
+        self.refuse_narrow(resolved, inference)?;
         let mut way = Way::new(resolved, inference, self.gradient);
         let mut arrived: HashMap<ValueId, Vec<ValueId>> = HashMap::new();
         for Target { y, seed } in &self.ys {
@@ -42,7 +43,12 @@ impl Region {
                 continue;
             }
             let gradients = match Flow::of(way.resolved, node) {
-                Some(flow) => FlowBack::new(&mut way, &self.active, &flow, &arriving).derive()?,
+                Some(flow) => {
+                    let before = way.made.len();
+                    let back = FlowBack::new(&mut way, &self.active, &flow, &arriving).derive()?;
+                    way.resolved.note_derived(node, &way.made[before..]);
+                    back
+                }
                 None => self.apply_rule(&mut way, node, &arriving, &mut arrived)?,
             };
             for (value, gradient) in gradients {
@@ -259,8 +265,9 @@ impl<'a> Way<'a> {
         Some(total)
     }
 
-    /// Says in which form the nodes are.
+    /// Says in which form the nodes are, and where those come from that no rule made.
     fn finish(self) {
+        self.resolved.note_derived_alike(self.gradient, &self.made);
         let newest = self.resolved.registry().versions("").map_or(1, |(_, newest)| newest);
         for node in self.made {
             self.resolved.set_opset(node, newest);

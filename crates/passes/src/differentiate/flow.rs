@@ -89,6 +89,9 @@ impl<'w, 'a> FlowBack<'w, 'a> {
     fn copy(&mut self, graph: GraphId, back: NodeId, attribute: &str) -> GraphId {
         let (copy, copied) = self.way.resolved.build(self.way.gradient).copy_graph(graph, back);
         self.way.resolved.take_callees(&copied);
+        for copied in &copied {
+            self.way.resolved.note_derived(copied.of, &[copied.node]);
+        }
         self.way.resolved.model_mut().set_attribute(back, attribute, AttrValue::Graph(copy));
         copy
     }
@@ -121,6 +124,8 @@ impl<'w, 'a> FlowBack<'w, 'a> {
         let names = AttrValue::Strings(names.collect());
         build.model_mut().set_attribute(node, "xs", names);
         self.way.resolved.set_opset(node, GRADIENT.newest());
+        // What it becomes comes from this node, unless it comes from one inside.
+        self.way.resolved.note_derived(self.flow.node, &[node]);
         self.model().outputs(node).iter().flatten().copied().collect()
     }
 }

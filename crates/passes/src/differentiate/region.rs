@@ -2,12 +2,13 @@
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, Model, NodeId, Producer, Type, ValueId};
-use sardonyx_ops::operators::GRADIENT;
+use sardonyx_ops::Refusal;
+use sardonyx_ops::operators::{CAST, GRADIENT};
 
-use super::activity::{has_derivative, needed_nodes, spread, without_rule};
+use super::activity::{has_derivative, makes_active, needed_nodes, spread, without_rule};
 use super::{Counts, finding, names};
 use crate::finding::Finding;
-use crate::infer::Inference;
+use crate::infer::{Inference, element};
 use crate::order::{inner_graphs, reads, tree};
 use crate::resolve::Resolved;
 
@@ -152,6 +153,38 @@ impl Region {
             if needed.contains(&node) {
                 self.nodes.push(node);
                 spread(resolved, inference, node, &mut self.active);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses gradients of values whose type has no arithmetic: floats of 8 bits or fewer. Casting
+    /// to such a type and back has a gradient, as that of a cast is a cast, unless several nodes
+    /// read the value, whose gradients would have to be added.
+    pub(super) fn refuse_narrow(
+        &self,
+        resolved: &Resolved,
+        inference: &Inference,
+    ) -> Result<(), Refusal> {
+        let narrow = |value: ValueId| {
+            let elem = inference.ty(value).and_then(|ty| element(ty).flatten())?;
+            let is_narrow = elem.is_float() && elem.bits().is_some_and(|bits| bits <= 8);
+            (is_narrow && self.active.contains(&value)).then_some(elem)
+        };
+        let model = resolved.model();
+        let mut readers: HashSet<ValueId> = HashSet::new();
+        let nodes = self.nodes.iter().filter(|node| makes_active(model, **node, &self.active));
+        for node in nodes {
+            let is_cast = resolved.is(*node, &CAST);
+            let read = reads(model, *node).into_iter().map(|value| (value, readers.insert(value)));
+            let made = model.outputs(*node).iter().flatten().map(|value| (*value, true));
+            for (value, is_first) in read.chain(made) {
+                let Some(elem) = narrow(value).filter(|_| !is_cast || !is_first) else { continue };
+                let name = resolved.name_of(value);
+                return Err(Refusal::from(format!(
+                    "'{name}' has type {elem}, in which gradients are not computed: only a cast may \
+                     make and read it"
+                )));
             }
         }
         Ok(())
