@@ -27,6 +27,14 @@ class Case:
     valid: tuple = None
     # The inputs of a node that means the same, where ONNX Runtime's CPU does not run this one.
     same_as: dict = None
+    # The outputs, where it runs none that means the same.
+    expected: dict = None
+    # The element types of outputs that are not those of the floats that go in.
+    kinds: dict = dataclasses.field(default_factory=dict)
+    # How far codes may lie apart, where ONNX Runtime rounds otherwise.
+    units: int = 0
+    # How far floats may lie apart, as a part of the largest magnitude, if that is more than usual.
+    within: float = None
 
 
 def table():

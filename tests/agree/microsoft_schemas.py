@@ -50,7 +50,10 @@ def described(schema):
     for kind, params in (("input", schema.inputs), ("output", schema.outputs)):
         for param in params:
             option = str(param.option).split(".")[-1]
-            arity = {"Single": "", "Optional": ", optional"}[option]
+            any_types = "" if param.isHomogeneous else " of any types"
+            # The wheel does not tell how many there are at least.
+            variadic = f", 1 or more{any_types}"
+            arity = {"Single": "", "Optional": ", optional", "Variadic": variadic}[option]
             lines.append(f"{kind} {param.name}: {param.typeStr}{arity}")
     for name, attribute in schema.attributes.items():
         kind = str(attribute.type).split(".")[-1].lower()

@@ -4,8 +4,9 @@
 //! in the place of constants, and real models beside the checkout. Python makes models and inputs
 //! and asks ONNX Runtime; our side is the `sardonyx` command, as anyone would use it. `microsoft`
 //! is a table of single nodes of the operators that ONNX Runtime adds to the standard, and
-//! `optimized` real models as it saves them, with these operators in them. `training` are training
-//! steps and gradients that were added to models, on ONNX Runtime and on the reference evaluator.
+//! `optimized` real models as it saves them, with these operators in them. `quantized` are small
+//! models that its quantizer makes, saved in the same way. `training` are training steps and
+//! gradients that were added to models, on ONNX Runtime and on the reference evaluator.
 //!
 //! `whisper` are models as exporters write them today, from an environment with these exporters; it
 //! is made when one of these models is asked for.
@@ -58,6 +59,7 @@ const MODELS: &[&str] = &[
     "optimized/qwen2_0_5b.decode",
     "optimized/resnet50.b1",
     "optimized/vit_b_16.b1",
+    "quantized",
     "silero-vad",
     "training",
     "whisper/decoder",
@@ -88,7 +90,7 @@ pub(crate) fn run(task: &Agree) -> Result {
             fs::remove_dir_all(&directory)?;
         }
         fs::create_dir_all(&directory)?;
-        if let "microsoft" | "training" = model {
+        if let "microsoft" | "quantized" | "training" = model {
             let (count, problems) = table(&sides, model, &directory)?;
             agreeing += count;
             disagreeing += problems;

@@ -37,7 +37,7 @@ const STEPS: &[Step] = &[
     step("matrix", &["xtask", "matrix", "--sample", "1500"]).release(),
     step("devices", &["xtask", "devices", "--runs", "500"]).release(),
     step("formats", &["xtask", "formats"]).release(),
-    step("operators of ONNX Runtime", &["xtask", "agree", "microsoft"]).release(),
+    step("operators of ONNX Runtime", &["xtask", "agree", "microsoft", "quantized"]).release(),
     step("training elsewhere", &["xtask", "agree", "training"]).release(),
     step("notation", &["xtask", "notation"]).release(),
     step("interop", &["xtask", "interop"]).release(),

@@ -207,6 +207,37 @@ impl<'a> Infer<'a> {
         Ok(other.finish())
     }
 
+    /// What the rule of another operator says of a node with these inputs, which has the attributes
+    /// and the name of this one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the rule.
+    pub(crate) fn by_rule_with(
+        &self,
+        rule: InferFn,
+        inputs: &[Option<&Type>],
+    ) -> Result<Said, InferError> {
+        let outputs = self.output_count();
+        let mut other = Infer::new(self.schema, self.attributes, inputs, &[], outputs);
+        other.demands = self.demands.as_ref().map(|_| RefCell::default());
+        rule(&mut other)?;
+        Ok(other.finish())
+    }
+
+    /// Takes over the types that a rule gave, and what it demands of sizes.
+    pub(crate) fn adopt(&mut self, said: Said) {
+        let Said { types, equal, demands, cut_windows, .. } = said;
+        for (output, ty) in types.into_iter().enumerate() {
+            if let Some(ty) = ty {
+                self.set(output, ty);
+            }
+        }
+        self.equal.get_mut().extend(equal);
+        self.cut_windows.get_mut().extend(cut_windows);
+        demands.into_iter().for_each(|demand| self.demand(|| demand));
+    }
+
     /// What the operator says of itself.
     pub fn schema(&self) -> &'a Schema {
         self.schema

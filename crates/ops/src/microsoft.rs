@@ -2,23 +2,34 @@
 //! the one for collectives of TensorRT.
 //!
 //! They are apart from the standard's lists: their domain `com.microsoft` has a single version, in
-//! which operators come and change, and most of its operators are not here. Each but those of
-//! quantized weights, of hashes and of tokens, and collectives, has a function over operators of
-//! the standard at their newest versions; these are the larger ones where there is one, so that the
-//! engine runs them as if a model had them itself. What a function cannot say it refuses with a
-//! reason: forms of an operator that only a device has, and buffers that are written to while they
-//! are read.
+//! which operators come and change, and most of its operators are not here. Each but `MatMulNBits`,
+//! `GatherBlockQuantized`, those of hashes and of tokens, and collectives, has a function over
+//! operators of the standard at their newest versions; these are the larger ones where there is
+//! one, so that the engine runs them as if a model had them itself. What a function cannot say it
+//! refuses with a reason: forms of an operator that only a device has, and buffers that are written
+//! to while they are read.
 
 mod activation;
 mod attention;
+mod bnb4;
 mod collective;
 mod distance;
+mod dynamic_lstm;
 mod group_query;
 mod hash;
+mod integer_products;
+mod linear;
+mod linear_elements;
+mod linear_pools;
 mod mask;
 mod multi_head;
 mod normalization;
+mod packed;
 mod product;
+mod q_attention;
+mod q_embedding;
+mod q_moe;
+mod quantize;
 mod quantized;
 mod rotary;
 mod tokenizer;
@@ -38,6 +49,9 @@ pub(crate) static LIST: List = List::new(&[
     &attention::ATTENTION,
     &activation::BIAS_GELU,
     &distance::CDIST,
+    &quantize::DEQUANTIZE,
+    &dynamic_lstm::DYNAMIC_QUANTIZE_LSTM,
+    &integer_products::DYNAMIC_QUANTIZE_MATMUL,
     &normalization::EMBED,
     &activation::FAST_GELU,
     &product::FUSED_CONV,
@@ -46,9 +60,28 @@ pub(crate) static LIST: List = List::new(&[
     &quantized::GATHER_BLOCK_QUANTIZED,
     &activation::GELU,
     &group_query::GROUP_QUERY_ATTENTION,
+    &bnb4::MATMUL_BNB4,
+    &integer_products::MATMUL_INTEGER_TO_FLOAT,
     &quantized::MATMUL_N_BITS,
     &multi_head::MULTI_HEAD_ATTENTION,
     &hash::MURMUR_HASH_3,
+    &linear_pools::NHWC_MAX_POOL,
+    &q_attention::Q_ATTENTION,
+    &q_embedding::Q_EMBED,
+    &integer_products::QGEMM,
+    &linear_elements::ADD,
+    &linear_pools::AVERAGE,
+    &linear_elements::CONCAT_CODES,
+    &linear_pools::CONV,
+    &linear_pools::GLOBAL_AVERAGE,
+    &linear_elements::LEAKY_RELU,
+    &linear_elements::MUL,
+    &linear_pools::MEAN,
+    &linear_elements::SIGMOID,
+    &linear_elements::SOFTMAX,
+    &linear_elements::WHERE,
+    &q_moe::Q_MOE,
+    &quantize::QUANTIZE,
     &activation::QUICK_GELU,
     &rotary::ROTARY_EMBEDDING,
     &normalization::SIMPLIFIED,

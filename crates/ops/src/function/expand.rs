@@ -119,6 +119,11 @@ impl<'a> Expand<'a> {
         (self.call.graphs)(attribute, prefix)
     }
 
+    /// Number of inputs, absent ones counted.
+    pub(crate) fn input_count(&self) -> usize {
+        self.call.inputs.len()
+    }
+
     /// Whether an input is there.
     pub(crate) fn has_input(&self, index: usize) -> bool {
         self.call.inputs.get(index) == Some(&true)

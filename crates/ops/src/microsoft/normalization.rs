@@ -262,9 +262,7 @@ fn embed(cx: &Expand<'_>) -> Result<String, String> {
     text += &if cx.has_input(8) {
         "positions = Gather (position_embedding, position_ids)\n".to_string()
     } else {
-        vector("from", &[0])
-            + "length = Shape <start = 1, end = 2> (input_ids)
-            positions = Slice (position_embedding, from, length, from)\n"
+        first_positions("position_embedding", "positions")
     };
     let sum = if cx.has_output(2) { "embedding_sum" } else { "sum" };
     text += &if has_segments {
@@ -279,18 +277,35 @@ fn embed(cx: &Expand<'_>) -> Result<String, String> {
     text +=
         &format!("output = LayerNormalization <epsilon: float = @epsilon> ({sum}, gamma, beta)\n");
     if cx.has_output(1) {
-        text += &if cx.has_input(7) {
-            vector("last_axis", &[1])
-                + &scalar("one_number", 1)
-                + "one = CastLike (one_number, mask)
-                is_kept = Equal (mask, one)
-                kept = CastLike (is_kept, mask)
-                mask_index = ReduceSum <keepdims = 0> (kept, last_axis)\n"
-        } else {
-            "batch = Shape <start = 0, end = 1> (input_ids)
-            mask_index = ConstantOfShape <value = int32[1] {0}> (batch)\n"
-                .to_string()
-        };
+        text += &mask_index(cx.has_input(7), "mask_index");
     }
     Ok(text)
+}
+
+/// The first rows of a table, one for each word of `input_ids`: the positions from 0 on.
+pub(super) fn first_positions(table: &str, into: &str) -> String {
+    vector("from", &[0])
+        + &format!(
+            "length = Shape <start = 1, end = 2> (input_ids)
+            {into} = Slice ({table}, from, length, from)\n"
+        )
+}
+
+/// The number of words of each sequence of `input_ids`, by `mask` if the node has it.
+pub(super) fn mask_index(has_mask: bool, into: &str) -> String {
+    if has_mask {
+        vector("last_axis", &[1])
+            + &scalar("one_number", 1)
+            + &format!(
+                "one_word = CastLike (one_number, mask)
+                is_kept = Equal (mask, one_word)
+                kept = CastLike (is_kept, mask)
+                {into} = ReduceSum <keepdims = 0> (kept, last_axis)\n"
+            )
+    } else {
+        format!(
+            "batch = Shape <start = 0, end = 1> (input_ids)
+            {into} = ConstantOfShape <value = int32[1] {{0}}> (batch)\n"
+        )
+    }
 }

@@ -11,7 +11,7 @@ use crate::facts::{
     FLOATS, HIGH_PRECISION, float, floats, input, int, ints, output, string, types,
 };
 use crate::function::{Expand, float_scalar};
-use crate::infer::{Infer, InferError, Said};
+use crate::infer::{Infer, InferError};
 use crate::math::gemm::GEMM;
 use crate::math::matmul::product_shape;
 use crate::nn::conv::CONV;
@@ -113,14 +113,8 @@ fn as_operator(cx: &mut Infer<'_>, operator: &OpDef) -> Result<(), InferError> {
     else {
         return Ok(());
     };
-    let Said { types, equal, demands, .. } = cx.by_rule_of(&schema, rule)?;
-    for (output, ty) in types.into_iter().enumerate() {
-        if let Some(ty) = ty {
-            cx.set(output, ty);
-        }
-    }
-    equal.iter().for_each(|(a, b)| cx.equate(a, b));
-    demands.into_iter().for_each(|demand| cx.demand(|| demand));
+    let said = cx.by_rule_of(&schema, rule)?;
+    cx.adopt(said);
     Ok(())
 }
 

@@ -1,3 +1,5 @@
+mod quantized;
+
 use super::LIST;
 use crate::AttrValue::{Float, Int};
 use crate::function::Call;

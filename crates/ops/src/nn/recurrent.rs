@@ -1,6 +1,6 @@
 //! Recurrent layers: `GRU`, `LSTM`, `RNN`.
 
-mod steps;
+pub(crate) mod steps;
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int32;
@@ -262,13 +262,19 @@ fn lengths_differ(cx: &Infer<'_>) -> Option<String> {
 
 /// All weights once for each step of each element of the batch; lengths given by
 /// `sequence_lens` are not known.
-fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {
+pub(crate) fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {
     let steps = elements(node.shape(0)?.get(..2)?)?;
     Some(steps.mul(&node.elements(1)?.add(&node.elements(2)?)))
 }
 
-/// States of all steps, and the last ones. With `layout = 1` the batch comes first.
+/// States of all steps, and the last ones.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_layer(cx, 2)
+}
+
+/// Infers the outputs of a layer whose weights have their inputs on an axis. With `layout = 1` the
+/// batch comes first.
+pub(crate) fn infer_layer(cx: &mut Infer<'_>, input_axis: usize) -> Result<(), InferError> {
     for (input, rank) in [(X, 3), (W, 3), (R, 3), (3, 2), (LENGTHS, 1), (5, 3), (6, 3), (7, 2)] {
         cx.demand_rank(input, rank)?;
     }
@@ -278,8 +284,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let steps = shared_dim(cx, "steps", &[(X, time)])?;
     let places = [(X, batch), (LENGTHS, 0), (hidden_state, batch), (cell, batch)];
     let batch = shared_dim(cx, "elements of the batch", &places)?;
-    shared_dim(cx, "the size of the input", &[(X, 2), (W, 2)])?;
-    let (directions, hidden) = (directions(cx)?, hidden_size(cx)?);
+    shared_dim(cx, "the size of the input", &[(X, 2), (W, input_axis)])?;
+    let (directions, hidden) = (directions(cx)?, hidden_size(cx, input_axis)?);
     let (all, last): (Shape, Shape) = if batch_first {
         (
             [&batch, &steps, &directions, &hidden].into_iter().cloned().collect(),
@@ -292,7 +298,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         )
     };
     // Without `output_sequence` the first versions leave it open which output is which.
-    let is_certain = cx.since() >= 7 || cx.int("output_sequence").is_some_and(|given| given != 0);
+    let is_certain = cx.int("output_sequence").is_none_or(|given| given != 0);
     for output in 0..cx.output_count().min(3) {
         let shape = if output == 0 { &all } else { &last };
         cx.set_tensor(output, cx.elem(X), is_certain.then(|| shape.clone()));
@@ -311,9 +317,10 @@ fn directions(cx: &Infer<'_>) -> Result<Dim, InferError> {
     }
 }
 
-fn hidden_size(cx: &Infer<'_>) -> Result<Dim, InferError> {
+fn hidden_size(cx: &Infer<'_>, input_axis: usize) -> Result<Dim, InferError> {
     let [hidden_state, cell] = INITIAL;
-    let found = shared_dim(cx, "hidden units", &[(R, 2), (hidden_state, 2), (cell, 2)])?;
+    let places = [(R, input_axis), (hidden_state, 2), (cell, 2)];
+    let found = shared_dim(cx, "hidden units", &places)?;
     match cx.int("hidden_size") {
         Some(given @ 1..) => {
             cx.same_dim(&Dim::Known(given), &found, "hidden_size and the size of R")

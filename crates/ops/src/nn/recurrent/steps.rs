@@ -1,8 +1,14 @@
-//! Recurrent layers as scans over their steps, by which they are differentiated.
+//! Recurrent layers as scans over their steps, by which they are differentiated, and by which the
+//! one with quantized weights runs.
 //!
 //! The product of the whole input with its weights comes before the scan. From the last step to
 //! the first, the scan goes backwards. Sequences that end early keep their states at the steps that
 //! they do not have, and give zeros there. Floats of 16 bits are computed in 32, as the kernels do.
+//!
+//! With quantized weights the left operand of each product is quantized when it is there: the whole
+//! input at once, states step by step with all sequences of the batch. What sequences lack that end
+//! early is 0, and each of them begins backwards at its own end, so that a step has the same states
+//! as on ONNX Runtime.
 
 use std::fmt::Write;
 
@@ -57,27 +63,44 @@ enum Gate {
     ScaledTanh { alpha: f32, beta: f32 },
 }
 
+/// What the weights of a layer are.
+#[derive(Clone, Copy, PartialEq)]
+enum Weights {
+    /// Floats, a row for each output.
+    Floats,
+    /// Quantized, a column for each output, with scales and zero points of a direction or of each
+    /// of its columns.
+    Codes,
+}
+
 /// `RNN`
 pub(super) fn plain(call: &Expand<'_>) -> Result<String, String> {
-    Layer::new(call, Kind::Plain)?.text()
+    Layer::of_floats(call, Kind::Plain)?.text()
 }
 
 /// `GRU`
 pub(super) fn gated(call: &Expand<'_>) -> Result<String, String> {
     let is_linear_first = call.int("linear_before_reset").unwrap_or(0) != 0;
-    Layer::new(call, Kind::Gated { is_linear_first })?.text()
+    Layer::of_floats(call, Kind::Gated { is_linear_first })?.text()
 }
 
 /// `LSTM`
 pub(super) fn memory(call: &Expand<'_>) -> Result<String, String> {
     let is_coupled = call.int("input_forget").unwrap_or(0) != 0;
-    Layer::new(call, Kind::Memory { is_coupled })?.text()
+    Layer::of_floats(call, Kind::Memory { is_coupled })?.text()
+}
+
+/// `DynamicQuantizeLSTM`
+pub(crate) fn quantized_memory(call: &Expand<'_>) -> Result<String, String> {
+    let is_coupled = call.int("input_forget").unwrap_or(0) != 0;
+    Layer::new(call, Kind::Memory { is_coupled }, Weights::Codes, DataType::Float)?.text()
 }
 
 /// A layer of which the text is made.
 struct Layer<'a> {
     call: &'a Expand<'a>,
     kind: Kind,
+    weights: Weights,
     /// In which it is computed.
     elem: DataType,
     /// Of the layer, if that is another.
@@ -101,12 +124,21 @@ const INITIAL: usize = 5;
 const PEEPHOLES: usize = 7;
 
 impl<'a> Layer<'a> {
-    fn new(call: &'a Expand<'a>, kind: Kind) -> Result<Layer<'a>, String> {
+    fn of_floats(call: &'a Expand<'a>, kind: Kind) -> Result<Layer<'a>, String> {
         if call.since() < 14 {
             return Err("an older version of the layer".to_string());
         }
         let given = call.tensor(0).and_then(|tensor| tensor.elem);
         let given = given.ok_or("the element type of input 0 is unknown")?;
+        Layer::new(call, kind, Weights::Floats, given)
+    }
+
+    fn new(
+        call: &'a Expand<'a>,
+        kind: Kind,
+        weights: Weights,
+        given: DataType,
+    ) -> Result<Layer<'a>, String> {
         let (elem, rounded) = match given {
             DataType::Double | DataType::Float => (given, None),
             _ => (DataType::Float, Some(i64::from(given.number()))),
@@ -123,6 +155,7 @@ impl<'a> Layer<'a> {
         Ok(Layer {
             call,
             kind,
+            weights,
             elem,
             rounded,
             backwards,
@@ -156,7 +189,9 @@ impl<'a> Layer<'a> {
             }
         }
         let zero = self.number(0.0);
-        self.line(format_args!("hidden = Shape <start = 2, end = 3> (r)"));
+        // The rows of weights that are floats are outputs, those of codes inputs.
+        let axis = if self.weights == Weights::Codes { 1 } else { 2 };
+        self.line(format_args!("hidden = Shape <start = {axis}, end = {}> (r)", axis + 1));
         self.line(format_args!("batch = Shape <start = 1, end = 2> (x)"));
         self.line(format_args!("sizes = Concat <axis = 0> (batch, hidden)"));
         if self.call.has_input(LENGTHS) {
@@ -168,6 +203,9 @@ impl<'a> Layer<'a> {
                 lengths_vector = Cast <to = 7> (sequence_lens)
                 lengths = Unsqueeze (lengths_vector, axis_1)
                 are_any = Greater (lengths, first)\n";
+        }
+        if self.weights == Weights::Codes {
+            self.quantize_input(&zero);
         }
         for direction in 0..self.backwards.len() {
             self.direction(direction, &zero);
@@ -211,9 +249,26 @@ impl<'a> Layer<'a> {
         self.line(format_args!("{to} = Identity ({from})"));
     }
 
+    /// Quantizes the steps of the input that a sequence has.
+    fn quantize_input(&mut self, zero: &str) {
+        if self.call.has_input(LENGTHS) {
+            self.text += "longest = ReduceMax (lengths_vector)
+                are_read_flat = Less (numbers, longest)
+                step_axes = Constant <value = int64[2] {1, 2}> ()
+                are_read = Unsqueeze (are_read_flat, step_axes)\n";
+            self.line(format_args!("x_read = Where (are_read, x, {zero})"));
+        } else {
+            self.line(format_args!("x_read = Identity (x)"));
+        }
+        self.line(format_args!("x_codes, x_scale, x_zero = DynamicQuantizeLinear (x_read)"));
+    }
+
     /// The part of an operand that is of a direction, without the axis of directions.
     fn part(&mut self, index: usize, direction: usize, to: &str) {
-        let name = OPERANDS[index];
+        self.part_of(OPERANDS[index], direction, to);
+    }
+
+    fn part_of(&mut self, name: &str, direction: usize, to: &str) {
         if self.backwards.len() == 1 {
             self.line(format_args!("{to} = Squeeze ({name}, axis_0)"));
         } else {
@@ -229,9 +284,14 @@ impl<'a> Layer<'a> {
         let (kind, gates) = (self.kind, self.kind.gates());
         self.part(1, d, &format!("w_{d}"));
         self.part(2, d, &format!("r_{d}"));
-        self.line(format_args!("wt_{d} = Transpose <perm = [1, 0]> (w_{d})"));
-        self.line(format_args!("rt_{d} = Transpose <perm = [1, 0]> (r_{d})"));
-        self.line(format_args!("xw_{d} = MatMul (x, wt_{d})"));
+        match self.weights {
+            Weights::Floats => {
+                self.line(format_args!("wt_{d} = Transpose <perm = [1, 0]> (w_{d})"));
+                self.line(format_args!("rt_{d} = Transpose <perm = [1, 0]> (r_{d})"));
+                self.line(format_args!("xw_{d} = MatMul (x, wt_{d})"));
+            }
+            Weights::Codes => self.product_of_input(d),
+        }
         let is_linear_first = kind == Kind::Gated { is_linear_first: true };
         let mut input = format!("xw_{d}");
         if self.call.has_input(BIAS) {
@@ -272,6 +332,33 @@ impl<'a> Layer<'a> {
         self.scan(d, &input, &body);
     }
 
+    /// The product of the quantized input with its quantized weights.
+    fn product_of_input(&mut self, d: usize) {
+        for (name, part) in [("W", "w"), ("R", "r")] {
+            self.part_of(&format!("{name}_scale"), d, &format!("{part}_scale_{d}"));
+            self.part_of(&format!("{name}_zero_point"), d, &format!("{part}_zero_{d}"));
+        }
+        let mut codes = "x_codes".to_string();
+        if self.starts_at_ends(d) {
+            codes = format!("x_reversed_{d}");
+            self.line(format_args!(
+                "{codes} = ReverseSequence <batch_axis = 1, time_axis = 0> (x_codes, lengths_vector)"
+            ));
+        }
+        self.line(format_args!(
+            "xw_sums_{d} = MatMulInteger ({codes}, w_{d}, x_zero, w_zero_{d})
+            xw_floats_{d} = Cast <to = {FLOAT}> (xw_sums_{d})
+            xw_scale_{d} = Mul (x_scale, w_scale_{d})
+            xw_{d} = Mul (xw_floats_{d}, xw_scale_{d})"
+        ));
+    }
+
+    /// Whether a direction goes backwards, and each sequence from its own end: its steps are
+    /// reversed before and after the scan.
+    fn starts_at_ends(&self, d: usize) -> bool {
+        self.weights == Weights::Codes && self.backwards[d] && self.call.has_input(LENGTHS)
+    }
+
     /// The scan itself, and its outputs with an axis of directions.
     fn scan(&mut self, d: usize, input: &str, body: &str) {
         let (states, elem) = (self.kind.states(), self.elem.name());
@@ -279,7 +366,8 @@ impl<'a> Layer<'a> {
         let list = |of: &dyn Fn(&str) -> String| {
             states.iter().map(|state| of(state)).collect::<Vec<_>>().join(", ")
         };
-        let backwards = i64::from(self.backwards[d]);
+        let starts_at_ends = self.starts_at_ends(d);
+        let backwards = i64::from(self.backwards[d] && !starts_at_ends);
         let (count, directions, taken, given) = if has_lengths {
             (
                 2,
@@ -304,7 +392,14 @@ impl<'a> Layer<'a> {
              }}
              > ({first}, {given})"
         ));
-        self.line(format_args!("y_{d} = Unsqueeze (y_plain_{d}, axis_1)"));
+        let mut y = format!("y_plain_{d}");
+        if starts_at_ends {
+            y = format!("y_reversed_{d}");
+            self.line(format_args!(
+                "{y} = ReverseSequence <batch_axis = 1, time_axis = 0> (y_plain_{d}, lengths_vector)"
+            ));
+        }
+        self.line(format_args!("y_{d} = Unsqueeze ({y}, axis_1)"));
         for state in states {
             self.line(format_args!(
                 "last_{state}_{d} = Unsqueeze (last_plain_{state}_{d}, axis_0)"
@@ -315,7 +410,17 @@ impl<'a> Layer<'a> {
     /// A step of a direction: what is carried and given follows from `h`, for some layers `c`, and
     /// the step's share `x` of the product of the input.
     fn body(&mut self, d: usize, zero: &str) -> String {
-        let mut step = Step { d, text: String::new(), clip: None, names: 0 };
+        let mut step = Step {
+            d,
+            weights: self.weights,
+            text: String::new(),
+            clip: None,
+            names: 0,
+            ended: None,
+        };
+        if self.weights == Weights::Codes && self.call.has_input(LENGTHS) {
+            step.ended = Some(zero.to_string());
+        }
         if let Some(clip) = self.clip {
             step.clip = Some((self.number(-clip), self.number(clip)));
         }
@@ -381,9 +486,12 @@ enum Applied {
 /// The nodes of a step.
 struct Step {
     d: usize,
+    weights: Weights,
     text: String,
     clip: Option<(String, String)>,
     names: usize,
+    /// The number in place of quantized states of sequences that have ended, if any may have.
+    ended: Option<String>,
 }
 
 impl Step {
@@ -430,6 +538,26 @@ impl Step {
                 self.node(format_args!("Mul ({tanh}, {alpha})"))
             }
         }
+    }
+
+    /// The product of the states, quantized, with their quantized weights.
+    fn product_of_codes(&mut self) -> String {
+        let d = self.d;
+        let mut h = format!("h_{d}");
+        if let Some(zero) = self.ended.clone() {
+            // The step after the last one of a sequence still has its state.
+            let moved = self.node(format_args!("LessOrEqual (t_{d}, lengths)"));
+            h = self.node(format_args!("Where ({moved}, {h}, {zero})"));
+        }
+        let _ = writeln!(
+            self.text,
+            "h_codes_{d}, h_scale_{d}, h_zero_{d} = DynamicQuantizeLinear ({h})"
+        );
+        let sums =
+            self.node(format_args!("MatMulInteger (h_codes_{d}, r_{d}, h_zero_{d}, r_zero_{d})"));
+        let floats = self.node(format_args!("Cast <to = {FLOAT}> ({sums})"));
+        let scale = self.node(format_args!("Mul (h_scale_{d}, r_scale_{d})"));
+        self.node(format_args!("Mul ({floats}, {scale})"))
     }
 
     /// `h = f(x + h R)`
@@ -481,7 +609,10 @@ impl Step {
     /// `k` is `one - i` if that is given.
     fn memory(&mut self, gates: &[Applied], one: Option<&str>, has_peepholes: bool) -> [String; 2] {
         let d = self.d;
-        let product = self.node(format_args!("MatMul (h_{d}, rt_{d})"));
+        let product = match self.weights {
+            Weights::Floats => self.node(format_args!("MatMul (h_{d}, rt_{d})")),
+            Weights::Codes => self.product_of_codes(),
+        };
         let sum = self.node(format_args!("Add (x_{d}, {product})"));
         let sums = self.split(&sum, 4);
         let peep = |step: &mut Step, sum: &str, weights: &str, c: &str| {
