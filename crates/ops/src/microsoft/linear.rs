@@ -2,10 +2,10 @@
 //! floats become codes, with scales and zero points that are scalars.
 //!
 //! ONNX Runtime rounds in one of two places. After most operators it adds the zero point to the
-//! rounded quotient, as the standard's `QuantizeLinear` does. After sums, products and average pools
-//! it adds the zero point first, so that a quotient half way between two integers goes to the code
-//! that is even. The bodies follow it, as whole tensors of such quotients are usual: those of scales
-//! that are multiples of each other.
+//! rounded quotient, as the standard's `QuantizeLinear` does. After sums, products and average
+//! pools it adds the zero point first, so that a quotient half way between two integers goes to the
+//! code that is even. The bodies follow it, as whole tensors of such quotients are usual: those of
+//! scales that are multiples of each other.
 
 use std::fmt::{Arguments, Write};
 

@@ -95,7 +95,7 @@ fn types_of_outputs_of_pools() {
 
 #[test]
 fn types_of_outputs_of_quantized_products() {
-    let turned = || [("transA", Int(1)), ("transB", Int(1))];
+    let transposed = || [("transA", Int(1)), ("transB", Int(1))];
     let bnb4 = |transposed| {
         [
             ("K", Int(8)),
@@ -115,8 +115,8 @@ fn types_of_outputs_of_quantized_products() {
             "float[S, 3]; int8[4, 5]; float",
             "DynamicQuantizeMatMul: the inner sizes differ (3 and 4)",
         ),
-        ("QGemm", &turned(), qgemm, "float[M, 5]"),
-        ("QGemm", &turned(), &format!("{qgemm}; int32[7, 1]; float; int8"), "int8[7, 5]"),
+        ("QGemm", &transposed(), qgemm, "float[M, 5]"),
+        ("QGemm", &transposed(), &format!("{qgemm}; int32[7, 1]; float; int8"), "int8[7, 5]"),
         (
             "QGemm",
             &[],
