@@ -92,8 +92,8 @@ fn outputs_are_written_where_the_caller_wants_them() {
 
 #[test]
 fn memory_is_asked_for_where_a_step_can_write_it() {
-    // `x` is passed through, `c` is a constant, `y2` the same value as `y`, and only the run finds
-    // out how large `n` is.
+    // `x` is passed through, `c` is a constant, and only the run finds out how large `n` is; `y2`
+    // is a copy of `y`.
     let graph = "g (float[N, 4] x) => (x, c, y, y2, z, n) <float[2] c = {1.5, -2}> {
         y = Relu (x)
         y2 = Identity (y)
@@ -104,7 +104,7 @@ fn memory_is_asked_for_where_a_step_can_write_it() {
     let x = tensor(1, &[3, 4]);
     let expected = session.run(vec![("x".to_string(), Value::Tensor(x.clone()))]).unwrap();
     let expected: Vec<&Tensor> = expected.iter().map(|(_, v)| v.as_tensor().unwrap()).collect();
-    assert_eq!(lends(&session, &[("x", x.view())], &expected), [4]);
+    assert_eq!(lends(&session, &[("x", x.view())], &expected), [2, 3, 4]);
 }
 
 #[test]
