@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::devices::{NodeDevices, give_devices, set_messages};
+use crate::dim::Dim;
 use crate::graph::{Function, Graph, Model, Node, NodeExtras, Producer, Range, ValueInfo};
 use crate::ids::{GraphId, Id, NodeId, ValueId};
 use crate::inner_names::InnerNames;
@@ -588,7 +589,7 @@ impl Copying {
             info.name = info.value.map(|value| model.values[value].name);
         }
         if let Some(ty) = info.ty.as_mut().filter(|_| self.of != Author::Caller) {
-            forget_names(ty);
+            forget_names(model, ty);
         }
     }
 }
@@ -604,7 +605,7 @@ impl Copying {
             info.value = info.value.and_then(|value| self.value(value));
             info.name = info.value.map(|value| model.values[value].name);
             if let Some(ty) = &mut info.ty {
-                forget_names(ty);
+                forget_names(model, ty);
             }
             info.value.is_some_and(|value| !self.of_call.contains(&value))
         });
@@ -690,11 +691,13 @@ impl Copying {
     }
 }
 
-/// Takes the names of dimensions away.
-fn forget_names(ty: &mut TypeProto) {
+/// Takes the names of dimensions away. Texts that name no size stay.
+fn forget_names(model: &Model, ty: &mut TypeProto) {
     let dims = ty.innermost_shape_mut().into_iter().flat_map(|shape| &mut shape.dims);
-    for dim in dims.filter(|dim| matches!(dim.value, Some(DimValue::Param(_)))) {
-        dim.value = None;
+    for dim in dims {
+        if matches!(dim.value, Some(DimValue::Param(name)) if Dim::is_name(model.text(name))) {
+            dim.value = None;
+        }
     }
 }
 

@@ -140,8 +140,8 @@ impl Model {
             // Old exporters write -1 where they mean "any".
             DimValue::Value(_) => Dim::Unknown,
             DimValue::Param(name) => match std::str::from_utf8(self.text(name)) {
-                Ok("") | Err(_) => Dim::Unknown,
-                Ok(name) => Dim::symbol(name),
+                Ok(name) if Dim::is_name(name.as_bytes()) => Dim::symbol(name),
+                _ => Dim::Unknown,
             },
         })
     }

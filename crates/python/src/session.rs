@@ -303,6 +303,11 @@ impl PySession {
         self.0.outputs()
     }
 
+    /// The texts that mark sizes of an input or output as unknown, such as `?`, each with its axis.
+    fn _size_marks(&self, name: &str) -> Vec<(usize, String)> {
+        self.0.size_marks(name)
+    }
+
     /// What the steps of a run are: the name of a node, its operator, and what computes it. Nodes
     /// that are done together are one step.
     fn steps(&self) -> Vec<(String, &'static str, String)> {

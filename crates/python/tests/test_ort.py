@@ -47,6 +47,7 @@ MODELS = {
     "default": "g (float[1] x, float[1] d = {2}) => (float[1] y) { y = Add (x, d) }",
     "shaped": "g (float[N] x, int64[K] s) => (float[] y) { y = Reshape (x, s) }",
     "truth": "g (bool[N] x) => (bool[N] y) { y = Not (x) }",
+    "marks": 'g (float["?", 3, "None", "?"] x) => (float["?", 3, "?", "?"] y) { y = Relu (x) }',
     "unknown": "g (float[N] x) => (float[N] y) { y = Foo (x) }",
     "bfloat": "g (float[N] x) => (bfloat16[N] y) { y = Cast <to = 16> (x) }",
     "unbound": "g (float[N] x) => (float[N] y) { y = Relu (q) }",
@@ -299,7 +300,8 @@ EQUAL = [
     ("an optional", lambda runtime: runtime.InferenceSession(OPTIONAL).run(None, {"x": f(2)})),
     ("the type of an optional", lambda runtime: [
         (port.shape, port.type) for port in runtime.InferenceSession(OPTIONAL).get_inputs()]),
-    *((f"inputs and outputs of {name}", ports(name)) for name in ("two", "shapes", "texts", "joined", "zip", "picked")),
+    *((f"inputs and outputs of {name}", ports(name)) for name in ("two", "shapes", "texts", "joined", "zip", "picked", "marks")),
+    ("sizes of one mark", run("marks", {"x": f(2, 3, 4, 5)})),
     ("initializers that are inputs", overridable),
     ("facts", facts),
     ("terminate", terminated),

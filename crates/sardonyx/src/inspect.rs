@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use sardonyx_model::{NodeId, SparsePart, Symbol, TensorId, TensorProto, Type, ValueInfo};
+use sardonyx_model::{
+    Dim, DimValue, NodeId, SparsePart, Symbol, TensorId, TensorProto, Type, TypeProto, ValueInfo,
+};
 use sardonyx_runtime::UnsupportedOperator;
 use sardonyx_tensor::DataType;
 
@@ -246,6 +248,34 @@ impl Model {
         let ty = info.ty.as_ref().and_then(|ty| self.graph.type_of(ty));
         let doc = self.graph.display(info.doc_string).into_owned();
         Port::new(name, ty, required).with_doc(doc)
+    }
+
+    /// The texts that mark sizes of an input or output as unknown, such as `?`, each with its axis.
+    ///
+    /// ```
+    /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
+    ///     g (float[\"?\", 3, N] x) => (float[?, 3, N] y) { y = Abs (x) }";
+    /// let model = sardonyx::Model::from_text(text)?;
+    /// assert_eq!(model.inputs()[0].to_string(), "x: float[?, 3, N]");
+    /// assert_eq!(model.size_marks("x"), [(0, "?".to_string())]);
+    /// assert_eq!(model.size_marks("y"), []);
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
+        let graph = &self.graph;
+        let name = graph.symbol(name.as_bytes());
+        let main = graph.main_graph().filter(|_| name.is_some());
+        let infos = main.into_iter().flat_map(|main| main.inputs.iter().chain(&main.outputs));
+        let info = infos.filter(|info| info.name == name).find_map(|info| info.ty.as_ref());
+        let shape = info.and_then(TypeProto::innermost_shape);
+        let dims = shape.into_iter().flat_map(|shape| &shape.dims).enumerate();
+        let marks = dims.filter_map(|(axis, dim)| match dim.value {
+            Some(DimValue::Param(text)) if !Dim::is_name(graph.text(text)) => {
+                Some((axis, graph.display(Some(text)).into_owned()))
+            }
+            _ => None,
+        });
+        marks.collect()
     }
 
     /// Number of nodes in the main graph, its subgraphs, functions and training steps.

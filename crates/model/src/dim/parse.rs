@@ -8,19 +8,25 @@ use super::Dim;
 /// Expressions nested deeper are taken as names.
 const DEEPEST: u32 = 16;
 
+/// Texts that exporters write for every size they do not know. Taken as names, they would make one
+/// size of all of them: Paddle2ONNX writes images as `float[?, 3, ?, ?]`, and `None` is what
+/// onnxconverter-common wrote for each open size.
+const MARKS: [&str; 3] = ["", "?", "None"];
+
 impl Dim {
     /// The size that a text stands for: an expression such as `past + 1`, `2*N`, `N//2`,
     /// `floor(N/2)` or `max(N, 1)` where it is one, else a symbol of that name. Unknown if the text
-    /// is empty.
+    /// is no [name](Self::is_name).
     ///
     /// ```
     /// use sardonyx_model::Dim;
     ///
     /// assert_eq!(Dim::parse("past + 1"), Dim::symbol("past").add(&Dim::Known(1)));
     /// assert_eq!(Dim::parse("two words").as_symbol(), Some("two words"));
+    /// assert!(Dim::parse("?").is_unknown());
     /// ```
     pub fn parse(text: &str) -> Dim {
-        if text.is_empty() {
+        if !Dim::is_name(text.as_bytes()) {
             return Dim::Unknown;
         }
         let mut parser = Parser { rest: text, depth: 0 };
@@ -28,6 +34,14 @@ impl Dim {
             Some(dim) if parser.rest.trim().is_empty() && !dim.is_unknown() => dim,
             _ => Dim::symbol(text),
         }
+    }
+
+    /// Whether a `dim_param` is a name. The empty text, `?`, `None` and negative numbers mark sizes
+    /// that are unknown, each its own.
+    pub fn is_name(text: &[u8]) -> bool {
+        let Ok(text) = std::str::from_utf8(text) else { return true };
+        let text = text.trim();
+        !MARKS.contains(&text) && !text.parse().is_ok_and(|size: i64| size < 0)
     }
 }
 
@@ -176,13 +190,22 @@ mod tests {
             "a:b",
             "2N",
             "*",
-            "?",
+            "??",
+            "none",
             "N.size",
             &deep,
             "99999999999999999999",
         ] {
             assert_eq!(Dim::parse(text).as_symbol(), Some(text));
         }
-        assert!(Dim::parse("").is_unknown());
+    }
+
+    #[test]
+    fn marks_are_unknown() {
+        for text in ["", " ", "?", " ? ", "None", "-1", "-2"] {
+            assert!(Dim::parse(text).is_unknown(), "{text}");
+            assert!(!Dim::is_name(text.as_bytes()), "{text}");
+        }
+        assert!(Dim::is_name(b"unk__12"));
     }
 }

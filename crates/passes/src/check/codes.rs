@@ -143,7 +143,7 @@ codes! {
         "A shape has a negative dimension. Old exporters wrote -1 for any size; readers interpret it differently.";
     WILDCARD_DIMENSION Warning own "wildcard-dimension" "SHAPE-10"
         "leave the dimension unknown, without a name"
-        "The name of a dimension is empty or `*`. These are not wildcards: an unknown dimension has no name.";
+        "The name of a dimension is empty, `?`, `None`, a negative number or `*`. An unknown dimension has no name. Sardonyx takes dimensions so named as unknown, except for `*`, which is a name like any other; other readers may take all that share a name for one size.";
     BAD_DIMENSION_NAME Pedantic own "bad-dimension-name" "NAME-14"
         "use letters, digits and _"
         "The name of a dimension should be an identifier. Expressions such as `M + N` are common and are treated as names.";

@@ -1,6 +1,6 @@
 //! Rules about declared types.
 
-use sardonyx_model::{DimValue, GraphId, ShapeProto, TypeKind, TypeProto, ValueInfo};
+use sardonyx_model::{Dim, DimValue, GraphId, ShapeProto, TypeKind, TypeProto, ValueInfo};
 use sardonyx_proto::{DataType, shown};
 
 use super::graph::text;
@@ -173,7 +173,7 @@ impl Checker<'_> {
                 }
                 Some(DimValue::Param(name)) => {
                     let text = self.texts.text(name);
-                    if text.is_empty() || text == b"*" {
+                    if !Dim::is_name(text) || text == b"*" {
                         self.add(&codes::WILDCARD_DIMENSION, spot, |_| {
                             format!("dimension {axis} has the name '{}'", shown(text))
                         });

@@ -228,8 +228,8 @@ impl Writer<'_> {
             return;
         }
         for (dim, size) in shape.dims.iter_mut().zip(sizes) {
-            // An empty name is none.
-            let is_named = |value: &DimValue| !matches!(value, DimValue::Param(name) if model.text(*name).is_empty());
+            // A mark of an unknown size gives way to what is known of it.
+            let is_named = |value: &DimValue| !matches!(value, DimValue::Param(name) if !Dim::is_name(model.text(*name)));
             match (dim.value.filter(is_named), size) {
                 (Some(DimValue::Value(_)), _) => {}
                 (None, _) | (_, Dim::Known(_)) => {

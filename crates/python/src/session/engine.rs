@@ -328,6 +328,11 @@ impl Engine {
         ports.collect()
     }
 
+    /// The texts that mark sizes of an input or output as unknown, each with its axis.
+    pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
+        self.model.size_marks(name)
+    }
+
     /// What the steps of a run are: the name of the node, its operator, and its kernel.
     pub(crate) fn steps(&self) -> Vec<(String, &'static str, String)> {
         let steps = self.session.steps().into_iter();

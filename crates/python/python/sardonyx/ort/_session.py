@@ -43,10 +43,11 @@ get_all_providers = get_available_providers
 class NodeArg:
     """An input or output of a model."""
 
-    __slots__ = ("_port",)
+    __slots__ = ("_marks", "_port")
 
-    def __init__(self, port: _core.Port) -> None:
+    def __init__(self, port: _core.Port, marks: Sequence[tuple[int, str]] = ()) -> None:
         self._port = port
+        self._marks = marks
 
     @property
     def name(self) -> str:
@@ -55,8 +56,12 @@ class NodeArg:
 
     @property
     def shape(self) -> list[int | str | None]:
-        """Its sizes: numbers, names of sizes that are open, None for those of which nothing is known."""
-        return self._port.shape or []
+        """Its sizes: numbers, texts of the model for sizes that are open, None for those that it leaves out."""
+        shape = self._port.shape or []
+        for axis, text in self._marks:
+            if shape[axis : axis + 1] == [None]:
+                shape[axis] = text
+        return shape
 
     @property
     def type(self) -> str:
@@ -252,20 +257,24 @@ class InferenceSession(InnerNames, _core.Runner):
     def get_inputs(self) -> list[NodeArg]:
         """What a run takes, without inputs that have a value in the model."""
         ports = self._session.inputs
-        return [NodeArg(port) for port in ports if port.required or port.kind.startswith("optional")]
+        return [self._arg(port) for port in ports if port.required or port.kind.startswith("optional")]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Inputs that have a value in the model."""
         ports = self._session.inputs
         return [
-            NodeArg(port)
+            self._arg(port)
             for port in ports
             if not port.required and not port.kind.startswith("optional")
         ]
 
     def get_outputs(self) -> list[NodeArg]:
         """What a run gives back."""
-        return [NodeArg(port) for port in self._session.outputs]
+        return [self._arg(port) for port in self._session.outputs]
+
+    def _arg(self, port: _core.Port) -> NodeArg:
+        """An input or output, with the texts of the model for sizes of which nothing is known."""
+        return NodeArg(port, self._session._size_marks(port.name))
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says about itself."""
