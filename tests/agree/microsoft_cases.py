@@ -11,7 +11,10 @@ import dataclasses
 import numpy as np
 import onnx
 
-F32, F16 = np.float32, np.float16
+import microsoft_diffusion
+import microsoft_sequences
+
+F64, F32, F16 = np.float64, np.float32, np.float16
 
 
 @dataclasses.dataclass
@@ -35,6 +38,21 @@ class Case:
     units: int = 0
     # How far floats may lie apart, as a part of the largest magnitude, if that is more than usual.
     within: float = None
+    # A program that computes the outputs of the inputs, where ONNX Runtime's CPU does not run it.
+    oracle: object = None
+    # Outputs that ONNX Runtime wants in the memory of inputs, by the names of these.
+    shared: dict = None
+    # The version of the default domain.
+    opset: int = 21
+    # The type of outputs that are of no fixed type, where it is not that of the first floats.
+    output_type: object = None
+
+
+# Fields of a case that are no attributes of the node.
+OTHER_FIELDS = (
+    *("domain", "valid", "same_as", "expected", "kinds", "units", "within"),
+    *("oracle", "shared", "opset", "output_type"),
+)
 
 
 def table():
@@ -46,9 +64,12 @@ def table():
         for family in (normalizations, activations, products, rotary, multi_head, attention):
             cases += family(make)
         cases += group_query(make) + n_bits(make) + block_quantized(make)
+        cases += microsoft_diffusion.cases(make) + microsoft_sequences.cases(make)
     # These have no form for 16-bit floats.
     make = Maker(rng, F32)
-    return cases + distances(make) + hashes(make)
+    cases += distances(make) + hashes(make)
+    # Of these only the convolution has a form for 64-bit floats.
+    return cases + microsoft_diffusion.convolutions(Maker(rng, F64))
 
 
 class Maker:
@@ -56,7 +77,7 @@ class Maker:
 
     def __init__(self, rng, elem):
         self.rng, self.elem = rng, elem
-        self.kind = "f32" if elem == F32 else "f16"
+        self.kind = {F64: "f64", F32: "f32", F16: "f16"}[elem]
 
     def floats(self, *dims, scale=1.0):
         return (self.rng.standard_normal(dims) * scale).astype(self.elem)
@@ -68,7 +89,7 @@ class Maker:
         return self.rng.integers(low, high, dims).astype(elem)
 
     def case(self, name, op, inputs, outputs, weights=(), **more):
-        fields = {key: more.pop(key) for key in ("domain", "valid", "same_as") if key in more}
+        fields = {key: more.pop(key) for key in OTHER_FIELDS if key in more}
         name = f"{op} {name} {self.kind}"
         return Case(name, op, inputs, outputs, more, tuple(weights), **fields)
 
@@ -127,7 +148,34 @@ def normalizations(make):
             what = f"{name.split(' without')[0]}{', sum' if len(outputs) > 1 else ''}"
             op = "SkipSimplifiedLayerNormalization"
             cases.append(make.case(what, op, given, outputs, constants, epsilon=1e-5))
-    return cases + embeddings(make, b, s, h, gamma, beta)
+    return cases + before_17(make, x, gamma, beta) + embeddings(make, b, s, h, gamma, beta)
+
+
+def before_17(make, x, gamma, beta):
+    """LayerNormalization at versions of the standard that do not have it."""
+    cases, op, constants = [], "LayerNormalization", ["Scale", "B"]
+    other = F32 if make.elem == F16 else F16
+    for opset in (11, 14, 16):
+        at = dict(domain="", opset=opset)
+        given = dict(X=x, Scale=gamma, B=beta)
+        cases.append(make.case(f"version {opset}", op, given, ["Y"], constants, **at))
+        outputs = ["Y", "Mean", "InvStdDev"]
+        cases.append(make.case(f"statistics, version {opset}", op, given, outputs, constants, epsilon=1e-3, **at))
+        given = dict(X=x, Scale=gamma)
+        cases.append(make.case(f"without bias, version {opset}", op, given, ["Y"], constants, axis=2, **at))
+        given = dict(X=x, Scale=make.positive(*x.shape[1:]), B=make.floats(*x.shape[1:]))
+        cases.append(make.case(f"two axes, version {opset}", op, given, ["Y", None, "InvStdDev"], constants, axis=1, **at))
+        given = dict(X=x, Scale=gamma.astype(other), B=beta.astype(other))
+        name = f"other scale, version {opset}"
+        cases.append(make.case(name, op, given, outputs, constants, output_type=other, **at))
+    given = dict(X=x, scale=gamma.astype(other))
+    op = "SimplifiedLayerNormalization"
+    cases.append(make.case("other scale", op, given, ["Y"], ["scale"], domain="", output_type=other))
+    x = make.floats(3, 4)
+    for opset in (7, 9):
+        given = dict(X=x)
+        cases.append(make.case(f"version {opset}", "ThresholdedRelu", given, ["Y"], domain="", opset=opset, alpha=0.4))
+    return cases
 
 
 def embeddings(make, b, s, h, gamma, beta):

@@ -11,18 +11,25 @@
 
 mod activation;
 mod attention;
+mod bias;
 mod bnb4;
+mod cache;
+mod causal_conv;
 mod collective;
 mod distance;
 mod dynamic_lstm;
+mod group_norm;
 mod group_query;
 mod hash;
 mod integer_products;
 mod linear;
+mod linear_attention;
 mod linear_elements;
 mod linear_pools;
 mod mask;
+mod mixture;
 mod multi_head;
+mod nhwc_conv;
 mod normalization;
 mod packed;
 mod product;
@@ -32,7 +39,9 @@ mod q_moe;
 mod quantize;
 mod quantized;
 mod rotary;
+mod sparse_attention;
 mod tokenizer;
+mod window;
 
 use crate::list::List;
 
@@ -47,8 +56,11 @@ pub(crate) static LIST: List = List::new(&[
     &collective::ALL_REDUCE,
     &collective::ALL_TO_ALL,
     &attention::ATTENTION,
+    &bias::BIAS_ADD,
     &activation::BIAS_GELU,
+    &bias::BIAS_SPLIT_GELU,
     &distance::CDIST,
+    &causal_conv::CAUSAL_CONV_WITH_STATE,
     &quantize::DEQUANTIZE,
     &dynamic_lstm::DYNAMIC_QUANTIZE_LSTM,
     &integer_products::DYNAMIC_QUANTIZE_MATMUL,
@@ -59,12 +71,16 @@ pub(crate) static LIST: List = List::new(&[
     &product::FUSED_MATMUL,
     &quantized::GATHER_BLOCK_QUANTIZED,
     &activation::GELU,
+    &group_norm::GROUP_NORM,
     &group_query::GROUP_QUERY_ATTENTION,
+    &linear_attention::LINEAR_ATTENTION,
     &bnb4::MATMUL_BNB4,
     &integer_products::MATMUL_INTEGER_TO_FLOAT,
     &quantized::MATMUL_N_BITS,
+    &mixture::MOE,
     &multi_head::MULTI_HEAD_ATTENTION,
     &hash::MURMUR_HASH_3,
+    &nhwc_conv::NHWC_CONV,
     &linear_pools::NHWC_MAX_POOL,
     &q_attention::Q_ATTENTION,
     &q_embedding::Q_EMBED,
@@ -85,8 +101,10 @@ pub(crate) static LIST: List = List::new(&[
     &activation::QUICK_GELU,
     &rotary::ROTARY_EMBEDDING,
     &normalization::SIMPLIFIED,
+    &group_norm::SKIP_GROUP_NORM,
     &normalization::SKIP,
     &normalization::SKIP_SIMPLIFIED,
+    &sparse_attention::SPARSE_ATTENTION,
     &tokenizer::TOKENIZER,
 ]);
 

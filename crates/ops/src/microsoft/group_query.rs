@@ -10,6 +10,9 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float8e4m3fn, Float16, Int8, Int32, Uint8};
 
 use super::DOMAIN;
+use super::cache::{
+    KEY, PAST_KEY, PAST_VALUE, QUERY, VALUE, lengths, operands, places, put, rotated,
+};
 use super::mask::{Attend, heads, open_heads, pack_heads, scale};
 use crate::def::OpDef;
 use crate::facts::{float, input, int, output, string, types};
@@ -74,15 +77,8 @@ pub(crate) static GROUP_QUERY_ATTENTION: OpDef = OpDef::new("GroupQueryAttention
     .body_or_reason(1, body)
     .unknown_cost();
 
-const QUERY: usize = 0;
-const KEY: usize = 1;
-const VALUE: usize = 2;
-const PAST_KEY: usize = 3;
-const PAST_VALUE: usize = 4;
 const TOTAL: usize = 6;
 const COS: usize = 7;
-const SIN: usize = 8;
-const POSITIONS: usize = 9;
 const BIAS: usize = 10;
 const SINK: usize = 11;
 
@@ -153,9 +149,12 @@ fn refuse(cx: &Expand<'_>) -> Result<(), String> {
 fn body(cx: &Expand<'_>) -> Result<String, String> {
     refuse(cx)?;
     let (heads, key_heads) = (heads(cx, "num_heads")?, heads(cx, "kv_num_heads")?);
-    let mut text = lengths();
+    let valid = "last_keys_given = Cast <to = 7> (seqlens_k)
+        last_keys = Reshape (last_keys_given, all)
+        valid = Add (last_keys, one)\n";
+    let mut text = lengths(valid);
     text += &operands(cx, heads, key_heads);
-    text += &rotated(cx, heads, key_heads)?;
+    text += &rotated(cx, COS, heads, key_heads)?;
     text += &open_heads("turned_query", heads, "q");
     text += &open_heads("turned_key", key_heads, "new_k");
     text += &open_heads("packed_value", key_heads, "new_v");
@@ -200,132 +199,6 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
 /// How many keys before its own a query sees in a window of that many, of which its own is one.
 fn left_of(window: i64) -> i64 {
     window - 1
-}
-
-/// Lengths of sequences: where the keys of this call begin, and where they end. In the first call
-/// they begin at the start, however long each sequence is.
-fn lengths() -> String {
-    vector("one", &[1])
-        + &vector("zero", &[0])
-        + &vector("all", &[-1])
-        + &scalar("first", 0)
-        + &scalar("step", 1)
-        + "batch = Shape <start = 0, end = 1> (query)
-        length = Shape <start = 1, end = 2> (query)
-        last_keys_given = Cast <to = 7> (seqlens_k)
-        last_keys = Reshape (last_keys_given, all)
-        total_given = Cast <to = 7> (total_sequence_length)
-        total = Reshape (total_given, one)
-        valid = Add (last_keys, one)
-        begins_later = Sub (valid, length)
-        is_first_call = Equal (length, total)
-        begins = Where (is_first_call, zero, begins_later)
-        ends_after = Add (begins, length)
-        new_count = Squeeze (length, zero)
-        new_list = Range (first, new_count, step)
-        begins_column = Unsqueeze (begins, one)
-        new_positions = Add (begins_column, new_list)\n"
-}
-
-/// Queries, keys and values with heads packed, apart.
-fn operands(cx: &Expand<'_>, heads: i64, key_heads: i64) -> String {
-    if cx.has_input(KEY) {
-        return "packed_query = Identity (query)
-            packed_key = Identity (key)
-            packed_value = Identity (value)\n"
-            .to_string();
-    }
-    vector("all_heads", &[heads + 2 * key_heads])
-        + &vector("shares", &[heads, key_heads, key_heads])
-        + "width = Shape <start = 2, end = 3> (query)
-        head_size = Div (width, all_heads)
-        widths = Mul (shares, head_size)
-        packed_query, packed_key, packed_value = Split <axis = 2> (query, widths)\n"
-}
-
-/// Queries and keys, turned by their positions.
-fn rotated(cx: &Expand<'_>, heads: i64, key_heads: i64) -> Result<String, String> {
-    if cx.int("do_rotary").unwrap_or(0) == 0 {
-        return Ok("turned_query = Identity (packed_query)
-            turned_key = Identity (packed_key)\n"
-            .to_string());
-    }
-    if !cx.has_input(COS) || !cx.has_input(SIN) {
-        return Err("do_rotary requires cos_cache and sin_cache".to_string());
-    }
-    let packed = if cx.has_input(KEY) { heads } else { heads + 2 * key_heads };
-    let size = cx.dim(QUERY, 2).map(|width| width / packed);
-    let rotated = match (cx.dim(COS, 1), size) {
-        (Some(half), Some(size)) if 2 * half == size => 0,
-        (Some(half), _) => 2 * half,
-        (None, _) => return Err("the size of cos_cache is unknown".to_string()),
-    };
-    // In the first call the first position tells all others.
-    let positions = if cx.has_input(POSITIONS) {
-        "first_axes = Constant <value = int64[2] {0, 1}> ()
-        first_position = Slice (position_ids, from_start, to_one, first_axes)
-        first_positions = Add (first_position, new_list)
-        all_positions = Add (begins_of_none, first_positions)
-        positions = Where (is_first_call, all_positions, position_ids)\n"
-    } else {
-        "positions = Identity (new_positions)\n"
-    };
-    let constants = if cx.has_input(POSITIONS) {
-        vector("from_start", &[0, 0])
-            + &vector("to_one", &[1, 1])
-            + "begins_of_none = Sub (begins_column, begins_column)\n"
-    } else {
-        String::new()
-    };
-    let interleaved = cx.int("rotary_interleaved").unwrap_or(0);
-    let turn = |from: &str, heads: i64, into: &str| {
-        format!(
-            "{into} = RotaryEmbedding <
-                interleaved = {interleaved}, num_heads = {heads}, rotary_embedding_dim = {rotated}
-            > ({from}, cos_cache, sin_cache, positions)\n"
-        )
-    };
-    Ok(constants
-        + positions
-        + &turn("packed_query", heads, "turned_query")
-        + &turn("packed_key", key_heads, "turned_key"))
-}
-
-/// How long the buffers become, and which of their rows the new keys take, all heads of all
-/// sequences one below the other.
-fn places(key_heads: i64) -> String {
-    vector("key_heads", &[key_heads])
-        + &vector("row_sizes", &[-1, 1, 1])
-        + &vector("second", &[1])
-        + "capacity = Shape <start = 2, end = 3> (past_key)
-        present_count = Max (capacity, total)
-        missing = Sub (present_count, capacity)
-        no_pads = Constant <value = int64[6] {0, 0, 0, 0, 0, 0}> ()
-        pads = Concat <axis = 0> (no_pads, missing, zero)
-        buffers = Mul (batch, key_heads)
-        buffer_count = Squeeze (buffers, zero)
-        buffer_list = Range (first, buffer_count, step)
-        buffer_starts = Mul (buffer_list, present_count)
-        buffer_sizes = Concat <axis = 0> (batch, key_heads, one)
-        starts = Reshape (buffer_starts, buffer_sizes)
-        in_buffer = Unsqueeze (new_positions, second)
-        rows = Add (starts, in_buffer)
-        row_column = Constant <value = int64[2] {-1, 1}> ()
-        row_list = Reshape (rows, row_column)\n"
-}
-
-/// A buffer with what is new put into its rows.
-fn put(past: &str, new: &str, into: &str) -> String {
-    format!(
-        "{into}_features = Shape <start = 3, end = 4> ({past})
-        {into}_row = Concat <axis = 0> (all, {into}_features)
-        {into}_padded = Pad ({past}, pads)
-        {into}_rows = Reshape ({into}_padded, {into}_row)
-        {into}_new = Reshape ({new}, {into}_row)
-        {into}_filled = ScatterND ({into}_rows, row_list, {into}_new)
-        {into}_sizes = Concat <axis = 0> (batch, key_heads, present_count, {into}_features)
-        {into} = Reshape ({into}_filled, {into}_sizes)\n"
-    )
 }
 
 /// Keys and values with one after them that takes part in the sum of the weights and gives nothing;

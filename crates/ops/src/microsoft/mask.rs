@@ -162,8 +162,8 @@ impl Attend<'_> {
     }
 }
 
-/// Operands with commas between, without those at the end that are left out.
-fn list(operands: &[Option<&str>]) -> String {
+/// Writes operands with commas between, without those at the end that are left out.
+pub(super) fn list(operands: &[Option<&str>]) -> String {
     let end = operands.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     let names: Vec<&str> = operands[..end].iter().map(|name| name.unwrap_or("\"\"")).collect();
     names.join(", ")

@@ -74,6 +74,74 @@ fn types_of_outputs() {
             "float16[B, S, 32]",
         ),
         ("GatherBlockQuantized", &[], "uint4[V, 16]; int64[]; float[V, 1]", "float[16]"),
+        ("BiasAdd", &[], "float16[N, S, 8]; float16[8]; float16[N, S, 8]", "float16[N, S, 8]"),
+        ("BiasSplitGelu", &[], "float[N, S, C]; float[C]", "float[N, S, floor(C/2)]"),
+        (
+            "BiasSplitGelu",
+            &[],
+            "float[N, S, 7]; float[7]",
+            "BiasSplitGelu: the last axis has size 7, which has no halves",
+        ),
+        (
+            "GroupNorm",
+            &[("groups", Int(4))],
+            "float16[N, H, W, 8]; float[8]",
+            "float16[N, H, W, 8]",
+        ),
+        (
+            "GroupNorm",
+            &[("groups", Int(3))],
+            "float[N, H, W, 8]; float[8]",
+            "GroupNorm: 8 channels cannot be divided into 3 groups",
+        ),
+        (
+            "SkipGroupNorm",
+            &[("groups", Int(4)), ("channels_last", Int(0))],
+            "float[N, 8, H, W]; float[8]; float[8]; float[N, 8]",
+            "float[N, 8, H, W]; float[N, 8, H, W]",
+        ),
+        (
+            "NhwcConv",
+            &[("strides", ints(&[2, 2])), ("pads", ints(&[1, 1, 1, 1]))],
+            "float[N, H, 7, 4]; float[5, 3, 3, 4]; float[5]",
+            "float[N, floor((H - 1)/2) + 1, 4, 5]",
+        ),
+        (
+            "NhwcConv",
+            &[],
+            "float[N, 7, 7, 4]; float[5, 3, 3, 3]",
+            "NhwcConv: channels of X and of W times group differ (4 and 3)",
+        ),
+        (
+            "MoE",
+            &[("k", Int(2))],
+            "float[B, S, 8]; float[T, 4]; float[4, 6, 8]; _; float[4, 8, 6]",
+            "float[B, S, 8]",
+        ),
+        (
+            "MoE",
+            &[("k", Int(5))],
+            "float[T, 8]; float[T, 4]; float[4, 6, 8]; _; float[4, 8, 6]",
+            "MoE: k is 5, but there are 4 experts",
+        ),
+        (
+            "CausalConvWithState",
+            &[("dilation", Int(2))],
+            "float[N, 6, L]; float[6, 1, 4]",
+            "float[N, 6, L]; float[N, 6, 6]",
+        ),
+        (
+            "CausalConvWithState",
+            &[("channels_last", Int(1)), ("state_window", Int(3))],
+            "float[N, L, 2, 3]; float[6, 1, 4]",
+            "float[N, L, 2, 3]; float[3, N, 3, 2, 3]",
+        ),
+        (
+            "CausalConvWithState",
+            &[("state_window", Int(9))],
+            "float[N, 6, L]; float[6, 1, 4]",
+            "CausalConvWithState: state_window must be between 0 and 8, not 9",
+        ),
         ("CDist", &[], "double[N, 3]; double[M, 3]", "double[N, M]"),
         ("CDist", &[], "-; float[4, ?]", "float[?, 4]"),
         (
@@ -221,6 +289,47 @@ fn types_of_outputs_of_attention() {
     check_types(rows);
 }
 
+#[test]
+fn types_of_outputs_of_sparse_and_linear_attention() {
+    let sparse =
+        || [("num_heads", Int(4)), ("kv_num_heads", Int(2)), ("sparse_block_size", Int(16))];
+    let linear = |heads, key_heads, window| {
+        [
+            ("q_num_heads", Int(heads)),
+            ("kv_num_heads", Int(key_heads)),
+            ("state_window", Int(window)),
+            ("update_rule", word("linear")),
+        ]
+    };
+    let rows: &[(&str, Given<'_>, &str, &str)] = &[
+        (
+            "SparseAttention",
+            &sparse(),
+            "float[B, S, 64]; _; _; float[B, 2, 96, 8]; float[B, 2, 96, 8]; int32[2, 7]; int32[2, 20]; int32[1]; int32[B]",
+            "float[B, S, 32]; float[B, 2, 96, 8]; float[B, 2, 96, 8]",
+        ),
+        (
+            "LinearAttention",
+            &linear(4, 2, 0),
+            "float16[B, T, 32]; float16[B, T, 16]; float16[B, T, 10]; float[B, 2, 8, 5]",
+            "float16[B, T, 20]; float[B, 2, 8, 5]",
+        ),
+        (
+            "LinearAttention",
+            &linear(2, 6, 3),
+            "float[B, T, 16]; float[B, T, 48]; float[B, T, 30]",
+            "float[B, T, 30]; float[3, B, 6, 8, 5]",
+        ),
+        (
+            "LinearAttention",
+            &linear(2, 3, 0),
+            "float[B, T, 16]; float[B, T, 24]; float[B, T, 15]",
+            "LinearAttention: 2 query heads and 3 key heads cannot share each other",
+        ),
+    ];
+    check_types(rows);
+}
+
 /// Checks rows of names, attributes, inputs and outputs.
 fn check_types(rows: &[(&str, Given<'_>, &str, &str)]) {
     for (name, attributes, inputs, expected) in rows {
@@ -299,6 +408,34 @@ fn what_has_no_function_has_a_reason() {
             "float[N, 3]; float[M, 3]",
             1,
             "its metric 'cosine' is not implemented",
+        ),
+        (
+            "CausalConvWithState",
+            &[("ndim", Int(2))],
+            "float[N, 6, H, W]; float[6, 1, 3, 3]",
+            2,
+            "ndim is 2, and only 1 is supported",
+        ),
+        (
+            "MoE",
+            &[("use_sparse_mixer", Int(1))],
+            "float[T, 8]; float[T, 4]; float[4, 6, 8]; _; float[4, 8, 6]",
+            1,
+            "use_sparse_mixer is not supported",
+        ),
+        (
+            "MoE",
+            &[("activation_type", word("swiglu"))],
+            "float[T, 8]; float[T, 4]; float[4, 6, 8]; _; float[4, 8, 6]",
+            1,
+            "swiglu without swiglu_fusion requires fc3",
+        ),
+        (
+            "GroupNorm",
+            &[("groups", Int(4)), ("activation", Int(2))],
+            "float[N, H, W, 8]; float[8]; float[8]",
+            1,
+            "attribute 'activation' is 2, not 0 or 1",
         ),
     ];
     check_reasons(rows);

@@ -22,6 +22,8 @@ use crate::infer::{Demand, Infer, InferError};
 use crate::sharding::layers;
 use crate::typeset::TypeSet;
 
+pub(crate) use linear::{check_factors, check_rule};
+
 pub static ATTENTION: OpDef = OpDef::new("Attention")
     .about(
         "Scaled dot-product attention: `Y = softmax(scale * Q * K^T + mask) * V`. Supports \

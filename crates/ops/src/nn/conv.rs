@@ -80,7 +80,16 @@ const PLAIN: Convolution = Convolution { x: 0, w: 1, bias: Some(2) };
 impl Convolution {
     /// One channel per kernel, and one element per window.
     pub(crate) fn output_shape(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
-        let (x, w) = (cx.shape(self.x), cx.shape(self.w));
+        self.shape_of(cx, cx.shape(self.x), cx.shape(self.w))
+    }
+
+    /// Returns the output shape for an input and filters of these shapes.
+    pub(crate) fn shape_of(
+        &self,
+        cx: &Infer<'_>,
+        x: Option<&Shape>,
+        w: Option<&Shape>,
+    ) -> Result<Option<Shape>, InferError> {
         let given = cx.ints("kernel_shape");
         // Each of the three tells the number of spatial axes.
         let Some(rank) = w
@@ -98,7 +107,7 @@ impl Convolution {
                 "the weight tensor has rank {rank}, but the input has rank {found}"
             ));
         }
-        let channels = self.channels(cx)?;
+        let channels = self.channels(cx, x, w)?;
         let kernel = kernel_sizes(cx, w, given.as_deref(), rank)?;
         let window = Window::new(cx, kernel)?;
         let (batch, counts) = match x {
@@ -147,9 +156,13 @@ impl Convolution {
     }
 
     /// The number of output channels.
-    fn channels(&self, cx: &Infer<'_>) -> Result<Dim, InferError> {
+    fn channels(
+        &self,
+        cx: &Infer<'_>,
+        x: Option<&Shape>,
+        w: Option<&Shape>,
+    ) -> Result<Dim, InferError> {
         let group = group(cx)?;
-        let (x, w) = (cx.shape(self.x), cx.shape(self.w));
         if let (Some(x), Some(w)) = (x, w) {
             let expected = w[1].mul(&Dim::Known(group));
             cx.same_dim(&x[1], &expected, "channels of X and of W times group")?;

@@ -58,7 +58,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 /// Demands the inputs that `update_rule` asks for, and no others.
-fn check_rule(cx: &Infer<'_>) -> Result<(), InferError> {
+pub(crate) fn check_rule(cx: &Infer<'_>) -> Result<(), InferError> {
     let rule = cx.string("update_rule").unwrap_or_default();
     let (decays, corrects) = match rule.as_str() {
         "linear" => (false, false),
@@ -82,7 +82,7 @@ fn check_rule(cx: &Infer<'_>) -> Result<(), InferError> {
 }
 
 /// Decay is for each head or each of its features, beta for each head or for all.
-fn check_factors(cx: &Infer<'_>, heads: i64, size: &Dim) -> Result<(), InferError> {
+pub(crate) fn check_factors(cx: &Infer<'_>, heads: i64, size: &Dim) -> Result<(), InferError> {
     let last = |input: usize| Ok(shared_dim(cx, "factors", &[(input, 2)])?.known());
     let features = Dim::Known(heads).mul(size).known();
     let fits = |found: i64| match features {
