@@ -25,7 +25,9 @@ ONLY_OURS = {
 
 
 def main():
-    theirs = {(schema.domain, schema.name): schema for schema in state.get_all_operator_schema()}
+    # Of operators that the standard has later, the first version is theirs.
+    schemas = sorted(state.get_all_operator_schema(), key=lambda schema: -schema.since_version)
+    theirs = {(schema.domain, schema.name): schema for schema in schemas}
     problems, compared = [], 0
     for path in sorted(SCHEMAS.glob("*/*.txt")):
         domain = "" if path.parent.name == "ai.onnx" else path.parent.name

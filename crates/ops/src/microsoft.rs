@@ -18,6 +18,7 @@ mod causal_conv;
 mod collective;
 mod distance;
 mod dynamic_lstm;
+mod early;
 mod group_norm;
 mod group_query;
 mod hash;
@@ -51,7 +52,9 @@ pub(crate) const DOMAIN: &str = "com.microsoft";
 /// By domain and name.
 pub(crate) static LIST: List = List::new(&[
     &collective::DIST_COLLECTIVE,
+    &early::LAYER_NORMALIZATION,
     &normalization::SIMPLIFIED_OF_DEFAULT_DOMAIN,
+    &early::THRESHOLDED_RELU,
     &collective::ALL_GATHER,
     &collective::ALL_REDUCE,
     &collective::ALL_TO_ALL,

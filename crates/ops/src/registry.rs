@@ -369,19 +369,37 @@ impl Registry {
 
     /// Where an operator is known.
     fn place(&self, domain: &str, name: &str) -> Option<Place> {
-        let added = || self.has_microsoft.then(|| microsoft::LIST.find(domain, name)).flatten();
-        STANDARD.find(domain, name).or_else(added)
+        STANDARD.find(domain, name).or_else(|| self.added_place(domain, name))
+    }
+
+    /// Where an operator is known as it is at an opset version: ONNX Runtime has some of the
+    /// standard's operators at versions before they came into the standard.
+    fn place_at(&self, domain: &str, name: &str, opset: u32) -> Option<Place> {
+        let standard = STANDARD.find(domain, name);
+        if standard.is_some_and(|place| place.def().version_at(opset).is_some()) {
+            return standard;
+        }
+        self.added_place(domain, name).or(standard)
+    }
+
+    fn added_place(&self, domain: &str, name: &str) -> Option<Place> {
+        self.has_microsoft.then(|| microsoft::LIST.find(domain, name)).flatten()
+    }
+
+    /// The definition that a schema is a version of.
+    pub fn definition(&self, schema: &Schema) -> Option<&'static OpDef> {
+        Some(self.place_at(schema.domain, schema.name, schema.since)?.def())
     }
 
     /// Whether an operator is one that ONNX Runtime adds to the standard.
     pub fn is_added(&self, schema: &Schema) -> bool {
-        self.operator(schema.domain, schema.name).is_some_and(is_added)
+        self.definition(schema).is_some_and(is_added)
     }
 
     /// What an operator says at an opset version.
     pub fn schema(&self, domain: &str, name: &str, opset: u32) -> Option<&Schema> {
         let domain = canonical(domain);
-        let place = self.place(domain, name);
+        let place = self.place_at(domain, name, opset);
         let operator = place.map(Place::def);
         let Some(changes) = &self.changes else {
             return place?.at(opset);
@@ -403,7 +421,7 @@ impl Registry {
     /// The operator that a node calls at an opset version; `None` if none is known, or if what it
     /// says there was changed.
     pub fn op_ref(&self, domain: &str, name: &str, opset: u32) -> Option<OpRef> {
-        let op = OpRef::at(self.place(canonical(domain), name)?, opset)?;
+        let op = OpRef::at(self.place_at(canonical(domain), name, opset)?, opset)?;
         let said = self.changes.is_none().then_some(op.schema);
         let said = said.or_else(|| self.schema(domain, name, opset))?;
         std::ptr::eq(said, op.schema).then_some(op)
@@ -562,6 +580,13 @@ impl Changes {
 /// The default domain has two spellings.
 fn canonical(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
+}
+
+impl OpDef {
+    /// Whether it is one that ONNX Runtime adds to the standard.
+    pub fn is_added(&self) -> bool {
+        is_added(self)
+    }
 }
 
 /// Whether an operator is one of those that ONNX Runtime adds.

@@ -29,6 +29,7 @@ use crate::inline::{InlineRefusal, Specialized, expand_nodes, is_other, speciali
 use crate::ir_version::{PLAIN_INITIALIZERS, format_needs, ir_version_of_opset, set_ir_version};
 use crate::order::tree;
 use crate::results::{Accepted, JobInput, JobKind, Origins};
+use crate::same_meaning::was_added_before;
 
 pub use report::{
     Assumed, Conversion, ConvertError, Converted, ConvertedImport, ConvertedOperator,
@@ -575,7 +576,11 @@ impl<'a> Job<'a> {
             });
             // What a program registered says of itself whether it changed.
             let since = |opset| schema(opset).map(|schema| schema.since);
-            if !is_function && (schema(from).is_none() || since(from) != since(to)) {
+            let stays = || {
+                let versions = [*from, *to];
+                !self.like_reference && was_added_before(self.registry, &domain, &name, versions)
+            };
+            if !is_function && (schema(from).is_none() || since(from) != since(to)) && !stays() {
                 let shown = shown_domain(&domain);
                 let fact = match schema(from) {
                     None => {

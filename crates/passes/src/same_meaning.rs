@@ -18,6 +18,10 @@ pub(crate) fn change(
         registry.schema(domain, name, version).map(|schema| schema.since)
     };
     let (Some(before), Some(after)) = (schema(from), schema(to)) else {
+        let versions = [from, to].map(|version| u32::try_from(version).unwrap_or(0));
+        if was_added_before(registry, domain, name, versions) {
+            return None;
+        }
         return Some(match registry.operator(domain, name) {
             Some(_) => format!("{name} does not exist in both versions"),
             None => format!("it is unknown whether {name} is the same in both versions"),
@@ -34,4 +38,18 @@ pub(crate) fn change(
                         && operator.unadapted_boundary(since).is_none()
             });
     (!is_same).then(|| format!("{name} differs between the versions"))
+}
+
+/// Whether a node of the default domain is one of ONNX Runtime's in a version where the standard
+/// does not have its operator, and means the same in another version, whoever has it there.
+pub(crate) fn was_added_before(
+    registry: &Registry,
+    domain: &str,
+    name: &str,
+    versions: [u32; 2],
+) -> bool {
+    let registry = registry.clone().including_microsoft();
+    let [before, after] = versions.map(|version| registry.schema(domain, name, version));
+    let is_added = before.is_some_and(|before| registry.is_added(before));
+    domain.is_empty() && is_added && after.is_some()
 }

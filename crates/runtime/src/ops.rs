@@ -435,6 +435,11 @@ fn binding_in(schema: &Schema) -> Option<&'static Binding> {
 
 /// How the newest form of an operator runs.
 pub(crate) fn binding_of(operator: &OpDef) -> Option<&'static Binding> {
+    // What ONNX Runtime adds to the domain of the standard are functions. Some have the names of
+    // operators with kernels, and take other types.
+    if operator.domain.is_empty() && operator.is_added() {
+        return None;
+    }
     // Nodes are brought to their newest form before they are bound.
     binding(operator.domain, operator.replacement().unwrap_or(operator.name))
 }

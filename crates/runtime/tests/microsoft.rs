@@ -72,6 +72,36 @@ fn the_one_in_the_default_domain_runs_at_any_version() {
     assert_eq!(run(graph, &[1, 2], &[7.0, 1.0]), [1.4, 0.4]);
 }
 
+#[test]
+fn operators_of_the_standard_run_before_it_has_them() {
+    let run_at = |version: u32, graph: &str| {
+        let text = format!("<ir_version: 7, opset_import: [\"\": {version}]>\n{graph}");
+        let buffer = Buffer::from_vec(text.into_bytes());
+        let model = parse_model(buffer, ParseOptions::default()).unwrap().model;
+        let options = Options::with_threads(1);
+        let session = Session::compile(&model, &NoExternalData, &options).unwrap();
+        let outputs = session.run(Vec::<(String, Value)>::new()).unwrap();
+        outputs[0].1.as_tensor().unwrap().view().as_slice::<f32>().unwrap().to_vec()
+    };
+    let x = "<float[1, 2] x = {7.0, 1.0}, float[2] s = {1.0, 2.0}, float[2] b = {0.0, 1.0}>";
+    for version in [1, 7, 11, 14, 16, 17, 22] {
+        let graph =
+            format!("g () => (y) {x} {{ y = LayerNormalization <epsilon = 0.0> (x, s, b) }}");
+        assert_eq!(run_at(version, &graph), [1.0, -1.0], "{version}");
+    }
+    for version in [6, 9, 10, 22] {
+        let graph = format!("g () => (y) {x} {{ y = ThresholdedRelu <alpha = 2.0> (x) }}");
+        assert_eq!(run_at(version, &graph), [7.0, 0.0], "{version}");
+    }
+    // Its optimizer drops a Cast before it.
+    let mixed = "<float16[1, 2] x = raw {7.0, 1.0}, float[2] s = {1.0, 2.0}>";
+    for operator in ["LayerNormalization", "SimplifiedLayerNormalization"] {
+        let graph = format!("g () => (y) {mixed} {{ y = {operator} <epsilon = 0.0> (x, s) }}");
+        let expected = if operator == "LayerNormalization" { [1.0, -2.0] } else { [1.4, 0.4] };
+        assert_eq!(run_at(14, &graph), expected, "{operator}");
+    }
+}
+
 /// Two columns of three elements in a block of 16: 1 2 3 and 4 5 6, less a zero point of 8.
 const N_BITS: &str = "g (float[M, 3] x) => (y) <
         uint8[2, 1, 8] b = {33, 3, 0, 0, 0, 0, 0, 0, 84, 6, 0, 0, 0, 0, 0, 0},

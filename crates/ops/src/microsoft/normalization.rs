@@ -5,6 +5,7 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Double, Float, Float16, Int32};
 
 use super::DOMAIN;
+use super::early::{Common, in_common_type};
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, Fact, float, input, int, output, types};
 use crate::function::{Expand, scalar, vector};
@@ -171,14 +172,14 @@ fn inverse_root(of: &str, axes: &[i64], wide: i64, epsilon: f32, into: &str) -> 
 }
 
 fn simplified_body(cx: &Expand<'_>) -> Result<String, String> {
-    if cx.elem(0) != cx.elem(1) {
-        return Err("its input and its scale have different types".to_string());
-    }
+    let Common { casts, operands, output, last } = in_common_type(cx, &["X", "scale"])?;
     let epsilon = cx.float("epsilon").unwrap_or_default();
-    let mut text = "Y = RMSNormalization <
+    let mut text = format!(
+        "{casts}{output} = RMSNormalization <
             axis: int = @axis, epsilon: float = @epsilon, stash_type: int = @stash_type
-        > (X, scale)\n"
-        .to_string();
+        > ({operands})
+        {last}"
+    );
     if cx.has_output(1) {
         let axes = axes_from(cx.int("axis").unwrap_or(-1), cx.rank(0));
         let axes = axes.ok_or("the rank of its input is unknown")?;

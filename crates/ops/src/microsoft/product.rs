@@ -107,7 +107,7 @@ pub(crate) static FUSED_MATMUL: OpDef = OpDef::new("FusedMatMul")
     });
 
 /// What another operator, of the same inputs and attributes, infers.
-fn as_operator(cx: &mut Infer<'_>, operator: &OpDef) -> Result<(), InferError> {
+pub(super) fn as_operator(cx: &mut Infer<'_>, operator: &OpDef) -> Result<(), InferError> {
     let newest = operator.newest();
     let (Some(schema), Some(rule)) = (operator.schema_at(newest), operator.inference_at(newest))
     else {

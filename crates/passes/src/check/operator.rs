@@ -257,8 +257,7 @@ impl<'a> Checker<'a> {
             callee.inputs.variadic = usize::MAX;
         }
         if !self.types.is_empty() {
-            let operator = registry.operator(schema.domain, schema.name);
-            callee.operands = Operands::new(schema, operator);
+            callee.operands = Operands::new(schema, registry.definition(schema));
         }
         callee.outputs.no_middle = schema.domain.is_empty()
             && ALL_OR_FEWEST.iter().any(|(name, first, last)| {
@@ -307,8 +306,12 @@ impl<'a> Checker<'a> {
             _ => format!("{}.{}", shown(domain_text.as_bytes()), shown(name.as_bytes())),
         };
         if let Some(op) = registry.operator(domain_text, name) {
-            let schema = registry.schema(domain_text, name, 1);
-            if domain_text.is_empty() && schema.is_some_and(|schema| registry.is_added(schema)) {
+            let first = op.versions().map(|version| version.since).min()?;
+            let is_added = |version: u32| {
+                let schema = registry.schema(domain_text, name, version);
+                schema.is_some_and(|schema| registry.is_added(schema))
+            };
+            if domain_text.is_empty() && is_added(first) {
                 let fact = format!("operator {full} does not exist");
                 let advice = if op.is_collective() {
                     "TensorRT has it there, and the standard has no collectives"
@@ -317,11 +320,14 @@ impl<'a> Checker<'a> {
                 };
                 return Some((&codes::UNKNOWN_OPERATOR, fact, advice.into()));
             }
-            let first = op.versions().map(|version| version.since).min()?;
             let fact = format!(
                 "{full} was added in version {first} of the operator set; version {version} is imported"
             );
-            return Some((&codes::OPERATOR_NOT_YET, fact, "".into()));
+            let is_early = u32::try_from(version).is_ok_and(is_added);
+            let advice = is_early.then(|| {
+                format!("ONNX Runtime has it in every version; convert the model to version {first} or newer")
+            });
+            return Some((&codes::OPERATOR_NOT_YET, fact, advice.unwrap_or_default().into()));
         }
         if domain_text.is_empty() && EXPERIMENTS.contains(&name) {
             let fact = format!(

@@ -342,7 +342,7 @@ impl<'a> Walk<'a> {
         let name = self.model.display(self.model.node(node).op_type);
         let opset = u32::try_from(*self.imports.get(&domain)?).ok()?;
         let schema = self.registry.schema(&domain, &name, opset)?;
-        Some((schema, self.registry.operator(&domain, &name)))
+        Some((schema, self.registry.definition(schema)))
     }
 
     fn graphs_in(&self, node: NodeId) -> impl Iterator<Item = GraphId> + use<'a> {

@@ -27,7 +27,8 @@ pub fn function_of_call(
     opset: u32,
 ) -> Option<String> {
     let name = model.display(model.node(node).op_type);
-    let operator = registry.operator(&model.domain_of(node), &name)?;
+    let schema = registry.schema(&model.domain_of(node), &name, opset)?;
+    let operator = registry.definition(schema)?;
     let mut scratch = Scratch::default();
     let function = with_call(model, &mut scratch, node, types, |call| {
         operator.function_text(registry, opset, Some(call))

@@ -126,7 +126,7 @@ impl<'a> Callee<'a> {
         function: Option<usize>,
         opset: u32,
     ) -> Self {
-        let operator = schema.and_then(|schema| registry.operator(schema.domain, schema.name));
+        let operator = schema.and_then(|schema| registry.definition(schema));
         let is_graph =
             |attribute: &Attribute| matches!(attribute.ty, AttrType::Graph | AttrType::Graphs);
         Callee {

@@ -172,9 +172,9 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         operator: &str,
         version: u32,
     ) -> Result<Vec<Option<Type>>, String> {
-        let found = registry.operator(domain, operator);
-        let rule = found.and_then(|operator| operator.inference_at(version));
         let schema = registry.schema(domain, operator, version);
+        let found = schema.and_then(|schema| registry.definition(schema));
+        let rule = found.and_then(|operator| operator.inference_at(version));
         match schema.zip(rule) {
             Some((schema, rule)) => {
                 let said = self.known.by_rule_of(schema, rule).map_err(in_words)?;
