@@ -164,7 +164,8 @@ def before_17(make, x, gamma, beta):
         given = dict(X=x, Scale=gamma)
         cases.append(make.case(f"without bias, version {opset}", op, given, ["Y"], constants, axis=2, **at))
         given = dict(X=x, Scale=make.positive(*x.shape[1:]), B=make.floats(*x.shape[1:]))
-        cases.append(make.case(f"two axes, version {opset}", op, given, ["Y", None, "InvStdDev"], constants, axis=1, **at))
+        one_statistic = ["Y", None, "InvStdDev"]
+        cases.append(make.case(f"two axes, version {opset}", op, given, one_statistic, constants, axis=1, **at))
         given = dict(X=x, Scale=gamma.astype(other), B=beta.astype(other))
         name = f"other scale, version {opset}"
         cases.append(make.case(name, op, given, outputs, constants, output_type=other, **at))

@@ -97,7 +97,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     let channels = channels.ok_or("the number of channels is unknown")?;
     let dilation = cx.int("dilation").unwrap_or(1);
     let window = state_window(cx.int("state_window"))?;
-    let turned = |from: &str, into: &str| match is_last {
+    let with_time_last = |from: &str, into: &str| match is_last {
         // Channels may be several axes.
         true => format!(
             "{into}_places = Shape <start = 0, end = 2> ({from})
@@ -113,9 +113,9 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
                 "newest = Constant <value = int64 {{{}}}> ()
                 newest_state = Gather <axis = 0> (past_state, newest)\n",
                 window - 1
-            ) + &turned("newest_state", "past")
+            ) + &with_time_last("newest_state", "past")
         }
-        (true, None) => turned("past_state", "past"),
+        (true, None) => with_time_last("past_state", "past"),
         (false, _) => "batch = Shape <start = 0, end = 1> (input)
             past_sizes = Concat <axis = 0> (batch, channels, before)
             float_zeros = ConstantOfShape (past_sizes)
@@ -146,7 +146,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
         vector("time", &[2]),
         vector("channels", &[channels]),
         vector("dilation", &[dilation]),
-        turned("input", "timed"),
+        with_time_last("input", "timed"),
         "width = Shape <start = 2, end = 3> (weight)
         gaps = Sub (width, one)
         before = Mul (gaps, dilation)\n"

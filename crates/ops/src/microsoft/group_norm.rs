@@ -115,7 +115,7 @@ fn normalized(cx: &Expand<'_>, of: &str) -> Result<String, String> {
         Some(other) => return Err(format!("attribute 'activation' is {other}, not 0 or 1")),
         None => return Err("attribute 'activation' is missing".to_string()),
     };
-    let (turned, back) = if is_last(cx.int("channels_last")) {
+    let (transposed, back) = if is_last(cx.int("channels_last")) {
         let [to_second, to_last] = moved_channels(rank);
         (
             format!("first = Transpose <perm = {to_second:?}> (wide)\n"),
@@ -126,7 +126,7 @@ fn normalized(cx: &Expand<'_>, of: &str) -> Result<String, String> {
     };
     Ok(format!(
         "wide = Cast <to = {FLOAT}> ({of})
-        {turned}scale = Cast <to = {FLOAT}> (gamma)
+        {transposed}scale = Cast <to = {FLOAT}> (gamma)
         shift = Cast <to = {FLOAT}> (beta)
         normalized = GroupNormalization <
             epsilon: float = @epsilon, num_groups: int = @groups

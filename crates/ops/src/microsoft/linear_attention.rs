@@ -1,5 +1,5 @@
-//! `LinearAttention` of ONNX Runtime: the standard's, with fewer query heads than states, and with a
-//! window of states.
+//! `LinearAttention` of ONNX Runtime: the standard's, also with fewer query heads than states, and
+//! with a window of states.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float, Float16};
