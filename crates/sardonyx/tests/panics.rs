@@ -1,5 +1,6 @@
 //! A panic below a session is an error of the call that met it, and of no other.
 
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -130,7 +131,10 @@ fn a_session_is_not_made_after_a_panic() {
     };
     is_internal(&build(&fragile).unwrap_err(), "the operator broke", "");
     fragile.set(false);
-    assert_eq!(numbers(&build(&fragile).unwrap().run([("", x()); 0]).unwrap()), [-2.0, -3.0]);
+    assert_eq!(
+        numbers(&build(&fragile).unwrap().run(iter::empty::<(String, Value)>()).unwrap()),
+        [-2.0, -3.0]
+    );
     let typed = Fragile { breaks_types: true, ..Fragile::default() };
     is_internal(&build(&typed).unwrap_err(), "the types broke", "");
 }
