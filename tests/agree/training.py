@@ -49,8 +49,6 @@ WITHIN = 1e-4
 OPSET = 25
 # Blocks whose gradient ONNX Runtime does not run, by operator and its last line: part of its message, and why.
 NOT_RUN = {
-    # The body of AffineGrid gives Range lengths of one element, which ONNX Runtime refuses once it has folded them.
-    ("AffineGrid", "  y = Exp (z)"): "Input to 'Range' op should be scalars",
     # It takes the size of a label from the first operand that has it, although that one is repeated.
     ("Einsum", '  y = Einsum <equation = "ij,j->ij"> (a, b)'): "Shape mismatch attempting to re-use buffer",
 }
