@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use sardonyx::{
-    DeviceOptions, DeviceSession, ErrorKind, Model, Optimization, Port, Precision, Session,
-    SessionBuilder, Trainer, TrainerBuilder, Type,
+    Access, DeviceOptions, DeviceSession, ErrorKind, Model, OpenOptions, Optimization, Port,
+    Precision, Session, SessionBuilder, Trainer, TrainerBuilder, Type,
 };
 
 use crate::failure::Failure;
@@ -36,6 +36,10 @@ pub(crate) struct SessionArgs {
     /// Seed of random operators that have no seed attribute; by default random
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Keep weights in the mapped files, which processes share, instead of copying them. Each run
+    /// first checks that the files have not changed
+    #[arg(long)]
+    mapped: bool,
     /// Refuse a model whose IR version is newer than the newest known one. By default it runs with
     /// a note, without the fields that are not known
     #[arg(long)]
@@ -180,7 +184,7 @@ impl SessionArgs {
         terminal: &Terminal,
         change: impl FnOnce(Model) -> Result<(Model, T), Failure>,
     ) -> Result<(Opened, T), Failure> {
-        let (opened, opening) = timed(|| model.open());
+        let (opened, opening) = timed(|| self.open_file(model));
         let (changed, found) = change(opened?)?;
         let opened = self.prepare((model, changed, opening), terminal, how)?;
         Ok((opened, found))
@@ -209,13 +213,19 @@ impl SessionArgs {
         })
     }
 
+    /// Opens the model without making it ready.
+    fn open_file(&self, model: &ModelArg) -> Result<Model, Failure> {
+        let access = if self.mapped { Access::Share } else { Access::Map };
+        model.open_with(OpenOptions::new().access(access))
+    }
+
     fn open_for(
         &self,
         (model, step): (&ModelArg, Option<usize>),
         terminal: &Terminal,
         how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
     ) -> Result<Opened, Failure> {
-        let (opened, opening) = timed(|| model.open());
+        let (opened, opening) = timed(|| self.open_file(model));
         let (opened, trained) = match (opened?, step) {
             (model, Some(entry)) => (model.training_step(entry)?, Some(model)),
             (model, None) => (model, None),
@@ -231,6 +241,8 @@ impl SessionArgs {
         terminal: &Terminal,
         how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
     ) -> Result<Opened, Failure> {
+        // The model is looked at after runs, which may take long.
+        let opened = opened.with_own_structure()?;
         let sizes = self.sizes.of(&opened)?;
         let spinner = terminal.progress("preparing", None);
         let (session, preparing) = timed(|| how(self.builder(&opened, &sizes)).build());
@@ -269,6 +281,10 @@ impl SessionArgs {
 
     /// A trainer with these options.
     pub(crate) fn trainer<'m>(&self, model: &'m Model) -> Result<TrainerBuilder<'m>, Failure> {
+        if self.mapped {
+            let failure = Failure::new("--mapped is for runs: training keeps a copy of the model");
+            return Err(failure.help("remove --mapped"));
+        }
         let sizes = self.sizes.of(model)?;
         Ok(Trainer::builder(model).session(|_| self.builder(model, &sizes)))
     }

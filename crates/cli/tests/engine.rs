@@ -1,6 +1,11 @@
 //! The commands of the engine: bench, profile, explain, and the options of sessions. Times differ;
 //! keys and sums do not.
 
+use std::fs;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use crate::support::{Files, digits_model, npy, sardonyx};
 use serde_json::Value;
 
@@ -25,6 +30,50 @@ fn files() -> Files {
 fn json(files: &Files, command: &str, more: &[&str]) -> Value {
     let answer = files.run(command, "m.onnxtxt", more).good();
     serde_json::from_str(&answer).unwrap()
+}
+
+/// A `bench` of many runs, during which the model is saved again with other numbers.
+#[cfg(unix)]
+#[test]
+fn a_model_that_changes_stops_runs_that_share_its_weights() {
+    // More elements than are kept of a small constant, at an address that a kernel can use.
+    let numbers = |by: usize| (0..2304).map(|n| (n % 7 * by).to_string()).collect::<Vec<_>>();
+    let text = |by: usize| {
+        let table = numbers(by).join(", ");
+        format!(
+            "<ir_version: 8, opset_import: [\"\": 17]> g (int64[N] i) => (float[N, 48] y)
+             <float[48, 48] t = {{{table}}}> {{ y = Gather (t, i) }}"
+        )
+    };
+    let files = Files::new(&[("a.onnxtxt", text(1).into()), ("b.onnxtxt", text(2).into())]);
+    for (from, to) in [("a.onnxtxt", "m.onnx"), ("b.onnxtxt", "other.onnx")] {
+        files.run("save", from, &["-o", &files.path(to)]).good();
+    }
+    let of = |mapped: &[&str]| {
+        let args = [&["--fill", "i=3", "--shape", "i=2", "--json"], mapped].concat();
+        json_of(&files.run("run", "m.onnx", &args).good())["outputs"].clone()
+    };
+    assert_eq!(of(&[]), of(&["--mapped"]));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = fs::read(files.path("other.onnx")).unwrap();
+            // Again and again, as the command may take long to start.
+            while !is_over.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+                let file = fs::OpenOptions::new().write(true).open(files.path("m.onnx"));
+                file.unwrap().write_all(&other).unwrap();
+            }
+        });
+        let args = ["--fill", "i=3", "--shape", "i=2", "--mapped", "--repeat", "1000000"];
+        let answer = files.run("run", "m.onnx", &args);
+        is_over.store(true, Ordering::Relaxed);
+        answer.refused(&["m.onnx", "has been changed", "open the model again"]);
+    });
+}
+
+fn json_of(answer: &str) -> Value {
+    serde_json::from_str(answer).unwrap()
 }
 
 #[test]

@@ -271,6 +271,7 @@ fn what_cannot_be_trained_is_refused() {
         train(&files, &[option, "-2", "-o", &out]).refused(&[option, "at least 1"]);
     }
     train(&files, &["--learning-rate", "-1", "-o", &out]).refused(&["is not negative"]);
+    train(&files, &["--mapped", "-o", &out]).refused(&["--mapped is for runs"]);
     train(&files, &["--batch", "2", "--whole", "z", "-o", &out]).refused(&["no array 'z'"]);
 
     let x = files.path("data") + "/x.npy";

@@ -35,6 +35,7 @@ mod inline;
 mod inner_names;
 mod made;
 mod names;
+mod own_memory;
 mod read;
 mod source;
 mod tensors;

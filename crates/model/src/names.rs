@@ -151,6 +151,34 @@ impl Names {
         self.resolve(self.entries[symbol.index()], NOTHING_NEAR, sources)
     }
 
+    /// Whether texts lie in a source for which `is_left` says so.
+    pub(crate) fn lie_in(&self, is_left: impl Fn(SourceId) -> bool) -> bool {
+        let elsewhere = self.elsewhere.iter().filter_map(|place| place.source);
+        self.home.into_iter().chain(elsewhere).any(is_left)
+    }
+
+    /// Copies all texts to the end of `bytes`, which are going to be those of the source `home`.
+    pub(crate) fn copy_to(
+        &mut self,
+        home: SourceId,
+        bytes: &mut Vec<u8>,
+        sources: &Arena<SourceId, Buffer>,
+    ) {
+        let mut copied = Names { home: Some(home), ..Names::default() };
+        copied.entries.reserve(self.entries.len());
+        for entry in &self.entries {
+            let text = self.resolve(*entry, self.near(sources), sources);
+            let (offset, len) = (bytes.len() as u64, text.len() as u64);
+            bytes.extend_from_slice(text);
+            let entry = Entry::home(offset, len);
+            let entry = entry.unwrap_or_else(|| copied.elsewhere(Some(home), len, offset));
+            copied.entries.push(entry);
+        }
+        let Names { entries, elsewhere, .. } = copied;
+        (self.entries, self.elsewhere, self.own) = (entries, elsewhere, Vec::new());
+        self.home = Some(home);
+    }
+
     /// The source in which most texts lie.
     pub(crate) fn near<'a>(&self, sources: &'a Arena<SourceId, Buffer>) -> Near<'a> {
         let home = self.home.map(|home| sources[home].as_slice());

@@ -190,6 +190,17 @@ impl Inference {
         self.known.get(value.index())?.as_deref()
     }
 
+    /// Forgets values that lie in mapped files.
+    pub fn forget_mapped(&mut self) {
+        for known in &mut self.known {
+            let is_mapped = matches!(known.as_deref(), Some(Known::Tensor(tensor))
+                if tensor.buffer().is_some_and(sardonyx_tensor::Buffer::is_mapped));
+            if is_mapped {
+                *known = None;
+            }
+        }
+    }
+
     /// What the dimensions of a value mean, where the file denotes that or where it follows from
     /// such dimensions.
     pub fn denotations(&self, value: ValueId) -> Option<&[Option<Symbol>]> {

@@ -1,8 +1,11 @@
 //! Brings a resolved model to the one form that running it knows: constants of old inner graphs
-//! become plain constants, and tensors in data files are loaded.
+//! become plain constants, tensors in data files are loaded, and what it needs of mapped files is
+//! copied.
 
 use sardonyx_model::{ConstantError, ExternalData, GraphId, Model, NodeId, Symbol, TensorId};
+use sardonyx_ops::MAX_KNOWN;
 use sardonyx_ops::operators::{IF, LOOP, SCAN};
+use sardonyx_tensor::{Buffer, TensorError};
 
 use crate::finding::place_of_node;
 use crate::ir_version::PLAIN_INITIALIZERS;
@@ -46,6 +49,27 @@ fn values_passed(resolved: &Resolved, node: NodeId) -> usize {
     let has_lengths =
         resolved.is(node, &SCAN) && resolved.schema(node).is_some_and(|schema| schema.since < 9);
     inputs.saturating_sub(usize::from(has_lengths))
+}
+
+impl Resolved {
+    /// Copies names, texts and what inference may know of values out of mapped files, so that
+    /// nothing that is kept of them refers there. Larger tensors stay until
+    /// [`drop_mapped`](Resolved::drop_mapped).
+    ///
+    /// # Errors
+    ///
+    /// Those of `copy`, which makes the copies of tensors.
+    pub fn copy_small(
+        &mut self,
+        copy: &mut dyn FnMut(&Buffer) -> Result<Buffer, TensorError>,
+    ) -> Result<(), TensorError> {
+        self.model_mut().copy_small(MAX_KNOWN, copy)
+    }
+
+    /// Gives up mapped files: the values of tensors that are still there are gone.
+    pub fn drop_mapped(&mut self) {
+        self.model_mut().drop_mapped();
+    }
 }
 
 /// Loads the tensors in attributes whose values lie outside the message, of all nodes that may run

@@ -195,6 +195,10 @@ const RUN_TAKES: &str = "Session.run takes one positional argument, the inputs: 
 /// fixes sizes that the model leaves open, by name. `seed` is what random operators without a seed
 /// start from.
 ///
+/// A session keeps no file open and copies what it needs, so a model file may be saved again while
+/// the session lives. `mapped=True` keeps weights in the file instead, as memory that processes
+/// share; each run then first checks that the file and its data files have not changed.
+///
 /// Raises `sardonyx.Error` if the model cannot be opened or run.
 #[pyclass(frozen, name = "Session", module = "sardonyx")]
 pub(crate) struct PySession(pub(crate) Engine);
@@ -203,7 +207,8 @@ pub(crate) struct PySession(pub(crate) Engine);
 impl PySession {
     #[new]
     #[pyo3(signature = (
-        model, *, threads=None, precision="exact", memory_limit=None, dims=None, seed=None
+        model, *, threads=None, precision="exact", memory_limit=None, dims=None, seed=None,
+        mapped=false
     ))]
     fn new(
         model: &Bound<'_, PyAny>,
@@ -212,9 +217,11 @@ impl PySession {
         memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
         seed: Option<i128>,
+        mapped: bool,
     ) -> PyResult<PySession> {
         let py = model.py();
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
+        let settings = Settings { mapped, ..settings };
         Ok(PySession(Engine::open(model, settings)?))
     }
 

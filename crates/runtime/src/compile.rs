@@ -21,7 +21,7 @@ use crate::declared::{check_inside, check_outputs};
 use crate::dims;
 use crate::error::CompileError;
 use crate::executable::Executable;
-use crate::expanded::{Expanded, expand, has_kernel, nodes_in};
+use crate::expanded::{Expanded, Outside, expand, has_kernel, nodes_in};
 use crate::lower::{Lowering, malformed};
 use crate::make::Maker;
 use crate::ops::has_no_newer_form;
@@ -78,7 +78,8 @@ fn front(
     // What is expanded as it does not reach the newest form; mostly nothing.
     let mut not_upgraded: Vec<HashSet<NodeId>> = Vec::new();
     let (mut resolved, at_file_versions) = loop {
-        let expanded = expand(model, Some(external), declared, &options.operators, &not_upgraded)?;
+        let outside = Outside { data: external, weights: &options.weights };
+        let expanded = expand(model, Some(outside), declared, &options.operators, &not_upgraded)?;
         report.nodes = expanded.nodes;
         clock.lap(report, "resolve");
         let missing = expanded.unsupported(&options.operators);
@@ -110,7 +111,7 @@ fn front(
     let are_gradients = differentiate(&mut resolved, declared, &stays, &has_no_kernel, counts);
     let are_gradients = are_gradients.map_err(CompileError::Invalid)?;
     clock.lap(report, "upgrade");
-    let constants = Constants::read(&resolved, external, account)?;
+    let constants = Constants::read(&resolved, external, account, &options.weights)?;
     clock.lap(report, "read");
     let inference = if report.upgraded.is_empty() && !are_gradients && unpacked == 0 {
         at_file_versions
@@ -261,7 +262,7 @@ fn compile_stages(
     let exactly = Lowering { precision: Precision::Exact, exact_up_to: 0, ..lowering };
     let memory = Arc::new(Recycler::default());
     let maker = Maker { lowering: &exactly, pool, memory: Some(&memory) };
-    let body = select(&lowering, &maker, constants, program, &mut report)?;
+    let body = select(&lowering, &maker, constants, program, options.keeps_mapped, &mut report)?;
     report.made_bytes = account.taken();
     clock.lap(&mut report, "select");
     let (dims, operators) = (options.dims.clone(), Arc::clone(&options.operators));

@@ -9,13 +9,13 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{ConstantError, ExternalData, Id, NodeId, Producer, ValueId};
 use sardonyx_ops::Known;
 use sardonyx_passes::{Inference, Resolved};
-use sardonyx_tensor::{DataType, Dims, Sparse, Tensor, TensorError};
+use sardonyx_tensor::{Buffer, DataType, Dims, Sparse, Tensor, TensorError};
 use smallvec::SmallVec;
 
 use crate::account::{Account, Refused};
 use crate::border::demand_density;
 use crate::error::CompileError;
-use crate::weights::{Elements, Weight};
+use crate::weights::{Elements, SharedWeights, Weight};
 
 /// Bytes up to which a value is computed at once and kept.
 pub(crate) const SMALL: usize = 64 << 10;
@@ -41,6 +41,8 @@ pub(crate) struct Constants {
     /// what they are made of, and all others.
     grown_left: usize,
     others_left: usize,
+    /// Where copies of what leaves mapped files are shared.
+    copies: SharedWeights,
 }
 
 /// A constant that is made when it is wanted.
@@ -84,8 +86,9 @@ impl Constants {
         resolved: &Resolved,
         external: &dyn ExternalData,
         account: &Account,
+        copies: &SharedWeights,
     ) -> Result<Self, CompileError> {
-        let mut constants = Constants::default();
+        let mut constants = Constants { copies: copies.clone(), ..Constants::default() };
         constants.read_initializers(resolved, external)?;
         let model = resolved.model();
         let graphs = resolved.graphs().iter();
@@ -135,10 +138,19 @@ impl Constants {
                 let tensor =
                     model.tensor(&initializer.tensor, external).map_err(CompileError::Constant)?;
                 let stored = tensor.held_bytes();
-                self.insert(value, tensor, stored);
+                self.insert(value, self.outside_of_files(tensor)?, stored);
             }
         }
         Ok(())
+    }
+
+    /// A tensor of a data file, copied if inference may come to know and keep it.
+    fn outside_of_files(&self, tensor: Tensor) -> Result<Tensor, CompileError> {
+        if tensor.len() > sardonyx_ops::MAX_KNOWN {
+            return Ok(tensor);
+        }
+        let copied = self.copies.unmapped(tensor);
+        copied.map_err(|error| CompileError::Resources(error.to_string()))
     }
 
     /// Adds a value that is made of some bytes of the file.
@@ -410,10 +422,21 @@ impl Constants {
         Ok(Some(tensor))
     }
 
+    /// Takes a constant that is there out of the mapped file that it is in, and puts its elements
+    /// at addresses of their type. Sessions of a model share the copy.
+    pub(crate) fn leave_file(&mut self, value: ValueId) -> Result<(), TensorError> {
+        if let Some(tensor) = self.tensors.get_mut(&value) {
+            *tensor = self.copies.unmapped(tensor.clone())?;
+        }
+        Ok(())
+    }
+
     /// What inference may know of constants.
     pub(crate) fn known(&self, value: ValueId) -> Option<Known> {
         self.get(value)
             .filter(|tensor| tensor.len() <= sardonyx_ops::MAX_KNOWN)
+            // A part of a large constant, which inference would keep.
+            .filter(|tensor| !tensor.buffer().is_some_and(Buffer::is_mapped))
             .cloned()
             .map(Known::Tensor)
     }

@@ -12,6 +12,16 @@ use sardonyx_passes::{
 use crate::custom::CustomOperators;
 use crate::error::CompileError;
 use crate::ops::binding_of;
+use crate::weights::SharedWeights;
+
+/// Where the values of a model are that runs, beside the model.
+#[derive(Clone, Copy)]
+pub(crate) struct Outside<'a> {
+    /// Data files.
+    pub(crate) data: &'a dyn ExternalData,
+    /// Copies of what leaves mapped files.
+    pub(crate) weights: &'a SharedWeights,
+}
 
 /// A model without calls of functions, at its own versions.
 pub(crate) struct Expanded {
@@ -25,14 +35,15 @@ pub(crate) struct Expanded {
 
 /// Resolves a model and expands what has no kernel, as far as the standard has a function for it;
 /// then, one set after the other, nodes that have kernels and do not reach the form that these
-/// know. Loads the values of attributes that lie in data files, if there is an `external`.
+/// know. With `outside` it also loads the values of attributes that lie in data files, and copies
+/// what the result keeps of mapped files.
 ///
 /// # Errors
 ///
 /// Everything that stands against running the model, except operators that do not exist.
 pub(crate) fn expand(
     model: &Model,
-    external: Option<&dyn ExternalData>,
+    outside: Option<Outside<'_>>,
     declared: InferOptions<'_>,
     operators: &CustomOperators,
     not_upgraded: &[HashSet<NodeId>],
@@ -46,9 +57,12 @@ pub(crate) fn expand(
     bind_gradients(&mut model)?;
     let mut resolved = resolve(model, operators.registry())?;
     fix_constants_of_bodies(&mut resolved);
-    if let Some(external) = external {
+    if let Some(Outside { data, weights }) = outside {
         // Before calls are copied, so that each tensor is loaded once.
-        load_attributes(&mut resolved, external).map_err(CompileError::Constant)?;
+        load_attributes(&mut resolved, data).map_err(CompileError::Constant)?;
+        // Before anything is inferred, which keeps what it knows of values.
+        let copied = resolved.copy_small(&mut |bytes| weights.copy_of(bytes));
+        copied.map_err(|error| CompileError::Resources(error.to_string()))?;
     }
     let nodes = nodes_in(&resolved);
     let mut expansions = Expansions::default();

@@ -45,6 +45,10 @@ pub struct Options {
     /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs
     /// fail.
     pub only_looks: bool,
+    /// Whether constants that kernels read as they are stay in mapped files, which processes share.
+    /// Then nobody may change or shorten the files while the session lives. Otherwise they are
+    /// copied, and nothing of a mapped file is read once the session has been made.
+    pub keeps_mapped: bool,
     /// Where to find packed weights of other sessions of the model, and to leave them.
     pub weights: SharedWeights,
     /// Operators that the program brings.
@@ -88,6 +92,7 @@ impl Default for Options {
             memory_limit: None,
             seed: None,
             only_looks: false,
+            keeps_mapped: false,
             has_sizes_of_runs: false,
             weights: SharedWeights::default(),
             operators: Arc::default(),

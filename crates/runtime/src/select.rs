@@ -7,6 +7,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use sardonyx_model::{Id, ValueId};
+use sardonyx_tensor::{Buffer, Tensor, TensorError};
 use smallvec::SmallVec;
 
 use crate::constants::Constants;
@@ -30,6 +31,7 @@ pub(crate) fn select(
     maker: &Maker<'_>,
     mut constants: Constants,
     program: Program,
+    keeps_mapped: bool,
     report: &mut CompileReport,
 ) -> Result<Body, CompileError> {
     let model = lowering.resolved.model();
@@ -54,6 +56,7 @@ pub(crate) fn select(
     let mut selecting = Selecting {
         lowering,
         maker,
+        keeps_mapped,
         is_used: vec![false; model.value_count()],
         constants: &mut constants,
         readers,
@@ -75,6 +78,10 @@ pub(crate) fn select(
     Ok(body)
 }
 
+fn no_memory(error: TensorError) -> CompileError {
+    CompileError::Resources(error.to_string())
+}
+
 /// The values that a step reads.
 fn values_of(values: &[Value], step: &program::Step) -> SmallVec<[ValueId; 6]> {
     let mut read = SmallVec::new();
@@ -92,6 +99,8 @@ fn is_fill(values: &[Value], step: &program::Step) -> bool {
 struct Selecting<'a, 'm> {
     lowering: &'a Lowering<'m>,
     maker: &'a Maker<'a>,
+    /// Whether constants stay in mapped files.
+    keeps_mapped: bool,
     /// By value of the model: whether a kernel reads it as it is, or it is an output.
     is_used: Vec<bool>,
     constants: &'a mut Constants,
@@ -107,6 +116,21 @@ struct Selecting<'a, 'm> {
 }
 
 impl Selecting<'_, '_> {
+    /// A constant as a slot holds it. Kernels read slices, and bytes of a file may lie anywhere.
+    fn kept(&mut self, id: ValueId, how: Used) -> Result<Option<Box<Tensor>>, CompileError> {
+        let looks = self.lowering.weights.looks();
+        if !looks && !self.keeps_mapped {
+            self.constants.leave_file(id).map_err(no_memory)?;
+        }
+        let constant = match how {
+            Used::AsElements if !looks => self.constants.aligned(id).map_err(no_memory)?,
+            _ => self.constants.get(id),
+        };
+        // What is only looked at has an outline, which needs no file.
+        let is_left = |tensor: &&Tensor| looks && tensor.buffer().is_some_and(Buffer::is_mapped);
+        Ok(constant.filter(|tensor| !is_left(tensor)).cloned().map(Box::new))
+    }
+
     /// The steps of a program, and the constants that they read.
     fn program(&mut self, program: Program) -> Result<Body, CompileError> {
         let Program { values, steps, inputs, outputs, graph, .. } = program;
@@ -165,13 +189,7 @@ impl Selecting<'_, '_> {
             }
             let outline = self.constants.outline(id).filter(|_| looks);
             let outline = outline.map(|(data_type, dims)| Box::new((data_type, dims.into())));
-            // Kernels read slices; bytes of a file may lie anywhere.
-            let constant = match how {
-                Used::AsElements if !looks => self.constants.aligned(id),
-                _ => Ok(self.constants.get(id)),
-            };
-            let constant = constant.map_err(|e| CompileError::Resources(e.to_string()))?;
-            let constant = constant.cloned().map(Box::new);
+            let constant = self.kept(id, how)?;
             slots.push(SlotInfo { value: id, constant, outline, order });
         }
         Ok(Body { slots, steps, inputs, outputs, graph })

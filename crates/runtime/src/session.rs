@@ -115,7 +115,7 @@ impl Session {
         let as_run = as_run(model, &options.dims);
         let model_to_run = as_run.as_ref().unwrap_or(model);
         let compiled = pool.pack_within(|| compile(model_to_run, external, options, &pool))?;
-        let Compiled { executable, report, fusions, notes, printed } = compiled;
+        let Compiled { mut executable, report, fusions, notes, printed } = compiled;
         let declared = model;
         let model = executable.resolved.model();
         let graph = model.graph(executable.resolved.main());
@@ -130,7 +130,12 @@ impl Session {
                 }
             };
             Some(tensor.and_then(|tensor| {
-                let aligned = tensor.aligned();
+                let own = if options.keeps_mapped {
+                    Ok(tensor)
+                } else {
+                    options.weights.unmapped(tensor)
+                };
+                let aligned = own.and_then(|tensor| tensor.aligned());
                 aligned.map_err(|error| CompileError::Resources(error.to_string()))
             }))
         };
@@ -160,6 +165,8 @@ impl Session {
         if as_run.is_some() {
             declare(declared, &executable.dims, &mut inputs, &mut outputs);
         }
+        executable.resolved.drop_mapped();
+        executable.inference.forget_mapped();
         let steps = executable.body.all_steps().len();
         Ok(Session {
             iteration_plans: (0..steps).map(|_| IterationPlans::default()).collect(),

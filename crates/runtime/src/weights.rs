@@ -4,6 +4,10 @@
 //! its [`Form`]. A session that is made while another holds the same bytes in the same form takes
 //! that. Constants are told apart by where their bytes are, which costs nothing; bytes that only
 //! look alike are packed again.
+//!
+//! What kernels read as it is leaves the mapped file that it is in: another program may change or
+//! shorten the file while the session lives. Sessions of a model share these copies too, which are
+//! told apart by where in the file the bytes are.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -14,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{Algorithm, ConvParams};
-use sardonyx_tensor::{BufferName, DataType, Dims, Tensor};
+use sardonyx_tensor::{Buffer, BufferName, DataType, Dims, Tensor, TensorError};
 
 use crate::account::Account;
 use crate::error::{KernelError, fail};
@@ -55,8 +59,12 @@ pub struct SharedWeights(Arc<Mutex<Entries>>);
 #[derive(Default)]
 struct Entries {
     packed: HashMap<Key, Weak<dyn Any + Send + Sync>>,
-    /// With so many entries it is time to look for those that nobody uses any more.
+    /// By bytes that are mapped, or lie where kernels cannot read them: their copies.
+    copies: HashMap<BufferName, BufferName>,
+    /// With so many packed constants it is time to look for those that nobody uses any more.
     sweep_at: usize,
+    /// With so many copies it is time to look for those that are gone.
+    sweep_copies_at: usize,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -92,6 +100,51 @@ impl SharedWeights {
         let entries = self.entries();
         let packed = entries.packed.values();
         packed.filter(|packed| packed.strong_count() > 0).count()
+    }
+
+    /// Copies bytes into memory of their own, or returns the copy that another session holds.
+    ///
+    /// # Errors
+    ///
+    /// If memory is refused.
+    pub fn copy_of(&self, bytes: &Buffer) -> Result<Buffer, TensorError> {
+        let name = bytes.name();
+        let find = |entries: &Entries| entries.copies.get(&name).and_then(BufferName::buffer);
+        if let Some(found) = find(&self.entries()) {
+            return Ok(found);
+        }
+        let copy =
+            if bytes.is_mapped() { bytes.unmapped() } else { Buffer::copy_of(bytes.as_ref()) };
+        let copy = copy?;
+        let mut entries = self.entries();
+        // Another session may have been made meanwhile.
+        if let Some(found) = find(&entries) {
+            return Ok(found);
+        }
+        if entries.copies.len() >= entries.sweep_copies_at {
+            entries.copies.retain(|_, copy| copy.buffer().is_some());
+            entries.sweep_copies_at = 2 * entries.copies.len() + 64;
+        }
+        entries.copies.insert(name, copy.name());
+        Ok(copy)
+    }
+
+    /// A tensor with its elements outside of mapped files.
+    pub(crate) fn unmapped(&self, tensor: Tensor) -> Result<Tensor, TensorError> {
+        match tensor.buffer().filter(|bytes| bytes.is_mapped()) {
+            Some(bytes) => {
+                let copy = self.copy_of(bytes)?;
+                tensor.with_buffer(copy)
+            }
+            None => Ok(tensor),
+        }
+    }
+
+    /// How many bytes of copies sessions hold.
+    pub fn copied_bytes(&self) -> usize {
+        let entries = self.entries();
+        let copies = entries.copies.values();
+        copies.filter_map(BufferName::buffer).map(|copy| copy.len()).sum()
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -168,6 +221,11 @@ impl<'a> Packer<'a> {
 
     pub(crate) fn looks(&self) -> bool {
         self.looks
+    }
+
+    /// A tensor of the model for a kernel that keeps it, outside of mapped files.
+    pub(crate) fn kept(&self, tensor: &Tensor) -> Result<Tensor, TensorError> {
+        if self.looks { Ok(tensor.clone()) } else { self.shared.unmapped(tensor.clone()) }
     }
 
     /// The same for looking only.

@@ -1,8 +1,13 @@
 //! Packed weights: sessions of one model have them once, as long as one of them lives.
 
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::draft::{Draft, floats, values};
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_runtime::{Options, Precision, Session, SharedWeights};
+use sardonyx_tensor::{Buffer, Pages};
 
 /// A convolution and two products.
 fn model() -> Model {
@@ -144,4 +149,67 @@ fn bytes_have_one_form() {
     }
     drop(sessions);
     assert_eq!(weights.in_use(), 0);
+}
+
+/// A file that is mapped, and what another program makes of it.
+struct Changing {
+    before: Vec<u8>,
+    after: Vec<u8>,
+    has_changed: AtomicBool,
+}
+
+impl AsRef<[u8]> for Changing {
+    fn as_ref(&self) -> &[u8] {
+        if self.has_changed.load(Ordering::Relaxed) { &self.after } else { &self.before }
+    }
+}
+
+impl Pages for Changing {
+    fn fetch(&self, _: Range<usize>) {}
+    fn give_back(&self, _: Range<usize>) {}
+}
+
+#[test]
+fn sessions_of_a_mapped_file_share_one_copy_of_what_stays() {
+    // More elements than inference keeps of a value, and fewer.
+    let numbers = |count: u16| (0..count).map(|n| f32::from(n % 7) - 3.0).collect();
+    let mut draft = Draft::new(13)
+        .input("x", &["N", "40"])
+        .constant("large", &[40, 40], numbers(1600))
+        .constant("small", &[40], numbers(40))
+        .constant("packed", &[40, 40], numbers(1600))
+        .node("MatMul", &["x", "packed"], &["p"])
+        .node("Add", &["c", "small"], &["y"]);
+    draft.nodes.push(("Concat", &["p", "large"], &["c"], &[("axis", 0)]));
+    let bytes = draft.model().to_bytes();
+    let read = |bytes: &[u8]| Model::read(Buffer::from_vec(bytes.to_vec())).unwrap();
+    let x: Vec<f32> = (0..80u8).map(f32::from).collect();
+    let run = |session: &Session| {
+        let outputs = session.run(values(&[("x", &[2, 40], &x)])).unwrap();
+        floats(&outputs[0].1)
+    };
+    let expected = run(&session(&read(&bytes), &SharedWeights::default(), Precision::Exact));
+    let file = Arc::new(Changing {
+        after: bytes.iter().map(|byte| byte ^ 0x55).collect(),
+        before: bytes,
+        has_changed: AtomicBool::new(false),
+    });
+    let (model, weights) =
+        (Model::read(Buffer::from_pages(file.clone())).unwrap(), SharedWeights::default());
+    let first = session(&model, &weights, Precision::Exact);
+    let copied = weights.copied_bytes();
+    assert!((6400..6400 + 512).contains(&copied), "{copied} bytes");
+    let second = session(&model, &weights, Precision::Exact);
+    assert_eq!((weights.copied_bytes(), weights.in_use()), (copied, 1));
+    drop(model);
+    assert_eq!(Arc::strong_count(&file), 1);
+    file.has_changed.store(true, Ordering::Relaxed);
+    for session in [&first, &second] {
+        assert_eq!(run(session), expected);
+        assert!(session.steps().iter().all(|step| step.place.contains("node")));
+    }
+    drop(first);
+    assert_eq!(run(&second), expected);
+    drop(second);
+    assert_eq!(weights.copied_bytes(), 0);
 }

@@ -12,13 +12,15 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use rustix::fs::{Mode, OFlags};
 
-/// A directory, kept open.
-#[derive(Debug)]
+/// A directory. It is opened for each file that is opened in it: a process has only so many
+/// descriptors, and a model may live long.
+#[derive(Debug, Clone)]
 pub(crate) struct Directory {
     /// Its real path.
     path: PathBuf,
+    /// What tells whether another directory has taken its place.
     #[cfg(unix)]
-    handle: File,
+    identity: Identity,
 }
 
 /// Why a file beneath a directory is not opened.
@@ -46,20 +48,14 @@ pub(crate) type Identity = (u64, u64);
 impl Directory {
     pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         let path = fs::canonicalize(path)?;
-        #[cfg(unix)]
-        let handle = {
-            // To find a file in a directory is allowed more often than to list it.
-            #[cfg(target_os = "linux")]
-            let access = OFlags::PATH;
-            #[cfg(not(target_os = "linux"))]
-            let access = OFlags::RDONLY;
-            let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            File::from(rustix::fs::open(&path, flags, Mode::empty())?)
-        };
+        let metadata = fs::metadata(&path)?;
+        if !metadata.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
         Ok(Directory {
             path,
             #[cfg(unix)]
-            handle,
+            identity: identity_of(&metadata),
         })
     }
 
@@ -71,6 +67,23 @@ impl Directory {
 
 #[cfg(unix)]
 impl Directory {
+    /// Opens the directory itself.
+    fn handle(&self) -> io::Result<File> {
+        // To find a file in a directory is allowed more often than to list it.
+        #[cfg(target_os = "linux")]
+        let access = OFlags::PATH;
+        #[cfg(not(target_os = "linux"))]
+        let access = OFlags::RDONLY;
+        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let handle = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        if identity_of(&handle.metadata()?) != self.identity {
+            let message =
+                format!("another directory has taken the place of '{}'", self.path.display());
+            return Err(io::Error::other(message));
+        }
+        Ok(handle)
+    }
+
     /// Opens a regular file for reading, at a path without links, `..` and absolute parts.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, READ)
@@ -87,7 +100,8 @@ impl Directory {
 
         // Opening a device may already do something, so the look comes first. It decides nothing:
         // the open file is looked at again.
-        match statat(&self.handle, relative, AtFlags::SYMLINK_NOFOLLOW) {
+        let directory = self.handle()?;
+        match statat(&directory, relative, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(before) => match FileType::from_raw_mode(before.st_mode) {
                 FileType::RegularFile => {}
                 FileType::Symlink => return Err(Refusal::Link),
@@ -96,7 +110,7 @@ impl Directory {
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(error) => return Err(Refusal::Io(error.into())),
         }
-        let file = self.open_without_links(relative, flags)?;
+        let file = open_without_links(directory, relative, flags)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(Refusal::Kind("not a regular file"));
@@ -106,66 +120,65 @@ impl Directory {
         }
         Ok(file)
     }
+}
 
-    #[cfg(target_os = "linux")]
-    fn open_without_links(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
-        use rustix::fs::{ResolveFlags, openat2};
-        use rustix::io::Errno;
+#[cfg(target_os = "linux")]
+fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+    use rustix::fs::{ResolveFlags, openat2};
+    use rustix::io::Errno;
 
-        let resolve =
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        // The kernel asks to try again when something is renamed under the walk.
-        for _ in 0..16 {
-            return match openat2(&self.handle, relative, flags, mode_of(flags), resolve) {
-                Ok(file) => Ok(File::from(file)),
-                Err(Errno::AGAIN) => continue,
-                Err(Errno::LOOP) => Err(Refusal::Link),
-                // Older than Linux 5.6, or a sandbox that does not know the call.
-                Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => self.walk(relative, flags),
-                Err(error) => Err(Refusal::Io(error.into())),
-            };
-        }
-        self.walk(relative, flags)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn open_without_links(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
-        self.walk(relative, flags)
-    }
-
-    /// Opens the directories of a path one after the other, each in the one before, then the file.
-    fn walk(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
-        use rustix::fs::{AtFlags, FileType, openat, statat};
-        use std::path::Component;
-
-        let mut parts = Vec::new();
-        for part in relative.components() {
-            match part {
-                Component::Normal(part) => parts.push(part),
-                Component::CurDir => {}
-                _ => return Err(Refusal::Io(io::ErrorKind::InvalidInput.into())),
-            }
-        }
-        let Some((name, directories)) = parts.split_last() else {
-            return Err(Refusal::Kind("a directory"));
-        };
-        let mut directory = self.handle.try_clone()?;
-        for part in directories {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            directory = match openat(&directory, *part, flags, Mode::empty()) {
-                Ok(next) => File::from(next),
-                Err(error) => {
-                    let is_link = statat(&directory, *part, AtFlags::SYMLINK_NOFOLLOW)
-                        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
-                    return Err(if is_link { Refusal::Link } else { Refusal::Io(error.into()) });
-                }
-            };
-        }
-        match openat(&directory, *name, flags | OFlags::NOFOLLOW, mode_of(flags)) {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    // The kernel asks to try again when something is renamed under the walk.
+    for _ in 0..16 {
+        return match openat2(&directory, relative, flags, mode_of(flags), resolve) {
             Ok(file) => Ok(File::from(file)),
-            Err(rustix::io::Errno::LOOP) => Err(Refusal::Link),
+            Err(Errno::AGAIN) => continue,
+            Err(Errno::LOOP) => Err(Refusal::Link),
+            // Older than Linux 5.6, or a sandbox that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => walk(directory, relative, flags),
             Err(error) => Err(Refusal::Io(error.into())),
+        };
+    }
+    walk(directory, relative, flags)
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+    walk(directory, relative, flags)
+}
+
+/// Opens the directories of a path one after the other, each in the one before, then the file.
+#[cfg(unix)]
+fn walk(mut directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+    use rustix::fs::{AtFlags, FileType, openat, statat};
+    use std::path::Component;
+
+    let mut parts = Vec::new();
+    for part in relative.components() {
+        match part {
+            Component::Normal(part) => parts.push(part),
+            Component::CurDir => {}
+            _ => return Err(Refusal::Io(io::ErrorKind::InvalidInput.into())),
         }
+    }
+    let Some((name, directories)) = parts.split_last() else {
+        return Err(Refusal::Kind("a directory"));
+    };
+    for part in directories {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        directory = match openat(&directory, *part, flags, Mode::empty()) {
+            Ok(next) => File::from(next),
+            Err(error) => {
+                let is_link = statat(&directory, *part, AtFlags::SYMLINK_NOFOLLOW)
+                    .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
+                return Err(if is_link { Refusal::Link } else { Refusal::Io(error.into()) });
+            }
+        };
+    }
+    match openat(&directory, *name, flags | OFlags::NOFOLLOW, mode_of(flags)) {
+        Ok(file) => Ok(File::from(file)),
+        Err(rustix::io::Errno::LOOP) => Err(Refusal::Link),
+        Err(error) => Err(Refusal::Io(error.into())),
     }
 }
 
@@ -202,9 +215,13 @@ fn name_of(kind: rustix::fs::FileType) -> &'static str {
 
 #[cfg(unix)]
 pub(crate) fn identity(file: &File) -> io::Result<Option<Identity>> {
+    Ok(Some(identity_of(&file.metadata()?)))
+}
+
+#[cfg(unix)]
+fn identity_of(metadata: &fs::Metadata) -> Identity {
     use std::os::unix::fs::MetadataExt;
-    let metadata = file.metadata()?;
-    Ok(Some((metadata.dev(), metadata.ino())))
+    (metadata.dev(), metadata.ino())
 }
 
 #[cfg(not(unix))]
@@ -257,10 +274,12 @@ mod tests {
         symlink("deep/file", scratch.join("directory/in")).unwrap();
         symlink("deep", scratch.join("directory/link")).unwrap();
         let directory = Directory::open(&scratch.join("directory")).unwrap();
-        for (open, new) in [
-            (Directory::open_without_links as fn(&_, &_, _) -> _, "deep/new1"),
-            (Directory::walk, "deep/new2"),
-        ] {
+        let both: [(fn(File, &Path, OFlags) -> Result<File, Refusal>, &str); 2] =
+            [(open_without_links, "deep/new1"), (walk, "deep/new2")];
+        for (open, new) in both {
+            let open = |_: &Directory, path: &Path, flags: OFlags| {
+                open(directory.handle().unwrap(), path, flags)
+            };
             for flags in [READ, WRITE] {
                 assert!(open(&directory, Path::new("deep/file"), flags).is_ok());
                 assert!(open(&directory, Path::new("./deep//file"), flags).is_ok());
@@ -294,5 +313,29 @@ mod tests {
         assert!(matches!(refused("directory"), Refusal::Kind("a directory")));
         assert!(matches!(refused("link"), Refusal::Link));
         assert!(!scratch.join("nowhere").exists());
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_another_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path();
+        for name in ["one", "two"] {
+            fs::create_dir(scratch.join(name)).unwrap();
+            fs::write(scratch.join(name).join("w"), name).unwrap();
+        }
+        let directory = Directory::open(&scratch.join("one")).unwrap();
+        assert!(directory.open_file(Path::new("w")).is_ok());
+        fs::rename(scratch.join("one"), scratch.join("away")).unwrap();
+        let missing = directory.open_file(Path::new("w")).unwrap_err();
+        assert!(matches!(missing, Refusal::Io(error) if error.kind() == io::ErrorKind::NotFound));
+        symlink("two", scratch.join("one")).unwrap();
+        assert!(directory.open_file(Path::new("w")).is_err());
+        fs::remove_file(scratch.join("one")).unwrap();
+        fs::rename(scratch.join("two"), scratch.join("one")).unwrap();
+        let Err(Refusal::Io(error)) = directory.open_file(Path::new("w")) else {
+            panic!("another directory is opened")
+        };
+        assert!(error.to_string().contains("another directory"), "{error}");
+        assert!(Directory::open(&scratch.join("one/w")).is_err());
     }
 }

@@ -431,6 +431,8 @@ impl DeviceSession {
         crew: Crew,
         stays: Stays,
     ) -> Result<DeviceSession, Error> {
+        // Names are read in every run, large constants when a run brings new sizes.
+        let model = model.with_own_structure()?;
         let look = choices.of_model(&model).only_look().build()?;
         // The models of devices have numbers in their place.
         let symbols = std::mem::take(&mut choices.options.dims);
@@ -918,6 +920,7 @@ impl DeviceSession {
         numbers: &Numbers,
         looks: bool,
     ) -> Result<LocalSession, Error> {
+        self.model.demand_unchanged_files()?;
         let Local { model, outputs, kept } = plan.local(device);
         let model = self.model.with_graph(model);
         let exchange = Exchange::new(Routes::new(Arc::clone(plan), device, numbers), link);

@@ -5,7 +5,7 @@
 //! where a directory of links points into a directory of blobs), in the directory of the real model
 //! file. That is decided by opening it beneath those directories.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sardonyx_model::{ExternalData, NotStored, StoredValues};
 use sardonyx_passes::payload::bad_location;
+use sardonyx_runtime::SharedWeights;
 use sardonyx_tensor::Buffer;
 use sha1::{Digest, Sha1};
 
@@ -22,6 +23,7 @@ use crate::beneath::{Directory, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
 use crate::mapping;
 use crate::open::{Access, read_stream};
+use crate::stamp::Stamp;
 use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 
 /// Finds the data files of a model by their locations: in memory, in an archive, in a store of
@@ -93,6 +95,8 @@ struct Opened {
 struct DataFile {
     content: Content,
     identity: Option<Identity>,
+    /// The file as it was when it was mapped or first looked at.
+    stamp: Option<Arc<Stamp>>,
     /// SHA-1 of the content, hexadecimal, once it was asked for.
     digest: Mutex<Option<String>>,
     /// All of it, if it was needed whole and is not already.
@@ -105,8 +109,9 @@ struct DataFile {
 
 enum Content {
     Whole(Buffer),
-    /// Read piece by piece.
-    Open(Mutex<File>, u64),
+    /// In a file of that location and size, which is opened for each read: a model may have
+    /// hundreds of data files, and a process only so many descriptors.
+    Apart(String, u64),
 }
 
 impl fmt::Debug for DataFiles {
@@ -194,30 +199,33 @@ impl DataFiles {
         if let Some(file) = opened.by_location.get(location) {
             return Ok(Arc::clone(file));
         }
-        let (content, identity) = match &self.place {
+        let (content, identity, stamp) = match &self.place {
             Place::Directories(directories) => {
                 let found = self.find(directories, location);
-                let FoundFile { file, len, identity, .. } =
+                let FoundFile { file, path, len, identity, .. } =
                     found.map_err(|missed| missed.words(location))?;
                 let failed = |error| unreadable(location, &error);
+                let stamp = Stamp::of(&path, &file).map_err(failed)?;
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
                 if let Some(known) = known.map(Arc::clone) {
                     opened.by_location.insert(location.to_string(), Arc::clone(&known));
                     return Ok(known);
                 }
                 let content = match self.options.access {
-                    Access::Map => Content::Whole(mapping::map(&file).map_err(failed)?),
+                    Access::Map | Access::Share => {
+                        Content::Whole(mapping::map(&file).map_err(failed)?)
+                    }
                     Access::Read if self.options.whole => {
                         Content::Whole(read_stream(&mut &file, len, None).map_err(failed)?)
                     }
-                    Access::Read => Content::Open(Mutex::new(file), len),
+                    Access::Read => Content::Apart(location.to_string(), len),
                 };
-                (content, identity)
+                (content, identity, Some(Arc::new(stamp)))
             }
             Place::Resolver(resolver) => {
                 let found = resolver.resolve(location);
                 let found = found.map_err(|error| unreadable(location, &error))?;
-                (Content::Whole(found), None)
+                (Content::Whole(found), None, None)
             }
             Place::Nowhere(why) => {
                 let shown = location.escape_debug();
@@ -227,6 +235,7 @@ impl DataFiles {
         let file = Arc::new(DataFile {
             content,
             identity,
+            stamp,
             digest: Mutex::default(),
             whole: OnceLock::new(),
             file_digest: OnceLock::new(),
@@ -237,6 +246,110 @@ impl DataFiles {
             opened.by_identity.insert(identity, Arc::clone(&file));
         }
         Ok(file)
+    }
+
+    /// The data files that are mapped, as they were then.
+    pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
+        if !self.options.access.maps() {
+            return Vec::new();
+        }
+        let opened = lock(&self.opened);
+        let mut seen = HashSet::new();
+        let files = opened.by_location.values().filter(|file| seen.insert(Arc::as_ptr(file)));
+        files.filter_map(|file| file.stamp.clone()).collect()
+    }
+
+    /// The same files, of which those of some locations are in memory of their own.
+    ///
+    /// # Errors
+    ///
+    /// In words for people, if memory is refused. A file that is missing stays so.
+    pub(crate) fn in_own_memory(
+        &self,
+        locations: BTreeSet<String>,
+        weights: &SharedWeights,
+    ) -> Result<DataFiles, String> {
+        let place = match &self.place {
+            Place::Directories(directories) => Place::Directories(directories.clone()),
+            Place::Resolver(resolver) => Place::Resolver(Arc::clone(resolver)),
+            Place::Nowhere(why) => Place::Nowhere(why),
+        };
+        let options = DataOptions { access: Access::Read, whole: true, ..self.options };
+        let own = DataFiles::new(place, options);
+        let mut opened = Opened::default();
+        for location in locations {
+            // What cannot be opened is told of where its values are needed.
+            let Ok(file) = self.file(&location) else { continue };
+            let unreadable = |error: io::Error| unreadable(&location, &error);
+            let whole = self.whole(&file).map_err(unreadable)?;
+            let whole = if whole.is_mapped() {
+                weights.copy_of(whole).map_err(|error| error.to_string())?
+            } else {
+                whole.clone()
+            };
+            let copy = Arc::new(DataFile {
+                content: Content::Whole(whole),
+                identity: file.identity,
+                stamp: None,
+                digest: Mutex::new(lock(&file.digest).clone()),
+                whole: OnceLock::new(),
+                file_digest: OnceLock::new(),
+                tensors: OnceLock::new(),
+            });
+            opened.by_location.insert(location, copy);
+        }
+        *lock(&own.opened) = opened;
+        Ok(own)
+    }
+
+    /// Opens a file again that is not in memory.
+    ///
+    /// # Errors
+    ///
+    /// It is another file by now, has been changed, or cannot be opened.
+    fn reopen(&self, location: &str, file: &DataFile) -> io::Result<File> {
+        let Place::Directories(directories) = &self.place else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let found = self.find(directories, location);
+        let found = found.map_err(|missed| match missed {
+            Missed::Refused(Refusal::Io(error)) => error,
+            Missed::Missing(_) => io::ErrorKind::NotFound.into(),
+            other => io::Error::other(other.words(location)),
+        })?;
+        match &file.stamp {
+            Some(stamp) if !stamp.is_of(&found.file)? => {
+                Err(io::Error::other("it has been changed or replaced since it was first read"))
+            }
+            _ => Ok(found.file),
+        }
+    }
+
+    /// All of a file.
+    fn whole<'f>(&self, file: &'f DataFile) -> io::Result<&'f Buffer> {
+        let (location, size) = match &file.content {
+            Content::Whole(bytes) => return Ok(bytes),
+            Content::Apart(location, size) => (location, *size),
+        };
+        if let Some(bytes) = file.whole.get() {
+            return Ok(bytes);
+        }
+        let bytes = read_stream(&mut &self.reopen(location, file)?, size, None)?;
+        Ok(file.whole.get_or_init(|| bytes))
+    }
+
+    /// SHA-1 of the content of a file, hexadecimal.
+    fn digest(&self, file: &DataFile) -> io::Result<String> {
+        let mut known = lock(&file.digest);
+        if let Some(digest) = &*known {
+            return Ok(digest.clone());
+        }
+        let digest = match &file.content {
+            Content::Whole(bytes) => hex(&Sha1::digest(bytes.as_slice())),
+            Content::Apart(location, _) => sha1_of(&self.reopen(location, file)?)?,
+        };
+        *known = Some(digest.clone());
+        Ok(digest)
     }
 
     /// Looks at the file that a location means, without reading it.
@@ -262,6 +375,7 @@ impl DataFiles {
             };
             let looked_at = |file: File| {
                 Ok(FoundFile {
+                    path: directory.path().join(location),
                     len: file.metadata()?.len(),
                     identity: identity(&file)?,
                     file,
@@ -314,6 +428,8 @@ pub fn open_data_file(
 /// A data file, open.
 pub(crate) struct FoundFile {
     pub(crate) file: File,
+    /// The path by which it was found.
+    pub(crate) path: PathBuf,
     /// Its size in bytes.
     pub(crate) len: u64,
     pub(crate) identity: Option<Identity>,
@@ -441,36 +557,8 @@ impl DataFile {
     fn size(&self) -> u64 {
         match &self.content {
             Content::Whole(bytes) => bytes.len() as u64,
-            Content::Open(_, size) => *size,
+            Content::Apart(_, size) => *size,
         }
-    }
-
-    /// All of it.
-    fn whole(&self) -> io::Result<&Buffer> {
-        let (file, size) = match &self.content {
-            Content::Whole(bytes) => return Ok(bytes),
-            Content::Open(file, size) => (lock(file), *size),
-        };
-        if let Some(bytes) = self.whole.get() {
-            return Ok(bytes);
-        }
-        (&*file).seek(SeekFrom::Start(0))?;
-        let bytes = read_stream(&mut &*file, size, None)?;
-        Ok(self.whole.get_or_init(|| bytes))
-    }
-
-    /// SHA-1 of the content, hexadecimal.
-    fn digest(&self) -> io::Result<String> {
-        let mut known = lock(&self.digest);
-        if let Some(digest) = &*known {
-            return Ok(digest.clone());
-        }
-        let digest = match &self.content {
-            Content::Whole(bytes) => hex(&Sha1::digest(bytes.as_slice())),
-            Content::Open(file, _) => sha1_of(&lock(file))?,
-        };
-        *known = Some(digest.clone());
-        Ok(digest)
     }
 }
 
@@ -522,16 +610,16 @@ impl ExternalData for DataFiles {
             Content::Whole(bytes) => {
                 bytes.slice(range(offset)?..range(end)?).map_err(|error| error.to_string())
             }
-            Content::Open(file, _) => {
+            Content::Apart(location, _) => {
                 let mut bytes = Vec::new();
                 let len = range(end - offset)?;
                 bytes
                     .try_reserve_exact(len)
                     .map_err(|_| format!("not enough memory for its {len} bytes"))?;
-                let mut file = lock(file);
-                let read = file
-                    .seek(SeekFrom::Start(offset))
-                    .and_then(|_| (&mut *file).take(end - offset).read_to_end(&mut bytes));
+                let read = self.reopen(location, &file).and_then(|mut file| {
+                    file.seek(SeekFrom::Start(offset))?;
+                    file.take(end - offset).read_to_end(&mut bytes)
+                });
                 match read {
                     Ok(n) if n == len => Ok(Buffer::from_vec(bytes)),
                     Ok(_) => Err(format!("'{location}' was truncated while it was read")),
@@ -545,7 +633,7 @@ impl ExternalData for DataFiles {
         if !self.options.verify {
             return Ok(());
         }
-        let digest = self.file(location)?.digest();
+        let digest = self.digest(&*self.file(location)?);
         let digest = digest.map_err(|error| unreadable(location, &error))?;
         if digest.eq_ignore_ascii_case(checksum.trim()) {
             Ok(())
@@ -606,7 +694,8 @@ impl DataFiles {
         let Some(said) = wanted.file_digest else {
             return here();
         };
-        let whole = file.whole().map_err(|error| NotStored::new(unreadable(location, &error)))?;
+        let whole =
+            self.whole(file).map_err(|error| NotStored::new(unreadable(location, &error)))?;
         let digest = file.file_digest.get_or_init(|| stored::file_digest(whole.as_slice()));
         if digest.as_deref() == Some(said) {
             return here();
@@ -832,5 +921,28 @@ mod tests {
             assert!(error.contains("a9993e"), "{error}");
         }
         files(Access::Map, false).verify("w", "00").unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_read_in_parts_stays_the_same_or_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("w");
+        fs::write(&path, b"abcdef").unwrap();
+        let whole = DataOptions { whole: true, ..options(Access::Read) };
+        let [apart, whole] = [options(Access::Read), whole]
+            .map(|options| DataFiles::beside(&scratch.path().join("m.onnx"), options));
+        for files in [&apart, &whole] {
+            assert_eq!(files.load("w", 1, Some(2)).unwrap().as_slice(), b"bc");
+            assert!(files.stamps().is_empty());
+        }
+        fs::write(&path, b"ABC").unwrap();
+        for length in [1, 4] {
+            let error = apart.load("w", 2, Some(length)).unwrap_err();
+            assert!(error.contains("has been changed or replaced"), "{error}");
+        }
+        assert_eq!(whole.load("w", 2, Some(4)).unwrap().as_slice(), b"cdef");
+        fs::remove_file(&path).unwrap();
+        let error = apart.load("w", 0, None).unwrap_err();
+        assert!(error.contains("no such file"), "{error}");
     }
 }

@@ -78,6 +78,7 @@ mod scan;
 mod scores;
 mod session;
 mod sniff;
+mod stamp;
 mod stored;
 mod tensors;
 pub mod text;

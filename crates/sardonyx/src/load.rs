@@ -24,9 +24,10 @@ use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions, DataResolver, Links};
 use crate::form::Form;
 use crate::model::Model;
-use crate::open::{Access, directory_given, io_error, read_file, read_stream, shown};
+use crate::open::{Access, directory_given, io_error, open_file, read_file, read_stream, shown};
 use crate::positions::positions;
 use crate::sniff::recognise;
+use crate::stamp::Stamp;
 
 /// When the files are opened that hold a model's external data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -233,10 +234,10 @@ impl OpenOptions {
 
     /// A file, read or mapped.
     pub(crate) fn source(&self, path: &Path) -> Result<Source, Error> {
-        let bytes = read_file(path, self.access, self.max_bytes)?;
+        let (bytes, stamp) = open_file(path, self.access, self.max_bytes)?;
         let form = self.form.or_else(|| Form::of_path(path));
         let data = self.data(|| DataFiles::beside(path, self.data_options()))?;
-        Ok(Source::new(bytes, form, data))
+        Ok(Source { stamp, ..Source::new(bytes, form, data) })
     }
 
     /// Bytes in memory.
@@ -305,6 +306,13 @@ impl OpenOptions {
 
     /// The model in a source.
     fn finish(&self, source: Source) -> Result<Loaded, Error> {
+        let mapped = source.stamp.clone().map(Arc::new);
+        let mut loaded = self.read(source)?;
+        loaded.model.mapped = mapped;
+        Ok(loaded)
+    }
+
+    fn read(&self, source: Source) -> Result<Loaded, Error> {
         if source.form == Form::Notation {
             let text = source.bytes.clone();
             let parsed = crate::text::parse(source.bytes, self.limits, &source.data)?;
@@ -333,7 +341,7 @@ impl OpenOptions {
     }
 
     fn with_data(&self, graph: graph::Model, data: DataFiles) -> Result<Loaded, Error> {
-        let model = Model::with_data(graph, data);
+        let model = Model { shares: self.access == Access::Share, ..Model::with_data(graph, data) };
         if self.external == ExternalFiles::Now {
             model.check_external_data()?;
         }
@@ -422,12 +430,14 @@ pub(crate) struct Source {
     pub(crate) form: Form,
     /// Where the files beside the model are.
     pub(crate) data: DataFiles,
+    /// The file as it was when it was mapped.
+    pub(crate) stamp: Option<Stamp>,
 }
 
 impl Source {
     fn new(bytes: Buffer, form: Option<Form>, data: DataFiles) -> Source {
         let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
-        Source { bytes, form, data }
+        Source { bytes, form, data, stamp: None }
     }
 
     /// The binary form: the bytes themselves, or what they are once their text is read.

@@ -3,8 +3,9 @@
 //! A mapping costs nothing until its pages are touched, so a model of many gigabytes opens at once,
 //! and several processes share one copy. The price: if somebody truncates the file while it is
 //! mapped, touching a page that is gone ends the process (SIGBUS), and if somebody overwrites it in
-//! place, its values change under us. No check before mapping can rule that out. Whoever cannot
-//! trust the file to stay as it is reads it instead; see [`OpenOptions`](crate::OpenOptions).
+//! place, its values change under us. No check before mapping can rule that out. So a session
+//! copies what it needs, and reads no byte of a mapping once it has been made, unless it is to share
+//! its weights with other processes; see [`Access`](crate::Access). A mapping takes no descriptor.
 
 // Needed because a mapping is memory that other processes can change, which no safe interface can
 // express.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use sardonyx_model as graph;
 use sardonyx_proto::Encoded;
 use sardonyx_runtime::SharedWeights;
-use sardonyx_tensor::Buffer;
+use sardonyx_tensor::{Buffer, TensorError};
 
 use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions};
 use crate::load::OpenOptions;
 use crate::open::{Access, io_error};
 use crate::save::{SaveOptions, embed};
+use crate::stamp::Stamp;
 
 /// A model in memory.
 ///
@@ -29,6 +30,10 @@ pub struct Model {
     pub(crate) file: Option<graph::SourceId>,
     /// The real path of the file that the model was read from.
     pub(crate) path: Option<PathBuf>,
+    /// That file as it was when it was mapped, if it was.
+    pub(crate) mapped: Option<Arc<Stamp>>,
+    /// Whether sessions keep weights in mapped files.
+    pub(crate) shares: bool,
     /// What sessions of this model have packed. Clones of the model have it too, as they share the
     /// weights.
     pub(crate) weights: SharedWeights,
@@ -50,21 +55,81 @@ impl Model {
     pub(crate) fn with_data(graph: graph::Model, data: DataFiles) -> Model {
         let data = Arc::new(data);
         let (weights, updates) = (SharedWeights::default(), Vec::new());
-        Model { graph, data, file: None, path: None, weights, updates }
+        Model { graph, data, file: None, path: None, mapped: None, shares: false, weights, updates }
     }
 
     /// Another graph over the same payloads and data files.
     pub(crate) fn with_graph(&self, graph: graph::Model) -> Model {
-        let Model { data, file, path, weights, .. } = self;
-        let (data, path, weights) = (Arc::clone(data), path.clone(), weights.clone());
-        Model { graph, data, file: *file, path, weights, updates: Vec::new() }
+        let Model { data, path, mapped, weights, .. } = self;
+        Model {
+            graph,
+            data: Arc::clone(data),
+            file: self.file,
+            path: path.clone(),
+            mapped: mapped.clone(),
+            shares: self.shares,
+            weights: weights.clone(),
+            updates: Vec::new(),
+        }
+    }
+
+    /// The files that are mapped, as they were then.
+    pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
+        self.mapped.iter().cloned().chain(self.data.stamps()).collect()
+    }
+
+    /// Refuses mapped files whose content has been changed where it lies: values would come partly
+    /// from before that and partly from after it.
+    pub(crate) fn demand_unchanged_files(&self) -> Result<(), Error> {
+        self.stamps().iter().try_for_each(|stamp| stamp.demand_same_content())
+    }
+
+    /// The model with names, texts and small tensors in memory of their own, so that its structure
+    /// can be looked at whatever happens to its file. Large payloads stay where they are.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = sardonyx::Model::open(path)?.with_own_structure()?;
+    /// assert_eq!(model.inputs()[0].name(), "image");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Run`] if memory is refused.
+    pub fn with_own_structure(mut self) -> Result<Model, Error> {
+        let Model { graph, weights, .. } = &mut self;
+        let copied = graph.copy_small(sardonyx_ops::MAX_KNOWN, &mut |bytes| weights.copy_of(bytes));
+        copied.map_err(no_memory)?;
+        Ok(self)
+    }
+
+    /// The same model with everything in memory of its own, its data files included. Nothing that
+    /// happens to the files later matters.
+    pub(crate) fn in_own_memory(&self) -> Result<Model, Error> {
+        self.demand_unchanged_files()?;
+        let mut graph = self.graph.clone();
+        let copied = graph.copy_sources(&mut |bytes| self.weights.copy_of(bytes));
+        copied.map_err(no_memory)?;
+        let external = graph.tensors().into_iter().filter_map(|id| {
+            let stored = graph.stored(id);
+            let reference = stored.is_external().then(|| graph.external_reference(stored));
+            Some(reference?.ok()?.location)
+        });
+        let data = self.data.in_own_memory(external.collect(), &self.weights);
+        let data = data.map_err(|what| Error::new(ErrorKind::ExternalData, what))?;
+        self.demand_unchanged_files()?;
+        let own = self.with_graph(graph);
+        let updates = self.updates.clone();
+        Ok(Model { data: Arc::new(data), mapped: None, shares: false, updates, ..own })
     }
 
     /// Opens a model file by mapping it into memory: fast whatever its size.
     ///
-    /// The file must stay as it is while the model is in use: if somebody truncates it, touching
-    /// the missing part ends the process. [`Model::read_file`] has no such condition. Data files
-    /// beside the model are opened the same way, when a [`Session`](crate::Session) needs them.
+    /// The file must stay as it is while the model is in use: if another program truncates it,
+    /// touching the missing part ends the process. [`Model::read_file`] has no such condition, and
+    /// neither has a [`Session`](crate::Session) once it has been made. Data files beside the model
+    /// are opened the same way, when a session needs them.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -236,6 +301,10 @@ impl Model {
         }
         Ok(())
     }
+}
+
+fn no_memory(error: TensorError) -> Error {
+    Error::new(ErrorKind::Run, error.to_string()).with_source(error)
 }
 
 impl fmt::Debug for Model {

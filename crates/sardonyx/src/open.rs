@@ -10,18 +10,32 @@ use sardonyx_tensor::Buffer;
 use crate::error::{Error, ErrorKind};
 use crate::form::Form;
 use crate::mapping;
+use crate::stamp::Stamp;
 
 /// How the bytes of a model file, and of the data files beside it, come into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Mapped: pages come in when touched, and are shared between processes. If somebody truncates
-    /// a mapped file, touching the missing part ends the process (SIGBUS); if somebody overwrites
-    /// it in place, values change. For files that stay as they are.
+    /// Mapped: pages come in when touched. If another program truncates a mapped file, touching the
+    /// missing part ends the process (SIGBUS); if it overwrites the file in place, values change.
+    /// For looking into files that stay as they are meanwhile. A [`Session`](crate::Session) copies
+    /// what it needs: once it has been made, it reads no byte of the files.
     #[default]
     Map,
+    /// Mapped, and sessions keep their weights in the mapped files as far as kernels read them as
+    /// they are: memory that processes share. Each run first compares identity, size and times of
+    /// the files with what they were, and fails if one has changed. A file that is truncated while
+    /// a run reads it ends the process (SIGBUS).
+    Share,
     /// Read into memory of our own: slower to open and as large as the file, but nothing that
     /// happens to the file later matters.
     Read,
+}
+
+impl Access {
+    /// Whether files are mapped.
+    pub(crate) fn maps(self) -> bool {
+        matches!(self, Access::Map | Access::Share)
+    }
 }
 
 /// The content of a file. Pipes are always read; directories and devices are refused.
@@ -30,19 +44,30 @@ pub(crate) fn read_file(
     access: Access,
     max_bytes: Option<u64>,
 ) -> Result<Buffer, Error> {
+    open_file(path, access, max_bytes).map(|(bytes, _)| bytes)
+}
+
+/// The content of a file, as for [`read_file`], and if it is mapped, what the file was then.
+pub(crate) fn open_file(
+    path: &Path,
+    access: Access,
+    max_bytes: Option<u64>,
+) -> Result<(Buffer, Option<Stamp>), Error> {
     let failed = |error: io::Error| io_error("cannot read", path, error);
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
         return Err(directory_given(path));
     }
-    if metadata.is_file() && access == Access::Map {
-        return mapping::map(&file).map_err(failed);
+    if metadata.is_file() && access.maps() {
+        // Before it is mapped: a change between the two is found later.
+        let stamp = Stamp::of(path, &file).map_err(failed)?;
+        return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
     }
     if is_device(&metadata) {
         return Err(Error::new(ErrorKind::Io, "a device is not a model").with_place(shown(path)));
     }
-    read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)
+    Ok((read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)?, None))
 }
 
 /// The rest of a stream, of which `expected` bytes are known to come.

@@ -22,11 +22,14 @@ use crate::error::{Error, ErrorKind, guarded};
 use crate::external::Watched;
 use crate::model::Model;
 use crate::outputs::Outputs;
+use crate::stamp::Stamp;
 
 /// A model made ready to run. Can be shared between threads; runs do not disturb each other.
 ///
-/// A session keeps no reference to the [`Model`], but shares its mapped or read weights as long as
-/// it needs them. Sessions of one model share what they have packed for their kernels.
+/// A session keeps no reference to the [`Model`] and no descriptor of its files. What it needs of
+/// mapped files it copies, so nothing that happens to them later matters, unless the model was
+/// opened with [`Access::Share`](crate::Access::Share). Sessions of one model share these copies,
+/// and what they have packed for their kernels.
 ///
 /// A node calls the operator of its name that the imported version of its domain has in the
 /// standard, and a function of the model of that name only where there is no such operator.
@@ -44,6 +47,8 @@ use crate::outputs::Outputs;
 /// ```
 pub struct Session {
     session: runtime::Session,
+    /// Files in which it keeps weights, as they were when they were mapped.
+    shared: Vec<Arc<Stamp>>,
     /// What connects it with the sessions of other ranks, if the model has collectives.
     rank: Option<Rank>,
 }
@@ -332,9 +337,11 @@ impl SessionBuilder<'_> {
     ///
     /// [`ErrorKind::Unsupported`] with the list of everything that cannot run,
     /// [`ErrorKind::Invalid`] if the model contradicts itself, [`ErrorKind::ExternalData`] if
-    /// values outside the model's file cannot be had, [`ErrorKind::Argument`] if a size is fixed
-    /// that the inputs do not have, or there are too many threads; [`ErrorKind::Worker`] if a
-    /// [transport](SessionBuilder::transport) finds that the ranks do not fit together.
+    /// values outside the model's file cannot be had, [`ErrorKind::Io`] if the content of a mapped
+    /// file has been changed where it lies since the model was opened, [`ErrorKind::Argument`] if a
+    /// size is fixed that the inputs do not have, or there are too many threads;
+    /// [`ErrorKind::Worker`] if a [transport](SessionBuilder::transport) finds that the ranks do not
+    /// fit together.
     pub fn build(self) -> Result<Session, Error> {
         let rank = self.choices.rank.clone();
         let made = caught(|| self.make());
@@ -362,11 +369,17 @@ impl SessionBuilder<'_> {
             connected.map_err(|error| told(rank.as_ref(), error))?;
         }
         choices.options.updates.clone_from(&model.updates);
+        choices.options.keeps_mapped = model.shares;
+        let demand_files = || model.demand_unchanged_files();
+        demand_files().map_err(|error| told(rank.as_ref(), error))?;
         let external = Watched::new(&model.data);
         let session = runtime::Session::compile(&graph, &external, &choices.options);
         let session =
             session.map_err(|error| told(rank.as_ref(), compile_error(error, &external, model)))?;
-        Ok(Session { session, rank })
+        // What has been read by now is from before a change or after it.
+        demand_files().map_err(|error| told(rank.as_ref(), error))?;
+        let shared = if model.shares { model.stamps() } else { Vec::new() };
+        Ok(Session { session, shared, rank })
     }
 }
 
@@ -467,7 +480,9 @@ impl Session {
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit;
-    /// [`ErrorKind::Run`] if an operator fails, for instance because two shapes do not go together.
+    /// [`ErrorKind::Run`] if an operator fails, for instance because two shapes do not go together;
+    /// [`ErrorKind::Io`] if the model was opened with [`Access::Share`](crate::Access::Share) and
+    /// one of its files has changed.
     pub fn run<I, N, V>(&self, inputs: I) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
@@ -506,7 +521,7 @@ impl Session {
         inputs: &[(&str, TensorView<'_>)],
         outputs: &mut [(&str, TensorViewMut<'_>)],
     ) -> Result<(), Error> {
-        self.session.run_into(inputs, outputs).map_err(|error| self.run_error(error))
+        self.run_into_with(inputs, outputs, RunOptions::new())
     }
 
     /// As [`Session::run_into`] with options, as those of [`Session::run_with`].
@@ -520,6 +535,7 @@ impl Session {
         outputs: &mut [(&str, TensorViewMut<'_>)],
         options: RunOptions<'_>,
     ) -> Result<(), Error> {
+        self.demand_files()?;
         let run = self.session.run_into_with(inputs, outputs, options);
         run.map_err(|error| self.run_error(error))
     }
@@ -598,6 +614,7 @@ impl Session {
     {
         let inputs: Vec<(String, Value)> =
             inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        self.demand_files()?;
         let run = self.session.run_with(inputs, options);
         run.map(Outputs::new).map_err(|error| self.run_error(error))
     }
@@ -612,6 +629,7 @@ impl Session {
         options: RunOptions<'_>,
         accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        self.demand_files()?;
         let accept = |outputs: &mut Vec<Option<Value>>| accept(outputs).map_err(Refused::By);
         let run = self.session.run_updating(inputs, outputs, options, accept);
         run.map_err(|refused| match refused {
@@ -688,6 +706,12 @@ impl Session {
     /// Which nodes are fused into the step of another: the other, then the node.
     pub fn fused_steps(&self) -> Vec<(String, String)> {
         self.session.fused_steps()
+    }
+
+    /// Refuses files in which weights are kept that are not what they were.
+    fn demand_files(&self) -> Result<(), Error> {
+        let same = self.shared.iter().try_for_each(|stamp| stamp.demand_same());
+        same.map_err(|error| told(self.rank.as_ref(), error))
     }
 
     /// The error of a run that failed. Other ranks are told.

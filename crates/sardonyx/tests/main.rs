@@ -27,6 +27,7 @@ mod kill;
 mod load;
 mod messages;
 mod old_versions;
+mod own_memory;
 mod panics;
 mod random;
 mod rank_models;

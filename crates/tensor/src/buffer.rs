@@ -106,6 +106,35 @@ impl Buffer {
         }
     }
 
+    /// Whether the bytes are those of a [mapping](Pages), which other programs may change.
+    pub fn is_mapped(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.pages().is_some())
+    }
+
+    /// Copies the bytes of a mapping into memory of their own, range after range, and gives the
+    /// pages of each range back: the copy and one range of the mapping are in memory at a time.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn unmapped(&self) -> Result<Buffer, TensorError> {
+        /// Bytes of a range: large enough that a call to the system for each costs nothing.
+        const RANGE: usize = 4 << 20;
+        if self.len <= RANGE {
+            self.fetch_pages();
+            let copy = Buffer::copy_of(self.as_slice())?;
+            self.give_back_pages();
+            return Ok(copy);
+        }
+        let mut copy = AlignedBytes::zeroed(self.len)?;
+        for (index, part) in copy.chunks_mut(RANGE).enumerate() {
+            let from = self.slice(index * RANGE..index * RANGE + part.len())?;
+            from.fetch_pages();
+            part.copy_from_slice(from.as_slice());
+            from.give_back_pages();
+        }
+        Ok(Buffer::from_aligned(copy))
+    }
+
     /// A name for these bytes.
     pub fn name(&self) -> BufferName {
         let owner = self.owner.as_ref().map(Arc::downgrade);
@@ -196,6 +225,12 @@ pub struct BufferName {
 }
 
 impl BufferName {
+    /// The buffer of that name, if anything still holds its bytes.
+    pub fn buffer(&self) -> Option<Buffer> {
+        let owner = self.owner.as_ref()?.upgrade()?;
+        Some(Buffer { owner: Some(owner), offset: self.offset, len: self.len })
+    }
+
     /// Weak references keep the place of an owner from being used again.
     fn parts(&self) -> (*const (), usize, usize) {
         let owner = self.owner.as_ref().map_or(std::ptr::null(), |owner| owner.as_ptr().cast());

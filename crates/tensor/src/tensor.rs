@@ -238,6 +238,20 @@ impl Tensor {
         }
     }
 
+    /// The tensor with other bytes for the same elements; strings stay.
+    ///
+    /// # Errors
+    /// If there are more bytes or fewer.
+    pub fn with_buffer(mut self, bytes: Buffer) -> Result<Tensor, TensorError> {
+        if let Storage::Bytes(own) = &mut self.storage {
+            if own.len() != bytes.len() {
+                return err!(Size, "{} bytes in place of {}", bytes.len(), own.len());
+            }
+            *own = bytes;
+        }
+        Ok(self)
+    }
+
     /// Gives up type and dims; `None` for strings.
     pub fn into_buffer(self) -> Option<Buffer> {
         match self.storage {

@@ -7,14 +7,14 @@ use std::time::Instant;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
-use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, Value};
+use sardonyx::{Access, Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, Value};
 use smallvec::SmallVec;
 
 use super::errors::{of_kind, raised, refused};
 use super::give;
 use super::limits::{Interpreter, Limits};
 use super::memory::in_place::{self, BoundRun};
-use super::opened::{Source, opened};
+use super::opened::{Source, opened_by};
 use super::ports::PyPort;
 use super::settings::Settings;
 use super::take::{Taker, as_dict, shown};
@@ -102,7 +102,10 @@ pub(crate) struct Engine {
 impl Engine {
     /// Opens a model and makes it ready to run.
     pub(crate) fn open(model: &Bound<'_, PyAny>, settings: Settings) -> PyResult<Engine> {
-        let (opened, source) = opened(model)?;
+        let access = if settings.mapped { Access::Share } else { Access::Map };
+        let (opened, source) = opened_by(model, access)?;
+        // What the model declares is read for as long as the session lives.
+        let opened = opened.with_own_structure().map_err(|error| raised(model.py(), &error))?;
         Engine::make(model.py(), opened, source, settings)
     }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString};
-use sardonyx::{Model, OpenOptions};
+use sardonyx::{Access, Model, OpenOptions};
 
-use super::errors::raised;
+use super::errors::{raised, wrong_argument};
 use crate::message;
 
 /// What a model was made of.
@@ -40,6 +40,21 @@ impl Source {
 /// It cannot be opened, or is none of these.
 pub(crate) fn opened(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
     opened_with(model, &OpenOptions::new())
+}
+
+/// Opens a model as [`opened`] does, and files by `access`.
+///
+/// # Errors
+///
+/// As [`opened`]; weights that are to stay in a mapped file, of a model that is in none.
+pub(crate) fn opened_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
+    let py = model.py();
+    let is_path = messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
+    if access == Access::Share && !is_path {
+        let help = "give the path of the model, or leave mapped out";
+        return Err(wrong_argument(py, "mapped=True is for the path of a model", Some(help)));
+    }
+    opened_with(model, &OpenOptions::new().access(access))
 }
 
 /// Opens a model with options: a path, the bytes of a model, or an object with

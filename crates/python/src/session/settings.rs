@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) ignores_other_dims: bool,
     /// Whether sizes of the model were fixed by denotation.
     pub(crate) has_denoted_sizes: bool,
+    /// Whether weights stay in mapped files.
+    pub(crate) mapped: bool,
 }
 
 impl Settings {
@@ -108,6 +110,9 @@ impl Settings {
             dims.set_item(name, size)?;
         }
         keywords.set_item("dims", dims)?;
+        if self.mapped {
+            keywords.set_item("mapped", true)?;
+        }
         Ok(keywords)
     }
 }

@@ -21,7 +21,8 @@ fn folded(text: &str) -> Vec<String> {
     let expanded = expanded.expect("the model fits together");
     let Expanded { resolved, inference, .. } = expanded;
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
-    let mut constants = Constants::read(&resolved, &NoExternalData, &account).expect("constants");
+    let mut constants =
+        Constants::read(&resolved, &NoExternalData, &account, &shared).expect("constants");
     let lowering = Lowering {
         resolved: &resolved,
         inference: &inference,

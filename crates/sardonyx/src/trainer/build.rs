@@ -112,7 +112,9 @@ impl<'m> TrainerBuilder<'m> {
     }
 
     fn make(self) -> Result<Trainer, Error> {
-        let model = self.model;
+        // Saved states and exported models read it for as long as the trainer lives.
+        let own = self.model.in_own_memory()?;
+        let model = &own;
         if model.graph.training_info.is_empty() {
             let message = "the model has no training information";
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
@@ -129,7 +131,8 @@ impl<'m> TrainerBuilder<'m> {
             return Err(Error::new(ErrorKind::Unsupported, message)
                 .with_help("leave out the transport: devices are threads of this process then"));
         }
-        let devices = self.devices.map(|options| self.session.devices(options)).transpose()?;
+        let session = choices.of_model(model);
+        let devices = self.devices.map(|options| session.devices(options)).transpose()?;
         devices.as_ref().map_or(Ok(()), DeviceSession::check_gathers)?;
         let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
         let places = Places::of(&model.graph);

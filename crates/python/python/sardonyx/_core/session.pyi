@@ -27,6 +27,7 @@ class Session:
         memory_limit: int | None = None,
         dims: dict[str, int] | None = None,
         seed: int | None = None,
+        mapped: bool = False,
     ) -> Session: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def run(

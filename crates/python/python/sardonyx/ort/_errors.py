@@ -111,11 +111,24 @@ def of_model(error: Error, model: Any) -> Error:
     if error.code == "unsupported":
         return _as(_of_operators(error.unsupported), error)
     if error.code == "io":
-        is_missing = isinstance(model, (str, os.PathLike)) and not os.path.lexists(model)
-        return _as(NoSuchFile if is_missing else InvalidProtobuf, error)
+        return _as(_of_file(model), error)
     if error.code == "format" and isinstance(model, bytes) and not model:
         return _as(InvalidArgument, error)
     return _as(_OF_MODELS.get(error.code, Fail), error)
+
+
+def _of_file(model: Any) -> type[Error]:
+    """The class for a file that cannot be opened or read, as in onnxruntime.
+
+    A directory can be opened there, and is no model. What the system refuses for another reason, such as too many open
+    files, is ``Fail``.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        if not os.path.lexists(model):
+            return NoSuchFile
+        if os.path.isdir(model):
+            return InvalidProtobuf
+    return Fail
 
 
 def _of_operators(operators: list[str]) -> type[Error]:

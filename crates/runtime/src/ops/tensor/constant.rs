@@ -35,7 +35,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     };
     let strings = |dims: &[usize], texts: StringArray| Tensor::from_strings(dims, texts);
     let tensor = match value {
-        AttrValue::Tensor(tensor) => tensor.clone(),
+        AttrValue::Tensor(tensor) => site.weights.kept(tensor)?,
         AttrValue::Float(value) => Tensor::scalar(*value),
         AttrValue::Floats(values) => Tensor::from_slice([values.len()], values)?,
         AttrValue::Int(value) => Tensor::scalar(*value),
