@@ -9,7 +9,8 @@ use sardonyx::devices::Division;
 use sardonyx::infer::{NodeTypes, RuleAnswer};
 use sardonyx::{
     CustomOperator, DeviceOptions, Error, ErrorKind, Model, OperatorCall, OperatorError, Outputs,
-    RunOptions, Session, StepEvent, Tensor, TensorView, TensorViewMut, Trainer, keep_panic_places,
+    RunOptions, Session, StepEvent, Tensor, TensorView, TensorViewMut, Trainer, Value,
+    keep_panic_places,
 };
 
 /// Adds 1 to each element; panics as long as it is told to.
