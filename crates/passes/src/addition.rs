@@ -46,7 +46,7 @@ pub(crate) struct Addition {
     outputs: Vec<ValueId>,
     /// Gradients, with the values that they belong to, whose types they have.
     gradients: HashMap<ValueId, ValueId>,
-    /// Nodes of the copy, and those of the main graph of which they are copies.
+    /// Nodes of the copy and of graphs in it, and those of which they are copies.
     copies: Origins,
     /// Operators that became their functions, by domain and name.
     pub(crate) expansions: Expansions,
@@ -89,7 +89,10 @@ impl Addition {
             .filter(|(_, value)| value.graph == main && value.producer != Producer::Nothing);
         let names: HashSet<Symbol> = names.map(|(_, value)| value.name).collect();
         let copy = model.copy_graph(main);
-        let nodes = |graph| model.graph(graph).nodes.clone();
+        let nodes = |root| {
+            let graphs = tree(&model, root).into_iter();
+            graphs.flat_map(|graph| model.graph(graph).nodes.clone()).collect::<Vec<NodeId>>()
+        };
         let copies = Origins::default().then_copies(nodes(copy), nodes(main));
         if model.header.ir_version.unwrap_or(0) < PLAIN_INITIALIZERS {
             // All initializers are inputs there, which says nothing about overriding them.
