@@ -104,7 +104,8 @@ pub fn add_gradients(
     Ok((model, report))
 }
 
-/// Makes a model that gives gradients, which is not checked yet, and says where its nodes come from.
+/// Makes a model that gives gradients, which is not checked yet, and says where its nodes come
+/// from.
 fn with_gradients(
     model: &Model,
     registry: &Registry,

@@ -28,8 +28,8 @@ const SMOOTH: f64 = 1e-3;
 /// A power of 2 by which directions are scaled where products with them overflow.
 const TINY: f64 = f64::MIN_POSITIVE * (1u64 << 52) as f64;
 
-/// Values of an element that are tried beside its own: one for each piece of a function that chooses
-/// by it.
+/// Values of an element that are tried beside its own: one for each piece of a function that
+/// chooses by it.
 const PIECES: [f64; 10] = [-1000.0, -3.3, -1.7, -0.6, -0.2, 0.4, 0.9, 1.7, 3.2, 1000.0];
 
 /// Reads how often and with which seed to draw.
@@ -472,8 +472,8 @@ fn masked_results_have_finite_gradients() {
 
 /// NaN in place of an element must make NaN of all gradients of results that become NaN as well, if
 /// they change with the element: guards against masked results filter nothing else. NaN is on no
-/// side of a comparison; a function of several pieces takes one for it, and a gradient that does not
-/// change with the element in one of the pieces may be the one of that.
+/// side of a comparison; a function of several pieces takes one for it, and a gradient that does
+/// not change with the element in one of the pieces may be the one of that.
 #[test]
 fn nan_reaches_the_gradients_that_depend_on_it() {
     let seen = Cell::new(0);
