@@ -1,11 +1,12 @@
 //! Types of all values for one set of sizes of the inputs.
 //!
 //! If the model fixes all sizes of its inputs, what was inferred when the session was made is all
-//! that there is to know. Otherwise the first set is inferred. When a second one comes, inference runs once more with a symbol for
-//! every size of an input, and what it says becomes a list of operations over these sizes,
-//! together with the conditions under which it holds: sizes that must be equal, divisions that must
-//! come out. Computing the list is all that the second set and every later one cost. Where a
-//! condition does not hold, inference runs with the numbers: as a rule it finds an error.
+//! that there is to know. Otherwise the first set is inferred. When a second one comes, inference
+//! runs once more with a symbol for every size of an input, and what it says becomes a list of
+//! operations over these sizes, together with the conditions under which it holds: sizes that must
+//! be equal, divisions that must come out. Computing the list is all that the second set and every
+//! later one cost. Where a condition does not hold, inference runs with the numbers: as a rule it
+//! finds an error.
 //!
 //! If the list does not say of the first set of sizes what inference says, because formulas cannot
 //! say what numbers can, every set is inferred. What neither knows, data decides.

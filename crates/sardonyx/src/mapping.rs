@@ -4,8 +4,9 @@
 //! and several processes share one copy. The price: if somebody truncates the file while it is
 //! mapped, touching a page that is gone ends the process (SIGBUS), and if somebody overwrites it in
 //! place, its values change under us. No check before mapping can rule that out. So a session
-//! copies what it needs, and reads no byte of a mapping once it has been made, unless it is to share
-//! its weights with other processes; see [`Access`](crate::Access). A mapping takes no descriptor.
+//! copies what it needs, and reads no byte of a mapping once it has been made, unless it is to
+//! share its weights with other processes; see [`Access`](crate::Access). A mapping takes no
+//! descriptor.
 
 // Needed because a mapping is memory that other processes can change, which no safe interface can
 // express.

@@ -340,8 +340,8 @@ impl SessionBuilder<'_> {
     /// values outside the model's file cannot be had, [`ErrorKind::Io`] if the content of a mapped
     /// file has been changed where it lies since the model was opened, [`ErrorKind::Argument`] if a
     /// size is fixed that the inputs do not have, or there are too many threads;
-    /// [`ErrorKind::Worker`] if a [transport](SessionBuilder::transport) finds that the ranks do not
-    /// fit together.
+    /// [`ErrorKind::Worker`] if a [transport](SessionBuilder::transport) finds that the ranks do
+    /// not fit together.
     pub fn build(self) -> Result<Session, Error> {
         let rank = self.choices.rank.clone();
         let made = caught(|| self.make());

@@ -76,10 +76,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let past = shared_dim(cx, "places", &[(PAST, past_time)])?;
     let before = cx.same_dim(&before, &past, "places before the first and places of the state")?;
     let state = shape.filter(|shape| shape.len() >= 3).map(|shape| {
-        let sizes = shape.iter().enumerate().map(|(axis, size)| match axis == time {
-            true => before.clone(),
-            false => size.clone(),
-        });
+        let sizes = shape.iter().enumerate();
+        let sizes = sizes.map(|(axis, size)| if axis == time { &before } else { size }.clone());
         window.map(Dim::Known).into_iter().chain(sizes).collect::<Shape>()
     });
     cx.set_tensor(1, cx.elem(0), state);
@@ -97,15 +95,17 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     let channels = channels.ok_or("the number of channels is unknown")?;
     let dilation = cx.int("dilation").unwrap_or(1);
     let window = state_window(cx.int("state_window"))?;
-    let with_time_last = |from: &str, into: &str| match is_last {
+    let with_time_last = |from: &str, into: &str| {
+        if !is_last {
+            return format!("{into} = Identity ({from})\n");
+        }
         // Channels may be several axes.
-        true => format!(
+        format!(
             "{into}_places = Shape <start = 0, end = 2> ({from})
             {into}_sizes = Concat <axis = 0> ({into}_places, channels)
             {into}_flat = Reshape <allowzero = 1> ({from}, {into}_sizes)
             {into} = Transpose <perm = [0, 2, 1]> ({into}_flat)\n"
-        ),
-        false => format!("{into} = Identity ({from})\n"),
+        )
     };
     let past = match (cx.has_input(PAST), window) {
         (true, Some(window)) => {
@@ -132,13 +132,12 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
         ),
         other => return Err(format!("its activation '{other}' is not implemented")),
     };
-    let restored = match is_last {
-        true => {
-            "result_turned = Transpose <perm = [0, 2, 1]> (result)
-            sizes = Shape (input)
-            output = Reshape <allowzero = 1> (result_turned, sizes)\n"
-        }
-        false => "output = Identity (result)\n",
+    let restored = if is_last {
+        "result_turned = Transpose <perm = [0, 2, 1]> (result)
+        sizes = Shape (input)
+        output = Reshape <allowzero = 1> (result_turned, sizes)\n"
+    } else {
+        "output = Identity (result)\n"
     };
     Ok([
         vector("one", &[1]),
@@ -169,22 +168,22 @@ fn states(window: Option<i64>, is_last: bool) -> String {
             "{into}_end = Add ({from}, before)
             {into}_timed = Slice (extended, {from}, {into}_end, time)\n"
         );
-        text += &match is_last {
-            true => format!(
+        text += &if is_last {
+            format!(
                 "{into}_turned = Transpose <perm = [0, 2, 1]> ({into}_timed)
                 {into} = Reshape <allowzero = 1> ({into}_turned, state_sizes)\n"
-            ),
-            false => format!("{into} = Identity ({into}_timed)\n"),
+            )
+        } else {
+            format!("{into} = Identity ({into}_timed)\n")
         };
         text
     };
-    let sizes = match is_last {
-        true => {
-            "state_batch = Shape <start = 0, end = 1> (input)
-            state_channels = Shape <start = 2> (input)
-            state_sizes = Concat <axis = 0> (state_batch, before, state_channels)\n"
-        }
-        false => "",
+    let sizes = if is_last {
+        "state_batch = Shape <start = 0, end = 1> (input)
+        state_channels = Shape <start = 2> (input)
+        state_sizes = Concat <axis = 0> (state_batch, before, state_channels)\n"
+    } else {
+        ""
     };
     let Some(window) = window else {
         return sizes.to_string() + &state("count", "present_state");

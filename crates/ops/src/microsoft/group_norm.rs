@@ -79,10 +79,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     match cx.int("groups") {
         Some(..=0) => return cx.fail("groups must be positive"),
         Some(groups) => {
-            let channels = cx.shape(0).and_then(|shape| match is_last(cx.int("channels_last")) {
-                true => shape.last(),
-                false => shape.get(1),
-            });
+            let is_last = is_last(cx.int("channels_last"));
+            let channels =
+                cx.shape(0).and_then(|shape| if is_last { shape.last() } else { shape.get(1) });
             let channels = channels.and_then(|channels| channels.known());
             if let Some(channels) = channels.filter(|channels| channels % groups != 0) {
                 return cx.fail(format_args!(
@@ -149,10 +148,8 @@ fn skip(cx: &Expand<'_>) -> Result<String, String> {
     let is_last = is_last(cx.int("channels_last"));
     let rank = cx.rank(0).ok_or("the rank of its input is unknown")?;
     // Axes of the positions, which a residual or a bias for each channel lacks.
-    let places: Vec<i64> = match is_last {
-        true => (1..rank as i64 - 1).collect(),
-        false => (2..rank as i64).collect(),
-    };
+    let axes = if is_last { 1..rank as i64 - 1 } else { 2..rank as i64 };
+    let places: Vec<i64> = axes.collect();
     let mut text = match cx.rank(SKIP) {
         Some(2) if rank != 2 => vector("places", &places) + "residual = Unsqueeze (skip, places)\n",
         Some(found) if found == rank => "residual = Identity (skip)\n".to_string(),

@@ -15,6 +15,7 @@ fn operator(name: &str) -> &'static OpDef {
     LIST.find(domain, name).expect("it is in the list").def()
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 #[test]
 fn types_of_outputs() {
     let n_bits = || [("K", Int(8)), ("N", Int(5)), ("block_size", Int(16))];

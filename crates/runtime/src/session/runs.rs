@@ -113,9 +113,9 @@ impl Session {
     /// Runs the model on inputs that stay with the caller. `lend` is asked before the first step
     /// for the memory of each output whose type and dimensions are known by then, that has elements
     /// and is neither an input, nor a constant, nor another output as well: dense memory at an
-    /// address of the type. `outputs` becomes all outputs, in the order of the model, with `None` for those
-    /// that were written into memory that was lent. After the first runs with inputs of some sizes
-    /// this allocates nothing for the latter, as [`Session::run_into`].
+    /// address of the type. `outputs` becomes all outputs, in the order of the model, with `None`
+    /// for those that were written into memory that was lent. After the first runs with inputs of
+    /// some sizes this allocates nothing for the latter, as [`Session::run_into`].
     ///
     /// # Errors
     ///
