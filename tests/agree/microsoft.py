@@ -207,7 +207,7 @@ def build(case, form):
         kind = onnx.AttributeProto.INTS if value == [] else None
         node.attribute.append(helper.make_attribute(name, value, attr_type=kind))
     graph = helper.make_graph([node], "one", inputs, outputs, constants)
-    imports = [helper.make_opsetid("", case.opset), helper.make_opsetid("com.microsoft", 1)]
+    imports = [helper.make_opsetid("", case.version), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=10)
     return model, feeds
 

@@ -43,7 +43,7 @@ class Case:
     # Outputs that ONNX Runtime wants in the memory of inputs, by the names of these.
     shared: dict = None
     # The version of the default domain.
-    opset: int = 21
+    version: int = 21
     # The type of outputs that are of no fixed type, where it is not that of the first floats.
     output_type: object = None
 
@@ -51,7 +51,7 @@ class Case:
 # Fields of a case that are no attributes of the node.
 OTHER_FIELDS = (
     *("domain", "valid", "same_as", "expected", "kinds", "units", "within"),
-    *("oracle", "shared", "opset", "output_type"),
+    *("oracle", "shared", "version", "output_type"),
 )
 
 
@@ -156,7 +156,7 @@ def before_17(make, x, gamma, beta):
     cases, op, constants = [], "LayerNormalization", ["Scale", "B"]
     other = F32 if make.elem == F16 else F16
     for opset in (11, 14, 16):
-        at = dict(domain="", opset=opset)
+        at = dict(domain="", version=opset)
         given = dict(X=x, Scale=gamma, B=beta)
         cases.append(make.case(f"version {opset}", op, given, ["Y"], constants, **at))
         outputs = ["Y", "Mean", "InvStdDev"]
@@ -175,7 +175,7 @@ def before_17(make, x, gamma, beta):
     x = make.floats(3, 4)
     for opset in (7, 9):
         given = dict(X=x)
-        cases.append(make.case(f"version {opset}", "ThresholdedRelu", given, ["Y"], domain="", opset=opset, alpha=0.4))
+        cases.append(make.case(f"version {opset}", "ThresholdedRelu", given, ["Y"], domain="", version=opset, alpha=0.4))
     return cases
 
 
