@@ -193,33 +193,35 @@ impl<'a> Infer<'a> {
         Said { equal, cut_windows, demands, ..self.said }
     }
 
-    /// What the rule of another operator says of the node.
+    /// Applies the rule of another operator to the node.
     ///
     /// # Errors
     ///
-    /// Those of the rule.
+    /// An error of the rule.
     pub fn by_rule_of(&self, schema: &Schema, rule: InferFn) -> Result<Said, InferError> {
         let outputs = self.output_count();
         let mut other = Infer::new(schema, self.attributes, self.inputs, self.known, outputs);
         (other.subgraphs, other.present) = (self.subgraphs, self.present);
-        other.demands = self.demands.as_ref().map(|_| RefCell::default());
-        rule(&mut other)?;
-        Ok(other.finish())
+        self.apply(rule, other)
     }
 
-    /// What the rule of another operator says of a node with these inputs, which has the attributes
-    /// and the name of this one.
+    /// Applies the rule of another operator to a node with other inputs, and with the attributes
+    /// and the name of this node.
     ///
     /// # Errors
     ///
-    /// Those of the rule.
+    /// An error of the rule.
     pub(crate) fn by_rule_with(
         &self,
         rule: InferFn,
         inputs: &[Option<&Type>],
     ) -> Result<Said, InferError> {
         let outputs = self.output_count();
-        let mut other = Infer::new(self.schema, self.attributes, inputs, &[], outputs);
+        self.apply(rule, Infer::new(self.schema, self.attributes, inputs, &[], outputs))
+    }
+
+    /// Applies a rule in another context, which lists demands if this one does.
+    fn apply<'o>(&self, rule: InferFn, mut other: Infer<'o>) -> Result<Said, InferError> {
         other.demands = self.demands.as_ref().map(|_| RefCell::default());
         rule(&mut other)?;
         Ok(other.finish())
