@@ -24,8 +24,8 @@ use crate::{Limits, ModelArg, Verdict};
 /// nodes make no difference. The last line says which part of the version (major, minor, patch) the
 /// changes ask to raise. Exit code 1 means that the models differ.
 ///
-/// As a diff driver of git: `git config diff.onnx.command 'sardonyx diff --git'`, and the line
-/// `*.onnx diff=onnx` in .gitattributes.
+/// To use it in `git diff`, run `git config diff.onnx.command 'sardonyx diff --git'` and add the
+/// line `*.onnx diff=onnx` to .gitattributes.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// ONNX file to compare with it
     #[arg(value_name = "AFTER")]
     after: PathBuf,
-    /// What git passes on in addition
+    /// Further arguments of a diff driver of git
     #[arg(hide = true, requires = "git")]
     rest: Vec<OsString>,
     #[command(flatten)]
@@ -373,7 +373,7 @@ fn version_words(diff: &ModelDiff) -> String {
     let advice = match version.advised {
         _ if version.is_followed => "as advised".to_string(),
         Some(advised) => format!("advised is {} or more", format_version(advised)),
-        None => "there is no higher one".to_string(),
+        None => "but no version is higher".to_string(),
     };
     format!("version: {meaning}; model_version {before} → {after}, {advice}")
 }

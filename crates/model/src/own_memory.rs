@@ -27,7 +27,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Those of `copy`.
+    /// An error of `copy`.
     pub fn copy_small(
         &mut self,
         elements: usize,
@@ -124,7 +124,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Those of `copy`.
+    /// An error of `copy`.
     pub fn copy_sources(
         &mut self,
         copy: &mut dyn FnMut(&Buffer) -> Result<Buffer, TensorError>,
@@ -135,7 +135,7 @@ impl Model {
         Ok(())
     }
 
-    /// By source, whether it is a mapped file.
+    /// Returns for each source whether it is a mapped file.
     fn mapped_sources(&self) -> Vec<bool> {
         self.sources.iter().map(|(_, source)| source.is_mapped()).collect()
     }

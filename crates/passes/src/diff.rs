@@ -29,7 +29,7 @@ pub use versions::{Impact, VersionAdvice};
 use matching::Matching;
 use side::Side;
 
-/// What to compare.
+/// Options of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiffOptions {
@@ -71,7 +71,7 @@ pub struct ModelDiff {
     /// Graphs of both models that differ: the main graph, bodies of functions, graphs of training
     /// steps, and those in nodes.
     pub graphs: Vec<GraphDiff>,
-    /// What the differences mean for the version of the model.
+    /// Advice on the version of the second model.
     pub version: VersionAdvice,
 }
 

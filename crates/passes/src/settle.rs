@@ -58,7 +58,7 @@ impl Resolved {
     ///
     /// # Errors
     ///
-    /// Those of `copy`, which makes the copies of tensors.
+    /// An error of `copy`, which makes the copies of tensors.
     pub fn copy_small(
         &mut self,
         copy: &mut dyn FnMut(&Buffer) -> Result<Buffer, TensorError>,

@@ -41,7 +41,7 @@ pub(crate) struct Constants {
     /// what they are made of, and all others.
     grown_left: usize,
     others_left: usize,
-    /// Where copies of what leaves mapped files are shared.
+    /// Shared copies of constants that leave mapped files.
     copies: SharedWeights,
 }
 

@@ -152,7 +152,7 @@ pub enum RunError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Internal {
-    /// What it says, and where it began.
+    /// Message and place of the panic.
     pub panic: Panic,
     /// The step that ran, for people; `None` before the first.
     pub step: Option<String>,
@@ -174,7 +174,7 @@ impl fmt::Display for Internal {
 impl std::error::Error for Internal {}
 
 impl Internal {
-    /// Where it began and which step ran, for people; empty if neither is known.
+    /// Place and step of the panic, for people; empty if neither is known.
     pub fn places(&self) -> String {
         let places = [&self.panic.place, &self.step].into_iter().flatten();
         places.map(String::as_str).collect::<Vec<_>>().join(", ")

@@ -14,7 +14,7 @@ use crate::error::CompileError;
 use crate::ops::binding_of;
 use crate::weights::SharedWeights;
 
-/// Where the values of a model are that runs, beside the model.
+/// Sources of the values of a model that runs, beside the model.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     /// Data files.

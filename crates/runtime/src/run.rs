@@ -69,7 +69,7 @@ pub(crate) struct Run<'r> {
     pub(crate) progress: &'r Progress,
 }
 
-/// How far a run is, for the report of a panic.
+/// Progress of a run, for the report of a panic.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// The node of the step that began last.

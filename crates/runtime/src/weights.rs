@@ -140,7 +140,7 @@ impl SharedWeights {
         }
     }
 
-    /// How many bytes of copies sessions hold.
+    /// Number of bytes of copies that sessions hold.
     pub fn copied_bytes(&self) -> usize {
         let entries = self.entries();
         let copies = entries.copies.values();

@@ -27,7 +27,7 @@ const TOLERANCE: f64 = 2e-5;
 const IMAGES: [usize; 4] = [1, 1, 2, 0];
 const SIZES: [usize; 8] = [1, 1, 1, 2, 3, 5, 6, 0];
 
-/// How many networks, and the seed of the first.
+/// Number of networks, and the seed of the first.
 fn settings() -> (u64, u64) {
     let number = |name: &str| var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let count = number("NETWORKS");
@@ -71,7 +71,7 @@ struct Sides {
     plain: Session,
     fused: Session,
     text: String,
-    /// Where models and values are written, if anywhere.
+    /// Directory to write models and values into, if any.
     into: Option<PathBuf>,
 }
 

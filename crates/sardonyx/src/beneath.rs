@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags};
 pub(crate) struct Directory {
     /// Its real path.
     path: PathBuf,
-    /// What tells whether another directory has taken its place.
+    /// Identity of the directory, by which a replacement is recognized.
     #[cfg(unix)]
     identity: Identity,
 }

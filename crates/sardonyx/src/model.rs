@@ -30,7 +30,7 @@ pub struct Model {
     pub(crate) file: Option<graph::SourceId>,
     /// The real path of the file that the model was read from.
     pub(crate) path: Option<PathBuf>,
-    /// That file as it was when it was mapped, if it was.
+    /// Stamp of that file from when it was mapped, if it is mapped.
     pub(crate) mapped: Option<Arc<Stamp>>,
     /// Whether sessions keep weights in mapped files.
     pub(crate) shares: bool,
@@ -104,7 +104,7 @@ impl Model {
         Ok(self)
     }
 
-    /// The same model with everything in memory of its own, its data files included. Nothing that
+    /// Copies the model with everything in memory of its own, its data files included. Nothing that
     /// happens to the files later matters.
     pub(crate) fn in_own_memory(&self) -> Result<Model, Error> {
         self.demand_unchanged_files()?;

@@ -1,4 +1,4 @@
-//! What tells whether a file is still what it was when it was mapped or first read.
+//! Identity, size and times of a file, which reveal changes since it was mapped or first read.
 
 use std::fs::{self, File, Metadata};
 use std::io;

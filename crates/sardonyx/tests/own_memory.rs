@@ -138,7 +138,7 @@ fn run(session: &Session, size: usize) -> Result<Vec<Vec<u8>>, Error> {
     Ok(outputs.iter().map(|(_, value)| bytes(value)).collect())
 }
 
-/// What happens to a file.
+/// Change of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
     SavedAgain,
@@ -172,7 +172,7 @@ impl Change {
     }
 }
 
-/// How a model lies in files.
+/// Form of a model in files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     Raw,
@@ -319,7 +319,7 @@ fn a_file_that_changes_before_a_session_is_made_is_an_error() {
     }
 }
 
-/// What the process has mapped and open under a path.
+/// Lists the mappings and descriptors of the process under a path.
 #[cfg(target_os = "linux")]
 fn held_under(path: &Path) -> (Vec<String>, Vec<PathBuf>) {
     let path = path.to_str().unwrap();

@@ -44,7 +44,7 @@ type Ends = dyn Fn() -> bool;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended;
 
-/// What a chunk panicked with, or ended, and where.
+/// Panic of a chunk with its place, or the end of the run.
 struct Panicked {
     payload: Box<dyn Any + Send>,
     place: Option<String>,

@@ -9,7 +9,7 @@ use crate::{Result, shell};
 
 #[derive(clap::Args)]
 pub(crate) struct Python {
-    /// How many processes of each side run.
+    /// Number of processes of each side.
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     processes: u32,
     /// The cargo profile that the module is built with.

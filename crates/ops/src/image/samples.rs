@@ -87,7 +87,7 @@ fn along<'c>(
         cx.numbers_of(&of_power, elem)
     });
     let (weights, slopes) = match between.0 {
-        // What reads one element reads it wherever the place is, also where that is no number.
+        // A sample of one element reads it at any place, also at NaN.
         [_] => {
             let sizes = part.shape();
             (part.number(1.0).expand(sizes), part.number(0.0).expand(sizes))

@@ -355,7 +355,7 @@ pub(crate) struct Product<'c> {
     pub(crate) factors: Expr<'c>,
     /// Truth values: which factors are 0.
     pub(crate) are_zero: Expr<'c>,
-    /// How many factors of each product are 0.
+    /// Number of factors of each product that are 0.
     pub(crate) zeros: Expr<'c>,
     /// The sum of the factors of each product that are 0, which is 0 and has a derivative.
     pub(crate) sum_of_zeros: Expr<'c>,

@@ -392,7 +392,7 @@ pub(super) const ATTRIBUTES: &[Row] = &[
     ("strides", &["FusedConv", "NhwcConv", "NhwcMaxPool", "QLinearAveragePool", "QLinearConv"], "Distance between neighboring windows on each spatial axis. If absent, 1."),
     ("swiglu_fusion", &["MoE"], "Where `swiglu` has gate and linear part from: 0 fc1 and fc3, 1 fc1, interleaved, 2 fc1, one after the other."),
     ("swiglu_fusion", &["QMoE"], "Place of gates and linear parts of swiglu: 0 in FC1 and FC3, 1 alternating in FC1, 2 one half of FC1 each."),
-    ("swiglu_limit", &["MoE"], "Largest gate, and largest absolute linear part, of `swiglu`. If absent, there is no limit."),
+    ("swiglu_limit", &["MoE"], "Upper bound of the gate of `swiglu`, and of the absolute value of its linear part. If absent, both are unbounded."),
     ("swiglu_limit", &["QMoE"], "Limit of gates and linear parts of swiglu. If absent, there is none."),
     ("tokenexp", &["Tokenizer"], "Regular expression that matches tokens. `.` makes each character a token."),
     ("training_mode", &["MatMulBnb4"], "Whether the node is part of a training graph: 0 or 1. Has no effect."),

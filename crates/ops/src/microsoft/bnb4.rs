@@ -120,7 +120,7 @@ fn body(cx: &Expand<'_>) -> Result<String, String> {
     };
     let count = rows.checked_mul(columns).ok_or("K times N overflows 64 bits")?;
     let levels: Vec<String> = levels.iter().map(|level| format!("{level:?}")).collect();
-    // What bytes and blocks hold more than there are weights is cut off at the end.
+    // Cuts off the padding that fills the last byte and the last block.
     let blocks = count / block + i64::from(count % block != 0);
     let missing = blocks.checked_mul(block).ok_or("K times N overflows 64 bits")? - count;
     let mut text = format!(

@@ -170,7 +170,7 @@ fn reordered(ty: &Type, order: fn(usize) -> Vec<usize>) -> Type {
     Type::Tensor(TensorType { elem: tensor.elem, shape })
 }
 
-/// What a standard operator infers, for images whose channels come second or last.
+/// Infers what a standard operator makes of images whose channels come second or last.
 fn infer_images(cx: &mut Infer<'_>, operator: &OpDef, is_last: bool) -> Result<(), InferError> {
     let Some(rule) = operator.inference_at(operator.newest()) else { return Ok(()) };
     let first = cx.input(0).filter(|_| is_last).map(|ty| reordered(ty, channels_first));

@@ -273,10 +273,10 @@ impl<'c> Windows<'c> {
         products.sum(&[0], false).reshape(sizes[0].concat(&sizes[1..], 0))
     }
 
-    /// What the weights of a convolution of `x` that gives `y` get: a filter for each channel of
-    /// `y`, with the spatial sizes of `weights` and the channels of `x` that a group shares. Where
-    /// the sizes of `y`, which takes the part of weights, are known only at run time, products with
-    /// columns do the same.
+    /// Makes the gradient of the weights of a convolution of `x` that gives `y`: a filter for each
+    /// channel of `y`, with the spatial sizes of `weights` and the channels of `x` that a group
+    /// shares. Where the sizes of `y`, which takes the part of weights, are known only at run time,
+    /// products with columns do the same.
     fn of_weights(
         &self,
         cx: &'c Backward<'_>,

@@ -28,7 +28,7 @@ pub struct ConstantChange {
     pub content: TensorChange,
 }
 
-/// How two tensors differ.
+/// Difference between two tensors.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TensorChange {
@@ -38,7 +38,7 @@ pub enum TensorChange {
     Type,
     /// In values.
     Values(Spread),
-    /// That is unknown, because of values that cannot be read.
+    /// Unknown, because values cannot be read.
     Unknown(String),
 }
 
@@ -49,7 +49,7 @@ impl TensorChange {
     }
 }
 
-/// How far the elements of two tensors are apart.
+/// Distance between the elements of two tensors.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spread {
     /// Number of elements that differ.

@@ -29,9 +29,9 @@ pub struct PortChange {
     pub before: Option<String>,
     /// Type and name in the second model, if it has one.
     pub after: Option<String>,
-    /// What the change asks of the version of the model.
+    /// Part of the version that the change asks to raise.
     pub impact: Impact,
-    /// What the change means for a caller.
+    /// Meaning of the change for a caller.
     pub meaning: &'static str,
 }
 

@@ -13,7 +13,7 @@ use crate::finding::place_of_node;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NodeChange {
-    /// What became of it.
+    /// Kind of the change.
     pub kind: NodeChangeKind,
     /// The node of the second graph in words, or of the first if only that has it.
     pub place: String,
@@ -25,7 +25,7 @@ pub struct NodeChange {
     pub details: Vec<NodeDetail>,
 }
 
-/// What became of a node.
+/// Kind of a change of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NodeChangeKind {
     /// Only the second graph has it.
@@ -81,7 +81,7 @@ pub enum NodeDetail {
         before: Option<String>,
         /// The attribute of the second node in the textual notation, if it has one.
         after: Option<String>,
-        /// How the values differ, if it is a tensor.
+        /// Difference between the values, if it is a tensor.
         content: TensorChange,
     },
     /// An input is another value, or only one of the nodes has it.

@@ -1,4 +1,4 @@
-//! What differences between two versions of a model mean for its version number, by the standard's
+//! Advice on the version number of a changed model, by the standard's
 //! advice on versions of shared models.
 
 use super::{GraphDiff, ModelDiff, NodeChangeKind};
@@ -31,7 +31,7 @@ impl Impact {
     }
 }
 
-/// What the differences mean for `model_version`.
+/// Advice on `model_version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VersionAdvice {
     /// The part of the version to raise.

@@ -124,7 +124,7 @@ impl<'w, 'a> FlowBack<'w, 'a> {
         let names = AttrValue::Strings(names.collect());
         build.model_mut().set_attribute(node, "xs", names);
         self.way.resolved.set_opset(node, GRADIENT.newest());
-        // What it becomes comes from this node, unless it comes from one inside.
+        // New nodes come from this node, unless they come from one inside.
         self.way.resolved.note_derived(self.flow.node, &[node]);
         self.model().outputs(node).iter().flatten().copied().collect()
     }

@@ -1,4 +1,4 @@
-//! What `sardonyx.ort.IOBinding` is built on: inputs and outputs that are bound once, by number.
+//! The base class of `sardonyx.ort.IOBinding`: inputs and outputs that are bound once, by number.
 
 use std::mem::take;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ struct BoundOutput {
     into: Option<Py<PyAny>>,
 }
 
-/// What a run needs of a binding.
+/// State of a binding when a run starts.
 pub(super) struct Snapshot<'py> {
     pub(super) inputs: SmallVec<[(usize, Bound<'py, PyAny>); 4]>,
     pub(super) outputs: SmallVec<[usize; 4]>,
@@ -63,7 +63,7 @@ impl Binding {
         self.runner.is(runner)
     }
 
-    /// What is bound now.
+    /// Copies the references to bound inputs and outputs.
     pub(super) fn snapshot<'py>(&self, py: Python<'py>) -> Snapshot<'py> {
         let state = self.state();
         let inputs = state.inputs.iter().enumerate();

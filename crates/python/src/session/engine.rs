@@ -27,7 +27,7 @@ const SHORT_NANOSECONDS: u64 = 20_000;
 /// Ctrl-C. Looking for signals costs the time of two readings of the clock for each step.
 const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
 
-/// What a call returns: most models have few outputs, which need no memory of their own.
+/// Outputs of a call: most models have few outputs, which need no memory of their own.
 pub(crate) type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
 /// Outputs that a call returns.
@@ -104,7 +104,7 @@ impl Engine {
     pub(crate) fn open(model: &Bound<'_, PyAny>, settings: Settings) -> PyResult<Engine> {
         let access = if settings.mapped { Access::Share } else { Access::Map };
         let (opened, source) = opened_by(model, access)?;
-        // What the model declares is read for as long as the session lives.
+        // The session reads the declarations of the model for as long as it lives.
         let opened = opened.with_own_structure().map_err(|error| raised(model.py(), &error))?;
         Engine::make(model.py(), opened, source, settings)
     }
@@ -399,7 +399,7 @@ pub(crate) fn wanted(names: &Bound<'_, PyAny>, all: &[Py<PyString>]) -> PyResult
 
 /// The number of a name among some.
 fn number_of(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Option<usize>> {
-    // The same object nearly always, as names come from the session or are interned.
+    // Nearly always one object, as names come from the session or are interned.
     if let Some(same) = all.iter().position(|known| known.is(name)) {
         return Ok(Some(same));
     }

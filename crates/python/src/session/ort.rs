@@ -123,7 +123,7 @@ impl Runner {
         engine.run_given(py, &snapshot.inputs, snapshot.wanted(), limits)
     }
 
-    /// What may end a run with these options, and where its steps are recorded.
+    /// Limits of a run with these options, and the recorder of its steps.
     fn limits(&self, py: Python<'_>, run_options: Option<&Bound<'_, PyAny>>) -> PyResult<Limits> {
         let mut limits = match run_options {
             None => limits(None, None),

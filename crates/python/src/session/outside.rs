@@ -25,7 +25,7 @@ use crate::message;
 pub(crate) struct Outside<'py> {
     /// Numbers for sizes of inputs, by the denotation of their axis.
     denoted: Vec<(String, usize)>,
-    /// Where data files of a model of bytes are; None for the directory of the process.
+    /// Directory of the data files of a model given as bytes; None for that of the process.
     directory: Option<PathBuf>,
     /// Contents of data files by location. With one of them, no file is looked for.
     files: Vec<(String, PyBackedBytes)>,

@@ -63,7 +63,7 @@ enum Gate {
     ScaledTanh { alpha: f32, beta: f32 },
 }
 
-/// What the weights of a layer are.
+/// Form in which the weights of a layer are stored.
 #[derive(Clone, Copy, PartialEq)]
 enum Weights {
     /// Floats, a row for each output.

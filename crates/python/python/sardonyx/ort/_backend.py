@@ -34,7 +34,7 @@ RUN_OPTIONS = ("log_severity_level", "log_verbosity_level", "logid", "only_execu
 
 
 def _set(options: Any, allowed: tuple[str, ...], keywords: Mapping[str, Any]) -> Any:
-    """Sets options by keywords. Keywords that are no options are left out, as a caller may mean others by them."""
+    """Sets options from keywords. Ignores keywords that do not name an option, as they may be meant for other functions."""
     for name, value in keywords.items():
         if name in allowed:
             setattr(options, name, value)

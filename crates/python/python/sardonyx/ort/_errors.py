@@ -120,8 +120,7 @@ def of_model(error: Error, model: Any) -> Error:
 def _of_file(model: Any) -> type[Error]:
     """The class for a file that cannot be opened or read, as in onnxruntime.
 
-    A directory can be opened there, and is no model. What the system refuses for another reason, such as too many open
-    files, is ``Fail``.
+    A directory is ``InvalidProtobuf``. Other errors of the system, such as too many open files, are ``Fail``.
     """
     if isinstance(model, (str, os.PathLike)):
         if not os.path.lexists(model):

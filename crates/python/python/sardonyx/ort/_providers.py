@@ -14,7 +14,7 @@ def check_and_normalize_provider_args(
 ) -> tuple[list[str], list[dict[str, str]]]:
     """Returns the names of providers and their options as texts, each provider once.
 
-    Warns of providers that are not available and of duplicates. Raises ValueError for what is no name with options.
+    Warns of providers that are not available and of duplicates. Raises ValueError for anything but a name, or a name with options.
     """
     return _normalized(providers, provider_options, available_provider_names, stacklevel=3)
 

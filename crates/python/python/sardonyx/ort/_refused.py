@@ -65,7 +65,7 @@ class _NeverMade:
 
     def __init__(self, *args: Any, **options: Any) -> None:
         name = type(self).__name__
-        raise not_there(f"there are no objects of {name}", f"leave it out: nothing returns or takes {name}")
+        raise not_there(f"{name} is not supported", f"remove it: no function of Sardonyx takes or returns a {name}")
 
 
 class OrtEpAssignedNode(_NeverMade):

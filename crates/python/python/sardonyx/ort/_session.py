@@ -297,7 +297,7 @@ class InferenceSession(InnerNames, _core.Runner):
         providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
         provider_options: Sequence[dict[Any, Any]] | None = None,
     ) -> None:
-        """Warns if there is a provider other than that of the CPU, which stays. ValueError for what is no provider."""
+        """Keeps the CPU provider, and warns about any other. Raises ValueError for an invalid provider."""
         self._providers = choose_providers(providers, provider_options, falls_back=False)
 
     def disable_fallback(self) -> None:

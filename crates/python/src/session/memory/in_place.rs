@@ -27,7 +27,7 @@ use crate::session::give;
 ///
 /// # Errors
 ///
-/// As those of a run.
+/// An error of the run.
 pub(crate) fn run<'py>(
     py: Python<'py>,
     session: &Session,
