@@ -274,31 +274,11 @@ fn compile_stages(
 /// what contradicts itself where it does not matter for sizes.
 fn check_types(program: &Program, resolved: &Resolved) -> Result<(), CompileError> {
     // What is about no step would be a mistake of lowering, which tests find after each rewrite.
-    let Err(Broken { step: Some(step), what }) = program.verify() else {
+    let Err(Broken { step: Some(step), what }) = program.verify_for(resolved.model()) else {
         return Ok(());
     };
-    let what = with_names(&what, program, resolved.model());
     let what = format!("its inputs and outputs do not fit together: {what}");
     Err(malformed(resolved.model(), program.steps[step].origins[0], what))
-}
-
-/// Says what a value is called in the model, in place of its number in the program.
-fn with_names(what: &str, program: &Program, model: &Model) -> String {
-    let mut parts = what.split('%');
-    let mut text = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(end);
-        let value = number.parse::<usize>().ok().and_then(|slot| program.values.get(slot));
-        match value {
-            Some(found) => {
-                let name = sardonyx_proto::shown(model.text(model.value(found.value).name));
-                text += &format!("'{name}'{rest}");
-            }
-            None => text += &format!("%{part}"),
-        }
-    }
-    text
 }
 
 /// Applies the rewrites that options ask for. Says what they did, and what the program is after the

@@ -10,6 +10,7 @@ use sardonyx_model::Type;
 use sardonyx_tensor::{DataType, Tensor};
 use smallvec::SmallVec;
 
+use super::verify::Verifier;
 use super::{Conversion, Program, Slot, Test};
 
 /// Instructions over single elements.
@@ -84,8 +85,10 @@ impl Program {
     pub(crate) fn single(&self, slot: Slot) -> Option<DataType> {
         single(self.value(slot).ty.as_ref()?).map(|(elem, _)| elem)
     }
+}
 
-    /// What contradicts itself in instructions.
+impl Verifier<'_> {
+    /// Finds a contradiction between instructions and their operands or results.
     pub(super) fn contradiction_in_scalars(
         &self,
         scalars: &Scalars,
@@ -93,8 +96,8 @@ impl Program {
     ) -> Option<String> {
         let mut types = Vec::new();
         for slot in &scalars.operands {
-            let Some(elem) = self.single(*slot) else {
-                return Some(format!("{slot} is not known to be one element"));
+            let Some(elem) = self.program.single(*slot) else {
+                return Some(format!("{} is not known to be one element", self.name(*slot)));
             };
             types.push(elem);
         }
@@ -127,9 +130,10 @@ impl Program {
         }
         scalars.outputs.iter().zip(outputs).find_map(|(output, slot)| {
             let (slot, made) = ((*slot)?, types.get(output.register as usize).copied());
-            let has_rank = self.shape(slot).is_some_and(|shape| shape.len() == output.rank);
-            let fits = made.is_some() && self.single(slot) == made && has_rank;
-            (!fits).then(|| format!("{slot} is not what is in register {}", output.register))
+            let has_rank = self.program.shape(slot).is_some_and(|shape| shape.len() == output.rank);
+            let fits = made.is_some() && self.program.single(slot) == made && has_rank;
+            (!fits)
+                .then(|| format!("{} differs from register {}", self.name(slot), output.register))
         })
     }
 }

@@ -9,7 +9,8 @@ use sardonyx_kernels::elementwise;
 use sardonyx_tensor::{DataType, Tensor};
 use smallvec::SmallVec;
 
-use super::{Instruction, Program, ScalarFunction, Slot, same_shape};
+use super::verify::Verifier;
+use super::{Instruction, ScalarFunction, Slot, same_shape};
 
 /// Instructions over the elements at the same place of several tensors.
 #[derive(Debug)]
@@ -53,8 +54,8 @@ impl Update {
     }
 }
 
-impl Program {
-    /// What contradicts itself in an update.
+impl Verifier<'_> {
+    /// Finds a contradiction between an update and its operands or results.
     pub(super) fn contradiction_in_update(
         &self,
         update: &Update,
@@ -77,17 +78,19 @@ impl Program {
         }
         update.outputs.iter().zip(outputs).find_map(|(output, slot)| {
             let (slot, old) = ((*slot)?, update.operands.get(output.over).copied());
-            let takes_its_place = self.updates.iter().any(|(input, output)| {
-                let input = self.inputs.get(*input).copied().flatten();
-                input == old && self.outputs.get(*output) == Some(&slot)
+            let takes_its_place = self.program.updates.iter().any(|(input, output)| {
+                let input = self.program.inputs.get(*input).copied().flatten();
+                input == old && self.program.outputs.get(*output) == Some(&slot)
             });
-            let shape = |slot: Slot| self.shape(slot);
+            let shape = |slot: Slot| self.program.shape(slot);
             let has_its_shape = match (old.and_then(shape), shape(slot)) {
                 (Some(old), Some(new)) => same_shape(old, new),
                 _ => false,
             };
             let fits = takes_its_place && has_its_shape;
-            (!fits).then(|| format!("{slot} does not take the place of operand {}", output.over))
+            (!fits).then(|| {
+                format!("{} does not take the place of operand {}", self.name(slot), output.over)
+            })
         })
     }
 }
@@ -99,7 +102,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::program::{Op, Order, Step, Value};
+    use crate::program::{Op, Order, Program, Step, Value};
 
     /// A state variable of two floats that becomes its negative.
     fn valid() -> Program {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sardonyx_model::Shape;
+use sardonyx_model::{Model, Shape};
 use sardonyx_tensor::DataType;
 
 use super::{
@@ -28,29 +28,68 @@ impl fmt::Display for Broken {
 
 impl Program {
     /// Checks that each value is defined once and before it is read, that operands have the types,
-    /// ranks and shapes that their operation demands, and that each step says which nodes it does.
+    /// ranks and shapes that their operation demands, and that each step names its nodes.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that does not hold. Values are named by their slots.
+    pub(crate) fn verify(&self) -> Result<(), Broken> {
+        Verifier { program: self, model: None }.verify()
+    }
+
+    /// Like [`Program::verify`], but names values as `model` does, which the program was lowered
+    /// from.
     ///
     /// # Errors
     ///
     /// The first thing that does not hold.
-    pub(crate) fn verify(&self) -> Result<(), Broken> {
-        let mut defined = vec![false; self.values.len()];
+    pub(crate) fn verify_for(&self, model: &Model) -> Result<(), Broken> {
+        Verifier { program: self, model: Some(model) }.verify()
+    }
+}
+
+/// A program that is being verified, and the names of its values.
+pub(super) struct Verifier<'a> {
+    pub(super) program: &'a Program,
+    model: Option<&'a Model>,
+}
+
+impl Verifier<'_> {
+    /// Name of a value for a message: that of the model, or the slot.
+    pub(super) fn name(&self, slot: Slot) -> String {
+        let value = self.program.values.get(slot.index());
+        match self.model.zip(value) {
+            Some((model, value)) => {
+                format!("'{}'", sardonyx_proto::shown(model.text(model.value(value.value).name)))
+            }
+            None => slot.to_string(),
+        }
+    }
+
+    /// Message about a value of another element type than `wanted`.
+    fn not_of_type(&self, slot: Slot, wanted: DataType) -> String {
+        format!("{} is not of type {wanted}", self.name(slot))
+    }
+
+    fn verify(&self) -> Result<(), Broken> {
+        let program = self.program;
+        let mut defined = vec![false; program.values.len()];
         let outside = |what: String| Broken { step: None, what };
-        for (slot, value) in self.values.iter().enumerate() {
+        for (slot, value) in program.values.iter().enumerate() {
             defined[slot] = matches!(value.constant, Some(Constant::Small(_) | Constant::Large));
         }
-        for slot in self.inputs.iter().flatten() {
+        for slot in program.inputs.iter().flatten() {
             let Some(is_defined) = defined.get_mut(slot.index()) else {
                 return Err(outside(format!("an input is {slot}, which does not exist")));
             };
-            if self.value(*slot).order != Order::Rows {
-                return Err(outside(format!("the input {slot} is not in rows")));
+            if self.program.value(*slot).order != Order::Rows {
+                return Err(outside(format!("the input {} is not in rows", self.name(*slot))));
             }
             if std::mem::replace(is_defined, true) {
-                return Err(outside(format!("the input {slot} is defined twice")));
+                return Err(outside(format!("the input {} is defined twice", self.name(*slot))));
             }
         }
-        for (index, step) in self.steps.iter().enumerate() {
+        for (index, step) in program.steps.iter().enumerate() {
             let broken = |what: String| Broken { step: Some(index), what };
             if step.origins.is_empty() {
                 return Err(broken("it does no node of the model".to_string()));
@@ -59,8 +98,11 @@ impl Program {
                 match defined.get(slot.index()) {
                     None => return Err(broken(format!("{slot} does not exist"))),
                     // A fill may be a constant although a step computes it.
-                    Some(false) if !self.is_constant(slot) => {
-                        return Err(broken(format!("{slot} is read before it is computed")));
+                    Some(false) if !self.program.is_constant(slot) => {
+                        return Err(broken(format!(
+                            "{} is read before it is computed",
+                            self.name(slot)
+                        )));
                     }
                     Some(_) => {}
                 }
@@ -68,7 +110,9 @@ impl Program {
             for slot in step.outputs.iter().flatten() {
                 match defined.get_mut(slot.index()) {
                     None => return Err(broken(format!("{slot} does not exist"))),
-                    Some(true) => return Err(broken(format!("{slot} is defined twice"))),
+                    Some(true) => {
+                        return Err(broken(format!("{} is defined twice", self.name(*slot))));
+                    }
                     Some(is_defined) => *is_defined = true,
                 }
             }
@@ -77,17 +121,17 @@ impl Program {
                 return Err(broken(what));
             }
             for (number, body) in step.bodies().iter().enumerate() {
-                let inner = body.verify();
+                let inner = Verifier { program: body, ..*self }.verify();
                 inner.map_err(|inner| broken(format!("in its body {number}: {inner}")))?;
             }
         }
-        for slot in &self.outputs {
-            let is_there = |slot: Slot| defined[slot.index()] || self.is_constant(slot);
+        for slot in &program.outputs {
+            let is_there = |slot: Slot| defined[slot.index()] || self.program.is_constant(slot);
             if slot.index() >= defined.len() || !is_there(*slot) {
-                return Err(outside(format!("the output {slot} is not computed")));
+                return Err(outside(format!("the output {} is not computed", self.name(*slot))));
             }
-            if self.value(*slot).order != Order::Rows {
-                return Err(outside(format!("the output {slot} is not in rows")));
+            if self.program.value(*slot).order != Order::Rows {
+                return Err(outside(format!("the output {} is not in rows", self.name(*slot))));
             }
         }
         Ok(())
@@ -95,20 +139,21 @@ impl Program {
 
     /// A value that does not have the order in which a step takes or gives it.
     fn other_order(&self, step: &Step) -> Option<String> {
-        let orders = self.orders_of(step);
+        let orders = self.program.orders_of(step);
         let operands = step.op.operands();
         let operands = operands.iter().copied().zip(&orders.operands);
         let results = step.outputs.iter().copied().zip(&orders.outputs);
         let mut alike = None;
         operands.chain(results).find_map(|(slot, takes)| {
             let slot = slot?;
-            let order = self.value(slot).order;
+            let order = self.program.value(slot).order;
             let wanted = match takes {
                 Takes::Rows => Order::Rows,
                 Takes::Alike => *alike.get_or_insert(order),
                 Takes::Either { .. } | Takes::Any => order,
             };
-            (order != wanted).then(|| format!("{slot} is not in the order of its step"))
+            (order != wanted)
+                .then(|| format!("{} is not in the order of its step", self.name(slot)))
         })
     }
 
@@ -153,7 +198,7 @@ impl Program {
             Op::Truth(truth) => self.contradiction_in_truth(truth, result),
             Op::Select(select) => {
                 let other = self.of_other_type([select.condition], DataType::Bool);
-                let elem = self.elem(select.x)?;
+                let elem = self.program.elem(select.x)?;
                 let slots = [select.y].into_iter().chain(result);
                 other.or_else(|| self.of_other_type(slots, elem))
             }
@@ -161,15 +206,16 @@ impl Program {
                 let Conversion { from, to, .. } = cast.conversion;
                 let mut ends = [(Some(cast.x), from), (result, to)].into_iter();
                 ends.find_map(|(slot, wanted)| {
-                    let slot = slot.filter(|slot| self.elem(*slot).is_some_and(|e| e != wanted))?;
-                    Some(format!("{slot} is not of type {wanted}"))
+                    let slot =
+                        slot.filter(|slot| self.program.elem(*slot).is_some_and(|e| e != wanted))?;
+                    Some(self.not_of_type(slot, wanted))
                 })
             }
             Op::Scalars(scalars) => self.contradiction_in_scalars(scalars, outputs),
             Op::Update(update) => self.contradiction_in_update(update, outputs),
             Op::Norm(norm) => {
-                if self.elem(norm.x).is_some_and(|elem| elem != norm.elem) {
-                    return Some(format!("{} is not of type {}", norm.x, norm.elem));
+                if self.program.elem(norm.x).is_some_and(|elem| elem != norm.elem) {
+                    return Some(self.not_of_type(norm.x, norm.elem));
                 }
                 let residual = norm.residual?;
                 if residual.sum >= outputs.len() {
@@ -178,8 +224,8 @@ impl Program {
                 self.other_shape(norm.x, residual.with)
             }
             Op::BatchNorm(norm) => {
-                if self.elem(norm.x).is_some_and(|elem| elem != norm.elem) {
-                    return Some(format!("{} is not of type {}", norm.x, norm.elem));
+                if self.program.elem(norm.x).is_some_and(|elem| elem != norm.elem) {
+                    return Some(self.not_of_type(norm.x, norm.elem));
                 }
                 let Parameters::Folded { scale, shift } = &norm.parameters else {
                     return None;
@@ -188,7 +234,7 @@ impl Program {
                     let (factors, summands) = (scale.len(), shift.len());
                     return Some(format!("there are {factors} factors and {summands} summands"));
                 }
-                let channels = self.shape(norm.x)?.get(1)?.size()?;
+                let channels = self.program.shape(norm.x)?.get(1)?.size()?;
                 (channels != scale.len())
                     .then(|| format!("there are {} factors for {channels} channels", scale.len()))
             }
@@ -207,8 +253,9 @@ impl Program {
             }
             Op::Region(region) => self.contradiction_of_region(region, outputs),
             Op::Reorder(reorder) => {
-                let (x, result) = (self.value(reorder.x), self.value(result?));
-                (x.order == result.order).then(|| format!("{} has that order", reorder.x))
+                let (x, result) = (self.program.value(reorder.x), self.program.value(result?));
+                (x.order == result.order)
+                    .then(|| format!("{} has that order", self.name(reorder.x)))
             }
             Op::Opaque(_) => None,
         }
@@ -223,13 +270,13 @@ impl Program {
         if truth.operands.len() != count {
             return Some(format!("it reads {} values, not {count}", truth.operands.len()));
         }
-        let is_other = |slot: Slot, wanted| self.elem(slot).is_some_and(|e| e != wanted);
+        let is_other = |slot: Slot, wanted| self.program.elem(slot).is_some_and(|e| e != wanted);
         let other = truth.operands.iter().find(|slot| is_other(**slot, wanted));
         let made = result.filter(|slot| is_other(*slot, DataType::Bool));
         let other = other.map(|slot| (*slot, wanted));
         other
             .or(made.map(|slot| (slot, DataType::Bool)))
-            .map(|(slot, wanted)| format!("{slot} is not of type {wanted}"))
+            .map(|(slot, wanted)| self.not_of_type(slot, wanted))
     }
 
     /// The first value that has another element type.
@@ -239,8 +286,9 @@ impl Program {
         wanted: DataType,
     ) -> Option<String> {
         let mut slots = slots.into_iter();
-        let other = slots.find(|slot| self.elem(*slot).is_some_and(|elem| elem != wanted))?;
-        Some(format!("{other} is not of type {wanted}"))
+        let other =
+            slots.find(|slot| self.program.elem(*slot).is_some_and(|elem| elem != wanted))?;
+        Some(self.not_of_type(other, wanted))
     }
 
     fn contradiction_in_product(&self, product: &Product, result: Option<Slot>) -> Option<String> {
@@ -254,15 +302,15 @@ impl Program {
         ]
         .into_iter()
         .filter_map(|(slot, wanted)| Some((slot?, wanted)))
-        .find(|(slot, wanted)| self.elem(*slot).is_some_and(|elem| elem != *wanted));
+        .find(|(slot, wanted)| self.program.elem(*slot).is_some_and(|elem| elem != *wanted));
         if let Some((slot, wanted)) = of_other_type {
-            return Some(format!("{slot} is not of type {wanted}"));
+            return Some(self.not_of_type(slot, wanted));
         }
-        let is_matrix = |slot: Slot| self.shape(slot).is_none_or(|shape| shape.len() == 2);
+        let is_matrix = |slot: Slot| self.program.shape(slot).is_none_or(|shape| shape.len() == 2);
         if product.form == ProductForm::Gemm
             && let Some(slot) = [product.a, product.b].into_iter().find(|slot| !is_matrix(*slot))
         {
-            return Some(format!("{slot} is not a matrix"));
+            return Some(format!("{} is not a matrix", self.name(slot)));
         }
         let mut stages = product.epilogue.0.iter();
         if stages.any(|stage| {
@@ -275,22 +323,22 @@ impl Program {
     }
 
     fn contradiction_in_conv(&self, conv: &Conv, result: Option<Slot>) -> Option<String> {
-        if self.elem(conv.x).is_some_and(|elem| elem != conv.elem) {
-            return Some(format!("{} is not of type {}", conv.x, conv.elem));
+        if self.program.elem(conv.x).is_some_and(|elem| elem != conv.elem) {
+            return Some(self.not_of_type(conv.x, conv.elem));
         }
-        if let Err(why) = self.check_channels(conv) {
+        if let Err(why) = self.program.check_channels(conv) {
             return Some(why.to_string());
         }
         if let Some(gate) = conv.gate {
             if conv.expansion.is_some() {
                 return Some("a convolution with a gate has an expansion".to_string());
             }
-            if self.elem(gate).is_some_and(|elem| elem != conv.elem) {
-                return Some(format!("{gate} is not of type {}", conv.elem));
+            if self.program.elem(gate).is_some_and(|elem| elem != conv.elem) {
+                return Some(self.not_of_type(gate, conv.elem));
             }
         }
         if let Some(expansion) = &conv.expansion {
-            if self.value(conv.x).order != Order::ChannelsLast {
+            if self.program.value(conv.x).order != Order::ChannelsLast {
                 return Some("what is between two convolutions is in rows".to_string());
             }
             let broken = self.contradiction_in_conv(expansion, Some(conv.x));
@@ -310,12 +358,12 @@ impl Program {
             RegionKind::Loop { trip_count, condition, .. } => (*condition, *trip_count),
             RegionKind::Scan { .. } => (None, None),
         };
-        let is = |slot: Slot, wanted| self.elem(slot).is_none_or(|elem| elem == wanted);
+        let is = |slot: Slot, wanted| self.program.elem(slot).is_none_or(|elem| elem == wanted);
         if let Some(condition) = condition.filter(|slot| !is(*slot, DataType::Bool)) {
-            return Some(format!("the condition {condition} is not of type bool"));
+            return Some(format!("the condition {} is not of type bool", self.name(condition)));
         }
         if let Some(count) = other.filter(|slot| !is(*slot, DataType::Int64)) {
-            return Some(format!("the trip count {count} is not of type int64"));
+            return Some(format!("the trip count {} is not of type int64", self.name(count)));
         }
         let bodies = kind.attributes().len();
         if region.bodies.len() != bodies {
@@ -336,10 +384,12 @@ impl Program {
             }
             region.captures.iter().zip(&body.inputs[own..]).find_map(|(outer, inner)| {
                 let inner = (*inner)?;
-                let (outside, inside) = (self.elem(*outer)?, body.values.get(inner.index())?);
+                let (outside, inside) =
+                    (self.program.elem(*outer)?, body.values.get(inner.index())?);
                 let inside = inside.ty.as_ref()?.elem()?;
-                (outside != inside)
-                    .then(|| format!("body {number} reads the {outside} {outer} as {inside}"))
+                (outside != inside).then(|| {
+                    format!("body {number} reads the {outside} {} as {inside}", self.name(*outer))
+                })
             })
         })
     }
@@ -356,11 +406,13 @@ impl Program {
         stages.iter().find_map(|stage| match stage {
             // The result may have other dimensions after it was written.
             Stage::Add(slot) | Stage::Mul(slot) => {
-                let (elem, wanted) = (self.elem(*slot)?, self.elem(result)?);
-                (elem != wanted).then(|| format!("{slot} is not of the type of {result}"))
+                let (elem, wanted) = (self.program.elem(*slot)?, self.program.elem(result)?);
+                (elem != wanted).then(|| {
+                    format!("{} is not of the type of {}", self.name(*slot), self.name(result))
+                })
             }
             Stage::Scale { by, axis } | Stage::Bias { by, axis } => {
-                let shape = self.shape(result);
+                let shape = self.program.shape(result);
                 if shape.is_some_and(|shape| axis_of(shape) != Some(*axis)) {
                     return Some(format!("its numbers are not those of axis {axis}"));
                 }
@@ -376,11 +428,11 @@ impl Program {
             Numbers::One(_) => return None,
             Numbers::Known(numbers) => numbers.len(),
             Numbers::Value(slot) => {
-                let shape = self.shape(*slot)?;
+                let shape = self.program.shape(*slot)?;
                 let mut long = shape.iter().filter(|dim| dim.known() != Some(1));
                 let dim = long.next();
                 if long.next().is_some() {
-                    return Some(format!("{slot} is not a vector"));
+                    return Some(format!("{} is not a vector", self.name(*slot)));
                 }
                 dim.map_or(Some(1), |dim| dim.size())?
             }
@@ -390,8 +442,8 @@ impl Program {
     }
 
     fn other_shape(&self, a: Slot, b: Slot) -> Option<String> {
-        let is_same = same_shape(self.shape(a)?, self.shape(b)?);
-        (!is_same).then(|| format!("{a} and {b} do not have one shape"))
+        let is_same = same_shape(self.program.shape(a)?, self.program.shape(b)?);
+        (!is_same).then(|| format!("{} and {} do not have one shape", self.name(a), self.name(b)))
     }
 }
 
