@@ -425,10 +425,9 @@ impl<'a> Adapt<'a> {
         self.made.push(inner);
     }
 
-    /// What an adapter returns when it cannot keep the meaning.
+    /// Refusal of an adapter that cannot keep the meaning. Callers name the operator.
     pub(crate) fn refuse(&self, why: impl fmt::Display) -> Refusal {
-        let name = self.model().display(self.model().node(self.node()).op_type);
-        Refusal::from(format!("{name}: {why}"))
+        Refusal::from(why.to_string())
     }
 
     /// A refusal, unless the caller grants an assumption.

@@ -276,10 +276,6 @@ impl OnTheWay<'_, '_> {
             let way = self.crossings.way(op, goal);
             for step in &way.steps {
                 let refused = |why: Refusal| {
-                    // The operator is named before the reason.
-                    let named = format!("{}: ", op.def.name);
-                    let text = why.why.strip_prefix(&named).unwrap_or(&why.why).to_string();
-                    let why = Refusal { why: text, ..why };
                     let Step { to, made_in, .. } = *step;
                     let last = Some(if to < op.opset { made_in + 1 } else { to - 1 });
                     Stop { node, op, to, last, why: Why::Refused(why) }
