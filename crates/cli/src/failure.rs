@@ -122,6 +122,14 @@ impl Detail {
         }
     }
 
+    /// The name of the thing that [`Detail::line`] describes.
+    fn name(&self) -> Option<String> {
+        match self {
+            Detail::Operator(operator) => Some(operator.full_name()),
+            Detail::Diagnostic { .. } | Detail::Argument { .. } => None,
+        }
+    }
+
     fn json(&self) -> Value {
         match self {
             Detail::Operator(operator) => json!({
@@ -149,7 +157,7 @@ impl Detail {
 
 /// The name and version of the form of a failure in JSON. New keys may be added; a change of
 /// meaning gets a new number.
-const SCHEMA: &str = "sardonyx.error/1";
+const SCHEMA: &str = "sardonyx.error/2";
 
 /// Lines of details that are shown; what is more goes into one line.
 const SHOWN_DETAILS: usize = 16;
@@ -261,10 +269,8 @@ impl Failure {
         }
         if shown < details.len() {
             // Only the names of the rest, which is what a long list is read for.
-            let rest: Vec<&str> = details[shown..]
-                .iter()
-                .map(|detail| detail.split(',').next().unwrap_or(detail))
-                .collect();
+            let rest: Vec<String> =
+                self.details.iter().filter_map(Detail::name).skip(shown).collect();
             text += &format!("  and {} more: {}\n", rest.len(), rest.join(", "));
         }
         if let Some(help) = &self.help {
@@ -316,7 +322,7 @@ fn path_json(path: &NodePath) -> Value {
             Some(Part::MadeFor) => (Some("made-for"), None),
             _ => (None, None),
         };
-        let turn = match &node.part {
+        let iteration = match &node.part {
             Some(Part::Iteration { iteration, .. }) => Some(iteration),
             _ => None,
         };
@@ -327,7 +333,7 @@ fn path_json(path: &NodePath) -> Value {
             "output": node.output,
             "part": part,
             "graph": graph,
-            "turn": turn,
+            "iteration": iteration,
         })
     });
     path.collect()
@@ -337,14 +343,14 @@ fn path_json(path: &NodePath) -> Value {
 fn stopped_json(stopped: &Stopped) -> Value {
     let (reason, limit) = match stopped.reason {
         StopReason::Deadline => ("deadline", None),
-        StopReason::Iterations(limit) => ("turns", Some(limit)),
+        StopReason::Iterations(limit) => ("iterations", Some(limit)),
         _ => ("flag", None),
     };
     json!({
         "reason": reason,
         "limit": limit,
         "next": stopped.next.as_ref().map(path_json),
-        "turn": stopped.next_iteration,
+        "iteration": stopped.next_iteration,
     })
 }
 

@@ -25,7 +25,7 @@ fn value(answer: &Answer, what: &str) -> Value {
 /// The failure that an answer is, with the exit code and the prose that belong to it.
 fn failure(answer: &Answer, what: &str) -> Value {
     let value = value(answer, what);
-    assert_eq!(value["schema"], "sardonyx.error/1", "{what}");
+    assert_eq!(value["schema"], "sardonyx.error/2", "{what}");
     assert_eq!(answer.code, Some(2), "{what}");
     let error = value["error"].clone();
     let keys: Vec<&String> = error.as_object().unwrap().keys().collect();
@@ -147,7 +147,7 @@ fn every_command_answers_on_damaged_models() {
             let found = value(&answer, &what);
             assert!(matches!(answer.code, Some(0..=2)), "{what}");
             assert!(!answer.stderr.contains("internal error"), "{what}");
-            if found["schema"] == "sardonyx.error/1" && answer.code == Some(2) {
+            if found["schema"] == "sardonyx.error/2" && answer.code == Some(2) {
                 failure(&answer, &what);
             }
         }
