@@ -1,4 +1,4 @@
-//! What our sides of the contests share: writing models, and the memory of the process.
+//! Parts shared by our sides of the contests: writing models, and the memory of the process.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use sardonyx_proto::{
 ///
 /// # Errors
 ///
-/// Those of writing the file.
+/// The file cannot be written.
 pub fn write_model<'a>(
     path: &Path,
     producer: &str,
@@ -23,11 +23,11 @@ pub fn write_model<'a>(
     write_model_of(path, producer, 21, body, |_| {})
 }
 
-/// The same of another version of the operator set, and with more fields of the model.
+/// Writes a model with another version of the operator set and more fields.
 ///
 /// # Errors
 ///
-/// Those of writing the file.
+/// The file cannot be written.
 pub fn write_model_of<'a>(
     path: &Path,
     producer: &str,

@@ -13,7 +13,7 @@ pub struct Case {
     pub kind: String,
     /// `node/test_abs`: unique, and how people and the expectations name it.
     pub id: String,
-    /// Where its files are.
+    /// Directory of its files.
     pub directory: PathBuf,
 }
 
@@ -53,7 +53,7 @@ impl Case {
         self.directory.join("model.onnx")
     }
 
-    /// From `case.json`; the reference runner's defaults where it says nothing.
+    /// Reads the tolerance of `case.json`; the reference runner's defaults where it lacks one.
     pub fn tolerance(&self) -> io::Result<Tolerance> {
         let json: serde_json::Value =
             serde_json::from_slice(&fs::read(self.directory.join("case.json"))?)?;

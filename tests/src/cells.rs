@@ -14,9 +14,9 @@ pub struct Cell {
     pub id: String,
     /// Operator, version, variable and type, between tabs.
     pub title: String,
-    /// Who says what the outputs are.
+    /// Oracle for the outputs.
     pub judge: String,
-    /// Why there is no case, if there is none.
+    /// Reason why there is no case; empty if there is one.
     no_case: String,
 }
 
@@ -45,7 +45,7 @@ impl Cell {
         })
     }
 
-    /// What can be run, or that there is nothing.
+    /// Reads the case of the cell, if there is one.
     ///
     /// # Errors
     ///

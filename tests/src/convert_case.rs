@@ -92,7 +92,7 @@ pub fn full_errors(model: &Model) -> Vec<String> {
     errors.map(|finding| finding.to_string()).collect()
 }
 
-/// Where a converted model is written.
+/// Returns the path of a converted model.
 pub fn path_in(directory: &Path, to: &Opset, case: &Case) -> PathBuf {
     directory.join(to.to_string()).join(format!("{}.onnx", case.id))
 }

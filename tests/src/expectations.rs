@@ -7,7 +7,7 @@ use crate::outcome::{Failure, Outcome};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What we expect not to pass, and why.
+/// Cases that are expected not to pass, with reasons.
 #[derive(Debug, Default, PartialEq)]
 pub struct Expectations {
     /// The comments at the top, which say what the list is of.
@@ -49,7 +49,7 @@ impl Expectations {
         Ok(Expectations { header, failures })
     }
 
-    /// What differs from the list; cases that were left out of this run are not judged.
+    /// Lists differences from the expectations, except for cases that this run left out.
     pub fn surprises(
         &self,
         outcomes: &BTreeMap<String, Outcome>,

@@ -1,4 +1,4 @@
-//! What is tested from outside the crates: suites as data, and the runners that judge them.
+//! Tests from outside the crates: suites as data, and the runners that judge them.
 //!
 //! The conformance suite is the backend cases of the onnx wheel. `cargo xtask conformance` writes
 //! them to disk and starts the binary of the same name here: [`cases`] finds them, [`workers`] runs

@@ -9,11 +9,11 @@ use std::fmt;
 /// `Ok` is a pass.
 pub type Outcome = Result<(), Failure>;
 
-/// Why a case did not pass.
+/// Reason why a case did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub class: Class,
-    /// What exactly; one line.
+    /// Details in one line.
     pub detail: String,
 }
 

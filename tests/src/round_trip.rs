@@ -9,7 +9,7 @@ use sardonyx_proto::{
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many files came back unchanged, and what happened to the others.
+/// Number of files that came back unchanged, and the failures of the others.
 #[derive(Debug, Default)]
 pub struct RoundTrips {
     pub models: usize,

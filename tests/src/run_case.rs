@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 
-/// Where and why the last panic happened; any thread may have done it.
+/// Place and message of the last panic, in any thread.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// Loads the model, runs every data set and compares.
@@ -19,7 +19,7 @@ pub fn run_case(case: &Case) -> Outcome {
     })
 }
 
-/// What a function gives; a panic is an outcome like any other.
+/// Runs a function and turns a panic into an outcome.
 pub fn caught(run: impl FnOnce() -> Outcome) -> Outcome {
     panic::set_hook(Box::new(|info| {
         if let Ok(mut last) = LAST_PANIC.lock() {

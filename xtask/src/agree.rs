@@ -1,9 +1,9 @@
 //! `cargo xtask agree`: do whole models give what ONNX Runtime gives?
 //!
-//! For where stored outputs prove little: the light networks of the onnx wheel with random weights
-//! in the place of constants, and real models beside the checkout. Python makes models and inputs
-//! and asks ONNX Runtime; our side is the `sardonyx` command, as anyone would use it. `microsoft`
-//! is a table of single nodes of the operators that ONNX Runtime adds to the standard, and
+//! Covers models whose stored outputs prove little: light networks of the onnx wheel with random
+//! weights in the place of constants, and real models beside the checkout. Python makes models and
+//! inputs and runs ONNX Runtime; our side is the `sardonyx` command, as anyone would use it.
+//! `microsoft` is a table of single nodes of the operators that ONNX Runtime adds to the standard, and
 //! `optimized` real models as it saves them, with these operators in them. `quantized` are small
 //! models that its quantizer makes, saved in the same way. `training` are training steps and
 //! gradients that were added to models, on ONNX Runtime and on the reference evaluator.
@@ -23,8 +23,8 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Agree {
-    /// What to check: light, light/vgg19, resnet50, magika, microsoft, training, ...; everything if
-    /// nothing is named.
+    /// Groups or models: light, light/vgg19, resnet50, magika, microsoft, training, ...; all by
+    /// default.
     names: Vec<String>,
     /// Keep models, inputs and outputs in target/agree also where they agree.
     #[arg(long)]
@@ -174,13 +174,13 @@ struct Case {
     model: PathBuf,
     /// `NAME=FILE` words, as our command takes them.
     inputs: Vec<String>,
-    /// What ONNX Runtime gave.
+    /// Outputs of ONNX Runtime.
     expected: PathBuf,
     /// Names of classes, where the model says which class is the best.
     labels: Option<PathBuf>,
     /// A model that is a part of this one and has all of its weights. Ours packs no more for both.
     part: Option<PathBuf>,
-    /// Where the input comes from, if that is worth telling.
+    /// Origin of the input, for the report; may be empty.
     source: String,
 }
 
@@ -407,7 +407,7 @@ struct Verdict {
     worst: f64,
     /// The best class of each row by ONNX Runtime.
     labels: Vec<String>,
-    /// What else is worth telling.
+    /// Remark for the report.
     note: String,
     problems: Vec<String>,
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(task: &Commands) -> Result {
     }
 }
 
-/// What `--help` says about a command.
+/// Sections of the `--help` of one command.
 #[derive(Default)]
 struct Help {
     /// Paragraphs.
@@ -90,7 +90,7 @@ struct Help {
 /// An argument or option.
 #[derive(Default, Clone, PartialEq, Eq)]
 struct Entry {
-    /// As it is typed, such as `-o, --output <FILE>`.
+    /// Spelling on the command line, such as `-o, --output <FILE>`.
     spelling: String,
     paragraphs: Vec<String>,
     /// Values that it may have, with what they mean.

@@ -76,14 +76,14 @@ fn compare_schemas() -> Result {
     }
 }
 
-/// What operators do as functions of others, against the wheel's functions.
+/// Compares the function bodies of operators with those of the wheel.
 fn compare_bodies() -> Result {
     let dump = build_release("dump_functions", &[])?;
     let script = root().join("tests/conformance/compare_bodies.py");
     shell::run(Command::new(python_with_onnx()?).arg(script).arg(dump))
 }
 
-/// What our checker refuses, against what the wheel's refuses.
+/// Compares the models that our checker refuses with those that the wheel's refuses.
 fn compare_checks(cases: &Path) -> Result {
     let command = build_release("sardonyx", &[])?;
     shell::run(

@@ -112,7 +112,7 @@ fn run_elsewhere(python: &Path, cases: &Path, written: &Path) -> Result {
     shell::run(Command::new(python).arg(script).arg(cases).arg(written))
 }
 
-/// Where the converted models of some cases are written.
+/// Returns the directory for the converted models of one suite.
 fn converted(name: &str) -> PathBuf {
     artifacts("conversions").join(name)
 }

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 
-/// How many backend cases the pinned release of the reference has.
+/// Number of backend cases in the pinned release of the reference.
 const CASES: usize = 2036;
-/// How many operators it has, in all domains.
+/// Number of operators of that release, in all domains.
 const OPERATORS: usize = 227;
-/// Who says what the outputs of a cell are, by the name in the table of results.
+/// Oracles for the outputs of a cell, by the name in the table of results.
 const JUDGES: [(&str, &str); 6] = [
     ("case", "a backend case of this version has them"),
     ("reference", "the evaluator of the onnx package computes them"),

@@ -11,7 +11,7 @@ pub(crate) struct Devices {
     /// Run only the cases whose kind/name contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// How many runs. The number of a run decides the case and its annotations.
+    /// Number of runs. The index of a run decides the case and its annotations.
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
     runs: u64,
     /// The number of the first run.

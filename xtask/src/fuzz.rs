@@ -8,12 +8,12 @@ use std::process::Command;
 /// Look for bytes that break a property of our readers.
 #[derive(clap::Args)]
 pub(crate) struct Fuzz {
-    /// How long, over all properties.
+    /// Time in seconds, over all properties.
     seconds: u64,
     /// Only this property; may be given several times.
     #[arg(long = "property", value_name = "NAME")]
     properties: Vec<String>,
-    /// The same seed makes the same mutations.
+    /// Seed of the mutations: equal seeds give equal mutations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

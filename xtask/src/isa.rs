@@ -18,10 +18,10 @@ pub(crate) struct Isa {
     lower: bool,
 }
 
-/// As `SARDONYX_ISA` spells them, worst first.
+/// Values of `SARDONYX_ISA`, least capable first.
 const SETS: [&str; 3] = ["portable", "avx2", "avx512"];
 
-/// Where the packages are, the one that names the set first.
+/// Directories of the packages, the one that defines the instruction sets first.
 const PACKAGES: [&str; 5] =
     ["crates/simd", "crates/elementwise", "crates/gemm", "crates/kernels", "crates/runtime"];
 

@@ -23,7 +23,7 @@ pub(crate) struct Matrix {
     /// Run only this many cells, chosen by the seed: what CI does.
     #[arg(long, value_name = "COUNT")]
     sample: Option<usize>,
-    /// What chooses the cells of a sample.
+    /// Seed that draws the cells of a sample.
     #[arg(long, default_value_t = 1, requires = "sample")]
     seed: u64,
     /// Rewrite the table of results and the expectations to what happened.
@@ -90,7 +90,7 @@ impl Cell {
     }
 }
 
-/// What came of every cell when all of them were run last.
+/// Returns the outcome of each cell in the last complete run.
 pub(crate) fn results() -> Result<Vec<Cell>> {
     let path = root().join(RESULTS);
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;

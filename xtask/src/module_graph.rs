@@ -1,4 +1,4 @@
-//! Which files of a crate use which others, by the paths in them.
+//! Graph of the modules of a crate, by the paths that their code names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ pub(crate) type Path = Vec<String>;
 pub(crate) struct ModuleGraph(BTreeMap<Path, BTreeSet<Path>>);
 
 impl ModuleGraph {
-    /// From the sources of a crate, by path below its `src`, such as `nn/conv.rs`.
+    /// Builds the graph of a crate from its sources, by path below `src`, such as `nn/conv.rs`.
     pub(crate) fn of(sources: &BTreeMap<String, String>) -> ModuleGraph {
         let sources: BTreeMap<Path, Vec<Named>> =
             sources.iter().map(|(file, source)| (module_of(file), named(source))).collect();
@@ -46,7 +46,7 @@ impl ModuleGraph {
         uses.intersection(&used_by).map(|module| module.join("::")).collect()
     }
 
-    /// The same with a directory and its file as one module.
+    /// Joins each directory and its file into one module.
     pub(crate) fn of_directories(self) -> ModuleGraph {
         let mut directories: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
         for (module, used) in self.0 {
@@ -108,7 +108,7 @@ fn file_of(path: &[String], sources: &BTreeMap<Path, Vec<Named>>) -> Option<Path
 #[derive(Debug, PartialEq)]
 struct Named {
     parts: Path,
-    /// How many modules within the file are around it.
+    /// Number of inline modules around it.
     depth: usize,
     /// The name that a `use` gives it.
     alias: Option<String>,

@@ -150,7 +150,7 @@ impl<'a> Annotated<'a> {
 struct Job<'a> {
     library: &'a Library,
     program: &'a Path,
-    /// Of the environment that the wheel is installed in.
+    /// Directory of the virtual environment that has the wheel.
     directory: PathBuf,
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn run(task: &OnnxSuite) -> Result {
 /// Our wheel, and a Python that has onnxruntime and what our package works with.
 pub(crate) struct Package {
     pub(crate) python: PathBuf,
-    /// Where the wheel is installed.
+    /// Directory of the installed wheel.
     pub(crate) site: PathBuf,
 }
 

@@ -153,7 +153,7 @@ fn list(text: &mut String, heading: &str, items: impl Iterator<Item = String>) {
     }
 }
 
-/// What is declared, and on a line of its own what that is for.
+/// Formats a declared item, with its purpose on a line of its own.
 fn explained(item: &impl Display, meaning: Option<&str>) -> String {
     match meaning {
         Some(meaning) => format!("{}  \n  {meaning}", marked(item)),
@@ -161,7 +161,7 @@ fn explained(item: &impl Display, meaning: Option<&str>) -> String {
     }
 }
 
-/// What comes before the first comma as code: `X: T`, optional.
+/// Formats the text before the first comma as code: `X: T`, optional.
 fn marked(item: &impl Display) -> String {
     let item = item.to_string();
     // Lists of numbers and texts have commas of their own.
@@ -335,7 +335,7 @@ fn with_differentiability(old: &[Param], new: &[Param]) -> Vec<Param> {
     alike.collect()
 }
 
-/// What is new, gone or different in a list of parts that have names.
+/// Compares two lists of named parts: added, removed and changed ones.
 fn compare<T: PartialEq>(
     changes: &mut Vec<String>,
     what: &str,

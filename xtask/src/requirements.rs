@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 /// A part of the project whose rows only its own tests show.
 struct Engine {
-    /// As the column `subsystems` has it.
+    /// Name in the column `subsystems`.
     name: &'static str,
     /// The beginnings of the paths of tests that run there.
     places: &'static [&'static str],
@@ -203,7 +203,7 @@ fn demand_all(not_shown: &BTreeSet<&str>) -> Result {
     }
 }
 
-/// How many rows there are, are quoted and are shown.
+/// Numbers of rows: all, quoted and shown.
 #[derive(Default)]
 struct Count {
     rows: usize,
@@ -240,7 +240,7 @@ impl Display for Count {
     }
 }
 
-/// What a test can show of a row: that something passes, or that something is refused.
+/// Side of a row that a test shows: valid input passes, or invalid input is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
     Positive,
@@ -273,7 +273,7 @@ struct Row {
 }
 
 impl Row {
-    /// What tests must quote: each side, for each engine if the row names any.
+    /// Lists the signs that tests must quote: each side, for each engine if the row names any.
     fn needs(&self) -> impl Iterator<Item = (Side, Option<&'static str>)> {
         let engines = if self.engines.is_empty() {
             vec![None]
@@ -496,7 +496,7 @@ fn is_test_directory(path: &Path) -> bool {
     matches!(parts[..], ["tests", ..] | ["crates", _, "tests", ..])
 }
 
-/// Where `mod name;` in the file at `path` may lie.
+/// Returns the two possible files of `mod name;` in the file at `path`.
 fn module_files(path: &Path, name: &str) -> [PathBuf; 2] {
     let file = format!("{name}.rs");
     [path.with_file_name(&file), path.with_extension("").join(&file)]

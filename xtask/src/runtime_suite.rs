@@ -34,12 +34,12 @@ pub(crate) struct RuntimeSuite {
 
 /// Tests of a package.
 struct Suite {
-    /// What `run_suite.py` calls them.
+    /// Name in `run_suite.py`.
     name: &'static str,
     release: &'static str,
     /// The file with the packages that they need.
     requirements: &'static str,
-    /// Where these are installed, below the artifacts.
+    /// Directory of the installed packages, below the artifacts.
     directory: &'static str,
 }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-/// What makes cargo build the release, without shared libraries. The target is named so that the
+/// Arguments and flags of a release build without shared libraries. The target is named so that the
 /// flags do not reach build scripts and procedural macros, which must be shared libraries
 /// themselves.
 pub(crate) const ENVIRONMENT: Environment = &[

@@ -1,4 +1,4 @@
-//! Where things are in the checkout, and which source files it has.
+//! Directories of the checkout, its packages and its source files.
 
 use crate::{Result, shell};
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace")
 }
 
-/// Where tasks keep what they download and make. `CARGO_TARGET_DIR` moves build products only: a
+/// Directory for downloads and products of tasks. `CARGO_TARGET_DIR` moves build products only: a
 /// virtual environment or a filled model is the same for all of them.
 pub(crate) fn artifacts(name: &str) -> PathBuf {
     root().join("target").join(name)
@@ -58,7 +58,7 @@ pub(crate) fn build_release(program: &str, environment: Environment) -> Result<P
     build_optimised("--bin", program, environment)
 }
 
-/// As [`build_release`], of a program that is an example of its crate.
+/// Builds like [`build_release`], but an example of a crate.
 pub(crate) fn build_release_example(program: &str) -> Result<PathBuf> {
     build_optimised("--example", program, &[])
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// How long a case may take. The slowest need seconds.
+/// Time limit of a case. The slowest need seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 /// This many surprises mean that something fundamental is broken, and the rest would only be noise.
 const ENOUGH: usize = 20;

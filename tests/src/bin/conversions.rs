@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// How long a case may take.
+/// Time limit of a case.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Kinds of cases that stand for nodes without functions in their place: what is counted downwards.
 const DIRECT: [&str; 2] = ["node", "version"];
@@ -31,7 +31,7 @@ struct Arguments {
     /// The directory of cases.
     #[arg(required_unless_present = "worker")]
     cases: Option<PathBuf>,
-    /// What should come of the conversions, in numbers.
+    /// Expected numbers of outcomes.
     #[arg(long)]
     expectations: Option<PathBuf>,
     /// Convert to this version, `[DOMAIN=]VERSION`; may be repeated.

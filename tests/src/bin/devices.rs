@@ -27,7 +27,7 @@ struct Arguments {
     /// Run only the cases whose kind/name contains this text.
     #[arg(long, default_value = "")]
     filter: String,
-    /// How many runs.
+    /// Number of runs.
     #[arg(long, default_value_t = 500)]
     runs: u64,
     /// The first run; each run is decided by its number.
@@ -121,7 +121,7 @@ const EXACT: &[&str] = &[
     "Xor",
 ];
 
-/// What became of the runs.
+/// Outcomes of the runs.
 #[derive(Debug, Default)]
 struct Counts {
     runs: usize,
@@ -199,7 +199,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     Ok(counts.failures.is_empty())
 }
 
-/// How far apart partial results may be, which are rounded once more each: four half units in the
+/// Tolerance for partial results, which are rounded once more each: four half units in the
 /// last place. It is more than what cases allow for narrow floats.
 fn rounding(value: &Value) -> f64 {
     match value.as_tensor().map(Tensor::data_type) {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// How long a case may take. The slowest need a second.
+/// Time limit of a case. The slowest need a second.
 const LIMIT: Duration = Duration::from_secs(60);
 const HEADER: &str = "operator\tversion\tvariable\ttype\toutcome\tjudge";
 
@@ -150,7 +150,7 @@ impl Results {
         Ok(Results(text?.lines().skip(1).map(str::to_string).collect()))
     }
 
-    /// What differs from the table: lines that are new, and lines that hold no more.
+    /// Compares with the table: new lines, and lines that no longer hold.
     fn changes(&self, lines: &BTreeSet<String>, partial: bool) -> Vec<String> {
         let after = self.with(lines, partial);
         let gone = self.0.difference(&after.0).map(|line| format!("- {line}"));

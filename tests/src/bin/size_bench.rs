@@ -31,7 +31,7 @@ struct Arguments {
     /// The length of the past to begin with. Axes that are as long as that, or longer by one, grow.
     #[arg(long)]
     past: usize,
-    /// How many sizes.
+    /// Number of sizes.
     #[arg(long, default_value_t = 128)]
     sizes: usize,
 }
@@ -92,7 +92,7 @@ fn read(pair: &str) -> Result<(String, Tensor)> {
     Ok((name.to_string(), npy::read(&Buffer::from_vec(fs::read(file)?))?))
 }
 
-/// The same elements again and again under longer axes.
+/// Repeats the elements along longer axes.
 fn grow(tensor: &Tensor, past: usize, by: usize) -> Result<Tensor> {
     let longer = |dim: &usize| if (past..=past + 1).contains(dim) { dim + by } else { *dim };
     let dims: Vec<usize> = tensor.dims().iter().map(longer).collect();

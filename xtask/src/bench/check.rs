@@ -17,7 +17,7 @@ struct Contest {
     file: &'static str,
     /// Jobs of `check_onnx.py`, and what they call.
     rivals: &'static [(&'static str, &'static str)],
-    /// How many times faster than the first rival we must be.
+    /// Lowest accepted ratio of the first rival's time to ours.
     bar: f64,
     /// Megabytes that we may take beyond the bytes of the model.
     memory_bar: Option<f64>,

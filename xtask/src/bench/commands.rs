@@ -24,13 +24,13 @@ struct Contest {
 
 struct Command {
     name: &'static str,
-    /// What `sardonyx` is given; [`MODEL`] and [`OUTPUT`] are files.
+    /// Arguments of `sardonyx`; [`MODEL`] and [`OUTPUT`] stand for files.
     arguments: &'static [&'static str],
     against: Against,
     /// A job of `commands_onnx.py` that compares [`OUTPUT`], or the answer if there is none, with
     /// the model.
     compare: Option<&'static str>,
-    /// How many times faster than the other side we must be.
+    /// Lowest accepted ratio of the rival's time to ours.
     bar: Option<f64>,
 }
 
@@ -146,7 +146,7 @@ struct Bench<'a> {
     sardonyx: &'a Path,
     model: PathBuf,
     output: PathBuf,
-    /// Where commands answer.
+    /// File for the answers of commands.
     answer: PathBuf,
     repeat: u32,
 }
@@ -221,7 +221,7 @@ impl Bench<'_> {
         Sample::new(&answer(&mut timed)?)
     }
 
-    /// What times processes; the program and its arguments are still to come.
+    /// Returns the command that times a process, without the program and its arguments.
     fn process(&self, repeat: u32) -> std::process::Command {
         let mut timed = self.sides.ours_without_model("process");
         timed.args(["--repeat", &repeat.to_string(), "--answer"]);

@@ -9,12 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is asked of contests between the onnx package and `check_bench`.
+/// Options of contests between the onnx package and `check_bench`.
 #[derive(clap::Args)]
 pub(crate) struct Task {
     /// Only contests whose name contains one of these.
     names: Vec<String>,
-    /// How often the sides take turns.
+    /// Number of rounds, in each of which both sides run once.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Leave the files, more than 1 GB.
@@ -135,7 +135,7 @@ pub(super) fn answer(command: &mut Command) -> Result<Value> {
         .map_err(|error| format!("{line:?} is no JSON: {error}"))?)
 }
 
-/// What one process said, or what was seen of it. Figures that it did not give are not a number.
+/// Figures of one process, printed by it or observed. Missing ones are NaN.
 #[derive(Clone)]
 pub(super) struct Sample {
     pub(super) first_ms: f64,
@@ -147,7 +147,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// From the answer of a process.
+    /// Reads the answer of a process.
     pub(super) fn new(answer: &Value) -> Result<Sample> {
         let times = answer["ms"].as_array().into_iter().flatten();
         let times: Vec<f64> = times.filter_map(Value::as_f64).collect();
@@ -160,7 +160,7 @@ impl Sample {
         })
     }
 
-    /// Of times alone.
+    /// Builds a sample from times alone.
     pub(super) fn timed(times: &[f64]) -> Result<Sample> {
         Ok(Sample {
             first_ms: *times.first().ok_or("no times")?,
@@ -213,9 +213,9 @@ impl Rounds {
 /// One line of the table of a contest about models in memory.
 pub(super) struct Row {
     pub(super) contest: &'static str,
-    /// What tells the contest's rows apart.
+    /// Name of the row within the contest.
     pub(super) what: &'static str,
-    /// How many times faster than the rival we must be.
+    /// Lowest accepted ratio of the rival's time to ours.
     pub(super) bar: Option<f64>,
     /// Megabytes that we may take beyond the bytes of the model.
     pub(super) memory_bar: Option<f64>,
@@ -223,7 +223,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// What is wrong if a bar is not reached.
+    /// Returns the complaints about bars that are not reached.
     fn missed(&self) -> Vec<String> {
         let Row { contest, what, .. } = self;
         let mut missed = Vec::new();

@@ -13,10 +13,10 @@ struct Contest {
     name: &'static str,
     file: &'static str,
     job: &'static str,
-    /// How many times faster than the rival we must be.
+    /// Lowest accepted ratio of the rival's time to ours.
     bar: f64,
     repeat: u32,
-    /// How often the sides take turns at most: the rival takes minutes.
+    /// Upper limit of the rounds, as the rival takes minutes.
     rounds: Option<u32>,
 }
 

@@ -19,9 +19,9 @@ struct Contest {
 
 struct Way {
     name: &'static str,
-    /// Of `check_bench infer`.
+    /// Flags of `check_bench infer`.
     flags: &'static [&'static str],
-    /// How many times faster than the rival we must be.
+    /// Lowest accepted ratio of the rival's time to ours.
     bar: Option<f64>,
     /// Megabytes that we may take beyond the bytes of the model.
     memory_bar: Option<f64>,

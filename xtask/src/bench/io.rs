@@ -20,7 +20,7 @@ use std::time::Instant;
 pub(crate) struct Io {
     /// Only contests whose name contains one of these.
     names: Vec<String>,
-    /// How often the sides take turns.
+    /// Number of rounds, in each of which both sides run once.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Leave the files, more than 4 GB, for the next time.
@@ -63,7 +63,7 @@ struct Contest {
     file: &'static str,
     ours: &'static str,
     rivals: &'static [Rival],
-    /// What the onnx package is asked about the file, for comparison with what we find.
+    /// Question to the onnx package about the file, to compare its answer with ours.
     check: Option<&'static str>,
     /// Repetitions within a process.
     repeat: u32,
@@ -200,7 +200,7 @@ impl Rival {
         }
     }
 
-    /// What to ask the onnx package, for comparison with what the rival finds.
+    /// Returns the question to the onnx package that checks the rival's answer.
     fn check(self) -> Option<&'static str> {
         match self {
             Onnx(_) | Cp => None,
@@ -215,7 +215,7 @@ struct Sides {
     python: PathBuf,
     prost: PathBuf,
     ours: PathBuf,
-    /// Where the files are.
+    /// Directory of the files.
     directory: PathBuf,
     processor: usize,
 }
@@ -253,7 +253,7 @@ impl Sides {
         command
     }
 
-    /// What is in the file of a contest, as the onnx package finds.
+    /// Asks the onnx package for the content of a contest's file.
     fn truth(&self, contest: &Contest, check: &str) -> Result<String> {
         self.truth_of(&self.directory.join(contest.file), check)
     }
@@ -303,7 +303,7 @@ impl Sides {
         self.directory.join("saved.onnx")
     }
 
-    /// Where a model goes whose weights are moved out, in a directory of its own.
+    /// Returns the path for a model whose weights are moved out, in a directory of its own.
     fn moved(&self) -> PathBuf {
         self.directory.join("outside/model.onnx")
     }

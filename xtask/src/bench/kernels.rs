@@ -13,7 +13,7 @@ use std::fs;
 
 #[derive(clap::Args)]
 pub(crate) struct Kernels {
-    /// How many threads.
+    /// Number of threads.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// Only measurements whose name, group included, contains this.
@@ -115,7 +115,7 @@ impl Row {
         (self.flops > 0.0).then_some((rate, rate / self.peaks.multiply_add))
     }
 
-    /// The same of bytes and of the memory or the cache that most of them come from.
+    /// Returns the rate in bytes, and its share of that of the memory or cache that most come from.
     fn moving(&self) -> Option<(f64, f64)> {
         let rate = self.bytes / self.best_s;
         let peak = if self.from_memory { self.peaks.memory } else { self.peaks.cache };

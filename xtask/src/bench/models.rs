@@ -38,7 +38,7 @@ pub(crate) struct Models {
     /// Numbers of threads to measure with.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
-    /// How often the two sides take turns.
+    /// Number of rounds, in each of which both sides run once.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds of repetition per measurement.
@@ -224,7 +224,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// For who waits for the table.
+/// Formats a row in one line, for progress.
 fn in_short(row: &Row) -> String {
     let name = row.name();
     match &row.outcome {

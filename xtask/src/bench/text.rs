@@ -19,7 +19,7 @@ use std::process::Command;
 pub(crate) struct Text {
     /// Only contests whose name contains one of these.
     names: Vec<String>,
-    /// How often the sides take turns.
+    /// Number of rounds, in each of which both sides run once.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Print JSON instead of a table.
@@ -94,7 +94,7 @@ struct Subject {
     name: &'static str,
     /// Whether it is one of the zoo, exported by PyTorch.
     from_zoo: bool,
-    /// How many times faster than the rival's public functions we must be.
+    /// Lowest accepted ratio of the time of the rival's public functions to ours.
     bar: f64,
     /// Repetitions within a process.
     repeat: u32,
@@ -135,7 +135,7 @@ fn rivals(job: Job) -> [(&'static str, &'static str); 2] {
 /// A way in which we do a job.
 struct Variant {
     name: &'static str,
-    /// What `text_bench` is told.
+    /// Arguments of `text_bench`.
     arguments: &'static [&'static str],
     /// Whether it has to reach the bar.
     barred: bool,
@@ -145,7 +145,7 @@ const PARSE: Variant = Variant { name: "", arguments: &[], barred: true };
 const PORTABLE: Variant =
     Variant { name: "portable", arguments: &["--form", "portable"], barred: true };
 const FULL: Variant = Variant { name: "full", arguments: &["--form", "full"], barred: true };
-/// As above, but so much text that it is mostly about getting memory for it.
+/// Variant with so much text that allocating memory for it takes most of the time.
 const FRESH: Variant =
     Variant { name: "portable, new memory", arguments: &["--form", "portable"], barred: false };
 const AGAIN: Variant = Variant {
@@ -225,7 +225,7 @@ impl Contest {
 struct Sides {
     python: PathBuf,
     ours: PathBuf,
-    /// Where the files are.
+    /// Directory of the files.
     directory: PathBuf,
     processor: usize,
 }
@@ -347,7 +347,7 @@ impl Sides {
     }
 }
 
-/// What formatting took.
+/// Time that formatting took.
 struct Formatted {
     median_ms: f64,
     mb_per_s: f64,
@@ -369,7 +369,7 @@ struct Row {
 }
 
 impl Row {
-    /// What is wrong if the bar is not reached.
+    /// Returns the complaint if the bar is not reached.
     fn missed(&self) -> Option<String> {
         let (bar, ratio) = (self.bar?, self.rounds.ratio(|sample| sample.median_ms));
         let (contest, variant) = (&self.contest, self.variant);

@@ -46,7 +46,7 @@ enum Job {
     /// Check a model.
     Check {
         model: PathBuf,
-        /// How often.
+        /// Number of repetitions.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         repeat: u32,
     },
@@ -55,7 +55,7 @@ enum Job {
         model: PathBuf,
         #[arg(long)]
         job: ConvertJob,
-        /// How often.
+        /// Number of repetitions.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         repeat: u32,
     },
@@ -75,10 +75,10 @@ enum ConvertJob {
 
 #[derive(clap::Args)]
 struct Process {
-    /// How often.
+    /// Number of repetitions.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// What it prints goes here.
+    /// File for the output.
     #[arg(long)]
     answer: PathBuf,
     /// A file that it may write, and that is not there before.
@@ -92,13 +92,13 @@ struct Process {
 #[derive(clap::Args)]
 struct Inference {
     model: PathBuf,
-    /// How often.
+    /// Number of repetitions.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// As the onnx package does.
+    /// Check like the onnx package.
     #[arg(long)]
     like_onnx: bool,
-    /// From the file on, not from its bytes in memory.
+    /// Include reading the file in the time.
     #[arg(long)]
     map: bool,
     /// Hand the result on as slices, weights where they lie, not as one vector.
@@ -165,7 +165,7 @@ impl ConvertJob {
     }
 }
 
-/// How many nodes of each operator, how many attributes, and the version.
+/// Counts nodes by operator and attributes, and adds the version.
 fn made(model: &sardonyx_model::Model) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut attributes = 0;

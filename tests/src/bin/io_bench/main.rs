@@ -28,7 +28,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 struct Arguments {
     #[command(subcommand)]
     job: Job,
-    /// How often.
+    /// Number of repetitions.
     #[arg(long, global = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 }
@@ -129,7 +129,7 @@ fn timed<T>(repeat: u32, job: impl FnMut() -> Result<T>) -> Result<(Vec<f64>, T)
     timed_after(repeat, || Ok(()), job)
 }
 
-/// The same, with something before each repetition that does not count.
+/// Times a function, but not the preparation before each repetition.
 fn timed_after<T>(
     repeat: u32,
     mut before: impl FnMut() -> Result,
@@ -147,7 +147,7 @@ fn timed_after<T>(
     }
 }
 
-/// What the files are compared by; not part of opening.
+/// Counts the parts of a file, for comparison; not part of opening.
 fn counts(path: &Path) -> Result<String> {
     let model = Model::open(path)?;
     Ok(format!("{} nodes, {} initializers", model.node_count(), model.parameters().tensors))

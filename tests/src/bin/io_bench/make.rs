@@ -10,7 +10,7 @@ use sardonyx_proto::{
 };
 use sardonyx_tests::bench::write_model;
 
-/// How large the files are.
+/// Sizes of the files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     /// Weights inside the model file.
@@ -23,7 +23,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// What the ratios are about.
+    /// Sizes that ratios are measured with.
     pub(crate) const FULL: Scale = Scale {
         inline_bytes: 1 << 30,
         external_bytes: 3 << 30,

@@ -4,7 +4,7 @@ use sardonyx_proto::{
     Error, GraphField, GraphProto, ModelField, ModelProto, Reader, TensorField, TensorProto,
 };
 
-/// Where the numbers go.
+/// Destination of the numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     int64: Vec<i64>,

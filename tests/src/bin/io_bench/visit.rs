@@ -5,7 +5,7 @@ use sardonyx_proto::{
     NodeField, NodeProto, OperatorSetIdField, Reader, Slice,
 };
 
-/// What was seen, so that nothing can be left out unnoticed.
+/// Counts of visited parts, so that skipped ones are noticed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Fields, each element of a list counted, messages included.

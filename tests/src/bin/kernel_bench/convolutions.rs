@@ -17,7 +17,7 @@ struct Shape {
     kernel: usize,
     stride: usize,
     depthwise: bool,
-    /// How often the network has it.
+    /// Number of occurrences in the network.
     count: usize,
 }
 
@@ -48,7 +48,7 @@ const RESNET50: &[(usize, usize, usize, usize, usize, usize)] = &[
     (512, 512, 7, 3, 1, 2),
 ];
 
-/// Of MobileNet and ConvNeXt: channels, size, kernel, stride.
+/// Depthwise convolutions of MobileNet and ConvNeXt: channels, size, kernel, stride.
 const DEPTHWISE: &[(usize, usize, usize, usize)] = &[
     (16, 112, 3, 1),
     (64, 112, 3, 2),

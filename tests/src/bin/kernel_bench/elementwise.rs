@@ -18,7 +18,7 @@ const FUNCTIONS: &[(&str, Unary)] = &[
     ("silu", Unary::Silu),
     ("relu", Unary::Relu),
 ];
-/// Of each thread: with the result half of a usual second cache.
+/// Elements of each thread: with the result half of a usual second-level cache.
 const CACHED: usize = 64 << 10;
 
 /// Rows and their length: attention of bert, attention of vit, logits of gpt2.

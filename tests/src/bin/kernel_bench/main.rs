@@ -56,7 +56,7 @@ fn main() {
     elementwise::run(&bench);
 }
 
-/// What all measurements share.
+/// State shared by all measurements.
 struct Bench {
     pool: Pool,
     isa: Isa,
@@ -74,13 +74,13 @@ impl Bench {
         Exec { pool: &self.pool, isa: self.isa }
     }
 
-    /// How many buffers of this size must take turns so that each comes from memory.
+    /// Returns the number of buffers of this size that must take turns to come from memory.
     fn turns(&self, bytes: usize) -> usize {
         self.beyond_caches.div_ceil(bytes.max(1)).clamp(1, 64)
     }
 }
 
-/// What a call does.
+/// Work of one call.
 #[derive(Clone, Copy, Default)]
 struct Work {
     /// Multiplications and additions, one each.

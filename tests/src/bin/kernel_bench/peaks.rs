@@ -1,4 +1,4 @@
-//! What the machine can do at most, with as many threads as the kernels have.
+//! Peaks of the machine, with as many threads as the kernels have.
 
 use sardonyx_kernels::{Isa, peak, split_even};
 use serde_json::{Value, json};
@@ -44,9 +44,9 @@ pub(super) struct Meter {
     data: Vec<u64>,
 }
 
-/// Of all threads together.
+/// 64-bit words of all threads together.
 const MEMORY_WORDS: usize = (512 << 20) / size_of::<u64>();
-/// Of each thread.
+/// 64-bit words of each thread.
 const CACHE_WORDS: usize = (512 << 10) / size_of::<u64>();
 /// Some milliseconds.
 const STEPS: u32 = 1_000_000;

@@ -8,7 +8,7 @@ use sardonyx_kernels::gemm::{
 /// Rows, columns, depth.
 type Shape = (usize, usize, usize);
 
-/// Where shapes are from, and how often each buffer of weights is used in a run of the network:
+/// Networks that shapes are from, and the number of uses of each buffer of weights in a run:
 /// once.
 const GROUPS: &[(&str, &[Shape])] = &[
     ("products, bert", &[(128, 768, 768), (128, 3072, 768), (128, 768, 3072)]),

@@ -28,7 +28,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 struct Arguments {
     #[command(subcommand)]
     job: Job,
-    /// How often.
+    /// Number of repetitions.
     #[arg(long, global = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 }
@@ -118,10 +118,10 @@ fn run(arguments: &Arguments) -> Result {
     Ok(())
 }
 
-/// What a job took and gave.
+/// Times and result of a job.
 struct Measured {
     times: Vec<f64>,
-    /// What the last repetition gave, if that is bytes.
+    /// Output of the last repetition, if that is bytes.
     bytes: Vec<u8>,
     found: String,
     rss_before_mb: f64,
@@ -194,7 +194,7 @@ fn timed(repeat: u32, mut job: impl FnMut() -> Result<Vec<u8>>) -> Result<Measur
     Ok(Measured { times, bytes, found: String::new(), rss_before_mb })
 }
 
-/// By which two texts are compared: their length, and the sum of their 64-bit words.
+/// Computes a checksum of a text: its length, and the sum of its 64-bit words.
 fn checksum(text: &[u8]) -> String {
     let (words, rest) = text.as_chunks();
     let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));

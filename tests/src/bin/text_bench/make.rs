@@ -7,7 +7,7 @@ use std::path::Path;
 use sardonyx_proto::{AttributeType, DataType, Encoder, attribute, graph, node, tensor};
 use sardonyx_tests::bench::{ports, write_model};
 
-/// How large the models are.
+/// Sizes of the models.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     nodes: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// What the ratios are about.
+    /// Sizes that ratios are measured with.
     pub(crate) const FULL: Scale = Scale { nodes: 100_000, numbers: 2_000_000 };
     /// Enough to see that everything runs and agrees.
     pub(crate) const SMOKE: Scale = Scale { nodes: 1_000, numbers: 10_000 };
@@ -140,7 +140,7 @@ impl Random {
         self.0 ^ self.0 >> 32
     }
 
-    /// From 0 to 1, without 0.
+    /// Draws a number from 0 to 1, without 0.
     fn fraction(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }

@@ -57,7 +57,7 @@ pub(super) fn print(rows: &[Row]) {
     }
 }
 
-/// What takes longer than it may, and what was not measured.
+/// Lists collectives that take longer than allowed or were not measured.
 pub(super) fn failures(rows: &[Row]) -> Vec<String> {
     missed(rows, BARS)
 }

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 
-/// How a network is run. Each way has two threads in all.
+/// Way to run a network, with two threads in all.
 struct Way {
     name: &'static str,
     options: &'static [&'static str],
-    /// Of the session, or of each device.
+    /// Threads of the session, or of each device.
     threads: usize,
 }
 
@@ -26,7 +26,7 @@ const WAYS: [Way; 3] = [
     Way { name: "two processes", options: &["--devices", "--processes", "2"], threads: 1 },
 ];
 
-/// How often all ways take turns.
+/// Number of rounds, in each of which all ways run once.
 const ROUNDS: usize = 3;
 /// Seconds of repetition per measurement.
 const BUDGET: f64 = 3.0;
@@ -35,15 +35,15 @@ const BUDGET: f64 = 3.0;
 const TIMED: &str = "bert_base.b8";
 const COUNTED: &str = "gpt2.prefill";
 
-/// Of GPT-2: layers, elements of a position, positions of the case.
+/// Sizes of GPT-2: layers, elements of a position, positions of the case.
 const LAYERS: u64 = 12;
 const WIDTH: u64 = 768;
 const POSITIONS: u64 = 128;
 
-/// What was measured of networks.
+/// Measurements of networks.
 pub(super) struct Networks {
     case: String,
-    /// By way.
+    /// Times by way.
     timed: Vec<Timed>,
     sums: Option<Sums>,
 }
@@ -56,11 +56,11 @@ struct Timed {
     accuracy: [Accuracy; 2],
 }
 
-/// What a transformer sends in a run, both devices together.
+/// Collective sums of a transformer in a run.
 struct Sums {
     /// Bytes of sums over both devices that both need.
     bytes: u64,
-    /// How many of them there are.
+    /// Number of sums.
     count: u64,
     /// Bytes of everything else.
     other_bytes: u64,
@@ -149,13 +149,13 @@ fn sums(sides: &Sides, case: &Case) -> Result<Sums> {
 }
 
 impl Sums {
-    /// What two sums of a layer send: of the value of a layer, each device sends a half to the
+    /// Bytes of two sums of a layer: of the value of a layer, each device sends a half to the
     /// other, and its half of the result.
     fn formula() -> u64 {
         2 * 2 * POSITIONS * WIDTH * 4
     }
 
-    /// What a layer sends. Only one device needs the last sum, which is not among them.
+    /// Returns the bytes that a layer sends, without the last sum, which only one device needs.
     fn bytes_of_layer(&self) -> u64 {
         2 * self.bytes / self.count.max(1)
     }

@@ -20,7 +20,7 @@ pub(crate) struct Case {
 /// A case whose model is made here.
 struct Made {
     name: &'static str,
-    /// In `tests/perf`, with its first argument.
+    /// Script in `tests/perf`, with its first argument.
     script: &'static str,
     argument: &'static str,
 }
@@ -88,7 +88,7 @@ impl Case {
         is(&self.name, name)
     }
 
-    /// How many nodes a case of small nodes has.
+    /// Returns the number of nodes of a case of small nodes.
     pub(super) fn node_count(name: &str) -> Option<u32> {
         let mut nodes = MADE.iter().filter(|made| made.script == SMALL_NODES);
         nodes.find(|made| made.name == name)?.argument.parse().ok()

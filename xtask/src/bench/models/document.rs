@@ -36,7 +36,7 @@ fn with_between_marks(document: &str, text: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n{}\n\n{END}{after}", text.trim()))
 }
 
-/// What with, where and how often.
+/// Describes the machine, the versions and the number of rounds.
 fn measured_on(rows: &[Row], sides: &Sides) -> Result<String> {
     let measured = rows.iter().filter_map(Row::measured);
     let rounds = measured.clone().map(|measured| measured.rounds.len()).max();

@@ -101,10 +101,10 @@ fn cell_bar(case: &str) -> f64 {
     own.map_or(of_group, |(_, bar)| *bar)
 }
 
-/// How many times faster, at least, runs with fewer bits are, and in which models.
+/// Lowest accepted speed-up of runs with fewer bits, and the models that must reach it.
 const FAST_BAR: f64 = 1.5;
 const FAST: [&str; 3] = ["convnext_tiny", "resnet50", "yolov8n_like"];
-/// What the memory of convolution networks stays below, as a part of ONNX Runtime's.
+/// Highest accepted ratio of the memory of convolution networks to ONNX Runtime's.
 const MEMORY_RATIO_BAR: f64 = 1.0;
 
 /// The largest part of ONNX Runtime's time that creating a session may take.
@@ -122,11 +122,11 @@ const SCALAR_TURN_BAR: f64 = 10.0;
 
 /// The most nanoseconds that a node of those that do next to nothing may take.
 const NODE_BAR: f64 = 200.0;
-/// How much longer, at most, creating a session may take for a node among many than for one among
-/// few: the time is to be linear, but for what caches hold.
+/// Highest accepted ratio of the time per node of creating a session with many nodes to that with
+/// few: the time is to be linear, apart from caches.
 const LINEAR_BAR: f64 = 1.5;
 
-/// What the rows of a group come to.
+/// Result of all rows of a group.
 pub(super) struct Summary {
     pub(super) group: Group,
     pub(super) cells: usize,
@@ -176,8 +176,8 @@ impl Summary {
     }
 }
 
-/// Which bars are not reached, errors included. Those of speed are about the best runs, which other
-/// processes disturb least.
+/// Lists the bars that are not reached, errors included. Bars of speed use the best runs, which
+/// other processes disturb least.
 pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
     let mut missed = Vec::new();
     for summary in summaries {
@@ -224,7 +224,7 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
     missed
 }
 
-/// Which bars a convolution network does not reach beside that of its speed.
+/// Lists the bars that a convolution network misses, apart from speed.
 fn of_convolutions(row: &Row, measured: &Measured) -> Vec<String> {
     let (name, mut missed) = (row.name(), Vec::new());
     let memory = measured.memory_ratio();

@@ -39,7 +39,7 @@ impl Sums {
     }
 }
 
-/// What was measured with some threads: for each round, ONNX Runtime's sums and ours.
+/// Measurements with one number of threads: for each round, ONNX Runtime's sums and ours.
 pub(super) struct Growing {
     threads: usize,
     rounds: Vec<[Sums; 2]>,

@@ -21,7 +21,7 @@ pub(super) struct Measured {
     pub(super) accuracy: Accuracy,
 }
 
-/// What the sides said in one turn.
+/// Samples of both sides in one round.
 pub(super) struct Round {
     pub(super) ort: Sample,
     pub(super) ours: Sample,
@@ -38,9 +38,9 @@ pub(in crate::bench) struct Accuracy {
     pub(super) float64: Option<(f64, f64)>,
     /// The relative error with fewer bits.
     pub(super) fast: Option<f64>,
-    /// What is wrong with the outputs.
+    /// Complaints about the outputs.
     pub(in crate::bench) problems: Vec<String>,
-    /// Which errors are larger than they should be.
+    /// Errors beyond their limits.
     pub(super) inaccurate: Vec<String>,
     /// Outputs of nothing but zeros.
     pub(super) blank: Vec<String>,
@@ -75,7 +75,7 @@ impl Accuracy {
         note(&mut self.problems, problem);
     }
 
-    /// In a few words.
+    /// Summarizes the row in a few words.
     pub(super) fn verdict(&self) -> String {
         let word = match (self.problems.is_empty(), self.inaccurate.is_empty()) {
             (false, _) => "disagree",
@@ -192,7 +192,7 @@ impl Measured {
         self.best(|round| round.ort.min_ms) / self.best(|round| round.ours.min_ms)
     }
 
-    /// The same of median runs: divided within a round, the median of the rounds.
+    /// Returns the ratio of median runs: divided within a round, the median of the rounds.
     pub(super) fn median_speed(&self) -> f64 {
         self.median(|round| round.ort.median_ms / round.ours.median_ms)
     }
@@ -207,7 +207,7 @@ impl Measured {
         self.median(|round| round.ours.rss_peak_mb / round.ort.rss_peak_mb)
     }
 
-    /// What our side has to hold in memory, if it says so.
+    /// Returns the memory that our side cannot do without, if it reports it.
     pub(super) fn must_hold(&self) -> Option<MustHold> {
         self.rounds.last()?.ours.must_hold
     }
@@ -222,7 +222,7 @@ impl Measured {
         self.fast().map(|(_, fast)| fast.min_ms).reduce(f64::min)
     }
 
-    /// As [`Measured::speed`] and [`Measured::median_speed`], with fewer bits on our side.
+    /// Returns [`Measured::speed`] and [`Measured::median_speed`] with fewer bits on our side.
     pub(super) fn fast_speed(&self) -> Option<(f64, f64)> {
         let best = self.best(|round| round.ort.min_ms) / self.fast_best()?;
         let ratios = self.fast().map(|(round, fast)| round.ort.median_ms / fast.median_ms);
@@ -234,7 +234,7 @@ impl Measured {
     }
 }
 
-/// Of at least one number.
+/// Returns the median of at least one number.
 pub(in crate::bench) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -26,7 +26,7 @@ pub(super) enum Precision {
 }
 
 impl Precision {
-    /// Of our command.
+    /// Returns the options of our command.
     pub(super) fn options(self) -> &'static [&'static str] {
         match self {
             Precision::Full => &[],
@@ -40,7 +40,7 @@ impl Precision {
 pub(in crate::bench) struct Job<'a> {
     pub(in crate::bench) case: &'a Case,
     pub(in crate::bench) inputs: &'a [String],
-    /// Of a session, or of each device.
+    /// Threads of a session, or of each device.
     pub(in crate::bench) threads: usize,
     pub(in crate::bench) processors: usize,
 }
@@ -66,7 +66,7 @@ impl Sides {
         })
     }
 
-    /// What our command calls itself, with its version.
+    /// Returns the name and version that our command prints.
     pub(super) fn version(&self) -> Result<String> {
         let line = shell::output(Command::new(&self.ours).arg("--version"))?;
         Ok(line.trim().to_string())
@@ -157,16 +157,16 @@ fn in_few_words(complaint: &str) -> String {
     line.unwrap_or_default().trim().to_string()
 }
 
-/// What one process said.
+/// Figures that one process printed.
 pub(in crate::bench) struct Sample {
     pub(super) load_ms: f64,
     pub(super) first_ms: f64,
     pub(in crate::bench) median_ms: f64,
     pub(super) min_ms: f64,
     pub(in crate::bench) rss_peak_mb: f64,
-    /// Of our side: what the peak may be made of.
+    /// Memory that our side cannot do without, part of the peak.
     pub(super) must_hold: Option<MustHold>,
-    /// Of ONNX Runtime.
+    /// Version of ONNX Runtime.
     pub(super) version: Option<String>,
 }
 
