@@ -30,12 +30,13 @@ mod rust_source;
 mod shell;
 mod static_build;
 mod tidy;
+mod voice;
 mod workspace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// What a task gives: nothing, or the reason why it failed, for people to read.
+/// Result of a task: nothing, or a readable reason for the failure.
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// The tasks of this workspace.
@@ -99,8 +100,8 @@ enum Task {
     RuntimeSuite(runtime_suite::RuntimeSuite),
     /// Build the command without any shared library and run it in an empty chroot.
     StaticBuild,
-    /// Check the rules of the workspace that cargo and clippy do not know.
-    Tidy,
+    /// Check rules of the workspace that cargo and clippy do not know, or report on its wording.
+    Tidy(voice::Voice),
 }
 
 fn main() -> ExitCode {
@@ -144,6 +145,6 @@ fn run(task: Task) -> Result {
         Task::Requirements(task) => requirements::run(&task),
         Task::RuntimeSuite(task) => runtime_suite::run(&task),
         Task::StaticBuild => static_build::run(),
-        Task::Tidy => tidy::run(),
+        Task::Tidy(voice) => tidy::run(&voice),
     }
 }

@@ -6,12 +6,13 @@
 use crate::Result;
 use crate::module_graph::ModuleGraph;
 use crate::rust_source::{code_only, lines_with_word};
+use crate::voice::{self, Voice};
 use crate::workspace::{cargo, files, packages, root, shown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Which crates of ours a crate may use: what lies to its left in ARCHITECTURE.md's picture, never
+/// Crates of ours that a crate may use: those to its left in ARCHITECTURE.md's picture, never
 /// the other way. `xtask` and the tests may use everything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("sardonyx-proto", &[]),
@@ -62,7 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const FRONT: &str = "sardonyx";
 const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests", "sardonyx-fuzz"];
 
-/// What is shipped is built on the library as every program is: these crates, and their sources,
+/// Crates of shipped programs. They use the library like every program: manifests and sources
 /// name no other crate of ours.
 const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src"];
 
@@ -111,7 +112,10 @@ const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "misc", "common"];
 /// Documents whose links and paths must lead somewhere.
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
-pub(crate) fn run() -> Result {
+pub(crate) fn run(voice: &Voice) -> Result {
+    if voice.is_report() {
+        return voice.report();
+    }
     let mut findings = Vec::new();
     crate_graph(&mut findings)?;
     rust_files(&mut findings)?;
@@ -122,6 +126,7 @@ pub(crate) fn run() -> Result {
     crate_docs(&mut findings)?;
     reasons_for_dependencies(&fs::read_to_string(root().join("Cargo.toml"))?, &mut findings);
     links(&mut findings);
+    voice::check(&mut findings)?;
     if findings.is_empty() {
         println!("tidy: nothing found");
         return Ok(());
@@ -256,7 +261,7 @@ fn layers_have_no_circles(findings: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// Which modules of the sources in a directory use which.
+/// Reads the module graph of the sources in a directory.
 fn modules_of(directory: &str) -> Result<ModuleGraph> {
     let directory = root().join(directory);
     let mut sources = BTreeMap::new();
