@@ -3,9 +3,9 @@
 //! Covers models whose stored outputs prove little: light networks of the onnx wheel with random
 //! weights in the place of constants, and real models beside the checkout. Python makes models and
 //! inputs and runs ONNX Runtime; our side is the `sardonyx` command, as anyone would use it.
-//! `microsoft` is a table of single nodes of the operators that ONNX Runtime adds to the standard, and
-//! `optimized` real models as it saves them, with these operators in them. `quantized` are small
-//! models that its quantizer makes, saved in the same way. `training` are training steps and
+//! `microsoft` is a table of single nodes of the operators that ONNX Runtime adds to the standard,
+//! and `optimized` real models as it saves them, with these operators in them. `quantized` are
+//! small models that its quantizer makes, saved in the same way. `training` are training steps and
 //! gradients that were added to models, on ONNX Runtime and on the reference evaluator.
 //!
 //! `whisper` are models as exporters write them today, from an environment with these exporters; it
@@ -14,7 +14,7 @@
 //! With `--shapes`: do all values in them have the shapes that we infer?
 
 use crate::bench::{Case as ZooCase, zoo_cases};
-use crate::workspace::{artifacts, build_release, root, shown};
+use crate::workspace::{artifacts, build_release, readable_path, root};
 use crate::{Result, python, shell};
 use serde_json::Value;
 use std::fs;
@@ -68,13 +68,13 @@ const MODELS: &[&str] = &[
     "whisper/loop",
 ];
 
-/// An interpreter that has ONNX Runtime beside onnx.
+/// Installs an interpreter with ONNX Runtime beside onnx.
 pub(crate) fn python_with_onnxruntime() -> Result<PathBuf> {
     python::environment(&artifacts("agree"), &root().join("tests/agree/requirements.txt"))
 }
 
 pub(crate) fn run(task: &Agree) -> Result {
-    let models = if task.shapes { Vec::new() } else { chosen(&task.names)? };
+    let models = if task.shapes { Vec::new() } else { select_models(&task.names)? };
     let python = python_with_onnxruntime()?;
     let sides = Sides { python, ours: build_release("sardonyx", &[])?, isa: task.isa.clone() };
     if task.shapes {
@@ -120,7 +120,7 @@ pub(crate) fn run(task: &Agree) -> Result {
         if all_agree && !task.keep {
             fs::remove_dir_all(&directory)?;
         } else {
-            eprintln!("Kept in {}", shown(&directory));
+            eprintln!("Kept in {}", readable_path(&directory));
         }
     }
     println!(
@@ -134,8 +134,8 @@ pub(crate) fn run(task: &Agree) -> Result {
     }
 }
 
-/// The models that the names ask for; `light` stands for all that start with `light/`.
-fn chosen(names: &[String]) -> Result<Vec<&'static str>> {
+/// Selects models by name; `light` stands for all that start with `light/`.
+fn select_models(names: &[String]) -> Result<Vec<&'static str>> {
     let asks_for = |name: &str, model: &str| {
         model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
@@ -176,7 +176,7 @@ struct Case {
     inputs: Vec<String>,
     /// Outputs of ONNX Runtime.
     expected: PathBuf,
-    /// Names of classes, where the model says which class is the best.
+    /// Names of classes, where the output is an index of the best class.
     labels: Option<PathBuf>,
     /// A model that is a part of this one and has all of its weights. Ours packs no more for both.
     part: Option<PathBuf>,
@@ -194,14 +194,14 @@ fn make(sides: &Sides, model: &str, directory: &Path) -> Result<Made> {
     match model.split_once('/') {
         Some(("light", name)) => light(sides, name, directory),
         Some(("whisper", name)) => whisper(name, directory),
-        Some((_, name)) => optimized(sides, name, directory),
+        Some((_, name)) => make_optimized_case(sides, name, directory),
         None if model == "magika" => magika(sides, directory),
         None if model == "silero-vad" => silero(sides, directory),
         None => zoo(sides, model, directory),
     }
 }
 
-/// The cases of a script that makes, runs and compares them. Gives how many agree, and how many do
+/// Runs a script that makes and compares cases. Gives how many agree, and how many do
 /// not.
 fn table(sides: &Sides, name: &str, directory: &Path) -> Result<(u64, u64)> {
     if name == "microsoft" {
@@ -238,7 +238,7 @@ fn light(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
     }]))
 }
 
-/// A model without weights from beside the checkout, filled as for `cargo xtask bench models`;
+/// Fills a model of the checkout's neighbour as for `cargo xtask bench models`;
 /// batch 1.
 fn zoo(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
     match zoo_case(sides, name, "b1", directory)? {
@@ -249,9 +249,9 @@ fn zoo(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
 
 const NO_ZOO: &str = "no ../shared/zoo beside the checkout";
 
-/// A model and a case of it, `NAME.CASE`, plain and as ONNX Runtime saves it. Both must give what
+/// Makes a case `NAME.CASE` twice: plain, and as ONNX Runtime saves it. Both must give what
 /// ONNX Runtime gives for the plain one.
-fn optimized(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
+fn make_optimized_case(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
     let (model, case) = name.split_once('.').ok_or("a model is named with its case")?;
     let Some(plain) = zoo_case(sides, model, case, directory)? else {
         return Ok(Made::Skipped(NO_ZOO.into()));
@@ -271,7 +271,7 @@ fn optimized(sides: &Sides, name: &str, directory: &Path) -> Result<Made> {
     Ok(Made::Cases(vec![Case { name: name.to_string(), ..plain }, optimized]))
 }
 
-/// A case of a model of the zoo; `None` without the zoo.
+/// Makes a case of a model of the zoo; `None` without the zoo.
 fn zoo_case(sides: &Sides, name: &str, case: &str, directory: &Path) -> Result<Option<Case>> {
     let zoo = root().join("../shared/zoo");
     let skeleton = zoo.join(format!("{name}.onnx"));
@@ -298,8 +298,8 @@ fn zoo_case(sides: &Sides, name: &str, case: &str, directory: &Path) -> Result<O
     }))
 }
 
-/// The shapes that we infer for each model and each of its cases, against those that the arrays
-/// have.
+/// Compares the shapes that we infer for each model and each of its cases with those that the
+/// arrays have.
 fn shapes(sides: &Sides, names: &[String]) -> Result {
     let zoo = root().join("../shared/zoo");
     if !zoo.is_dir() {
@@ -337,7 +337,7 @@ fn shapes(sides: &Sides, names: &[String]) -> Result {
     }
 }
 
-/// A detector of file types, on files of this machine.
+/// Makes cases of a file type detector from files of this machine.
 fn magika(sides: &Sides, directory: &Path) -> Result<Made> {
     let models = root().join("../shared/models/magika");
     let (model, config) = (models.join("standard_v3_3.onnx"), models.join("config.min.json"));
@@ -350,7 +350,7 @@ fn magika(sides: &Sides, directory: &Path) -> Result<Made> {
     Ok(Made::Cases(cases_of(&shell::output(&mut command)?, "magika", &model, Some(&labels))?))
 }
 
-/// A detector of speech, which keeps a state from frame to frame.
+/// Makes a case of a voice detector, which keeps a state from frame to frame.
 fn silero(sides: &Sides, directory: &Path) -> Result<Made> {
     let model = root().join("../shared/models/silero-vad/silero_vad.onnx");
     if !model.is_file() {
@@ -361,7 +361,7 @@ fn silero(sides: &Sides, directory: &Path) -> Result<Made> {
     Ok(Made::Cases(cases_of(&shell::output(&mut command)?, "silero", &model, None)?))
 }
 
-/// A small model of speech, exported as `name` says.
+/// Exports a small speech model in the way that `name` selects.
 fn whisper(name: &str, directory: &Path) -> Result<Made> {
     let exporters = python::environment(
         &artifacts("agree/exporters"),
@@ -372,7 +372,7 @@ fn whisper(name: &str, directory: &Path) -> Result<Made> {
     Ok(Made::Cases(cases_of(&lines, "", directory, None)?))
 }
 
-/// The cases that a script prints, a line of JSON each.
+/// Reads the cases that a script prints, a line of JSON each.
 fn cases_of(lines: &str, of: &str, model: &Path, labels: Option<&PathBuf>) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for line in lines.lines() {
@@ -387,7 +387,7 @@ fn cases_of(lines: &str, of: &str, model: &Path, labels: Option<&PathBuf>) -> Re
             part: case["alone"].as_str().map(PathBuf::from),
             source: match texts(&case["files"]).as_slice() {
                 [] => String::new(),
-                [file] => shown(Path::new(file)),
+                [file] => readable_path(Path::new(file)),
                 several => format!("{} files", several.len()),
             },
         });
@@ -449,7 +449,7 @@ fn judge(sides: &Sides, case: &Case) -> Result<Verdict> {
     })
 }
 
-/// Bytes of the constants that kernels pack.
+/// Sums the bytes of constants that kernels pack.
 fn packed_bytes(sides: &Sides, model: &Path) -> Result<u64> {
     let mut command = Command::new(&sides.ours);
     let said = shell::output(command.args(["explain", "--json", "--quiet"]).arg(model))?;
@@ -483,10 +483,10 @@ mod tests {
     fn a_group_stands_for_its_models() {
         let groups = [("light", 9), ("optimized", 7), ("whisper", 4)];
         for (name, count) in [("light/vgg19", 1), ("resnet50", 1)].into_iter().chain(groups) {
-            let chosen = chosen(&[name.to_string()]).expect("known");
+            let chosen = select_models(&[name.to_string()]).expect("known");
             assert_eq!(chosen.len(), count, "{name}");
         }
-        assert_eq!(chosen(&[]).expect("all").len(), MODELS.len());
-        assert!(chosen(&["ligh".to_string()]).is_err());
+        assert_eq!(select_models(&[]).expect("all").len(), MODELS.len());
+        assert!(select_models(&["ligh".to_string()]).is_err());
     }
 }

@@ -13,7 +13,7 @@ struct Step {
 }
 
 /// Steps that need optimised programs use profile and flags of the static build, so that the crates
-/// are optimised once, and what they try is what is released.
+/// are optimised once, and they try the released code.
 const STEPS: &[Step] = &[
     step("format", &["fmt", "--all", "--check"]),
     step("lint", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),

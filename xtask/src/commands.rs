@@ -149,7 +149,7 @@ impl Help {
                         }
                     }
                     _ => {
-                        // What is in brackets belongs to the paragraph before it.
+                        // Text in brackets belongs to the paragraph before it.
                         new_paragraph &= !words.starts_with('[') || entry.paragraphs.is_empty();
                         add(&mut entry.paragraphs, words, &mut new_paragraph);
                     }
@@ -173,7 +173,7 @@ fn help(program: &Path, arguments: &[&str]) -> Result<String> {
     shell::output(Command::new(program).args(arguments).env("NO_COLOR", "1").env("COLUMNS", "100"))
 }
 
-/// The commands that the program has, without `help`.
+/// Lists the commands of the program, without `help`.
 fn names(overview: &str) -> Vec<&str> {
     let lines = overview.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
@@ -204,7 +204,8 @@ fn render(helps: &[(&str, &str, Help)]) -> String {
     for (name, link, help) in helps {
         let page = link.split('#').next().unwrap_or(link);
         let about = help.about.first().map_or("", String::as_str);
-        let _ = writeln!(text, "| [{name}](#{name}) | {} | [{page}]({link}) |", escaped(about));
+        let _ =
+            writeln!(text, "| [{name}](#{name}) | {} | [{page}]({link}) |", escape_markdown(about));
     }
     for (heading, sign, options) in SHARED {
         let _ = write!(text, "\n## {heading}\n\n");
@@ -217,7 +218,7 @@ fn render(helps: &[(&str, &str, Help)]) -> String {
     for (name, _, help) in helps {
         let _ = write!(text, "\n## {name}\n\n");
         for paragraph in &help.about {
-            let _ = write!(text, "{}\n\n", escaped(paragraph));
+            let _ = write!(text, "{}\n\n", escape_markdown(paragraph));
         }
         let _ = write!(text, "```text\n{}\n```\n\n", help.usage);
         for entry in help.entries.iter().filter(|entry| !is_shared(help, entry)) {
@@ -239,18 +240,21 @@ fn is_shared(help: &Help, entry: &Entry) -> bool {
 }
 
 fn render_entry(entry: &Entry, text: &mut String) {
-    let about = entry.paragraphs.iter().map(|paragraph| escaped(paragraph));
+    let about = entry.paragraphs.iter().map(|paragraph| escape_markdown(paragraph));
     let about = about.collect::<Vec<_>>().join("\n\n  ");
     let _ = writeln!(text, "- `{}`: {about}", entry.spelling);
     for (value, meaning) in &entry.values {
-        let meaning =
-            if meaning.is_empty() { String::new() } else { format!(": {}", escaped(meaning)) };
+        let meaning = if meaning.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", escape_markdown(meaning))
+        };
         let _ = writeln!(text, "  - `{value}`{meaning}");
     }
 }
 
-/// A text in which no sign but that of code means something to Markdown.
-fn escaped(text: &str) -> String {
+/// Escapes all signs of Markdown but that of code.
+fn escape_markdown(text: &str) -> String {
     let mut escaped = String::new();
     let mut in_code = false;
     for c in text.chars() {

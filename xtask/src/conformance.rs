@@ -55,7 +55,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
     if command.status()?.success() { Ok(()) } else { Err("the conformance run failed".into()) }
 }
 
-/// Every fact of every version of the operators we define, against the wheel's.
+/// Compares every fact of every version of the operators that we define with the wheel's.
 fn compare_schemas() -> Result {
     let mut dump = Command::new(build_release("dump_schemas", &[])?);
     let dump = dump.stderr(Stdio::inherit()).output()?;
@@ -96,7 +96,7 @@ fn compare_checks(cases: &Path) -> Result {
     )
 }
 
-/// The types that we infer, against what the cases give and what the wheel infers.
+/// Compares the types that we infer with the outputs of the cases and with the wheel's.
 fn compare_shapes(cases: &Path) -> Result {
     let infer = build_release("infer_models", &[])?;
     shell::run(
@@ -109,7 +109,7 @@ fn compare_shapes(cases: &Path) -> Result {
     )
 }
 
-/// Python with the onnx package, for tasks that need to read or fill a model.
+/// Installs a Python with the onnx package, for tasks that read or fill a model.
 pub(crate) fn python_with_onnx() -> Result<PathBuf> {
     python::environment(
         &artifacts("conformance"),
@@ -117,7 +117,7 @@ pub(crate) fn python_with_onnx() -> Result<PathBuf> {
     )
 }
 
-/// The directory of cases on disk, written when the pins or the script have changed.
+/// Writes the cases to disk when the pins or the script have changed, and returns their directory.
 pub(crate) fn cases() -> Result<PathBuf> {
     let python = python_with_onnx()?;
     let script = root().join("tests/conformance/dump_cases.py");
@@ -131,7 +131,7 @@ pub(crate) fn cases() -> Result<PathBuf> {
         if directory.exists() {
             fs::remove_dir_all(&directory)?;
         }
-        // Making the cases sets off numeric warnings inside the wheel that say nothing about us.
+        // Making the cases sets off numeric warnings inside the wheel, which do not concern us.
         shell::run(Command::new(&python).args(["-W", "ignore"]).arg(script).arg(&directory))?;
         fs::write(stamp, wanted)?;
     }

@@ -40,7 +40,7 @@ pub(crate) struct Conversions {
     /// Rewrite the numbers in tests/conformance to what happened.
     #[arg(long)]
     bless: bool,
-    /// Say how often each reason for a refusal was given.
+    /// Count the refusals by reason.
     #[arg(long)]
     reasons: bool,
 }
@@ -74,14 +74,14 @@ fn convert_all(task: &Conversions, python: &Path) -> Result {
     for (cases, name) in [(&backend, "backend"), (&versions, "versions")] {
         println!("\nconversions of the {name} cases");
         convert(task, &program, cases, Some(name))?;
-        run_elsewhere(python, cases, &converted(name))?;
+        run_elsewhere(python, cases, &converted_directory(name))?;
     }
     Ok(())
 }
 
 /// Draws calls of operators that are functions, inlines them, and converts each to one version.
 fn inline_all(task: &Conversions, python: &Path) -> Result {
-    let (directory, written) = (artifacts("conversions/body-cases"), converted("bodies"));
+    let (directory, written) = (artifacts("conversions/body-cases"), converted_directory("bodies"));
     for old in [&directory, &written] {
         if old.exists() {
             fs::remove_dir_all(old)?;
@@ -113,7 +113,7 @@ fn run_elsewhere(python: &Path, cases: &Path, written: &Path) -> Result {
 }
 
 /// Returns the directory for the converted models of one suite.
-fn converted(name: &str) -> PathBuf {
+fn converted_directory(name: &str) -> PathBuf {
     artifacts("conversions").join(name)
 }
 
@@ -123,7 +123,7 @@ fn convert(task: &Conversions, program: &Path, cases: &Path, name: Option<&str>)
     let mut command = Command::new(program);
     command.current_dir(root()).arg(cases);
     if let Some(name) = name {
-        let directory = converted(name);
+        let directory = converted_directory(name);
         if directory.exists() {
             fs::remove_dir_all(&directory)?;
         }
@@ -152,7 +152,7 @@ fn all_opsets() -> impl Iterator<Item = String> {
     versions.flat_map(|(domain, versions)| versions.map(move |v| format!("--opset={domain}={v}")))
 }
 
-/// The directory of cases for every version of every operator.
+/// Writes cases for every version of every operator and returns their directory.
 fn version_cases(python: &Path, backend: &Path) -> Result<PathBuf> {
     let directory = artifacts("conversions/version-cases");
     if directory.exists() {

@@ -25,7 +25,7 @@
 //! A root that is defined anywhere else is not found. A new kind of root needs a line in [`ROOTS`]
 //! or [`EXTENSIONS`].
 
-use crate::workspace::{artifacts, cargo, files, root, shown};
+use crate::workspace::{artifacts, cargo, files, readable_path, root};
 use crate::{Result, shell};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -83,7 +83,7 @@ enum Set {
 const SETS: [Set; 4] = [Set::Portable, Set::Avx2, Set::Avx512, Set::None];
 
 impl Set {
-    /// Name of the set, which is also the name of a module for it.
+    /// Returns the name of the set, which modules for it have as well.
     fn name(self) -> &'static str {
         match self {
             Set::Portable => "portable",
@@ -138,7 +138,8 @@ pub(crate) fn run(task: &Copies) -> Result {
     if !task.check {
         return Ok(());
     }
-    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
+    let text =
+        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", readable_path(&path)))?;
     let differences = compare(&parse_list(&text)?, &found);
     if differences.is_empty() {
         return Ok(());
@@ -188,7 +189,8 @@ struct Function {
 fn read_functions(libraries: &[PathBuf]) -> Result<Vec<Function>> {
     let mut bytes_by_symbol: BTreeMap<String, u64> = BTreeMap::new();
     for library in libraries {
-        let data = fs::read(library).map_err(|error| format!("{}: {error}", shown(library)))?;
+        let data =
+            fs::read(library).map_err(|error| format!("{}: {error}", readable_path(library)))?;
         for member in ArchiveFile::parse(&*data)?.members() {
             let member = member?;
             if member.name().ends_with(b".o") {
@@ -267,7 +269,7 @@ impl Modules {
     }
 
     /// Finds the first path in a name that leads to a source file, and returns the module of this
-    /// file. Files of the SIMD vocabulary count only if there are no others.
+    /// file. Files of the SIMD vocabulary are the last choice.
     fn find_family(&self, name: &str) -> Option<&str> {
         let starts = name.match_indices(CRATE).map(|(start, _)| &name[start + CRATE.len()..]);
         let mut families = starts.filter_map(|path| self.find_module(take_path(path)));
@@ -571,7 +573,7 @@ mod tests {
         }
     }
 
-    /// A module for an instruction set can have a file of its own.
+    /// Accepts modules of instruction sets that have a file of their own.
     #[test]
     fn families_have_no_modules_for_sets() {
         let modules = ["conv", "conv::tile", "conv::tile::avx2", "simd", "simd::avx2"];

@@ -119,7 +119,7 @@ fn table() -> Result<String> {
     Ok(text)
 }
 
-/// The cells of the matrix: how many pass, by whom they are judged, and which do not pass.
+/// Formats the cells of the matrix: passing ones by oracle, and those that fail.
 fn write_matrix(text: &mut String, cells: &[Cell]) -> Result {
     let registry = Registry::standard();
     let is_newest = |cell: &&Cell| {
@@ -161,7 +161,7 @@ fn write_matrix(text: &mut String, cells: &[Cell]) -> Result {
     Ok(())
 }
 
-/// `7`, or `6 of 7` if not all pass.
+/// Formats `7`, or `6 of 7` if not all pass.
 fn passing_of<'a>(cells: impl Iterator<Item = &'a Cell>) -> String {
     let (mut passing, mut all) = (0, 0);
     for cell in cells {

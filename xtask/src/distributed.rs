@@ -21,7 +21,7 @@ pub(crate) fn run(task: &Distributed) -> Result {
     let requirements = root().join("tests/distributed/requirements.txt");
     let python = python::environment(&directory, &requirements)?;
     let wheel = onnx_suite::wheel(&python, &directory, &task.profile)?;
-    let site = onnx_suite::installed(&python, &directory, &wheel)?;
+    let site = onnx_suite::install_wheel(&python, &directory, &wheel)?;
     let tests = root().join("crates/python/tests");
     shell::run(
         Command::new(python)

@@ -2,7 +2,7 @@
 //! from the table of codes and the files of tests/check.
 
 use crate::Result;
-use crate::workspace::{files, root, shown};
+use crate::workspace::{files, readable_path, root};
 use sardonyx_passes::check::CODES;
 use sardonyx_passes::{Code, Reference, Severity};
 use std::fmt::Write;
@@ -29,15 +29,15 @@ pub(crate) fn run(task: &Findings) -> Result {
     }
 }
 
-/// A file of tests/check and what was said about it.
+/// A file of tests/check with its findings.
 struct Case {
     path: PathBuf,
     answers: String,
 }
 
 impl Case {
-    /// The first finding of a code, as it was rendered.
-    fn rendered(&self, code: &Code) -> Option<String> {
+    /// Returns the first rendered finding of a code.
+    fn render_finding(&self, code: &Code) -> Option<String> {
         let said = format!("[{}]: ", code.name);
         let lines = self.answers.lines();
         let lines: Vec<&str> = lines
@@ -47,7 +47,7 @@ impl Case {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// The model without the comments at its top.
+    /// Returns the model without the comments at its top.
     fn text(&self) -> Result<String> {
         let text = String::from_utf8(fs::read(&self.path)?)?;
         let lines: Vec<&str> = text.lines().skip_while(|line| line.starts_with('#')).collect();
@@ -55,7 +55,7 @@ impl Case {
     }
 }
 
-/// The cases, those first that are called like a code.
+/// Reads the cases, those named like a code first.
 fn cases() -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for path in files(&root().join("tests/check"), &[".onnxtxt", ".txtpb"])? {
@@ -66,12 +66,12 @@ fn cases() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The case that shows a code best: the one that is called like it, otherwise the first.
+/// Chooses the case that shows a code best: the one named like it, otherwise the first.
 fn example<'a>(cases: &'a [Case], code: &Code) -> Option<(&'a Case, String)> {
     let name = code.name.replace('-', "_");
     let called = |case: &&Case| case.path.file_stem().is_some_and(|stem| stem == &*name);
     let mut candidates = cases.iter().filter(called).chain(cases);
-    candidates.find_map(|case| Some((case, case.rendered(code)?)))
+    candidates.find_map(|case| Some((case, case.render_finding(code)?)))
 }
 
 fn page() -> Result<String> {
@@ -120,7 +120,7 @@ fn page() -> Result<String> {
                 text,
                 "\n```text\n{}\n```\n\n```text\n{rendered}\n```\n\nFrom [{path}](../{path}).\n",
                 case.text()?,
-                path = shown(&case.path),
+                path = readable_path(&case.path),
             );
         }
     }

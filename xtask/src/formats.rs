@@ -20,7 +20,7 @@ pub(crate) fn run(task: &Formats) -> Result {
         python::environment(&artifacts("formats"), &root().join("tests/formats/requirements.txt"))?;
     let converter = build_release("convert_messages", &[])?;
     let mut compare = Command::new(python);
-    // Making tensors of the smallest types sets off warnings that say nothing about us.
+    // Making tensors of the smallest types sets off warnings, which do not concern us.
     compare
         .args(["-W", "ignore"])
         .arg(root().join("tests/formats/compare_formats.py"))

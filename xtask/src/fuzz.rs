@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz SECONDS`: looks for bytes that break a property of `fuzz/`. Whoever wants more
-//! asks the program itself: `cargo run --release -p sardonyx-fuzz -- --help`.
+//! `cargo xtask fuzz SECONDS`: looks for bytes that break a property of `fuzz/`. The program itself
+//! has more options: `cargo run --release -p sardonyx-fuzz -- --help`.
 
 use crate::workspace::build_release;
 use crate::{Result, shell};

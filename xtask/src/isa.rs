@@ -4,7 +4,7 @@
 //! run under that one only. `cargo test` uses the best of the machine, so that the engine is tested
 //! with the others only here. Examples in documentation are left out.
 
-use crate::workspace::{built, cargo, root};
+use crate::workspace::{cargo, root, run_build};
 use crate::{Result, shell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ const IN_USE: &str = "instruction set in use: ";
 
 pub(crate) fn run(task: &Isa) -> Result {
     let programs = test_programs()?;
-    // Forcing never raises: what is used where the best is forced is the best of this machine.
+    // Forcing never raises: with the best set forced, kernels use the best of this machine.
     let best = in_use(&programs, SETS[SETS.len() - 1])?;
     let mut summary = Vec::new();
     let mut failed = false;
@@ -69,7 +69,7 @@ struct Program {
 }
 
 impl Program {
-    fn under(&self, set: &str) -> Command {
+    fn command_with_set(&self, set: &str) -> Command {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.directory).env("SARDONYX_ISA", set);
         command
@@ -79,17 +79,17 @@ impl Program {
 /// Runs every program and returns those that fail.
 fn run_under(programs: &[Program], set: &str) -> Vec<String> {
     let runs = programs.iter().map(|program| {
-        let result = shell::run(program.under(set).arg("--quiet"));
+        let result = shell::run(program.command_with_set(set).arg("--quiet"));
         result.err().map(|reason| reason.to_string())
     });
     runs.flatten().collect()
 }
 
-/// The set that the kernels use where `set` is forced.
+/// Returns the set that kernels use where `set` is forced.
 fn in_use(programs: &[Program], set: &str) -> Result<String> {
     let naming = root().join(PACKAGES[0]);
     for program in programs.iter().filter(|program| program.directory == naming) {
-        let mut command = program.under(set);
+        let mut command = program.command_with_set(set);
         command.args(["--exact", NAMING_TEST, "--nocapture"]);
         // The name of the test may stand before it on the line.
         let said = shell::output(&mut command)?;
@@ -101,12 +101,12 @@ fn in_use(programs: &[Program], set: &str) -> Result<String> {
     Err(format!("no program of {} has the test {NAMING_TEST}", PACKAGES[0]).into())
 }
 
-/// The test programs of the packages.
+/// Builds the test programs of the packages.
 ///
 /// Built as `cargo test --workspace` builds them: with the features of two packages alone, what
 /// they reach would be built again.
 fn test_programs() -> Result<Vec<Program>> {
-    let artifacts = built(cargo().args(["test", "--workspace", "--no-run"]))?;
+    let artifacts = run_build(cargo().args(["test", "--workspace", "--no-run"]))?;
     let programs: Vec<Program> = artifacts
         .iter()
         .filter(|artifact| artifact["profile"]["test"] == true)

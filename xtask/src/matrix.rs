@@ -5,7 +5,7 @@
 //! comparing is Rust.
 
 use crate::conformance::cases;
-use crate::workspace::{artifacts, build_release, root, shown};
+use crate::workspace::{artifacts, build_release, readable_path, root};
 use crate::{Result, python, shell};
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +50,7 @@ pub(crate) fn run(task: &Matrix) -> Result {
     shell::run(&mut command)
 }
 
-/// The directory of cases for cells, written anew.
+/// Writes the cases for cells anew and returns their directory.
 fn cells(task: &Matrix, backend: &Path) -> Result<PathBuf> {
     let python = python::environment(
         &artifacts("conversions"),
@@ -93,7 +93,8 @@ impl Cell {
 /// Returns the outcome of each cell in the last complete run.
 pub(crate) fn results() -> Result<Vec<Cell>> {
     let path = root().join(RESULTS);
-    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
+    let text =
+        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", readable_path(&path)))?;
     let cells = text.lines().skip(1).map(|line| {
         let columns: Vec<&str> = line.split('\t').collect();
         let [operator, version, _, _, outcome, judge] = columns[..] else {
@@ -109,7 +110,7 @@ pub(crate) fn results() -> Result<Vec<Cell>> {
     cells.collect()
 }
 
-/// Variables with types that do not pass, by the version of an operator and the reason why.
+/// Groups variables with failing types by the version of an operator and the reason.
 pub(crate) fn reasons() -> Result<BTreeMap<(String, String), Vec<String>>> {
     let text = fs::read_to_string(root().join(EXPECTATIONS))?;
     let mut found: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();

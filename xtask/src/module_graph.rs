@@ -7,16 +7,15 @@ use crate::rust_source::code_only;
 /// A path in pieces: of a module, or of an item in one.
 pub(crate) type Path = Vec<String>;
 
-/// By module that has a file, the modules with files that it names, tests included. Only the root
-/// of the crate is left out, which declares all of them: what it exports again counts as what it
-/// is.
+/// Modules that each module uses, tests included, where both have a file of their own. The root of
+/// the crate is left out, which declares all of them; its re-exports count as the original.
 pub(crate) struct ModuleGraph(BTreeMap<Path, BTreeSet<Path>>);
 
 impl ModuleGraph {
     /// Builds the graph of a crate from its sources, by path below `src`, such as `nn/conv.rs`.
-    pub(crate) fn of(sources: &BTreeMap<String, String>) -> ModuleGraph {
+    pub(crate) fn new(sources: &BTreeMap<String, String>) -> ModuleGraph {
         let sources: BTreeMap<Path, Vec<Named>> =
-            sources.iter().map(|(file, source)| (module_of(file), named(source))).collect();
+            sources.iter().map(|(file, source)| (module_of(file), collect_paths(source))).collect();
         let exported: BTreeMap<String, Path> = match sources.get(&Path::new()) {
             Some(root) => aliases(&Path::new(), root, &sources),
             None => BTreeMap::new(),
@@ -37,7 +36,7 @@ impl ModuleGraph {
         ModuleGraph(edges.collect())
     }
 
-    /// The other modules that a module uses, over any number of steps, and that use it.
+    /// Finds the modules that a module uses, over any number of steps, and that use it.
     pub(crate) fn circle_with(&self, module: &[String]) -> Vec<String> {
         let uses = self.reach(module, |from| self.0.get(from).into_iter().flatten().collect());
         let used_by = self.reach(module, |to| {
@@ -58,8 +57,8 @@ impl ModuleGraph {
         ModuleGraph(directories)
     }
 
-    /// Modules that use each other, over any number of steps: the first by name of each circle, and
-    /// the others.
+    /// Finds modules that use each other, over any number of steps: the first by name of each
+    /// cycle, and the others.
     pub(crate) fn circles(&self) -> Vec<(String, Vec<String>)> {
         let mut seen = BTreeSet::new();
         let mut circles = Vec::new();
@@ -95,7 +94,7 @@ fn module_of(file: &str) -> Path {
     path.split('/').filter(|part| *part != "lib").map(str::to_string).collect()
 }
 
-/// The nearest module with a file around an item; nothing for what is not in a module.
+/// Returns the nearest module with a file around an item; nothing for an item outside of modules.
 fn file_of(path: &[String], sources: &BTreeMap<Path, Vec<Named>>) -> Option<Path> {
     let lengths = (1..=path.len()).rev();
     lengths
@@ -115,7 +114,7 @@ struct Named {
 }
 
 impl Named {
-    /// The path from the root of the crate; nothing if it leads to another crate.
+    /// Resolves a path from the root of the crate; nothing if it leads to another crate.
     fn absolute(
         &self,
         module: &[String],
@@ -144,7 +143,7 @@ impl Named {
     }
 }
 
-/// The names that a file brings in, and what they are.
+/// Resolves the names that a file imports.
 fn aliases(
     module: &[String],
     found: &[Named],
@@ -157,8 +156,8 @@ fn aliases(
     aliases.collect()
 }
 
-/// All paths of two parts and more in a source, and those of `use`.
-fn named(source: &str) -> Vec<Named> {
+/// Collects paths of at least two parts in a source, and those of `use`.
+fn collect_paths(source: &str) -> Vec<Named> {
     let code = code_only(source);
     let mut words = Words { rest: &code, last: "" };
     let (mut found, mut braces, mut modules) = (Vec::new(), 0_usize, Vec::new());
@@ -219,7 +218,7 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// The rest of a path, or in a `use` of a tree of paths.
+    /// Reads the rest of a path, or in a `use` of a tree of paths.
     fn tree(&mut self, path: &mut Path, depth: usize, is_use: bool, found: &mut Vec<Named>) {
         let before = path.len();
         loop {
@@ -281,7 +280,7 @@ mod tests {
         let sources: BTreeMap<String, String> =
             files.iter().map(|(file, source)| (file.to_string(), source.to_string())).collect();
         let registry: Path = vec!["registry".into()];
-        ModuleGraph::of(&sources).circle_with(&registry)
+        ModuleGraph::new(&sources).circle_with(&registry)
     }
 
     #[test]
@@ -296,9 +295,9 @@ mod tests {
         let sources = |files: &[(&str, &str)]| {
             files.iter().map(|(file, source)| (file.to_string(), source.to_string())).collect()
         };
-        let graph = ModuleGraph::of(&sources(&files)).of_directories();
+        let graph = ModuleGraph::new(&sources(&files)).of_directories();
         assert_eq!(graph.circles(), [("ops".to_string(), vec!["plan".to_string(), "run".into()])]);
-        let graph = ModuleGraph::of(&sources(&files[..4])).of_directories();
+        let graph = ModuleGraph::new(&sources(&files[..4])).of_directories();
         assert_eq!(graph.circles(), []);
     }
 

@@ -4,7 +4,7 @@
 //! and its own, and Open MPI. The programs are the example `mpi_workers` of `sardonyx-devices`, and
 //! the command with an annotated model.
 
-use crate::workspace::{artifacts, built, cargo, root};
+use crate::workspace::{artifacts, cargo, root, run_build};
 use crate::{Result, python, shell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,12 +69,12 @@ pub(crate) fn run() -> Result {
     Ok(())
 }
 
-/// The example and the command.
+/// Builds the example and the command.
 fn build() -> Result<(PathBuf, PathBuf)> {
     let mut command = cargo();
     // All crates of the workspace: a build of these alone has other features.
     command.args(["build", "--workspace", "--example", "mpi_workers", "--bin", "sardonyx"]);
-    let messages = built(&mut command)?;
+    let messages = run_build(&mut command)?;
     let program = |name: &str| {
         messages
             .iter()
@@ -126,7 +126,7 @@ impl<'a> Annotated<'a> {
             shell::output(command.args(Some(more).filter(|more| !more.is_empty())))?;
         }
         println!("  {} models with annotations", self.models.len());
-        // What is wrong is said once.
+        // An error is printed once.
         let mut command = self.command(job, 4);
         command.arg(&self.models[0].0).arg("nothing.npy");
         match shell::attempt(&mut command)? {
@@ -135,7 +135,7 @@ impl<'a> Annotated<'a> {
         }
     }
 
-    /// The command `run` in so many processes.
+    /// Starts the command `run` in `processes` processes.
     fn command(&self, job: &Job<'_>, processes: usize) -> Command {
         let mut command = job.command(self.sardonyx, processes);
         command.args(["run", "--devices"]);
@@ -163,7 +163,7 @@ impl<'a> Job<'a> {
         Ok(Job { library, program, directory: directory.to_path_buf() })
     }
 
-    /// A command that starts so many processes of a program.
+    /// Returns a command that starts several processes of a program.
     fn command(&self, program: &Path, processes: usize) -> Command {
         let mut command = Command::new(self.directory.join("bin/mpiexec"));
         let libraries = self.directory.join("lib");
@@ -179,7 +179,7 @@ impl<'a> Job<'a> {
         command
     }
 
-    /// The example.
+    /// Builds the example.
     fn example(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(self.program, WORKERS);
         command.args(arguments);

@@ -73,7 +73,7 @@ impl Package {
         let directory = artifacts("onnx-suite");
         let python = python::environment(&directory, &requirements)?;
         let wheel = wheel(&python, &directory, profile)?;
-        Ok(Package { site: installed(&python, &directory, &wheel)?, python })
+        Ok(Package { site: install_wheel(&python, &directory, &wheel)?, python })
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn wheel(python: &Path, directory: &Path, profile: &str) -> Result<Pa
 }
 
 /// Installs the wheel in a directory of its own.
-pub(crate) fn installed(python: &Path, directory: &Path, wheel: &Path) -> Result<PathBuf> {
+pub(crate) fn install_wheel(python: &Path, directory: &Path, wheel: &Path) -> Result<PathBuf> {
     let site = directory.join("own-site");
     if site.exists() {
         fs::remove_dir_all(&site)?;
@@ -114,9 +114,9 @@ pub(crate) fn installed(python: &Path, directory: &Path, wheel: &Path) -> Result
     Ok(site)
 }
 
-/// The tests of our Python package, on the installed wheel.
+/// Runs the tests of our Python package on the installed wheel.
 fn own_tests(python: &Path, directory: &Path, wheel: &Path) -> Result {
-    let site = installed(python, directory, wheel)?;
+    let site = install_wheel(python, directory, wheel)?;
     shell::run(
         Command::new(python)
             .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
@@ -126,8 +126,8 @@ fn own_tests(python: &Path, directory: &Path, wheel: &Path) -> Result {
     )
 }
 
-/// The unpacked source distribution of a package, `name==version`. Only its tests are used; nothing
-/// of it is built.
+/// Downloads and unpacks the source distribution of a package, `name==version`. Only its tests are
+/// used; nothing of it is built.
 pub(crate) fn sources(python: &Path, directory: &Path, release: &str) -> Result<PathBuf> {
     let sources = directory.join("sources");
     let name = release.split("==").next().unwrap_or(release);

@@ -1,7 +1,7 @@
 //! `cargo xtask op NAME`: one operator on one page. Reads the operator list of `sardonyx-ops`.
 //!
-//! Shows every version expanded, so that nobody adds differences up by hand, and where the
-//! operator's things are: its meaning, its binding, the adapters between versions, the backend
+//! Shows every version expanded, so that differences need not be added up by hand, and the places
+//! of the operator's parts: its meaning, its binding, the adapters between versions, the backend
 //! cases that use it.
 
 use crate::Result;
@@ -66,7 +66,7 @@ fn print_state(operator: &OpDef, bindings: &str) -> Result {
     Ok(())
 }
 
-/// The engine's list of bindings: private to it, but text with the names in it. Without white
+/// Reads the engine's list of bindings: private to it, but text with the names in it. Without white
 /// space, since long entries have several lines.
 pub(crate) fn bindings() -> Result<String> {
     let mut list = fs::read_to_string(root().join("crates/runtime/src/ops.rs"))?;
@@ -78,7 +78,7 @@ pub(crate) fn is_bound(operator: &OpDef, bindings: &str) -> bool {
     bindings.contains(&format!("(\"{}\",\"{}\",", operator.domain, operator.name))
 }
 
-/// The file that defines the operator: the one place where its name is a definition's.
+/// Finds the file that defines the operator: the one place where its name is a definition's.
 fn definition(operator: &OpDef) -> Result<String> {
     let mut directories = vec![root().join("crates/ops/src")];
     let quoted = format!("\"{}\"", operator.name);

@@ -3,20 +3,20 @@
 
 use crate::Result;
 use crate::shell;
-use crate::workspace::shown;
+use crate::workspace::readable_path;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A virtual environment under `directory` with exactly the packages that `requirements` pins, and
-/// its interpreter.
+/// Makes a virtual environment under `directory` with exactly the packages that `requirements`
+/// pins, and its interpreter.
 ///
 /// One that was made from the same pins by the same Python is used again.
 pub(crate) fn environment(directory: &Path, requirements: &Path) -> Result<PathBuf> {
     let venv = directory.join("venv");
     let interpreter = venv.join("bin/python");
     let pins = fs::read_to_string(requirements)
-        .map_err(|error| format!("{}: {error}", shown(requirements)))?;
+        .map_err(|error| format!("{}: {error}", readable_path(requirements)))?;
     let version = shell::output(Command::new("python3").arg("--version"))
         .map_err(|error| format!("{error}; Python 3.11 or newer is needed to prepare the data"))?;
     let wanted = format!("{version}{pins}");
@@ -26,7 +26,7 @@ pub(crate) fn environment(directory: &Path, requirements: &Path) -> Result<PathB
         return Ok(interpreter);
     }
 
-    eprintln!("Installing {} into {}", shown(requirements), shown(&venv));
+    eprintln!("Installing {} into {}", readable_path(requirements), readable_path(&venv));
     fs::create_dir_all(directory)?;
     shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv)).map_err(
         |error| format!("{error}; on Debian and Ubuntu the package python3-venv is needed"),

@@ -1,8 +1,8 @@
 //! `cargo xtask releases`: the node tests of older releases of the onnx package, each at its own
 //! versions of operators, run by the runner of `cargo xtask conformance`.
 //!
-//! Python takes the cases out of the wheels. A list says which of them do not pass, why, and who is
-//! right. CI does not run this: the wheels are 400 MB.
+//! Python takes the cases out of the wheels. A list has those that do not pass, with the reason and
+//! the side that is right. CI does not run this: the wheels are 400 MB.
 
 use crate::conformance::python_with_onnx;
 use crate::workspace::{artifacts, build_release, root};
@@ -50,7 +50,7 @@ pub(crate) fn run(task: &Releases) -> Result {
         runner.args(["--filter", filter]);
     }
     if task.bless {
-        // A test of a release may be wrong, so wrong values are no reason not to write them down.
+        // A test of a release may be wrong, so wrong values are recorded as well.
         runner.args(["--bless", "--allow-wrong"]);
     }
     if task.keep_going {
@@ -60,7 +60,7 @@ pub(crate) fn run(task: &Releases) -> Result {
     demand_verdicts(&fs::read_to_string(root().join(EXPECTATIONS))?)
 }
 
-/// Refuses lines of the list that do not say who is right.
+/// Refuses lines of the list without a verdict.
 fn demand_verdicts(list: &str) -> Result {
     let lines = list.lines().enumerate().filter(|(_, line)| !line.starts_with('#'));
     for (index, line) in lines {

@@ -7,11 +7,11 @@
 //! `#[cfg(test)]` modules. A quote elsewhere is a reference, not a test. Quoting an id that does
 //! not exist is an error everywhere.
 //!
-//! A row has sides: the positive one, where its column `positive` says what must pass, and the
-//! negative one, where its column `negative` says what must be refused or must not happen. A row
+//! A row has sides: the positive one, where its column `positive` has valid input, and the
+//! negative one, where its column `negative` has input to refuse or behaviour to rule out. A row
 //! with neither has a positive side. A test quotes the side that it shows with a sign: `WIRE-07+`,
-//! `WIRE-07-`, or both as `WIRE-07+-`. A quote without a sign says that the test is about the row,
-//! not that it shows it.
+//! `WIRE-07-`, or both as `WIRE-07+-`. A quote without a sign marks a test about the row
+//! that does not show it.
 //!
 //! A row is *quoted* if any test quotes it. It is *shown* if tests quote each of its sides. Where a
 //! row names engines in its column `subsystems` (the runtime, the inliner, the converter, the
@@ -20,7 +20,7 @@
 
 use crate::Result;
 use crate::rust_source::{code_only, test_code};
-use crate::workspace::{files, root, shown};
+use crate::workspace::{files, readable_path, root};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -33,7 +33,7 @@ struct Engine {
     name: &'static str,
     /// The beginnings of the paths of tests that run there.
     places: &'static [&'static str],
-    /// The work that will show what is missing.
+    /// Work that will show the missing sides.
     work: &'static str,
 }
 
@@ -110,8 +110,8 @@ const OTHER_WORK: [(&[&str], &str); 4] = [
     (&["DIST"], "devices"),
 ];
 
-/// Ids are never dropped and rarely added: a list of another length is a mistake until this number
-/// says otherwise.
+/// Number of ids. They are never dropped and rarely added: a list of another length is a mistake
+/// until this number follows.
 const ROWS: usize = 493;
 
 #[derive(clap::Args)]
@@ -138,12 +138,12 @@ pub(crate) fn run(task: &Requirements) -> Result {
     let mut shown_sides = BTreeSet::new();
     let mut unknown = Vec::new();
     for source in sources()? {
-        let engines = engines_of(&shown(&source.path));
+        let engines = engines_of(&readable_path(&source.path));
         for quote in list.quotes(&source) {
             if !list.contains(&quote.id) {
                 unknown.push(format!(
                     "{}:{}: {} does not exist",
-                    shown(&source.path),
+                    readable_path(&source.path),
                     quote.line,
                     quote.id
                 ));
@@ -256,7 +256,7 @@ impl Side {
     }
 }
 
-/// The names of the engines that the tests at a path run in.
+/// Names the engines that the tests at a path run in.
 fn engines_of(path: &str) -> Vec<&'static str> {
     let there = |engine: &&Engine| engine.places.iter().any(|place| path.starts_with(place));
     ENGINES.iter().filter(there).map(|engine| engine.name).collect()
@@ -284,7 +284,7 @@ impl Row {
         sides.flat_map(move |side| engines.clone().into_iter().map(move |engine| (*side, engine)))
     }
 
-    /// A line about a side that no test shows.
+    /// Formats a line about a side that no test shows.
     fn missing(&self, side: Side, engine: Option<&str>) -> String {
         format!(
             "{:>9}{} {:9} {:22} {:6} {}",
@@ -297,7 +297,7 @@ impl Row {
         )
     }
 
-    /// The work that will show a side.
+    /// Returns the work that will show a side.
     fn work(&self, engine: Option<&str>) -> &'static str {
         let Some(engine) = self.engines.iter().find(|known| engine == Some(known.name)) else {
             return if self.commands { "commands" } else { "formats and rules" };
@@ -352,7 +352,7 @@ impl List {
         self.ids.contains(id)
     }
 
-    /// Every id that the source quotes, in either form.
+    /// Collects the ids that the source quotes, in either form.
     fn quotes(&self, source: &Source) -> Vec<Quote> {
         let mut quotes = Vec::new();
         let text = source.text.as_str();
@@ -390,7 +390,7 @@ fn names(list: &str, name: &str) -> bool {
     list.split(',').any(|item| item.trim() == name)
 }
 
-/// The sides that a row has, from the two columns that describe them.
+/// Reads the sides of a row from the two columns that describe them.
 fn sides(positive: &str, negative: &str) -> Vec<Side> {
     let negative = !negative.trim().is_empty();
     let mut sides = Vec::new();
@@ -403,7 +403,7 @@ fn sides(positive: &str, negative: &str) -> Vec<Side> {
     sides
 }
 
-/// The sides that the signs at the beginning of `rest` name. A hyphen that goes on in a word is not
+/// Reads the signs at the beginning of `rest`. A hyphen that goes on in a word is not
 /// a sign.
 fn signs(rest: &str) -> Vec<Side> {
     let signs = rest.bytes().take_while(|b| matches!(b, b'+' | b'-')).count();
@@ -442,7 +442,7 @@ impl Source {
         self.tests.iter().any(|range| range.contains(&at))
     }
 
-    /// The id that the family and `rest` make: a separator, two digits and no third.
+    /// Reads the id that the family and `rest` make: a separator, two digits and no third.
     fn quote(&self, at: usize, family: &str, rest: &str, separator: char) -> Option<Quote> {
         let rest = rest.strip_prefix(separator)?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -459,7 +459,7 @@ impl Source {
     }
 }
 
-/// The sources of the crates and of `tests/`. This crate is none of them: its tests are about
+/// Reads the sources of the crates and of `tests/`. This crate is none of them: its tests are about
 /// made-up ids.
 fn sources() -> Result<Vec<Source>> {
     let mut paths = files(&root().join("crates"), &[".rs", ".py", ".onnxtxt", ".txtpb"])?;
@@ -467,8 +467,9 @@ fn sources() -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let mut test_files = BTreeSet::new();
     for path in paths {
-        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
-        // Some texts are tests of bytes that are no UTF-8.
+        let bytes =
+            fs::read(&path).map_err(|error| format!("{}: {error}", readable_path(&path)))?;
+        // Some texts test bytes that are not UTF-8.
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let mut tests = Vec::new();
         if path.extension().is_some_and(|extension| extension == "rs") {

@@ -47,13 +47,13 @@ impl<'a> Source<'a> {
         Source { text, code: code_only(text) }
     }
 
-    /// Comments in the order of the lines, one for each line that has one.
+    /// Collects comments by line, one for each line that has one.
     pub(crate) fn comments(&self) -> Vec<Comment> {
         let bytes = self.text.as_bytes();
         let (mut comments, mut at, mut line) = (Vec::new(), 0, 1);
         let mut is_example = false;
         while at < bytes.len() {
-            let end = skipped(bytes, at).unwrap_or(at + 1);
+            let end = end_of_skipped(bytes, at).unwrap_or(at + 1);
             if bytes[at] == b'/' && end > at + 1 {
                 let lines = self.text[at..end].lines().enumerate();
                 for (index, text) in lines {
@@ -71,11 +71,11 @@ impl<'a> Source<'a> {
         comments
     }
 
-    /// Documentation, also within macros.
+    /// Collects documentation, also within macros.
     pub(crate) fn docs(&self) -> Vec<Doc> {
         let lines: Vec<&str> = self.text.lines().collect();
         let code: Vec<&str> = self.code.lines().collect();
-        // A line of a string that looks like documentation is no comment.
+        // A string can have a line that looks like documentation.
         let comments = self.comments();
         let is_comment = |index: usize| {
             comments.binary_search_by_key(&(index + 1), |comment| comment.line).is_ok()
@@ -100,7 +100,7 @@ impl<'a> Source<'a> {
         docs
     }
 
-    /// Functions with a name, those of traits and tests among them.
+    /// Collects functions with a name, those of traits and tests included.
     pub(crate) fn functions(&self) -> Vec<Function<'_>> {
         let code = self.code.as_str();
         let mut functions = Vec::new();
@@ -125,7 +125,7 @@ impl<'a> Source<'a> {
         functions
     }
 
-    /// Closures that `let` binds to a name.
+    /// Collects closures that `let` binds to a name.
     pub(crate) fn closures(&self) -> Vec<Closure<'_>> {
         let code = self.code.as_str();
         let mut closures = Vec::new();
@@ -153,7 +153,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The mark of the documentation comment that a line holds.
+/// Returns the mark of the documentation comment in a line.
 fn doc_mark(line: &str) -> Option<&'static str> {
     let line = line.trim_start();
     let is_doc = line.starts_with("///") && !line.starts_with("////");
@@ -184,7 +184,7 @@ fn opens_function(code: &[&str], from: usize) -> bool {
     false
 }
 
-/// The identifier that a text begins with, perhaps empty.
+/// Returns the identifier that a text begins with, perhaps empty.
 fn leading_word(text: &str) -> &str {
     &text[..text.bytes().position(|byte| !is_word(byte)).unwrap_or(text.len())]
 }
@@ -193,7 +193,7 @@ fn line_of(code: &str, at: usize) -> usize {
     code[..at].bytes().filter(|&byte| byte == b'\n').count() + 1
 }
 
-/// The end of generics that open at `open`.
+/// Finds the end of generics that open at `open`.
 fn matching_angle(code: &str, open: usize) -> Option<usize> {
     let bytes = code.as_bytes();
     let mut depth = 0;
@@ -211,7 +211,7 @@ fn matching_angle(code: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// The end of the block that holds the place `from`.
+/// Finds the end of the block around the place `from`.
 fn end_of_block(code: &[u8], from: usize) -> usize {
     let mut depth = 0i32;
     for (at, byte) in code.iter().enumerate().skip(from) {
@@ -227,14 +227,14 @@ fn end_of_block(code: &[u8], from: usize) -> usize {
     code.len()
 }
 
-/// The source with comments, strings and character literals replaced by spaces. Byte positions and
+/// Replaces comments, strings and character literals by spaces. Byte positions and
 /// lines stay.
 pub(crate) fn code_only(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut code = bytes.to_vec();
     let mut at = 0;
     while at < bytes.len() {
-        let end = match skipped(bytes, at) {
+        let end = match end_of_skipped(bytes, at) {
             Some(end) => end,
             None => {
                 at += 1;
@@ -252,7 +252,7 @@ pub(crate) fn code_only(source: &str) -> String {
 }
 
 /// Returns the end of the comment or literal that starts at `at`.
-fn skipped(bytes: &[u8], at: usize) -> Option<usize> {
+fn end_of_skipped(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
     let inside_word = at > 0 && is_word(bytes[at - 1]);
     match rest {
@@ -292,7 +292,8 @@ fn string_end(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// `at` is after the `r`; a raw identifier such as `r#type` is no string.
+/// Finds the end of a raw string; `at` is after the `r`. A raw identifier such as `r#type` is not
+/// one.
 fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
     let hashes = bytes[at..].iter().take_while(|&&b| b == b'#').count();
     let open = at + hashes;
@@ -305,7 +306,7 @@ fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
     Some(length.map_or(bytes.len(), |length| open + 1 + length + close.len()))
 }
 
-/// `'a'` and `'\n'` are characters, `'a` is a lifetime.
+/// Finds the end of a character such as `'a'` or `'\n'`; `'a` alone is a lifetime.
 fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
     if bytes.get(at + 1) == Some(&b'\\') {
         let close = bytes.get(at + 3..)?.iter().position(|&b| b == b'\'')?;
@@ -321,8 +322,8 @@ fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
         .map(|length| at + length + 1)
 }
 
-/// The byte ranges of `#[cfg(test)]` items that have a body, and the names of those that are a file
-/// of their own (`#[cfg(test)] mod tests;`).
+/// Finds the byte ranges of `#[cfg(test)]` items with a body, and the names of those that are a
+/// file of their own (`#[cfg(test)] mod tests;`).
 pub(crate) fn test_code(code: &str) -> (Vec<Range<usize>>, Vec<String>) {
     const MARK: &str = "#[cfg(test)]";
     let (mut bodies, mut files) = (Vec::new(), Vec::new());
@@ -348,7 +349,7 @@ pub(crate) fn test_code(code: &str) -> (Vec<Range<usize>>, Vec<String>) {
     (bodies, files)
 }
 
-/// The end of what the bracket at `open` encloses.
+/// Finds the bracket that closes the one at `open`, and returns the place after it.
 fn matching_bracket(code: &[u8], open: usize) -> usize {
     let mut depth = 0;
     for (at, byte) in code.iter().enumerate().skip(open) {
@@ -364,7 +365,7 @@ fn matching_bracket(code: &[u8], open: usize) -> usize {
     code.len()
 }
 
-/// Line numbers, counted from 1, where `word` stands on its own in the code.
+/// Finds lines, counted from 1, where `word` stands on its own in the code.
 pub(crate) fn lines_with_word<'a>(
     code: &'a str,
     word: &'a str,
@@ -380,7 +381,7 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
     word_places(line, word).next().is_some()
 }
 
-/// The places where `word` stands on its own.
+/// Finds the places where `word` stands on its own.
 fn word_places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let places = text.match_indices(word).map(|(at, _)| at);
     places.filter(move |&at| {

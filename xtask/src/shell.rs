@@ -1,4 +1,4 @@
-//! Running other programs: what they say goes through, what goes wrong names the command.
+//! Running other programs: their output goes through, and errors name the command.
 
 use crate::Result;
 use std::process::Command;
@@ -9,7 +9,7 @@ pub(crate) fn run(command: &mut Command) -> Result {
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", line(command)).into()) }
 }
 
-/// Runs the command and returns what it prints; what it says on standard error goes through.
+/// Runs the command and returns its output; its standard error goes through.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     command.stderr(std::process::Stdio::inherit());
     let output = command.output().map_err(|error| could_not_start(command, &error))?;
@@ -20,7 +20,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
-/// Runs the command and returns what it prints or, where it fails, what it says on standard error
+/// Runs the command and returns its output or, where it fails, its standard error
 /// or else its status.
 pub(crate) fn attempt(command: &mut Command) -> Result<std::result::Result<String, String>> {
     let output = command.output().map_err(|error| could_not_start(command, &error))?;
@@ -35,13 +35,13 @@ pub(crate) fn attempt(command: &mut Command) -> Result<std::result::Result<Strin
     }
 }
 
-/// The command as one would type it.
+/// Formats the command for a shell.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    words.map(|word| quote_word(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 
-fn quoted(word: &str) -> String {
+fn quote_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{word}'") }
 }

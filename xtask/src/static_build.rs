@@ -4,7 +4,7 @@
 //! The proof is that the file names no program interpreter, which would load libraries, and a run
 //! inside an otherwise empty root directory.
 
-use crate::workspace::{Environment, PROFILE, artifacts, build_release, root, shown};
+use crate::workspace::{Environment, PROFILE, artifacts, build_release, readable_path, root};
 use crate::{Result, shell};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -41,9 +41,9 @@ pub(crate) fn run() -> Result {
     let file = fs::read(&binary)?;
     let size = file.len() as f64 / 1e6;
     match interpreter(&file)? {
-        None => println!("static: {} ({size:.1} MB)", shown(&binary)),
+        None => println!("static: {} ({size:.1} MB)", readable_path(&binary)),
         Some(loader) => {
-            let binary = shown(&binary);
+            let binary = readable_path(&binary);
             return Err(format!("{binary} is not static: {loader} has to load libraries").into());
         }
     }
@@ -60,7 +60,7 @@ pub(crate) fn run() -> Result {
     Ok(())
 }
 
-/// The program that loads the libraries of a 64-bit ELF file; `None` for a file that needs none.
+/// Reads the name of the program interpreter of a 64-bit ELF file; `None` for a static file.
 fn interpreter(file: &[u8]) -> Result<Option<String>> {
     const PT_INTERP: usize = 3;
     let number = |at: usize, bytes: usize| {

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::module_graph::ModuleGraph;
 use crate::rust_source::{code_only, lines_with_word};
 use crate::voice::{self, Voice};
-use crate::workspace::{cargo, files, packages, root, shown};
+use crate::workspace::{cargo, files, packages, readable_path, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -106,7 +106,7 @@ const RETIRED: &[(&str, &str)] = &[
     ("unread", "dead"),
 ];
 
-/// Names that say nothing about what is inside.
+/// Names that describe no content.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "misc", "common"];
 
 /// Documents whose links and paths must lead somewhere.
@@ -152,7 +152,7 @@ fn crate_graph(findings: &mut Vec<String>) -> Result {
             continue;
         };
         let used = package["dependencies"].as_array().into_iter().flatten();
-        // Tests may look behind the front; what is shipped may not.
+        // Tests may use inner crates; products may not.
         let used = used.filter(|dependency| dependency["kind"] != "dev");
         for used in used.filter_map(|dependency| dependency["name"].as_str()) {
             if names.contains(&used) && !allowed.contains(&used) {
@@ -163,8 +163,8 @@ fn crate_graph(findings: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// Crates below both products have the same features in both, so that the second that is built
-/// compiles none of them again.
+/// Checks that crates below both products have the same features in both, so that the second that
+/// is built compiles none of them again.
 fn products_share_crates(findings: &mut Vec<String>) -> Result {
     let [command, wheel] = [features_below("sardonyx-cli")?, features_below("sardonyx-python")?];
     findings.extend(different_features(&command, &wheel));
@@ -205,7 +205,7 @@ fn different_features(command: &Features, wheel: &Features) -> Vec<String> {
         .collect()
 }
 
-/// Products use the library by its front alone. That their manifests say so is checked with the
+/// Checks that sources of products use the front alone. Their manifests are checked with the
 /// graph of crates; what a test may use beyond that, their sources do not.
 fn products_use_the_front(findings: &mut Vec<String>) -> Result {
     let inner: Vec<String> = MAY_USE
@@ -220,7 +220,7 @@ fn products_use_the_front(findings: &mut Vec<String>) -> Result {
                 let name = name.replace('_', "-");
                 findings.push(format!(
                     "{}:{line}: {name} is a part of `{FRONT}`, which is to be used instead",
-                    shown(&path)
+                    readable_path(&path)
                 ));
             }
         }
@@ -228,7 +228,7 @@ fn products_use_the_front(findings: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// The crates that a source names, with the lines, counted from 1.
+/// Finds the crates that a source names, with the lines, counted from 1.
 fn inner_crates<'n>(source: &str, names: &'n [String]) -> Vec<(usize, &'n str)> {
     let code = code_only(source);
     let found = names.iter().flat_map(|name| {
@@ -240,7 +240,7 @@ fn inner_crates<'n>(source: &str, names: &'n [String]) -> Vec<(usize, &'n str)> 
     found
 }
 
-/// The list of operators uses all definitions, so what it uses must not use it.
+/// Checks that definitions of operators do not use the list, which uses all of them.
 fn registry_is_above(findings: &mut Vec<String>) -> Result {
     let (directory, registry) = REGISTRY;
     let circle = modules_of(directory)?.circle_with(&[registry.to_string()]);
@@ -269,12 +269,12 @@ fn modules_of(directory: &str) -> Result<ModuleGraph> {
         let name = path.strip_prefix(&directory)?.display().to_string();
         sources.insert(name, fs::read_to_string(&path)?);
     }
-    Ok(ModuleGraph::of(&sources))
+    Ok(ModuleGraph::new(&sources))
 }
 
 fn rust_files(findings: &mut Vec<String>) -> Result {
     for path in files(root(), &[".rs"])? {
-        let name = shown(&path);
+        let name = readable_path(&path);
         let parts = path.strip_prefix(root()).unwrap_or(&path).iter();
         for part in parts.filter_map(|part| part.to_str()) {
             let part_name = part.trim_end_matches(".rs");
@@ -295,7 +295,7 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
                 .push(format!("{name}:{line}: a comment has at most {COMMENT_COLUMNS} columns"));
         }
         let code = code_only(&source);
-        for (line, word, new) in retired(&code) {
+        for (line, word, new) in find_retired(&code) {
             findings.push(format!("{name}:{line}: `{word}` is retired: {new}"));
         }
         for unfinished in ["todo", "unimplemented"] {
@@ -323,8 +323,8 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// The retired identifiers in code, with their lines, counted from 1, and what is said instead.
-fn retired(code: &str) -> impl Iterator<Item = (usize, &'static str, &'static str)> {
+/// Finds retired identifiers in code: line, counted from 1, and replacement.
+fn find_retired(code: &str) -> impl Iterator<Item = (usize, &'static str, &'static str)> {
     RETIRED
         .iter()
         .flat_map(|(word, new)| lines_with_word(code, word).map(move |line| (line, *word, *new)))
@@ -340,7 +340,7 @@ fn is_module_in_its_directory(path: &Path) -> bool {
 /// Columns of a line that is a comment, as of code.
 const COMMENT_COLUMNS: usize = 100;
 
-/// The lines, counted from 1, that are longer comments than they may be.
+/// Finds comments that are too long and returns their lines, counted from 1.
 fn long_comments(source: &str) -> impl Iterator<Item = usize> {
     let lines = source.lines().enumerate();
     let long = lines.filter(|(_, line)| {
@@ -349,19 +349,22 @@ fn long_comments(source: &str) -> impl Iterator<Item = usize> {
     long.map(|(index, _)| index + 1)
 }
 
-/// The first lines of a crate say what it is for.
+/// Checks that the first lines of each crate state its purpose.
 fn crate_docs(findings: &mut Vec<String>) -> Result {
     for path in files(&root().join("crates"), &["lib.rs", "main.rs"])? {
         let is_crate_root = path.parent().is_some_and(|directory| directory.ends_with("src"));
         if is_crate_root && !fs::read_to_string(&path)?.starts_with("//!") {
-            findings.push(format!("{}: starts without saying what the crate is for", shown(&path)));
+            findings.push(format!(
+                "{}: starts without saying what the crate is for",
+                readable_path(&path)
+            ));
         }
     }
     Ok(())
 }
 
-/// Every foreign dependency stands in a group of lines that opens with a comment, or has one above
-/// it.
+/// Checks that each foreign dependency is in a group of lines that opens with a comment, or has one
+/// above it.
 fn reasons_for_dependencies(manifest: &str, findings: &mut Vec<String>) {
     let mut in_section = false;
     let mut explained = false;
@@ -395,7 +398,8 @@ fn links(findings: &mut Vec<String>) {
     }
 }
 
-/// Relative link targets, and paths in backticks that begin with a directory of the checkout.
+/// Collects relative link targets, and paths in backticks that begin with a directory of the
+/// checkout.
 fn named_paths(text: &str, root: &Path) -> Vec<String> {
     let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let links = links.filter(|target| {
@@ -452,7 +456,7 @@ mod tests {
     fn retired_identifiers_are_found_in_code_only() {
         let source = "// A line that is unread.\nlet text = \"stretched\";\nlet (turned, returned) = (1, 2);\n";
         let code = code_only(source);
-        let found: Vec<_> = retired(&code).map(|(line, word, _)| (line, word)).collect();
+        let found: Vec<_> = find_retired(&code).map(|(line, word, _)| (line, word)).collect();
         assert_eq!(found, [(3, "turned")]);
     }
 

@@ -11,7 +11,7 @@ mod report;
 
 use crate::Result;
 use crate::rust_source::Source;
-use crate::workspace::{files, root, shown};
+use crate::workspace::{files, readable_path, root};
 use lists::Lists;
 use measures::Measures;
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ pub(crate) fn check(findings: &mut Vec<String>) -> Result {
     Ok(())
 }
 
-/// Exceptions that no source needs any more.
+/// Reports exceptions that no source needs any more.
 fn unused_exceptions(lists: &Lists, crates: &BTreeMap<String, Measures>) -> Vec<String> {
     let is_used = |index: &usize| crates.values().any(|m| m.exceptions_used.contains(index));
     let unused = (0..lists.exceptions.len()).filter(|index| !is_used(index));
@@ -118,7 +118,7 @@ fn measure(directory: &Path, lists: &Lists) -> Result<Measures> {
     let mut measures = Measures::default();
     for path in files(directory, &[".rs"])? {
         let text = fs::read_to_string(&path)?;
-        measures.add(&shown(&path), &Source::new(&text), lists);
+        measures.add(&readable_path(&path), &Source::new(&text), lists);
     }
     Ok(measures)
 }

@@ -5,30 +5,30 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The directory that holds the workspace's `Cargo.toml`.
+/// Returns the directory that holds the workspace's `Cargo.toml`.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the workspace")
 }
 
-/// Directory for downloads and products of tasks. `CARGO_TARGET_DIR` moves build products only: a
-/// virtual environment or a filled model is the same for all of them.
+/// Returns the directory for downloads and products of tasks. `CARGO_TARGET_DIR` moves build
+/// products only: a virtual environment or a filled model is the same for all of them.
 pub(crate) fn artifacts(name: &str) -> PathBuf {
     root().join("target").join(name)
 }
 
-/// The path as people want to read it: from the root of the workspace.
-pub(crate) fn shown(path: &Path) -> String {
+/// Formats a path for people: from the root of the workspace.
+pub(crate) fn readable_path(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// `cargo`, started at the root of the workspace.
+/// Returns a command for `cargo` at the root of the workspace.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// The workspace's own packages, as `cargo metadata` describes them.
+/// Reads the workspace's own packages from `cargo metadata`.
 pub(crate) fn packages() -> Result<Vec<Value>> {
     let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
     if !output.status.success() {
@@ -72,8 +72,8 @@ fn build_optimised(kind: &str, program: &str, environment: Environment) -> Resul
         None => std::env::var(PROFILE).unwrap_or_else(|_| "release".to_string()),
     };
     command.args(["build", "--workspace", "--profile", &profile, kind, program]);
-    // The binary's own message says where the executable is.
-    built(&mut command)?
+    // The binary's own message has the path of the executable.
+    run_build(&mut command)?
         .into_iter()
         .filter(|message| message["target"]["name"] == program)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
@@ -81,20 +81,20 @@ fn build_optimised(kind: &str, program: &str, environment: Environment) -> Resul
 }
 
 /// Runs a command of cargo that builds, and returns its messages: among them one for each artifact.
-pub(crate) fn built(command: &mut Command) -> Result<Vec<Value>> {
+pub(crate) fn run_build(command: &mut Command) -> Result<Vec<Value>> {
     command.arg("--message-format=json-render-diagnostics");
     let messages = shell::output(command)?;
     Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// All files below `directory` whose name ends with one of `suffixes`, sorted. Build products and
+/// Lists files below `directory` whose name ends with one of `suffixes`, sorted. Build products and
 /// hidden directories are left out.
 pub(crate) fn files(directory: &Path, suffixes: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_path_buf()];
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(&directory)
-            .map_err(|error| format!("{}: {error}", shown(&directory)))?
+            .map_err(|error| format!("{}: {error}", readable_path(&directory)))?
         {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();

@@ -14,9 +14,9 @@ mod tables;
 
 pub(crate) use calls::{LOG, wrap_rustc};
 
-use crate::workspace::{artifacts, built, cargo, root, shown};
+use crate::workspace::{artifacts, cargo, readable_path, root, run_build};
 use crate::{Result, shell};
-use calls::{Call, Time, timed};
+use calls::{Call, Time, time_call};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::ErrorKind;
@@ -215,7 +215,7 @@ impl Side {
                 let (build, _) = self.build(&["test", "--workspace", "--no-run"])?;
                 let mut command = self.cargo();
                 command.args(["test", "--workspace", "--quiet"]);
-                let ((), run) = timed(|| run_aside(&mut command))?;
+                let ((), run) = time_call(|| run_aside(&mut command))?;
                 sample.tests = Some(Tests { build, run });
             }
             Part::Loops => {
@@ -241,13 +241,13 @@ impl Side {
 
     /// Builds with a command of cargo; returns the messages of cargo too.
     fn build(&self, arguments: &[&str]) -> Result<(Build, Vec<Value>)> {
-        let log = self.beside("log");
+        let log = self.path_beside("log");
         // The target directory itself is left to cargo, which tags those that it creates.
         fs::create_dir_all(log.parent().unwrap_or(&self.root))?;
         fs::write(&log, "")?;
         let mut command = self.cargo();
         command.args(arguments).env("RUSTC_WRAPPER", std::env::current_exe()?).env(LOG, &log);
-        let (messages, time) = timed(|| built(&mut command))?;
+        let (messages, time) = time_call(|| run_build(&mut command))?;
         let calls = calls::parse_log(&fs::read_to_string(&log)?)?;
         fs::remove_file(log)?;
         Ok((Build { time, calls }, messages))
@@ -259,7 +259,7 @@ impl Side {
         let file = product_file(&messages)
             .ok_or_else(|| format!("cargo {} built no file", arguments.join(" ")))?;
         let bytes = fs::metadata(file)?.len();
-        let stripped = self.beside("stripped");
+        let stripped = self.path_beside("stripped");
         let mut strip = Command::new("strip");
         let stripped_bytes = match strip.arg("-o").arg(&stripped).arg(file).status() {
             Ok(status) if status.success() => {
@@ -275,14 +275,14 @@ impl Side {
     }
 
     /// Returns the path of a file next to the target directory.
-    fn beside(&self, extension: &str) -> PathBuf {
+    fn path_beside(&self, extension: &str) -> PathBuf {
         self.target.with_extension(extension)
     }
 
     /// Removes the target directory, unless cargo did not create it, and what a failed build left
     /// beside it.
     fn clear(&self) -> Result {
-        for left in ["log", "stripped"].map(|extension| self.beside(extension)) {
+        for left in ["log", "stripped"].map(|extension| self.path_beside(extension)) {
             if left.exists() {
                 fs::remove_file(left)?;
             }
@@ -291,7 +291,7 @@ impl Side {
             return Ok(());
         }
         if !self.target.join("CACHEDIR.TAG").exists() {
-            let target = shown(&self.target);
+            let target = readable_path(&self.target);
             return Err(format!("cannot remove {target}: it has no CACHEDIR.TAG of cargo").into());
         }
         Ok(fs::remove_dir_all(&self.target)?)

@@ -1,6 +1,6 @@
 //! `cargo xtask bench check`: checking models; the onnx package and us.
 //!
-//! Both sides take the bytes of a model in memory and say whether it is valid, parsing included;
+//! Both sides decide whether the bytes of a model in memory are valid, parsing included;
 //! sides take turns, each measurement is a process bound to one processor that repeats its job, and
 //! ratios are computed within a round. Both must accept the models, and refuse them once a name in
 //! them is changed. We do all that `sardonyx check` does by default, which is more than the rival
@@ -11,7 +11,7 @@ use crate::Result;
 use std::fs;
 use std::path::Path;
 
-/// A model, and what is asked of us.
+/// A model, and the job on our side.
 struct Contest {
     name: &'static str,
     file: &'static str,

@@ -1,9 +1,9 @@
 //! `cargo xtask bench commands`: commands as whole processes; the onnx package and us.
 //!
-//! A user waits for a process: for its start, for reading the model, for what the command says, and
-//! for its end. We are timed from starting the process to its exit, with its answer written to a
+//! A user waits for a process: for its start, for reading the model, for the answer, and for its
+//! end. We are timed from starting the process to its exit, with its answer written to a
 //! file. The rival is timed from calling a function of the onnx package to its return, in a process
-//! that has imported the package before. Where the package has no such function, what is compared
+//! that has imported the package before. Where the package has no such function, the rival
 //! is a process of ours that opens the model and does nothing else. Sides take turns as in
 //! [`bench check`](super::check), and what commands write is compared with what the package makes
 //! of the same model.
@@ -64,7 +64,7 @@ const fn command(
 }
 
 impl Command {
-    const fn compared(self, job: &'static str) -> Command {
+    const fn with_comparison(self, job: &'static str) -> Command {
         Command { compare: Some(job), ..self }
     }
 }
@@ -75,15 +75,15 @@ const LS: Command = command("ls", &["ls", MODEL], Opening, THRICE);
 const CHECK: Command = command("check", &["check", MODEL], Onnx("check"), THIRD);
 const SET: Command =
     command("set -o", &["set", MODEL, "--producer", "bench", "-o", OUTPUT], Onnx("copy"), THIRD)
-        .compared("compare-set");
+        .with_comparison("compare-set");
 const STRIP: Command =
     command("strip -o", &["strip", MODEL, "--names", "-o", OUTPUT], Onnx("copy"), THIRD)
-        .compared("compare-strip");
+        .with_comparison("compare-strip");
 const PRINT: &[&str] = &["print", MODEL];
 const INFER: Command = command("infer", &["infer", MODEL], Onnx("infer"), THIRD);
 const INFER_TO_FILE: Command =
     command("infer -o", &["infer", MODEL, "-o", OUTPUT], Onnx("infer-path"), THIRD)
-        .compared("compare-infer");
+        .with_comparison("compare-infer");
 
 const CONTESTS: &[Contest] = &[
     Contest {
@@ -97,7 +97,7 @@ const CONTESTS: &[Contest] = &[
             CHECK,
             SET,
             STRIP,
-            command("print", PRINT, Onnx("print"), THIRD).compared("compare-print"),
+            command("print", PRINT, Onnx("print"), THIRD).with_comparison("compare-print"),
             command("print, its C++ part", PRINT, Onnx("print-core"), THIRD),
             INFER,
             INFER_TO_FILE,
@@ -116,7 +116,7 @@ const CONTESTS: &[Contest] = &[
             SET,
             STRIP,
             // The package prints every number; we refer to the model's file.
-            command("print", PRINT, Opening, THRICE).compared("compare-print"),
+            command("print", PRINT, Opening, THRICE).with_comparison("compare-print"),
             INFER,
             INFER_TO_FILE,
         ],

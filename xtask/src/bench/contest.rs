@@ -1,5 +1,5 @@
-//! What contests between a rival and us have in common: processes bound to one processor, what they
-//! answer, and ratios within rounds.
+//! Parts shared by contests between a rival and us: processes bound to one processor, their
+//! answers, and ratios within rounds.
 
 use super::models::{allowed_processors, median};
 use crate::workspace::{artifacts, build_release, root};
@@ -87,39 +87,39 @@ impl Sides {
         })
     }
 
-    /// A job of the rival on a model.
+    /// Returns the command for a job of the rival on a model.
     pub(super) fn theirs(&self, job: &str, model: &Path) -> Command {
         let mut command = bound(self.processor, &self.python);
         command.arg(&self.script).arg(job).arg(model);
         command
     }
 
-    /// Our job on a model.
+    /// Returns the command for our job on a model.
     pub(super) fn ours(&self, model: &Path) -> Command {
         let mut command = self.ours_without_model(&self.job);
         command.arg(model);
         command
     }
 
-    /// A job of ours that is not about one model.
+    /// Returns the command for a job of ours without a model.
     pub(super) fn ours_without_model(&self, job: &str) -> Command {
         let mut command = bound(self.processor, &self.ours);
         command.arg(job);
         command
     }
 
-    /// The program that does our jobs.
+    /// Builds the program that does our jobs.
     pub(super) fn program(&self) -> &Path {
         &self.ours
     }
 }
 
-/// A command bound to one processor.
+/// Binds a command to one processor.
 pub(super) fn bound(processor: usize, program: &Path) -> Command {
     bound_to(&[processor], program)
 }
 
-/// A command that may use only these processors.
+/// Binds a command to some processors.
 pub(super) fn bound_to(processors: &[usize], program: &Path) -> Command {
     let list: Vec<String> = processors.iter().map(usize::to_string).collect();
     let mut command = Command::new("taskset");
@@ -128,7 +128,7 @@ pub(super) fn bound_to(processors: &[usize], program: &Path) -> Command {
     command
 }
 
-/// The line of JSON that a process prints.
+/// Runs a process and parses the line of JSON that it prints.
 pub(super) fn answer(command: &mut Command) -> Result<Value> {
     let line = shell::output(command)?;
     Ok(serde_json::from_str(line.trim())
@@ -156,12 +156,12 @@ impl Sample {
             rss_before_mb: figure("rss_before_mb"),
             rss_peak_mb: figure("rss_peak_mb"),
             found: answer["found"].as_str().unwrap_or_default().to_string(),
-            ..Sample::timed(&times)?
+            ..Sample::from_times(&times)?
         })
     }
 
     /// Builds a sample from times alone.
-    pub(super) fn timed(times: &[f64]) -> Result<Sample> {
+    pub(super) fn from_times(times: &[f64]) -> Result<Sample> {
         Ok(Sample {
             first_ms: *times.first().ok_or("no times")?,
             median_ms: median(times.iter().copied()),
@@ -172,7 +172,7 @@ impl Sample {
         })
     }
 
-    /// The memory that came with the job.
+    /// Returns the memory that the job added.
     pub(super) fn rss_added_mb(&self) -> f64 {
         self.rss_peak_mb - self.rss_before_mb
     }
@@ -186,7 +186,7 @@ pub(super) type Figures = [(&'static str, fn(&Sample) -> f64)];
 pub(super) struct Rounds(pub(super) Vec<(Sample, Sample)>);
 
 impl Rounds {
-    /// The medians over the rounds of a figure of both sides.
+    /// Computes the medians over the rounds of a figure of both sides.
     pub(super) fn median(&self, figure: impl Fn(&Sample) -> f64) -> (f64, f64) {
         (
             median(self.0.iter().map(|(theirs, _)| figure(theirs))),
@@ -194,7 +194,7 @@ impl Rounds {
         )
     }
 
-    /// The median over the rounds of their figure divided by ours: how many times faster we are.
+    /// Computes the median over the rounds of the ratio of their figure to ours: our speed-up.
     pub(super) fn ratio(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
         let ratios = self.0.iter().map(|(theirs, ours)| figure(theirs) / figure(ours));
         median(ratios)
@@ -224,7 +224,7 @@ pub(super) struct Row {
 
 impl Row {
     /// Returns the complaints about bars that are not reached.
-    fn missed(&self) -> Vec<String> {
+    fn complaints(&self) -> Vec<String> {
         let Row { contest, what, .. } = self;
         let mut missed = Vec::new();
         let ratio = self.rounds.ratio(|sample| sample.median_ms);
@@ -262,7 +262,7 @@ fn conclude(rows: &[Row], file: &str) -> Result {
     let report: Vec<Value> = rows.iter().map(Row::to_json).collect();
     fs::write(artifacts("bench").join(file), serde_json::to_string_pretty(&report)?)?;
     print_table(rows);
-    let failures: Vec<String> = rows.iter().flat_map(Row::missed).collect();
+    let failures: Vec<String> = rows.iter().flat_map(Row::complaints).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
@@ -291,17 +291,17 @@ fn print_table(rows: &[Row]) {
             row.rounds.ratio(|sample| sample.min_ms),
             megabytes(memory.0),
             megabytes(memory.1),
-            if row.missed().is_empty() { "" } else { "  missed" },
+            if row.complaints().is_empty() { "" } else { "  missed" },
         );
     }
 }
 
-/// Nothing where it was not looked at.
+/// Formats a figure, or nothing where it was not measured.
 fn megabytes(figure: f64) -> String {
     if figure.is_nan() { String::new() } else { format!("{figure:.1}") }
 }
 
-/// With two digits after the point at most.
+/// Formats a number with at most two digits after the point.
 fn short(bar: f64) -> String {
     ((bar * 100.0).round() / 100.0).to_string()
 }

@@ -8,7 +8,7 @@
 use super::contest::{Rounds, Row, Sample, Sides, Task, answer};
 use crate::Result;
 
-/// A model, and what is done to it.
+/// A model, and the conversion of it.
 struct Contest {
     name: &'static str,
     file: &'static str,

@@ -1,10 +1,10 @@
 //! `cargo xtask bench io`: opening, reading and saving files; the onnx package, prost and us.
 //!
 //! As with models, sides take turns, each measurement is a process bound to one processor, and
-//! ratios are computed within a round. A process repeats its job, so that what is compared is the
-//! job and not the start of an interpreter; the most memory it ever had is that of the whole
-//! process. Before anything is timed the onnx package says what is in the files, and every side
-//! must find that.
+//! ratios are computed within a round. A process repeats its job, so that the job is
+//! compared and not the start of an interpreter; its peak memory is that of the whole process.
+//! Before anything is timed the onnx package lists the content of the files, and every side must
+//! find that.
 
 use super::contest::{Rounds, Sample, answer, bound};
 use super::models::allowed_processors;
@@ -135,7 +135,7 @@ const CONTESTS: &[Contest] = &[
         file: "inline.onnx",
         ours: "save",
         rivals: &[Cp, Onnx("save")],
-        // What is written is compared byte for byte.
+        // Written files are compared byte for byte.
         check: None,
         repeat: 2,
     },
@@ -144,7 +144,7 @@ const CONTESTS: &[Contest] = &[
         file: "inline.onnx",
         ours: "externalize",
         rivals: &[Onnx("externalize")],
-        // What is written is loaded by the onnx package.
+        // Written files are loaded by the onnx package.
         check: None,
         repeat: 2,
     },
@@ -293,18 +293,18 @@ impl Sides {
     fn files(&self, command: &mut Command, contest: &Contest) {
         command.arg(self.directory.join(contest.file));
         match contest.ours {
-            "save" => command.arg(self.saved()),
-            "externalize" => command.arg(self.moved()),
+            "save" => command.arg(self.saved_path()),
+            "externalize" => command.arg(self.externalized_path()),
             _ => command,
         };
     }
 
-    fn saved(&self) -> PathBuf {
+    fn saved_path(&self) -> PathBuf {
         self.directory.join("saved.onnx")
     }
 
     /// Returns the path for a model whose weights are moved out, in a directory of its own.
-    fn moved(&self) -> PathBuf {
+    fn externalized_path(&self) -> PathBuf {
         self.directory.join("outside/model.onnx")
     }
 
@@ -326,19 +326,19 @@ impl Sides {
         for _ in 0..contest.repeat {
             let mut command = bound(self.processor, Path::new("cp"));
             command.arg("--reflink=never");
-            command.arg(self.directory.join(contest.file)).arg(self.saved());
+            command.arg(self.directory.join(contest.file)).arg(self.saved_path());
             let start = Instant::now();
             shell::run(&mut command)?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
             self.compare_saved(contest)?;
         }
-        Sample::timed(&times)
+        Sample::from_times(&times)
     }
 
     /// Compares the copy with the file byte for byte and removes it, so that everybody writes a new
     /// file.
     fn compare_saved(&self, contest: &Contest) -> Result {
-        let saved = self.saved();
+        let saved = self.saved_path();
         shell::run(Command::new("cmp").arg(self.directory.join(contest.file)).arg(&saved))?;
         fs::remove_file(saved)?;
         Ok(())
@@ -347,7 +347,7 @@ impl Sides {
     /// Compares the weights that were moved out with those of the file, and removes them. That they
     /// are outside shows in the size of the model.
     fn compare_moved(&self, contest: &Contest) -> Result {
-        let moved = self.moved();
+        let moved = self.externalized_path();
         let (whole, rest) = (self.directory.join(contest.file), moved.metadata()?.len());
         if rest > whole.metadata()?.len() / 10 {
             return Err(format!("{} bytes are left in the model", rest).into());
@@ -362,7 +362,7 @@ impl Sides {
     }
 }
 
-/// Builds the prost decoder, in a target directory of its own: it is no part of the workspace.
+/// Builds the prost decoder, in a target directory of its own: it is not part of the workspace.
 fn build_prost() -> Result<PathBuf> {
     let target = artifacts("bench/prost");
     let manifest = root().join("xtask/rivals/prost/Cargo.toml");

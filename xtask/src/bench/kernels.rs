@@ -44,7 +44,7 @@ pub(crate) fn run(task: &Kernels) -> Result {
         command.env("SARDONYX_ISA", isa);
     }
     let lines = shell::output(&mut command)?;
-    let rows: Vec<Row> = lines.lines().map(Row::of).collect::<Result<_>>()?;
+    let rows: Vec<Row> = lines.lines().map(Row::from_line).collect::<Result<_>>()?;
     if rows.is_empty() {
         return Err(format!("no measurement has {:?} in its name", task.filter).into());
     }
@@ -84,7 +84,7 @@ struct Peaks {
 }
 
 impl Row {
-    fn of(line: &str) -> Result<Row> {
+    fn from_line(line: &str) -> Result<Row> {
         let line: Value = serde_json::from_str(line)?;
         let number = |value: &Value| value.as_f64().ok_or("a figure is missing");
         let text = |key: &str| line[key].as_str().unwrap_or_default().to_string();
@@ -108,8 +108,8 @@ impl Row {
         })
     }
 
-    /// Operations in a second and what part of the peak that is, of the best run; `None` if it is
-    /// not about computing.
+    /// Returns the operations per second of the best run and their share of the peak; `None` if it
+    /// is not about computing.
     fn computing(&self) -> Option<(f64, f64)> {
         let rate = self.flops / self.best_s;
         (self.flops > 0.0).then_some((rate, rate / self.peaks.multiply_add))
@@ -181,7 +181,7 @@ fn print_table(rows: &[Row]) {
     }
 }
 
-/// The group's name and its peaks.
+/// Formats the group's name and its peaks.
 fn print_header(row: &Row) {
     let peaks = row.peaks;
     let bf16 = peaks.bf16_dot.map_or(String::new(), |rate| format!(" ({:.0} of bf16)", giga(rate)));
@@ -210,11 +210,11 @@ mod tests {
                 "group": "g", "name": "n", "isa": "Avx2", "threads": 1, "best_s": 0.5, "median_s": 0.7,
                 "flops": 25.0, "bytes": 4.0, "from_memory": from_memory, "peaks": peaks,
             });
-            Row::of(&row.to_string()).expect("it is whole")
+            Row::from_line(&row.to_string()).expect("it is whole")
         };
         assert_eq!(line(true).computing(), Some((50.0, 0.5)));
         assert_eq!(line(true).moving(), Some((8.0, 0.8)));
         assert_eq!(line(false).moving(), Some((8.0, 0.2)));
-        assert!(Row::of("{}").is_err());
+        assert!(Row::from_line("{}").is_err());
     }
 }

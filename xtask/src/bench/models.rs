@@ -5,7 +5,7 @@
 //! sides take turns. Speed is their time divided by ours: of the best run that each had in any
 //! round, and of the median runs, divided within a round. Times of two runs that gave different
 //! outputs are not comparable at all, so outputs are checked in every round; where the model is one
-//! of floats also against itself in double precision, which says who of the two is off.
+//! of floats also against itself in double precision, which shows the side that is off.
 
 mod cases;
 mod document;
@@ -62,8 +62,8 @@ pub(crate) struct Models {
     /// Measure this build of the command instead of building one.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// The directory of models without weights and of .case files [default: ../shared/zoo beside
-    /// the checkout].
+    /// Returns the directory of models without weights and of .case files [default: ../shared/zoo
+    /// beside the checkout].
     #[arg(long, value_name = "DIR")]
     zoo: Option<PathBuf>,
     /// Only the model in examples/digits, briefly: does the bench itself still work?
@@ -72,7 +72,7 @@ pub(crate) struct Models {
 }
 
 pub(crate) fn run(task: &Models) -> Result {
-    let cases = if task.smoke { vec![Case::digits()] } else { chosen(task)? };
+    let cases = if task.smoke { vec![Case::digits()] } else { select_cases(task)? };
     let budget = if task.smoke { 0.2 } else { task.budget };
     let sides = Sides::prepare(task.program.as_deref(), budget)?;
 
@@ -124,18 +124,18 @@ pub(crate) fn run(task: &Models) -> Result {
     }
     failures.extend(rows.iter().flat_map(Row::failures));
     if task.bars {
-        failures.extend(groups::missed(&rows, &summaries));
-        failures.extend(grown.iter().filter_map(Growing::missed));
+        failures.extend(groups::missed_bars(&rows, &summaries));
+        failures.extend(grown.iter().filter_map(Growing::complaint));
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-/// The directory of models without weights, whether it exists or not.
+/// Returns the path of the models without weights, whether it exists or not.
 pub(super) fn zoo_at(given: Option<&Path>) -> PathBuf {
     given.map_or_else(|| root().join("../shared/zoo"), Path::to_path_buf)
 }
 
-/// The directory of models without weights.
+/// Returns the directory of models without weights.
 fn zoo(task: &Models) -> Result<PathBuf> {
     let zoo = zoo_at(task.zoo.as_deref());
     if !zoo.is_dir() {
@@ -145,10 +145,10 @@ fn zoo(task: &Models) -> Result<PathBuf> {
     Ok(zoo)
 }
 
-/// The cases that were asked for, their models made or filled with weights.
-fn chosen(task: &Models) -> Result<Vec<Case>> {
+/// Prepares the selected cases: models are made or filled with weights.
+fn select_cases(task: &Models) -> Result<Vec<Case>> {
     let zoo = zoo(task)?;
-    let mut cases = Case::made(&task.names)?;
+    let mut cases = Case::generate(&task.names)?;
     let is_other =
         |name: &&String| *name != growing::NAME && !cases.iter().any(|case| case.is(name));
     let others: Vec<String> = task.names.iter().filter(is_other).cloned().collect();
@@ -204,7 +204,7 @@ fn measure(sides: &Sides, job: Job<'_>, task: &Models) -> Result<Row> {
     Ok(row(Outcome::Measured(measured)))
 }
 
-/// Adds what a comparison of outputs says: of a reference and ours.
+/// Adds the result of comparing outputs of a reference with ours.
 pub(super) fn compare(
     sides: &Sides,
     outputs: [&Path; 2],
@@ -288,7 +288,7 @@ fn print_table(rows: &[Row]) {
     }
 }
 
-/// A line for our runs with fewer bits, if there were any.
+/// Formats a line for our runs with fewer bits, if there were any.
 fn print_fast(measured: &Measured) {
     let speeds = measured.fast_best().zip(measured.fast_speed());
     let median = measured.fast_median(|sample| sample.median_ms);

@@ -1,9 +1,9 @@
 //! `cargo xtask bench text`: reading and printing the notation; the onnx package and us.
 //!
 //! As with files, sides take turns, each measurement is a process bound to one processor that
-//! repeats its job, and ratios are computed within a round. Before anything is timed, what both
-//! sides read and print is compared as a whole; what is timed must then give the same counts or the
-//! same bytes. The rival's public functions have a bar that we must reach. Its C++ functions alone,
+//! repeats its job, and ratios are computed within a round. Before anything is timed, the models
+//! and texts of both sides are compared as a whole; timed runs must then give the same counts or
+//! bytes. The rival's public functions have a bar that we must reach. Its C++ functions alone,
 //! without the copy into or out of a Python model, are shown for comparison.
 
 use super::contest::{Rounds, Sample, answer, bound};
@@ -85,7 +85,7 @@ fn contests(task: &Text, sides: &Sides) -> Result {
             println!("format nodes: {:.0} MB/s", formatted.mb_per_s);
         }
     }
-    failures.extend(rows.iter().filter_map(Row::missed));
+    failures.extend(rows.iter().filter_map(Row::complaint));
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
@@ -124,7 +124,7 @@ impl Job {
     }
 }
 
-/// Jobs of `text_onnx.py`, and what they call.
+/// Lists the jobs of `text_onnx.py` and the functions that they call.
 fn rivals(job: Job) -> [(&'static str, &'static str); 2] {
     match job {
         Job::Parse => [("parse", "parser.parse_model"), ("parse-core", "its C++ part")],
@@ -190,7 +190,7 @@ impl Contest {
                 });
             }
         }
-        // The first round says what every other one must find; it was compared above.
+        // The first round, which was compared above, has the counts that all others must find.
         let mut expected: Vec<Option<String>> = vec![None; 2 + self.variants().len()];
         for _ in 0..rounds {
             let mut theirs = Vec::new();
@@ -265,7 +265,7 @@ impl Sides {
         Ok(true)
     }
 
-    /// The text as the rival prints it gives the same model on both sides.
+    /// Checks that the text printed by the rival gives the same model on both sides.
     fn compare_parsed(&self, subject: &Subject) -> Result {
         let (text, parsed) = (self.file(subject, "txt"), self.file(subject, "parsed"));
         self.parse(&text, &parsed)?;
@@ -273,7 +273,8 @@ impl Sides {
         Ok(fs::remove_file(parsed)?)
     }
 
-    /// Our portable text gives the model on the rival's side, the full one its very bytes on ours.
+    /// Checks that our portable text gives the rival the model, and the full one gives us its very
+    /// bytes.
     fn compare_printed(&self, subject: &Subject) -> Result {
         let (model, text) = (self.file(subject, "onnx"), self.file(subject, "printed"));
         self.print(&model, PORTABLE.arguments, &text)?;
@@ -370,7 +371,7 @@ struct Row {
 
 impl Row {
     /// Returns the complaint if the bar is not reached.
-    fn missed(&self) -> Option<String> {
+    fn complaint(&self) -> Option<String> {
         let (bar, ratio) = (self.bar?, self.rounds.ratio(|sample| sample.median_ms));
         let (contest, variant) = (&self.contest, self.variant);
         (ratio < bar).then(|| format!("{contest} {variant}: {ratio:.2} times, the bar is {bar}"))
@@ -434,7 +435,7 @@ fn print_table(rows: &[Row]) {
             added.0,
             memory.1,
             added.1,
-            row.missed().map(|_| "  missed").unwrap_or_default(),
+            row.complaint().map(|_| "  missed").unwrap_or_default(),
         );
     }
 }

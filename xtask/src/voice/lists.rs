@@ -52,7 +52,7 @@ impl Lists {
         })
     }
 
-    /// The index of the exception for `text` in the file `path`.
+    /// Finds the exception for `text` in the file `path`.
     pub(crate) fn exception(&self, path: &str, text: &str) -> Option<usize> {
         let mut exceptions = self.exceptions.iter();
         exceptions.position(|known| known.text == text && (known.path == path || known.path == "*"))
@@ -64,7 +64,7 @@ fn entries(name: &str) -> Result<Vec<Entry>> {
     Ok(rows.map(|[text, better]| Entry { text, better }).collect())
 }
 
-/// Rows of a file whose columns are separated by tabs; `#` begins a comment line.
+/// Reads a file whose columns are separated by tabs; `#` begins a comment line.
 fn rows<const COLUMNS: usize>(name: &str) -> Result<Vec<[String; COLUMNS]>> {
     let place = format!("tests/voice/{name}");
     let text =

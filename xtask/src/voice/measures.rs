@@ -26,7 +26,7 @@ impl Rule {
     pub(crate) const ALL: [Rule; 6] =
         [Rule::Opening, Rule::Word, Rule::Tuple, Rule::Name, Rule::Closure, Rule::Verb];
 
-    /// Title of the rule's column in `tests/voice/counts.tsv`.
+    /// Returns the title of the rule's column in `tests/voice/counts.tsv`.
     pub(crate) fn column(self) -> &'static str {
         match self {
             Rule::Opening => "openings",
@@ -57,7 +57,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What is measured in the sources of one crate.
+/// Measures of the sources of one crate.
 #[derive(Default)]
 pub(crate) struct Measures {
     /// Lines with code on them.
@@ -74,13 +74,13 @@ pub(crate) struct Measures {
     pub(crate) returns: usize,
     /// Words in comments.
     pub(crate) words: usize,
-    /// Forms of "say" and "tell" in comments.
+    /// Forms of the verb for talking in comments: the first column of the table.
     pub(crate) say: usize,
-    /// "what is" in comments.
+    /// Indirect nouns in comments, the second column.
     pub(crate) what_is: usize,
-    /// "nobody" and "somebody" in comments.
+    /// Pronouns for unnamed persons in comments, the third column.
     pub(crate) nobody: usize,
-    /// "is no" in comments.
+    /// Negated nouns in comments, the fourth column.
     pub(crate) is_no: usize,
     /// Functions, with and without documentation.
     pub(crate) functions: usize,
@@ -101,7 +101,7 @@ const PREPOSITIONS: &[&str] = &["Of", "By", "As", "In", "For", "From"];
 const SHARED_TYPE_NAMES: &[&str] = &["Kind", "Form", "Step", "Layout", "Part"];
 
 impl Measures {
-    /// The number of violations of `rule`.
+    /// Counts the violations of `rule`.
     pub(crate) fn count(&self, rule: Rule) -> usize {
         self.violations.iter().filter(|violation| violation.rule == rule).count()
     }
@@ -176,7 +176,7 @@ impl File<'_> {
             }
             if doc.is_function {
                 self.measures.documented_functions += 1;
-                if !opens_with_verb(first, lists) {
+                if !opens_with_verb(sentence, lists) {
                     self.report(Rule::Verb, doc.line, sentence, "");
                 }
             }
@@ -234,7 +234,7 @@ impl File<'_> {
     }
 }
 
-/// The first sentence of documentation, which ends with its first paragraph at the latest.
+/// Returns the first sentence of documentation, which ends with its first paragraph at the latest.
 fn first_sentence(text: &str) -> &str {
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let end = paragraph.find(". ").or_else(|| paragraph.find(".\n")).unwrap_or(paragraph.len());
@@ -247,11 +247,20 @@ fn opens_with(sentence: &str, opening: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '\''))
 }
 
-/// Whether `first` is a verb in the third person, or opens a predicate.
-fn opens_with_verb(first: &str, lists: &Lists) -> bool {
-    let first = first.trim_end_matches([',', ':', '.']);
+/// Words that follow a verb and not a noun: "Formats a row".
+const DETERMINERS: &[&str] =
+    &["a", "all", "an", "both", "each", "every", "its", "some", "the", "their", "these", "this"];
+
+/// Whether `sentence` opens with a verb in the third person, or is a predicate.
+fn opens_with_verb(sentence: &str, lists: &Lists) -> bool {
+    let mut words = sentence.split_whitespace();
+    let first = words.next().unwrap_or_default().trim_end_matches([',', ':', '.']);
     let is_word = first.chars().all(|c| c.is_alphabetic() || c == '-');
-    first == "Whether" || is_word && first.ends_with('s') && !lists.not_verbs.contains(first)
+    let is_noun = lists.not_verbs.contains(first)
+        && !words
+            .next()
+            .is_some_and(|second| DETERMINERS.contains(&second) || second.starts_with('`'));
+    first == "Whether" || is_word && first.ends_with('s') && !is_noun
 }
 
 /// Splits a list of parameters at its commas.
@@ -294,7 +303,7 @@ fn is_tuple_or_array(parameter: &str) -> bool {
     }
 }
 
-/// The type of a parameter: the text after the colon that is not part of a path.
+/// Returns the type of a parameter: the text after the colon that is not part of a path.
 fn type_of(parameter: &str) -> Option<&str> {
     let bytes = parameter.as_bytes();
     let mut depth = 0i32;
@@ -337,14 +346,14 @@ fn declares_type(line: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn measured(source: &str) -> Measures {
+    fn measure_source(source: &str) -> Measures {
         let mut measures = Measures::default();
         measures.add("a.rs", &Source::new(source), &Lists::read().unwrap());
         measures
     }
 
     fn counts(source: &str) -> [usize; 6] {
-        let measures = measured(source);
+        let measures = measure_source(source);
         Rule::ALL.map(|rule| measures.count(rule))
     }
 
@@ -373,6 +382,7 @@ mod tests {
             ),
             ("/// The weights.\npub async fn a() {}", 1),
             ("/// Bytes of a row.\nfn a() {}", 1),
+            ("/// Lines the cells up.\nfn a() {}", 0),
             ("/// The weights.\nstruct A;", 0),
             ("/// The body.\ntype A = fn(u8);", 0),
         ] {
@@ -407,7 +417,7 @@ mod tests {
     fn names_and_closures_are_counted() {
         let source = "fn held() {\n    let twice = |a| a + a;\n    let once = move || 1;\n    let b = a || c;\n    \
                       twice(1) + once() + twice(2)\n}\nfn other() { once() }\n";
-        let measures = measured(source);
+        let measures = measure_source(source);
         assert_eq!(counts(source)[3..5], [1, 2]);
         assert_eq!(measures.closures_called_once, 1);
     }

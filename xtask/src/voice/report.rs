@@ -33,7 +33,7 @@ pub(crate) fn read_counts(text: &str) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Findings for each crate whose violations are not those of `counts`.
+/// Reports each crate whose violations differ from `counts`.
 pub(crate) fn compare(counts: &Counts, crates: &BTreeMap<String, Measures>) -> Vec<String> {
     let mut findings = Vec::new();
     for (name, measures) in crates {
@@ -58,7 +58,7 @@ pub(crate) fn compare(counts: &Counts, crates: &BTreeMap<String, Measures>) -> V
     findings
 }
 
-/// The new text of `tests/voice/counts.tsv`.
+/// Formats the new `tests/voice/counts.tsv`.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ fn rate(count: usize, of: usize, per: f64) -> String {
     if of == 0 { "-".to_string() } else { format!("{:.1}", count as f64 * per / of as f64) }
 }
 
-/// A table in Markdown with a row for each crate and one for all.
+/// Formats a table in Markdown with a row for each crate and one for all.
 pub(crate) fn table(crates: &BTreeMap<String, Measures>) -> String {
     let mut all = Measures::default();
     crates.values().for_each(|measures| all.merge(measures));
@@ -138,7 +138,7 @@ mod tests {
     use crate::rust_source::Source;
     use crate::voice::lists::Lists;
 
-    fn measured(source: &str) -> BTreeMap<String, Measures> {
+    fn measure_source(source: &str) -> BTreeMap<String, Measures> {
         let mut measures = Measures::default();
         measures.add("a.rs", &Source::new(source), &Lists::read().unwrap());
         BTreeMap::from([("a".to_string(), measures)])
@@ -146,10 +146,10 @@ mod tests {
 
     #[test]
     fn a_rise_is_a_finding_and_cannot_be_recorded() {
-        let crates = measured("/// What it does.\nfn made() {}\n");
+        let crates = measure_source("/// What it does.\nfn made() {}\n");
         let recorded = lower_counts("", &crates).unwrap();
         assert_eq!(compare(&read_counts(&recorded).unwrap(), &crates), Vec::<String>::new());
-        let worse = measured("/// What it does.\nfn made() {}\n/// How.\nfn held() {}\n");
+        let worse = measure_source("/// What it does.\nfn made() {}\n/// How.\nfn held() {}\n");
         let findings = compare(&read_counts(&recorded).unwrap(), &worse);
         assert_eq!(findings.len(), 3, "{findings:?}");
         assert!(
@@ -161,15 +161,15 @@ mod tests {
 
     #[test]
     fn a_fall_asks_for_the_lower_number() {
-        let recorded = lower_counts("", &measured("fn made() {}\nfn held() {}\n")).unwrap();
-        let findings = compare(&read_counts(&recorded).unwrap(), &measured("fn made() {}\n"));
+        let recorded = lower_counts("", &measure_source("fn made() {}\nfn held() {}\n")).unwrap();
+        let findings = compare(&read_counts(&recorded).unwrap(), &measure_source("fn made() {}\n"));
         assert_eq!(findings.len(), 1);
         assert!(findings[0].contains("cargo xtask tidy --bless"), "{findings:?}");
     }
 
     #[test]
     fn the_table_has_rates_of_each_crate_and_of_all() {
-        let table = table(&measured("/// What it is.\n/// Nobody knows.\nstruct Kind;\n"));
+        let table = table(&measure_source("/// What it is.\n/// Nobody knows.\nstruct Kind;\n"));
         let rows: Vec<&str> = table.lines().collect();
         assert!(rows[2].starts_with("| a | 1 | 100.0 | 0.0 |"), "{table}");
         assert_eq!(rows[3].replace("all", "a"), rows[2]);

@@ -3,7 +3,7 @@
 //!
 //! Jobs: `read` (file into memory, decoded, dropped), `read-shared` (the same with `raw_data` as
 //! slices of the file's buffer), `decode` (bytes already in memory, decoded, dropped), `packed`
-//! (the same; what is printed are sums).
+//! (like `decode`, but prints sums).
 
 mod messages;
 
@@ -66,7 +66,7 @@ fn sums(model: &copied::ModelProto) -> String {
     format!("int64 {int64}, int32 {int32}, float {float:.6}")
 }
 
-/// The most memory that the process ever had, as the kernel counts it.
+/// Reads the peak memory of the process from the kernel.
 fn rss_peak_mb() -> Result<f64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -5,7 +5,7 @@
 macro_rules! messages {
     ($module:ident, $raw:tt, $blob:ty) => {
         pub mod $module {
-            /// What both sides must find.
+            /// Counts that both sides must find.
             pub fn counts(model: &ModelProto) -> String {
                 let graph = model.graph.as_ref();
                 let (nodes, initializers) =

@@ -119,7 +119,7 @@ impl Call {
         })
     }
 
-    /// Inverse of [`Call::to_json`].
+    /// Reads the output of [`Call::to_json`].
     fn from_json(call: &Value) -> Option<Call> {
         let kind = CallKind::ALL.iter().find(|kind| call["kind"] == kind.name())?;
         Some(Call {
@@ -143,7 +143,7 @@ pub(crate) fn wrap_rustc(log: &OsStr) -> Result<ExitCode> {
         )
     })?;
     let arguments: Vec<OsString> = arguments.collect();
-    let (status, time) = timed(|| {
+    let (status, time) = time_call(|| {
         let status = Command::new(&rustc).args(&arguments).env_remove(LOG).status();
         Ok(status.map_err(|error| format!("cannot start {}: {error}", rustc.display()))?)
     })?;
@@ -172,7 +172,7 @@ pub(super) fn parse_log(log: &str) -> Result<Vec<Call>> {
 
 /// Runs `work`; returns its result, its wall time and the CPU time of the processes that it waits
 /// for.
-pub(super) fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Time)> {
+pub(super) fn time_call<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Time)> {
     let (start, before) = (Instant::now(), children_cpu_s()?);
     let result = work()?;
     let time = Time {
@@ -285,7 +285,7 @@ mod tests {
     fn processes_are_timed() {
         let spin = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
         let ((), time) =
-            timed(|| crate::shell::run(Command::new("sh").args(["-c", spin]))).unwrap();
+            time_call(|| crate::shell::run(Command::new("sh").args(["-c", spin]))).unwrap();
         assert!(time.cpu_s > 0.0 && time.wall_s > 0.0, "{time:?}");
     }
 }

@@ -3,7 +3,7 @@
 //! A line that is added moves all lines after it, so all code with their numbers in it (messages of
 //! panics) changes too. A line that is changed in place shows the cost of the change alone.
 
-use super::calls::{Time, timed};
+use super::calls::{Time, time_call};
 use super::{Side, run_aside};
 use crate::{Result, shell};
 use serde_json::{Value, json};
@@ -98,7 +98,8 @@ impl Loop {
         let changed = self.with_statement(&source, number + 1)?;
         self.test(side)?;
 
-        let mut file = EditedFile::new(side.root.join(self.file), side.beside("original"), source)?;
+        let mut file =
+            EditedFile::new(side.root.join(self.file), side.path_beside("original"), source)?;
         let added = self.test_edited(side, &file, &added)?;
         let changed = self.test_edited(side, &file, &changed)?;
         file.restore()?;
@@ -128,7 +129,7 @@ impl Loop {
 
     fn test_edited(&self, side: &Side, file: &EditedFile, text: &str) -> Result<Time> {
         fs::write(&file.path, text)?;
-        let ((), time) = timed(|| self.test(side))?;
+        let ((), time) = time_call(|| self.test(side))?;
         Ok(time)
     }
 

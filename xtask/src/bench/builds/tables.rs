@@ -57,7 +57,7 @@ fn test_build(sample: &Sample) -> Option<&Build> {
 }
 
 impl Column {
-    /// CPU seconds of calls; `None` if there are none.
+    /// Sums the CPU seconds of calls; `None` without calls.
     fn cpu_s(&self, sample: &Sample, is_wanted: impl Fn(&Call) -> bool) -> Option<f64> {
         let calls = (self.build)(sample)?.calls.iter();
         let calls = calls.filter(|call| self.kinds.contains(&call.kind) && is_wanted(call));
@@ -113,7 +113,9 @@ fn cell(
         (None, None, _) => String::new(),
         (Some(ours), None, _) => shown(ours),
         (None, Some(theirs), _) => format!("none ({})", shown(theirs)),
-        (Some(ours), Some(theirs), None) => format!("{} ({})", shown(ours), shown(theirs)),
+        (Some(ours), Some(theirs), None) => {
+            format!("{} ({})", shown(ours), shown(theirs))
+        }
         (Some(ours), Some(theirs), Some(ratio)) => {
             format!("{} ({}, {ratio:.2})", shown(ours), shown(theirs))
         }
@@ -239,7 +241,7 @@ fn size_table(rounds: &[Round]) -> String {
         }
         let whole = |sample: &Sample| Some(product(sample)?.bytes as f64);
         let stripped = |sample: &Sample| Some(product(sample)?.stripped_bytes? as f64);
-        let sizes = [cell(rounds, whole, grouped), cell(rounds, stripped, grouped)];
+        let sizes = [cell(rounds, whole, group_digits), cell(rounds, stripped, group_digits)];
         add_row(&mut table, std::iter::once(title.to_string()).chain(sizes));
     }
     table
@@ -272,7 +274,7 @@ fn loop_table(rounds: &[Round]) -> String {
 
 /// Returns seconds as text: to a tenth below ten, or else whole.
 fn seconds(figure: f64) -> String {
-    if figure < 9.95 { format!("{figure:.1}") } else { grouped(figure) }
+    if figure < 9.95 { format!("{figure:.1}") } else { group_digits(figure) }
 }
 
 /// Returns a duration in seconds or, from 100 seconds on, in minutes.
@@ -281,7 +283,7 @@ fn duration(figure: f64) -> String {
 }
 
 /// Returns a whole number with commas between groups of three digits.
-fn grouped(figure: f64) -> String {
+fn group_digits(figure: f64) -> String {
     let digits = format!("{figure:.0}");
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -309,7 +311,7 @@ mod tests {
         Build { time: Time { wall_s, cpu_s: cpu_s + 1.0 }, calls: calls.to_vec() }
     }
 
-    /// A release build in which kernels take `cpu_s`.
+    /// Makes a release build in which kernels take `cpu_s`.
     fn sample(cpu_s: f64) -> Sample {
         use CallKind::{BuildScript, Library, Program};
         let mut calls = vec![
@@ -419,7 +421,7 @@ mod tests {
         for (figure, wanted) in
             [(0.0, "0"), (999.4, "999"), (1000.0, "1,000"), (1234567.0, "1,234,567")]
         {
-            assert_eq!(grouped(figure), wanted);
+            assert_eq!(group_digits(figure), wanted);
         }
     }
 }

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 /// The measurements that must not take more than so many times the barrier and the copy.
 const BARS: &[(&str, f64)] = &[("all-reduce of 1 MB", 10.0)];
 
-/// Times them on two processors; only a few calls, if it is about whether they run.
+/// Times the collectives on two processors; only a few calls for a smoke test.
 pub(super) fn measure(processors: &[usize], smoke: bool) -> Result<Vec<Row>> {
     let program = build_release_example("devices_bench")?;
     let mut command = bound_to(processors, &program);
     command.args(smoke.then_some("--smoke"));
-    shell::output(&mut command)?.lines().map(Row::of).collect()
+    shell::output(&mut command)?.lines().map(Row::from_line).collect()
 }
 
 /// One measurement: seconds of a call, and of a barrier and a copy of as many bytes.
@@ -25,7 +25,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn of(line: &str) -> Result<Row> {
+    fn from_line(line: &str) -> Result<Row> {
         let line: Value = serde_json::from_str(line)?;
         let number = |key: &str| line[key].as_f64().ok_or(format!("{key} is missing"));
         Ok(Row {
@@ -59,10 +59,10 @@ pub(super) fn print(rows: &[Row]) {
 
 /// Lists collectives that take longer than allowed or were not measured.
 pub(super) fn failures(rows: &[Row]) -> Vec<String> {
-    missed(rows, BARS)
+    missed_bars(rows, BARS)
 }
 
-fn missed(rows: &[Row], bars: &[(&str, f64)]) -> Vec<String> {
+fn missed_bars(rows: &[Row], bars: &[(&str, f64)]) -> Vec<String> {
     let failure = |(name, bar): &(&str, f64)| match rows.iter().find(|row| row.name == *name) {
         None => Some(format!("{name} was not measured")),
         Some(row) if row.ratio() > *bar => {
@@ -81,13 +81,13 @@ mod tests {
     #[test]
     fn what_is_too_slow_or_missing_fails() {
         let line = r#"{"name": "a", "bytes": 1, "seconds": 3e-6, "copy_seconds": 2e-6}"#;
-        let rows = [Row::of(line).expect("it is complete")];
-        assert_eq!(missed(&rows, &[("a", 1.5)]), [""; 0]);
-        let found = missed(&rows, &[("a", 1.25), ("b", 1.0)]);
+        let rows = [Row::from_line(line).expect("it is complete")];
+        assert_eq!(missed_bars(&rows, &[("a", 1.5)]), [""; 0]);
+        let found = missed_bars(&rows, &[("a", 1.25), ("b", 1.0)]);
         assert_eq!(
             found,
             ["a takes 1.50 times a barrier and a copy; the bar is 1.25", "b was not measured"]
         );
-        assert!(Row::of(r#"{"name": "a", "seconds": 1}"#).is_err());
+        assert!(Row::from_line(r#"{"name": "a", "seconds": 1}"#).is_err());
     }
 }

@@ -79,13 +79,13 @@ pub(super) fn measure(task: &Devices) -> Result<Option<Networks>> {
         found.ok_or_else(|| format!("the case '{name}' does not exist").into())
     };
     let (case, rounds) = if task.smoke { (Case::digits(), 1) } else { (one(TIMED)?, ROUNDS) };
-    let timed = timed(&sides, &case, rounds)?;
+    let timed = time_ways(&sides, &case, rounds)?;
     let sums = if task.smoke { None } else { Some(sums(&sides, &one(COUNTED)?)?) };
     Ok(Some(Networks { case: case.name, timed, sums }))
 }
 
-/// The network of a case with annotations for two devices.
-fn annotated(sides: &Sides, case: &Case) -> Result<Case> {
+/// Annotates the network of a case for two devices.
+fn annotate_network(sides: &Sides, case: &Case) -> Result<Case> {
     let directory = artifacts("bench/models");
     fs::create_dir_all(&directory)?;
     let model = directory.join(format!("{}.on2.onnx", case.name));
@@ -95,8 +95,8 @@ fn annotated(sides: &Sides, case: &Case) -> Result<Case> {
     Ok(Case { name: case.name.clone(), model, case: case.case.clone() })
 }
 
-fn timed(sides: &Sides, whole: &Case, rounds: usize) -> Result<Vec<Timed>> {
-    let annotated = annotated(sides, whole)?;
+fn time_ways(sides: &Sides, whole: &Case, rounds: usize) -> Result<Vec<Timed>> {
+    let annotated = annotate_network(sides, whole)?;
     let inputs = whole.make_inputs()?;
     let directory = artifacts("bench/outputs");
     fs::create_dir_all(&directory)?;
@@ -128,7 +128,7 @@ fn timed(sides: &Sides, whole: &Case, rounds: usize) -> Result<Vec<Timed>> {
 
 /// Counts the bytes that a transformer sends in a run.
 fn sums(sides: &Sides, case: &Case) -> Result<Sums> {
-    let annotated = annotated(sides, case)?;
+    let annotated = annotate_network(sides, case)?;
     let mut command = sides.bound(2, &sides.ours)?;
     command.arg("profile").arg(&annotated.model).args(case.make_inputs()?);
     command.args(["--devices", "--threads", "1", "--runs", "1", "--json", "-q"]);
@@ -149,8 +149,8 @@ fn sums(sides: &Sides, case: &Case) -> Result<Sums> {
 }
 
 impl Sums {
-    /// Bytes of two sums of a layer: of the value of a layer, each device sends a half to the
-    /// other, and its half of the result.
+    /// Computes the bytes of two sums of a layer: of the value of a layer, each device sends a half
+    /// to the other, and its half of the result.
     fn formula() -> u64 {
         2 * 2 * POSITIONS * WIDTH * 4
     }
@@ -176,13 +176,13 @@ impl Sums {
 }
 
 impl Networks {
-    /// The time of one session divided by that of a way: the median over rounds.
+    /// Computes the median ratio of the time of one session to that of a way.
     fn speed(&self, way: usize) -> f64 {
         let rounds = self.timed[0].samples.iter().zip(&self.timed[way].samples);
         median(rounds.map(|(whole, ours)| whole.median_ms / ours.median_ms))
     }
 
-    /// The memory of the first process of a way, divided by that of one session.
+    /// Computes the ratio of the memory of a way's first process to that of one session.
     fn memory(&self, way: usize) -> f64 {
         let peak = |way: usize| median(self.timed[way].samples.iter().map(|one| one.rss_peak_mb));
         peak(way) / peak(0)
@@ -241,7 +241,7 @@ impl Networks {
         }
     }
 
-    /// Outputs that differ, and bytes that are not those of the formula.
+    /// Lists outputs that differ, and bytes that contradict the formula.
     pub(super) fn failures(&self) -> Vec<String> {
         let problems = WAYS.iter().zip(&self.timed).flat_map(|(way, timed)| {
             let problems = timed.accuracy.iter().flat_map(|accuracy| &accuracy.problems);

@@ -1,8 +1,8 @@
-//! Models of the zoo, their cases, and what is made of them before anything is measured.
+//! Models of the zoo, their cases, and their preparation before anything is measured.
 
 use crate::agree::python_with_onnxruntime;
 use crate::conformance::python_with_onnx;
-use crate::workspace::{artifacts, root, shown};
+use crate::workspace::{artifacts, readable_path, root};
 use crate::{Result, shell};
 use serde_json::Value;
 use std::fs;
@@ -56,8 +56,8 @@ impl Case {
         }
     }
 
-    /// Cases whose models are made here that the names ask for.
-    pub(super) fn made(names: &[String]) -> Result<Vec<Case>> {
+    /// Makes the models that are generated here and selected by name.
+    pub(super) fn generate(names: &[String]) -> Result<Vec<Case>> {
         let wanted = |case: &str| names.is_empty() || names.iter().any(|name| is(case, name));
         let made = MADE.iter().filter(|made| wanted(made.name));
         made.map(|Made { name, script, argument }| {
@@ -94,7 +94,7 @@ impl Case {
         nodes.find(|made| made.name == name)?.argument.parse().ok()
     }
 
-    /// The inputs as `NAME=FILE` words, which both sides understand.
+    /// Formats the inputs as `NAME=FILE`, which both sides parse.
     pub(in crate::bench) fn make_inputs(&self) -> Result<Vec<String>> {
         let directory = artifacts("bench/inputs").join(&self.name);
         let script = root().join("tests/perf/case_inputs.py");
@@ -104,8 +104,8 @@ impl Case {
         Ok(words.lines().map(str::to_string).collect())
     }
 
-    /// What the model gives in double precision, computed once; `None` if that says nothing about
-    /// it.
+    /// Computes the outputs in double precision, once; `None` for a model whose accuracy they do
+    /// not measure.
     pub(super) fn float64_outputs(&self) -> Result<Option<PathBuf>> {
         if MADE.iter().any(|made| made.name == self.name && made.script != LIGHT) {
             return Ok(None);
@@ -127,7 +127,7 @@ impl Case {
     }
 }
 
-/// The cases in a directory that the names of models and cases ask for, or all of them, with their
+/// Selects cases of a directory by the names of models and cases, or all of them, with their
 /// models filled.
 pub(crate) fn zoo_cases(zoo: &Path, names: &[String]) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
@@ -153,7 +153,7 @@ fn is(case: &str, name: &str) -> bool {
     case == name || model_of(case) == name
 }
 
-/// `resnet50` of `resnet50.b1`.
+/// Returns the part before the point: `resnet50` of `resnet50.b1`.
 pub(super) fn model_of(case: &str) -> &str {
     case.split_once('.').map_or(case, |(model, _)| model)
 }
@@ -163,7 +163,7 @@ fn fill(zoo: &Path, name: String) -> Result<Case> {
     let (skeleton, model) = (zoo.join(&file), artifacts("bench/models").join(&file));
     let script = root().join("tests/perf/zoo_weights.py");
     if !is_newer(&model, &[&skeleton, &script]) {
-        eprintln!("Filling {} with weights", shown(&model));
+        eprintln!("Filling {} with weights", readable_path(&model));
         fs::create_dir_all(artifacts("bench/models"))?;
         shell::run(Command::new(python_with_onnx()?).arg(script).arg(skeleton).arg(&model))?;
     }

@@ -4,7 +4,7 @@ use super::groups::Summary;
 use super::row::{Outcome, Row};
 use super::sides::Sides;
 use crate::Result;
-use crate::workspace::{root, shown};
+use crate::workspace::{readable_path, root};
 use std::fmt::Write;
 use std::fs;
 
@@ -23,13 +23,13 @@ pub(super) fn write(rows: &[Row], summaries: &[Summary], sides: &Sides) -> Resul
         summary_table(summaries)?
     );
     let document = with_between_marks(&document, &table)
-        .ok_or_else(|| format!("{} has no marks to write between", shown(&path)))?;
+        .ok_or_else(|| format!("{} has no marks to write between", readable_path(&path)))?;
     fs::write(&path, document)?;
-    eprintln!("wrote the table of {}", shown(&path));
+    eprintln!("wrote the table of {}", readable_path(&path));
     Ok(())
 }
 
-/// The document with a text in the place of what stood between the marks.
+/// Replaces the text between the marks of a document.
 fn with_between_marks(document: &str, text: &str) -> Option<String> {
     let (before, rest) = document.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -38,7 +38,7 @@ fn with_between_marks(document: &str, text: &str) -> Option<String> {
 
 /// Describes the machine, the versions and the number of rounds.
 fn measured_on(rows: &[Row], sides: &Sides) -> Result<String> {
-    let measured = rows.iter().filter_map(Row::measured);
+    let measured = rows.iter().filter_map(Row::as_measured);
     let rounds = measured.clone().map(|measured| measured.rounds.len()).max();
     let ort =
         measured.flat_map(|measured| &measured.rounds).find_map(|round| round.ort.version.clone());
@@ -53,14 +53,14 @@ fn measured_on(rows: &[Row], sides: &Sides) -> Result<String> {
     ))
 }
 
-/// A line of the first processor in /proc/cpuinfo.
+/// Reads a line of the first processor in /proc/cpuinfo.
 pub(in crate::bench) fn processor_facts(name: &str) -> Option<String> {
     let facts = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = facts.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim().to_string())
 }
 
-/// The widest instructions, and those that products of few bits are made of.
+/// Names the widest instructions, and those for products of few bits.
 fn instruction_set(flags: &str) -> String {
     let flags: Vec<&str> = flags.split_whitespace().collect();
     let has = |flag: &&str| flags.contains(flag);
@@ -81,7 +81,7 @@ fn instruction_set(flags: &str) -> String {
 
 fn case_table(rows: &[Row]) -> Result<String> {
     let any_fast =
-        rows.iter().filter_map(Row::measured).any(|measured| measured.fast_best().is_some());
+        rows.iter().filter_map(Row::as_measured).any(|measured| measured.fast_best().is_some());
     let mut table = String::from(
         "| case | threads | speed, best | median | session | memory | apart | off float64, ours / ORT's |",
     );
@@ -89,7 +89,7 @@ fn case_table(rows: &[Row]) -> Result<String> {
     table += "| --- | --- | --- | --- | --- | --- | --- | --- |";
     table += if any_fast { " --- |\n" } else { "\n" };
     for row in rows {
-        let Some(measured) = row.measured() else {
+        let Some(measured) = row.as_measured() else {
             continue;
         };
         let accuracy = &measured.accuracy;
@@ -120,7 +120,7 @@ fn case_table(rows: &[Row]) -> Result<String> {
     Ok(table)
 }
 
-/// Cases that cannot run, each once.
+/// Lists the cases that cannot run, each once.
 fn refusals(rows: &[Row]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for row in rows {

@@ -33,7 +33,7 @@ impl Group {
         Group::Others,
     ];
 
-    fn of(case: &str) -> Group {
+    fn of_case(case: &str) -> Group {
         match model_of(case) {
             _ if LOCAL_RESPONSES.contains(&case) => Group::LocalResponses,
             _ if case.ends_with(".decode") => Group::Decode,
@@ -60,7 +60,7 @@ impl Group {
         }
     }
 
-    /// The smallest geometric mean of speeds that will do.
+    /// Returns the lowest accepted geometric mean of speeds.
     fn bar(self) -> Option<f64> {
         match self {
             Group::Prefill => Some(1.0),
@@ -94,10 +94,10 @@ const SPEED_BARS: [(&str, f64); 12] = [
     ("yolov8n_like", 1.15),
 ];
 
-/// The smallest speed of a case that will do.
+/// Returns the lowest accepted speed of a case.
 fn cell_bar(case: &str) -> f64 {
     let own = SPEED_BARS.iter().find(|(name, _)| [case, model_of(case)].contains(name));
-    let of_group = if Group::of(case).is_of_convolutions() { 1.0 } else { 0.8 };
+    let of_group = if Group::of_case(case).is_of_convolutions() { 1.0 } else { 0.8 };
     own.map_or(of_group, |(_, bar)| *bar)
 }
 
@@ -110,8 +110,8 @@ const MEMORY_RATIO_BAR: f64 = 1.0;
 /// The largest part of ONNX Runtime's time that creating a session may take.
 const SESSION_BAR: f64 = 0.4;
 
-/// The most memory that a process may take, in MiB: packed weights may leave a fourth more, what is
-/// alive a tenth.
+/// Computes the highest accepted memory of a process in MiB: packed weights may leave a fourth
+/// more, live values a tenth.
 fn memory_bar(must_hold: MustHold) -> f64 {
     const MIB: f64 = 1024.0 * 1024.0;
     (1.25 * must_hold.packed + 1.1 * must_hold.live + 30e6) / MIB
@@ -138,13 +138,13 @@ pub(super) struct Summary {
     pub(super) slowest: String,
 }
 
-/// One for each group that something was measured of.
+/// Summarizes each group with measurements.
 pub(super) fn summaries(rows: &[Row]) -> Vec<Summary> {
     let summary = |group: Group| {
         let cells: Vec<(&Row, &Measured)> = rows
             .iter()
-            .filter(|row| Group::of(&row.case) == group)
-            .filter_map(|row| Some((row, row.measured()?)))
+            .filter(|row| Group::of_case(&row.case) == group)
+            .filter_map(|row| Some((row, row.as_measured()?)))
             .collect();
         let (slowest, measured) =
             cells.iter().min_by(|(_, a), (_, b)| a.speed().total_cmp(&b.speed()))?;
@@ -178,7 +178,7 @@ impl Summary {
 
 /// Lists the bars that are not reached, errors included. Bars of speed use the best runs, which
 /// other processes disturb least.
-pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
+pub(super) fn missed_bars(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
     let mut missed = Vec::new();
     for summary in summaries {
         if let Some(bar) = summary.group.bar().filter(|bar| summary.best < *bar) {
@@ -188,7 +188,7 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
             ));
         }
     }
-    for (row, measured) in rows.iter().filter_map(|row| Some((row, row.measured()?))) {
+    for (row, measured) in rows.iter().filter_map(|row| Some((row, row.as_measured()?))) {
         let (name, speed) = (row.name(), measured.speed());
         let bar = cell_bar(&row.case);
         if speed < bar {
@@ -204,7 +204,7 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
                 "{name}: creating the session takes {session:.2} of the rival's time, the bar is {SESSION_BAR}"
             ));
         }
-        let is_transformer = matches!(Group::of(&row.case), Group::Prefill | Group::Decode);
+        let is_transformer = matches!(Group::of_case(&row.case), Group::Prefill | Group::Decode);
         if let Some(must_hold) = measured.must_hold().filter(|_| is_transformer) {
             let peak = measured.median(|round| round.ours.rss_peak_mb);
             let bar = memory_bar(must_hold);
@@ -228,7 +228,7 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
 fn of_convolutions(row: &Row, measured: &Measured) -> Vec<String> {
     let (name, mut missed) = (row.name(), Vec::new());
     let memory = measured.memory_ratio();
-    if Group::of(&row.case).is_of_convolutions() && memory >= MEMORY_RATIO_BAR {
+    if Group::of_case(&row.case).is_of_convolutions() && memory >= MEMORY_RATIO_BAR {
         missed.push(format!(
             "{name}: {memory:.2} of the rival's memory, the bar is below {MEMORY_RATIO_BAR}"
         ));
@@ -243,10 +243,11 @@ fn of_convolutions(row: &Row, measured: &Measured) -> Vec<String> {
     missed
 }
 
-/// Threads with which creating the session takes longer for each node of the larger model.
+/// Lists the numbers of threads with which session creation takes longer per node of the larger
+/// model.
 fn nonlinear(rows: &[Row]) -> Vec<String> {
     let per_node = |row: &Row| {
-        let ms = row.measured()?.best(|round| round.ours.load_ms);
+        let ms = row.as_measured()?.best(|round| round.ours.load_ms);
         Some(ms / f64::from(Case::node_count(&row.case)?))
     };
     let pairs = rows.iter().flat_map(|few| rows.iter().map(move |many| (few, many)));
@@ -285,7 +286,7 @@ mod tests {
             ("loops.scalar", Group::Loops),
             ("lstm.b1", Group::Others),
         ] {
-            assert_eq!(Group::of(case), group, "{case}");
+            assert_eq!(Group::of_case(case), group, "{case}");
         }
     }
 
@@ -321,7 +322,7 @@ mod tests {
             };
             measured.rounds[0].ours.rss_peak_mb = rss;
             measured.rounds[0].fast = fewer_bits.rounds.pop().map(|round| round.ours);
-            let missed = missed(&[row], &[]);
+            let missed = missed_bars(&[row], &[]);
             assert_eq!(missed.len(), misses, "{case} {missed:?}");
         }
     }
@@ -336,7 +337,7 @@ mod tests {
             };
             measured.rounds[0].ours.rss_peak_mb = peak;
             measured.rounds[0].ours.must_hold = Some(must_hold);
-            let missed = missed(&[row], &[]);
+            let missed = missed_bars(&[row], &[]);
             assert_eq!(missed.len(), misses, "{missed:?}");
         }
     }
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!((prefill.cells, prefill.smallest), (2, 0.5));
         assert_eq!(prefill.slowest, "bert_base.b1, 2 threads");
         assert_eq!(decode.smallest, 0.9);
-        let missed = missed(&rows, &summaries);
+        let missed = missed_bars(&rows, &summaries);
         assert!(missed[0].starts_with("transformers, decoding: 0.900"), "{missed:?}");
         assert!(missed[1].starts_with("bert_base.b1, 2 threads: 0.500"), "{missed:?}");
         assert_eq!(missed.len(), 2, "{missed:?}");

@@ -1,4 +1,4 @@
-//! What inputs of new sizes cost: a decoder whose past gets longer by one position with every call.
+//! Costs of inputs of new sizes: a decoder whose past gets longer by one position with every call.
 
 use super::cases::{Case, zoo_cases};
 use super::median;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// What the case is called.
+/// Name of the case.
 pub(super) const NAME: &str = "gpt2.growing";
 /// The case of the zoo with which it begins, and how long the past is there.
 const BEGINS_AS: (&str, usize) = ("gpt2.decode", 128);
@@ -27,7 +27,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(line: &str) -> Result<Sums> {
+    fn from_line(line: &str) -> Result<Sums> {
         let answer: Value = serde_json::from_str(line.trim())
             .map_err(|error| format!("{line:?} is no JSON: {error}"))?;
         let number = |key: &str| answer[key].as_f64().ok_or_else(|| format!("no {key} in {line}"));
@@ -67,7 +67,7 @@ pub(super) fn measure(
     let script = root().join("tests/perf/grow_ort.py");
     let one = |mut command: Command, threads: usize| -> Result<Sums> {
         give(&mut command, case, &inputs, past, threads);
-        Sums::of(&shell::output(&mut command)?)
+        Sums::from_line(&shell::output(&mut command)?)
     };
     let mut measured = Vec::new();
     for threads in threads.iter().copied() {
@@ -85,7 +85,7 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-/// The words that both sides understand.
+/// Formats the arguments that both sides parse.
 fn give(command: &mut Command, case: &Case, inputs: &[String], past: usize, threads: usize) {
     command.arg(&case.model).args(inputs);
     command.args(["--threads", &threads.to_string(), "--past", &past.to_string()]);
@@ -118,8 +118,8 @@ impl Growing {
         )
     }
 
-    /// The bar, if it is missed.
-    pub(super) fn missed(&self) -> Option<String> {
+    /// Returns the complaint if the bar is missed.
+    pub(super) fn complaint(&self) -> Option<String> {
         let ratio = self.ratio(1);
         (ratio > BAR).then(|| {
             let name = self.name();
@@ -156,15 +156,15 @@ mod tests {
         {
             let rounds = ours.map(|ours| [sums(1200.0), sums(ours)]).to_vec();
             let growing = Growing { threads: 1, rounds };
-            assert_eq!(growing.missed().is_some(), misses, "{}", growing.in_words());
+            assert_eq!(growing.complaint().is_some(), misses, "{}", growing.in_words());
             assert!(growing.in_words().contains("ONNX Runtime: 1.200"));
         }
     }
 
     #[test]
     fn a_process_says_both_sums() {
-        let sums = Sums::of("{\"first_ms\": 3.0, \"second_ms\": 2.0}\n").expect("both");
+        let sums = Sums::from_line("{\"first_ms\": 3.0, \"second_ms\": 2.0}\n").expect("both");
         assert_eq!(sums.ratio(), 1.5);
-        assert!(Sums::of("{\"first_ms\": 3.0}").is_err());
+        assert!(Sums::from_line("{\"first_ms\": 3.0}").is_err());
     }
 }

@@ -105,14 +105,14 @@ impl Row {
         format!("{}, {} {threads}", self.case, self.threads)
     }
 
-    pub(super) fn measured(&self) -> Option<&Measured> {
+    pub(super) fn as_measured(&self) -> Option<&Measured> {
         match &self.outcome {
             Outcome::Measured(measured) => Some(measured),
             Outcome::CannotRun(_) => None,
         }
     }
 
-    /// Everything that is wrong with it whatever the bars are.
+    /// Lists the problems that do not depend on bars.
     pub(super) fn failures(&self) -> Vec<String> {
         let problems = match &self.outcome {
             Outcome::CannotRun(reason) => vec![format!("cannot run: {reason}")],
@@ -121,9 +121,9 @@ impl Row {
         self.each(&problems)
     }
 
-    /// Errors that are too large, if accuracy is a bar.
+    /// Lists errors that are too large, if accuracy is a bar.
     pub(super) fn inaccurate(&self) -> Vec<String> {
-        let accuracy = self.measured().map(|measured| &measured.accuracy);
+        let accuracy = self.as_measured().map(|measured| &measured.accuracy);
         accuracy.map_or(Vec::new(), |accuracy| self.each(&accuracy.inaccurate))
     }
 
@@ -186,8 +186,8 @@ impl Measured {
         self.rounds.iter().map(figure).fold(f64::INFINITY, f64::min)
     }
 
-    /// ONNX Runtime's time divided by ours, the best run of all rounds each: how many times faster
-    /// we are.
+    /// Returns the ratio of ONNX Runtime's time to ours, the best run of all rounds each: how many
+    /// times faster we are.
     pub(super) fn speed(&self) -> f64 {
         self.best(|round| round.ort.min_ms) / self.best(|round| round.ours.min_ms)
     }
@@ -197,12 +197,14 @@ impl Measured {
         self.median(|round| round.ort.median_ms / round.ours.median_ms)
     }
 
-    /// Our time to create a session divided by ONNX Runtime's, the best of all rounds each.
+    /// Returns the ratio of our time to create a session to ONNX Runtime's, the best of all rounds
+    /// each.
     pub(super) fn session_ratio(&self) -> f64 {
         self.best(|round| round.ours.load_ms) / self.best(|round| round.ort.load_ms)
     }
 
-    /// Our peak of memory divided by ONNX Runtime's, which includes the Python interpreter.
+    /// Returns the ratio of our peak memory to ONNX Runtime's, which includes the Python
+    /// interpreter.
     pub(super) fn memory_ratio(&self) -> f64 {
         self.median(|round| round.ours.rss_peak_mb / round.ort.rss_peak_mb)
     }
@@ -212,7 +214,7 @@ impl Measured {
         self.rounds.last()?.ours.must_hold
     }
 
-    /// A figure of our runs with fewer bits, if there were any.
+    /// Returns a figure of our runs with fewer bits, if there were any.
     pub(super) fn fast_median(&self, figure: impl Fn(&Sample) -> f64) -> Option<f64> {
         let figures: Vec<f64> = self.fast().map(|(_, fast)| figure(fast)).collect();
         (!figures.is_empty()).then(|| median(figures.into_iter()))
@@ -258,7 +260,7 @@ pub(super) mod tests {
         }
     }
 
-    /// A row of one round.
+    /// Makes a row of one round.
     pub(in crate::bench::models) fn row(case: &str, threads: usize, ort: f64, ours: f64) -> Row {
         let round = Round { ort: sample(ort, 10.0), ours: sample(ours, 3.0), fast: None };
         Row {

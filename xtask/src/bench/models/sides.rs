@@ -1,4 +1,4 @@
-//! The two programs that are measured, what they share, and what they say.
+//! The two programs that are measured: their options, commands and answers.
 
 use super::cases::Case;
 use crate::bench::contest::bound_to;
@@ -50,7 +50,7 @@ pub(in crate::bench) struct Job<'a> {
 /// just given back comes in other pieces, and getting memory from the host of a virtual machine
 /// takes up to thirty times as long as clearing it.
 impl Sides {
-    /// `program` is the command that is measured on our side; it is built if none is given.
+    /// Prepares both sides. `program` is our command; it is built if none is given.
     pub(in crate::bench) fn prepare(program: Option<&Path>, budget: f64) -> Result<Sides> {
         Ok(Sides {
             python: python::environment(
@@ -80,10 +80,10 @@ impl Sides {
         let mut command = self.bound(job.processors, &self.python)?;
         add_job(command.arg(&script), job);
         self.add_measurement(&mut command, output);
-        Sample::of(&shell::output(&mut command)?)
+        Sample::from_line(&shell::output(&mut command)?)
     }
 
-    /// The sample of a run with these options or, in few words, why there is none.
+    /// Returns the sample of a run with these options, or a short reason why it failed.
     pub(in crate::bench) fn ours(
         &self,
         job: Job<'_>,
@@ -98,7 +98,7 @@ impl Sides {
         add_job(command.args(["bench", "--json"]).args(options), job);
         self.add_measurement(&mut command, output);
         match shell::attempt(&mut command)? {
-            Ok(line) => Sample::of(&line).map(Ok),
+            Ok(line) => Sample::from_line(&line).map(Ok),
             Err(complaint) => Ok(Err(in_few_words(&complaint))),
         }
     }
@@ -108,7 +108,7 @@ impl Sides {
         command.arg("--output").arg(output);
     }
 
-    /// A command that may use only the first `threads` of our processors.
+    /// Binds a command to the first `threads` of our processors.
     pub(in crate::bench) fn bound(&self, threads: usize, program: &Path) -> Result<Command> {
         let Some(processors) = self.processors.get(..threads) else {
             return Err(format!("there are only {} processors", self.processors.len()).into());
@@ -122,7 +122,7 @@ fn add_job(command: &mut Command, job: Job<'_>) {
     command.args(["--threads", &job.threads.to_string()]);
 }
 
-/// The processors that this process may use.
+/// Lists the processors that this process may use.
 pub(in crate::bench) fn allowed_processors() -> Result<Vec<usize>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -134,7 +134,7 @@ pub(in crate::bench) fn allowed_processors() -> Result<Vec<usize>> {
     Ok(processors)
 }
 
-/// What our command complained about: the operators if it is about them, or else what stands behind
+/// Shortens a complaint of our command: to the operators that it names, or else to the text after
 /// `error:`.
 fn in_few_words(complaint: &str) -> String {
     // `  LSTM, opset 18, 2 nodes: operator not implemented`, and beyond a screen
@@ -176,12 +176,12 @@ pub(super) struct MustHold {
     /// Constants that are packed, as large as they are in the file: with full precision they stay
     /// that large.
     pub(super) packed: f64,
-    /// Inputs, outputs and what is between.
+    /// Bytes of inputs, outputs and intermediate values.
     pub(super) live: f64,
 }
 
 impl MustHold {
-    fn of(answer: &Value) -> Option<MustHold> {
+    fn from_answer(answer: &Value) -> Option<MustHold> {
         let number = |key: &str| answer[key].as_f64();
         Some(MustHold {
             packed: number("packed_bytes")?,
@@ -191,7 +191,7 @@ impl MustHold {
 }
 
 impl Sample {
-    fn of(line: &str) -> Result<Sample> {
+    fn from_line(line: &str) -> Result<Sample> {
         let answer: Value = serde_json::from_str(line.trim())
             .map_err(|error| format!("{line:?} is no JSON: {error}"))?;
         let number = |key: &str| answer[key].as_f64().ok_or_else(|| format!("no {key} in {line}"));
@@ -201,7 +201,7 @@ impl Sample {
             median_ms: number("median_ms")?,
             min_ms: number("min_ms")?,
             rss_peak_mb: number("rss_peak_mb")?,
-            must_hold: MustHold::of(&answer),
+            must_hold: MustHold::from_answer(&answer),
             version: answer["version"].as_str().map(str::to_string),
         })
     }
