@@ -1,21 +1,25 @@
 //! `cargo xtask commands`: writes docs/commands.md, every command with every option, from what
-//! `--help` of the command prints.
+//! `--help` of the command prints, and the graph that README.md shows.
 
 use crate::Result;
 use crate::shell;
-use crate::workspace::{PROFILE, build_release, root};
+use crate::workspace::{PROFILE, artifacts, build_release, root};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Write the page about commands, or check that it is up to date.
+/// Write the page about commands and README.md's picture, or check that they are up to date.
 #[derive(clap::Args)]
 pub(crate) struct Commands {
-    /// Fail if the file is not what would be written.
+    /// Fail if a file differs from the one that would be written.
     #[arg(long)]
     check: bool,
 }
+
+/// Files that are written.
+const PAGE: &str = "docs/commands.md";
+const PICTURE: &str = "docs/digits.svg";
 
 /// The page of the manual about each command, in the order of the reference.
 const PAGES: &[(&str, &str)] = &[
@@ -66,15 +70,30 @@ const SHARED: &[(&str, &str, &[&str])] = &[
 
 pub(crate) fn run(task: &Commands) -> Result {
     let program = build_release("sardonyx", &[(PROFILE, "dev")])?;
-    let page = page(&program)?;
-    let path = root().join("docs/commands.md");
-    if !task.check {
-        return Ok(fs::write(path, page)?);
+    for (name, text) in [(PAGE, page(&program)?), (PICTURE, draw_picture(&program)?)] {
+        let path = root().join(name);
+        if !task.check {
+            fs::write(path, text)?;
+        } else if !fs::read_to_string(path).is_ok_and(|found| found == text) {
+            return Err(format!("{name} is out of date: cargo xtask commands").into());
+        }
     }
-    match fs::read_to_string(path) {
-        Ok(found) if found == page => Ok(()),
-        _ => Err("docs/commands.md is out of date: cargo xtask commands".into()),
-    }
+    Ok(())
+}
+
+/// Draws the model of README.md's first command.
+fn draw_picture(program: &Path) -> Result<String> {
+    let file = artifacts("commands").join("graph.svg");
+    fs::create_dir_all(artifacts("commands"))?;
+    let mut command = Command::new(program);
+    command.current_dir(root()).args([
+        "graph",
+        "--quiet",
+        "examples/digits/digits.onnx",
+        "--output",
+    ]);
+    shell::output(command.arg(&file))?;
+    Ok(fs::read_to_string(file)?)
 }
 
 /// Sections of the `--help` of one command.
