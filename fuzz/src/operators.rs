@@ -147,7 +147,7 @@ fn runs(input: &[u8]) -> bool {
         let session = builder.optimization(optimization).build()?;
         let inputs = given.iter().map(|given| (given.name.clone(), given.tensor.clone()));
         let options = RunOptions::new().iteration_limit(TURNS).deadline(Instant::now() + DEADLINE);
-        session.run_with(inputs, options).map(|_| ())
+        session.run(inputs, &options).map(|_| ())
     };
     let [plain, rewritten] = [Optimization::Off, Optimization::All].map(run);
     for error in [&plain, &rewritten].into_iter().filter_map(|result| result.as_ref().err()) {

@@ -33,7 +33,7 @@ fn runs(input: &[u8]) -> bool {
             .build()?;
         let deadline = Instant::now() + Duration::from_secs(20);
         let options = RunOptions::new().iteration_limit(TURNS).deadline(deadline);
-        session.run_with(std::iter::empty::<(String, Value)>(), options)
+        session.run(std::iter::empty::<(&str, Value)>(), &options)
     };
     match (run(Optimization::Off), run(Optimization::All)) {
         (Ok(plain), Ok(rewritten)) => {

@@ -52,7 +52,7 @@ fn run(session: &Session) -> Option<Outputs> {
         inputs.push((port.name().to_string(), value_of(port.ty()?)?));
     }
     let options = RunOptions::new().iteration_limit(TURNS).deadline(Instant::now() + DEADLINE);
-    match session.run_with(inputs, options) {
+    match session.run(inputs, &options) {
         Ok(outputs) => Some(outputs),
         Err(error) => {
             assert!(!error.to_string().is_empty());

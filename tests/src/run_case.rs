@@ -51,7 +51,7 @@ fn run_data_set(case: &Case, session: &Session, data: &DataSet, tolerance: Toler
     if let (true, [port], [bytes]) = (trials::are_in(case), session.outputs(), &data.outputs[..]) {
         return trials::judge(case, session, &inputs, &read(bytes, port)?);
     }
-    let outputs = session.run(inputs).map_err(failure)?;
+    let outputs = session.run(inputs, &Default::default()).map_err(failure)?;
     if outputs.len() != data.outputs.len() {
         return Err(wrong(format!("{} outputs, not {}", outputs.len(), data.outputs.len())));
     }

@@ -37,7 +37,7 @@ pub(crate) fn judge(
     let mut counts = vec![0.0; probabilities.len()];
     let mut first = None;
     for _ in 0..RUNS {
-        let outputs = session.run(inputs.iter().cloned()).map_err(failure)?;
+        let outputs = session.run(inputs.iter().cloned(), &Default::default()).map_err(failure)?;
         let Some((_, value)) = outputs.iter().next() else {
             return Err(wrong("there is no output".to_string()));
         };

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sardonyx::{ErrorKind, Outputs};
+use sardonyx::devices::{Run, Runner};
+use sardonyx::{Error, ErrorKind, Outputs, RunOptions, Value};
 use serde::Serialize;
 
-use crate::devices::{DeviceArgs, Runner};
+use crate::devices::DeviceArgs;
 use crate::failure::{Code, Failure};
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
@@ -100,24 +101,25 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let (runner, more) =
         timed(|| args.devices.runner(&loaded, &args.session, args.model.is_stdin()));
     load += more;
-    let Some(runner) = runner? else { return Ok(()) };
+    let Some(running) = runner? else { return Ok(()) };
+    let runner = &running.runner;
     let inputs = gather_or_make(&args.inputs, &loaded, terminal)?;
     let Opened { model, session, .. } = &loaded;
 
     // Outputs are dropped before the next run: memory for two sets of them would not be the
     // model's.
-    let values = inputs.values.clone();
-    let (outputs, first) = timed(|| runner.run_free(values, 1));
+    let values = inputs.named();
+    let (outputs, first) = timed(|| run_at_once(runner, values, 1));
     drop(outputs?);
 
     let progress = terminal.progress("warming up", None);
     let (start, mut runs) = (Instant::now(), 0);
     while args.repeat.is_cold(runs, start.elapsed()) {
-        runner.run_free(inputs.values.clone(), 1)?;
+        run_at_once(runner, inputs.named(), 1)?;
         runs += 1;
     }
     progress.set_message("running");
-    let measured = measure(args, &runner, &inputs)?;
+    let measured = measure(args, runner, &inputs)?;
     progress.finish_and_clear();
     if let (Some(place), Some(outputs)) = (&place, &measured.outputs) {
         let protected = saving::protect_inputs(&args.model, model, &inputs.files);
@@ -164,10 +166,26 @@ struct Measured {
     outputs: Option<Outputs>,
 }
 
-fn measure(args: &Args, runner: &Runner<'_>, inputs: &Inputs) -> Result<Measured, Failure> {
+/// Runs the model without limits, on devices several times at once. Returns the last outputs.
+fn run_at_once(
+    runner: &Runner,
+    values: Vec<(&str, Value)>,
+    at_once: usize,
+) -> Result<Outputs, Error> {
+    let options = RunOptions::default();
+    match runner {
+        Runner::Devices(session) => {
+            let runs = std::iter::repeat_n(values, at_once);
+            Ok(session.run_many(runs, &options)?.pop().unwrap_or_default())
+        }
+        runner => runner.run(values, &options),
+    }
+}
+
+fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Failure> {
     let (callers, at_once) = match runner {
-        Runner::Session(_) => (args.concurrency, 1),
-        Runner::Devices { .. } => (1, usize::from(args.concurrency)),
+        Runner::Devices(_) => (1, usize::from(args.concurrency)),
+        _ => (args.concurrency, 1),
     };
     let failed = AtomicBool::new(false);
     let start = Instant::now();
@@ -178,8 +196,8 @@ fn measure(args: &Args, runner: &Runner<'_>, inputs: &Inputs) -> Result<Measured
             && args.repeat.goes_on(durations.len() as u64, start.elapsed(), MOST_RUNS)
         {
             drop(outputs.take());
-            let values = inputs.values.clone();
-            let (again, duration) = timed(|| runner.run_free(values, at_once));
+            let values = inputs.named();
+            let (again, duration) = timed(|| run_at_once(runner, values, at_once));
             if again.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }

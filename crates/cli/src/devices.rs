@@ -8,13 +8,12 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sardonyx::devices::{Limits, Settings};
-use sardonyx::{DeviceOptions, DeviceSession, Error, Model, Outputs, Session, Value};
+use sardonyx::devices::{Runner, Settings};
+use sardonyx::{DeviceOptions, Model, StopFlag};
 
 use crate::failure::Failure;
 use crate::human::parse_optional;
 use crate::session::{Opened, SessionArgs};
-use crate::stopping::StopArgs;
 pub(crate) use ranks::{NUMBER, Rank};
 use workers::Workers;
 
@@ -62,14 +61,11 @@ pub(crate) struct DeviceArgs {
     device_timeout: u64,
 }
 
-/// What runs a model.
-pub(crate) enum Runner<'o> {
-    Session(&'o Session),
-    /// The session goes before the other processes: they end when it does.
-    Devices {
-        session: Box<DeviceSession>,
-        _workers: Workers,
-    },
+/// Session that runs a model, and the other processes that take part.
+pub(crate) struct Running {
+    /// Dropped before the other processes: they end when it does.
+    pub(crate) runner: Runner,
+    _workers: Workers,
 }
 
 impl DeviceArgs {
@@ -102,67 +98,28 @@ impl DeviceArgs {
         Settings { deadline: Duration::from_secs(self.device_timeout) }
     }
 
-    /// What runs a model that was opened; only to be looked at, if devices run it. `None` in a
+    /// Makes an opened model ready to run, on devices if they are asked for. Returns `None` in a
     /// process that took part in the runs of another one, and is done.
-    pub(crate) fn runner<'o>(
+    pub(crate) fn runner(
         &self,
-        opened: &'o Opened,
+        opened: &Opened,
         session: &SessionArgs,
         is_stdin: bool,
-    ) -> Result<Option<Runner<'o>>, Failure> {
+    ) -> Result<Option<Running>, Failure> {
         let Opened { model, session: whole, sizes, .. } = opened;
         if !self.devices {
-            return Ok(Some(Runner::Session(whole)));
+            let runner = whole.clone().into();
+            return Ok(Some(Running { runner, _workers: Workers::default() }));
         }
         self.check_choice(model)?;
         let settings = self.settings();
         let workers = self.workers((model, is_stdin), &settings)?;
         let devices = session.on_devices(model, sizes, self.options(&settings, &workers))?;
         if devices.worker() == 0 {
-            return Ok(Some(Runner::Devices { session: Box::new(devices), _workers: workers }));
+            return Ok(Some(Running { runner: devices.into(), _workers: workers }));
         }
         // What goes wrong, worker 0 says.
-        devices.serve().map(|()| None).map_err(|_| Failure::told_elsewhere())
-    }
-}
-
-impl Runner<'_> {
-    pub(crate) fn run(
-        &self,
-        values: Vec<(String, Value)>,
-        stopping: &StopArgs,
-    ) -> Result<Outputs, Error> {
-        match self {
-            Runner::Session(session) => session.run_with(values, stopping.options()),
-            Runner::Devices { session, .. } => {
-                let mut found = session.run_many([values], &stopping.limits())?;
-                Ok(found.swap_remove(0))
-            }
-        }
-    }
-
-    /// Runs the model with nothing that ends it, on devices several times at once; gives the last
-    /// outputs.
-    pub(crate) fn run_free(
-        &self,
-        values: Vec<(String, Value)>,
-        at_once: usize,
-    ) -> Result<Outputs, Error> {
-        match self {
-            Runner::Session(session) => session.run(values),
-            Runner::Devices { session, .. } => {
-                let runs = std::iter::repeat_n(values, at_once.max(1));
-                let mut found = session.run_many(runs, &Limits::default())?;
-                Ok(found.swap_remove(at_once.max(1) - 1))
-            }
-        }
-    }
-
-    /// Threads that a run uses, in this process.
-    pub(crate) fn threads(&self) -> usize {
-        match self {
-            Runner::Session(session) => session.threads(),
-            Runner::Devices { session, .. } => session.threads(),
-        }
+        let served = devices.serve(&StopFlag::new(), |_| ());
+        served.map(|()| None).map_err(|_| Failure::told_elsewhere())
     }
 }

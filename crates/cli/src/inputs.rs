@@ -50,6 +50,11 @@ impl Args {
 }
 
 impl Inputs {
+    /// Returns the inputs of one run. Neither names nor elements are copied.
+    pub(crate) fn named(&self) -> Vec<(&str, Value)> {
+        self.values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+    }
+
     /// The types of the tensors among them, by name.
     pub(crate) fn types(&self) -> Vec<(String, Type)> {
         let types = self.values.iter().filter_map(|(name, value)| {

@@ -3,15 +3,17 @@
 mod measured;
 mod on_devices;
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use sardonyx::devices::Runner;
 use sardonyx::{Session, StepEvent};
 use serde_json::{Value, json};
 
 use crate::ModelArg;
-use crate::devices::{DeviceArgs, Runner};
+use crate::devices::DeviceArgs;
 use crate::failure::{Code, Failure};
 use crate::files;
 use crate::human;
@@ -74,17 +76,17 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     } else {
         args.session.open_step((&args.model, args.training_step), terminal)?
     };
-    let runner = args.devices.runner(&opened, &args.session, args.model.is_stdin())?;
-    let Some(runner) = runner else { return Ok(()) };
+    let running = args.devices.runner(&opened, &args.session, args.model.is_stdin())?;
+    let Some(running) = running else { return Ok(()) };
     let inputs = gather_or_make(&args.inputs, &opened, terminal)?;
     let protected = saving::protect_inputs(&args.model, &opened.model, &inputs.files);
     if let Some(target) = &args.trace {
         let refused = |failure: Failure| failure.help("choose another file with --trace");
         protected.check(target).map_err(refused)?;
     }
-    match &runner {
-        Runner::Session(session) => whole(args, session, &inputs, terminal),
-        Runner::Devices { session, .. } => on_devices::profile(args, session, &inputs, terminal),
+    match &running.runner {
+        Runner::Devices(session) => on_devices::profile(args, session, &inputs, terminal),
+        _ => whole(args, &opened.session, &inputs, terminal),
     }
 }
 
@@ -97,13 +99,15 @@ fn whole(
 ) -> Result<(), Failure> {
     let count = session.steps().len();
     let runs = args.record(count, terminal, |keeps| {
-        let mut run = Run::new(count);
-        let values = inputs.values.clone();
+        let run = RefCell::new(Run::new(count));
+        let watch = |event: StepEvent| run.borrow_mut().add(event, keeps);
+        let options = args.stopping.options().watch(&watch);
+        let values = inputs.named();
         let began = Instant::now();
-        let mut watch = |event: StepEvent| run.add(event, keeps);
-        let outputs = session.run_with(values, args.stopping.options().watch(&mut watch));
-        run.took = began.elapsed();
-        outputs?;
+        session.run(values, &options)?;
+        let took = began.elapsed();
+        let mut run = run.into_inner();
+        run.took = took;
         let kept = run.events.len();
         Ok((run, kept))
     })?;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sardonyx::Outputs;
+use sardonyx::devices::{Run, Runner};
 use serde_json::json;
 
-use crate::devices::{DeviceArgs, Rank, Runner};
+use crate::devices::{DeviceArgs, Rank};
 use crate::expect::Expected;
 use crate::failure::{Code, Failure};
 use crate::inner::Dumped;
@@ -102,8 +103,8 @@ fn run_one(
             args.inner.apply(model, names, expected.is_some())
         },
     )?;
-    let runner = args.devices.runner(&opened, &args.session, arg.is_stdin())?;
-    let Some(runner) = runner else { return Ok(Verdict::Fine) };
+    let running = args.devices.runner(&opened, &args.session, arg.is_stdin())?;
+    let Some(running) = running else { return Ok(Verdict::Fine) };
     let mut inputs = gather(&args.inputs, &opened, terminal)?;
     let model = &opened.model;
     let classes = classes::Classes::new(&args.classes, model)?;
@@ -115,7 +116,7 @@ fn run_one(
         args.leave_stdout_to_the_output()?;
     }
 
-    let (given, timing) = repeat(&runner, inputs, args, terminal)?;
+    let (given, timing) = repeat(&running.runner, inputs, args, terminal)?;
     if let Some(rank) = rank {
         rank.wait()?;
         if !rank.is_first() {
@@ -140,7 +141,7 @@ fn run_one(
     let differs = report.as_ref().is_some_and(expect::Report::differs);
     let results = Results { outputs, given, timing, wanted, written, dumped, report };
     if args.json {
-        terminal.json(&results.json(args, &classes, runner.threads())?, true)?;
+        terminal.json(&results.json(args, &classes, running.runner.threads())?, true)?;
     } else {
         results.say(args, &classes, terminal)?;
     }
@@ -269,7 +270,7 @@ impl Results {
 
 /// The outputs of the last of the runs that are asked for.
 fn repeat(
-    runner: &Runner<'_>,
+    runner: &Runner,
     inputs: inputs::Inputs,
     args: &Args,
     terminal: &Terminal,
@@ -277,11 +278,11 @@ fn repeat(
     let times = args.repeat;
     let bar = terminal.progress("running", (times > 1).then_some(times));
     let mut durations: Vec<Duration> = Vec::new();
-    let (mut outputs, first) = timed(|| runner.run(inputs.values.clone(), &args.stopping));
+    let run = || runner.run(inputs.named(), &args.stopping.options());
+    let (mut outputs, first) = timed(run);
     durations.push(first);
     while outputs.is_ok() && (durations.len() as u64) < times {
-        let values = inputs.values.clone();
-        let (again, duration) = timed(|| runner.run(values, &args.stopping));
+        let (again, duration) = timed(run);
         outputs = again;
         durations.push(duration);
         bar.inc(1);

@@ -2,7 +2,7 @@
 
 mod local;
 
-use sardonyx::devices::{Division, Suggested};
+use sardonyx::devices::{Division, ShardOptions, Suggested};
 use sardonyx::{Model, SaveOptions, Weights};
 use serde_json::{Value, json};
 
@@ -101,20 +101,20 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     };
     let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
     let devices = usize::try_from(devices).unwrap_or(usize::MAX);
-    let (division, kind) = args.division();
-    let name = args.name.clone().unwrap_or_else(|| format!("{kind}-{devices}"));
-    let sizes: Vec<(String, i64)> = args
-        .sizes
-        .of(&model)?
-        .fixed
-        .into_iter()
-        .map(|(name, size)| (name, i64::try_from(size).unwrap_or(i64::MAX)))
-        .collect();
+    let division = args.division();
+    let mut options = ShardOptions::new(division, devices);
+    if let Some(name) = &args.name {
+        options = options.configuration(name);
+    }
+    let name = options.name();
+    for (name, size) in args.sizes.of(&model)?.fixed {
+        options = options.dim(name, size);
+    }
     if model.device_configurations().iter().any(|known| known.name == name) {
         let message = format!("the model has a configuration '{name}' already");
         return Err(Failure::new(message).help("give the new one another name: --name NAME"));
     }
-    let (mut annotated, report) = match model.shard((&name, devices), division, &sizes) {
+    let (mut annotated, report) = match model.shard(&options) {
         Ok(annotated) => annotated,
         Err(error) => {
             return match error.invalid_result() {
@@ -174,11 +174,11 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 
 impl Args {
     /// The division that the options choose, and its name.
-    fn division(&self) -> (Division, &'static str) {
+    fn division(&self) -> Division {
         match (self.pipeline, self.batch) {
-            (true, _) => (Division::Pipeline, "pipeline"),
-            (_, true) => (Division::Batch, "batch"),
-            _ => (Division::Tensor, "tensor"),
+            (true, _) => Division::Pipeline,
+            (_, true) => Division::Batch,
+            _ => Division::Tensor,
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::Limits;
 use sardonyx::{RunOptions, StopFlag};
 
 /// What ends a run early, besides Ctrl-C.
@@ -19,22 +18,14 @@ pub(crate) struct StopArgs {
 }
 
 impl StopArgs {
-    /// The options of a run that begins now. From the first one on, Ctrl-C ends runs, and the
-    /// command with a message that says where; a second Ctrl-C ends the command at once.
+    /// Returns the options of a run that begins now. From the first one on, Ctrl-C ends runs, and
+    /// the command with a message that says where; a second Ctrl-C ends the command at once.
     pub(crate) fn options<'a>(&self) -> RunOptions<'a> {
         let mut options = RunOptions::new();
         options.stop = interrupted().cloned();
         options.deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         options.iteration_limit = self.iteration_limit;
         options
-    }
-
-    /// The same for a run on several devices.
-    pub(crate) fn limits(&self) -> Limits {
-        let RunOptions { stop, deadline, iteration_limit, .. } = self.options();
-        let mut limits = Limits::default();
-        (limits.stop, limits.deadline, limits.iteration_limit) = (stop, deadline, iteration_limit);
-        limits
     }
 }
 

@@ -248,7 +248,7 @@ impl Args {
                     ));
                 }
             }
-            _ if self.initialize => trainer.initialize_with(self.stopping.options())?,
+            _ if self.initialize => trainer.initialize(&self.stopping.options())?,
             _ if has_initialization => terminal.note(
                 "training starts from the stored values; --initialize starts from the model's initialization",
             ),
@@ -361,9 +361,9 @@ impl Course<'_> {
         let options = self.args.stopping.options();
         let returned = match self.args.entry {
             Some(entry) => {
-                vec![self.trainer.step_with(entry, inputs.of(&self.trainer, entry)?, options)?]
+                vec![self.trainer.step(entry, inputs.of(&self.trainer, entry)?, &options)?]
             }
-            None => self.trainer.iterate_with(inputs.all(), options)?,
+            None => self.trainer.iterate(inputs.all(), &options)?,
         };
         self.steps += 1;
         let is_shown = self.args.every > 0 && self.steps.is_multiple_of(self.args.every);
@@ -412,7 +412,7 @@ impl Course<'_> {
                 taken += inputs.examples();
                 let options = self.args.stopping.options();
                 let given = inputs.of(&self.trainer, entry)?;
-                let outputs = self.trainer.evaluate_with(entry, given, options)?;
+                let outputs = self.trainer.evaluate(entry, given, &options)?;
                 let size = inputs.examples() as f64;
                 weight += size;
                 for (index, (name, number)) in numbers_of(&outputs).into_iter().enumerate() {

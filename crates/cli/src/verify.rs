@@ -2,7 +2,8 @@
 
 use sardonyx::convert::Conversion;
 use sardonyx::{
-    DataType, Difference, Dim, ErrorKind, Model, Port, Session, Tolerance, Type, Value as Operand,
+    DataType, Difference, Dim, ErrorKind, Model, Port, RunOptions, Session, Tolerance, Type,
+    Value as Operand,
 };
 use serde_json::{Value, json};
 
@@ -68,15 +69,15 @@ pub(crate) fn verify(
     };
     let after = session(converted, &sizes, "the converted model")?;
     let bar = terminal.progress("verifying", Some(runs));
-    let mut failed = None;
+    let (mut failed, options) = (None, RunOptions::default());
     for run in 1..=runs {
         let told = (run == 1).then_some(terminal);
         let filling = filling::Args::with_seed(run);
         let inputs = random::fill(&filling, original, &sizes, before.inputs(), &[], told)?;
-        let wanted = before.run(inputs.clone()).map_err(|error| {
+        let wanted = before.run(inputs.clone(), &options).map_err(|error| {
             Failure::from(error).help(cannot_run(run, &inputs, before.inputs()))
         })?;
-        let got = after.run(inputs.clone())?;
+        let got = after.run(inputs.clone(), &options)?;
         let mut pairs = wanted.iter().zip(got.iter());
         let differs = pairs.find_map(|((name, wanted), (_, got))| {
             Some((name.to_string(), got.compare(wanted, tolerance).err()?))

@@ -189,7 +189,7 @@ fn survives(bytes: Vec<u8>, what: &str) {
             Err(error) => return Err(error),
         };
         let input = Tensor::from_vec([2], vec![1.0f32, -1.0]).unwrap();
-        session.run([("x", input)]).map(drop)
+        session.run([("x", input)], &Default::default()).map(drop)
     });
     match outcome {
         Ok(Err(error)) => {

@@ -24,12 +24,12 @@ mod allocator {
 fn a_model_runs() -> Result {
     at_the_top();
     // begin
-    use sardonyx::{Model, Session, Tensor};
+    use sardonyx::{Model, RunOptions, Session, Tensor};
 
     let model = Model::open("examples/digits/digits.onnx")?;
     let session = Session::new(&model)?;
     let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
-    let outputs = session.run([("image", image)])?;
+    let outputs = session.run([("image", image)], &RunOptions::default())?;
     println!("{}", outputs.tensor("probabilities")?);
     // end
     Ok(())
@@ -40,13 +40,13 @@ fn a_model_runs() -> Result {
 fn a_session_tells_its_inputs() -> Result {
     at_the_top();
     // begin
-    use sardonyx::{Model, Session, Tensor};
+    use sardonyx::{Model, RunOptions, Session, Tensor};
 
     let model = Model::open("examples/digits/digits.onnx")?;
     let session = Session::new(&model)?;
     println!("{}", session.describe_inputs());
     let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
-    let outputs = session.run([("image", image)])?;
+    let outputs = session.run([("image", image)], &RunOptions::default())?;
     let probabilities = outputs.tensor("probabilities")?;
     assert_eq!(probabilities.dims(), [1, 10]);
     // end
@@ -75,7 +75,7 @@ fn limits_hold_a_run() -> Result {
         .deadline(Instant::now() + Duration::from_secs(10))
         .iteration_limit(1_000_000);
     let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
-    match session.run_with([("image", image)], options) {
+    match session.run([("image", image)], &options) {
         Ok(outputs) => println!("{}", outputs.tensor("probabilities")?),
         Err(error) if error.kind() == ErrorKind::Stopped => println!("it took too long"),
         Err(error) => return Err(error.into()),
@@ -89,13 +89,14 @@ fn limits_hold_a_run() -> Result {
 fn threads_share_a_session() -> Result {
     at_the_top();
     // begin
-    use sardonyx::{Model, Session, Tensor};
+    use sardonyx::{Model, RunOptions, Session, Tensor};
 
     let model = Model::open("examples/digits/digits.onnx")?;
     let session = Session::builder(&model).threads(2).dim("N", 1).build()?;
     let image = Tensor::from_vec([1, 1, 8, 8], vec![0.0f32; 64])?;
     std::thread::scope(|scope| {
-        let runs = [0, 1].map(|_| scope.spawn(|| session.run([("image", image.clone())])));
+        let run = || session.run([("image", image.clone())], &RunOptions::default());
+        let runs = [0, 1].map(|_| scope.spawn(run));
         for run in runs {
             let outputs = run.join().expect("the thread does not panic")?;
             println!("{}", outputs.tensor("probabilities")?);
@@ -111,7 +112,7 @@ fn threads_share_a_session() -> Result {
 fn a_run_uses_memory_of_the_caller() -> Result {
     at_the_top();
     // begin
-    use sardonyx::{Model, Session, TensorView, TensorViewMut};
+    use sardonyx::{Model, RunOptions, Session, TensorView, TensorViewMut};
 
     let model = Model::open("examples/digits/digits.onnx")?;
     let session = Session::new(&model)?;
@@ -119,7 +120,8 @@ fn a_run_uses_memory_of_the_caller() -> Result {
     let mut probabilities = [0.0f32; 10];
     let image = TensorView::from_slice([1, 1, 8, 8], &pixels)?;
     let output = TensorViewMut::from_slice([1, 10], &mut probabilities)?;
-    session.run_into(&[("image", image)], &mut [("probabilities", output)])?;
+    let mut outputs = [("probabilities", output)];
+    session.run_into(&[("image", image)], &mut outputs, &RunOptions::default())?;
     assert!(probabilities.iter().all(|probability| *probability > 0.0));
     // end
     Ok(())
@@ -129,7 +131,7 @@ fn a_run_uses_memory_of_the_caller() -> Result {
 #[test]
 fn an_operator_is_code_of_the_program() -> Result {
     // begin
-    use sardonyx::{Model, OperatorCall, Session, Tensor};
+    use sardonyx::{Model, OperatorCall, RunOptions, Session, Tensor};
 
     let model = Model::from_text(
         "<ir_version: 10, opset_import: [\"com.example\": 1]>
@@ -141,7 +143,8 @@ fn an_operator_is_code_of_the_program() -> Result {
         Ok(())
     };
     let session = Session::builder(&model).operator("com.example", "Total", total).build()?;
-    let outputs = session.run([("x", Tensor::from_vec([3], vec![1f32, 2.0, 4.0])?)])?;
+    let x = Tensor::from_vec([3], vec![1f32, 2.0, 4.0])?;
+    let outputs = session.run([("x", x)], &RunOptions::default())?;
     assert_eq!(outputs.tensor("s")?.as_slice::<f32>()?, [7.0]);
     // end
     Ok(())

@@ -82,7 +82,7 @@ fn read(path: &str) -> Result<(Weights, Vec<f32>), String> {
     }
     let session = Session::new(&model).map_err(failed)?;
     let x = Tensor::from_vec([LEN], vec![1.0f32; LEN]).unwrap();
-    let outputs = session.run([("x", x)]).map_err(failed)?;
+    let outputs = session.run([("x", x)], &Default::default()).map_err(failed)?;
     let y = outputs.iter().next().unwrap().1.clone();
     let y = y.into_tensor().unwrap();
     Ok((weights, numbers(y.buffer().unwrap().as_slice())))

@@ -130,12 +130,13 @@ impl Options {
     }
 }
 
-/// What may end a run early, and who is told of its steps. Start from the default, which ends
-/// nothing. Everything is tested before each step and each iteration of every graph. The number of
-/// iterations aside, everything is also tested within steps that take long: products, convolutions,
-/// functions of elements, sorting, scattering and texts among them. Other steps are done to their
-/// end.
-#[derive(Default)]
+/// Limits, seed and observer of a run. The default has none of them. Options are passed by
+/// reference, so one value serves any number of runs.
+///
+/// The limits are tested before each step and each iteration of every graph. The number of
+/// iterations aside, they are also tested within long steps: products, convolutions, element-wise
+/// functions, sorting, scattering and texts among them. Other steps run to their end.
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct RunOptions<'a> {
     /// The run ends when this flag is up.
@@ -144,56 +145,55 @@ pub struct RunOptions<'a> {
     pub deadline: Option<Instant>,
     /// How many iterations of loops and scans the run may take, all of them together.
     pub iteration_limit: Option<u64>,
-    /// What operators without an attribute `seed` draw random numbers by in this run, instead of
-    /// what the session says. Runs of one model with the same seed draw the same numbers.
+    /// Seed of this run for random operators without an attribute `seed`, in place of the session's.
+    /// Runs of one model with the same seed draw the same numbers.
     pub seed: Option<u64>,
-    /// Is asked whether the run ends, by the thread that runs, whenever the others are tested. Runs
-    /// on devices, whose threads are others, do not ask.
+    /// Function that ends the run by returning true. The running thread calls it whenever the other
+    /// limits are tested. Runs on devices, which have threads of their own, do not call it.
     pub asks: Option<&'a dyn Fn() -> bool>,
-    /// Is told of every step that has run.
-    pub watch: Option<&'a mut dyn FnMut(StepEvent)>,
+    /// Function that the running thread calls after every step.
+    pub watch: Option<&'a dyn Fn(StepEvent)>,
 }
 
 impl<'a> RunOptions<'a> {
-    /// Options that end nothing.
+    /// Options without limits.
     pub fn new() -> RunOptions<'a> {
         RunOptions::default()
     }
 
-    /// The same with a flag that ends the run.
+    /// Ends the run when `flag` is raised.
     #[must_use]
     pub fn stop(self, flag: &StopFlag) -> Self {
         RunOptions { stop: Some(flag.clone()), ..self }
     }
 
-    /// The same with a time at which the run ends.
+    /// Ends the run at a time.
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
         RunOptions { deadline: Some(deadline), ..self }
     }
 
-    /// The same with a limit of iterations of loops and scans, all of them together.
+    /// Ends the run after so many iterations of loops and scans, all of them together.
     #[must_use]
     pub fn iteration_limit(self, iterations: u64) -> Self {
         RunOptions { iteration_limit: Some(iterations), ..self }
     }
 
-    /// The same with a seed of the run's own: it draws the same random numbers whenever it is
-    /// repeated.
+    /// Gives the run a seed of its own: it draws the same random numbers whenever it is repeated.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         RunOptions { seed: Some(seed), ..self }
     }
 
-    /// The same with somebody who is asked, again and again, whether the run ends.
+    /// Ends the run once `ends` returns true. It is called often.
     #[must_use]
     pub fn asks(self, ends: &'a dyn Fn() -> bool) -> Self {
         RunOptions { asks: Some(ends), ..self }
     }
 
-    /// The same with somebody who is told of every step that has run.
+    /// Calls `watch` after every step, with its number and times.
     #[must_use]
-    pub fn watch(self, watch: &'a mut dyn FnMut(StepEvent)) -> Self {
+    pub fn watch(self, watch: &'a dyn Fn(StepEvent)) -> Self {
         RunOptions { watch: Some(watch), ..self }
     }
 }

@@ -38,7 +38,7 @@ const ENDLESS: &str = "<ir_version: 10, opset_import: [\"\": 21]>
         }>
     }";
 
-fn stopped(session: &Session, options: RunOptions<'_>) -> (StopReason, String) {
+fn stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
     let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
     match session.run_with(inputs(&[("x", x)]), options) {
         Err(RunError::Stopped(stopped)) => (stopped.reason, stopped.place()),
@@ -55,11 +55,11 @@ fn a_run_without_steps_ends_as_well() {
     );
     assert!(session.steps().is_empty());
     let flag = StopFlag::new();
-    let options = || RunOptions::new().stop(&flag);
+    let options = RunOptions::new().stop(&flag);
     let x = Tensor::from_slice([2], &[1f32, 2.0]).unwrap();
-    session.run_with(inputs(&[("x", x)]), options()).unwrap();
+    session.run_with(inputs(&[("x", x)]), &options).unwrap();
     flag.stop();
-    let (reason, place) = stopped(&session, options());
+    let (reason, place) = stopped(&session, &options);
     assert_eq!(reason, StopReason::Flag);
     assert_eq!(place, "the outputs of the model");
 }
@@ -68,26 +68,26 @@ fn a_run_without_steps_ends_as_well() {
 fn a_loop_without_end_ends_after_at_most_one_more_step() {
     let session = session(ENDLESS, &Options::with_threads(1));
     let flag = StopFlag::new();
-    let mut events: Vec<StepEvent> = Vec::new();
-    let mut watch = |event: StepEvent| {
-        events.push(event);
+    let events = Cell::new(0);
+    let watch = |_: StepEvent| {
+        events.update(|events| events + 1);
         // The first step of an iteration of the inner loop.
-        if events.len() == 1001 {
+        if events.get() == 1001 {
             flag.stop();
         }
     };
-    let (reason, place) = stopped(&session, RunOptions::new().stop(&flag).watch(&mut watch));
+    let (reason, place) = stopped(&session, &RunOptions::new().stop(&flag).watch(&watch));
     assert_eq!(reason, StopReason::Flag);
     assert!(place.contains(" in Loop node that makes 'v2' in iteration "), "{place}");
     let end = " of graph 'forever' in Loop node that makes 'y'";
     assert!(place.ends_with(end), "{place}");
     // No step began after the flag was raised: what came is the ends of the steps around.
-    assert!(events.len() <= 1003, "{}", events.len());
+    assert!(events.get() <= 1003, "{}", events.get());
     // The session works as before, and so does the flag.
     flag.reset();
     let options =
         RunOptions::new().stop(&flag).deadline(Instant::now() + Duration::from_millis(20));
-    assert_eq!(stopped(&session, options).0, StopReason::Deadline);
+    assert_eq!(stopped(&session, &options).0, StopReason::Deadline);
 }
 
 /// Operators whose work is handed out in parts, on inputs of 256 times 256 elements.
@@ -114,22 +114,22 @@ fn a_long_step_ends_between_its_parts() {
             let w = Tensor::from_vec([2, 1, 3, 3], vec![0.5f32; 18]).unwrap();
             let inputs = inputs(&[("x", x), ("w", w)]);
             let asked = Cell::new(0);
-            let mut events = 0;
-            let mut watch = |_: StepEvent| events += 1;
+            let events = Cell::new(0);
+            let watch = |_: StepEvent| events.update(|events| events + 1);
             // Each step is asked for before it begins; what is more is asked within steps.
             let count = || {
                 asked.set(asked.get() + 1);
                 false
             };
-            let options = RunOptions::new().asks(&count).watch(&mut watch);
-            let whole = session.run_with(inputs.clone(), options).unwrap();
+            let options = RunOptions::new().asks(&count).watch(&watch);
+            let whole = session.run_with(inputs.clone(), &options).unwrap();
             assert!(asked.get() > session.steps().len(), "{operator}: {}", asked.get());
             let last = asked.replace(0);
             let late = || {
                 asked.set(asked.get() + 1);
                 asked.get() >= last.min(session.steps().len() + 1)
             };
-            match session.run_with(inputs.clone(), RunOptions::new().asks(&late)) {
+            match session.run_with(inputs.clone(), &RunOptions::new().asks(&late)) {
                 Err(RunError::Stopped(stopped)) => {
                     assert_eq!(stopped.reason, StopReason::Flag);
                     assert!(stopped.next.is_some(), "{operator}");
@@ -147,10 +147,10 @@ fn a_long_step_ends_between_its_parts() {
 fn iterations_of_all_loops_count_together() {
     let session = session(ENDLESS, &Options::with_threads(1));
     // Each outer iteration comes with two inner ones: the tenth is outer iteration 3.
-    let (reason, place) = stopped(&session, RunOptions::new().iteration_limit(9));
+    let (reason, place) = stopped(&session, &RunOptions::new().iteration_limit(9));
     assert_eq!(reason, StopReason::Iterations(9));
     assert_eq!(place, "iteration 3 of Loop node that makes 'y'");
-    let (_, place) = stopped(&session, RunOptions::new().iteration_limit(10));
+    let (_, place) = stopped(&session, &RunOptions::new().iteration_limit(10));
     let expected = "iteration 0 of Loop node that makes 'v2' in iteration 3 of graph 'forever' \
                     in Loop node that makes 'y'";
     assert_eq!(place, expected);

@@ -58,7 +58,7 @@ fn lends(session: &Session, views: &[(&str, TensorView<'_>)], expected: &[&Tenso
         let place = places[index].take().filter(|_| asked.len() % 2 == 1)?;
         Some(TensorViewMut::new(data_type, dims, place).unwrap())
     };
-    session.run_lending(views, &mut outputs, RunOptions::new(), &mut lend).unwrap();
+    session.run_lending(views, &mut outputs, &RunOptions::new(), &mut lend).unwrap();
     assert_eq!(outputs.len(), expected.len());
     let all = outputs.iter().zip(&memory).zip(expected).enumerate();
     for (index, ((output, memory), expected)) in all {
@@ -115,7 +115,7 @@ fn memory_that_does_not_fit_an_output_is_refused() {
         let views = [("x", x.view())];
         let mut memory = Some(memory);
         let mut lend = |_, _, _: &[usize]| memory.take();
-        let ran = session.run_lending(&views, &mut Vec::new(), RunOptions::new(), &mut lend);
+        let ran = session.run_lending(&views, &mut Vec::new(), &RunOptions::new(), &mut lend);
         match ran.unwrap_err() {
             RunError::Input(error) => error.to_string(),
             other => other.to_string(),

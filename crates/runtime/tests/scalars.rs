@@ -1,6 +1,7 @@
 //! Loops over scalars: functions of single elements as instructions, in registers from iteration to
 //! iteration, against the same functions by the kernels of tensors.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use crate::both_ways;
@@ -169,7 +170,7 @@ const COUNTING: &str = "g (float x) => (float y, int64[T] iterations) <float one
         }>
     }";
 
-fn stopped(session: &Session, options: RunOptions<'_>) -> (StopReason, String) {
+fn stopped(session: &Session, options: &RunOptions<'_>) -> (StopReason, String) {
     match session.run_with(vec![("x".to_string(), Value::Tensor(Tensor::scalar(0f32)))], options) {
         Err(RunError::Stopped(stopped)) => (stopped.reason, stopped.place()),
         other => panic!("{other:?}"),
@@ -180,13 +181,13 @@ fn stopped(session: &Session, options: RunOptions<'_>) -> (StopReason, String) {
 fn iterations_in_registers_end_when_they_are_to() {
     let session = session(COUNTING, Optimization::All);
     let place = |iteration: usize| format!("iteration {iteration} of Loop node that makes 'y'");
-    let (reason, found) = stopped(&session, RunOptions::new().iteration_limit(1000));
+    let (reason, found) = stopped(&session, &RunOptions::new().iteration_limit(1000));
     assert_eq!((reason, found), (StopReason::Iterations(1000), place(1000)));
     let soon = Instant::now() + Duration::from_millis(20);
-    assert_eq!(stopped(&session, RunOptions::new().deadline(soon)).0, StopReason::Deadline);
+    assert_eq!(stopped(&session, &RunOptions::new().deadline(soon)).0, StopReason::Deadline);
     let flag = StopFlag::new();
     flag.stop();
-    assert_eq!(stopped(&session, RunOptions::new().stop(&flag)).0, StopReason::Flag);
+    assert_eq!(stopped(&session, &RunOptions::new().stop(&flag)).0, StopReason::Flag);
 }
 
 /// The steps of all iterations count as one: they are none of their own.
@@ -194,12 +195,12 @@ fn iterations_in_registers_end_when_they_are_to() {
 fn a_watched_loop_in_registers_tells_of_its_step_once() {
     let graph = COUNTING.replace("(, , x)", "(n, , x)").replace("float x)", "float x, int64 n)");
     let session = session(&graph, Optimization::All);
-    let mut events: Vec<StepEvent> = Vec::new();
-    let mut watch = |event: StepEvent| events.push(event);
+    let events = RefCell::new(Vec::new());
+    let watch = |event: StepEvent| events.borrow_mut().push(event.step);
     let inputs = [("x", Tensor::scalar(1f32)), ("n", Tensor::scalar(500i64))];
     let inputs = inputs.map(|(name, value)| (name.to_string(), Value::Tensor(value)));
-    session.run_with(inputs.to_vec(), RunOptions::new().watch(&mut watch)).unwrap();
-    assert_eq!(events.iter().map(|event| event.step).collect::<Vec<_>>(), [1, 0]);
+    session.run_with(inputs.to_vec(), &RunOptions::new().watch(&watch)).unwrap();
+    assert_eq!(events.into_inner(), [1, 0]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::infer::NodeTypes;
 ///
 /// ```
 /// use sardonyx::infer::{NodeTypes, RuleAnswer};
-/// use sardonyx::{CustomOperator, Model, OperatorCall, OperatorError, Session, Tensor};
+/// use sardonyx::{CustomOperator, Model, OperatorCall, OperatorError, RunOptions, Session, Tensor};
 ///
 /// /// Each element times the attribute `by`.
 /// struct Scale;
@@ -43,7 +43,8 @@ use crate::infer::NodeTypes;
 ///      }",
 /// )?;
 /// let session = Session::builder(&model).operator("com.example", "Scale", Scale).build()?;
-/// let outputs = session.run([("x", Tensor::from_vec([2], vec![1.5f32, -1.0])?)])?;
+/// let x = Tensor::from_vec([2], vec![1.5f32, -1.0])?;
+/// let outputs = session.run([("x", x)], &RunOptions::default())?;
 /// assert_eq!(outputs.tensor("y")?.as_slice::<f32>()?, [4.5, 0.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

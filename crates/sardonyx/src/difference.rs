@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use sardonyx_model::{Model as Graph, NodeId, ValueId};
 use sardonyx_passes::place_of_node;
+use sardonyx_runtime::RunOptions;
 use sardonyx_tensor::{Tolerance, Value};
 
 use crate::error::Error;
@@ -69,7 +70,7 @@ impl Model {
         // Nodes without a seed draw the same numbers in both models if their outputs are called the
         // same.
         let session = Session::builder(&model).seed(0).build()?;
-        let outputs = session.run(inputs.iter().cloned())?;
+        let outputs = session.run(inputs.iter().cloned(), &RunOptions::default())?;
         Ok(outputs.into_iter().collect())
     }
 }

@@ -46,13 +46,13 @@ impl Model {
     /// looked for any more.
     ///
     /// ```
-    /// # use sardonyx::{Model, Session, Tensor};
+    /// # use sardonyx::{Model, RunOptions, Session, Tensor};
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
     ///     g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }";
     /// let mut model = Model::from_text(text)?;
     /// model.set_initializer("w", &Tensor::from_vec([2], vec![5f32, 6.0])?)?;
     /// let x = Tensor::from_vec([2], vec![1f32, 1.0])?;
-    /// let outputs = Session::new(&model)?.run([("x", x)])?;
+    /// let outputs = Session::new(&model)?.run([("x", x)], &RunOptions::default())?;
     /// assert_eq!(outputs.tensor("y")?.as_slice::<f32>()?, [5.0, 6.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

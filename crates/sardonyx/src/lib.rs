@@ -1,13 +1,13 @@
 //! ONNX in pure Rust: open a model, look at it, run it.
 //!
 //! ```
-//! use sardonyx::{Model, Session, Tensor};
+//! use sardonyx::{Model, RunOptions, Session, Tensor};
 //!
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 //! let model = Model::open(path)?;
 //! let session = Session::new(&model)?;
 //! let image = Tensor::from_vec([1, 1, 8, 8], vec![0.5f32; 64])?;
-//! let outputs = session.run([("image", image)])?;
+//! let outputs = session.run([("image", image)], &RunOptions::default())?;
 //! assert_eq!(outputs.tensor("probabilities")?.dims(), &[1, 10]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -73,6 +73,7 @@ pub mod ops;
 mod outputs;
 mod positions;
 mod results;
+mod run;
 mod save;
 mod scan;
 mod scores;

@@ -173,13 +173,14 @@ impl Model {
     /// own. They are the values of the model as it is written, whatever a session changes.
     ///
     /// ```
-    /// # use sardonyx::{Model, Session, Tensor};
+    /// # use sardonyx::{Model, RunOptions, Session, Tensor};
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"\": 21]>
     ///      g (float[N] x) => (float[N] y) { a = Exp (x) y = Neg (a) }",
     /// )?;
     /// let session = Session::new(&model.with_outputs(["a"])?)?;
-    /// let outputs = session.run([("x", Tensor::from_vec([1], vec![0f32])?)])?;
+    /// let x = Tensor::from_vec([1], vec![0f32])?;
+    /// let outputs = session.run([("x", x)], &RunOptions::default())?;
     /// assert_eq!(outputs.names().collect::<Vec<_>>(), ["y", "a"]);
     /// assert_eq!(outputs.tensor("a")?.as_slice::<f32>()?, [1.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,6 +1,9 @@
 //! What a run gives back.
 
+use std::iter::Map;
 use std::ops::Index;
+use std::sync::Arc;
+use std::vec;
 
 use sardonyx_tensor::{Tensor, Value};
 
@@ -10,11 +13,12 @@ use sardonyx_proto::closest;
 /// The outputs of a run, in the model's order, by name or position.
 ///
 /// ```
-/// use sardonyx::{Model, Session, Tensor};
+/// use sardonyx::{Model, RunOptions, Session, Tensor};
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 /// let session = Session::new(&Model::open(path)?)?;
-/// let outputs = session.run([("image", Tensor::from_vec([2, 1, 8, 8], vec![0f32; 128])?)])?;
+/// let images = Tensor::from_vec([2, 1, 8, 8], vec![0f32; 128])?;
+/// let outputs = session.run([("image", images)], &RunOptions::default())?;
 /// let by_name = outputs.tensor("probabilities")?;
 /// let by_position = &outputs[0];
 /// assert_eq!(by_position.as_tensor(), Some(by_name));
@@ -24,10 +28,13 @@ use sardonyx_proto::closest;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outputs(Vec<(String, Value)>);
+pub struct Outputs(Vec<Named>);
+
+/// Output with its name, which the outputs of other runs share.
+type Named = (Arc<str>, Value);
 
 impl Outputs {
-    pub(crate) fn new(values: Vec<(String, Value)>) -> Outputs {
+    pub(crate) fn new(values: Vec<Named>) -> Outputs {
         Outputs(values)
     }
 
@@ -43,7 +50,7 @@ impl Outputs {
 
     /// The output with a name, if there is one.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value)
+        self.0.iter().find(|(own, _)| **own == *name).map(|(_, value)| value)
     }
 
     /// The output with a name, as a dense tensor.
@@ -71,19 +78,24 @@ impl Outputs {
 
     /// Names, in order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
+    /// Takes the values, in order.
+    pub fn into_values(self) -> impl ExactSizeIterator<Item = Value> {
+        self.0.into_iter().map(|(_, value)| value)
     }
 
     /// Names and values, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.0.iter().map(|(name, value)| (&**name, value))
     }
 }
 
 /// Values by name, in the order in which they come.
 impl FromIterator<(String, Value)> for Outputs {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(values: I) -> Outputs {
-        Outputs(values.into_iter().collect())
+        Outputs(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 }
 
@@ -114,9 +126,9 @@ impl Index<usize> for Outputs {
 
 impl IntoIterator for Outputs {
     type Item = (String, Value);
-    type IntoIter = std::vec::IntoIter<(String, Value)>;
+    type IntoIter = Map<vec::IntoIter<Named>, fn(Named) -> (String, Value)>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.0.into_iter().map(|(name, value)| (name.to_string(), value))
     }
 }

@@ -22,9 +22,11 @@ use crate::error::{Error, ErrorKind, guarded};
 use crate::external::Watched;
 use crate::model::Model;
 use crate::outputs::Outputs;
+use crate::run::{NamedValues, named};
 use crate::stamp::Stamp;
 
-/// A model made ready to run. Can be shared between threads; runs do not disturb each other.
+/// A model made ready to run. Can be shared between threads; runs do not disturb each other. A
+/// clone is the same session, at the cost of counting a reference.
 ///
 /// A session keeps no reference to the [`Model`] and no descriptor of its files. What it needs of
 /// mapped files it copies, so nothing that happens to them later matters, unless the model was
@@ -35,21 +37,27 @@ use crate::stamp::Stamp;
 /// standard, and a function of the model of that name only where there is no such operator.
 ///
 /// ```
-/// use sardonyx::{Model, Session, Tensor};
+/// use sardonyx::{Model, RunOptions, Session, Tensor};
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 /// let session = Session::new(&Model::open(path)?)?;
 /// // Three images of 8 x 8 pixels, grey from 0 to 1: [N, C, H, W].
 /// let images = Tensor::from_vec([3, 1, 8, 8], vec![0.0f32; 3 * 64])?;
-/// let outputs = session.run([("image", images)])?;
+/// let outputs = session.run([("image", images)], &RunOptions::default())?;
 /// assert_eq!(outputs.tensor("probabilities")?.dims(), &[3, 10]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Session {
-    session: runtime::Session,
-    /// Files in which it keeps weights, as they were when they were mapped.
-    shared: Vec<Arc<Stamp>>,
-    /// What connects it with the sessions of other ranks, if the model has collectives.
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+/// State that all clones of a session share.
+struct Inner {
+    compiled: runtime::Session,
+    /// Names of the outputs, which the outputs of every run share.
+    output_names: Vec<Arc<str>>,
+    /// Mapped files that hold weights of the session, in their state at the time of mapping.
+    mapped_files: Vec<Arc<Stamp>>,
+    /// Connection to the sessions of other ranks, if the model has collectives.
     rank: Option<Rank>,
 }
 
@@ -194,7 +202,7 @@ impl SessionBuilder<'_> {
     /// the [schema](CustomOperator::schema) contradicts itself.
     ///
     /// ```
-    /// use sardonyx::{Model, OperatorCall, Session, Tensor};
+    /// use sardonyx::{Model, OperatorCall, RunOptions, Session, Tensor};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"com.example\": 1]>
@@ -206,7 +214,8 @@ impl SessionBuilder<'_> {
     ///     Ok(())
     /// };
     /// let session = Session::builder(&model).operator("com.example", "Total", total).build()?;
-    /// let outputs = session.run([("x", Tensor::from_vec([3], vec![1f32, 2.0, 4.0])?)])?;
+    /// let x = Tensor::from_vec([3], vec![1f32, 2.0, 4.0])?;
+    /// let outputs = session.run([("x", x)], &RunOptions::default())?;
     /// assert_eq!(outputs.tensor("s")?.as_slice::<f32>()?, [7.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -225,8 +234,8 @@ impl SessionBuilder<'_> {
     /// place. Making a session of a model with that operator fails if there is no decoder.
     ///
     /// ```
-    /// use sardonyx::{EncodedImage, ImageDecoder, Model, OperatorError, PixelFormat, Session};
-    /// use sardonyx::Tensor;
+    /// use sardonyx::{EncodedImage, ImageDecoder, Model, OperatorError, PixelFormat};
+    /// use sardonyx::{RunOptions, Session, Tensor};
     ///
     /// /// Decodes every file to one pixel: its first byte.
     /// #[derive(Debug)]
@@ -272,7 +281,8 @@ impl SessionBuilder<'_> {
     ///      g (uint8[N] file) => (uint8[H, W, 3] image) { image = ImageDecoder (file) }",
     /// )?;
     /// let session = Session::builder(&model).image_decoder(FirstByte).build()?;
-    /// let outputs = session.run([("file", Tensor::from_vec([2], vec![7u8, 8])?)])?;
+    /// let file = Tensor::from_vec([2], vec![7u8, 8])?;
+    /// let outputs = session.run([("file", file)], &RunOptions::default())?;
     /// assert_eq!(outputs.tensor("image")?.as_slice::<u8>()?, [7, 7, 7]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -286,7 +296,7 @@ impl SessionBuilder<'_> {
     /// not a function.
     ///
     /// ```
-    /// use sardonyx::{Model, Session, Tensor};
+    /// use sardonyx::{Model, RunOptions, Session, Tensor};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"com.example\": 1]>
@@ -295,7 +305,8 @@ impl SessionBuilder<'_> {
     /// let twice = "<domain: \"com.example\", opset_import: [\"\": 21]>
     ///              Twice (x) => (y) { y = Add (x, x) }";
     /// let session = Session::builder(&model).function(twice).build()?;
-    /// let outputs = session.run([("x", Tensor::from_vec([2], vec![1f32, 2.0])?)])?;
+    /// let x = Tensor::from_vec([2], vec![1f32, 2.0])?;
+    /// let outputs = session.run([("x", x)], &RunOptions::default())?;
     /// assert_eq!(outputs.tensor("y")?.as_slice::<f32>()?, [2.0, 4.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -373,13 +384,14 @@ impl SessionBuilder<'_> {
         let demand_files = || model.demand_unchanged_files();
         demand_files().map_err(|error| told(rank.as_ref(), error))?;
         let external = Watched::new(&model.data);
-        let session = runtime::Session::compile(&graph, &external, &choices.options);
-        let session =
-            session.map_err(|error| told(rank.as_ref(), compile_error(error, &external, model)))?;
+        let compiled = runtime::Session::compile(&graph, &external, &choices.options);
+        let compiled = compiled
+            .map_err(|error| told(rank.as_ref(), compile_error(error, &external, model)))?;
         // What has been read by now is from before a change or after it.
         demand_files().map_err(|error| told(rank.as_ref(), error))?;
-        let shared = if model.shares { model.stamps() } else { Vec::new() };
-        Ok(Session { session, shared, rank })
+        let mapped_files = if model.shares { model.stamps() } else { Vec::new() };
+        let output_names = compiled.outputs().iter().map(|port| Arc::from(port.name())).collect();
+        Ok(Session(Arc::new(Inner { compiled, output_names, mapped_files, rank })))
     }
 }
 
@@ -440,7 +452,7 @@ impl Session {
 
     /// What a run takes, in the model's order.
     pub fn inputs(&self) -> &[Port] {
-        self.session.inputs()
+        self.0.compiled.inputs()
     }
 
     /// The input of a name.
@@ -449,26 +461,33 @@ impl Session {
     ///
     /// [`ErrorKind::Input`] for a name that no input has; the help says which there are.
     pub fn input(&self, name: &str) -> Result<&Port, Error> {
-        self.session.input(name).map(|(_, port)| port).map_err(input_error)
+        self.0.compiled.input(name).map(|(_, port)| port).map_err(input_error)
     }
 
     /// The inputs that a run must be given, one per line, and the sizes that were fixed when the
     /// session was made; for messages.
     pub fn describe_inputs(&self) -> String {
-        self.session.describe_inputs()
+        self.0.compiled.describe_inputs()
     }
 
     /// What a run gives back, in the model's order. Types may say more than the file does.
     pub fn outputs(&self) -> &[Port] {
-        self.session.outputs()
+        self.0.compiled.outputs()
+    }
+
+    /// Names of the outputs, which the outputs of every run share.
+    pub(crate) fn output_names(&self) -> &[Arc<str>] {
+        &self.0.output_names
     }
 
     /// How many threads a run uses, the calling one included.
     pub fn threads(&self) -> usize {
-        self.session.threads()
+        self.0.compiled.threads()
     }
 
-    /// Runs the model on inputs, given by name in any order, and returns its outputs.
+    /// Runs the model on inputs, given by name in any order, and returns its outputs. The options
+    /// can end the run early: by a flag, at a time, after a number of iterations. Names are only
+    /// read, and not copied.
     ///
     /// Element types must be exactly those of [`Session::inputs`], and shapes must fit; nothing is
     /// converted. Two dims of the same name must be the same number, but for the items of sequences
@@ -477,19 +496,51 @@ impl Session {
     /// whatever it could hold. A dense tensor may be given where a sparse one is declared, and the
     /// other way round; an output that is declared sparse is [`Value::Sparse`].
     ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # use sardonyx::{ErrorKind, Model, RunOptions, Session, Tensor};
+    /// // An endless loop.
+    /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
+    ///     g (float x) => (float y) {
+    ///         y = Loop (, , x) <
+    ///             body = iteration (int64 i, bool c, float v) => (bool d, float w) {
+    ///                 d = Constant <value = bool {1}> ()
+    ///                 w = Add (v, v)
+    ///             }>
+    ///     }";
+    /// let session = Session::new(&Model::from_text(text)?)?;
+    /// let options = RunOptions::new().deadline(Instant::now() + Duration::from_millis(10));
+    /// let error = session.run([("x", Tensor::scalar(1f32))], &options).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Stopped);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit;
     /// [`ErrorKind::Run`] if an operator fails, for instance because two shapes do not go together;
-    /// [`ErrorKind::Io`] if the model was opened with [`Access::Share`](crate::Access::Share) and
-    /// one of its files has changed.
-    pub fn run<I, N, V>(&self, inputs: I) -> Result<Outputs, Error>
+    /// [`ErrorKind::Stopped`] if the options end the run; [`ErrorKind::Io`] if the model was opened
+    /// with [`Access::Share`](crate::Access::Share) and one of its files has changed.
+    pub fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
-        N: Into<String>,
+        N: AsRef<str>,
         V: Into<Value>,
     {
-        self.run_with(inputs, RunOptions::new())
+        self.run_values(named(inputs, self.inputs().iter()), options)
+    }
+
+    /// Runs the model for [`Session::run`], which has an instance for each type of inputs.
+    fn run_values(
+        &self,
+        inputs: NamedValues<'_>,
+        options: &RunOptions<'_>,
+    ) -> Result<Outputs, Error> {
+        let inputs = inputs.into_iter().map(|(name, value)| (name, Input::Value(value)));
+        let mut outputs = Vec::with_capacity(self.outputs().len());
+        self.run_updating(inputs, &mut outputs, options, |_| Ok(()))?;
+        let outputs = self.0.output_names.iter().cloned().zip(outputs);
+        Ok(Outputs::new(outputs.filter_map(|(name, value)| Some((name, value?))).collect()))
     }
 
     /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
@@ -499,14 +550,15 @@ impl Session {
     /// densely, at addresses of their type, are copied first.
     ///
     /// ```
-    /// # use sardonyx::{Model, Session, TensorView, TensorViewMut};
+    /// # use sardonyx::{Model, RunOptions, Session, TensorView, TensorViewMut};
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
     /// let session = Session::new(&Model::open(path)?)?;
     /// let images = vec![0.0f32; 3 * 64];
     /// let mut probabilities = vec![0.0f32; 3 * 10];
     /// let image = TensorView::from_slice([3, 1, 8, 8], &images)?;
     /// let output = TensorViewMut::from_slice([3, 10], &mut probabilities)?;
-    /// session.run_into(&[("image", image)], &mut [("probabilities", output)])?;
+    /// let mut outputs = [("probabilities", output)];
+    /// session.run_into(&[("image", image)], &mut outputs, &RunOptions::default())?;
     /// assert!(probabilities.iter().all(|probability| *probability > 0.0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -514,29 +566,17 @@ impl Session {
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit, or if
-    /// the memory of an output does; [`ErrorKind::Run`] if an operator fails. What has been written
-    /// by then stays written.
+    /// the memory of an output does; [`ErrorKind::Run`] if an operator fails;
+    /// [`ErrorKind::Stopped`] if the options end the run. Output memory keeps what has been written
+    /// by then.
     pub fn run_into(
         &self,
         inputs: &[(&str, TensorView<'_>)],
         outputs: &mut [(&str, TensorViewMut<'_>)],
-    ) -> Result<(), Error> {
-        self.run_into_with(inputs, outputs, RunOptions::new())
-    }
-
-    /// As [`Session::run_into`] with options, as those of [`Session::run_with`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::run_into`]; [`ErrorKind::Stopped`] if the options end the run.
-    pub fn run_into_with(
-        &self,
-        inputs: &[(&str, TensorView<'_>)],
-        outputs: &mut [(&str, TensorViewMut<'_>)],
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
     ) -> Result<(), Error> {
         self.demand_files()?;
-        let run = self.session.run_into_with(inputs, outputs, options);
+        let run = self.0.compiled.run_into_with(inputs, outputs, options);
         run.map_err(|error| self.run_error(error))
     }
 
@@ -556,7 +596,8 @@ impl Session {
     /// let image = TensorView::from_slice([3, 1, 8, 8], &images)?;
     /// let mut probabilities = vec![0.0f32; 100];
     /// let mut memory = Some(&mut probabilities[..]);
-    /// let outputs = session.run_lending(&[("image", image)], RunOptions::new(), |_, _, dims| {
+    /// let options = RunOptions::default();
+    /// let outputs = session.run_lending(&[("image", image)], &options, |_, _, dims| {
     ///     let len = dims.iter().product();
     ///     let memory = memory.take()?.get_mut(..len)?;
     ///     TensorViewMut::from_slice(dims, memory).ok()
@@ -568,70 +609,32 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`Session::run_with`]; [`ErrorKind::Input`] for memory that does not fit its output.
+    /// Those of [`Session::run`]; [`ErrorKind::Input`] for memory that does not fit its output.
     /// What has been written by then stays written.
     pub fn run_lending<'v>(
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
         mut lend: impl FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>>,
     ) -> Result<Vec<Option<Value>>, Error> {
         let mut outputs = Vec::with_capacity(self.outputs().len());
-        let run = self.session.run_lending(inputs, &mut outputs, options, &mut lend);
+        let run = self.0.compiled.run_lending(inputs, &mut outputs, options, &mut lend);
         run.map(|()| outputs).map_err(|error| self.run_error(error))
-    }
-
-    /// As [`Session::run`] with options: a flag, a time or a number of iterations that ends the
-    /// run, and somebody who is told of its steps.
-    ///
-    /// ```
-    /// # use std::time::{Duration, Instant};
-    /// # use sardonyx::{ErrorKind, Model, RunOptions, Session, Tensor};
-    /// // A loop without end.
-    /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
-    ///     g (float x) => (float y) {
-    ///         y = Loop (, , x) <
-    ///             body = iteration (int64 i, bool c, float v) => (bool d, float w) {
-    ///                 d = Constant <value = bool {1}> ()
-    ///                 w = Add (v, v)
-    ///             }>
-    ///     }";
-    /// let session = Session::new(&Model::from_text(text)?)?;
-    /// let options = RunOptions::new().deadline(Instant::now() + Duration::from_millis(10));
-    /// let error = session.run_with([("x", Tensor::scalar(1f32))], options).unwrap_err();
-    /// assert_eq!(error.kind(), ErrorKind::Stopped);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::run`]; [`ErrorKind::Stopped`] if the options end the run.
-    pub fn run_with<I, N, V>(&self, inputs: I, options: RunOptions<'_>) -> Result<Outputs, Error>
-    where
-        I: IntoIterator<Item = (N, V)>,
-        N: Into<String>,
-        V: Into<Value>,
-    {
-        let inputs: Vec<(String, Value)> =
-            inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        self.demand_files()?;
-        let run = self.session.run_with(inputs, options);
-        run.map(Outputs::new).map_err(|error| self.run_error(error))
     }
 
     /// Runs the model on inputs of which some stay with the caller. `outputs` becomes all outputs,
     /// in the order of the model, but for those that are written over inputs once `accept` has
     /// accepted the others.
-    pub(crate) fn run_updating<'v>(
+    pub(crate) fn run_updating<'v, N: AsRef<str>>(
         &self,
-        inputs: impl Iterator<Item = (&'v str, Input<'v>)>,
+        inputs: impl Iterator<Item = (N, Input<'v>)>,
         outputs: &mut Vec<Option<Value>>,
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
         accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.demand_files()?;
         let accept = |outputs: &mut Vec<Option<Value>>| accept(outputs).map_err(Refused::By);
-        let run = self.session.run_updating(inputs, outputs, options, accept);
+        let run = self.0.compiled.run_updating(inputs, outputs, options, accept);
         run.map_err(|refused| match refused {
             Refused::Run(error) => self.run_error(error),
             Refused::By(error) => error,
@@ -640,23 +643,23 @@ impl Session {
 
     /// Inputs, and outputs that can be written over them, by number.
     pub(crate) fn updates(&self) -> Vec<(usize, usize)> {
-        self.session.updates()
+        self.0.compiled.updates()
     }
 
     /// The steps of a run, in order: what nodes have become.
     pub fn steps(&self) -> Vec<StepInfo> {
-        self.session.steps()
+        self.0.compiled.steps()
     }
 
     /// The instruction set that kernels use, in lower case: `portable`, `avx2`, … The environment
     /// variable `SARDONYX_ISA` lowers it; a session is not made if that names none.
     pub fn instruction_set(&self) -> String {
-        self.session.instruction_set()
+        self.0.compiled.instruction_set()
     }
 
     /// What making the session did, in numbers.
     pub fn report(&self) -> &CompileReport {
-        self.session.report()
+        self.0.compiled.report()
     }
 
     /// What a run does for inputs of these types, by name: sizes, work and memory of each step.
@@ -686,37 +689,37 @@ impl Session {
         let mut types: Vec<Option<Type>> = self.inputs().iter().map(|_| None).collect();
         for (name, ty) in inputs {
             let name = name.as_ref();
-            let (index, _) = self.session.input(name).map_err(input_error)?;
+            let (index, _) = self.0.compiled.input(name).map_err(input_error)?;
             types[index] = Some(ty);
         }
-        guarded(|| self.session.details(&types).map_err(run_error))
+        guarded(|| self.0.compiled.details(&types).map_err(run_error))
     }
 
     /// The program as text, if [`SessionBuilder::print_after`] asked for it: a line for each input,
     /// constant, step and output, and for what rewrites nearly did.
     pub fn program(&self) -> Option<&str> {
-        self.session.program()
+        self.0.compiled.program()
     }
 
     /// What was recognised as a larger operator, and what nearly was, with the reason.
     pub fn fusions(&self) -> &[Fusion] {
-        self.session.fusions()
+        self.0.compiled.fusions()
     }
 
     /// Which nodes are fused into the step of another: the other, then the node.
     pub fn fused_steps(&self) -> Vec<(String, String)> {
-        self.session.fused_steps()
+        self.0.compiled.fused_steps()
     }
 
     /// Refuses files in which weights are kept that are not what they were.
     fn demand_files(&self) -> Result<(), Error> {
-        let same = self.shared.iter().try_for_each(|stamp| stamp.demand_same());
-        same.map_err(|error| told(self.rank.as_ref(), error))
+        let same = self.0.mapped_files.iter().try_for_each(|stamp| stamp.demand_same());
+        same.map_err(|error| told(self.0.rank.as_ref(), error))
     }
 
     /// The error of a run that failed. Other ranks are told.
     fn run_error(&self, error: RunError) -> Error {
-        told(self.rank.as_ref(), run_error(error))
+        told(self.0.rank.as_ref(), run_error(error))
     }
 }
 
@@ -864,9 +867,11 @@ fn node_error(error: &NodeError) -> Error {
     made.with_source(error.clone())
 }
 
-/// Sessions are for sharing; this does not compile if they cannot be.
+/// Fails to compile unless sessions can be shared, moved to threads and cloned.
 const _: fn() = || {
-    fn shared<T: Send + Sync>() {}
+    fn shared<T: Send + Sync + 'static>() {}
+    fn cloned<T: Clone>() {}
+    cloned::<Session>();
     shared::<Session>();
     shared::<crate::Trainer>();
     shared::<Model>();

@@ -1,7 +1,7 @@
 //! Gradients and training for models that have none: what [`Trainer`](crate::Trainer) runs.
 //!
 //! ```
-//! use sardonyx::{Model, Tensor, Trainer, training};
+//! use sardonyx::{Model, RunOptions, Tensor, Trainer, training};
 //!
 //! // y = x * w + b
 //! let model = Model::from_text(
@@ -19,7 +19,8 @@
 //! let x = Tensor::from_vec([4, 1], vec![-1f32, 0.0, 1.0, 2.0])?;
 //! let target = Tensor::from_vec([4, 1], vec![-1f32, 1.0, 3.0, 5.0])?;
 //! for _ in 0..200 {
-//!     trainer.step(0, [("x", x.clone()), ("target", target.clone())])?;
+//!     let inputs = [("x", x.clone()), ("target", target.clone())];
+//!     trainer.step(0, inputs, &RunOptions::default())?;
 //! }
 //! let w: f32 = trainer.variable("w")?.item()?;
 //! assert!((w - 2.0).abs() < 1e-2);
@@ -337,7 +338,7 @@ impl Model {
     /// `ai.onnx` only where the gradients have no equivalent in its own.
     ///
     /// ```
-    /// use sardonyx::{Model, Session, Tensor, training};
+    /// use sardonyx::{Model, RunOptions, Session, Tensor, training};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 8, opset_import: [\"\": 17]>
@@ -345,7 +346,8 @@ impl Model {
     /// )?;
     /// let (model, report) = model.add_gradients(&training::Gradients::new())?;
     /// assert_eq!(report.gradients, [("x".to_string(), "x_grad".to_string())]);
-    /// let outputs = Session::new(&model)?.run([("x", Tensor::from_vec([2], vec![1f32, 2.0])?)])?;
+    /// let x = Tensor::from_vec([2], vec![1f32, 2.0])?;
+    /// let outputs = Session::new(&model)?.run([("x", x)], &RunOptions::default())?;
     /// assert_eq!(outputs.tensor("x_grad")?.to_vec::<f32>()?, [3.0, 12.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

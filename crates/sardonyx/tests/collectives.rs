@@ -27,8 +27,8 @@ fn run_ranks(
                 let builder = Session::builder(model).threads(1).transport(Arc::new(rank));
                 let session = builder.build()?;
                 // The second run has the same tags.
-                session.run([("x", input(number))])?;
-                session.run([("x", input(number))])
+                session.run([("x", input(number))], &Default::default())?;
+                session.run([("x", input(number))], &Default::default())
             })
         });
         let ranks: Vec<_> = ranks.collect();
@@ -172,7 +172,7 @@ fn without_other_ranks_it_is_said_what_is_needed() {
     assert!(why.contains("--processes") && why.contains("SessionBuilder::transport"), "{why}");
     // It can be looked at, and not run.
     let session = Session::builder(&model).only_look().build().unwrap();
-    assert!(session.run([("x", square(0))]).is_err());
+    assert!(session.run([("x", square(0))], &Default::default()).is_err());
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn model(opset: u32, nodes: &str) -> Model {
 fn run(model: &Model) -> Vec<f32> {
     let values: Vec<f32> = (0..24u8).map(|index| f32::from(index * 7 % 24) / 8.0 - 1.5).collect();
     let x = Tensor::from_vec([2, 3, 4], values).unwrap();
-    let outputs = Session::new(model).unwrap().run([("x", x)]).unwrap();
+    let outputs = Session::new(model).unwrap().run([("x", x)], &Default::default()).unwrap();
     outputs.tensor("y").unwrap().to_vec().unwrap()
 }
 
@@ -87,7 +87,9 @@ fn constants_that_are_added_cannot_be_overridden() {
     let (constant, _) = after.split_once(' ').unwrap();
     let x = Tensor::from_vec([2, 3, 4], vec![0.0f32; 24]).unwrap();
     let axes = Tensor::from_vec([1], vec![0i64]).unwrap();
-    assert!(session.run([("x", x), (constant.trim_matches('"'), axes)]).is_err());
+    assert!(
+        session.run([("x", x), (constant.trim_matches('"'), axes)], &Default::default()).is_err()
+    );
 }
 
 /// VER-19+-: a release names the versions of operator sets and of the format that it came with.

@@ -22,7 +22,7 @@ fn x() -> Tensor {
 }
 
 fn run(session: &Session) -> Outputs {
-    session.run([("x", x())]).expect("the model runs")
+    session.run([("x", x())], &RunOptions::default()).expect("the model runs")
 }
 
 fn numbers(outputs: &Outputs, name: &str) -> Vec<f32> {
@@ -214,7 +214,7 @@ fn what_a_kernel_does_wrong_is_said_with_the_node() {
     let bad = |how: fn(&mut OperatorCall<'_, '_>) -> Result<(), OperatorError>| {
         let session = Session::builder(&model).operator("com.example", "Bad", how);
         let session = session.build().expect("a session");
-        let error = session.run([("x", x())]).expect_err("the run fails");
+        let error = session.run([("x", x())], &RunOptions::default()).expect_err("the run fails");
         assert_eq!(error.kind(), ErrorKind::Run);
         error.to_string()
     };
@@ -303,7 +303,7 @@ fn opaque_values_are_made_and_read_by_operators_of_the_program() {
     let given = Opaque::new("com.example", "Words", 0, vec!["one".to_string()]);
     let run = |given: Opaque| {
         let inputs = [("x", Value::from(x())), ("given", Value::from(given))];
-        session.run_with(inputs, RunOptions::new())
+        session.run(inputs, &RunOptions::new())
     };
     let outputs = run(given).expect("the model runs");
     assert_eq!(outputs.tensor("n").unwrap().to_vec::<i64>().unwrap(), [6]);
@@ -359,7 +359,7 @@ fn operators_of_the_program_read_images_between_convolutions() {
         let program = session.program().expect("the program");
         let reorders = program.matches("= reorder").count();
         assert_eq!(reorders, if optimization == Optimization::All { 2 } else { 0 }, "{program}");
-        numbers(&session.run(inputs()).expect("a run"), "y")
+        numbers(&session.run(inputs(), &RunOptions::default()).expect("a run"), "y")
     };
     let (fast, plain) = (run(Optimization::All), run(Optimization::Off));
     assert_eq!(fast.len(), plain.len());
@@ -381,7 +381,8 @@ fn a_session_within_an_operator_looks_at_its_own_limits() {
     let operator = move |call: &mut OperatorCall<'_, '_>| {
         let x = Tensor::from_vec([2], call.slice::<f32>(0)?.to_vec())?;
         let session = of_operator.lock().map_err(|_| "the lock is poisoned")?;
-        let outputs = session.run([("x", x)]).map_err(|error| error.to_string())?;
+        let outputs =
+            session.run([("x", x)], &RunOptions::default()).map_err(|error| error.to_string())?;
         let y = outputs.tensor("y").map_err(|error| error.to_string())?;
         call.output_slice::<f32>(0, &[2])?.copy_from_slice(&y.to_vec::<f32>()?);
         Ok(())
@@ -392,7 +393,7 @@ fn a_session_within_an_operator_looks_at_its_own_limits() {
     // Before the operator it goes on, and from then on it does not.
     let ends = || asked.replace(asked.get() + 1) > 0;
     let options = RunOptions::new().asks(&ends);
-    let error = session.run_with([("x", x())], options).expect_err("it was ended");
+    let error = session.run([("x", x())], &options).expect_err("it was ended");
     assert_eq!((error.kind(), asked.get()), (ErrorKind::Stopped, 2));
     assert!(!inner.is_poisoned());
     assert_eq!(numbers(&run(&session), "z").len(), 2);

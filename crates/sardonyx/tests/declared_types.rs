@@ -232,7 +232,7 @@ fn verdicts(text: &str) -> [(&'static str, Option<String>); 3] {
     let found = model.infer(&infer::Options::new());
     let inferred = found.report(&model).findings;
     let session = Session::builder(&model).threads(1).build();
-    let ran = session.and_then(|session| session.run(inputs()).map(|_| ()));
+    let ran = session.and_then(|session| session.run(inputs(), &Default::default()).map(|_| ()));
     [
         ("check", worst.map(|found| format!("{}: {}", found.code.name, found.fact))),
         ("infer", inferred.first().map(|found| format!("{}: {}", found.code.name, found.fact))),

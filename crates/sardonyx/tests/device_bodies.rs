@@ -34,7 +34,10 @@ fn runs_alike(model: &Model, runs: &[Vec<(&str, Tensor)>]) -> Plan {
     let whole = Session::new(model).unwrap();
     let session = Session::builder(model).devices(DeviceOptions::new()).unwrap();
     for inputs in runs {
-        let (wanted, found) = (whole.run(inputs.clone()).unwrap(), session.run(inputs.clone()));
+        let (wanted, found) = (
+            whole.run(inputs.clone(), &Default::default()).unwrap(),
+            session.run(inputs.clone(), &Default::default()),
+        );
         let found = found.unwrap();
         for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
             let same = found.compare(wanted, sardonyx::Tolerance { rtol: 1e-5, atol: 1e-6 });
@@ -197,10 +200,10 @@ fn a_device_that_fails_in_an_iteration_ends_the_run() {
     let inputs = |n: i64| vec![("n", Tensor::scalar(n)), ("first", Tensor::scalar(0i64))];
     runs_alike(&model, &[inputs(4), inputs(1)]);
     let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
-    let error = session.run(inputs(5)).unwrap_err().to_string();
+    let error = session.run(inputs(5), &Default::default()).unwrap_err().to_string();
     assert!(error.contains("Gather"), "{error}");
     // The session goes on.
-    session.run(inputs(3)).unwrap();
+    session.run(inputs(3), &Default::default()).unwrap();
 }
 
 /// A plan does not go by sizes that a body declares where it is given others.
@@ -230,8 +233,8 @@ fn sizes_are_those_of_what_is_given() {
     assert!(facts(&runs_alike(&declared, &[inputs(2)])).1 > 0);
     let whole = Session::new(&declared).unwrap();
     let session = Session::builder(&declared).devices(DeviceOptions::new()).unwrap();
-    assert!(whole.run(inputs(4)).is_err());
-    assert!(session.run(inputs(4)).is_err());
+    assert!(whole.run(inputs(4), &Default::default()).is_err());
+    assert!(session.run(inputs(4), &Default::default()).is_err());
 }
 
 /// A branch that is not taken may fit other sizes than those of the run only.
@@ -295,8 +298,10 @@ fn loops_without_iterations_give_the_same_shapes() {
         for rows in [4, 6, 2] {
             for n in [0, 2, 0i64] {
                 let inputs = [("n", Tensor::scalar(n)), ("x", floats(&[rows, 3]))];
-                let [wanted, found] =
-                    [whole.run(inputs.clone()).unwrap(), session.run(inputs).unwrap()];
+                let [wanted, found] = [
+                    whole.run(inputs.clone(), &Default::default()).unwrap(),
+                    session.run(inputs, &Default::default()).unwrap(),
+                ];
                 let [wanted, found] = [wanted, found].map(|run| run.tensor("all").unwrap().clone());
                 assert_eq!(found.dims(), wanted.dims(), "{before}");
                 // One element of `floats` is 0.
@@ -333,7 +338,10 @@ fn scans_over_nothing_give_the_same_shapes() {
     let whole = Session::new(&model).unwrap();
     for (rows, columns) in [(0, 5), (2, 3), (0, 2)] {
         let inputs = [("x", floats(&[columns])), ("rows", floats(&[rows, columns]))];
-        for run in [whole.run(inputs.clone()), session.run(inputs)] {
+        for run in [
+            whole.run(inputs.clone(), &Default::default()),
+            session.run(inputs, &Default::default()),
+        ] {
             assert_eq!(run.unwrap().tensor("all").unwrap().dims(), [rows, 2 * columns]);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sardonyx::devices::{Division, Plan};
+use sardonyx::devices::{Division, Plan, ShardOptions};
 use sardonyx::{DeviceOptions, Model, Session, Tensor};
 
 const WIDTH: usize = 64;
@@ -110,9 +110,9 @@ fn input(dims: &[usize]) -> Tensor {
 /// The largest difference between results on devices and plain ones, in parts of the largest
 /// element; and the plan.
 fn compared(plain: &Model, annotated: &Model, x: &Tensor) -> (f32, Plan) {
-    let wanted = Session::new(plain).unwrap().run([("x", x.clone())]).unwrap();
+    let wanted = Session::new(plain).unwrap().run([("x", x.clone())], &Default::default()).unwrap();
     let session = Session::builder(annotated).devices(DeviceOptions::new()).unwrap();
-    let found = session.run([("x", x.clone())]).unwrap();
+    let found = session.run([("x", x.clone())], &Default::default()).unwrap();
     let wanted = wanted.tensor("y").unwrap().to_vec::<f32>().unwrap();
     let found = found.tensor("y").unwrap().to_vec::<f32>().unwrap();
     assert_eq!(wanted.len(), found.len());
@@ -131,7 +131,8 @@ fn layers_send_two_sums() {
     let x = input(&[2, 3, WIDTH]);
     let bytes = (2 * 3 * WIDTH * 4) as u64;
     for devices in [2usize, 4] {
-        let (annotated, report) = model.shard(("c", devices), Division::Tensor, &[]).unwrap();
+        let (annotated, report) =
+            model.shard(&ShardOptions::new(Division::Tensor, devices).configuration("c")).unwrap();
         assert_eq!((report.columns, report.rows, report.whole), (2 * layers, 2 * layers, 0));
         let (off, plan) = compared(&model, &annotated, &x);
         assert!(off < 1e-5, "{devices} devices: off by {off}");
@@ -183,9 +184,9 @@ fn runs_the_same(model: &Model, inputs: &[(&str, &[usize])]) -> Plan {
         (*name, Tensor::from_vec(*dims, numbers(dims, 31 + 6 * index)).unwrap())
     });
     let given: Vec<(&str, Tensor)> = given.collect();
-    let wanted = Session::new(model).unwrap().run(given.clone()).unwrap();
+    let wanted = Session::new(model).unwrap().run(given.clone(), &Default::default()).unwrap();
     let session = Session::builder(model).devices(DeviceOptions::new()).unwrap();
-    let found = session.run(given).unwrap();
+    let found = session.run(given, &Default::default()).unwrap();
     let plan = session.plan(&[]).unwrap();
     for (name, wanted) in wanted.iter() {
         let (wanted, found) = (wanted.as_tensor().unwrap(), found.tensor(name).unwrap());
@@ -357,7 +358,7 @@ fn rows_are_taken_where_they_are() {
     for wrong in [7i64, -8] {
         let i = Tensor::from_vec([1], vec![wrong]).unwrap();
         let x = Tensor::from_vec([7, 3], numbers(&[7, 3], 31)).unwrap();
-        let error = session.run([("x", x), ("i", i)]).unwrap_err().to_string();
+        let error = session.run([("x", x), ("i", i)], &Default::default()).unwrap_err().to_string();
         assert!(error.contains(&wrong.to_string()), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sardonyx::devices::{Division, Plan};
+use sardonyx::devices::{Division, Plan, ShardOptions};
 use sardonyx::{DeviceOptions, DeviceSession, Model, Session, Tensor};
 
 const WIDTH: usize = 64;
@@ -92,8 +92,8 @@ fn decoder() -> Model {
 
 /// Runs both, and compares the results.
 fn same(plain: &Session, session: &DeviceSession, inputs: &[(&str, Tensor)]) {
-    let wanted = plain.run(inputs.to_vec()).unwrap();
-    let found = session.run(inputs.to_vec()).unwrap();
+    let wanted = plain.run(inputs.to_vec(), &Default::default()).unwrap();
+    let found = session.run(inputs.to_vec(), &Default::default()).unwrap();
     for (name, wanted) in wanted.iter() {
         let (wanted, found) = (wanted.as_tensor().unwrap(), found.tensor(name).unwrap());
         assert_eq!(wanted.dims(), found.dims(), "{name}");
@@ -123,7 +123,8 @@ fn plan(session: &DeviceSession) -> Arc<Plan> {
 fn one_plan_serves_all_lengths() {
     let model = decoder();
     for devices in [2, 4] {
-        let (annotated, report) = model.shard(("c", devices), Division::Tensor, &[]).unwrap();
+        let (annotated, report) =
+            model.shard(&ShardOptions::new(Division::Tensor, devices).configuration("c")).unwrap();
         assert_eq!((report.columns, report.rows, report.whole), (4, 2, 0));
         let (plain, session) = sessions(&annotated);
         let run = |batch: usize, new: usize, past: usize| {
@@ -238,7 +239,8 @@ fn sizes_that_must_fit_are_looked_at() {
         same(&plain, &session, &[("x", tensor(&[n, 4], 31)), ("b", tensor(&[m, 4], 37))]);
     }
     let wrong = [("x", tensor(&[3, 4], 31)), ("b", tensor(&[2, 4], 37))];
-    let (plain, devices) = (plain.run(wrong.clone()), session.run(wrong));
+    let (plain, devices) =
+        (plain.run(wrong.clone(), &Default::default()), session.run(wrong, &Default::default()));
     assert_eq!(plain.unwrap_err().kind(), devices.unwrap_err().kind());
 }
 
@@ -284,7 +286,10 @@ fn defaults_have_their_own_sizes() {
     for count in [4, 8, 3] {
         let at: Vec<i64> = (0..count).map(|n| n % 4).collect();
         let inputs = [("at", Tensor::from_slice([1, at.len()], &at).unwrap())];
-        assert_eq!(session.run(inputs.clone()).unwrap(), whole.run(inputs).unwrap());
+        assert_eq!(
+            session.run(inputs.clone(), &Default::default()).unwrap(),
+            whole.run(inputs, &Default::default()).unwrap()
+        );
     }
 }
 
@@ -305,7 +310,10 @@ fn defaults_do_not_decide_what_symbols_are() {
     for n in [2, 4, 3, 2] {
         let values = (0..n * 6).map(|value| value as f32).collect();
         let inputs = [("x", Tensor::from_vec([n, 2, 3], values).unwrap())];
-        assert_eq!(session.run(inputs.clone()).unwrap(), whole.run(inputs).unwrap());
+        assert_eq!(
+            session.run(inputs.clone(), &Default::default()).unwrap(),
+            whole.run(inputs, &Default::default()).unwrap()
+        );
     }
     assert!(session.last_plan().unwrap().facts().in_parts > 0);
 }
@@ -332,5 +340,8 @@ fn tables_of_another_size_are_whole() {
         ("cosines", tensor(&[2, 3, 4])),
         ("sines", tensor(&[2, 3, 4])),
     ];
-    assert_eq!(session.run(inputs.clone()).unwrap(), whole.run(inputs).unwrap());
+    assert_eq!(
+        session.run(inputs.clone(), &Default::default()).unwrap(),
+        whole.run(inputs, &Default::default()).unwrap()
+    );
 }

@@ -48,9 +48,9 @@ fn numbers(dims: &[usize]) -> Tensor {
 
 /// Runs a model with and without devices; the outputs must have the same bits.
 fn plan_of(model: &Model, inputs: &[(&str, Tensor)]) -> Plan {
-    let whole = Session::new(model).unwrap().run(inputs.to_vec()).unwrap();
+    let whole = Session::new(model).unwrap().run(inputs.to_vec(), &Default::default()).unwrap();
     let session = Session::builder(model).devices(DeviceOptions::new()).unwrap();
-    let found = session.run(inputs.to_vec()).unwrap();
+    let found = session.run(inputs.to_vec(), &Default::default()).unwrap();
     assert_eq!(whole, found);
     Plan::clone(&session.last_plan().unwrap())
 }

@@ -1,6 +1,6 @@
 //! Training on several devices gives what it gives on one, and the state stays in parts.
 
-use sardonyx::devices::{Division, Plan};
+use sardonyx::devices::{Division, Plan, ShardOptions};
 use sardonyx::training::{Loss, OptimizerKind, Options};
 use sardonyx::{DeviceOptions, ErrorKind, Model, Session, Tensor, Trainer};
 
@@ -75,8 +75,8 @@ fn assert_trains_alike(model: &Model, rows: usize) -> Trainer {
     let mut plain = builder.clone().build().unwrap();
     let mut trainer = builder.devices(DeviceOptions::new()).build().unwrap();
     for step in 0..10 {
-        let wanted = plain.step(0, batch(rows, step)).unwrap();
-        let found = trainer.step(0, batch(rows, step)).unwrap();
+        let wanted = plain.step(0, batch(rows, step), &Default::default()).unwrap();
+        let found = trainer.step(0, batch(rows, step), &Default::default()).unwrap();
         assert_eq!(found.names().collect::<Vec<_>>(), wanted.names().collect::<Vec<_>>());
         assert_near(found.tensor("loss").unwrap(), wanted.tensor("loss").unwrap(), "loss");
         assert_near(found.tensor("y").unwrap(), wanted.tensor("y").unwrap(), "y");
@@ -104,8 +104,9 @@ const WEIGHTS: [(&str, u64); 4] =
 fn gradients_of_parts_of_a_batch_are_summed() {
     for devices in [2, 4] {
         for kind in OPTIMIZERS {
-            let (model, report) =
-                trainable(kind).shard(("c", devices), Division::Batch, &[]).unwrap();
+            let (model, report) = trainable(kind)
+                .shard(&ShardOptions::new(Division::Batch, devices).configuration("c"))
+                .unwrap();
             assert_eq!(report.inputs, 1);
             let trainer = assert_trains_alike(&model, 10);
             let plan = trainer.last_plan(0).unwrap().unwrap();
@@ -125,8 +126,9 @@ fn gradients_of_parts_of_a_batch_are_summed() {
 fn split_weights_stay_split() {
     for devices in [2, 4] {
         for kind in OPTIMIZERS {
-            let (model, report) =
-                trainable(kind).shard(("c", devices), Division::Tensor, &[]).unwrap();
+            let (model, report) = trainable(kind)
+                .shard(&ShardOptions::new(Division::Tensor, devices).configuration("c"))
+                .unwrap();
             assert_eq!((report.columns, report.rows), (1, 1));
             let trainer = assert_trains_alike(&model, 10);
             let plan = trainer.last_plan(0).unwrap().unwrap();
@@ -157,7 +159,9 @@ fn bits(trainer: &Trainer) -> Vec<(String, Vec<u8>)> {
 /// computed where the loss is, and what the optimizer keeps stays there.
 #[test]
 fn stages_keep_what_they_read() {
-    let (model, _) = trainable(OPTIMIZERS[1]).shard(("c", 2), Division::Pipeline, &[]).unwrap();
+    let (model, _) = trainable(OPTIMIZERS[1])
+        .shard(&ShardOptions::new(Division::Pipeline, 2).configuration("c"))
+        .unwrap();
     let trainer = assert_trains_alike(&model, 6);
     let plan = trainer.last_plan(0).unwrap().unwrap();
     let weights: u64 = WEIGHTS.iter().map(|(_, bytes)| bytes).sum();
@@ -171,19 +175,21 @@ fn stages_keep_what_they_read() {
 fn inference_reads_weights_where_they_are() {
     for division in [Division::Pipeline, Division::Tensor, Division::Batch] {
         for devices in [2, 3] {
-            let (model, _) = trainable(OPTIMIZERS[1]).shard(("c", devices), division, &[]).unwrap();
+            let (model, _) = trainable(OPTIMIZERS[1])
+                .shard(&ShardOptions::new(division, devices).configuration("c"))
+                .unwrap();
             for infers_first in [true, false] {
                 let mut plain = Trainer::builder(&model).threads(1).build().unwrap();
                 let mut trainer = on_devices(&model);
                 for step in 0..3 {
                     if step > 0 || infers_first {
                         let [x, _] = batch(5, step);
-                        let wanted = plain.infer([x.clone()]).unwrap();
-                        let found = trainer.infer([x]).unwrap();
+                        let wanted = plain.infer([x.clone()], &Default::default()).unwrap();
+                        let found = trainer.infer([x], &Default::default()).unwrap();
                         assert_near(found.tensor("y").unwrap(), wanted.tensor("y").unwrap(), "y");
                     }
-                    plain.step(0, batch(6, step)).unwrap();
-                    trainer.step(0, batch(6, step)).unwrap();
+                    plain.step(0, batch(6, step), &Default::default()).unwrap();
+                    trainer.step(0, batch(6, step), &Default::default()).unwrap();
                 }
                 let (found, wanted) =
                     (trainer.variable("w2").unwrap(), plain.variable("w2").unwrap());
@@ -201,7 +207,8 @@ fn convolutions_are_trained_by_parts_of_a_batch() {
     let options = Options::new(Loss::CrossEntropy { output: None, axis: None, ignored: None })
         .optimizer(OPTIMIZERS[2], 0.002);
     let (model, _) = Model::open(path).unwrap().add_training(&options).unwrap();
-    let (model, _) = model.shard(("c", 2), Division::Batch, &[]).unwrap();
+    let (model, _) =
+        model.shard(&ShardOptions::new(Division::Batch, 2).configuration("c")).unwrap();
     let builder = Trainer::builder(&model).threads(1).outputs(["loss"]);
     let mut plain = builder.clone().build().unwrap();
     let mut trainer = builder.devices(DeviceOptions::new()).build().unwrap();
@@ -215,8 +222,18 @@ fn convolutions_are_trained_by_parts_of_a_batch() {
             ("image", Tensor::from_vec([rows, 1, 8, 8], pixels).unwrap()),
             ("label", Tensor::from_vec([rows], labels).unwrap()),
         ];
-        let wanted = plain.step(0, data.clone()).unwrap().tensor("loss").unwrap().item::<f32>();
-        let found = trainer.step(0, data).unwrap().tensor("loss").unwrap().item::<f32>();
+        let wanted = plain
+            .step(0, data.clone(), &Default::default())
+            .unwrap()
+            .tensor("loss")
+            .unwrap()
+            .item::<f32>();
+        let found = trainer
+            .step(0, data, &Default::default())
+            .unwrap()
+            .tensor("loss")
+            .unwrap()
+            .item::<f32>();
         let (wanted, found) = (wanted.unwrap(), found.unwrap());
         assert!((wanted - found).abs() < 1e-4 * wanted.abs(), "{found} instead of {wanted}");
     }
@@ -238,25 +255,26 @@ fn a_failing_step_changes_no_state() {
     let options = Options::new(Loss::SquaredError { output: None })
         .optimizer(OptimizerKind::Momentum { momentum: 0.5, nesterov: false }, 0.125);
     let (model, _) = Model::from_text(text).unwrap().add_training(&options).unwrap();
-    let (model, _) = model.shard(("c", 2), Division::Batch, &[]).unwrap();
+    let (model, _) =
+        model.shard(&ShardOptions::new(Division::Batch, 2).configuration("c")).unwrap();
     let mut plain = Trainer::new(&model).unwrap();
     let mut trainer = on_devices(&model);
     let given = |index: [i64; 4]| {
         let target = Tensor::from_vec([4, 3], (0..12).map(|n| (n % 5) as f32).collect()).unwrap();
         [("index", Tensor::from_slice([4], &index).unwrap()), ("target", target)]
     };
-    plain.step(0, given([0, 1, 2, 0])).unwrap();
-    trainer.step(0, given([0, 1, 2, 0])).unwrap();
+    plain.step(0, given([0, 1, 2, 0]), &Default::default()).unwrap();
+    trainer.step(0, given([0, 1, 2, 0]), &Default::default()).unwrap();
     let before = bits(&trainer);
     assert_eq!(before, bits(&plain));
     for index in [[0, 1, 2, 9], [9, 1, 2, 0]] {
-        let error = trainer.step(0, given(index)).unwrap_err();
+        let error = trainer.step(0, given(index), &Default::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Run, "{error}");
         assert!(error.to_string().contains('9'), "{error}");
         assert_eq!(bits(&trainer), before);
     }
-    plain.step(0, given([3, 3, 1, 2])).unwrap();
-    trainer.step(0, given([3, 3, 1, 2])).unwrap();
+    plain.step(0, given([3, 3, 1, 2]), &Default::default()).unwrap();
+    trainer.step(0, given([3, 3, 1, 2]), &Default::default()).unwrap();
     assert_eq!(bits(&trainer), bits(&plain));
 }
 
@@ -267,32 +285,34 @@ fn states_are_saved_and_loaded() {
     let directory = tempfile::tempdir().unwrap();
     for (division, file) in [(Division::Batch, "s.npz"), (Division::Tensor, "s.safetensors")] {
         let path = directory.path().join(file);
-        let (model, _) = trainable(OPTIMIZERS[2]).shard(("c", 2), division, &[]).unwrap();
+        let (model, _) = trainable(OPTIMIZERS[2])
+            .shard(&ShardOptions::new(division, 2).configuration("c"))
+            .unwrap();
         let mut plain = Trainer::new(&model).unwrap();
         let mut trainer = on_devices(&model);
-        trainer.step(0, batch(8, 0)).unwrap();
+        trainer.step(0, batch(8, 0), &Default::default()).unwrap();
         trainer.save(&path).unwrap();
         plain.load(&path).unwrap();
         assert_eq!(bits(&plain), bits(&trainer));
-        plain.step(0, batch(8, 1)).unwrap();
-        trainer.step(0, batch(8, 1)).unwrap();
+        plain.step(0, batch(8, 1), &Default::default()).unwrap();
+        trainer.step(0, batch(8, 1), &Default::default()).unwrap();
         assert_near(&trainer.variable("w1").unwrap(), &plain.variable("w1").unwrap(), "w1");
 
         plain.save(&path).unwrap();
         trainer.load(&path).unwrap();
         assert_eq!(bits(&plain), bits(&trainer));
-        plain.step(0, batch(8, 2)).unwrap();
-        trainer.step(0, batch(8, 2)).unwrap();
+        plain.step(0, batch(8, 2), &Default::default()).unwrap();
+        trainer.step(0, batch(8, 2), &Default::default()).unwrap();
         assert_near(&trainer.variable("w2").unwrap(), &plain.variable("w2").unwrap(), "w2");
 
         let exported = trainer.export().unwrap();
         assert_eq!(bits(&Trainer::new(&exported).unwrap()), bits(&trainer));
         let session = Session::new(&trainer.export_inference().unwrap()).unwrap();
         let [x, _] = batch(5, 3);
-        let found = trainer.infer([x.clone()]).unwrap();
+        let found = trainer.infer([x.clone()], &Default::default()).unwrap();
         assert_near(
             found.tensor("y").unwrap(),
-            session.run([x]).unwrap().tensor("y").unwrap(),
+            session.run([x], &Default::default()).unwrap().tensor("y").unwrap(),
             "y",
         );
     }
@@ -302,16 +322,18 @@ fn states_are_saved_and_loaded() {
 #[test]
 fn runs_are_repeated_with_the_same_bits() {
     for division in [Division::Batch, Division::Tensor] {
-        let (model, _) = trainable(OPTIMIZERS[2]).shard(("c", 4), division, &[]).unwrap();
+        let (model, _) = trainable(OPTIMIZERS[2])
+            .shard(&ShardOptions::new(division, 4).configuration("c"))
+            .unwrap();
         let mut first = on_devices(&model);
         let mut second = on_devices(&model);
-        first.step(0, batch(7, 0)).unwrap();
-        second.step(0, batch(7, 0)).unwrap();
+        first.step(0, batch(7, 0), &Default::default()).unwrap();
+        second.step(0, batch(7, 0), &Default::default()).unwrap();
         let mut third = second.clone();
         let at_one = bits(&second);
         for step in 1..6 {
-            first.step(0, batch(7, step)).unwrap();
-            third.step(0, batch(7, step)).unwrap();
+            first.step(0, batch(7, step), &Default::default()).unwrap();
+            third.step(0, batch(7, step), &Default::default()).unwrap();
         }
         assert_eq!(bits(&first), bits(&third));
         assert_eq!(bits(&second), at_one);
@@ -340,10 +362,16 @@ fn state_is_assigned_whole() {
     let mut trainer = on_devices(&model);
     let x = || [("x", Tensor::from_slice([4], &[1f32, 10.0, 100.0, 1000.0]).unwrap())];
     let infer = |trainer: &Trainer| {
-        trainer.infer(x()).unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap()
+        trainer
+            .infer(x(), &Default::default())
+            .unwrap()
+            .tensor("y")
+            .unwrap()
+            .to_vec::<f32>()
+            .unwrap()
     };
     assert_eq!(infer(&trainer), [6.0, 26.0, 307.0, 4008.0]);
-    trainer.step(0, x()).unwrap();
+    trainer.step(0, x(), &Default::default()).unwrap();
     let state =
         |trainer: &Trainer, name: &str| trainer.variable(name).unwrap().to_vec::<f32>().unwrap();
     assert_eq!(state(&trainer, "a"), [5.0, 6.0, 7.0, 8.0]);
@@ -353,11 +381,13 @@ fn state_is_assigned_whole() {
     trainer.set_state("b", Tensor::from_slice([4], &[0f32; 4]).unwrap()).unwrap();
     assert_eq!(infer(&trainer), [5.0, 60.0, 700.0, 8000.0]);
     let before = bits(&trainer);
-    let outputs = trainer.evaluate(0, x()).unwrap();
+    let outputs = trainer.evaluate(0, x(), &Default::default()).unwrap();
     assert_eq!(outputs.tensor("new_a").unwrap().to_vec::<f32>().unwrap(), [0.0; 4]);
     assert_eq!(bits(&trainer), before);
-    trainer.initialize().unwrap();
+    trainer.initialize(&Default::default()).unwrap();
     assert_eq!(state(&trainer, "a"), [1.0, 2.0, 3.0, 4.0]);
-    let error = trainer.step(0, [("a", Tensor::from_slice([4], &[0f32; 4]).unwrap())]).unwrap_err();
+    let error = trainer
+        .step(0, [("a", Tensor::from_slice([4], &[0f32; 4]).unwrap())], &Default::default())
+        .unwrap_err();
     assert_eq!(error.message(), "'a' is a state variable, not an input");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sardonyx::devices::Division;
+use sardonyx::devices::{Division, ShardOptions};
 use sardonyx::{DeviceOptions, ErrorKind, Model, Session, Tensor};
 
 /// A layer of two products, with a configuration of two devices for it.
@@ -58,19 +58,20 @@ fn suggested_annotations_change_no_result() {
         (2, Division::Pipeline),
         (8, Division::Pipeline),
     ] {
-        let (annotated, _) = model.shard(("c", devices), division, &[]).unwrap();
+        let (annotated, _) =
+            model.shard(&ShardOptions::new(division, devices).configuration("c")).unwrap();
         let session = Session::builder(&annotated).devices(DeviceOptions::new()).unwrap();
         // New sizes make a new plan, and those of before are still known.
         for rows in [1, 3, 8, 3] {
             let x = [("x", numbers(&[rows, 64], 31))];
-            let wanted = plain.run(x.clone()).unwrap();
-            let found = session.run(x.clone()).unwrap();
+            let wanted = plain.run(x.clone(), &Default::default()).unwrap();
+            let found = session.run(x.clone(), &Default::default()).unwrap();
             let (wanted, found) = (wanted.tensor("y").unwrap(), found.tensor("y").unwrap());
             assert_eq!(wanted.dims(), found.dims());
             let pairs = wanted.to_vec::<f32>().unwrap();
             let near = pairs.iter().zip(found.to_vec::<f32>().unwrap());
             assert!(near.into_iter().all(|(a, b)| (a - b).abs() <= 1e-4 * a.abs().max(1.0)));
-            let again = session.run(x).unwrap();
+            let again = session.run(x, &Default::default()).unwrap();
             assert_eq!(again.tensor("y").unwrap().bytes(), found.bytes());
         }
     }
@@ -79,10 +80,11 @@ fn suggested_annotations_change_no_result() {
 #[test]
 fn products_are_split_in_pairs() {
     let model = with_constants();
-    let (annotated, report) = model.shard(("c", 2), Division::Tensor, &[]).unwrap();
+    let (annotated, report) =
+        model.shard(&ShardOptions::new(Division::Tensor, 2).configuration("c")).unwrap();
     assert_eq!((report.columns, report.rows, report.whole), (1, 1, 0));
     let session = Session::builder(&annotated).devices(DeviceOptions::new()).unwrap();
-    session.run([("x", numbers(&[4, 64], 31))]).unwrap();
+    session.run([("x", numbers(&[4, 64], 31))], &Default::default()).unwrap();
     // One sum of 4 x 64 floats, which only the first device needs.
     let sent: Vec<u64> = session.traffic().iter().map(|one| one.total().bytes).collect();
     assert_eq!(sent, [0, 1024]);
@@ -96,12 +98,14 @@ fn configurations_are_chosen() {
     let error = Session::builder(&plain).devices(DeviceOptions::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Argument);
     assert_eq!(error.message(), "the model has no device configuration");
-    let error = plain.shard(("one", 2), Division::Pipeline, &[("Q".to_string(), 3)]).unwrap_err();
+    let error = plain.shard(&ShardOptions::new(Division::Pipeline, 2).dim("Q", 3)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Argument);
     assert!(error.message().contains("no dimension 'Q'"), "{error}");
-    let (one, _) = plain.shard(("one", 2), Division::Pipeline, &[]).unwrap();
-    let (both, _) = one.shard(("other", 3), Division::Pipeline, &[]).unwrap();
-    assert!(one.shard(("one", 2), Division::Tensor, &[]).is_err());
+    let (one, _) =
+        plain.shard(&ShardOptions::new(Division::Pipeline, 2).configuration("one")).unwrap();
+    let (both, _) =
+        one.shard(&ShardOptions::new(Division::Pipeline, 3).configuration("other")).unwrap();
+    assert!(one.shard(&ShardOptions::new(Division::Tensor, 2).configuration("one")).is_err());
     let open = |options| Session::builder(&both).devices(options);
     let error = open(DeviceOptions::new()).unwrap_err();
     assert_eq!(error.message(), "choose one of the configurations of the model: 'one', 'other'");
@@ -109,8 +113,8 @@ fn configurations_are_chosen() {
     assert_eq!(error.message(), "the model has no configuration 'two'; it has 'one', 'other'");
     let session = open(DeviceOptions::new().configuration("other")).unwrap();
     assert_eq!(session.device_count(), 3);
-    let wanted = Session::new(&both).unwrap().run(inputs(2)).unwrap();
-    let found = session.run(inputs(2)).unwrap();
+    let wanted = Session::new(&both).unwrap().run(inputs(2), &Default::default()).unwrap();
+    let found = session.run(inputs(2), &Default::default()).unwrap();
     assert_eq!(wanted.tensor("y").unwrap().bytes(), found.tensor("y").unwrap().bytes());
 }
 
@@ -132,7 +136,7 @@ fn parts_may_be_empty() {
     let model = Model::from_text(text).unwrap();
     let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
     let x = Tensor::from_vec([2, 2], vec![1f32, 2.0, 3.0, 4.0]).unwrap();
-    let outputs = session.run([("x", x)]).unwrap();
+    let outputs = session.run([("x", x)], &Default::default()).unwrap();
     let y = outputs.tensor("y").unwrap();
     assert_eq!(y.dims(), [1, 2, 2]);
     assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
@@ -149,12 +153,14 @@ fn a_device_that_fails_ends_the_run() {
             y = Gather (a, at)
         }";
     let model = Model::from_text(text).unwrap();
-    let (annotated, _) = model.shard(("c", 2), Division::Pipeline, &[]).unwrap();
+    let (annotated, _) =
+        model.shard(&ShardOptions::new(Division::Pipeline, 2).configuration("c")).unwrap();
     let options = DeviceOptions::new().deadline(Duration::from_secs(20));
     let session = Session::builder(&annotated).devices(options).unwrap();
     let run = |at: i64| {
         let x = Tensor::from_vec([4], vec![1f32, 2.0, 3.0, 4.0]).unwrap();
-        session.run([("x", x), ("at", Tensor::from_vec([1], vec![at]).unwrap())])
+        session
+            .run([("x", x), ("at", Tensor::from_vec([1], vec![at]).unwrap())], &Default::default())
     };
     let error = run(9).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Run);
@@ -172,11 +178,12 @@ fn places_are_those_in_the_whole_batch() {
                 y, at = MaxPool <kernel_shape = [2, 2]> (x)
             }";
         let plain = Model::from_text(text).unwrap();
-        let (model, _) = plain.shard(("c", devices), Division::Batch, &[]).unwrap();
+        let (model, _) =
+            plain.shard(&ShardOptions::new(Division::Batch, devices).configuration("c")).unwrap();
         let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
         let x = [("x", numbers(&[5, 2, 4, 4], 31))];
-        let wanted = Session::new(&plain).unwrap().run(x.clone()).unwrap();
-        assert_eq!(session.run(x).unwrap(), wanted);
+        let wanted = Session::new(&plain).unwrap().run(x.clone(), &Default::default()).unwrap();
+        assert_eq!(session.run(x, &Default::default()).unwrap(), wanted);
         assert!(session.last_plan().unwrap().facts().in_parts > 0);
     }
 }

@@ -167,7 +167,9 @@ impl Block {
 fn run(text: &str) -> Result<sardonyx::Outputs, String> {
     let model = Model::from_text(text).map_err(|error| error.to_string())?;
     let session = Session::builder(&model).threads(1).build().map_err(|error| error.to_string())?;
-    session.run([] as [(&str, sardonyx::Value); 0]).map_err(|error| error.to_string())
+    session
+        .run([] as [(&str, sardonyx::Value); 0], &Default::default())
+        .map_err(|error| error.to_string())
 }
 
 fn for_each_block(mut see: impl FnMut(&str, &Block)) {

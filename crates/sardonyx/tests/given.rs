@@ -14,7 +14,10 @@ fn floats(values: &[f32]) -> Tensor {
 }
 
 fn run(model: &Model) -> (Vec<f32>, String) {
-    let outputs = Session::new(model).unwrap().run([("x", floats(&[1.0, 1.0]))]).unwrap();
+    let outputs = Session::new(model)
+        .unwrap()
+        .run([("x", floats(&[1.0, 1.0]))], &Default::default())
+        .unwrap();
     let text = outputs.tensor("t").unwrap().strings().unwrap().get_str(0).unwrap();
     (outputs.tensor("y").unwrap().as_slice::<f32>().unwrap().to_vec(), text.to_string())
 }
@@ -108,7 +111,7 @@ fn values_of_a_vocabulary_are_rows_where_the_model_is_silent() {
         let number = ValueType::Tensor(DataType::Float);
         let mut x = Map::new(DataType::String, number).unwrap();
         x.push(MapKey::String(b"b".as_slice().into()), Tensor::scalar(2f32).into()).unwrap();
-        let outputs = session.run([("x", Value::from(x))]).unwrap();
+        let outputs = session.run([("x", Value::from(x))], &Default::default()).unwrap();
         assert_eq!(outputs.tensor("y").unwrap().dims(), dims, "{text}");
     }
 }

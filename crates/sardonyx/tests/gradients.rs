@@ -311,7 +311,10 @@ impl Block {
                 given.push((name, Value::Tensor(tensor)));
             }
             let run = |session: &Session| {
-                let outputs = session.run(given.iter().map(|(name, value)| (*name, value.clone())));
+                let outputs = session.run(
+                    given.iter().map(|(name, value)| (*name, value.clone())),
+                    &Default::default(),
+                );
                 outputs.map(|outputs| flat(&outputs)).map_err(|error| error.to_string())
             };
             close(&run(&written)?, &run(&session)?, TOLERANCE)?;
@@ -324,7 +327,7 @@ impl Block {
         let inputs = self.varied();
         let inputs =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor(&input.elements)));
-        let outputs = self.session(Order::Zero, Known::Shapes)?.run(inputs);
+        let outputs = self.session(Order::Zero, Known::Shapes)?.run(inputs, &Default::default());
         let outputs = outputs.map_err(|error| error.to_string())?;
         Ok(outputs.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec())
     }
@@ -356,7 +359,8 @@ impl Block {
         let inputs = inputs.map(|(input, at)| (input.name.clone(), input.tensor(at)));
         let inputs: Vec<(String, Value)> = inputs.chain(others.iter().cloned()).collect();
         let inputs = inputs.iter().map(|(name, value)| (name.as_str(), value.clone()));
-        let outputs = session.run(inputs).map_err(|error| error.to_string())?;
+        let outputs =
+            session.run(inputs, &Default::default()).map_err(|error| error.to_string())?;
         Ok(flat(&outputs))
     }
 
@@ -367,7 +371,7 @@ impl Block {
         let inputs = self.varied();
         let inputs =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor(&input.elements)));
-        let y = forward.run(inputs).map_err(|error| error.to_string())?;
+        let y = forward.run(inputs, &Default::default()).map_err(|error| error.to_string())?;
         let alone = flat(&y);
         let dims = y.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec();
         let weights = random.within(-1.0, 1.0, dims.iter().product());
@@ -455,7 +459,8 @@ impl Block {
             (input.name.as_str(), Value::Tensor(cast(&tensor, elem)))
         });
         let inputs = inputs.chain([("weights", Value::Tensor(cast(weights, elem)))]);
-        let outputs = session.run(inputs).map_err(|error| error.to_string())?;
+        let outputs =
+            session.run(inputs, &Default::default()).map_err(|error| error.to_string())?;
         let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap());
         let wide = tensors.map(|tensor| cast(tensor, DataType::Double));
         Ok(wide.flat_map(|tensor| tensor.as_slice::<f64>().unwrap().to_vec()).collect())
@@ -472,7 +477,7 @@ impl Block {
         let inputs = block.varied();
         let inputs = inputs.iter().zip(&at);
         let inputs = inputs.map(|(input, at)| (input.name.as_str(), input.tensor(at)));
-        let y = forward.run(inputs).map_err(|error| error.to_string())?;
+        let y = forward.run(inputs, &Default::default()).map_err(|error| error.to_string())?;
         let dims = y.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec();
         let mut weights = Random(2).within(-1.0, 1.0, dims.iter().product());
         weights.iter_mut().for_each(whole);
@@ -820,7 +825,7 @@ fn kinks_have_gradients() {
         );
         let session = session(&format!("float[{}] x", x.len()), "float[] d", &nodes).unwrap();
         let given = Value::Tensor(Tensor::from_slice([x.len()], x).unwrap());
-        let outputs = session.run([("x", given)]).unwrap();
+        let outputs = session.run([("x", given)], &Default::default()).unwrap();
         let found = outputs.tensor("d").unwrap().as_slice::<f32>().unwrap().to_vec();
         assert_eq!(found, expected, "{nodes}");
     }
@@ -854,7 +859,7 @@ fn rotary_embeddings_have_gradients() {
         let given = given.iter().map(|(name, dims, elements)| {
             (*name, Value::Tensor(Tensor::from_slice(&dims[..], elements).unwrap()))
         });
-        let outputs = session.run(given).unwrap();
+        let outputs = session.run(given, &Default::default()).unwrap();
         let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap().clone());
         tensors
             .flat_map(|tensor| tensor.to_vec::<f32>().unwrap())
@@ -881,7 +886,7 @@ fn rotary_embeddings_have_gradients() {
 fn gradients_in_functions_and_branches_run() {
     let run = |session: &Session, given: f32| {
         let given = Value::Tensor(Tensor::from_slice([], &[given]).unwrap());
-        let outputs = session.run([("x", given)]).unwrap();
+        let outputs = session.run([("x", given)], &Default::default()).unwrap();
         outputs.tensor("d").unwrap().as_slice::<f32>().unwrap()[0]
     };
     let called = session("float x", "float d", "t = Neg (x)\nd = own.slope (t)").unwrap();
@@ -927,7 +932,7 @@ fn recurrent_layers_of_fewer_bits_have_gradients() {
         };
         let inputs =
             [("x", tensor(&[3, 1, 2])), ("w", tensor(&[1, 6, 2])), ("r", tensor(&[1, 6, 2]))];
-        let outputs = session.run(inputs).unwrap();
+        let outputs = session.run(inputs, &Default::default()).unwrap();
         let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap());
         let elements = tensors.flat_map(|tensor| tensor.as_slice::<f32>().unwrap().to_vec());
         elements.map(f64::from).collect::<Vec<f64>>()
@@ -1009,8 +1014,9 @@ fn files_hold_gradients_through_graphs_and_layers() {
         let at = [0.3, -0.2, 0.5, 0.9, -0.7, 0.4];
         let run = |session: &Session, at: &[f64], name: &str| {
             let x = Value::Tensor(Tensor::from_slice([3, 2], at).unwrap());
-            let outputs =
-                session.run([("x", x)]).unwrap_or_else(|error| panic!("{nodes}: {error}"));
+            let outputs = session
+                .run([("x", x)], &Default::default())
+                .unwrap_or_else(|error| panic!("{nodes}: {error}"));
             outputs.tensor(name).unwrap().to_vec::<f64>().unwrap()
         };
         let forward = Session::builder(&model).threads(1).build().unwrap();

@@ -49,7 +49,7 @@ fn model(format: &str, channels: usize) -> Model {
 /// What a session says of a file.
 fn decoded(session: &Session, file: &[u8]) -> Result<Tensor, sardonyx::Error> {
     let file = Tensor::from_slice([file.len()], file).unwrap();
-    Ok(session.run([("file", file)])?.tensor("image")?.clone())
+    Ok(session.run([("file", file)], &Default::default())?.tensor("image")?.clone())
 }
 
 #[test]

@@ -27,7 +27,8 @@ fn run(model: &Model) -> Vec<u32> {
     let tensor = |values: [f32; 6]| Tensor::from_vec([2, 3], values.to_vec()).unwrap();
     let x = tensor([-2.5, -1.0, 0.0, 0.5, 3.0, 40.0]);
     let z = tensor([1.5, -2.0, 0.25, 8.0, -0.75, 2.0]);
-    let outputs = Session::new(model).unwrap().run([("x", x), ("z", z)]).unwrap();
+    let outputs =
+        Session::new(model).unwrap().run([("x", x), ("z", z)], &Default::default()).unwrap();
     let values: Vec<f32> = outputs.tensor("y").unwrap().to_vec().unwrap();
     values.into_iter().map(f32::to_bits).collect()
 }
@@ -305,7 +306,7 @@ fn run_call(model: &Model, sizes: &[&[usize]]) -> Vec<f32> {
         let values: Vec<f32> = values.take(count).collect();
         inputs.push((name, Tensor::from_vec(dims, values).unwrap()));
     }
-    let outputs = Session::new(model).unwrap().run(inputs).unwrap();
+    let outputs = Session::new(model).unwrap().run(inputs, &Default::default()).unwrap();
     outputs.tensor("y").unwrap().to_vec().unwrap()
 }
 

@@ -187,7 +187,8 @@ fn wrong(model: &Model) -> Vec<String> {
 /// The output `y`, if the model runs.
 fn run(model: &Model) -> Result<Vec<f32>, sardonyx::Error> {
     let x = Tensor::from_vec([2, 2], vec![-1.0f32, 0.5, 2.0, 0.25]).unwrap();
-    let outputs = Session::builder(model).threads(1).build()?.run([("x", x)])?;
+    let outputs =
+        Session::builder(model).threads(1).build()?.run([("x", x)], &Default::default())?;
     Ok(outputs.tensor("y")?.to_vec::<f32>().unwrap())
 }
 

@@ -18,7 +18,7 @@ fn run(opset: u32, graph: &str) -> Result<String, String> {
     });
     let inputs: Vec<_> = inputs.collect();
     // What is made must run.
-    let outputs = session.run(inputs).unwrap();
+    let outputs = session.run(inputs, &Default::default()).unwrap();
     let values = outputs.iter().map(|(_, value)| {
         let tensor = value.as_tensor().unwrap();
         match tensor.as_slice::<i64>() {
@@ -129,7 +129,7 @@ fn ranks_are_bounded() {
             Err(error) => error.to_string(),
             Ok(session) => {
                 let x = Tensor::from_vec([1], vec![1.0f32]).unwrap();
-                session.run([("x", x)]).unwrap_err().to_string()
+                session.run([("x", x)], &Default::default()).unwrap_err().to_string()
             }
         };
         assert!(error.contains(expected), "{error}");
@@ -138,7 +138,7 @@ fn ranks_are_bounded() {
     let text = format!("<ir_version: 8, opset_import: [\"\": 21]> {most}");
     let session = Session::new(&Model::from_text(&text).unwrap()).unwrap();
     let x = Tensor::from_vec([1], vec![1.0f32]).unwrap();
-    let outputs = session.run([("x", x)]).unwrap();
+    let outputs = session.run([("x", x)], &Default::default()).unwrap();
     assert_eq!(outputs.tensor("y").unwrap().dims(), [1; 64]);
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use sardonyx::devices::Division;
+use sardonyx::devices::{Division, ShardOptions};
 use sardonyx::training::{self, Loss};
 use sardonyx::{
     Access, DeviceOptions, DeviceSession, Error, ErrorKind, Layout, Model, OpenOptions,
@@ -133,7 +133,7 @@ fn inputs(session: &Session, size: usize) -> Vec<(String, Value)> {
 }
 
 fn run(session: &Session, size: usize) -> Result<Vec<Vec<u8>>, Error> {
-    let outputs = session.run(inputs(session, size))?;
+    let outputs = session.run(inputs(session, size), &Default::default())?;
     let bytes = |value: &Value| value.as_tensor().unwrap().bytes().to_vec();
     Ok(outputs.iter().map(|(_, value)| bytes(value)).collect())
 }
@@ -279,7 +279,7 @@ fn a_session_that_shares_refuses_each_file_that_changed() {
                     Change::Replaced => "replaced by another file",
                 };
                 assert!(error.message().contains(how), "{change:?}: {error}");
-                let into = case.session.run_into(&[], &mut []).unwrap_err();
+                let into = case.session.run_into(&[], &mut [], &Default::default()).unwrap_err();
                 assert_eq!(into.kind(), ErrorKind::Io);
             }
         }
@@ -422,11 +422,12 @@ fn devices_compute_with_the_weights_that_were_opened_or_not_at_all() {
         numbers(SIDE * SIDE, 1)
     );
     let plain = Model::from_text(&text).unwrap();
-    let (divided, _) = plain.shard(("c", 2), Division::Tensor, &[]).unwrap();
+    let (divided, _) =
+        plain.shard(&ShardOptions::new(Division::Tensor, 2).configuration("c")).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let run = |session: &DeviceSession, rows: usize| {
         let x = Tensor::from_vec([rows, SIDE], vec![1f32; rows * SIDE]).unwrap();
-        let outputs = session.run([("x", x)])?;
+        let outputs = session.run([("x", x)], &Default::default())?;
         Ok::<_, Error>(outputs.tensor("y").unwrap().bytes().to_vec())
     };
     let devices = |model: &Model| Session::builder(model).threads(1).devices(DeviceOptions::new());

@@ -1,11 +1,12 @@
 //! A panic below a session is an error of the call that met it, and of no other.
 
+use std::cell::Cell;
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::Division;
+use sardonyx::devices::{Division, ShardOptions};
 use sardonyx::infer::{NodeTypes, RuleAnswer};
 use sardonyx::{
     CustomOperator, DeviceOptions, Error, ErrorKind, Model, OperatorCall, OperatorError, Outputs,
@@ -85,24 +86,28 @@ fn a_session_runs_again_after_a_panic() {
         let model = model(graph);
         let builder = Session::builder(&model).threads(threads);
         let session = builder.operator("com.example", "Fragile", fragile.clone()).build().unwrap();
-        let run = || session.run([("x", x())]);
+        let run = || session.run([("x", x())], &RunOptions::default());
         let wanted = numbers(&run().unwrap());
         for _ in 0..3 {
             fragile.set(true);
             is_internal(&run().unwrap_err(), "the operator broke", "Fragile");
             // With a limit, kernels run where an end unwinds.
             let deadline = Instant::now() + Duration::from_secs(600);
-            let limited = session.run_with([("x", x())], RunOptions::new().deadline(deadline));
+            let limited = session.run([("x", x())], &RunOptions::new().deadline(deadline));
             is_internal(&limited.unwrap_err(), "the operator broke", "Fragile");
             let (given, mut memory) = (x().to_vec::<f32>().unwrap(), vec![0f32; 4]);
             let view = TensorView::from_slice([2, 2], &given).unwrap();
             let output = TensorViewMut::from_slice([2, 2], &mut memory).unwrap();
-            let into = session.run_into(&[("x", view.clone())], &mut [("y", output)]);
+            let into = session.run_into(
+                &[("x", view.clone())],
+                &mut [("y", output)],
+                &RunOptions::default(),
+            );
             is_internal(&into.unwrap_err(), "the operator broke", "Fragile");
             fragile.set(false);
             assert_eq!(numbers(&run().unwrap()), wanted);
             let output = TensorViewMut::from_slice([2, 2], &mut memory).unwrap();
-            session.run_into(&[("x", view)], &mut [("y", output)]).unwrap();
+            session.run_into(&[("x", view)], &mut [("y", output)], &RunOptions::default()).unwrap();
             assert_eq!(memory, wanted);
         }
     }
@@ -113,10 +118,10 @@ fn a_panic_of_a_watcher_ends_its_run_only() {
     keep_panic_places();
     let session = Session::new(&model("g (float[N, 2] x) => (float[N, 2] y) { y = Erf (x) }"));
     let session = session.unwrap();
-    let mut watch = |_: StepEvent| panic!("the watcher broke");
-    let error = session.run_with([("x", x())], RunOptions::new().watch(&mut watch)).unwrap_err();
+    let watch = |_: StepEvent| panic!("the watcher broke");
+    let error = session.run([("x", x())], &RunOptions::new().watch(&watch)).unwrap_err();
     is_internal(&error, "the watcher broke", "Erf");
-    assert_eq!(numbers(&session.run([("x", x())]).unwrap()).len(), 4);
+    assert_eq!(numbers(&session.run([("x", x())], &RunOptions::default()).unwrap()).len(), 4);
 }
 
 #[test]
@@ -133,7 +138,12 @@ fn a_session_is_not_made_after_a_panic() {
     is_internal(&build(&fragile).unwrap_err(), "the operator broke", "");
     fragile.set(false);
     assert_eq!(
-        numbers(&build(&fragile).unwrap().run(iter::empty::<(String, Value)>()).unwrap()),
+        numbers(
+            &build(&fragile)
+                .unwrap()
+                .run(iter::empty::<(String, Value)>(), &RunOptions::default())
+                .unwrap()
+        ),
         [-2.0, -3.0]
     );
     let typed = Fragile { breaks_types: true, ..Fragile::default() };
@@ -147,11 +157,12 @@ fn devices_run_again_after_a_panic_of_one() {
         "g (float[N, 2] x) => (float[N, 2] y) {
             a = Exp (x)  b = com.example.Fragile (a)  y = Neg (b) }",
     );
-    let (divided, _) = text.shard(("two", 2), Division::Pipeline, &[]).unwrap();
+    let (divided, _) =
+        text.shard(&ShardOptions::new(Division::Pipeline, 2).configuration("two")).unwrap();
     let fragile = Fragile::default();
     let builder = Session::builder(&divided).operator("com.example", "Fragile", fragile.clone());
     let session = builder.devices(DeviceOptions::new()).unwrap();
-    let run = || session.run([("x", x())]);
+    let run = || session.run([("x", x())], &RunOptions::default());
     let wanted = numbers(&run().unwrap());
     for _ in 0..3 {
         fragile.set(true);
@@ -189,14 +200,14 @@ fn a_panic_of_a_step_leaves_the_state_as_it_was() {
     let builder = Trainer::builder(&model)
         .session(|session| session.operator("com.example", "Fragile", fragile.clone()));
     let mut trainer = builder.build().unwrap();
-    trainer.step(0, [("x", x())]).unwrap();
+    trainer.step(0, [("x", x())], &RunOptions::default()).unwrap();
     let before = weights(&trainer);
     fragile.set(true);
-    let error = trainer.step(0, [("x", x())]).unwrap_err();
+    let error = trainer.step(0, [("x", x())], &RunOptions::default()).unwrap_err();
     is_internal(&error, "the operator broke", "Fragile");
     assert_eq!(weights(&trainer), before);
     fragile.set(false);
-    trainer.step(0, [("x", x())]).unwrap();
+    trainer.step(0, [("x", x())], &RunOptions::default()).unwrap();
     assert_ne!(weights(&trainer), before);
 }
 
@@ -209,24 +220,24 @@ fn a_trainer_says_that_its_state_is_torn() {
     let mut trainer = builder.build().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let saved = directory.path().join("state.safetensors");
-    let mut events = 0;
-    let mut count = |_: StepEvent| events += 1;
-    trainer.step_with(0, [("x", x())], RunOptions::new().watch(&mut count)).unwrap();
+    let events = Cell::new(0);
+    let count = |_: StepEvent| events.update(|events| events + 1);
+    trainer.step(0, [("x", x())], &RunOptions::new().watch(&count)).unwrap();
     let after_one = weights(&trainer);
     trainer.save(&saved).unwrap();
     for loads in [false, true] {
         // The last step writes over `w`.
-        let mut left = events;
-        let mut last = |_: StepEvent| {
-            left -= 1;
-            assert!(left > 0, "the watcher broke");
+        let left = Cell::new(events.get());
+        let last = |_: StepEvent| {
+            left.update(|left| left - 1);
+            assert!(left.get() > 0, "the watcher broke");
         };
-        let options = RunOptions::new().watch(&mut last);
-        let error = trainer.step_with(0, [("x", x())], options).unwrap_err();
+        let options = RunOptions::new().watch(&last);
+        let error = trainer.step(0, [("x", x())], &options).unwrap_err();
         is_internal(&error, "the watcher broke", "");
         let torn = [
-            trainer.step(0, [("x", x())]).map(drop),
-            trainer.infer([("x", x())]).map(drop),
+            trainer.step(0, [("x", x())], &RunOptions::default()).map(drop),
+            trainer.infer([("x", x())], &RunOptions::default()).map(drop),
             trainer.state().map(drop),
             trainer.variable("w").map(drop),
             trainer.export().map(drop),
@@ -241,9 +252,9 @@ fn a_trainer_says_that_its_state_is_torn() {
             trainer.load(&saved).unwrap();
             assert_eq!(weights(&trainer), after_one);
         } else {
-            trainer.initialize().unwrap();
+            trainer.initialize(&RunOptions::default()).unwrap();
             assert_eq!(weights(&trainer), [1.0, 2.0, 3.0, 4.0]);
-            trainer.step(0, [("x", x())]).unwrap();
+            trainer.step(0, [("x", x())], &RunOptions::default()).unwrap();
             assert_eq!(weights(&trainer), after_one);
         }
     }

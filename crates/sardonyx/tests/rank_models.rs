@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardonyx::check::Severity;
-use sardonyx::devices::{Collectives, Division, RankOptions, Settings, Threads};
+use sardonyx::devices::{Collectives, Division, RankOptions, Settings, ShardOptions, Threads};
 use sardonyx::{
     DataType, ErrorKind, Model, Outputs, SaveOptions, Session, Tensor, Type, Value, check, infer,
 };
@@ -88,8 +88,8 @@ fn run_ranks(models: &[Model], inputs: &[(String, Value)]) -> Vec<Outputs> {
             scope.spawn(move || {
                 let builder = Session::builder(model).threads(1).transport(Arc::new(rank));
                 let session = builder.build().unwrap();
-                session.run(inputs.to_vec()).unwrap();
-                session.run(inputs.to_vec()).unwrap()
+                session.run(inputs.to_vec(), &Default::default()).unwrap();
+                session.run(inputs.to_vec(), &Default::default()).unwrap()
             })
         });
         let ranks: Vec<_> = ranks.collect();
@@ -112,7 +112,7 @@ fn agree(name: &str, model: &Model, sizes: &[(&str, usize)], collectives: Collec
         (port.name().to_string(), Value::from(filled(&ty)))
     });
     let inputs: Vec<(String, Value)> = inputs.collect();
-    let wanted = session.run(inputs.clone()).unwrap();
+    let wanted = session.run(inputs.clone(), &Default::default()).unwrap();
     let models = through_files(model, collectives, sizes);
     for (rank, found) in run_ranks(&models, &inputs).iter().enumerate() {
         for (output, wanted) in wanted.iter() {
@@ -226,8 +226,8 @@ fn transformers_give_what_the_whole_model_gives() {
             (2, Division::Pipeline),
             (4, Division::Pipeline),
         ] {
-            let sizes = [("B".to_string(), 2), ("S".to_string(), 3)];
-            let (annotated, _) = model.shard(("c", ranks), division, &sizes).unwrap();
+            let options = ShardOptions::new(division, ranks).dim("B", 2).dim("S", 3);
+            let (annotated, _) = model.shard(&options).unwrap();
             for collectives in BOTH {
                 let name = format!("causal {is_causal}, {ranks} {division:?}");
                 agree(&name, &annotated, &[("B", 2), ("S", 3)], collectives);
@@ -241,8 +241,8 @@ fn transformers_give_what_the_whole_model_gives() {
 #[test]
 fn a_layer_by_heads_takes_two_sums() {
     let model = transformer(false);
-    let sizes = [("B".to_string(), 2), ("S".to_string(), 3)];
-    let (annotated, _) = model.shard(("c", 4), Division::Tensor, &sizes).unwrap();
+    let options = ShardOptions::new(Division::Tensor, 4).dim("B", 2).dim("S", 3);
+    let (annotated, _) = model.shard(&options).unwrap();
     let models = through_files(&annotated, Collectives::Microsoft, &[("B", 2), ("S", 3)]);
     for model in &models {
         let count = |name: &str| {

@@ -82,7 +82,8 @@ fn relu(ir_version: i64, rest: impl Fn(&mut Encoder<'_>)) -> Model {
 
 fn run(model: &Model) -> Result<Vec<f32>, sardonyx::Error> {
     let x = Tensor::from_vec([2], vec![-1.0f32, 2.0]).unwrap();
-    let outputs = Session::builder(model).threads(1).build()?.run([("x", x)])?;
+    let outputs =
+        Session::builder(model).threads(1).build()?.run([("x", x)], &Default::default())?;
     Ok(outputs.tensor("y")?.to_vec::<f32>().unwrap())
 }
 
@@ -325,7 +326,11 @@ fn metadata_of_every_element_are_kept_and_have_no_effect() {
     let run = |model: &Model| {
         let c = Tensor::from_bools([], &[true]).unwrap();
         let x = Tensor::from_vec([2], vec![-1.0f32, 0.5]).unwrap();
-        let outputs = Session::builder(model).threads(1).build().unwrap().run([("c", c), ("x", x)]);
+        let outputs = Session::builder(model)
+            .threads(1)
+            .build()
+            .unwrap()
+            .run([("c", c), ("x", x)], &Default::default());
         outputs.unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap()
     };
     let told = |model: &Model| {
@@ -600,7 +605,7 @@ fn attributes_hold_what_their_place_says() {
         import(out, "", 13);
     });
     let no_inputs: [(&str, Tensor); 0] = [];
-    let outputs = Session::new(&model).unwrap().run(no_inputs).unwrap();
+    let outputs = Session::new(&model).unwrap().run(no_inputs, &Default::default()).unwrap();
     assert_eq!(outputs.tensor("y").unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0]);
 }
 
@@ -613,7 +618,7 @@ fn run_both(text: &str, x: &[f32], z: &[f32]) -> Vec<f32> {
     let session = Session::builder(&of_text(text)).threads(1).build().unwrap();
     let tensor = |values: &[f32]| Tensor::from_vec([values.len()], values.to_vec()).unwrap();
     let inputs = [("x", tensor(x)), ("z", tensor(z))];
-    let outputs = session.run(inputs).unwrap();
+    let outputs = session.run(inputs, &Default::default()).unwrap();
     outputs.tensor("y").unwrap().to_vec::<f32>().unwrap()
 }
 
@@ -672,7 +677,7 @@ fn results_without_a_name_are_not_made() {
         let names: Vec<&str> = session.outputs().iter().map(|port| port.name()).collect();
         assert_eq!(names, ["y"]);
         let x = Tensor::from_vec([3], x.to_vec()).unwrap();
-        let found = session.run([("x", x.clone()), ("z", x)]).unwrap();
+        let found = session.run([("x", x.clone()), ("z", x)], &Default::default()).unwrap();
         assert_eq!(found.names().collect::<Vec<_>>(), ["y"]);
     }
 }

@@ -18,7 +18,7 @@ fn session(model: &Model) -> Result<Session, sardonyx::Error> {
 }
 
 fn run(model: &Model, inputs: &[(&str, Tensor)]) -> Result<Outputs, sardonyx::Error> {
-    session(model)?.run(inputs.to_vec())
+    session(model)?.run(inputs.to_vec(), &Default::default())
 }
 
 /// Runs a graph of opset 21.
@@ -528,7 +528,7 @@ fn operands_are_broadcast_from_the_right() {
     for a in shapes() {
         for b in shapes() {
             let (x, z) = (numbers(&a), numbers(&b));
-            let found = session.run([("x", x.clone()), ("z", z.clone())]);
+            let found = session.run([("x", x.clone()), ("z", z.clone())], &Default::default());
             match broadcast(&a, &b) {
                 Some(dims) => {
                     let count: usize = dims.iter().product();
@@ -560,7 +560,7 @@ fn the_second_operand_alone_is_stretched() {
     for a in shapes() {
         for b in shapes() {
             let (x, z) = (numbers(&a), numbers(&b));
-            let found = prelu.run([("x", x.clone()), ("z", z.clone())]);
+            let found = prelu.run([("x", x.clone()), ("z", z.clone())], &Default::default());
             if broadcast(&a, &b).as_ref() == Some(&a) {
                 let wanted: Vec<f32> = (0..x.len())
                     .map(|at| {
@@ -580,7 +580,9 @@ fn the_second_operand_alone_is_stretched() {
     let gemm =
         "g (float[] x, float[] c) => (float[] y) <float[1, 2] w = {0, 0}> { y = Gemm(x, w, c) }";
     let gemm = session_of(gemm);
-    let run = |dims: &[usize]| gemm.run([("x", numbers(&[3, 1])), ("c", numbers(dims))]);
+    let run = |dims: &[usize]| {
+        gemm.run([("x", numbers(&[3, 1])), ("c", numbers(dims))], &Default::default())
+    };
     for dims in [&[][..], &[1], &[2], &[1, 2], &[3, 1], &[3, 2]] {
         let (found, c) = (run(dims).unwrap(), numbers(dims));
         let wanted = (0..6).map(|at| element_for(&c, &[3, 2], at)).collect();

@@ -85,7 +85,7 @@ fn allocated(model: &Model, x: &Tensor, options: &Options, threads: usize) -> (u
     let mut step = |loss: &mut f32| {
         let inputs = [("x", x.view()), ("label", labels.view())];
         let memory = TensorViewMut::from_slice([], std::slice::from_mut(loss)).unwrap();
-        trainer.step_into(0, &inputs, &mut [("loss", memory)]).unwrap();
+        trainer.step_into(0, &inputs, &mut [("loss", memory)], &Default::default()).unwrap();
     };
     losses[..3].iter_mut().for_each(&mut step);
     let asked = measure(|| step(&mut losses[3]));

@@ -90,15 +90,17 @@ fn a_step_changes_what_inference_computes() {
     let mut trainer = trainer(DESCENT);
     assert_eq!(trainer.state_types().map(|(name, _)| name).collect::<Vec<_>>(), ["w"]);
     assert_eq!(of(&trainer, "w"), [1.0, 2.0]);
-    let infer = |trainer: &Trainer| trainer.infer(x(&[1.0, 1.0])).expect("inference runs");
+    let infer = |trainer: &Trainer| {
+        trainer.infer(x(&[1.0, 1.0]), &RunOptions::default()).expect("inference runs")
+    };
     let before = bits(&trainer);
     assert_eq!(output(&infer(&trainer), "y"), [1.0, 2.0]);
     assert_eq!(infer(&trainer), infer(&trainer));
     assert_eq!(bits(&trainer), before);
 
-    let tried = trainer.evaluate(0, descent_data()).expect("an evaluation");
+    let tried = trainer.evaluate(0, descent_data(), &RunOptions::default()).expect("an evaluation");
     assert_eq!(bits(&trainer), before);
-    let outputs = trainer.step(0, descent_data()).expect("a step");
+    let outputs = trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     assert_eq!(tried, outputs);
     assert_eq!(outputs.names().collect::<Vec<_>>(), ["y", "loss", "w1"]);
     assert_eq!(output(&outputs, "y"), [1.0, 4.0]);
@@ -111,7 +113,7 @@ fn a_step_changes_what_inference_computes() {
     assert_eq!(bits(&trainer), after);
 
     // The second step begins where the first ended.
-    let outputs = trainer.step(0, descent_data()).expect("a step");
+    let outputs = trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     assert_eq!(output(&outputs, "y"), [0.5, -4.0]);
     assert_eq!(of(&trainer, "w"), [0.25, 2.0]);
     let error = trainer.variable("frozen").expect_err("not a state variable");
@@ -136,17 +138,17 @@ fn initialization_brings_the_untrained_state_back() {
             update_binding: [\"w\": \"w1\", \"last\": \"y\"]
         }]>";
     let mut fresh = trainer(text);
-    fresh.initialize().expect("an initialization");
+    fresh.initialize(&RunOptions::default()).expect("an initialization");
     assert_eq!(of(&fresh, "w"), [5.0, 6.0]);
     assert_eq!(of(&fresh, "last"), [7.0, 8.0]);
 
     let mut trained = trainer(text);
     for _ in 0..3 {
-        trained.step(0, x(&[3.0, 4.0])).expect("a step");
+        trained.step(0, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
     }
     assert_eq!(of(&trained, "last"), [3.0, 8.0]);
     assert_ne!(bits(&trained), bits(&fresh));
-    trained.initialize().expect("an initialization");
+    trained.initialize(&RunOptions::default()).expect("an initialization");
     assert_eq!(bits(&trained), bits(&fresh));
 }
 
@@ -176,11 +178,11 @@ fn entries_initialize_in_the_order_of_the_list() {
     for (text, expected) in [(text(&a, &b), 4.0), (text(&b, &a), 3.0)] {
         let mut trainer = trainer(&text);
         assert_eq!(trainer.entries(), 2);
-        trainer.initialize().expect("an initialization");
+        trainer.initialize(&RunOptions::default()).expect("an initialization");
         assert_eq!(of(&trainer, "w"), [expected]);
         let [warning] = trainer.warnings() else { panic!("{:?}", trainer.warnings()) };
         assert!(warning.contains("'w' is also assigned by another training entry"), "{warning}");
-        trainer.step(1, [("x", Tensor::scalar(1f32))]).expect("a step");
+        trainer.step(1, [("x", Tensor::scalar(1f32))], &RunOptions::default()).expect("a step");
         assert_eq!(of(&trainer, "w"), [-expected]);
     }
 }
@@ -212,16 +214,16 @@ fn the_order_of_steps_is_that_of_the_caller() {
     {
         let mut trainer = trainer(ADD_AND_DOUBLE);
         for entry in &order {
-            trainer.step(*entry, given()).expect("a step");
+            trainer.step(*entry, given(), &RunOptions::default()).expect("a step");
         }
         assert_eq!(of(&trainer, "w"), [expected], "{order:?}");
     }
     let mut iterated = trainer(ADD_AND_DOUBLE);
-    let returned = iterated.iterate(given()).expect("an iteration");
+    let returned = iterated.iterate(given(), &RunOptions::default()).expect("an iteration");
     assert_eq!(of(&iterated, "w"), [8.0]);
     let [first, second] = &returned[..] else { panic!("{returned:?}") };
     assert_eq!((output(first, "added"), output(second, "doubled")), (vec![4.0], vec![8.0]));
-    let error = iterated.step(2, given()).expect_err("no such entry");
+    let error = iterated.step(2, given(), &RunOptions::default()).expect_err("no such entry");
     assert_eq!(error.to_string(), "training step 2 does not exist\nhelp: use an entry from 0 to 1");
 }
 
@@ -247,7 +249,7 @@ fn two_variables_swap() {
             let expected =
                 if round % 2 == 0 { [[1.0, 2.0], [3.0, 4.0]] } else { [[3.0, 4.0], [1.0, 2.0]] };
             assert_eq!([of(&trainer, "a"), of(&trainer, "b")], expected, "{body}, round {round}");
-            let outputs = trainer.step(0, x(&[0.0, 0.0])).expect("a step");
+            let outputs = trainer.step(0, x(&[0.0, 0.0]), &RunOptions::default()).expect("a step");
             let sign = if round % 2 == 0 { -2.0 } else { 2.0 };
             assert_eq!(output(&outputs, "y"), [sign, sign]);
         }
@@ -268,7 +270,7 @@ fn outputs_of_the_main_graph_are_assigned() {
              update_binding: [\"u\": \"y\", \"v\": \"y\", \"w\": \"x\", \"z\": \"c\"]
          }]>",
     );
-    trainer.step(0, x(&[4.0, 5.0])).expect("a step");
+    trainer.step(0, x(&[4.0, 5.0]), &RunOptions::default()).expect("a step");
     assert_eq!([of(&trainer, "u"), of(&trainer, "v")], [[5.0, 6.0], [5.0, 6.0]]);
     assert_eq!([of(&trainer, "w"), of(&trainer, "z")], [[4.0, 5.0], [9.0, 9.0]]);
 }
@@ -282,9 +284,9 @@ fn an_empty_entry_changes_nothing() {
          @<training_info: [{}, { algorithm: empty () => () {} }]>",
     );
     assert_eq!(trainer.state_types().count(), 0);
-    trainer.initialize().expect("an initialization");
+    trainer.initialize(&RunOptions::default()).expect("an initialization");
     for entry in 0..2 {
-        let outputs = trainer.step(entry, x(&[3.0, 4.0])).expect("a step");
+        let outputs = trainer.step(entry, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
         assert_eq!(output(&outputs, "y"), [3.0, 8.0]);
     }
     let mut kept = self::trainer(
@@ -294,10 +296,10 @@ fn an_empty_entry_changes_nothing() {
              update_binding: [\"w\": \"w1\"]
          }]>",
     );
-    kept.step(0, x(&[3.0, 4.0])).expect("a step");
+    kept.step(0, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
     assert_eq!(of(&kept, "w"), [1.0, 2.0]);
-    kept.step(1, x(&[3.0, 4.0])).expect("a step");
-    kept.step(0, x(&[3.0, 4.0])).expect("a step");
+    kept.step(1, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
+    kept.step(0, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
     assert_eq!(of(&kept, "w"), [-1.0, -2.0]);
 }
 
@@ -415,8 +417,8 @@ fn sparse_initializers_are_state() {
     assert_eq!(value(&trainer, "m"), [0.0; 4]);
     assert_eq!(value(&trainer, "idle"), [7.0, 0.0, 0.0]);
     let x = || [("x", Tensor::from_slice([2, 2], &[1f32, 2.0, 3.0, 4.0]).unwrap())];
-    trainer.step(0, x()).unwrap();
-    trainer.step(0, x()).unwrap();
+    trainer.step(0, x(), &RunOptions::default()).unwrap();
+    trainer.step(0, x(), &RunOptions::default()).unwrap();
     assert_eq!(value(&trainer, "m"), [2.0, 4.0, 6.0, 8.0]);
     assert_eq!(value(&trainer, "w"), [3.0, 6.0, 12.0, 12.0]);
     assert_eq!(value(&trainer, "idle"), [7.0, 0.0, 0.0]);
@@ -432,10 +434,10 @@ fn sparse_initializers_are_state() {
         assert_eq!(value(&again, name), value(&trainer, name), "{name}");
     }
     let session = Session::new(&trainer.export_inference().unwrap()).unwrap();
-    let found = session.run(x()).unwrap();
+    let found = session.run(x(), &RunOptions::default()).unwrap();
     let found: Vec<f32> = found.tensor("y").unwrap().to_vec().unwrap();
     assert_eq!(found, [3.0, 17.0, 36.0, 53.0]);
-    trainer.initialize().unwrap();
+    trainer.initialize(&RunOptions::default()).unwrap();
     assert_eq!(value(&trainer, "m"), [0.0; 4]);
     assert_eq!(value(&trainer, "idle"), [0.0, 1.0, 2.0]);
 }
@@ -475,7 +477,7 @@ fn unsorted_training_graphs_are_named() {
     assert!(algorithm.starts_with("training_info[1].algorithm is not sorted topologically: "));
     assert!(algorithm.contains("other runtimes may refuse it"), "{algorithm}");
     let mut trainer = trainer;
-    trainer.step(1, [("x", vector(&[1.0, 1.0]))]).unwrap();
+    trainer.step(1, [("x", vector(&[1.0, 1.0]))], &RunOptions::default()).unwrap();
     assert_eq!(trainer.variable("z").unwrap().to_vec::<f32>().unwrap(), [0.0; 2]);
 }
 
@@ -525,7 +527,7 @@ fn operators_of_training_need_their_import() {
     let with = Model::from_text(&text(", \"ai.onnx.preview.training\": 1")).expect("a model");
     let mut trainer = Trainer::new(&with).expect("a trainer");
     let given = [("x", vector(&[1.0, 1.0])), ("slope", vector(&[2.0, 4.0]))];
-    trainer.step(0, given.clone()).expect("a step");
+    trainer.step(0, given.clone(), &RunOptions::default()).expect("a step");
     // Averages: half of the slope, and half of its square; no correction for the first step.
     assert_eq!([of(&trainer, "v"), of(&trainer, "h")], [[1.0, 2.0], [2.0, 8.0]]);
     let expected =
@@ -533,7 +535,7 @@ fn operators_of_training_need_their_import() {
     for (found, expected) in of(&trainer, "w").iter().zip(expected) {
         assert!((found - expected).abs() < 1e-6, "{found} {expected}");
     }
-    trainer.step(0, given).expect("a step");
+    trainer.step(0, given, &RunOptions::default()).expect("a step");
     assert_eq!(trainer.variable("t").expect("a variable").item::<i64>().expect("a number"), 2);
 
     let without = Model::from_text(&text("")).expect("a model");
@@ -561,7 +563,7 @@ fn a_gradient_names_values_of_both_graphs() {
              update_binding: [\"w\": \"w1\"]
          }]>",
     );
-    trainer.step(0, descent_data()).expect("a step");
+    trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     // w - 0.5 * 2 * (y - target) * x, where y is 1 and 4.
     assert_eq!(of(&trainer, "w"), [0.0, -6.0]);
 }
@@ -580,24 +582,29 @@ fn a_failing_step_changes_nothing() {
         }]>";
     let mut trainer = trainer(text);
     let before = bits(&trainer);
-    let error = trainer.step(0, x(&[1.0, 2.0, 3.0])).expect_err("y is too long for b");
+    let error = trainer
+        .step(0, x(&[1.0, 2.0, 3.0]), &RunOptions::default())
+        .expect_err("y is too long for b");
     assert_eq!(error.kind(), ErrorKind::Run);
     assert_eq!(error.message(), "the state variable 'b' is float[2], not float[3]");
     assert_eq!(bits(&trainer), before);
 
     let given = [("x", Tensor::scalar(1i64))];
-    assert_eq!(trainer.step(0, given).expect_err("no float").kind(), ErrorKind::Input);
-    let error = trainer.step(0, nothing()).expect_err("no input");
+    assert_eq!(
+        trainer.step(0, given, &RunOptions::default()).expect_err("no float").kind(),
+        ErrorKind::Input
+    );
+    let error = trainer.step(0, nothing(), &RunOptions::default()).expect_err("no input");
     assert_eq!(error.kind(), ErrorKind::Input);
     let given = [("x", vector(&[1.0, 2.0])), ("a", vector(&[1.0, 2.0]))];
-    let error = trainer.step(0, given).expect_err("a is given");
+    let error = trainer.step(0, given, &RunOptions::default()).expect_err("a is given");
     assert_eq!(error.message(), "'a' is a state variable, not an input");
     let late = RunOptions::new().deadline(Instant::now());
-    let error = trainer.step_with(0, x(&[1.0, 2.0]), late).expect_err("it is late");
+    let error = trainer.step(0, x(&[1.0, 2.0]), &late).expect_err("it is late");
     assert_eq!(error.kind(), ErrorKind::Stopped);
     assert_eq!(bits(&trainer), before);
 
-    trainer.step(0, x(&[1.0, 2.0])).expect("a step");
+    trainer.step(0, x(&[1.0, 2.0]), &RunOptions::default()).expect("a step");
     assert_eq!([of(&trainer, "a"), of(&trainer, "b")], [[-1.0, -2.0], [2.0, 4.0]]);
 }
 
@@ -629,19 +636,24 @@ fn a_failing_iteration_changes_nothing() {
          ]>",
     );
     let before = bits(&trainer);
-    let error = trainer.iterate(x(&[1.0, 2.0, 3.0])).expect_err("y is too long for b");
+    let error = trainer
+        .iterate(x(&[1.0, 2.0, 3.0]), &RunOptions::default())
+        .expect_err("y is too long for b");
     assert_eq!(error.kind(), ErrorKind::Run);
     assert_eq!(bits(&trainer), before);
     // Its shape is known only when it is computed.
-    let error = trainer.initialize().expect_err("b0 has another shape than b");
+    let error =
+        trainer.initialize(&RunOptions::default()).expect_err("b0 has another shape than b");
     assert_eq!(error.kind(), ErrorKind::Run);
     assert_eq!(bits(&trainer), before);
-    let error = trainer.iterate([("z", vector(&[1.0]))]).expect_err("z is unknown");
+    let error =
+        trainer.iterate([("z", vector(&[1.0]))], &RunOptions::default()).expect_err("z is unknown");
     assert_eq!(error.message(), "no training step has an input 'z'");
     let mut alone = self::trainer(DESCENT);
-    let error = alone.iterate([("z", vector(&[1.0]))]).expect_err("z is unknown");
+    let error =
+        alone.iterate([("z", vector(&[1.0]))], &RunOptions::default()).expect_err("z is unknown");
     assert_eq!(error.message(), "no training step has an input 'z'");
-    trainer.iterate(x(&[1.0, 2.0])).expect("an iteration");
+    trainer.iterate(x(&[1.0, 2.0]), &RunOptions::default()).expect("an iteration");
     assert_eq!([of(&trainer, "a"), of(&trainer, "b")], [[-1.0, -2.0], [2.0, 4.0]]);
 }
 
@@ -663,9 +675,9 @@ fn steps_take_the_inputs_of_their_algorithm() {
     let given = |names: &[&'static str]| -> Vec<(&str, Tensor)> {
         names.iter().map(|name| (*name, Tensor::scalar(1f32))).collect()
     };
-    trainer.iterate(given(&["x", "p", "q"])).expect("an iteration");
+    trainer.iterate(given(&["x", "p", "q"]), &RunOptions::default()).expect("an iteration");
     assert_eq!([of(&trainer, "a"), of(&trainer, "b")], [[3.0], [4.0]]);
-    assert!(trainer.step(0, given(&["x", "q"])).is_err());
+    assert!(trainer.step(0, given(&["x", "q"]), &RunOptions::default()).is_err());
 }
 
 /// An initializer that is also an input: steps use the state, a call of inference may override it.
@@ -680,15 +692,25 @@ fn a_default_is_state_and_may_be_overridden_for_inference() {
         .replace("<w = {1, 2}>", "<float[2] w = {1, 2}>")
         .as_str(),
     );
-    trainer.step(0, x(&[1.0, 1.0])).expect("a step");
+    trainer.step(0, x(&[1.0, 1.0]), &RunOptions::default()).expect("a step");
     let own = [("x", vector(&[1.0, 1.0])), ("w", vector(&[7.0, 8.0]))];
-    let error = trainer.step(0, own.clone()).expect_err("a step uses the state");
+    let error =
+        trainer.step(0, own.clone(), &RunOptions::default()).expect_err("a step uses the state");
     assert_eq!(error.message(), "'w' is a state variable, not an input");
-    assert_eq!(output(&trainer.infer(x(&[1.0, 1.0])).expect("a run"), "y"), [2.0, 4.0]);
-    assert_eq!(output(&trainer.infer(own).expect("a run"), "y"), [7.0, 8.0]);
+    assert_eq!(
+        output(&trainer.infer(x(&[1.0, 1.0]), &RunOptions::default()).expect("a run"), "y"),
+        [2.0, 4.0]
+    );
+    assert_eq!(
+        output(&trainer.infer(own, &RunOptions::default()).expect("a run"), "y"),
+        [7.0, 8.0]
+    );
     // The type that the model declares holds for the call, which lets a size be another.
     let short = [("x", vector(&[1.0, 1.0])), ("w", vector(&[3.0]))];
-    assert_eq!(output(&trainer.infer(short).expect("a run"), "y"), [3.0, 3.0]);
+    assert_eq!(
+        output(&trainer.infer(short, &RunOptions::default()).expect("a run"), "y"),
+        [3.0, 3.0]
+    );
     assert_eq!(of(&trainer, "w"), [2.0, 4.0]);
     let inputs: Vec<_> = trainer.inference_inputs().map(|port| port.name().to_string()).collect();
     assert_eq!(inputs, ["x", "w"]);
@@ -699,7 +721,7 @@ fn a_default_is_state_and_may_be_overridden_for_inference() {
 fn a_state_variable_that_is_no_input_is_not_overridden() {
     let trainer = trainer(DESCENT);
     let own = [("x", vector(&[1.0, 1.0])), ("w", vector(&[7.0, 8.0]))];
-    let error = trainer.infer(own).expect_err("w is no input");
+    let error = trainer.infer(own, &RunOptions::default()).expect_err("w is no input");
     assert_eq!(error.message(), "'w' is a state variable, not an input");
 }
 
@@ -733,9 +755,9 @@ fn state_is_neither_folded_nor_shared_with_equal_constants() {
         let c = Tensor::from_bools([], &[c]).expect("a scalar");
         [("x", vector(&[1.0, 1.0])), ("c", c)]
     };
-    trainer.step(0, given(true)).expect("a step");
+    trainer.step(0, given(true), &RunOptions::default()).expect("a step");
     for (c, expected) in [(true, [12.0, 13.0]), (false, [11.0, 12.0])] {
-        let outputs = trainer.infer(given(c)).expect("a run");
+        let outputs = trainer.infer(given(c), &RunOptions::default()).expect("a run");
         let y = output(&outputs, "y");
         assert!((y[0] - 11.0).abs() < 1e-4 && (y[1] - 12.0).abs() < 1e-4, "{y:?}");
         assert_eq!(output(&outputs, "z"), [1.0, 2.0]);
@@ -762,12 +784,12 @@ fn outputs_that_nobody_asks_for_are_not_computed() {
     let names: Vec<_> =
         trainer.step_outputs(0).expect("an entry").map(|port| port.name().to_string()).collect();
     assert_eq!(names, ["loss"]);
-    let outputs = trainer.step(0, x(&[2.0, 3.0])).expect("a step");
+    let outputs = trainer.step(0, x(&[2.0, 3.0]), &RunOptions::default()).expect("a step");
     assert_eq!(outputs.names().collect::<Vec<_>>(), ["loss"]);
     assert_eq!(of(&trainer, "w"), [3.0, 4.0]);
     // Two elements are no three.
     let mut all = Trainer::new(&model).expect("a trainer");
-    all.step(0, x(&[2.0, 3.0])).expect_err("bad cannot be computed");
+    all.step(0, x(&[2.0, 3.0]), &RunOptions::default()).expect_err("bad cannot be computed");
     assert_eq!(of(&all, "w"), [1.0, 1.0]);
     let error = Trainer::builder(&model).outputs(["los"]).build().expect_err("no such output");
     assert_eq!(error.kind(), ErrorKind::Output);
@@ -797,13 +819,13 @@ fn a_seed_decides_all_random_numbers() {
     let seeded = |seed| Trainer::builder(&model).seed(seed).build().expect("a trainer");
     let four = || x(&[1.0, 1.0, 1.0, 1.0]);
     let history = |trainer: &mut Trainer| {
-        trainer.initialize().expect("an initialization");
+        trainer.initialize(&RunOptions::default()).expect("an initialization");
         let mut states = vec![of(trainer, "w")];
         for _ in 0..2 {
-            trainer.step(0, four()).expect("a step");
+            trainer.step(0, four(), &RunOptions::default()).expect("a step");
             states.push(of(trainer, "w"));
-            let one = trainer.infer(four()).expect("a run");
-            assert_eq!(one, trainer.infer(four()).expect("a run"));
+            let one = trainer.infer(four(), &RunOptions::default()).expect("a run");
+            assert_eq!(one, trainer.infer(four(), &RunOptions::default()).expect("a run"));
             states.push(output(&one, "noise"));
         }
         states
@@ -826,7 +848,10 @@ fn a_seed_decides_all_random_numbers() {
 fn values_are_set_if_they_fit() {
     let mut trainer = trainer(DESCENT);
     trainer.set_state("w", vector(&[8.0, 9.0])).expect("it fits");
-    assert_eq!(output(&trainer.infer(x(&[1.0, 1.0])).expect("a run"), "y"), [8.0, 9.0]);
+    assert_eq!(
+        output(&trainer.infer(x(&[1.0, 1.0]), &RunOptions::default()).expect("a run"), "y"),
+        [8.0, 9.0]
+    );
     let error = trainer.set_state("w", vector(&[8.0])).expect_err("too short");
     assert_eq!(error.kind(), ErrorKind::Input);
     let error = trainer.set_state("w", Tensor::scalar(1i64)).expect_err("no float");
@@ -857,10 +882,10 @@ fn variables_of_algorithms_are_told_apart_by_their_entry() {
     );
     let [first, second] = ["training_info[0].rate", "training_info[1].rate"];
     assert_eq!(trainer.state_types().map(|(name, _)| name).collect::<Vec<_>>(), [first, second]);
-    trainer.iterate([("x", Tensor::scalar(2f32))]).expect("an iteration");
+    trainer.iterate([("x", Tensor::scalar(2f32))], &RunOptions::default()).expect("an iteration");
     assert_eq!([of(&trainer, first), of(&trainer, second)], [[3.0], [20.0]]);
     let exported = trainer.export().expect("an export");
-    trainer.initialize().expect("an initialization");
+    trainer.initialize(&RunOptions::default()).expect("an initialization");
     assert_eq!([of(&trainer, first), of(&trainer, second)], [[3.0], [10.0]]);
     let again = Trainer::new(&exported).expect("a trainer");
     assert_eq!([of(&again, first), of(&again, second)], [[3.0], [20.0]]);
@@ -875,23 +900,23 @@ fn an_export_has_the_current_values() {
     let mut trainer = Trainer::new(&model).expect("a trainer");
     // What was never assigned is written as the file has it.
     assert_eq!(trainer.export().expect("an export").to_bytes(), model.to_bytes());
-    let untrained = trainer.infer(x(&[3.0, 5.0])).expect("a run");
+    let untrained = trainer.infer(x(&[3.0, 5.0]), &RunOptions::default()).expect("a run");
     let session = Session::new(&model).expect("a session");
-    assert_eq!(session.run(x(&[3.0, 5.0])).expect("a run"), untrained);
-    trainer.step(0, descent_data()).expect("a step");
-    let infer = trainer.infer(x(&[3.0, 5.0])).expect("a run");
+    assert_eq!(session.run(x(&[3.0, 5.0]), &RunOptions::default()).expect("a run"), untrained);
+    trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
+    let infer = trainer.infer(x(&[3.0, 5.0]), &RunOptions::default()).expect("a run");
     let inference = trainer.export_inference().expect("an export");
     assert_eq!(inference.training_steps(), 0);
     let inference = Model::from_bytes(inference.to_bytes()).expect("a model");
     let session = Session::new(&inference).expect("a session");
-    assert_eq!(session.run(x(&[3.0, 5.0])).expect("a run"), infer);
+    assert_eq!(session.run(x(&[3.0, 5.0]), &RunOptions::default()).expect("a run"), infer);
     assert!(Trainer::new(&inference).is_err());
 
     let exported = Model::from_bytes(trainer.export().expect("an export").to_bytes());
     let mut again = Trainer::new(&exported.expect("a model")).expect("a trainer");
     assert_eq!(bits(&again), bits(&trainer));
     for trainer in [&mut again, &mut trainer] {
-        trainer.step(0, descent_data()).expect("a step");
+        trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     }
     assert_eq!(bits(&again), bits(&trainer));
     assert_eq!(model.to_bytes(), self::model(DESCENT).to_bytes());
@@ -907,7 +932,7 @@ fn stored_values_may_lie_in_data_files() {
     let model = Model::open(&path).expect("a model");
     assert!(model.external_files().iter().len() > 0);
     let mut trainer = Trainer::new(&model).expect("a trainer");
-    trainer.step(0, descent_data()).expect("a step");
+    trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     assert_eq!(of(&trainer, "w"), [0.5, -2.0]);
     let out = directory.path().join("out.onnx");
     trainer.export().expect("an export").save(&out).expect("saved");
@@ -934,19 +959,19 @@ fn a_state_is_saved_and_loaded() {
     let model = model(RANDOM);
     let four = || x(&[1.0, 1.0, 1.0, 1.0]);
     let mut trainer = Trainer::builder(&model).seed(3).build().expect("a trainer");
-    trainer.initialize().expect("an initialization");
-    trainer.step(0, four()).expect("a step");
+    trainer.initialize(&RunOptions::default()).expect("an initialization");
+    trainer.step(0, four(), &RunOptions::default()).expect("a step");
     let saved = bits(&trainer);
     for name in ["state.npz", "state.safetensors"] {
         trainer.save(files.path(name)).expect("saved");
     }
-    trainer.step(0, four()).expect("a step");
+    trainer.step(0, four(), &RunOptions::default()).expect("a step");
     for name in ["state.npz", "state.safetensors"] {
         let mut other = Trainer::new(&model).expect("a trainer");
         other.load(files.path(name)).expect("loaded");
         assert_eq!(bits(&other), saved, "{name}");
         assert_eq!(other.seed(), 3);
-        other.step(0, four()).expect("a step");
+        other.step(0, four(), &RunOptions::default()).expect("a step");
         assert_eq!(bits(&other), bits(&trainer), "{name}");
     }
     let names = |path| {
@@ -966,7 +991,7 @@ fn a_state_has_a_place_in_the_data() {
     let files = Files::new();
     let model = model(DESCENT);
     let mut trainer = Trainer::new(&model).expect("a trainer");
-    trainer.step(0, descent_data()).expect("a step");
+    trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     trainer.set_data_position(3, 40);
     for name in ["state.npz", "state.safetensors"] {
         trainer.check_save(files.path(name)).expect("it can be written");
@@ -975,7 +1000,7 @@ fn a_state_has_a_place_in_the_data() {
         let mut other = Trainer::new(&model).expect("a trainer");
         other.load(files.path(name)).expect("loaded");
         assert_eq!(other.data_position(), trainer.data_position(), "{name}");
-        other.initialize().expect("an initialization");
+        other.initialize(&RunOptions::default()).expect("an initialization");
         assert_eq!(other.data_position(), sardonyx::DataPosition::default());
     }
 
@@ -1005,7 +1030,7 @@ fn values_that_did_not_change_stay_as_they_are_stored() {
     let mut other = Trainer::new(&model).expect("a trainer");
     other.load(files.path("state.npz")).expect("loaded");
     assert_eq!(other.export().expect("an export").to_bytes(), model.to_bytes());
-    other.step(0, descent_data()).expect("a step");
+    other.step(0, descent_data(), &RunOptions::default()).expect("a step");
     assert_ne!(other.export().expect("an export").to_bytes(), model.to_bytes());
 }
 
@@ -1014,7 +1039,7 @@ fn values_that_did_not_change_stay_as_they_are_stored() {
 fn a_state_of_another_model_is_refused() {
     let files = Files::new();
     let mut trainer = trainer(DESCENT);
-    trainer.step(0, descent_data()).expect("a step");
+    trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     let before = bits(&trainer);
     let other = self::trainer(ADD_AND_DOUBLE);
     for name in ["other.npz", "other.safetensors"] {
@@ -1077,7 +1102,7 @@ fn inner_graphs_of_an_algorithm_see_both_graphs() {
          }]>",
     );
     let given = [("x", Value::from(Tensor::scalar(4f32))), ("n", Tensor::scalar(3i64).into())];
-    trainer.step(0, given).expect("a step");
+    trainer.step(0, given, &RunOptions::default()).expect("a step");
     // Three iterations, each with half of y = 4, and w = 1.
     assert_eq!(of(&trainer, "w"), [1.0 + 3.0 * 3.0]);
 }
@@ -1087,10 +1112,10 @@ fn inner_graphs_of_an_algorithm_see_both_graphs() {
 fn a_clone_is_trained_by_itself() {
     let kept = trainer(DESCENT);
     let mut trained = kept.clone();
-    trained.step(0, descent_data()).expect("a step");
+    trained.step(0, descent_data(), &RunOptions::default()).expect("a step");
     assert_eq!(of(&trained, "w"), [0.5, -2.0]);
     assert_eq!(of(&kept, "w"), [1.0, 2.0]);
-    let outputs = kept.infer(x(&[1.0, 1.0])).expect("inference runs");
+    let outputs = kept.infer(x(&[1.0, 1.0]), &RunOptions::default()).expect("inference runs");
     assert_eq!(output(&outputs, "y"), [1.0, 2.0]);
     let names: Vec<&str> = kept.inference_outputs().iter().map(sardonyx::Port::name).collect();
     assert_eq!(names, ["y"]);
@@ -1133,8 +1158,8 @@ fn new_values_are_written_over_old_ones() {
         let (model, _) = model.add_training(&options).expect("training");
         let mut trainer = Trainer::builder(&model).seed(1).build().expect("a trainer");
         let mut apart = trainer.clone();
-        trainer.step(0, data.clone()).expect("a step");
-        apart.step(0, data.clone()).expect("a step");
+        trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
+        apart.step(0, data.clone(), &RunOptions::default()).expect("a step");
         let names: Vec<String> = trainer
             .state_types()
             .filter(|(_, ty)| ty.elem() == Some(DataType::Float))
@@ -1143,13 +1168,13 @@ fn new_values_are_written_over_old_ones() {
         assert_eq!(names.len(), floats, "{kind:?}");
         let before: Vec<usize> = names.iter().map(|name| address(&trainer, name)).collect();
         for _ in 0..3 {
-            let outputs = trainer.step(0, data.clone()).expect("a step");
+            let outputs = trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
             assert!(output(&outputs, "loss")[0].is_finite());
             // Somebody else has the old values, so the new ones are elsewhere.
             let kept = apart.state().expect("the state").into_iter().map(|(_, value)| value);
             let kept: Vec<Tensor> = kept.collect();
             let old: Vec<Vec<u8>> = kept.iter().map(|value| value.bytes().to_vec()).collect();
-            apart.step(0, data.clone()).expect("a step");
+            apart.step(0, data.clone(), &RunOptions::default()).expect("a step");
             let still: Vec<Vec<u8>> = kept.iter().map(|value| value.bytes().to_vec()).collect();
             assert_eq!(old, still, "{kind:?}");
             drop(outputs);
@@ -1162,7 +1187,7 @@ fn new_values_are_written_over_old_ones() {
             Trainer::builder(&model).session(|session| session.optimization(Optimization::Off));
         let mut plain = plain.seed(1).build().expect("a trainer");
         for _ in 0..4 {
-            plain.step(0, data.clone()).expect("a step");
+            plain.step(0, data.clone(), &RunOptions::default()).expect("a step");
         }
         for name in &names {
             let close = of(&plain, name).into_iter().zip(of(&trainer, name));
@@ -1177,10 +1202,10 @@ fn new_values_are_written_over_old_ones() {
 #[test]
 fn returned_values_are_not_overwritten() {
     let mut trainer = trainer(DESCENT);
-    let first = trainer.step(0, descent_data()).expect("a step");
+    let first = trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     let w = output(&first, "w1");
     assert_eq!(w, of(&trainer, "w"));
-    let second = trainer.step(0, descent_data()).expect("a step");
+    let second = trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     assert_eq!(output(&first, "w1"), w);
     assert_eq!(output(&second, "w1"), of(&trainer, "w"));
     assert_ne!(output(&second, "w1"), w);
@@ -1197,13 +1222,15 @@ fn memory_that_does_not_fit_changes_nothing() {
         data.iter().map(|(name, value)| (*name, value.view())).collect();
     let mut room = [0f32; 3];
     let memory = TensorViewMut::from_slice([3], &mut room).expect("memory");
-    let error = trainer.step_into(0, &inputs, &mut [("w1", memory)]).expect_err("w has two");
+    let error = trainer
+        .step_into(0, &inputs, &mut [("w1", memory)], &RunOptions::default())
+        .expect_err("w has two");
     assert_eq!(error.kind(), ErrorKind::Input);
     assert!(error.message().starts_with("the output 'w1': "), "{error}");
     assert_eq!(bits(&trainer), before);
     let mut room = [0f32; 2];
     let memory = TensorViewMut::from_slice([2], &mut room).expect("memory");
-    trainer.step_into(0, &inputs, &mut [("w1", memory)]).expect("a step");
+    trainer.step_into(0, &inputs, &mut [("w1", memory)], &RunOptions::default()).expect("a step");
     assert_eq!(room.to_vec(), of(&trainer, "w"));
     assert_ne!(bits(&trainer), before);
 }
@@ -1222,7 +1249,7 @@ fn one_value_becomes_two_variables() {
              }}]>"
         ));
         for _ in 0..2 {
-            let outputs = trainer.step(0, x(&[0.0, 0.0])).expect("a step");
+            let outputs = trainer.step(0, x(&[0.0, 0.0]), &RunOptions::default()).expect("a step");
             let expected = output(&outputs, "f1");
             assert_eq!([of(&trainer, "f"), of(&trainer, "g")], [expected.clone(), expected]);
         }
@@ -1242,10 +1269,10 @@ fn a_step_of_updates_alone_can_be_stopped() {
     let trainer = Trainer::builder(&model).outputs::<String>([]);
     let mut trainer = trainer.build().expect("a trainer");
     let late = RunOptions::new().deadline(Instant::now());
-    let error = trainer.step_with(0, x(&[1.0, 1.0]), late).expect_err("it is late");
+    let error = trainer.step(0, x(&[1.0, 1.0]), &late).expect_err("it is late");
     assert_eq!(error.kind(), ErrorKind::Stopped);
     assert_eq!(of(&trainer, "w"), [1.0, 2.0]);
-    trainer.step(0, x(&[1.0, 1.0])).expect("a step");
+    trainer.step(0, x(&[1.0, 1.0]), &RunOptions::default()).expect("a step");
     assert_eq!(of(&trainer, "w"), [0.0, 1.0]);
 }
 
@@ -1292,7 +1319,7 @@ fn operands_of_updates_stay_until_the_end() {
         let trainer = Trainer::builder(&model).session(|s| s.optimization(optimization));
         let mut trainer = trainer.build().expect("a trainer");
         for _ in 0..3 {
-            trainer.step(0, data.clone()).expect("a step");
+            trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
         }
         [of(&trainer, "a"), of(&trainer, "ema")].concat()
     };
@@ -1337,7 +1364,7 @@ fn fused_gradients_are_those_of_single_nodes() {
         let trainer = Trainer::builder(&model).session(|s| s.optimization(optimization));
         let mut trainer = trainer.build().expect("a trainer");
         for _ in 0..5 {
-            trainer.step(0, data.clone()).expect("a step");
+            trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
         }
         [of(&trainer, "k"), of(&trainer, "w")].concat()
     };
@@ -1366,12 +1393,15 @@ fn sessions_of_exports_have_the_weights_of_their_time() {
     let data = [("x", pair([1.0, 2.0])), ("target", pair([0.0, 1.0]))];
     let mut sessions = Vec::new();
     for _ in 0..3 {
-        trainer.step(0, data.clone()).expect("a step");
+        trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
         let session = Session::new(&trainer.export_inference().expect("a model")).expect("it runs");
-        sessions.push((session, trainer.infer([("x", pair([1.0, 2.0]))]).expect("inference")));
+        sessions.push((
+            session,
+            trainer.infer([("x", pair([1.0, 2.0]))], &RunOptions::default()).expect("inference"),
+        ));
     }
     for (session, expected) in &sessions {
-        let found = session.run([("x", pair([1.0, 2.0]))]).expect("a run");
+        let found = session.run([("x", pair([1.0, 2.0]))], &RunOptions::default()).expect("a run");
         assert_eq!(output(&found, "y"), output(expected, "y"));
     }
     let distinct = sessions.iter().map(|(_, outputs)| output(outputs, "y"));

@@ -44,7 +44,9 @@ fn trained(options: &Options, steps: usize) -> Vec<f64> {
     let model = Model::from_bytes(model.to_bytes()).unwrap();
     let mut trainer = Trainer::new(&model).unwrap();
     for _ in 0..steps {
-        trainer.step(0, [("x", double(&X)), ("target", double(&TARGET))]).unwrap();
+        trainer
+            .step(0, [("x", double(&X)), ("target", double(&TARGET))], &Default::default())
+            .unwrap();
     }
     trainer.variable("w").unwrap().to_vec().unwrap()
 }
@@ -168,7 +170,9 @@ fn gradient_nodes_are_what_they_mean() {
     assert_valid(&model);
     let mut trainer = Trainer::new(&model).unwrap();
     for _ in 0..3 {
-        trainer.step(0, [("x", double(&X)), ("target", double(&TARGET))]).unwrap();
+        trainer
+            .step(0, [("x", double(&X)), ("target", double(&TARGET))], &Default::default())
+            .unwrap();
     }
     assert_eq!(trainer.variable("w").unwrap().to_vec::<f64>().unwrap(), expanded);
 }
@@ -256,12 +260,14 @@ fn a_classifier_is_trained_from_its_scores() {
     let mut trainer = Trainer::new(&changed).unwrap();
     let main = trainer.export_inference().unwrap();
     assert_eq!(main.to_text(), original.to_text());
-    let p = trainer.infer([("x", x.clone())]).unwrap();
+    let p = trainer.infer([("x", x.clone())], &Default::default()).unwrap();
     let p: Vec<f32> = p.tensor("p").unwrap().to_vec().unwrap();
     let expected = -(f64::from(p[1]).ln() + f64::from(p[2]).ln()) / 2.0;
     let mut losses = Vec::new();
     for _ in 0..30 {
-        let outputs = trainer.step(0, [("x", x.clone()), ("label", label.clone())]).unwrap();
+        let outputs = trainer
+            .step(0, [("x", x.clone()), ("label", label.clone())], &Default::default())
+            .unwrap();
         losses.push(f64::from(outputs.tensor("loss").unwrap().item::<f32>().unwrap()));
     }
     assert!((losses[0] - expected).abs() < 1e-5, "{} instead of {expected}", losses[0]);
@@ -269,7 +275,9 @@ fn a_classifier_is_trained_from_its_scores() {
     // The rate is an input with a default.
     let rate = Tensor::scalar(0f32);
     let before: Vec<f32> = trainer.variable("w2").unwrap().to_vec().unwrap();
-    trainer.step(0, [("x", x), ("label", label), ("learning_rate", rate)]).unwrap();
+    trainer
+        .step(0, [("x", x), ("label", label), ("learning_rate", rate)], &Default::default())
+        .unwrap();
     assert_eq!(trainer.variable("w2").unwrap().to_vec::<f32>().unwrap(), before);
 }
 
@@ -283,12 +291,18 @@ fn training_mode_is_that_of_the_step_alone() {
     let mut trainer = Trainer::builder(&changed).seed(1).build().unwrap();
     let x = Tensor::from_vec([2, 3], vec![1f32, 2.0, -1.0, 0.5, -1.5, 2.0]).unwrap();
     let label = Tensor::from_vec([2], vec![1i64, 0]).unwrap();
-    let first = trainer.infer([("x", x.clone())]).unwrap();
+    let first = trainer.infer([("x", x.clone())], &Default::default()).unwrap();
     assert_eq!(
         first.tensor("p").unwrap().to_vec::<f32>().unwrap(),
-        trainer.infer([("x", x.clone())]).unwrap().tensor("p").unwrap().to_vec::<f32>().unwrap()
+        trainer
+            .infer([("x", x.clone())], &Default::default())
+            .unwrap()
+            .tensor("p")
+            .unwrap()
+            .to_vec::<f32>()
+            .unwrap()
     );
-    trainer.step(0, [("x", x), ("label", label)]).unwrap();
+    trainer.step(0, [("x", x), ("label", label)], &Default::default()).unwrap();
     // a = x · w1; the momentum of the statistics is 0.9.
     let a0: f64 = 0.1 * 1.0 + 0.5 * 2.0 + -0.9 * -1.0;
     let a1: f64 = 0.1 * 0.5 + 0.5 * -1.5 + -0.9 * 2.0;
@@ -306,7 +320,7 @@ fn weights_begin_as_they_are_told() {
         let (changed, _) = model(CLASSIFIER).add_training(&options).unwrap();
         assert_valid(&changed);
         let mut trainer = Trainer::builder(&changed).seed(3).build().unwrap();
-        trainer.initialize().unwrap();
+        trainer.initialize(&Default::default()).unwrap();
         trainer
     };
     let values = |trainer: &Trainer, name: &str| -> Vec<f32> {
@@ -350,7 +364,7 @@ fn random_weights_have_the_variance_that_is_asked_for() {
         let (changed, _) =
             wide.add_training(&squared_error().initialization(initialization)).unwrap();
         let mut trainer = Trainer::builder(&changed).seed(11).build().unwrap();
-        trainer.initialize().unwrap();
+        trainer.initialize(&Default::default()).unwrap();
         let weights: Vec<f32> = trainer.variable("w").unwrap().to_vec().unwrap();
         let count = weights.len() as f64;
         let mean = weights.iter().copied().map(f64::from).sum::<f64>() / count;
@@ -376,7 +390,8 @@ fn half_precision_weights_move() {
         sardonyx::cast(&double(values), DataType::Float16, sardonyx::CastOptions::default())
             .unwrap()
     };
-    let first = trainer.step(0, [("x", half(&X)), ("target", half(&TARGET))]).unwrap();
+    let first =
+        trainer.step(0, [("x", half(&X)), ("target", half(&TARGET))], &Default::default()).unwrap();
     assert_eq!(first.tensor("loss").unwrap().data_type(), DataType::Float16);
     let w = trainer.variable("w").unwrap();
     assert_eq!(w.data_type(), DataType::Float16);
@@ -434,7 +449,7 @@ fn small_steps_add_up_in_the_float_copy() {
                 // The float copy is state as well.
                 trainer = Trainer::new(&trainer.export().unwrap()).unwrap();
             }
-            trainer.step(0, x()).unwrap();
+            trainer.step(0, x(), &Default::default()).unwrap();
         }
         let rounded = as_elem(&expected.map(f64::from), elem);
         assert_eq!(trainer.variable("w").unwrap().bytes(), rounded.bytes(), "{elem}");
@@ -448,7 +463,7 @@ fn small_steps_add_up_in_the_float_copy() {
         assert_eq!(report.float_copies, 0);
         let mut trainer = Trainer::new(&changed).unwrap();
         for _ in 0..STEPS {
-            trainer.step(0, x()).unwrap();
+            trainer.step(0, x(), &Default::default()).unwrap();
         }
         assert_eq!(state(&trainer, "w"), weights, "{elem}");
     }
@@ -463,7 +478,9 @@ fn a_float_copy_follows_its_weight() {
         .initialization(Initialization::Uniform(0.5));
     let (changed, _) = sum_of_products(elem).add_training(&options).unwrap();
     let mut trainer = Trainer::builder(&changed).seed(5).build().unwrap();
-    let step = |trainer: &mut Trainer| trainer.step(0, [("x", as_elem(&[1.0; 4], elem))]).unwrap();
+    let step = |trainer: &mut Trainer| {
+        trainer.step(0, [("x", as_elem(&[1.0; 4], elem))], &Default::default()).unwrap()
+    };
     for _ in 0..10 {
         step(&mut trainer);
     }
@@ -471,7 +488,7 @@ fn a_float_copy_follows_its_weight() {
     trainer.set_state("w", as_elem(&[8.0, -16.0, 4.0, 32.0], elem)).unwrap();
     step(&mut trainer);
     assert_eq!(state(&trainer, "w"), [8.0, -16.0, 4.0, 32.0]);
-    trainer.initialize().unwrap();
+    trainer.initialize(&Default::default()).unwrap();
     assert_eq!(state(&trainer, "w_remainder"), [0.0; 4]);
     let first = state(&trainer, "w");
     assert_eq!(first, [1.0; 4]);
@@ -502,7 +519,7 @@ fn every_optimizer_moves_the_float_copy() {
             let (changed, _) = sum_of_products(elem).add_training(&options).unwrap();
             let mut trainer = Trainer::new(&changed).unwrap();
             for _ in 0..50 {
-                trainer.step(0, [("x", as_elem(&slopes, elem))]).unwrap();
+                trainer.step(0, [("x", as_elem(&slopes, elem))], &Default::default()).unwrap();
             }
             trainer
         };
@@ -553,7 +570,7 @@ fn old_models_are_converted_as_far_as_needed() {
     assert_eq!(report.opset.0, 9);
     let mut trainer = Trainer::new(&changed).unwrap();
     let x = Tensor::from_vec([4], vec![1f32; 4]).unwrap();
-    let outputs = trainer.step(0, [("x", x.clone()), ("target", x)]).unwrap();
+    let outputs = trainer.step(0, [("x", x.clone()), ("target", x)], &Default::default()).unwrap();
     assert_eq!(outputs.tensor("loss").unwrap().item::<f32>().unwrap(), 13.25 / 4.0);
 }
 
@@ -594,7 +611,7 @@ fn gradients_of_functions_read_what_the_functions_make() {
     let (changed, _) = line.add_gradients(&Gradients::new()).unwrap();
     let values: Vec<f32> = (0..2001u16).map(|i| (f32::from(i) - 1000.0) / 256.0).collect();
     let x = Tensor::from_slice([2001], &values).unwrap();
-    let outputs = Session::new(&changed).unwrap().run([("x", x)]).unwrap();
+    let outputs = Session::new(&changed).unwrap().run([("x", x)], &Default::default()).unwrap();
     let gradients: Vec<f32> = outputs.tensor("x_grad").unwrap().to_vec().unwrap();
     for (x, gradient) in values.iter().zip(gradients) {
         let expected = if x.abs() < 2.5 { 0.2 } else { 0.0 };

@@ -3,10 +3,12 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::{Division, EXCHANGE, Limits, OutputPart, Results, Settings, Transport};
+use sardonyx::devices::{
+    Division, EXCHANGE, OutputPart, Results, Settings, ShardOptions, Transport,
+};
 use sardonyx::{
-    DataType, DeviceOptions, DeviceSession, ErrorKind, Model, Session, StopFlag, Tensor,
-    TensorViewMut, Type,
+    DataType, DeviceOptions, DeviceSession, ErrorKind, Model, RunOptions, Session, StopFlag,
+    Tensor, TensorViewMut, Type,
 };
 use sardonyx_devices::{Delayed, Endpoint, Group, Notice, Reduction, Tag, Threads, TransportError};
 
@@ -20,7 +22,7 @@ const PRODUCTS: &str = "<ir_version: 11, opset_import: [\"\": 21]>
 
 /// A model with two products, annotated for four devices.
 fn products(division: Division) -> Model {
-    with_weights(PRODUCTS).shard(("c", 4), division, &[]).unwrap().0
+    with_weights(PRODUCTS).shard(&ShardOptions::new(division, 4).configuration("c")).unwrap().0
 }
 
 /// A model as text, with matrices `v` and `w` of 64 rows and columns.
@@ -83,7 +85,9 @@ fn with_workers(
     let mut sessions = sessions.into_iter().map(Result::unwrap);
     let first = sessions.next().unwrap();
     std::thread::scope(|scope| {
-        let others: Vec<_> = sessions.map(|session| scope.spawn(move || session.serve())).collect();
+        let others: Vec<_> = sessions
+            .map(|session| scope.spawn(move || session.serve(&StopFlag::new(), |_| ())))
+            .collect();
         work(&first);
         drop(first);
         others.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -101,8 +105,8 @@ fn devices_are_spread_over_workers() {
             let ended = with_workers(sessions(&model, workers, |_, options| options), |session| {
                 assert_eq!(session.device_count(), 4);
                 for rows in [1, 3, 1, 5, 2, 7, 3] {
-                    let wanted = whole.run([("x", input(rows))]).unwrap();
-                    let found = session.run([("x", input(rows))]).unwrap();
+                    let wanted = whole.run([("x", input(rows))], &RunOptions::default()).unwrap();
+                    let found = session.run([("x", input(rows))], &RunOptions::default()).unwrap();
                     assert_eq!(found.names().collect::<Vec<_>>(), ["y", "z"]);
                     assert_eq!(wanted.tensor("z").unwrap(), found.tensor("z").unwrap());
                     let tensors = [&wanted, &found].map(|one| one.tensor("y").unwrap());
@@ -112,9 +116,10 @@ fn devices_are_spread_over_workers() {
                     }
                 }
                 let runs = (1..20).map(|rows| [("x", input(rows % 4 + 1))]);
-                let found = session.run_many(runs, &Limits::default()).unwrap();
+                let found = session.run_many(runs, &RunOptions::default()).unwrap();
                 for (rows, found) in (1..20).zip(found) {
-                    let wanted = whole.run([("x", input(rows % 4 + 1))]).unwrap();
+                    let wanted =
+                        whole.run([("x", input(rows % 4 + 1))], &RunOptions::default()).unwrap();
                     assert_eq!(wanted.tensor("z").unwrap(), found.tensor("z").unwrap());
                 }
             });
@@ -133,7 +138,7 @@ fn steps_of_all_devices_are_told() {
             let types = [("x".to_string(), Type::tensor(DataType::Float, [5i64, 64]))];
             let parts = session.parts(&types).unwrap();
             for _ in 0..2 {
-                let found = session.run_watched([("x", input(5))], &Limits::default()).unwrap();
+                let found = session.run_watched([("x", input(5))], &RunOptions::default()).unwrap();
                 let (outputs, devices) = found;
                 assert_eq!(outputs.tensor("y").unwrap().dims(), [5, 64]);
                 assert_eq!(devices.len(), 4);
@@ -166,18 +171,22 @@ fn results_go_to_all_workers_if_they_ask_for_them() {
     let whole = Session::new(&model).unwrap();
     let at = [0, 9, 3, 1, 7, 2];
     let good = at.iter().filter(|at| **at < 4);
-    let wanted: Vec<_> = good.map(|at| whole.run(row(2.0, *at)).unwrap()).collect();
+    let wanted: Vec<_> =
+        good.map(|at| whole.run(row(2.0, *at), &RunOptions::default()).unwrap()).collect();
     let to_all = |_, options: DeviceOptions| options.results(Results::All);
     let mut made = sessions(&model, 3, to_all).into_iter().map(Result::unwrap);
     let first = made.next().unwrap();
     std::thread::scope(|scope| {
         let serve = |session: DeviceSession| {
             let mut taken = Vec::new();
-            session.serve_with(&StopFlag::new(), |outputs| taken.push(outputs)).unwrap();
+            session.serve(&StopFlag::new(), |outputs| taken.push(outputs)).unwrap();
             taken
         };
         let others: Vec<_> = made.map(|one| scope.spawn(move || serve(one))).collect();
-        let found: Vec<_> = at.iter().filter_map(|at| first.run(row(2.0, *at)).ok()).collect();
+        let found: Vec<_> = at
+            .iter()
+            .filter_map(|at| first.run(row(2.0, *at), &RunOptions::default()).ok())
+            .collect();
         assert_eq!(found, wanted);
         drop(first);
         for other in others {
@@ -205,10 +214,10 @@ fn runs_use_memory_of_the_caller() {
             let mut found = vec![0.0f32; room * 64];
             let memory = TensorViewMut::from_slice([room, 64], &mut found).unwrap();
             let inputs = [("x", x.view())];
-            session.run_into(&inputs, &mut [(name, memory)], &Limits::default()).map(|()| found)
+            session.run_into(&inputs, &mut [(name, memory)], &RunOptions::default()).map(|()| found)
         };
         for rows in [3, 3, 1, 3] {
-            let wanted = whole.run([("x", input(rows))]).unwrap();
+            let wanted = whole.run([("x", input(rows))], &RunOptions::default()).unwrap();
             assert_eq!(
                 into(rows, "z", rows).unwrap(),
                 wanted.tensor("z").unwrap().to_vec::<f32>().unwrap()
@@ -273,13 +282,13 @@ fn outputs_stay_on_the_devices() {
                 taken
             };
             let others: Vec<_> = made.map(|one| scope.spawn(move || serve(one))).collect();
-            let run = |run: &(usize, i64)| first.run_split([inputs(*run)], &Limits::default());
+            let run = |run: &(usize, i64)| first.run_split([inputs(*run)], &RunOptions::default());
             let mut own: Vec<_> = runs.iter().filter_map(|one| run(one).ok()).collect();
             let many = good.iter().map(|run| inputs(**run));
             own.extend(
-                first.run_split(many, &Limits::default()).unwrap().into_iter().map(|p| vec![p]),
+                first.run_split(many, &RunOptions::default()).unwrap().into_iter().map(|p| vec![p]),
             );
-            let refused = first.run(inputs(runs[0])).unwrap_err();
+            let refused = first.run(inputs(runs[0]), &RunOptions::default()).unwrap_err();
             assert!(refused.to_string().contains("on the devices"), "{refused}");
             drop(first);
             let mut all: Vec<Vec<OutputPart>> =
@@ -295,7 +304,7 @@ fn outputs_stay_on_the_devices() {
         });
         assert_eq!(all.len(), 2 * good.len());
         for (parts, run) in all.iter().zip(good.iter().chain(&good)) {
-            let wanted = whole.run(inputs(**run)).unwrap();
+            let wanted = whole.run(inputs(**run), &RunOptions::default()).unwrap();
             let is_split = |part: &&OutputPart| part.output == "y" && !part.is_whole();
             assert_eq!(parts.iter().filter(is_split).count(), 4);
             for name in ["y", "z"] {
@@ -355,10 +364,10 @@ fn row(x: f32, at: i64) -> [(&'static str, Tensor); 2] {
 #[test]
 fn failures_name_their_worker() {
     let ended = with_workers(sessions(&rows(), 3, |_, options| options), |session| {
-        let error = session.run([row(1.0, 0)[0].clone()]).unwrap_err();
+        let error = session.run([row(1.0, 0)[0].clone()], &RunOptions::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         for at in [1, 7, 2, 9, 8, 3] {
-            let found = session.run(row(1.0, at));
+            let found = session.run(row(1.0, at), &RunOptions::default());
             if at < 4 {
                 let y = found.unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap();
                 assert_eq!(y, [(-(1.0 + at as f32)).exp()]);
@@ -369,7 +378,7 @@ fn failures_name_their_worker() {
             assert!(error.to_string().contains("worker 1 failed"), "{error}");
             assert!(error.to_string().contains("Gather"), "{error}");
         }
-        assert_eq!(session.serve().unwrap_err().kind(), ErrorKind::Input);
+        assert_eq!(session.serve(&StopFlag::new(), |_| ()).unwrap_err().kind(), ErrorKind::Input);
     });
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
@@ -386,14 +395,14 @@ fn a_run_that_fails_leaves_nothing_to_others() {
                 let bad = round % 7;
                 let at = |run: usize| if run == bad && round % 2 == 0 { 4 } else { run as i64 % 4 };
                 let runs = || (0..6).map(|run| row((10 * round + run) as f32 / 64.0, at(run)));
-                let found = session.run_many(runs(), &Limits::default());
+                let found = session.run_many(runs(), &RunOptions::default());
                 if bad < 6 && round % 2 == 0 {
                     let error = found.unwrap_err().to_string();
                     assert!(error.contains("Gather") && error.contains('4'), "{error}");
                     continue;
                 }
                 for (inputs, found) in runs().zip(found.unwrap()) {
-                    let wanted = whole.run(inputs).unwrap();
+                    let wanted = whole.run(inputs, &RunOptions::default()).unwrap();
                     assert_eq!(wanted.tensor("y").unwrap(), found.tensor("y").unwrap());
                 }
             }
@@ -485,7 +494,7 @@ fn a_run_that_fails_keeps_nobody_waiting_in_a_library() {
     let ended = with_workers(over(&model, transports, |_, options| options), |session| {
         for at in [0i64, 9, 1, 8, 7, 2] {
             let inputs = [("x", input(5)), ("at", Tensor::from_vec([1], vec![at]).unwrap())];
-            let found = session.run(inputs);
+            let found = session.run(inputs, &RunOptions::default());
             if at < 5 {
                 assert_eq!(found.unwrap().tensor("z").unwrap().dims(), [1, 64]);
                 let plan = session.last_plan().unwrap().text();
@@ -507,10 +516,10 @@ fn runs_that_have_begun_are_finished() {
     let ended = with_workers(sessions(&model, 2, |_, options| options), |session| {
         let wrong = ("no such input", input(1));
         let runs = [vec![("x", input(2))], vec![("x", input(2))], vec![wrong]];
-        let error = session.run_many(runs, &Limits::default()).unwrap_err();
+        let error = session.run_many(runs, &RunOptions::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        let wanted = whole.run([("x", input(5))]).unwrap();
-        let found = session.run([("x", input(5))]).unwrap();
+        let wanted = whole.run([("x", input(5))], &RunOptions::default()).unwrap();
+        let found = session.run([("x", input(5))], &RunOptions::default()).unwrap();
         assert_eq!(wanted.tensor("y").unwrap(), found.tensor("y").unwrap());
     });
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
@@ -528,7 +537,8 @@ fn values_of_all_kinds_come_and_go() {
             v = Identity (t)
         }";
     let model = Model::from_text(text).unwrap();
-    let (model, _) = model.shard(("c", 3), Division::Pipeline, &[]).unwrap();
+    let (model, _) =
+        model.shard(&ShardOptions::new(Division::Pipeline, 3).configuration("c")).unwrap();
     let sequence = || {
         let tensor = |n: f32| Tensor::from_vec([2], vec![n, n + 1.0]).unwrap();
         let mut sequence = sardonyx::Sequence::new(sardonyx::ValueType::Tensor(DataType::Float));
@@ -539,7 +549,8 @@ fn values_of_all_kinds_come_and_go() {
     let strings =
         || sardonyx::Value::from(Tensor::from(sardonyx::StringArray::from_iter(["a", "\u{e4}"])));
     let ended = with_workers(sessions(&model, 3, |_, options| options), |session| {
-        let run = || session.run([("s", sequence()), ("t", strings())]).unwrap();
+        let run =
+            || session.run([("s", sequence()), ("t", strings())], &RunOptions::default()).unwrap();
         let (first, second) = (run(), run());
         assert_eq!(first.get("v"), Some(&strings()));
         let sardonyx::Value::Sequence(left) = first.get("u").unwrap() else {
@@ -564,11 +575,12 @@ fn limits_end_runs() {
                 }>
         }";
     let model = Model::from_text(text).unwrap();
-    let (model, _) = model.shard(("c", 2), Division::Tensor, &[]).unwrap();
+    let (model, _) =
+        model.shard(&ShardOptions::new(Division::Tensor, 2).configuration("c")).unwrap();
     let run = |session: &DeviceSession| {
-        let mut limits = Limits::default();
-        limits.deadline = Some(Instant::now() + Duration::from_millis(50));
-        session.run_many([[("x", Tensor::scalar(1f32))]], &limits).unwrap_err()
+        let mut options = RunOptions::default();
+        options.deadline = Some(Instant::now() + Duration::from_millis(50));
+        session.run_many([[("x", Tensor::scalar(1f32))]], &options).unwrap_err()
     };
     let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
     let ends = |session: &DeviceSession| {
@@ -576,15 +588,15 @@ fn limits_end_runs() {
             assert_eq!(run(session).kind(), ErrorKind::Stopped);
         }
         // A flag that only this worker sees ends the run of all.
-        let mut limits = Limits::default();
+        let mut options = RunOptions::default();
         let stop = StopFlag::new();
-        limits.stop = Some(stop.clone());
+        options.stop = Some(stop.clone());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(30));
                 stop.stop();
             });
-            let error = session.run_many([[("x", Tensor::scalar(1f32))]], &limits).unwrap_err();
+            let error = session.run_many([[("x", Tensor::scalar(1f32))]], &options).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Stopped);
         });
     };

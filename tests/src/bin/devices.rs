@@ -267,8 +267,8 @@ fn compare(
     }
     let sessions = (&annotated, &plain, &session);
     let first_plan = in_other_sizes(sessions, (&inputs, &opened), random, tolerance)?;
-    let found = session.run(inputs.clone());
-    let wanted = plain.run(inputs.clone());
+    let found = session.run(inputs.clone(), &Default::default());
+    let wanted = plain.run(inputs.clone(), &Default::default());
     let (wanted, found) = match (wanted, found) {
         (Ok(wanted), Ok(found)) => (wanted, found),
         (Err(error), _) | (_, Err(error)) if error.kind() == ErrorKind::Internal => {
@@ -282,8 +282,8 @@ fn compare(
         (Ok(_), Err(error)) => return Err(error.to_string()),
     };
     let plan = session.last_plan().ok_or("the session has made no plan")?;
-    let again = session.run(inputs.clone()).map_err(|error| say(&error))?;
-    let plain_again = plain.run(inputs).map_err(|error| say(&error))?;
+    let again = session.run(inputs.clone(), &Default::default()).map_err(|error| say(&error))?;
+    let plain_again = plain.run(inputs, &Default::default()).map_err(|error| say(&error))?;
     let has_partial = plan.facts().partial > 0;
     let mut is_same = true;
     for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
@@ -342,7 +342,10 @@ fn in_other_sizes(
             *value = Value::Tensor(tensor);
         }
     }
-    let (wanted, found) = match (plain.run(inputs.clone()), session.run(inputs.clone())) {
+    let (wanted, found) = match (
+        plain.run(inputs.clone(), &Default::default()),
+        session.run(inputs.clone(), &Default::default()),
+    ) {
         (Ok(wanted), Ok(found)) => (wanted, found),
         (Err(error), _) | (_, Err(error)) if error.kind() == ErrorKind::Internal => {
             return Err(format!("in other sizes: {error}"));

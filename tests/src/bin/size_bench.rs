@@ -54,7 +54,7 @@ fn measure(arguments: &Arguments) -> Result {
     let time = |inputs: &[(String, Tensor)]| -> Result<f64> {
         let given = inputs.to_vec();
         let start = Instant::now();
-        let outputs: Outputs = session.run(given)?;
+        let outputs: Outputs = session.run(given, &Default::default())?;
         let took = start.elapsed();
         drop(outputs);
         Ok(took.as_secs_f64() * 1e3)

@@ -29,9 +29,10 @@ pub(super) fn profile(
     let parts = session.parts(&inputs.types())?;
     let steps: Vec<usize> = parts.iter().map(|part| part.steps.len()).collect();
     let runs = args.record(steps.iter().sum(), terminal, |keeps| {
-        let values = inputs.values.clone();
+        let options = args.stopping.options();
+        let values = inputs.named();
         let began = Instant::now();
-        let (_, devices) = session.run_watched(values, &args.stopping.limits())?;
+        let (_, devices) = session.run_watched(values, &options)?;
         let took = began.elapsed();
         let devices = devices.iter().zip(&steps);
         let devices: Vec<_> = devices.map(|(device, steps)| taken(device, *steps, keeps)).collect();

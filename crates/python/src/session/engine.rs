@@ -256,12 +256,12 @@ impl Engine {
         };
         let started = Instant::now();
         if let Some(bound) = BoundRun::new(py, &inputs, wanted) {
-            let run = |options: RunOptions<'_>| bound.run(&self.session, options);
+            let run = |options: &RunOptions<'_>| bound.run(&self.session, options);
             let outputs = limits.run(py, interpreter, run);
             self.note(started);
             return wanted.objects(py, outputs?);
         }
-        let run = |options: RunOptions<'_>| self.session.run_with(inputs, options);
+        let run = |options: &RunOptions<'_>| self.session.run(inputs, options);
         let outputs = limits.run(py, interpreter, run);
         self.note(started);
         let returned = objects(py, outputs?, wanted.numbers);
@@ -438,7 +438,7 @@ pub(crate) fn objects<'py>(
     wanted: Option<&[usize]>,
 ) -> PyResult<Objects<'py>> {
     match wanted {
-        None => outputs.into_iter().map(|(_, value)| give::object(py, value)).collect(),
+        None => outputs.into_values().map(|value| give::object(py, value)).collect(),
         Some(wanted) => chosen(outputs, wanted).map(|value| give::object(py, value)).collect(),
     }
 }
@@ -461,8 +461,7 @@ pub(crate) fn by_name<'py>(
 /// The outputs of these numbers. Each is handed over where it is wanted last, as an array may only
 /// write what nothing else refers to.
 fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
-    let mut outputs: Vec<Option<Value>> =
-        outputs.into_iter().map(|(_, value)| Some(value)).collect();
+    let mut outputs: Vec<Option<Value>> = outputs.into_values().map(Some).collect();
     wanted.iter().enumerate().filter_map(move |(turn, index)| {
         if wanted[turn + 1..].contains(index) {
             outputs[*index].clone()

@@ -41,7 +41,7 @@ impl Limits {
     pub(crate) fn run_on_devices<R: Send>(
         self,
         py: Python<'_>,
-        run: impl FnOnce(RunOptions<'_>) -> Result<R, Error> + Send,
+        run: impl FnOnce(&RunOptions<'_>) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
         let stop = self.stop.unwrap_or_default();
         let result = attentive(
@@ -51,7 +51,7 @@ impl Limits {
             || {
                 let mut options = RunOptions::new().stop(&stop);
                 options.deadline = self.deadline;
-                run(options)
+                run(&options)
             },
         );
         result?.map_err(|error| raised(py, &error))
@@ -66,7 +66,7 @@ impl Limits {
         self,
         py: Python<'_>,
         interpreter: Interpreter,
-        run: impl FnOnce(RunOptions<'_>) -> Result<R, Error> + Send,
+        run: impl FnOnce(&RunOptions<'_>) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
         let Limits { stop, deadline, profile } = self;
         let looks = interpreter == Interpreter::ReleaseAndLook;
@@ -77,17 +77,13 @@ impl Limits {
                 Some(interrupts) => interrupts.borrow_mut().look(),
                 None => false,
             };
-            let watched = |watch: Option<&mut dyn FnMut(StepEvent)>| {
+            let watched = |watch: Option<&dyn Fn(StepEvent)>| {
                 let mut options = RunOptions::new();
                 options.stop = stop;
                 options.deadline = deadline;
                 options.asks = interrupts.as_ref().map(|_| &ends as &dyn Fn() -> bool);
-                // Not the option as it is: it lives for another time than what is asked.
-                options.watch = match watch {
-                    Some(watch) => Some(watch),
-                    None => None,
-                };
-                run(options)
+                options.watch = watch;
+                run(&options)
             };
             match profile {
                 None => watched(None),

@@ -1,5 +1,6 @@
 //! Profiles: when the steps of runs began, and how long they took.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,16 +29,18 @@ struct Recorded {
 }
 
 impl Recorder {
-    /// Does a run, which tells the function that it is given of its steps, and records it.
-    pub(crate) fn record<R>(&self, run: impl FnOnce(&mut dyn FnMut(StepEvent)) -> R) -> R {
+    /// Records a run. `run` gets a function to call after each step.
+    pub(crate) fn record<R>(&self, run: impl FnOnce(&dyn Fn(StepEvent)) -> R) -> R {
         let began = Instant::now();
-        let mut steps = Vec::new();
-        let result = run(&mut |event: StepEvent| {
+        let steps = RefCell::new(Vec::new());
+        let result = run(&|event: StepEvent| {
+            let mut steps = steps.borrow_mut();
             if steps.len() < MOST_STEPS {
                 steps.push((event.step, micros(event.start), micros(event.took)));
             }
         });
         let took = began.elapsed();
+        let steps = steps.into_inner();
         let mut recorded = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if recorded.steps + steps.len() < MOST_STEPS {
             // A run without steps counts as well.

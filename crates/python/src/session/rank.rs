@@ -101,7 +101,7 @@ impl PyRank {
         let found = open.with(py, of_call.stop, |open, stop| {
             let mut options = RunOptions::new().stop(stop);
             options.deadline = of_call.deadline;
-            open.session.run_with(values, options)
+            open.session.run(values, &options)
         });
         let dict = found.and_then(|outputs| member.dict(py, outputs, picked.as_deref()));
         // What is lent is given back here, where the interpreter is held.

@@ -4,7 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sardonyx::Model;
-use sardonyx::devices::{Collectives, Division, RankOptions};
+use sardonyx::devices::{Collectives, Division, RankOptions, ShardOptions};
 
 use super::errors::{Wrong, raised};
 use super::opened::{as_given, class_of, opened};
@@ -113,11 +113,12 @@ impl Wanted {
     fn models(&self, model: &Model) -> Result<(Vec<Model>, Option<String>), sardonyx::Error> {
         let (annotated, undivided) = match &self.added {
             Some((name, devices)) => {
-                let sizes = self.sizes.iter();
-                let sizes = sizes
-                    .map(|(name, size)| (name.clone(), i64::try_from(*size).unwrap_or(i64::MAX)));
-                let sizes: Vec<_> = sizes.collect();
-                let (annotated, report) = model.shard((name, *devices), self.division, &sizes)?;
+                let options = ShardOptions::new(self.division, *devices).configuration(name);
+                let options = self
+                    .sizes
+                    .iter()
+                    .fold(options, |options, (name, size)| options.dim(name, *size));
+                let (annotated, report) = model.shard(&options)?;
                 let undivided = model.undivided(&report, self.division);
                 (Some(annotated), undivided.map(|why| format!("{why}; {}", self.instead())))
             }

@@ -111,7 +111,8 @@ impl PyTrainer {
         stop: Option<&Bound<'_, PyStopFlag>>,
     ) -> PyResult<()> {
         let limits = limits_of(stop, timeout)?;
-        self.change(py, limits, Trainer::initialize_with, Ok)
+        let run = |trainer: &mut Trainer, options: &RunOptions<'_>| trainer.initialize(options);
+        self.change(py, limits, run, Ok)
     }
 
     /// Runs the training step of an entry once: the main graph followed by the algorithm of the
@@ -133,9 +134,8 @@ impl PyTrainer {
         // Copies, as a step may assign an input to a state variable.
         let ports = step_inputs(py, &self.current(), entry)?;
         let inputs = given(&mut Taker::copying(), inputs, &ports)?;
-        let run = |trainer: &mut Trainer, options: RunOptions<'_>| {
-            trainer.step_with(entry, inputs, options)
-        };
+        let run =
+            |trainer: &mut Trainer, options: &RunOptions<'_>| trainer.step(entry, inputs, options);
         self.change(py, limits, run, |outputs| named(py, outputs))
     }
 
@@ -151,7 +151,7 @@ impl PyTrainer {
         let ports = step_inputs(inputs.py(), &self.current(), entry)?;
         let limits = limits_of(stop, timeout)?;
         self.read(inputs, &ports, limits, |trainer, inputs, options| {
-            trainer.evaluate_with(entry, inputs, options)
+            trainer.evaluate(entry, inputs, options)
         })
     }
 
@@ -171,7 +171,7 @@ impl PyTrainer {
         let ports = ports.collect::<PyResult<Vec<_>>>()?.concat();
         let inputs = given(&mut Taker::copying(), inputs, &ports)?;
         let run =
-            |trainer: &mut Trainer, options: RunOptions<'_>| trainer.iterate_with(inputs, options);
+            |trainer: &mut Trainer, options: &RunOptions<'_>| trainer.iterate(inputs, options);
         self.change(py, limits, run, |all: Vec<Outputs>| {
             let dicts = all.into_iter().map(|outputs| named(py, outputs));
             PyList::new(py, dicts.collect::<PyResult<Vec<_>>>()?)
@@ -192,9 +192,7 @@ impl PyTrainer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let limits = limits_of(stop, timeout)?;
         let ports: Vec<Port> = self.current().inference_inputs().cloned().collect();
-        self.read(inputs, &ports, limits, |trainer, inputs, options| {
-            trainer.infer_with(inputs, options)
-        })
+        self.read(inputs, &ports, limits, |trainer, inputs, options| trainer.infer(inputs, options))
     }
 
     /// The state variables and their values, by name: a mapping that later steps do not change.
@@ -214,7 +212,7 @@ impl PyTrainer {
         let held = current.variable(name).map_err(|error| raised(py, &error))?;
         let what = What::Other("the value");
         let tensor = Taker::copying().tensor(value, Some(held.data_type()), &what)?;
-        let set = |trainer: &mut Trainer, _: RunOptions<'_>| trainer.set_state(name, tensor);
+        let set = |trainer: &mut Trainer, _: &RunOptions<'_>| trainer.set_state(name, tensor);
         self.change(py, limits_of(None, None)?, set, Ok)
     }
 
@@ -229,7 +227,7 @@ impl PyTrainer {
     /// Takes over the state of a file that `save` wrote for the same model.
     fn load(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let path = file_path(path)?;
-        let load = |trainer: &mut Trainer, _: RunOptions<'_>| trainer.load(path);
+        let load = |trainer: &mut Trainer, _: &RunOptions<'_>| trainer.load(path);
         self.change(py, limits_of(None, None)?, load, Ok)
     }
 
@@ -346,7 +344,7 @@ impl PyTrainer {
         &self,
         py: Python<'_>,
         limits: Limits,
-        change: impl FnOnce(&mut Trainer, RunOptions<'_>) -> Result<R, Error> + Send,
+        change: impl FnOnce(&mut Trainer, &RunOptions<'_>) -> Result<R, Error> + Send,
         give: impl FnOnce(R) -> PyResult<G>,
     ) -> PyResult<G> {
         let _turn = self.turns.begin(py, &limits)?;
@@ -368,7 +366,7 @@ impl PyTrainer {
         inputs: &Bound<'py, PyAny>,
         ports: &[Port],
         limits: Limits,
-        run: impl FnOnce(&Trainer, Vec<(String, Value)>, RunOptions<'_>) -> Result<Outputs, Error>
+        run: impl FnOnce(&Trainer, Vec<(String, Value)>, &RunOptions<'_>) -> Result<Outputs, Error>
         + Send,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = inputs.py();
@@ -419,7 +417,7 @@ fn run<R: Send>(
     py: Python<'_>,
     limits: Limits,
     on_devices: bool,
-    run: impl FnOnce(RunOptions<'_>) -> Result<R, Error> + Send,
+    run: impl FnOnce(&RunOptions<'_>) -> Result<R, Error> + Send,
 ) -> PyResult<R> {
     if on_devices {
         limits.run_on_devices(py, run)

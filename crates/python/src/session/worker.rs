@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use sardonyx::devices::{Limits, OutputPart, Results};
-use sardonyx::{DeviceOptions, DeviceSession, Outputs, Session};
+use sardonyx::devices::{OutputPart, Results};
+use sardonyx::{DeviceOptions, DeviceSession, Outputs, RunOptions, Session};
 
 use super::engine::wanted;
 use super::errors::wrong_argument;
@@ -176,7 +176,7 @@ impl PyWorker {
                 Results::Split => {
                     open.session.serve_split(stop, |parts| hand(Served::Parts(parts)))
                 }
-                _ => open.session.serve_with(stop, |outputs| hand(Served::Outputs(outputs))),
+                _ => open.session.serve(stop, |outputs| hand(Served::Outputs(outputs))),
             }
         });
         raised.map_or(served, Err)
@@ -212,16 +212,15 @@ fn run_all<'py>(
         runs.push(open.values(&feeds?, &member.inputs, &mut taker, known)?);
     }
     let found = open.with(py, of_call.stop, |open, stop| {
-        let mut limits = Limits::default();
-        limits.stop = Some(stop.clone());
-        limits.deadline = of_call.deadline;
+        let mut options = RunOptions::new().stop(stop);
+        options.deadline = of_call.deadline;
         match results {
             Results::Split => {
-                let found = open.session.run_split(runs, &limits)?;
+                let found = open.session.run_split(runs, &options)?;
                 Ok(found.into_iter().map(Served::Parts).collect::<Vec<_>>())
             }
             _ => {
-                let found = open.session.run_many(runs, &limits)?;
+                let found = open.session.run_many(runs, &options)?;
                 Ok(found.into_iter().map(Served::Outputs).collect())
             }
         }

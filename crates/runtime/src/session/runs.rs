@@ -21,7 +21,7 @@ use crate::memory::{Given, Held, Memory, Planned, Plans, Wanted, key_of};
 use crate::options::RunOptions;
 use crate::plan::{Place, Plan};
 use crate::program::Slot;
-use crate::run::{IterationPlans, Progress, Run, Watch, postpone};
+use crate::run::{IterationPlans, Progress, Run, StepEvent, Watch, postpone};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, Scope, inferred};
 use crate::stop::Limits;
@@ -67,7 +67,7 @@ impl Session {
     /// Inputs that are missing, unknown or of another type than declared; a node that cannot
     /// compute its outputs.
     pub fn run(&self, inputs: Vec<(String, Value)>) -> Result<Vec<(String, Value)>, RunError> {
-        self.run_with(inputs, RunOptions::new())
+        self.run_with(inputs, &RunOptions::new())
     }
 
     /// As [`Session::run`] with options.
@@ -78,7 +78,7 @@ impl Session {
     pub fn run_with(
         &self,
         inputs: Vec<(String, Value)>,
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
     ) -> Result<Vec<(String, Value)>, RunError> {
         let inputs = inputs.into_iter().map(|(name, value)| (name, Input::Value(value)));
         let mut outputs = Vec::with_capacity(self.outputs().len());
@@ -102,7 +102,7 @@ impl Session {
         &self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
         outputs: &mut Vec<Option<Value>>,
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
         accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), E>,
     ) -> Result<(), E> {
         let inputs = inputs.map(|(name, input)| (name, Held::from(input)));
@@ -125,7 +125,7 @@ impl Session {
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
         outputs: &mut Vec<Option<Value>>,
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
         lend: &mut dyn FnMut(usize, DataType, &[usize]) -> Option<TensorViewMut<'v>>,
     ) -> Result<(), RunError> {
         let inputs = inputs.iter();
@@ -168,7 +168,7 @@ impl Session {
         inputs: &'v [(&str, TensorView<'_>)],
         outputs: &'v mut [(&str, TensorViewMut<'_>)],
     ) -> Result<(), RunError> {
-        self.run_into_with(inputs, outputs, RunOptions::new())
+        self.run_into_with(inputs, outputs, &RunOptions::new())
     }
 
     /// As [`Session::run_into`] with options.
@@ -180,7 +180,7 @@ impl Session {
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
         outputs: &'v mut [(&str, TensorViewMut<'_>)],
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
     ) -> Result<(), RunError> {
         let inputs = inputs.iter();
         let inputs = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
@@ -203,7 +203,7 @@ impl Session {
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
         lend: &mut Lend<'_, 'v>,
         values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
     ) -> Result<(), E> {
         let progress = Progress::default();
         let ran = caught(|| self.walk_noting(inputs, want, lend, values, options, &progress));
@@ -234,7 +234,7 @@ impl Session {
         want: impl FnOnce(&mut Wanted<'v>) -> Result<(), RunError>,
         lend: &mut Lend<'_, 'v>,
         values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
         progress: &Progress,
     ) -> Result<(), E> {
         let account = Account::new(self.memory_limit, self.report.made_bytes);
@@ -251,8 +251,9 @@ impl Session {
             }
             let body = &self.executable.body;
             let some_wait = values.is_some() && postpone(&planned.schedule, body, &mut held);
-            let run = self.started(&account, &options, &closed, progress);
-            let mut watch = options.watch.map(Watch::new);
+            let run = self.started(&account, options, &closed, progress);
+            let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
+            let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
             ran.map_err(|error| self.failure(&planned, error))?;
             match values {

@@ -355,7 +355,7 @@ impl SessionBuilder<'_> {
     /// ```
     /// use std::sync::Arc;
     /// use sardonyx::devices::{Settings, Threads, Transport};
-    /// use sardonyx::{Model, Session, Tensor};
+    /// use sardonyx::{Model, RunOptions, Session, Tensor};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"\": 21, \"com.microsoft\": 1]>
@@ -368,7 +368,7 @@ impl SessionBuilder<'_> {
     ///             let x = Tensor::from_slice([2], &[1.0, rank.number() as f32]).unwrap();
     ///             let builder = Session::builder(model).transport(Arc::new(rank));
     ///             let session = builder.build().unwrap();
-    ///             let outputs = session.run([("x", x)]).unwrap();
+    ///             let outputs = session.run([("x", x)], &RunOptions::default()).unwrap();
     ///             assert_eq!(outputs.tensor("y").unwrap().as_slice::<f32>().unwrap(), [2.0, 1.0]);
     ///         });
     ///     }

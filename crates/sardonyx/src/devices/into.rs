@@ -1,44 +1,45 @@
 //! Runs on memory of the caller.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
-use sardonyx_runtime::Port;
+use sardonyx_runtime::{Port, RunOptions};
 use sardonyx_tensor::{Tensor, TensorView, TensorViewMut};
 
-use super::{DeviceSession, Limits};
+use super::DeviceSession;
 use crate::error::{Error, ErrorKind};
 
 impl DeviceSession {
     /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
-    /// caller, as [`Session::run_into`](crate::Session::run_into). Outputs that are not named are
+    /// caller, like [`Session::run_into`](crate::Session::run_into). Outputs that are not named are
     /// not returned. Each input and output is copied once, as devices are threads or processes of
     /// their own; copies of inputs take the memory of those of the last run where it fits.
     ///
     /// ```
-    /// use sardonyx::devices::{Division, Limits};
-    /// use sardonyx::{DeviceOptions, Model, Session, TensorView, TensorViewMut};
+    /// use sardonyx::devices::{Division, ShardOptions};
+    /// use sardonyx::{DeviceOptions, Model, RunOptions, Session, TensorView, TensorViewMut};
     ///
     /// let text = "<ir_version: 11, opset_import: [\"\": 21]>
     ///     g (float[2] x) => (float[2] y) { a = Abs (x)  y = Neg (a) }";
-    /// let (model, _) = Model::from_text(text)?.shard(("two", 2), Division::Pipeline, &[])?;
+    /// let two = ShardOptions::new(Division::Pipeline, 2);
+    /// let (model, _) = Model::from_text(text)?.shard(&two)?;
     /// let session = Session::builder(&model).devices(DeviceOptions::new())?;
     /// let mut y = [0.0f32; 2];
     /// let x = TensorView::from_slice([2], &[3.0f32, -4.0])?;
     /// let into = TensorViewMut::from_slice([2], &mut y)?;
-    /// session.run_into(&[("x", x)], &mut [("y", into)], &Limits::default())?;
+    /// session.run_into(&[("x", x)], &mut [("y", into)], &RunOptions::default())?;
     /// assert_eq!(y, [-3.0, -4.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`DeviceSession::run_many`]; [`ErrorKind::Input`] if the memory of an output does not
-    /// fit. What has been written by then stays written.
+    /// Those of [`DeviceSession::run`]; [`ErrorKind::Input`] if the memory of an output does not
+    /// fit. Output memory keeps what has been written by then.
     pub fn run_into(
         &self,
         inputs: &[(&str, TensorView<'_>)],
         outputs: &mut [(&str, TensorViewMut<'_>)],
-        limits: &Limits,
+        options: &RunOptions<'_>,
     ) -> Result<(), Error> {
         for (index, (name, _)) in outputs.iter().enumerate() {
             if !self.outputs().iter().any(|port| port.name() == *name) {
@@ -53,7 +54,7 @@ impl DeviceSession {
             }
         }
         let copies = self.copies(inputs)?;
-        let found = self.run_many([copies.clone()], limits)?.pop().unwrap_or_default();
+        let found = self.run_many([copies.clone()], options)?.pop().unwrap_or_default();
         *self.copied.lock().unwrap_or_else(PoisonError::into_inner) = copies;
         for (name, memory) in outputs {
             memory.copy_from(&found.tensor(name)?.view()).map_err(|error| {
@@ -64,24 +65,24 @@ impl DeviceSession {
     }
 
     /// Copies of inputs.
-    fn copies(&self, inputs: &[(&str, TensorView<'_>)]) -> Result<Vec<(String, Tensor)>, Error> {
+    fn copies(&self, inputs: &[(&str, TensorView<'_>)]) -> Result<Vec<(Arc<str>, Tensor)>, Error> {
         let mut last =
             std::mem::take(&mut *self.copied.lock().unwrap_or_else(PoisonError::into_inner));
         let copies = inputs.iter().map(|(name, view)| {
             let refused =
                 |error| Error::new(ErrorKind::Run, format!("the input '{name}': {error}"));
-            let fits = |(known, copy): &(String, Tensor)| {
-                known == name
+            let fits = |(known, copy): &(Arc<str>, Tensor)| {
+                **known == **name
                     && copy.data_type() == view.data_type()
                     && copy.dims() == view.dims()
                     && copy.data_type().bits().is_some()
             };
-            let mut copy = match last.iter().position(fits) {
-                Some(at) => last.swap_remove(at).1,
-                None => return Ok((name.to_string(), view.to_tensor().map_err(refused)?)),
+            let (name, mut copy) = match last.iter().position(fits) {
+                Some(at) => last.swap_remove(at),
+                None => return Ok((self.known_name(name)?, view.to_tensor().map_err(refused)?)),
             };
             copy.bytes_mut().and_then(|bytes| view.copy_to(bytes)).map_err(refused)?;
-            Ok((name.to_string(), copy))
+            Ok((name, copy))
         });
         copies.collect()
     }

@@ -3,9 +3,15 @@
 use std::time::{Duration, SystemTime};
 
 use sardonyx_devices::Sent;
+use sardonyx_model::Type;
+use sardonyx_passes::Device;
 use sardonyx_runtime::{RunDetails, StepEvent, StepInfo};
 
-/// What one device did in a run: of [`DeviceSession::run_watched`](super::DeviceSession).
+use super::DeviceSession;
+use super::plans::Fitted;
+use crate::error::{Error, guarded};
+
+/// Steps of one device in a run; see [`DeviceSession::run_watched`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeviceRun {
@@ -58,6 +64,47 @@ pub struct DevicePart {
     pub steps: Vec<StepInfo>,
     /// What the steps do.
     pub details: RunDetails,
+}
+
+impl DeviceSession {
+    /// Returns the parts of the model that devices run for inputs of these types, or of the declared
+    /// types where none is given, in the order of their numbers. For devices of other processes, the parts are
+    /// as this process would run them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DeviceSession::run`] before anything runs.
+    pub fn parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
+        guarded(|| self.make_parts(inputs))
+    }
+
+    fn make_parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
+        let types = self.by_position(|name| {
+            inputs.iter().find(|(given, _)| given == name).map(|(_, ty)| ty.clone())
+        });
+        let first = self.crew.first().ok_or_else(|| self.crew.only_first())?;
+        let Fitted { prepared, numbers } = self.fit_plan(&types)?;
+        let part = |device: Device| {
+            let own = self.crew.seats.iter().position(|seat| seat.device == device);
+            let looked;
+            let session = match own.and_then(|own| prepared.parts.get(own)) {
+                Some(own) => &own.session,
+                None => {
+                    let place = (device, first.clone());
+                    looked = self.make_part(&prepared.plan, place, &numbers, true)?.session;
+                    &looked
+                }
+            };
+            let reads = |name: &str| session.inputs().iter().any(|port| port.name() == name);
+            let inputs = inputs.iter().filter(|(name, _)| reads(name)).cloned();
+            Ok(DevicePart {
+                device: device as usize,
+                steps: session.steps(),
+                details: session.details(inputs)?,
+            })
+        };
+        (0..self.crew.devices as Device).map(part).collect()
+    }
 }
 
 /// Steps that a device tells of in a run.

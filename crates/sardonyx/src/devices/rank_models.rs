@@ -7,7 +7,7 @@ use sardonyx_passes::{
     lower_ir_version, prepare_to_shard, shard,
 };
 
-use super::shard_error;
+use super::shard::{self, shard_error};
 use crate::error::{Error, ErrorKind};
 use crate::external::Watched;
 use crate::model::Model;
@@ -113,7 +113,7 @@ impl Model {
     /// and a size of an input that is left open; [`ErrorKind::Unsupported`] for a move that the
     /// engine has no collectives for; [`ErrorKind::Invalid`] if the model cannot be run.
     pub fn rank_models(&self, options: &RankOptions) -> Result<RankModels, Error> {
-        super::check_sizes(self, &options.sizes)?;
+        shard::check_sizes(self, &options.sizes)?;
         let registry = Registry::with_microsoft();
         let failed = |error| shard_error(error, self);
         let prepared = prepare_to_shard(&self.graph, &registry).map_err(failed)?;

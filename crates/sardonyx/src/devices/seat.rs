@@ -1,5 +1,6 @@
 //! A device of this process: a thread that runs its part of the model.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -12,30 +13,38 @@ use sardonyx_tensor::Value;
 
 use super::exchange::Link;
 use super::parts::Parts;
+use super::plans::{Fitted, LocalSession};
 use super::profile::DeviceRun;
-use super::{Fitted, LocalSession, team};
+use super::team;
 use crate::error::{Error, ErrorKind, guarded};
 
-/// What may end runs on several devices early. The default ends nothing.
+/// Options of a run as threads of devices take them. A limit of iterations holds for each device.
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Runs end when this flag is up.
-    pub stop: Option<StopFlag>,
-    /// Runs end at this time.
-    pub deadline: Option<Instant>,
-    /// How many iterations of loops and scans each device may take in a run, all of them together.
-    pub iteration_limit: Option<u64>,
+pub(super) struct Limits {
+    pub(super) stop: Option<StopFlag>,
+    pub(super) deadline: Option<Instant>,
+    pub(super) iteration_limit: Option<u64>,
+    pub(super) seed: Option<u64>,
 }
 
 impl Limits {
-    /// What ends a run with these options early.
-    pub(crate) fn of(options: &RunOptions<'_>) -> Limits {
-        Limits {
+    /// Takes over the options of a run.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] for options that watch steps.
+    pub(super) fn new(options: &RunOptions<'_>) -> Result<Limits, Error> {
+        if options.watch.is_some() {
+            let message = "the steps of a run on devices cannot be watched";
+            return Err(Error::new(ErrorKind::Unsupported, message)
+                .with_help("call 'run_watched', which returns the steps of all devices"));
+        }
+        Ok(Limits {
             stop: options.stop.clone(),
             deadline: options.deadline,
             iteration_limit: options.iteration_limit,
-        }
+            seed: options.seed,
+        })
     }
 
     fn options<'w>(&self) -> RunOptions<'w> {
@@ -43,22 +52,23 @@ impl Limits {
         options.stop.clone_from(&self.stop);
         options.deadline = self.deadline;
         options.iteration_limit = self.iteration_limit;
+        options.seed = self.seed;
         options
     }
 }
 
+/// Inputs of a run by name. Devices are threads, so values and names are owned.
+pub(super) type Inputs = Vec<(Arc<str>, Value)>;
+
 /// By output of the model, the value that a device gives.
 pub(super) type Given = Vec<Option<Value>>;
 
-/// What devices are given in a run.
-#[derive(Default)]
+/// Values that devices are given in a run.
 pub(super) struct Taken {
     /// Inputs of the model by name, at least those that devices of this process read.
-    pub(super) inputs: Vec<(String, Value)>,
+    pub(super) inputs: Inputs,
     /// What stays on the devices, by the names of its inputs.
-    pub(super) residents: Vec<(String, Arc<Parts>)>,
-    /// What random operators draw by, if it is not what the session says.
-    pub(super) seed: Option<u64>,
+    pub(super) residents: Vec<(Arc<str>, Arc<Parts>)>,
 }
 
 /// What all devices of a process are told of a run.
@@ -249,26 +259,26 @@ fn run_part(
 ) -> Result<(Given, Given), Error> {
     let ports = part.session.inputs().iter();
     let own = ports.filter_map(|port| {
-        if let Some((name, parts)) = taken.residents.iter().find(|(name, _)| name == port.name()) {
-            return Some((name.clone(), Value::from(parts.on(device)?.clone())));
+        let name = port.name();
+        if let Some((_, parts)) = taken.residents.iter().find(|(resident, _)| **resident == *name) {
+            return Some((name, Value::from(parts.on(device)?.clone())));
         }
-        let (name, value) = taken.inputs.iter().find(|(name, _)| name == port.name())?;
-        Some((name.clone(), value.clone()))
+        let (_, value) = taken.inputs.iter().find(|(given, _)| **given == *name)?;
+        Some((name, value.clone()))
     });
-    let own: Vec<_> = own.collect();
-    let mut options = limits.options();
-    options.seed = taken.seed;
+    let options = limits.options();
     let found = match watched {
-        None => part.session.run_with(own, options)?,
+        None => part.session.run(own, &options)?,
         Some(watched) => {
             let began = Instant::now();
-            let mut watch = |step: StepEvent| watched.add(step, link.take_exchanged());
-            let found = part.session.run_with(own, options.watch(&mut watch))?;
+            let steps = RefCell::new(&mut *watched);
+            let watch = |step: StepEvent| steps.borrow_mut().add(step, link.take_exchanged());
+            let found = part.session.run(own, &options.watch(&watch))?;
             watched.took = began.elapsed();
             found
         }
     };
-    let mut values: Given = found.into_iter().map(|(_, value)| Some(value)).collect();
+    let mut values: Given = found.into_values().map(Some).collect();
     let places: Vec<Option<usize>> = part.outputs.iter().chain(&part.kept).copied().collect();
     let mut given = Given::with_capacity(places.len());
     for (index, place) in places.iter().enumerate() {

@@ -3,12 +3,15 @@
 use std::ops::Range;
 
 use sardonyx_passes::{Device, Form};
-use sardonyx_runtime::StopFlag;
+use sardonyx_runtime::{RunOptions, StopFlag};
 use sardonyx_tensor::Value;
 
-use super::runs::Served;
+use super::DeviceSession;
+#[cfg(doc)]
+use super::Results;
+use super::plans::Fitted;
 use super::seat::Done;
-use super::{DeviceSession, Fitted, Limits, Results};
+use super::serve::Served;
 use crate::error::{Error, ErrorKind};
 
 /// What a device has of an output of the model after a run ([`Results::Split`]).
@@ -64,8 +67,8 @@ impl DeviceSession {
     /// is made with [`Results::Split`].
     ///
     /// ```
-    /// use sardonyx::devices::{Limits, Results};
-    /// use sardonyx::{DeviceOptions, Model, Session, Tensor};
+    /// use sardonyx::devices::Results;
+    /// use sardonyx::{DeviceOptions, Model, RunOptions, Session, Tensor};
     ///
     /// let text = r#"<ir_version: 11, opset_import: ["": 21]>
     ///     g (float[4] x) => (float[4] y) {
@@ -77,7 +80,7 @@ impl DeviceSession {
     /// let options = DeviceOptions::new().results(Results::Split);
     /// let session = Session::builder(&Model::from_text(text)?).devices(options)?;
     /// let x = Tensor::from_slice([4], &[1.0f32, 2.0, 3.0, 4.0])?;
-    /// let parts = session.run_split([[("x", x)]], &Limits::default())?.remove(0);
+    /// let parts = session.run_split([[("x", x)]], &RunOptions::default())?.remove(0);
     /// assert_eq!((parts[1].device, &parts[1].ranges), (1, &vec![vec![2..4]]));
     /// assert_eq!(parts[1].value, Tensor::from_slice([2], &[-3.0f32, -4.0])?.into());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -85,33 +88,33 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// As [`DeviceSession::run_many`]; [`ErrorKind::Input`] for a session that is made otherwise.
+    /// Those of [`DeviceSession::run_many`]; [`ErrorKind::Input`] for a session that is made with
+    /// other results.
     pub fn run_split<I, N, V>(
         &self,
         runs: impl IntoIterator<Item = I>,
-        limits: &Limits,
+        options: &RunOptions<'_>,
     ) -> Result<Vec<Vec<OutputPart>>, Error>
     where
         I: IntoIterator<Item = (N, V)>,
-        N: Into<String>,
+        N: AsRef<str>,
         V: Into<Value>,
     {
-        if !self.splits_outputs() {
+        if !self.crew.splits_outputs() {
             let message = "the session gathers the outputs of runs";
             return Err(Error::new(ErrorKind::Input, message)
                 .with_help("make it with Results::Split, or call 'run_many'"));
         }
-        let found = self.run_all(runs, limits, false)?;
+        let found = self.run_all(runs, options, false)?;
         Ok(found.into_iter().map(|found| found.parts).collect())
     }
 
-    /// As [`DeviceSession::serve_until`], and hands out what the devices of this process have of
-    /// the outputs of each run, in the order of runs ([`Results::Split`]). Nothing is handed out of
-    /// runs that end early. Runs that follow wait while the function does something long.
+    /// Serves runs like [`DeviceSession::serve`], and calls `take` with the parts that the devices
+    /// of this process have of the outputs of each run ([`Results::Split`]).
     ///
     /// # Errors
     ///
-    /// As [`DeviceSession::serve`].
+    /// Those of [`DeviceSession::serve`].
     pub fn serve_split(
         &self,
         stop: &StopFlag,
@@ -124,14 +127,9 @@ impl DeviceSession {
         })
     }
 
-    /// Whether outputs stay on the devices.
-    pub(super) fn splits_outputs(&self) -> bool {
-        self.device_options.results == Results::Split
-    }
-
     /// Refuses a session that leaves outputs on the devices.
     pub(crate) fn check_gathers(&self) -> Result<(), Error> {
-        if self.splits_outputs() {
+        if self.crew.splits_outputs() {
             let message = "the session leaves the outputs of runs on the devices";
             return Err(Error::new(ErrorKind::Input, message)
                 .with_help("call 'run_split', or make it with Results::First"));

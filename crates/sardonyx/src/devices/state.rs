@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_model::Type;
 use sardonyx_passes::{Device, Form, Plan, Resident};
+use sardonyx_runtime::RunOptions;
 use sardonyx_tensor::{DataType, Tensor, Value};
 
-use super::runs::Found;
-use super::{Crew, DeviceSession, Limits, Parts, Running, Taken, Terms};
+use super::runs::{Found, Running};
+use super::seat::{Inputs, Limits, Taken, Terms};
+use super::{DeviceSession, Parts};
 use crate::error::{Error, ErrorKind, guarded};
 use crate::model::Model;
 use crate::outputs::Outputs;
@@ -35,7 +37,7 @@ pub(crate) struct Stay {
     /// The number of the variable.
     pub(crate) variable: usize,
     /// The name of the input of the model.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     /// Its position.
     pub(crate) input: usize,
     /// The position of the output that is the new value.
@@ -62,7 +64,7 @@ impl Stays {
 
     /// Whether an input stays.
     pub(super) fn have(&self, input: &str) -> bool {
-        self.all.iter().any(|stay| stay.name == input)
+        self.all.iter().any(|stay| *stay.name == *input)
     }
 
     /// The types of inputs, by position, with those of what stays.
@@ -118,14 +120,7 @@ impl DeviceSession {
         choices.options.seed = self.choices.options.seed;
         choices.options.threads = self.choices.options.threads;
         let model = choices.take_functions(model)?;
-        let crew = Crew {
-            device_options: self.device_options.clone(),
-            seats: Arc::clone(&self.seats),
-            turn: Arc::clone(&self.turn),
-            team: self.team.clone(),
-            devices: self.devices,
-        };
-        DeviceSession::of(model, choices, crew, stays)
+        DeviceSession::new(model, choices, self.crew.clone(), stays)
     }
 
     /// What all devices draw random numbers by.
@@ -135,7 +130,7 @@ impl DeviceSession {
 
     /// The parts that the devices of this process have of a tensor in a form.
     pub(crate) fn parts_of(&self, whole: &Tensor, form: &Form) -> Result<Parts, Error> {
-        Parts::of(whole, form, self.seats.iter().map(|seat| seat.device))
+        Parts::of(whole, form, self.crew.seats.iter().map(|seat| seat.device))
     }
 
     /// Runs the model once. `parts` gives what devices have of a variable, by its number, in a
@@ -146,35 +141,36 @@ impl DeviceSession {
     /// As [`DeviceSession::run`]; if a new value has another type than its variable.
     pub(crate) fn run_on_state(
         &self,
-        inputs: Vec<(String, Value)>,
+        inputs: Vec<(&str, Value)>,
         parts: &dyn Fn(usize, &Form) -> Result<Arc<Parts>, Error>,
-        (limits, seed): (Limits, Option<u64>),
+        options: &RunOptions<'_>,
     ) -> Result<OnDevices, Error> {
-        guarded(|| self.run_with_parts(inputs, parts, (limits, seed)))
+        let (inputs, limits) = (self.inputs_of(inputs)?, Limits::new(options)?);
+        guarded(|| self.run_with_parts(inputs, parts, &limits))
     }
 
     fn run_with_parts(
         &self,
-        inputs: Vec<(String, Value)>,
+        inputs: Inputs,
         parts: &dyn Fn(usize, &Form) -> Result<Arc<Parts>, Error>,
-        (limits, seed): (Limits, Option<u64>),
+        limits: &Limits,
     ) -> Result<OnDevices, Error> {
-        self.check(&inputs)?;
-        let _turn = self.turn();
+        self.demand_all(&inputs)?;
+        let _turn = self.crew.take_turn();
         let types = self.stays.with_types(self.types_of(&inputs));
-        let fitted = self.fitted(&types)?;
+        let fitted = self.fit_plan(&types)?;
         let forms: Vec<Option<Form>> =
             fitted.prepared.plan.forms_of_residents().map(|form| form.cloned()).collect();
         let mut residents = Vec::with_capacity(forms.len());
         for (stay, form) in self.stays.all.iter().zip(&forms) {
             if let Some(form) = form {
-                residents.push((stay.name.clone(), parts(stay.variable, form)?));
+                residents.push((Arc::clone(&stay.name), parts(stay.variable, form)?));
             }
         }
         let mut running = Running::new(self);
-        let transport = self.transport().ok_or_else(|| self.only_first())?;
-        let terms = Terms::new(transport.endpoint().next_run(), &limits, None);
-        running.start(fitted, Taken { inputs, residents, seed }, terms);
+        let transport = self.crew.transport().ok_or_else(|| self.crew.only_first())?;
+        let terms = Terms::new(transport.endpoint().next_run(), limits, None);
+        running.start(fitted, Taken { inputs, residents }, terms);
         let Found { outputs, kept: mut left, .. } = running.finish_next()?;
         let mut assigned = Vec::new();
         for (index, (stay, form)) in self.stays.all.iter().zip(&forms).enumerate() {

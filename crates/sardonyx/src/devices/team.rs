@@ -19,10 +19,10 @@ use sardonyx_runtime::Port;
 use sardonyx_tensor::{DataType, Value};
 use sha2::{Digest, Sha256};
 
-use super::Prepared;
 use super::exchange::Link;
+use super::plans::Prepared;
 use super::profile::DeviceRun;
-use super::seat::{Given, Limits};
+use super::seat::{Given, Inputs, Limits};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
@@ -101,7 +101,12 @@ impl Team {
     }
 
     /// Tells the other workers what to run.
-    pub(super) fn order(&self, plan: &Plan, names: &[String], order: &Order) -> Result<(), Error> {
+    pub(super) fn order(
+        &self,
+        plan: &Plan,
+        names: &[Arc<str>],
+        order: &Order,
+    ) -> Result<(), Error> {
         let (devices, workers) = (plan.devices, self.0.workers());
         let workers_of = |input: usize| {
             let readers = plan.readers_of_inputs().get(input).into_iter().flatten();
@@ -128,7 +133,7 @@ impl Team {
     /// more.
     pub(super) fn next(
         &self,
-        names: &[String],
+        names: &[Arc<str>],
         inputs: &[Port],
         outputs: &[Port],
     ) -> Result<Option<Said>, Error> {
@@ -213,7 +218,7 @@ pub(super) struct Order {
     pub(super) run: RunNumber,
     /// By input of the graph; its own type where there is none.
     pub(super) types: Vec<Option<Type>>,
-    pub(super) inputs: Vec<(String, Value)>,
+    pub(super) inputs: Inputs,
     pub(super) limits: Limits,
     /// The time of day when the run was handed out, if devices are to tell of their steps.
     pub(super) watched: Option<SystemTime>,
@@ -232,6 +237,8 @@ impl Order {
         let millis = self.limits.deadline.map(|deadline| left(deadline).as_millis());
         put(&mut message, millis.map_or(NO_LIMIT, |left| u64::try_from(left).unwrap_or(NO_LIMIT)));
         put(&mut message, self.limits.iteration_limit.unwrap_or(NO_LIMIT));
+        put(&mut message, u64::from(self.limits.seed.is_some()));
+        put(&mut message, self.limits.seed.unwrap_or(0));
         let since_epoch = self.watched.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         put(&mut message, since_epoch.map_or(0, |time| time.as_nanos() as u64));
         for ty in &self.types {
@@ -252,7 +259,7 @@ impl Order {
     /// By number, the messages of inputs.
     fn written_inputs(
         &self,
-        names: &[String],
+        names: &[Arc<str>],
         is_sent: impl Fn(usize) -> bool,
     ) -> Result<Vec<(usize, Vec<u8>)>, Error> {
         let numbered = self.inputs.iter().filter_map(|(name, value)| {
@@ -262,13 +269,15 @@ impl Order {
         numbered.map(|(number, value)| Ok((number, write_value(value, "")?))).collect()
     }
 
-    fn read(mut rest: Rest<'_>, names: &[String], ports: &[Port]) -> Result<Order, Error> {
+    fn read(mut rest: Rest<'_>, names: &[Arc<str>], ports: &[Port]) -> Result<Order, Error> {
         let run = rest.run()?;
         let millis = Some(rest.take()?).filter(|millis| *millis != NO_LIMIT);
         let iteration_limit = Some(rest.take()?).filter(|iterations| *iterations != NO_LIMIT);
         let deadline =
             millis.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
-        let limits = Limits { stop: None, deadline, iteration_limit };
+        let has_seed = rest.take()? != 0;
+        let seed = Some(rest.take()?).filter(|_| has_seed);
+        let limits = Limits { stop: None, deadline, iteration_limit, seed };
         let watched = Some(rest.take()?).filter(|nanos| *nanos > 0);
         let watched = watched.map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos));
         let mut types = Vec::with_capacity(names.len());
@@ -289,7 +298,7 @@ impl Order {
             let number = rest.size()?;
             let name = names.get(number).ok_or_else(damaged)?;
             let bytes = rest.bytes()?;
-            let declared = ports.iter().find(|port| port.name() == name);
+            let declared = ports.iter().find(|port| *port.name() == **name);
             let ty = types[number].as_ref().or_else(|| declared.and_then(Port::ty));
             inputs.push((name.clone(), value_of(bytes, ty)?));
         }
@@ -300,7 +309,7 @@ impl Order {
 impl Said {
     fn read(
         message: &[u8],
-        names: &[String],
+        names: &[Arc<str>],
         inputs: &[Port],
         outputs: &[Port],
     ) -> Result<Said, Error> {
@@ -312,7 +321,7 @@ impl Said {
             RESULTS => {
                 let mut values = Vec::with_capacity(outputs.len());
                 for port in outputs {
-                    values.push((port.name().to_string(), typed(rest.bytes()?, port)?));
+                    values.push((Arc::from(port.name()), typed(rest.bytes()?, port)?));
                 }
                 Ok(Said::Results(Outputs::new(values)))
             }

@@ -8,8 +8,9 @@ use sardonyx_model::{self as graph, Dim, Entry, GraphId, Symbol, TrainingInfo, T
 use sardonyx_passes::{CheckOptions, Severity, check, first_too_early, place_of_node};
 use sardonyx_runtime::Precision;
 
+use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
 use super::state::{Places, State, type_of};
-use super::{Made, Program, Programs, Room, Runner, Trainer};
+use super::{Run, Runner, Trainer};
 use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
 use crate::error::{Error, ErrorKind, guarded};
 use crate::model::Model;
@@ -148,23 +149,27 @@ impl<'m> TrainerBuilder<'m> {
         let inference = making.inference()?;
         let Making { devices, state, .. } = making;
         let (model, identity) = (model.clone(), OnceLock::new());
-        let made = Made { model, entries, inference, warnings, identity, devices };
-        Ok(Trainer { made: Arc::new(made), state, room: Room::default() })
+        let programs = TrainingPrograms { model, entries, inference, warnings, identity, devices };
+        Ok(Trainer { programs: Arc::new(programs), state, buffers: StepBuffers::default() })
     }
 }
 
 impl Making<'_> {
-    fn programs(&self, index: usize) -> Result<Programs, Error> {
+    fn programs(&self, index: usize) -> Result<EntryPrograms, Error> {
         let info = &self.model.graph.training_info[index];
         let initialization = match info.initialization {
             Some(graph) => Some(self.initialization(index, graph)?),
             None => None,
         };
-        Ok(Programs { initialization, step: self.step(index)? })
+        Ok(EntryPrograms { initialization, step: self.step(index)? })
     }
 
     /// The initialization graph alone: it sees no value of another graph.
-    fn initialization(&self, index: usize, initialization: GraphId) -> Result<Program, Error> {
+    fn initialization(
+        &self,
+        index: usize,
+        initialization: GraphId,
+    ) -> Result<TrainingProgram, Error> {
         let mut graph = untrained(self.model, Some(initialization));
         graph.main = Some(initialization);
         let info = &self.model.graph.training_info[index];
@@ -175,7 +180,7 @@ impl Making<'_> {
     }
 
     /// The main graph followed by the algorithm of an entry, with state variables as inputs.
-    fn step(&self, index: usize) -> Result<Program, Error> {
+    fn step(&self, index: usize) -> Result<TrainingProgram, Error> {
         let info = &self.model.graph.training_info[index];
         let graph = step_graph(self.model, index, &self.places)?;
         let wanted = |name: &str| match &self.outputs {
@@ -189,14 +194,14 @@ impl Making<'_> {
     }
 
     /// The main graph, with state variables as inputs.
-    fn inference(&self) -> Result<Program, Error> {
+    fn inference(&self) -> Result<TrainingProgram, Error> {
         let mut graph = untrained(self.model, None);
         let main = main_of(&graph)?;
         let variables = values_of(self.model, &self.places);
         graph.make_inputs(main, false, |_, value| variables.contains(&value));
         let info = TrainingInfo::default();
         let program = self.program(graph, (&info, &[]), self.devices.as_ref(), |_| true)?;
-        Ok(Program { takes_defaults: true, ..program })
+        Ok(TrainingProgram { takes_defaults: true, ..program })
     }
 
     /// Compiles a graph, for devices if there are some. Of its outputs those stay that are
@@ -207,7 +212,7 @@ impl Making<'_> {
         (info, assigned): (&TrainingInfo, &[Entry]),
         devices: Option<&DeviceSession>,
         returned: impl Fn(&str) -> bool,
-    ) -> Result<Program, Error> {
+    ) -> Result<TrainingProgram, Error> {
         let main = main_of(&graph)?;
         let sources: HashSet<Symbol> = assigned.iter().filter_map(|entry| entry.value).collect();
         graph.retain_outputs(main, |graph, output| {
@@ -221,7 +226,7 @@ impl Making<'_> {
         let returned: Vec<bool> = outputs.iter().map(|name| returned(&shown(*name))).collect();
         let mut model = self.model.with_graph(graph);
         let mut updated = Vec::new();
-        let runner = match devices {
+        let session: Runner = match devices {
             None => {
                 model.updates = pairs(&variables, &assignments);
                 let session = self.choices.of_model(&model).build()?;
@@ -231,7 +236,7 @@ impl Making<'_> {
                     Some((shown(inputs[input]), read.1))
                 }));
                 updated.sort_unstable_by_key(|(_, number)| *number);
-                Runner::Here(Box::new(session))
+                session.into()
             }
             Some(devices) => {
                 let stay = |(input, variable): &(usize, usize)| {
@@ -239,7 +244,7 @@ impl Making<'_> {
                     let stored = self.state.stored(*variable);
                     Stay {
                         variable: *variable,
-                        name: shown(inputs[*input]),
+                        name: shown(inputs[*input]).into(),
                         input: *input,
                         output: assigned.map(|(_, output)| *output),
                         ty: (stored.data_type(), stored.dims().to_vec()),
@@ -251,24 +256,27 @@ impl Making<'_> {
                     unreturned: unreturned.collect(),
                     forms: Arc::clone(&self.forms),
                 };
-                Runner::OnDevices(Box::new(devices.beside(&model, &self.choices, stays)?))
+                devices.beside(&model, &self.choices, stays)?.into()
             }
         };
+        let names = session.outputs().iter().zip(&returned).filter(|(_, returned)| **returned);
+        let names = names.map(|(port, _)| Arc::from(port.name())).collect();
         let variables = variables.into_iter();
-        Ok(Program {
+        Ok(TrainingProgram {
             variables: variables.map(|(input, number)| (shown(inputs[input]), number)).collect(),
             updated,
             assignments,
             returned,
+            names,
             takes_defaults: false,
-            runner,
+            session,
         })
     }
 
     /// Refuses a program of which it is known that it assigns what does not fit.
-    fn check_types(&self, program: &Program, place: &str) -> Result<(), Error> {
+    fn check_types(&self, program: &TrainingProgram, place: &str) -> Result<(), Error> {
         for (variable, output) in &program.assignments {
-            let port = &program.runner.outputs()[*output];
+            let port = &program.session.outputs()[*output];
             let value = self.state.stored(*variable);
             let fits = match port.ty() {
                 None => true,
@@ -297,9 +305,9 @@ impl Making<'_> {
     }
 
     /// Refuses to return what no entry has.
-    fn check_outputs(&self, entries: &[Programs]) -> Result<(), Error> {
+    fn check_outputs(&self, entries: &[EntryPrograms]) -> Result<(), Error> {
         let has = |name: &str| {
-            let steps = entries.iter().map(|programs| &programs.step.runner);
+            let steps = entries.iter().map(|programs| &programs.step.session);
             steps.flat_map(Runner::outputs).any(|port| port.name() == name)
         };
         let unknown = self.outputs.iter().flatten().find(|name| !has(name));

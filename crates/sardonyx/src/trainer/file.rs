@@ -109,16 +109,16 @@ impl Trainer {
 
     /// The hash of the model without its devices.
     fn identity(&self) -> Result<&str, Error> {
-        if let Some(known) = self.made.identity.get() {
+        if let Some(known) = self.programs.identity.get() {
             return Ok(known);
         }
-        let identity = self.made.model.hash_without_devices()?;
-        Ok(self.made.identity.get_or_init(|| identity))
+        let identity = self.programs.model.hash_without_devices()?;
+        Ok(self.programs.identity.get_or_init(|| identity))
     }
 
     /// Whether a hash in a file is that of the model. Earlier releases hashed its devices as well.
     fn is_of_this_model(&self, hash: &str) -> Result<bool, Error> {
-        Ok(self.identity()? == hash || self.made.model.content_hash()? == hash)
+        Ok(self.identity()? == hash || self.programs.model.content_hash()? == hash)
     }
 
     /// Takes over the state of a file that [`Trainer::save`] wrote for the same model, on any

@@ -221,7 +221,7 @@ fn result(
     let inputs = inputs.map(|(input, at)| (input.name.clone(), input.tensor(at)));
     let inputs: Vec<(String, Value)> = inputs.chain(truths.iter().cloned()).collect();
     let inputs = inputs.iter().map(|(name, value)| (name.as_str(), value.clone()));
-    let outputs = session.run(inputs).ok()?;
+    let outputs = session.run(inputs, &Default::default()).ok()?;
     let dims = outputs.tensor("y").ok()?.dims().to_vec();
     Some((flat(&outputs), dims))
 }

@@ -82,7 +82,7 @@ pub(crate) fn run<'py>(
         outputs[place] = Some(array);
         Some(memory)
     };
-    let values = match session.run_lending(&views, RunOptions::new(), lend) {
+    let values = match session.run_lending(&views, &RunOptions::new(), lend) {
         Ok(values) => values,
         Err(error) => return Some(Err(raised(py, &error))),
     };
@@ -163,7 +163,7 @@ impl<'a> BoundRun<'a> {
     pub(crate) fn run(
         mut self,
         session: &Session,
-        options: RunOptions<'_>,
+        options: &RunOptions<'_>,
     ) -> Result<Vec<Option<Value>>, Error> {
         let destinations = &mut self.destinations;
         session.run_lending(&self.inputs, options, |number, data_type, dims| {

@@ -1,0 +1,80 @@
+//! Making a session on several devices.
+
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+
+use super::DeviceSession;
+use super::crew::{Crew, connect};
+use super::options::{DeviceOptions, Results};
+use super::plans::ShardSource;
+use super::state::Stays;
+use super::team::{self, Team};
+use crate::error::{Error, ErrorKind, guarded};
+use crate::model::Model;
+use crate::session::{Choices, SessionBuilder};
+
+impl SessionBuilder<'_> {
+    /// Makes a session that runs the model on the devices of a configuration, each a thread. Where
+    /// [`SessionBuilder::threads`] says nothing, the processors are shared by the devices of this
+    /// process. With [`DeviceOptions::transport`], waits until all workers are there, and compares
+    /// what they are about to run.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Argument`] for a configuration that the model does not have or that cannot be
+    /// chosen; [`ErrorKind::Worker`] if workers do not have the same model, options and version, or
+    /// one is missing; those of [`SessionBuilder::build`].
+    pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
+        guarded(|| self.make_on_devices(options))
+    }
+
+    fn make_on_devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
+        let mut choices = self.choices().clone();
+        if choices.rank.take().is_some() {
+            let message = "a session on devices takes its transport from the options of the devices, not from those of the session";
+            return Err(Error::new(ErrorKind::Argument, message));
+        }
+        let model = choices.take_functions(self.model())?;
+        let (configuration, devices) = model.devices_of(options.configuration.as_deref())?;
+        // All devices draw the same numbers.
+        let seed = choices.seed();
+        let team = options.transport.clone().map(Team::new);
+        choices.options.seed = Some(match &team {
+            Some(team) => {
+                let mut what = team::description(&model, (&configuration, devices), &choices)?;
+                match options.results {
+                    Results::First => {}
+                    Results::All => what.push_str("results to all workers\n"),
+                    Results::Split => what.push_str("results stay on the devices\n"),
+                }
+                team.agree(&what, seed)?
+            }
+            None => seed,
+        });
+        let links = connect(devices, &options);
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        choices.options.threads.get_or_insert((processors / links.len().max(1)).max(1));
+        let crew = Crew::start(links, options, team, devices);
+        DeviceSession::new(model, choices, crew, Stays::default())
+    }
+}
+
+impl DeviceSession {
+    /// Makes a session of a model that has all its functions.
+    pub(super) fn new(
+        model: Model,
+        mut choices: Choices,
+        crew: Crew,
+        stays: Stays,
+    ) -> Result<DeviceSession, Error> {
+        // Names are read in every run, large constants when a run brings new sizes.
+        let model = model.with_own_structure()?;
+        let look = choices.of_model(&model).only_look().build()?;
+        // The models of devices have numbers in their place.
+        let sizes = std::mem::take(&mut choices.options.dims);
+        choices.options.has_sizes_of_runs = true;
+        let source = ShardSource::new(&model, &choices.options.operators.registry(), sizes)?;
+        let (plans, copied) = (Mutex::default(), Mutex::default());
+        Ok(DeviceSession { model, source, choices, look, crew, stays, plans, copied })
+    }
+}

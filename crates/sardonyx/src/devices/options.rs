@@ -1,0 +1,78 @@
+//! Options of sessions on several devices.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sardonyx_devices::{Settings, Transport};
+
+#[cfg(doc)]
+use super::DeviceSession;
+
+/// Options of a session on several devices; see [`SessionBuilder::devices`](crate::SessionBuilder::devices).
+#[derive(Debug, Clone, Default)]
+pub struct DeviceOptions {
+    pub(super) configuration: Option<String>,
+    pub(super) settings: Settings,
+    pub(super) transport: Option<Arc<dyn Transport>>,
+    pub(super) results: Results,
+}
+
+/// Workers that receive the outputs of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Results {
+    /// Worker 0, which passes the inputs.
+    #[default]
+    First,
+    /// All workers: [`DeviceSession::serve`] hands out the outputs of each run.
+    All,
+    /// No worker: each device keeps its parts of the outputs. Worker 0 calls
+    /// [`DeviceSession::run_split`], all others [`DeviceSession::serve_split`].
+    Split,
+}
+
+impl DeviceOptions {
+    /// Options for the only configuration of the model, with devices that are threads of this
+    /// process and a minute for each message.
+    pub fn new() -> DeviceOptions {
+        DeviceOptions::default()
+    }
+
+    /// Chooses a configuration of the model by name.
+    #[must_use]
+    pub fn configuration(mut self, name: impl Into<String>) -> Self {
+        self.configuration = Some(name.into());
+        self
+    }
+
+    /// Sets how long a device waits for a message of another one before the run fails. A
+    /// [transport](DeviceOptions::transport) has a deadline of its own.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.settings.deadline = deadline;
+        self
+    }
+
+    /// Sets which workers receive the outputs of runs; worker 0 alone by default.
+    #[must_use]
+    pub fn results(mut self, results: Results) -> Self {
+        self.results = results;
+        self
+    }
+
+    /// Makes this process one worker of several, connected by a transport:
+    /// [`Processes`](super::Processes), `Mpi`, [`Channels`](super::Channels), or one of the program's own. Each worker makes a session of the same model
+    /// with the same options. Devices are spread evenly over the workers; a worker may have several
+    /// devices, or none. Worker 0 calls [`DeviceSession::run`], all others
+    /// [`DeviceSession::serve`].
+    #[must_use]
+    pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
+        self.transport = Some(transport);
+        self
+    }
+
+    /// Whether there may be other workers.
+    pub(crate) fn has_transport(&self) -> bool {
+        self.transport.is_some()
+    }
+}

@@ -1,0 +1,157 @@
+//! Dividing a model among devices by annotations.
+
+use sardonyx_ops::Registry;
+use sardonyx_passes::{Division, ShardError, Suggested, suggest};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+use crate::results::InvalidResult;
+
+/// How [`Model::shard`] divides a model.
+///
+/// ```
+/// use sardonyx::devices::{Division, ShardOptions};
+///
+/// // The stages of a pipeline on two devices, for batches of 8.
+/// let options = ShardOptions::new(Division::Pipeline, 2).dim("N", 8);
+/// ```
+#[derive(Debug, Clone)]
+pub struct ShardOptions {
+    division: Division,
+    devices: usize,
+    configuration: Option<String>,
+    sizes: Vec<(String, i64)>,
+}
+
+impl ShardOptions {
+    /// Options to divide a model among a number of devices.
+    pub fn new(division: Division, devices: usize) -> ShardOptions {
+        ShardOptions { division, devices, configuration: None, sizes: Vec::new() }
+    }
+
+    /// Names the new configuration. By default its name has the division and the number of devices:
+    /// `tensor-4`.
+    #[must_use]
+    pub fn configuration(mut self, name: impl Into<String>) -> Self {
+        self.configuration = Some(name.into());
+        self
+    }
+
+    /// Sets a size that the model leaves open, by its name, or by its place for a dimension without
+    /// a name: `x[0]`. The others are 64, or another size that the model accepts.
+    #[must_use]
+    pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
+        self.sizes.push((name.into(), i64::try_from(size).unwrap_or(i64::MAX)));
+        self
+    }
+
+    /// Returns the name of the new configuration.
+    pub fn name(&self) -> String {
+        let division = match self.division {
+            Division::Tensor => "tensor",
+            Division::Pipeline => "pipeline",
+            Division::Batch => "batch",
+        };
+        self.configuration.clone().unwrap_or_else(|| format!("{division}-{}", self.devices))
+    }
+}
+
+impl Model {
+    /// Returns the name and the number of devices of a configuration, or of the only one of the
+    /// model.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Argument`] if there is none, or several that could be meant.
+    pub fn devices_of(&self, configuration: Option<&str>) -> Result<(String, usize), Error> {
+        sardonyx_passes::chosen_configuration(&self.graph, configuration)
+            .map_err(|error| shard_error(error, self))
+    }
+
+    /// Returns the model with one more device configuration, and annotations that divide it among
+    /// the devices. Calls of functions are inlined as far as possible.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Argument`] if the model has a configuration of the name, or no dimension of a
+    /// name whose size is set; [`ErrorKind::Invalid`] if it cannot be run.
+    pub fn shard(&self, options: &ShardOptions) -> Result<(Model, Suggested), Error> {
+        check_sizes(self, &options.sizes)?;
+        let registry = Registry::with_microsoft();
+        let symbols = &options.sizes;
+        let how = sardonyx_passes::ShardOptions { symbols, ..Default::default() };
+        let configuration = (&*options.name(), options.devices);
+        suggest(&self.graph, &registry, configuration, options.division, how)
+            .map(|(graph, report)| (self.with_graph(graph), report))
+            .map_err(|error| shard_error(error, self))
+    }
+
+    /// Why the annotations of [`Model::shard`] on this model leave the devices with nothing to do
+    /// apart; `None` if they have something to do.
+    pub fn undivided(&self, report: &Suggested, division: Division) -> Option<String> {
+        let Suggested { columns, rows, whole, tables, stages, .. } = report;
+        match division {
+            Division::Tensor if columns + rows + tables > 0 => None,
+            Division::Tensor if *whole == 0 => Some(
+                "no MatMul or Gemm of the main graph has a constant matrix of at least 4096 \
+                 elements, and no Gather has a constant table of at least 1048576 elements"
+                    .to_string(),
+            ),
+            Division::Tensor => Some(
+                "the results of all products with large constant matrices are needed whole by the \
+                 nodes that read them"
+                    .to_string(),
+            ),
+            Division::Pipeline => match stages.iter().filter(|work| **work > 0).count() {
+                0 => Some("no node has multiply-adds, which stages are made of".to_string()),
+                1 => Some("all multiply-adds are in one stage".to_string()),
+                _ => None,
+            },
+            Division::Batch => {
+                let inputs = self.inputs();
+                let mut axes =
+                    inputs.iter().filter_map(|port| Some((port, port.ty()?.shape()?.first()?)));
+                let (port, batch) = axes.next()?;
+                let name = port.name();
+                match batch.known().filter(|size| *size < 2) {
+                    Some(size) => Some(format!(
+                        "the first axis of '{name}' has the fixed size {size} (a name instead of it \
+                         leaves the size open)"
+                    )),
+                    None => (report.in_parts == 0)
+                        .then(|| format!("no node computes a part of the examples of '{name}'")),
+                }
+            }
+        }
+    }
+}
+
+/// Refuses sizes that no input has. `INPUT[AXIS]` is one without a name.
+pub(super) fn check_sizes(model: &Model, sizes: &[(String, i64)]) -> Result<(), Error> {
+    let inputs = model.inputs();
+    let is_place = |name: &str| {
+        let place = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
+        place.is_some_and(|(input, _)| inputs.iter().any(|port| port.name() == input))
+    };
+    let named: Vec<_> = sizes.iter().filter(|(name, _)| !is_place(name)).cloned().collect();
+    let checked = sardonyx_runtime::check_dims(&model.graph, &named);
+    checked.map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))
+}
+
+pub(super) fn shard_error(error: ShardError, model: &Model) -> Error {
+    match error {
+        ShardError::Configuration(why) => {
+            let error = Error::new(ErrorKind::Argument, why);
+            if sardonyx_passes::configurations(&model.graph).is_empty() {
+                return error.with_help("`sardonyx shard` adds one");
+            }
+            error
+        }
+        ShardError::Invalid(findings) => crate::session::compile_error(
+            sardonyx_runtime::CompileError::Invalid(findings),
+            &crate::external::Watched::new(&model.data),
+            model,
+        ),
+        ShardError::Rejected(rejected) => InvalidResult::of(model, *rejected).into(),
+    }
+}
