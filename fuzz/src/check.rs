@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use sardonyx::Model;
-use sardonyx::check::{CODES, Options, Reference, Report, Severity, render};
+use sardonyx::check::{CheckOptions, CheckReport, Severity, render};
+use sardonyx::tool::{CODES, Reference};
 
 /// Findings of one code that are listed.
 const PER_CODE: usize = 3;
@@ -17,7 +18,7 @@ pub(crate) fn check(input: &[u8]) {
     let Ok(model) = Model::from_bytes(input.to_vec()) else {
         return;
     };
-    let options = || Options::new().per_code(PER_CODE);
+    let options = || CheckOptions::new().per_code(PER_CODE);
     let usual = model.check(&options());
     let strict = model.check(&options().strict(true).custom_domains(true));
     let shared = model.check(&options().like_onnx(true));
@@ -34,7 +35,7 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-fn assert_bounded(model: &Model, report: &Report, size: usize) {
+fn assert_bounded(model: &Model, report: &CheckReport, size: usize) {
     let total: u64 = totals(report).values().sum();
     assert_eq!(total, report.errors + report.warnings + report.notes);
     // A node takes two bytes and may break a few rules.
@@ -47,7 +48,7 @@ fn assert_bounded(model: &Model, report: &Report, size: usize) {
 }
 
 /// How often each code was found, listed or not.
-fn totals(report: &Report) -> HashMap<&str, u64> {
+fn totals(report: &CheckReport) -> HashMap<&str, u64> {
     let mut totals = HashMap::new();
     for found in &report.findings {
         *totals.entry(found.code.name).or_default() += 1;

@@ -8,7 +8,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use sardonyx::{Buffer, Links, Model, OpenOptions, Storage};
+use sardonyx::inspect::TensorStorage;
+use sardonyx::io::Links;
+use sardonyx::value::Buffer;
+use sardonyx::{Model, OpenOptions};
 use tempfile::TempDir;
 
 /// The byte that files in the directory are made of, and the one that files outside are made of.
@@ -40,7 +43,7 @@ fn read_all(model: &Model) {
         assert!(file.tensors > 0);
     }
     for tensor in model.tensors() {
-        let Storage::External { offset, .. } = &tensor.storage else {
+        let TensorStorage::External { offset, .. } = &tensor.storage else {
             continue;
         };
         match model.value_of(&tensor) {

@@ -2,18 +2,20 @@
 //! into it. The model is one afterwards, with the nodes that it had, and can be inferred again.
 
 use sardonyx::Model;
-use sardonyx::infer::{Naming, Options, Style};
+use sardonyx::infer::InferOptions;
+use sardonyx::tool::infer::{Naming, Style};
 
 /// Infers the bytes as a model, in every way.
 pub(crate) fn check(input: &[u8]) {
     let Ok(model) = Model::from_bytes(input.to_vec()) else {
         return;
     };
-    let reference =
-        |data_prop| Options::new().naming(Naming::Reference).style(Style::Reference { data_prop });
+    let reference = |data_prop| {
+        InferOptions::new().naming(Naming::Reference).style(Style::Reference { data_prop })
+    };
     let styles = [
-        Options::new(),
-        Options::new().naming(Naming::Names).set("N", 3),
+        InferOptions::new(),
+        InferOptions::new().naming(Naming::Names).set("N", 3),
         reference(false),
         reference(true),
     ];

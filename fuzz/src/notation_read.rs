@@ -4,7 +4,7 @@
 use sardonyx_model::{ExternalData, Model, ReadLimits};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{
-    Form, ParseOptions, Part, PrintOptions, format, model_to_text, parse_model, parse_part,
+    ParseOptions, Part, PrintOptions, TextForm, format, model_to_text, parse_model, parse_part,
     syntax_tree,
 };
 
@@ -85,7 +85,7 @@ pub(crate) fn assert_comes_back(model: &Model) {
     );
     let formatted = format(Buffer::from_vec(text.clone())).expect("it was read");
     assert_same(&text, &formatted, "formatting what was printed");
-    let portable = PrintOptions { form: Form::Portable, ..PrintOptions::default() };
+    let portable = PrintOptions { form: TextForm::Portable, ..PrintOptions::default() };
     let (portable, _) = model_to_text(model, portable).expect("into memory");
     // The reference cannot hold everything that a portable text leaves out, but what is there can
     // be read.

@@ -8,7 +8,8 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use sardonyx::{DataType, Error, ErrorKind, Model, Optimization, RunOptions, Session, Tensor};
+use sardonyx::run::Optimization;
+use sardonyx::{DataType, Error, ErrorKind, Model, RunOptions, Session, Tensor};
 
 /// What the versions are run with where all is well.
 const TEXTS: [&str; 3] = [

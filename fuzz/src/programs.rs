@@ -7,7 +7,8 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use sardonyx::{Error, ErrorKind, Model, Optimization, Outputs, RunOptions, Session, Value};
+use sardonyx::run::Optimization;
+use sardonyx::{Error, ErrorKind, Model, Outputs, RunOptions, Session, Value};
 
 /// Nodes of a model, those of all graphs together.
 const MOST_NODES: usize = 60;

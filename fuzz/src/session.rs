@@ -6,9 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use sardonyx::value::{Map, Opaque, Sequence, TensorType};
 use sardonyx::{
-    Dim, ErrorKind, Map, Model, Opaque, Outputs, RunOptions, Sequence, Session, Tensor, TensorType,
-    Type, Value, ValueType,
+    Dim, ErrorKind, Model, Outputs, RunOptions, Session, Tensor, Type, Value, ValueType,
 };
 
 const MEMORY: usize = 16 << 20;

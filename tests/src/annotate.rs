@@ -42,7 +42,7 @@ impl Random {
 /// their operands: mostly possible ones, some that no value can have.
 pub fn randomly(model: &Model, random: &mut Random) -> Result<Model, Error> {
     let devices = [1, 2, 2, 3, 4, 4, 8][random.below(7)];
-    let found = model.infer(&infer::Options::new());
+    let found = model.infer(&infer::InferOptions::new());
     let mut graph = Graph::read(Buffer::from_vec(model.to_bytes()))
         .expect("a model that is open can be read again");
     add_configuration(&mut graph, "random", devices);

@@ -4,9 +4,11 @@
 use crate::cases::Case;
 use crate::outcome::{Class, Failure, Outcome};
 use crate::run_case::{caught, failure, run_model, unreadable};
+use sardonyx::Model;
+use sardonyx::check;
 use sardonyx::check::Severity;
-use sardonyx::convert::{ConvertError, Options, Target};
-use sardonyx::{Model, Tolerance, check};
+use sardonyx::convert::{ConvertError, ConvertOptions, Target};
+use sardonyx::value::Tolerance;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -86,7 +88,7 @@ pub fn convert_case(case: &Case, to: &Opset, written: Option<&Path>) -> Outcome 
 
 /// Lists the errors of a model, those of types and shapes too.
 pub fn full_errors(model: &Model) -> Vec<String> {
-    let report = model.check(&check::Options::new().types(true));
+    let report = model.check(&check::CheckOptions::new().types(true));
     let errors = report.findings.into_iter();
     let errors = errors.filter(|finding| finding.severity == Severity::Error);
     errors.map(|finding| finding.to_string()).collect()
@@ -109,7 +111,7 @@ fn write(model: &Model, path: &Path) -> std::io::Result<()> {
 /// of a 16-bit float.
 fn convert(case: &Case, model: &Model, to: &Opset) -> Result<(Model, Tolerance), Failure> {
     let target = Target::new().opset(&to.domain, to.version);
-    match model.convert(&Options::new(target)) {
+    match model.convert(&ConvertOptions::new(target)) {
         Ok((converted, report)) => {
             let tolerance = case.tolerance().map_err(unreadable)?;
             let rtol = if report.expanded.is_empty() { 0.0 } else { 1.0 / 512.0 };

@@ -5,8 +5,9 @@ use crate::cases::Case;
 use crate::convert_case::full_errors;
 use crate::outcome::{Class, Failure, Outcome};
 use crate::run_case::{caught, failure, run_model, unreadable};
-use sardonyx::inline::Options;
-use sardonyx::{Model, Tolerance};
+use sardonyx::Model;
+use sardonyx::edit::InlineOptions;
+use sardonyx::value::Tolerance;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,12 +36,12 @@ impl Depth {
         }
     }
 
-    fn options(self, case: &Case) -> Options {
+    fn options(self, case: &Case) -> InlineOptions {
         let none = Vec::<String>::new();
         match self {
-            Depth::Alone => Options::new().only(none).operators([operator(case)]),
-            Depth::End => Options::new().only(none).operators(["*"]),
-            Depth::Functions => Options::new().operators(["*"]),
+            Depth::Alone => InlineOptions::new().only(none).operators([operator(case)]),
+            Depth::End => InlineOptions::new().only(none).operators(["*"]),
+            Depth::Functions => InlineOptions::new().operators(["*"]),
         }
     }
 }

@@ -3,7 +3,8 @@
 use crate::cases::{Case, DataSet};
 use crate::outcome::{Class, Failure, Outcome};
 use crate::trials;
-use sardonyx::{Error, ErrorKind, Model, Port, Session, Tolerance, Type, Value};
+use sardonyx::value::Tolerance;
+use sardonyx::{Error, ErrorKind, Model, Port, Session, Type, Value};
 use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
@@ -85,7 +86,7 @@ fn read(bytes: &[u8], port: &Port) -> Result<Value, Failure> {
     let Some(ty) = port.ty() else {
         return Err(Failure::new(Class::Error, format!("`{}` has no type", port.name())));
     };
-    sardonyx::read_value(bytes.to_vec(), ty).map_err(failure)
+    sardonyx::io::read_value(bytes.to_vec(), ty).map_err(failure)
 }
 
 pub fn wrong(why: String) -> Failure {

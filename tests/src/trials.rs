@@ -4,7 +4,8 @@
 use crate::cases::Case;
 use crate::outcome::Outcome;
 use crate::run_case::{failure, wrong};
-use sardonyx::{CastOptions, DataType, Session, Tensor, Value, cast};
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::{DataType, Session, Tensor, Value};
 
 /// Whether the outputs of a case are the results of trials.
 pub(crate) fn are_in(case: &Case) -> bool {

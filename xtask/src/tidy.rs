@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn inner_crates_are_found_in_code_only() {
         let names = ["sardonyx_model", "sardonyx_ops"].map(str::to_string);
-        let source = "//! Not sardonyx_model.\nuse sardonyx::ops::Registry;\nuse sardonyx_ops as ops;\n\
+        let source = "//! Not sardonyx_model.\nuse sardonyx::tool::schema::Registry;\nuse sardonyx_ops as ops;\n\
                       fn f() { sardonyx_model::read(\"sardonyx_ops\") }\n";
         let found = inner_crates(source, &names);
         assert_eq!(found, [(3, "sardonyx_ops"), (4, "sardonyx_model")]);

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use sardonyx::training::{
-    self, Clipping, Initialization, Loss, Optimizer, OptimizerNumbers, Options, Skipped,
-    TrainingReport,
-};
+use sardonyx::tool;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::Optimizer;
+use sardonyx::tool::OptimizerNumbers;
+use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, TrainingReport};
 use serde_json::{Value, json};
 
 use crate::derived::{Command, expansions_json, notes, opset_json};
@@ -169,8 +170,8 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
 }
 
 impl Args {
-    fn options(&self) -> Result<Options, Failure> {
-        let mut options = Options::new(self.loss.loss()?)
+    fn options(&self) -> Result<TrainingOptions, Failure> {
+        let mut options = TrainingOptions::new(self.loss.loss()?)
             .with_optimizer(self.optimizer.optimizer()?)
             .frozen(&self.freeze)
             .initialization(self.init)
@@ -213,12 +214,12 @@ impl LossArgs {
 impl OptimizerArgs {
     fn optimizer(&self) -> Result<Optimizer, Failure> {
         let name = match self.optimizer {
-            OptimizerName::Sgd => training::OptimizerName::Sgd,
-            OptimizerName::Momentum => training::OptimizerName::Momentum,
-            OptimizerName::Nesterov => training::OptimizerName::Nesterov,
-            OptimizerName::Adagrad => training::OptimizerName::Adagrad,
-            OptimizerName::Adam => training::OptimizerName::Adam,
-            OptimizerName::Adamw => training::OptimizerName::AdamW,
+            OptimizerName::Sgd => tool::OptimizerName::Sgd,
+            OptimizerName::Momentum => tool::OptimizerName::Momentum,
+            OptimizerName::Nesterov => tool::OptimizerName::Nesterov,
+            OptimizerName::Adagrad => tool::OptimizerName::Adagrad,
+            OptimizerName::Adam => tool::OptimizerName::Adam,
+            OptimizerName::Adamw => tool::OptimizerName::AdamW,
         };
         let optimizer = name.with(&OptimizerNumbers {
             learning_rate: self.learning_rate,

@@ -3,8 +3,11 @@
 use std::io::{self, BufWriter, Cursor, Seek, Write};
 use std::path::Path;
 
-use sardonyx::npz::Packing;
-use sardonyx::{Buffer, DataType, Tensor, npy, npz, safetensors, write_value};
+use sardonyx::io::write_value;
+use sardonyx::tool::npz::Packing;
+use sardonyx::tool::{npy, npz, safetensors};
+use sardonyx::value::Buffer;
+use sardonyx::{DataType, Tensor};
 
 use crate::failure::Failure;
 use crate::files;
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(lines(Format::Text, &Tensor::scalar(7u8)), "7\n");
         let empty = Tensor::zeros(DataType::Float, [0, 3]).unwrap();
         assert_eq!(lines(Format::Csv, &empty), "");
-        let texts: sardonyx::StringArray = ["a", "b,c", "\"d\""].into_iter().collect();
+        let texts: sardonyx::value::StringArray = ["a", "b,c", "\"d\""].into_iter().collect();
         let texts = Tensor::from_strings([3], texts).unwrap();
         assert_eq!(lines(Format::Csv, &texts), "a,\"b,c\",\"\"\"d\"\"\"\n");
         assert_eq!(lines(Format::Text, &texts), "\"a\" \"b,c\" \"\\\"d\\\"\"\n");

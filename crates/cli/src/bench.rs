@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::{Run, Runner};
-use sardonyx::{Error, ErrorKind, Outputs, RunOptions, Value};
+use sardonyx::tool::SessionExt;
+use sardonyx::{ErrorKind, Outputs};
+use sardonyx::run::{Run, Runner};
+use sardonyx::{RunOptions, Error, Value};
 use serde::Serialize;
 
 use crate::devices::DeviceArgs;

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use sardonyx::{Glob, Model, StoredTensor, Tensor, suggest};
+use sardonyx::inspect::StoredTensor;
+use sardonyx::tool::{Glob, suggest};
+use sardonyx::{Model, Tensor};
 use serde_json::json;
 
 use crate::ModelArg;

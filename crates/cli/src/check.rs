@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sardonyx::check::{self, Code, Document, Finding, Options, Reference, Report, Severity};
+use sardonyx::OpenOptions;
+use sardonyx::check::{CheckOptions, CheckReport, Code, Finding, Severity};
+use sardonyx::ops::UnsupportedOperator;
 use sardonyx::text::Position;
-use sardonyx::{OpenOptions, UnsupportedOperator};
+use sardonyx::tool::{Document, Reference};
+use sardonyx::{check, tool};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -127,7 +130,7 @@ struct Checked {
 
 /// What was found in a file that could be read.
 struct Found {
-    report: Report,
+    report: CheckReport,
     /// The findings for people.
     renderings: Vec<String>,
     /// Line and column of each finding, of models that are texts.
@@ -176,16 +179,16 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
 }
 
-fn options(args: &Args) -> Result<Options, Failure> {
+fn options(args: &Args) -> Result<CheckOptions, Failure> {
     let unknown = |error: check::UnknownCode| {
-        let names = check::CODES.iter().map(|code| code.name);
+        let names = tool::CODES.iter().map(|code| code.name);
         let failure = Failure::new(error.to_string());
-        match sardonyx::suggest::closest(&error.0, names) {
+        match tool::suggest::closest(&error.0, names) {
             Some(near) => failure.help(format!("did you mean '{near}'?")),
             None => failure.help("`sardonyx explain` lists all codes"),
         }
     };
-    let mut options = Options::new()
+    let mut options = CheckOptions::new()
         .strict(args.strict)
         .like_onnx(args.like_onnx)
         .custom_domains(args.custom_domains)
@@ -205,7 +208,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
 }
 
 /// Checks all files, several at a time; the answers are in the order of the arguments.
-fn check_all(args: &Args, options: &Options, terminal: &Terminal) -> Vec<Checked> {
+fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<Checked> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(processors, usize::from);
     let bar = terminal.progress("checking", Some(args.models.len() as u64));
@@ -238,17 +241,17 @@ fn check_all(args: &Args, options: &Options, terminal: &Terminal) -> Vec<Checked
         .collect()
 }
 
-fn check_one(path: &Path, args: &Args, options: &Options) -> Result<Found, Failure> {
+fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<Found, Failure> {
     let name = path.display().to_string();
     let document = match args.kind {
         Some(kind) => kind.document(),
         None if is_stdin(path) => None,
-        None => check::recognise(path),
+        None => tool::recognise(path),
     };
     if let Some(document) = document {
-        let report = check::check_document(path, document, options)?;
+        let report = tool::check_document(path, document, options)?;
         let findings = report.findings.iter();
-        let renderings = findings.map(|found| check::render_document(found, &name)).collect();
+        let renderings = findings.map(|found| tool::render_document(found, &name)).collect();
         let (positions, cannot_run) = (Vec::new(), None);
         return Ok(Found { report, renderings, positions, is_model: false, cannot_run });
     }
@@ -270,7 +273,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, report: &Report) {
+    fn add(&mut self, report: &CheckReport) {
         self.errors += report.errors;
         self.warnings += report.warnings;
         self.notes += report.notes;
@@ -387,7 +390,7 @@ fn as_json(all: &[Checked], args: &Args) -> Value {
     })
 }
 
-fn verdict(report: &Report) -> &'static str {
+fn verdict(report: &CheckReport) -> &'static str {
     match (report.errors, report.warnings) {
         (0, 0) => "fine",
         (0, _) => "warnings",
@@ -420,10 +423,10 @@ const EXPLAIN_SCHEMA: &str = "sardonyx.explain/1";
 
 /// The codes that a word stands for: that of a finding, or the id of a rule.
 pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
-    match check::code(name) {
+    match tool::code(name) {
         Some(code) => vec![code],
         None => {
-            let codes = check::CODES.iter().copied();
+            let codes = tool::CODES.iter().copied();
             codes.filter(|code| code.requirement.eq_ignore_ascii_case(name)).collect()
         }
     }
@@ -436,7 +439,7 @@ pub(crate) fn explain(
     json: bool,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let listed = chosen.unwrap_or(check::CODES);
+    let listed = chosen.unwrap_or(tool::CODES);
     if json {
         let codes = listed.iter().map(|code| {
             json!({

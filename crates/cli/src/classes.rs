@@ -3,7 +3,10 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use sardonyx::{CastOptions, DataType, ErrorKind, Model, ScoreOperator, Tensor, cast};
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::ScoreOperator;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::{DataType, ErrorKind, Model, Tensor};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx::convert::{Assumption, Conversion, ConvertError, Options, RELEASES, Target};
-use sardonyx::{Model, SaveOptions, Weights, check};
+use sardonyx::check;
+use sardonyx::convert::{Assumption, ConvertError, ConvertOptions, ConvertReport, Target};
+use sardonyx::io::Weights;
+use sardonyx::tool::RELEASES;
+use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -68,7 +71,7 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.convert/1";
 
 pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    let mut options = Options::new(args.target()?);
+    let mut options = ConvertOptions::new(args.target()?);
     for assumption in &args.assume {
         options = options.assume(*assumption);
     }
@@ -202,7 +205,7 @@ impl Args {
 }
 
 /// Whether the model is another one now.
-fn is_changed(report: &Conversion) -> bool {
+fn is_changed(report: &ConvertReport) -> bool {
     let (before, after) = report.ir_version;
     before != Some(after)
         || report.imports.iter().any(|import| import.from != i64::from(import.to))
@@ -210,7 +213,7 @@ fn is_changed(report: &Conversion) -> bool {
         || report.made + report.removed > 0
 }
 
-fn as_text(report: &Conversion) -> String {
+fn as_text(report: &ConvertReport) -> String {
     let mut text = String::new();
     for import in &report.imports {
         let domain = domain_name(&import.domain);
@@ -250,7 +253,7 @@ fn as_text(report: &Conversion) -> String {
     text
 }
 
-fn as_json(report: &Conversion) -> Value {
+fn as_json(report: &ConvertReport) -> Value {
     let imports: Vec<Value> = report
         .imports
         .iter()

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 
-use sardonyx::cost::{ASSUMED_SIZE, Cost, NodeCost, Sum, Work, at_assumed_sizes};
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::cost::{ASSUMED_SIZE, Cost, NodeCost, Sum, Work, at_assumed_sizes};
 use sardonyx::{Dim, Error};
 use serde_json::{Map, Value, json};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sardonyx::{Storage, StoredTensor};
+use sardonyx::inspect::{StoredTensor, TensorStorage};
 
 use crate::ModelArg;
 
@@ -80,7 +80,7 @@ impl DataFiles {
     /// What keeps the values of a tensor from being read, as far as sizes tell; `None` if nothing
     /// does.
     pub(crate) fn problem(&mut self, tensor: &StoredTensor) -> Option<String> {
-        let Storage::External { location, offset, .. } = &tensor.storage else {
+        let TensorStorage::External { location, offset, .. } = &tensor.storage else {
             return None;
         };
         match self.find(location) {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx::training::Refusal;
-use sardonyx::{Model, SaveOptions, Weights};
+use sardonyx::io::Weights;
+use sardonyx::train::TrainingError;
+use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ impl Command<'_> {
         &self,
         model: &Model,
         target: saving::Target,
-        result: Result<(Model, R), Refusal>,
+        result: Result<(Model, R), TrainingError>,
         (as_json, as_text): (impl Fn(&R) -> Value, impl Fn(&R) -> String),
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
@@ -39,12 +40,12 @@ impl Command<'_> {
         });
         let (mut changed, report) = match result {
             Ok(changed) => changed,
-            Err(Refusal::Option(message)) => return Err(Failure::new(message).at(name)),
-            Err(Refusal::Findings(findings)) => {
+            Err(TrainingError::Option(message)) => return Err(Failure::new(message).at(name)),
+            Err(TrainingError::Findings(findings)) => {
                 let answer = saving.json.then_some(answer);
                 return refused((model, &name), &findings, answer, terminal);
             }
-            Err(Refusal::Invalid(result)) => {
+            Err(TrainingError::Invalid(result)) => {
                 let target = Some(target);
                 let command = invalid::Command { arg, saving, invalid, target, answer };
                 return command.finish(*result, terminal);

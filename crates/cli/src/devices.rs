@@ -8,8 +8,9 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sardonyx::devices::{Runner, Settings};
-use sardonyx::{DeviceOptions, Model, StopFlag};
+use sardonyx::device::{DeviceOptions, TransportSettings};
+use sardonyx::run::Runner;
+use sardonyx::{Model, StopFlag};
 
 use crate::failure::Failure;
 use crate::human::parse_optional;
@@ -83,7 +84,7 @@ impl DeviceArgs {
     }
 
     /// The configuration, and what connects the devices.
-    fn options(&self, settings: &Settings, workers: &Workers) -> DeviceOptions {
+    fn options(&self, settings: &TransportSettings, workers: &Workers) -> DeviceOptions {
         let mut options = DeviceOptions::new().deadline(settings.deadline);
         if let Some(name) = &self.configuration {
             options = options.configuration(name);
@@ -94,8 +95,8 @@ impl DeviceArgs {
         }
     }
 
-    fn settings(&self) -> Settings {
-        Settings { deadline: Duration::from_secs(self.device_timeout) }
+    fn settings(&self) -> TransportSettings {
+        TransportSettings { deadline: Duration::from_secs(self.device_timeout) }
     }
 
     /// Makes an opened model ready to run, on devices if they are asked for. Returns `None` in a

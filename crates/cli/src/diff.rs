@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use sardonyx::diff::{
+use sardonyx::Model;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::diff::{
     ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
     NodeChange, NodeChangeKind, NodeDetail, PortChange, TensorChange,
 };
-use sardonyx::{Model, format_version};
+use sardonyx::tool::format_version;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! `sardonyx differentiate`: a model that gives gradients.
 
-use sardonyx::training::{GradientReport, Gradients};
+use sardonyx::train::{GradientOptions, GradientReport};
 use serde_json::{Value, json};
 
 use crate::derived::{Command, expansions_json, notes, opset_json};
@@ -62,8 +62,8 @@ pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict,
 }
 
 impl Args {
-    fn options(&self) -> Gradients {
-        let mut options = Gradients::new().gradient_node(self.gradient_node);
+    fn options(&self) -> GradientOptions {
+        let mut options = GradientOptions::new().gradient_node(self.gradient_node);
         if let Some(of) = &self.of {
             options = options.of(of);
         }

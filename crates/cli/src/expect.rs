@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use sardonyx::{
-    Buffer, CastOptions, DataType, Distances, ErrorKind, NodeInfo, Outputs, Sequence, Tensor,
-    Tolerance, Type, Value, ValueType, WorstElement, cast, npz, read_value, safetensors,
-};
+use sardonyx::inspect::NodeInfo;
+use sardonyx::io::read_value;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{Distance, WorstElement, npz, safetensors};
+use sardonyx::value::{Buffer, Sequence, Tolerance};
+use sardonyx::{DataType, ErrorKind, Outputs, Tensor, Type, Value, ValueType};
 use serde_json::json;
 
 use crate::arrays;
@@ -299,7 +301,7 @@ fn refuse_misspelt(
     }
     let failure = Failure::new(format!("the model has no value for the expected '{name}'"));
     let failure = failure.code(ErrorKind::Input).at(file.display());
-    Err(match sardonyx::suggest::closest(name, missing.iter().map(String::as_str)) {
+    Err(match sardonyx::tool::suggest::closest(name, missing.iter().map(String::as_str)) {
         Some(near) => failure.help(format!("did you mean the output '{near}'?")),
         None => failure.help(format!(
             "outputs without an expected value: {}",
@@ -412,7 +414,7 @@ struct Compared {
     maker: Option<(usize, String)>,
     is_output: bool,
     ty: String,
-    result: Result<Distances, String>,
+    result: Result<Vec<(String, Distance)>, String>,
 }
 
 /// Values that differ of which the details are shown.
@@ -475,7 +477,7 @@ impl Compared {
                 "expected": element_json(&worst.want),
             }))
         });
-        let sum = |of: fn(&sardonyx::Distance) -> usize| {
+        let sum = |of: fn(&Distance) -> usize| {
             distances.map(|found| found.iter().map(|(_, distance)| of(distance)).sum::<usize>())
         };
         json!({

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use sardonyx::{
-    DeviceOptions, Fusion, Port, RunDetails, Session, StepDetails, StepInfo, Type,
-    check as findings,
-};
+use sardonyx::device::DeviceOptions;
+use sardonyx::tool::SessionExt;
+use sardonyx::tool::profile::{Fusion, RunDetails, StepDetails, StepInfo};
+use sardonyx::{Port, Session, Type, tool};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ pub(crate) struct Args {
 /// What a program can be shown after, with what it does.
 fn stages() -> PossibleValuesParser {
     let lowering = ("lowering", "Maps each node to one step.");
-    let stages = std::iter::once(lowering).chain(sardonyx::rewrites());
+    let stages = std::iter::once(lowering).chain(tool::rewrites());
     PossibleValuesParser::new(stages.map(|(name, about)| PossibleValue::new(name).help(about)))
 }
 
@@ -91,8 +91,8 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if !(name == Some("-") || what.exists()) {
         let what = what.display().to_string();
         let failure = Failure::new(format!("no finding and no file '{what}' exists"));
-        let names = findings::CODES.iter().map(|code| code.name);
-        return Err(match sardonyx::suggest::closest(&what, names) {
+        let names = tool::CODES.iter().map(|code| code.name);
+        return Err(match tool::suggest::closest(&what, names) {
             Some(near) => failure.help(format!("did you mean '{near}'?")),
             None => failure.help("use a model or a code; `sardonyx explain` lists all codes"),
         });
@@ -101,7 +101,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if args.devices {
         return explain_devices(args, &model, terminal);
     }
-    let last = sardonyx::rewrites().last().map_or("lowering", |(name, _)| name);
+    let last = tool::rewrites().last().map_or("lowering", |(name, _)| name);
     let after = args.program.then(|| args.after.as_deref().unwrap_or(last));
     let Opened { session, sizes, .. } =
         args.session.look((&model, args.training_step), after, terminal)?;

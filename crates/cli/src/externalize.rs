@@ -1,6 +1,8 @@
 //! `sardonyx externalize`: a model with its values in data files.
 
-use sardonyx::{Layout, Model, Role, SaveOptions, Storage, StoredTensor, Weights};
+use sardonyx::inspect::{StoredTensor, TensorRole, TensorStorage};
+use sardonyx::io::{Layout, Weights};
+use sardonyx::{Model, SaveOptions};
 use serde_json::json;
 
 use crate::ModelArg;
@@ -91,13 +93,14 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     } else {
         staying(&|tensor| {
             let may_move = args.attributes || is_constant(tensor);
-            may_move && matches!(tensor.storage, Storage::Typed(name) if name != "string_data")
+            may_move
+                && matches!(tensor.storage, TensorStorage::Typed(name) if name != "string_data")
         })
     };
     let in_attributes = if args.attributes {
         (0, 0)
     } else {
-        staying(&|tensor| !is_constant(tensor) && tensor.storage == Storage::Raw)
+        staying(&|tensor| !is_constant(tensor) && tensor.storage == TensorStorage::Raw)
     };
     if args.saving.json {
         let sum = |(tensors, bytes)| json!({"tensors": tensors, "bytes": bytes});
@@ -132,7 +135,7 @@ const EXTERNAL_DATA: i64 = 4;
 
 /// Whether it belongs to a graph, not to a node.
 fn is_constant(tensor: &StoredTensor) -> bool {
-    tensor.role != Role::Attribute
+    tensor.role != TensorRole::Attribute
 }
 
 impl Args {
@@ -140,12 +143,12 @@ impl Args {
     fn moves(&self, model: &Model) -> bool {
         let fits = |tensor: &StoredTensor| {
             let is_stored = match tensor.storage {
-                Storage::Raw => true,
-                Storage::Typed(name) => self.typed && name != "string_data",
+                TensorStorage::Raw => true,
+                TensorStorage::Typed(name) => self.typed && name != "string_data",
                 _ => false,
             };
-            let is_whole = tensor.role == Role::Initializer
-                || self.attributes && tensor.role == Role::Attribute;
+            let is_whole = tensor.role == TensorRole::Initializer
+                || self.attributes && tensor.role == TensorRole::Attribute;
             let is_large = tensor.bytes.is_some_and(|len| len > 0 && len >= self.threshold);
             is_stored && is_whole && is_large
         };

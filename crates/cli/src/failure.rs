@@ -3,13 +3,15 @@
 use std::fmt::Display;
 use std::io;
 
-use sardonyx::npz::NpzError;
-use sardonyx::safetensors::SafetensorsError;
-use sardonyx::text::{ParseError, Position, Severity};
-use sardonyx::{
-    ErrorKind, NodeError, NodePath, Part, StopReason, Stopped, TensorError, Type,
-    UnsupportedOperator,
-};
+use sardonyx::ops::UnsupportedOperator;
+use sardonyx::text::{ParseError, Position};
+use sardonyx::tool::DiagnosticSeverity;
+use sardonyx::tool::npz::NpzError;
+use sardonyx::tool::safetensors::SafetensorsError;
+use sardonyx::tool::{NodeError, StopReason, Stopped};
+use sardonyx::tool::{NodePath, PathPart};
+use sardonyx::value::TensorError;
+use sardonyx::{ErrorKind, Type};
 use serde_json::{Value, json};
 
 /// Why a command ends without its answer. Always exit code 2, except when the reader of stdout has
@@ -100,7 +102,7 @@ enum Detail {
     Operator(UnsupportedOperator),
     /// A place in a text.
     Diagnostic {
-        severity: Severity,
+        severity: DiagnosticSeverity,
         message: String,
         position: Position,
         help: Option<String>,
@@ -142,8 +144,8 @@ impl Detail {
             }),
             Detail::Diagnostic { severity, message, position, help } => json!({
                 "code": match severity {
-                    Severity::Error => "syntax-error",
-                    Severity::Warning => "syntax-warning",
+                    DiagnosticSeverity::Error => "syntax-error",
+                    DiagnosticSeverity::Warning => "syntax-warning",
                 },
                 "message": message,
                 "line": position.line,
@@ -316,14 +318,14 @@ pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
 fn path_json(path: &NodePath) -> Value {
     let path = path.0.iter().map(|node| {
         let (part, graph) = match &node.part {
-            Some(Part::Graph(name)) => (Some("graph"), Some(name)),
-            Some(Part::Iteration { graph, .. }) => (Some("graph"), Some(graph)),
-            Some(Part::Body) => (Some("body"), None),
-            Some(Part::MadeFor) => (Some("made-for"), None),
+            Some(PathPart::Graph(name)) => (Some("graph"), Some(name)),
+            Some(PathPart::Iteration { graph, .. }) => (Some("graph"), Some(graph)),
+            Some(PathPart::Body) => (Some("body"), None),
+            Some(PathPart::MadeFor) => (Some("made-for"), None),
             _ => (None, None),
         };
         let iteration = match &node.part {
-            Some(Part::Iteration { iteration, .. }) => Some(iteration),
+            Some(PathPart::Iteration { iteration, .. }) => Some(iteration),
             _ => None,
         };
         json!({

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use sardonyx::{Buffer, ErrorKind, WholeFile};
+use sardonyx::ErrorKind;
+use sardonyx::tool::WholeFile;
+use sardonyx::value::Buffer;
 
 use crate::failure::{Code, Failure};
 
@@ -71,7 +73,7 @@ fn is_pipe(_: &fs::Metadata) -> bool {
 }
 
 pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
-    let reason = sardonyx::io_reason(path, error);
+    let reason = sardonyx::tool::io_reason(path, error);
     Failure::new(format!("{what} '{}': {reason}", path.display())).code(ErrorKind::Io)
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use sardonyx::infer::{Inferred, Options};
-use sardonyx::{DataType, ErrorKind, Glob, Model, Port, Type};
+use sardonyx::infer::{InferOptions, Inferred};
+use sardonyx::tool::Glob;
+use sardonyx::tool::ModelExt;
+use sardonyx::{DataType, ErrorKind, Model, Port, Type};
 
 use crate::failure::Failure;
 use crate::human::parse_optional;
@@ -165,7 +167,7 @@ impl Args {
                 let message = format!("{option}: the model has no input '{name}'");
                 let failure = Failure::new(message).code(ErrorKind::Input);
                 let names = ports.iter().map(Port::name);
-                return Err(match sardonyx::suggest::closest(name, names.clone()) {
+                return Err(match sardonyx::tool::suggest::closest(name, names.clone()) {
                     Some(near) => failure.help(format!("did you mean '{near}'?")),
                     None => {
                         let names: Vec<&str> = names.take(20).collect();
@@ -222,8 +224,9 @@ impl<'m> Fitting<'m> {
             return Fill::ZEROS;
         }
         let model = self.model;
-        let types =
-            self.types.get_or_insert_with(|| model.infer(&Options::new().without_reasons(true)));
+        let types = self
+            .types
+            .get_or_insert_with(|| model.infer(&InferOptions::new().without_reasons(true)));
         let limit = model.index_limit(input, types).filter(|limit| *limit > 0);
         let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
         Fill::below(limit.min(end_of(elem)))

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use sardonyx::Model;
-use sardonyx::infer::Options;
+use sardonyx::infer::InferOptions;
 use sardonyx::text::PrintOptions;
 
 use crate::failure::{Code, Failure};
@@ -93,7 +93,7 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let target = saving::target_of(&args.output)?;
     let form = Form::of(&target, &args.output)?;
     let model = args.model.open()?;
-    let types = model.infer(&Options::new().without_reasons(true));
+    let types = model.infer(&InferOptions::new().without_reasons(true));
     let graph = Graph::of(model.nodes(Some(&types)));
     let drawing = args.drawing(&graph)?;
     if let Some(boxes) = drawing.shared_boxes() {
@@ -202,8 +202,9 @@ fn fitting(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
 /// The node of a name or a position, or that makes a value.
 fn find(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
     let nodes = &graph.nodes;
-    let makes =
-        |node: &sardonyx::NodeInfo| node.outputs.iter().flatten().any(|value| value.name == wanted);
+    let makes = |node: &sardonyx::inspect::NodeInfo| {
+        node.outputs.iter().flatten().any(|value| value.name == wanted)
+    };
     let found = nodes
         .iter()
         .position(|node| node.name == wanted && !wanted.is_empty())
@@ -215,7 +216,7 @@ fn find(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
         let names = nodes.iter().map(|node| node.name.as_str());
         let names = names.chain(values.map(|value| value.name.as_str()));
         let failure = Failure::new(message);
-        match sardonyx::suggest::closest(wanted, names) {
+        match sardonyx::tool::suggest::closest(wanted, names) {
             Some(near) => failure.help(format!("did you mean '{near}'?")),
             None => failure.help("`sardonyx info --nodes` lists the nodes with their positions"),
         }

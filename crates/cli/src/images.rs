@@ -4,10 +4,10 @@
 //! shrinks); an alpha channel is dropped; the orientation that cameras store is applied. What the
 //! model's metadata says about its images holds where no option says otherwise.
 
-use sardonyx::{
-    CastOptions, DataType, DecodeLimits, DecodedImage, Dim, ErrorKind, Model, Port, Tensor, Type,
-    cast,
-};
+use sardonyx::io::DecodedImage;
+use sardonyx::tool::DecodeLimits;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Tensor, Type};
 
 use crate::failure::{Code, Failure};
 

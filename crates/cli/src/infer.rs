@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
-use sardonyx::infer::{
-    self, Inferred, Missing, Naming, Options, Style, Type, TypeCounts, ValueType,
-};
-use sardonyx::{Glob, Model, SaveOptions, Weights, check, suggest};
+use sardonyx::infer::{InferOptions, Inferred, InferredValue};
+use sardonyx::io::Weights;
+use sardonyx::tool::infer::{Equality, UnknownValue};
+use sardonyx::tool::infer::{Missing, Naming, Style, TypeCounts};
+use sardonyx::tool::{Glob, suggest};
+use sardonyx::{Model, SaveOptions};
+use sardonyx::{Type, check};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -109,7 +112,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    fn options(&self, model: &mut Model) -> Result<Options, Failure> {
+    fn options(&self, model: &mut Model) -> Result<InferOptions, Failure> {
         let mut options = self.symbols.apply(model)?;
         if self.like_onnx {
             options = options
@@ -139,7 +142,7 @@ impl Args {
         &self,
         model: &'a Model,
         found: &'a Inferred,
-        report: &check::Report,
+        report: &check::CheckReport,
         saved: Option<saving::Saved>,
     ) -> impl Serialize + 'a {
         let problems = report.findings.iter().map(|found| {
@@ -205,7 +208,7 @@ fn summary(model: &Model, found: &Inferred) -> String {
 }
 
 /// Values by graph.
-fn list<'a>(values: impl Iterator<Item = ValueType<'a>>) -> String {
+fn list<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
     let mut text = String::new();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut graph = None;
@@ -262,8 +265,8 @@ struct ValueJson<'a> {
     shape: Option<Vec<Value>>,
 }
 
-impl<'a> From<ValueType<'a>> for ValueJson<'a> {
-    fn from(value: ValueType<'a>) -> ValueJson<'a> {
+impl<'a> From<InferredValue<'a>> for ValueJson<'a> {
+    fn from(value: InferredValue<'a>) -> ValueJson<'a> {
         let tensor = value.ty.and_then(Type::as_tensor);
         ValueJson {
             graph: value.graph.to_string(),
@@ -278,7 +281,7 @@ impl<'a> From<ValueType<'a>> for ValueJson<'a> {
     }
 }
 
-fn unknown_json(unknown: infer::Unknown) -> Value {
+fn unknown_json(unknown: UnknownValue) -> Value {
     let (what, axis) = match unknown.missing {
         Missing::Type => ("type", None),
         Missing::Elem => ("elem", None),
@@ -295,7 +298,7 @@ fn unknown_json(unknown: infer::Unknown) -> Value {
     })
 }
 
-fn equal_json(equality: infer::Equality) -> Value {
+fn equal_json(equality: Equality) -> Value {
     json!({
         "left": equality.left.to_string(),
         "right": equality.right.to_string(),

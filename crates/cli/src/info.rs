@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use sardonyx::{
-    DataType, DeviceConfiguration, Dim, ExternalFile, FunctionInfo, Model, OpenOptions, Port,
-    Storage, Totals, TrainingEntry, Type, UnsupportedOperator, format_version,
-};
+use sardonyx::inspect::DeviceConfiguration;
+use sardonyx::inspect::{ExternalFile, FunctionInfo, TensorStorage, Totals};
+use sardonyx::ops::UnsupportedOperator;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::TrainingEntry;
+use sardonyx::tool::format_version;
+use sardonyx::{DataType, Dim, Model, OpenOptions, Port, Type};
 use serde::Serialize;
 use serde_json::json;
 
@@ -335,7 +338,7 @@ impl DataFile {
 fn data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     for tensor in model.tensors() {
-        if let Storage::External { location, offset, .. } = tensor.storage {
+        if let TensorStorage::External { location, offset, .. } = tensor.storage {
             let end = ends.entry(location).or_default();
             *end = (*end).max(offset.saturating_add(tensor.bytes.unwrap_or(0)));
         }

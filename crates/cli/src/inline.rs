@@ -1,7 +1,9 @@
 //! `sardonyx inline`: calls of functions replaced by what the functions do.
 
-use sardonyx::inline::{FunctionId, Options, Refusal, Report};
-use sardonyx::{Model, SaveOptions, Weights, check};
+use sardonyx::check;
+use sardonyx::edit::{FunctionId, InlineError, InlineOptions, InlineReport};
+use sardonyx::io::Weights;
+use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -53,7 +55,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
     let original = model.clone();
     let report = match model.inline(&args.options()) {
         Ok(report) => report,
-        Err(Refusal::Findings(findings)) => {
+        Err(InlineError::Findings(findings)) => {
             if args.saving.json {
                 let answer = json!({
                     "schema": SCHEMA,
@@ -66,7 +68,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
             }
             return Ok(Verdict::Findings);
         }
-        Err(Refusal::Invalid(result)) => {
+        Err(InlineError::Invalid(result)) => {
             let command = invalid::Command {
                 arg: &args.model,
                 saving: &args.saving,
@@ -122,15 +124,16 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
 }
 
 /// Whether the model is another one now.
-fn is_changed(report: &Report) -> bool {
-    let Report { functions, operators, removed, imported, converted, .. } = report;
+fn is_changed(report: &InlineReport) -> bool {
+    let InlineReport { functions, operators, removed, imported, converted, .. } = report;
     let counts = [functions.len(), operators.len(), removed.len(), imported.len(), converted.len()];
     counts.iter().any(|count| *count > 0)
 }
 
 impl Args {
-    fn options(&self) -> Options {
-        let mut options = Options::new().limit(self.limit).keep_conflicting(self.keep_conflicting);
+    fn options(&self) -> InlineOptions {
+        let mut options =
+            InlineOptions::new().limit(self.limit).keep_conflicting(self.keep_conflicting);
         if let Some(only) = &self.only {
             options = options.only(only);
         }
@@ -150,17 +153,17 @@ impl Args {
         options
     }
 
-    fn failure(&self, model: &Model, refusal: Refusal) -> Failure {
+    fn failure(&self, model: &Model, refusal: InlineError) -> Failure {
         let failure = Failure::new(refusal.to_string());
         match refusal {
-            Refusal::TooLarge { .. } => {
+            InlineError::TooLarge { .. } => {
                 failure.help("select functions with --only, or raise --limit")
             }
-            Refusal::UnknownFunction { similar: Some(similar), .. }
-            | Refusal::UnknownOperator { similar: Some(similar), .. } => {
+            InlineError::UnknownFunction { similar: Some(similar), .. }
+            | InlineError::UnknownOperator { similar: Some(similar), .. } => {
                 failure.help(format!("did you mean {similar}?"))
             }
-            Refusal::UnknownFunction { .. } => {
+            InlineError::UnknownFunction { .. } => {
                 const SHOWN: usize = 10;
                 let functions = model.functions();
                 let names = functions.into_iter().take(SHOWN).map(|function| {
@@ -185,7 +188,7 @@ fn renderings(model: &Model, findings: &[check::Finding], args: &Args) -> String
     renderings.map(|found| check::render(model, found, &args.model.name()) + "\n\n").collect()
 }
 
-fn as_text(report: &Report) -> String {
+fn as_text(report: &InlineReport) -> String {
     let mut lines = Vec::new();
     for (function, calls) in &report.functions {
         lines.push(format!("inlined {} of {function}", count(*calls, "call")));
@@ -220,7 +223,7 @@ fn as_text(report: &Report) -> String {
     lines.join("\n")
 }
 
-fn functions_json(report: &Report) -> Vec<Value> {
+fn functions_json(report: &InlineReport) -> Vec<Value> {
     let functions = report.functions.iter();
     functions
         .map(|(id, calls)| {
@@ -229,7 +232,7 @@ fn functions_json(report: &Report) -> Vec<Value> {
         .collect()
 }
 
-fn operators_json(report: &Report) -> Vec<Value> {
+fn operators_json(report: &InlineReport) -> Vec<Value> {
     let operators = report.operators.iter();
     operators
         .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))

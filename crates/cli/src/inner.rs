@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 
-use sardonyx::{DataType, Glob, Model, NodeInfo, Outputs, Tensor, Value, npy, safetensors};
+use sardonyx::inspect::NodeInfo;
+use sardonyx::tool::{Glob, npy, safetensors};
+use sardonyx::{DataType, Model, Outputs, Tensor, Value};
 use serde_json::json;
 
 use crate::arrays::{self, Content, Format};

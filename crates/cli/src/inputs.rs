@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use sardonyx::{
-    Buffer, CastOptions, DataType, ErrorKind, Model, Port, Role, Sequence, Session, Tensor, Type,
-    Value, cast, npz, read_value,
-};
+use sardonyx::inspect::TensorRole;
+use sardonyx::io::read_value;
+use sardonyx::tool::npz;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::value::{Buffer, Sequence};
+use sardonyx::{DataType, ErrorKind, Model, Port, Session, Tensor, Type, Value};
 
 use crate::failure::Failure;
 use crate::files::{self, Kind};
@@ -159,7 +161,7 @@ impl<'a> Gather<'a> {
             let is_said = filling.fill_of(name).is_some() || filling.shape_of(name).is_some();
             let is_given = || self.inputs.values.iter().any(|(given, _)| given == name);
             let is_input = || ports.iter().any(|port| port.name() == name);
-            let is_state = stored.role == Role::Initializer && variables.contains(name);
+            let is_state = stored.role == TensorRole::Initializer && variables.contains(name);
             if is_state && is_input() && !is_said && !is_given() {
                 let value = trained.value_of(&stored)?;
                 self.inputs.values.push((stored.name, value.into()));

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use sardonyx::{Edit, InvalidResult, NewError, SaveOptions, Weights, check};
+use sardonyx::edit::InvalidResult;
+use sardonyx::io::Weights;
+use sardonyx::tool::{Edit, NewError};
+use sardonyx::{SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

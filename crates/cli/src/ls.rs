@@ -1,6 +1,8 @@
 //! `sardonyx ls`: the tensors that a model stores, one per line.
 
-use sardonyx::{DataType, Glob, Model, Role, Storage, StoredTensor};
+use sardonyx::inspect::{StoredTensor, TensorRole, TensorStorage};
+use sardonyx::tool::Glob;
+use sardonyx::{DataType, Model};
 use serde_json::json;
 
 use crate::data_files::DataFiles;
@@ -115,7 +117,7 @@ impl Sort {
     /// Equals stay in the order of the file.
     fn sort(self, tensors: &mut [StoredTensor]) {
         let file = |tensor: &StoredTensor| match &tensor.storage {
-            Storage::External { location, offset, .. } => Some((location.clone(), *offset)),
+            TensorStorage::External { location, offset, .. } => Some((location.clone(), *offset)),
             _ => None,
         };
         match self {
@@ -162,7 +164,7 @@ fn examine(
 
 /// What is wrong with a tensor, as far as the model file tells without a look at values.
 fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
-    if let Storage::Broken(what) = &tensor.storage {
+    if let TensorStorage::Broken(what) = &tensor.storage {
         return Some(what.clone());
     }
     if tensor.data_type.is_none() {
@@ -179,8 +181,10 @@ fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     };
     match &tensor.storage {
         // Raw data is taken as it is: only its size is compared.
-        Storage::Raw | Storage::Nothing => model.value_of(tensor).err().map(|error| what(&error)),
-        Storage::External { length: Some(length), .. } => {
+        TensorStorage::Raw | TensorStorage::Nothing => {
+            model.value_of(tensor).err().map(|error| what(&error))
+        }
+        TensorStorage::External { length: Some(length), .. } => {
             let elements = usize::try_from(elements).ok();
             let needed = elements
                 .zip(tensor.data_type)
@@ -292,10 +296,10 @@ fn cells(row: &Row) -> Vec<String> {
 
 fn place_of_values(tensor: &StoredTensor) -> String {
     match &tensor.storage {
-        Storage::Raw => "raw".to_string(),
-        Storage::Typed(field) => field.to_string(),
-        Storage::External { location, offset, .. } => format!("{} @ {offset}", cut(location)),
-        Storage::Nothing => "no elements".to_string(),
+        TensorStorage::Raw => "raw".to_string(),
+        TensorStorage::Typed(field) => field.to_string(),
+        TensorStorage::External { location, offset, .. } => format!("{} @ {offset}", cut(location)),
+        TensorStorage::Nothing => "no elements".to_string(),
         _ => "nowhere".to_string(),
     }
 }
@@ -331,10 +335,10 @@ fn as_json(rows: &[Row], broken: usize, name: &str) -> serde_json::Value {
 fn row_json(row: &Row) -> serde_json::Value {
     let tensor = &row.tensor;
     let role = match tensor.role {
-        Role::Initializer => "initializer",
-        Role::Attribute => "attribute",
-        Role::SparseValues => "sparse values",
-        Role::SparseIndices => "sparse indices",
+        TensorRole::Initializer => "initializer",
+        TensorRole::Attribute => "attribute",
+        TensorRole::SparseValues => "sparse values",
+        TensorRole::SparseIndices => "sparse indices",
         _ => "other",
     };
     let mut answer = json!({
@@ -351,8 +355,8 @@ fn row_json(row: &Row) -> serde_json::Value {
         "stats": row.stats.as_ref().map(Stats::json),
     });
     match &tensor.storage {
-        Storage::Typed(field) => answer["field"] = json!(field),
-        Storage::External { location, offset, length, checksum } => {
+        TensorStorage::Typed(field) => answer["field"] = json!(field),
+        TensorStorage::External { location, offset, length, checksum } => {
             answer["location"] = json!(location);
             answer["offset"] = json!(offset);
             answer["length"] = json!(length);
@@ -364,12 +368,12 @@ fn row_json(row: &Row) -> serde_json::Value {
 }
 
 /// How the values are stored, in one word.
-pub(crate) fn storage_name(storage: &Storage) -> &'static str {
+pub(crate) fn storage_name(storage: &TensorStorage) -> &'static str {
     match storage {
-        Storage::Raw => "raw",
-        Storage::Typed(_) => "typed",
-        Storage::External { .. } => "external",
-        Storage::Nothing => "nothing",
+        TensorStorage::Raw => "raw",
+        TensorStorage::Typed(_) => "typed",
+        TensorStorage::External { .. } => "external",
+        TensorStorage::Nothing => "nothing",
         _ => "broken",
     }
 }

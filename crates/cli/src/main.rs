@@ -73,13 +73,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use sardonyx::{Loaded, Model, OpenOptions, ReadLimits};
+use sardonyx::io::ReadLimits;
+use sardonyx::tool::Loaded;
+use sardonyx::{Model, OpenOptions};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
 #[global_allocator]
-static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
 /// ONNX models: inspect, change and run them.
 #[derive(Parser)]
@@ -176,7 +178,7 @@ impl Limits {
 
 fn main() -> ExitCode {
     last_resort::install();
-    sardonyx::keep_panic_places();
+    sardonyx::tool::keep_panic_places();
     let wanted = usage::Wanted::of(std::env::args_os().skip(1));
     let answered = last_resort::catch(|| {
         let command = usage::with_negative_numbers(Cli::command());

@@ -1,7 +1,10 @@
 //! `sardonyx info --nodes`: the nodes of a model as a table.
 
-use sardonyx::infer::Options;
-use sardonyx::{Glob, Model, NodeInfo, NodeValue, Type, ValueSource, suggest};
+use sardonyx::infer::InferOptions;
+use sardonyx::inspect::ValueSource;
+use sardonyx::inspect::{NodeInfo, NodeValue};
+use sardonyx::tool::{Glob, suggest};
+use sardonyx::{Model, Type};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -78,7 +81,7 @@ pub(crate) fn list(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let model: Model = arg.open()?;
-    let types = model.infer(&Options::new().without_reasons(true));
+    let types = model.infer(&InferOptions::new().without_reasons(true));
     let nodes = model.nodes(Some(&types));
     let total = nodes.len();
     let hint = args.hint(&nodes);

@@ -1,11 +1,11 @@
 //! `sardonyx ops`: the operators of the standard: a list, one of them, or what changed between two
 //! of its versions.
 
-use sardonyx::ops::{
-    Arity, AttrDefault, Attribute, Determinism, Differentiability, OpDef, Param, Registry, Schema,
-    TypeVar,
+use sardonyx::tool::schema::OpDef;
+use sardonyx::tool::schema::{
+    Arity, AttrDefault, Attribute, Determinism, Differentiability, Param, Registry, Schema, TypeVar,
 };
-use sardonyx::{Glob, suggest};
+use sardonyx::tool::{Glob, suggest};
 use serde_json::{Value, json};
 
 use crate::Verdict;

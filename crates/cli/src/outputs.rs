@@ -5,7 +5,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use sardonyx::{Outputs, Tensor, Value, npy, write_value};
+use sardonyx::io::write_value;
+use sardonyx::tool::npy;
+use sardonyx::{Outputs, Tensor, Value};
 
 use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;

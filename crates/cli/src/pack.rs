@@ -1,6 +1,7 @@
 //! `sardonyx pack`: a model as one file.
 
-use sardonyx::{SaveOptions, Weights};
+use sardonyx::SaveOptions;
+use sardonyx::io::Weights;
 use serde_json::json;
 
 use crate::ModelArg;

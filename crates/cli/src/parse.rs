@@ -1,7 +1,9 @@
 //! `sardonyx parse`: a model of text.
 
-use sardonyx::check::{self, Finding, Severity};
-use sardonyx::{Access, ErrorKind, Form, Model, OpenOptions, SaveOptions, Weights, text};
+use sardonyx::check::{Finding, Severity};
+use sardonyx::io::{Access, Form, Weights};
+use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions};
+use sardonyx::{check, tool};
 use serde_json::json;
 
 use crate::data_files::{DataFiles, Found};
@@ -40,7 +42,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let loaded = args.model.load(options)?;
     let (model, warnings) = (&loaded.model, &loaded.warnings);
     if let (Some(text), false) = (&loaded.text, warnings.is_empty()) {
-        terminal.remark(&text::render(text.as_slice(), &args.model.name(), warnings));
+        terminal.remark(&tool::render_diagnostics(text.as_slice(), &args.model.name(), warnings));
     }
     let name = args.model.name();
     let (findings, errors) =
@@ -93,7 +95,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 /// What makes the model invalid, as errors if it is refused for that and as warnings otherwise.
 /// Also how many there are, which may be more than are listed.
 fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
-    let options = check::Options::new().types(true).without_files(true);
+    let options = check::CheckOptions::new().types(true).without_files(true);
     let report = model.check(&options);
     let mut listed = report.findings;
     listed.retain(|found| found.severity == Severity::Error);

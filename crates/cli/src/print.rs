@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use sardonyx::Model;
-use sardonyx::text::{LeftOut, PrintOptions, TextForm};
+use sardonyx::text::{LeftOut, PrintOptions};
+use sardonyx::tool::TextForm;
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;

@@ -8,8 +8,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::Runner;
-use sardonyx::{Session, StepEvent};
+use sardonyx::Session;
+use sardonyx::run::StepEvent;
+use sardonyx::tool::SessionExt;
+use sardonyx::run::Runner;
 use serde_json::{Value, json};
 
 use crate::ModelArg;

@@ -10,11 +10,10 @@
 
 use std::collections::HashMap;
 
-use sardonyx::infer::Options;
-use sardonyx::{
-    CastOptions, DataType, Dim, ErrorKind, Model, Port, Sequence, Shape, StringArray, Tensor, Type,
-    Value, cast,
-};
+use sardonyx::infer::InferOptions;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::value::{Sequence, StringArray};
+use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Shape, Tensor, Type, Value};
 
 use crate::failure::{Code, Failure};
 use crate::filling::{self, Fill, Fitting, Number, taken};
@@ -128,7 +127,7 @@ impl<'a> Sizes<'a> {
         if self.known.is_empty() {
             return Ok(());
         }
-        for relation in model.infer(&Options::new()).equalities(model) {
+        for relation in model.infer(&InferOptions::new()).equalities(model) {
             let (Some(left), Some(right)) =
                 (self.value(&relation.left), self.value(&relation.right))
             else {

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_rule_of_a_finding_is_known() {
-        for code in sardonyx::check::CODES {
+        for code in sardonyx::tool::CODES {
             let known = code.requirement.is_empty() || rule(code.requirement).is_some();
             assert!(known, "{}", code.name);
         }

@@ -3,10 +3,10 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use sardonyx::{
-    Buffer, DataType, Form, Map, MapKey, Model, OpenOptions, SaveOptions, Sequence, Tensor, Type,
-    Value, ValueType, Weights, npz, read_value, safetensors, write_value,
-};
+use sardonyx::io::{Form, Weights, read_value, write_value};
+use sardonyx::tool::{npz, safetensors};
+use sardonyx::value::{Buffer, Map, MapKey, Sequence};
+use sardonyx::{DataType, Model, OpenOptions, SaveOptions, Tensor, Type, Value, ValueType};
 use serde_json::json;
 
 use crate::arrays::{self, Content, Format};

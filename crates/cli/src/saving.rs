@@ -4,8 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use sardonyx::devices::PrivateDirectory;
-use sardonyx::{ErrorKind, Form, Model, SaveOptions, SaveReport, Storage, Weights};
+use sardonyx::inspect::TensorStorage;
+use sardonyx::io::{Form, SaveReport, Weights};
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::shard::PrivateDirectory;
+use sardonyx::{ErrorKind, Model, SaveOptions};
 use serde_json::json;
 
 use crate::data_files::DataFiles;
@@ -305,7 +308,7 @@ pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
 /// How many tensors the model has that fit, and their bytes.
 pub(crate) fn sum_of(
     model: &Model,
-    fits: impl Fn(&sardonyx::StoredTensor) -> bool,
+    fits: impl Fn(&sardonyx::inspect::StoredTensor) -> bool,
 ) -> (usize, u64) {
     let tensors = model.tensors();
     let chosen = tensors.iter().filter(|tensor| fits(tensor));
@@ -313,8 +316,8 @@ pub(crate) fn sum_of(
 }
 
 /// Whether the values are in a data file.
-pub(crate) fn is_external(tensor: &sardonyx::StoredTensor) -> bool {
-    matches!(tensor.storage, Storage::External { .. })
+pub(crate) fn is_external(tensor: &sardonyx::inspect::StoredTensor) -> bool {
+    matches!(tensor.storage, TensorStorage::External { .. })
 }
 
 impl Saved {

@@ -4,7 +4,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use sardonyx::{ReadLimits, ScanFinding, ScanOptions, ScanReport, scan as scan_file, scan_reader};
+use sardonyx::check::{ScanFinding, ScanOptions, ScanReport};
+use sardonyx::io::ReadLimits;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -110,11 +111,7 @@ fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error>
     if let Some(directory) = &args.data_dir {
         options = options.directory(directory);
     }
-    if is_stdin(model) {
-        scan_reader(io::stdin().lock(), &options)
-    } else {
-        scan_file(model, &options)
-    }
+    if is_stdin(model) { options.scan_reader(io::stdin().lock()) } else { options.scan(model) }
 }
 
 fn has_findings(report: &ScanReport, strict: bool) -> bool {

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
+use sardonyx::device::{DeviceOptions, DeviceSession};
+use sardonyx::io::Access;
+use sardonyx::run::{Optimization, Precision};
+use sardonyx::tool::{ModelExt, SessionBuilderExt};
 use sardonyx::{
-    Access, DeviceOptions, DeviceSession, ErrorKind, Model, OpenOptions, Optimization, Port,
-    Precision, Session, SessionBuilder, Trainer, TrainerBuilder, Type,
+    ErrorKind, Model, OpenOptions, Port, Session, SessionBuilder, Trainer, TrainerBuilder, Type,
 };
 
 use crate::failure::Failure;
@@ -324,7 +327,7 @@ impl SessionArgs {
 
 /// The names of all rewrites.
 fn rewrite_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(sardonyx::rewrites().map(|(name, _)| name))
+    PossibleValuesParser::new(sardonyx::tool::rewrites().map(|(name, _)| name))
 }
 
 /// More threads than any machine has are a slip, and each costs memory.

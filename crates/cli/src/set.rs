@@ -1,9 +1,10 @@
 //! `sardonyx set`: change what a model says about itself.
 
-use sardonyx::ops::Registry;
-use sardonyx::{
-    Edit, ErrorKind, JobKind, Model, SaveOptions, Weights, format_version, parse_version, suggest,
-};
+use sardonyx::io::Weights;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::schema::Registry;
+use sardonyx::tool::{Edit, JobKind, format_version, parse_version, suggest};
+use sardonyx::{ErrorKind, Model, SaveOptions};
 use serde_json::json;
 
 use crate::failure::Failure;

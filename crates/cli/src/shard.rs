@@ -2,8 +2,11 @@
 
 mod local;
 
-use sardonyx::devices::{Division, ShardOptions, Suggested};
-use sardonyx::{Model, SaveOptions, Weights};
+use sardonyx::device::{Division, ShardReport};
+use sardonyx::io::Weights;
+use sardonyx::tool::ModelExt;
+use sardonyx::{Model, SaveOptions};
+use sardonyx::device::ShardOptions;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -183,7 +186,7 @@ impl Args {
     }
 }
 
-fn as_json(report: &Suggested) -> Value {
+fn as_json(report: &ShardReport) -> Value {
     json!({
         "products_by_columns": report.columns,
         "products_by_rows": report.rows,
@@ -197,7 +200,7 @@ fn as_json(report: &Suggested) -> Value {
 }
 
 /// Why devices have nothing to do apart, and what to do about it; `None` if they have.
-fn nothing_split(model: &Model, report: &Suggested, division: Division) -> Option<String> {
+fn nothing_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
     let instead = match division {
         Division::Tensor => "use --batch to divide the examples, or --pipeline the nodes",
         Division::Pipeline => "use --batch to divide the examples",
@@ -206,8 +209,8 @@ fn nothing_split(model: &Model, report: &Suggested, division: Division) -> Optio
     model.undivided(report, division).map(|why| format!("{why}; {instead}"))
 }
 
-fn as_text(name: &str, report: &Suggested, division: Division) -> String {
-    let Suggested { columns, rows, whole, tables, stages, inputs, .. } = report;
+fn as_text(name: &str, report: &ShardReport, division: Division) -> String {
+    let ShardReport { columns, rows, whole, tables, stages, inputs, .. } = report;
     let what = match division {
         Division::Tensor => {
             let products = format!(

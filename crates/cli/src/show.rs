@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use sardonyx::{CastOptions, Class, DataType, Tensor, Value, cast};
+use sardonyx::tool::Class;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::{DataType, Tensor, Value};
 use serde_json::{Number, json};
 
 use crate::failure::Failure;
@@ -67,11 +69,11 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
     }
 }
 
-fn key_text(key: &sardonyx::MapKey) -> String {
+fn key_text(key: &sardonyx::value::MapKey) -> String {
     match key {
-        sardonyx::MapKey::Signed(key) => key.to_string(),
-        sardonyx::MapKey::Unsigned(key) => key.to_string(),
-        sardonyx::MapKey::String(key) => format!("{:?}", String::from_utf8_lossy(key)),
+        sardonyx::value::MapKey::Signed(key) => key.to_string(),
+        sardonyx::value::MapKey::Unsigned(key) => key.to_string(),
+        sardonyx::value::MapKey::String(key) => format!("{:?}", String::from_utf8_lossy(key)),
     }
 }
 
@@ -324,11 +326,11 @@ fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::
     })
 }
 
-fn key_json(key: &sardonyx::MapKey) -> serde_json::Value {
+fn key_json(key: &sardonyx::value::MapKey) -> serde_json::Value {
     match key {
-        sardonyx::MapKey::Signed(key) => json!(key),
-        sardonyx::MapKey::Unsigned(key) => json!(key),
-        sardonyx::MapKey::String(key) => json!(String::from_utf8_lossy(key)),
+        sardonyx::value::MapKey::Signed(key) => json!(key),
+        sardonyx::value::MapKey::Unsigned(key) => json!(key),
+        sardonyx::value::MapKey::String(key) => json!(String::from_utf8_lossy(key)),
     }
 }
 

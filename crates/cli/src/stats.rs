@@ -1,9 +1,10 @@
 //! Statistics over the values of a tensor, chunk by chunk: a tensor of gigabytes takes no memory of
 //! that size.
 
-use sardonyx::{
-    Buffer, CastOptions, Class, Complex128, DataType, Element, Tensor, TensorError, cast,
-};
+use sardonyx::tool::Class;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::value::{Buffer, Complex128, TensorError};
+use sardonyx::{DataType, Element, Tensor};
 use serde_json::json;
 
 /// Elements at a time; a multiple of 8, so that chunks of packed types begin on bytes.
@@ -202,7 +203,7 @@ fn widened<T: Element>(chunk: &Tensor) -> Result<Vec<T>, TensorError> {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx::f16;
+    use sardonyx::value::f16;
 
     use super::*;
 
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn complex_numbers_have_no_order() {
-        let number = |re, im| sardonyx::Complex64 { re, im };
+        let number = |re, im| sardonyx::value::Complex64 { re, im };
         let values = vec![number(0.0, 0.0), number(0.0, f32::NAN), number(1.0, f32::INFINITY)];
         let found = stats(&Tensor::from_vec([3], values).unwrap());
         assert_eq!((found.zeros, found.nan, found.inf), (1, 1, 1));

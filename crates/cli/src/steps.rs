@@ -1,6 +1,6 @@
 //! Steps of a session in words and as JSON, for `explain` and `profile`.
 
-use sardonyx::{OperandDetails, StepDetails, StepInfo};
+use sardonyx::tool::profile::{OperandDetails, StepDetails, StepInfo};
 use serde_json::{Map, Value, json};
 
 use crate::symbols::dim_json;

@@ -1,6 +1,9 @@
 //! `sardonyx strip`: take out of a model what it does not need to compute the same.
 
-use sardonyx::{Edit, SaveOptions, StripOptions, StripReport, Weights};
+use sardonyx::SaveOptions;
+use sardonyx::edit::{StripOptions, StripReport};
+use sardonyx::io::Weights;
+use sardonyx::tool::Edit;
 use serde_json::json;
 
 use crate::failure::Failure;

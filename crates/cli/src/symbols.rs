@@ -2,7 +2,7 @@
 //!
 //! The sessions' `--set` is in `session.rs`.
 
-use sardonyx::infer::Options;
+use sardonyx::infer::InferOptions;
 use sardonyx::{Dim, Model};
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
 impl Args {
     /// Options of inference with these numbers; those of dimensions without a name are set in the
     /// model. Fails for a name that the model does not have.
-    pub(crate) fn apply(&self, model: &mut Model) -> Result<Options, Failure> {
-        let mut options = Options::new();
+    pub(crate) fn apply(&self, model: &mut Model) -> Result<InferOptions, Failure> {
+        let mut options = InferOptions::new();
         let names = model.symbols();
         let inputs = model.inputs();
         for (name, size) in &self.set {
@@ -45,7 +45,7 @@ impl Args {
             }
             if !names.contains(name) {
                 let failure = Failure::new(format!("the model has no dimension '{name}'"));
-                let near = sardonyx::suggest::closest(name, names.iter().map(String::as_str));
+                let near = sardonyx::tool::suggest::closest(name, names.iter().map(String::as_str));
                 return Err(match (near, names.is_empty()) {
                     (Some(near), _) => failure.help(format!("did you mean '{near}'?")),
                     (None, true) => failure.help(

@@ -5,10 +5,11 @@ mod data;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sardonyx::{
-    CastOptions, DataType, DeviceOptions, Error, Model, Outputs, SaveOptions, Trainer, Weights,
-    cast,
-};
+use sardonyx::device::DeviceOptions;
+use sardonyx::io::Weights;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::{DataType, Error, Model, Outputs, SaveOptions, Trainer};
 use serde_json::json;
 
 use crate::failure::Failure;

@@ -1,7 +1,8 @@
 //! Types of values as the standard writes them: `tensor(float)`, `seq(tensor(int64))`,
 //! `map(string,tensor(float))`.
 
-use sardonyx::{DataType, Type, suggest};
+use sardonyx::tool::suggest;
+use sardonyx::{DataType, Type};
 
 /// Nesting beyond this is a slip, and the reader is recursive.
 const MAX_DEPTH: usize = 16;
@@ -51,7 +52,8 @@ fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
         }
         "sparse_tensor" => {
             let (name, rest) = word(inside);
-            let tensor = sardonyx::TensorType { elem: Some(parse_element(name)?), shape: None };
+            let tensor =
+                sardonyx::value::TensorType { elem: Some(parse_element(name)?), shape: None };
             (Type::SparseTensor(tensor), rest)
         }
         "seq" => {

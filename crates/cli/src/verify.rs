@@ -1,10 +1,11 @@
 //! Runs of a model before and after a change that keeps its meaning.
 
-use sardonyx::convert::Conversion;
-use sardonyx::{
-    DataType, Difference, Dim, ErrorKind, Model, Port, RunOptions, Session, Tolerance, Type,
-    Value as Operand,
-};
+use sardonyx::convert::ConvertReport;
+use sardonyx::tool::Difference;
+use sardonyx::tool::ModelExt;
+use sardonyx::value::Tolerance;
+use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Session, Type, Value as Operand};
+use sardonyx::RunOptions;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -47,7 +48,7 @@ pub(crate) struct Failed {
 pub(crate) fn verify(
     original: &Model,
     converted: &Model,
-    report: &Conversion,
+    report: &ConvertReport,
     (runs, sizes): (u64, &SizeArgs),
     terminal: &Terminal,
 ) -> Result<Verified, Failure> {
@@ -218,7 +219,7 @@ mod tests {
         };
         let sizes = Sized::parse_from(["convert", "--set", "N=3"]).sizes;
         let before = model("a = Exp (x) y = Neg (a)");
-        let report = Conversion::default();
+        let report = ConvertReport::default();
         let terminal = Terminal::plain(Form::Prose);
         verify(&before, &model(after), &report, (2, &sizes), &terminal).unwrap()
     }

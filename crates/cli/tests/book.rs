@@ -15,7 +15,7 @@ fn at_the_top() {
 mod allocator {
     // begin
     #[global_allocator]
-    static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+    static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
     // end
 }
 
@@ -60,9 +60,8 @@ fn limits_hold_a_run() -> Result {
     // begin
     use std::time::{Duration, Instant};
 
-    use sardonyx::{
-        Access, ErrorKind, Links, OpenOptions, ReadLimits, RunOptions, Session, Tensor,
-    };
+    use sardonyx::io::{Access, Links, ReadLimits};
+    use sardonyx::{ErrorKind, OpenOptions, RunOptions, Session, Tensor};
 
     let limits = ReadLimits { memory: 4 << 20, depth: 100, ..ReadLimits::default() };
     let model = OpenOptions::new()
@@ -131,7 +130,9 @@ fn a_run_uses_memory_of_the_caller() -> Result {
 #[test]
 fn an_operator_is_code_of_the_program() -> Result {
     // begin
-    use sardonyx::{Model, OperatorCall, RunOptions, Session, Tensor};
+    use sardonyx::ops::OperatorCall;
+    use sardonyx::{Model, Session, Tensor};
+    use sardonyx::RunOptions;
 
     let model = Model::from_text(
         "<ir_version: 10, opset_import: [\"com.example\": 1]>
@@ -155,13 +156,15 @@ fn an_operator_is_code_of_the_program() -> Result {
 fn a_model_is_checked_and_converted() -> Result {
     at_the_top();
     // begin
-    use sardonyx::{Model, check, convert};
+    use sardonyx::Model;
+    use sardonyx::check::CheckOptions;
+    use sardonyx::convert::{ConvertOptions, Target};
 
     let model = Model::open("examples/digits/digits.onnx")?;
-    let report = model.check(&check::Options::new());
+    let report = model.check(&CheckOptions::new());
     assert_eq!(report.errors, 0);
-    let target = convert::Target::new().opset("", 13);
-    let (older, _) = model.convert(&convert::Options::new(target))?;
+    let target = Target::new().opset("", 13);
+    let (older, _) = model.convert(&ConvertOptions::new(target))?;
     assert_eq!(older.opsets()[0].version, 13);
     assert!(older.to_text().contains("Softmax"));
     // end

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::runner;
 use libtest_mimic::{Failed, Trial};
-use sardonyx::check::CODES;
+use sardonyx::tool::CODES;
 
 const DIRECTORY: &str = "tests/check";
 

@@ -5,7 +5,9 @@ use std::fs;
 use crate::support::{
     Files, chain, digits, digits_model, floats, npy, sardonyx, sardonyx_with_stdin,
 };
-use sardonyx::{DataType, Map, MapKey, Sequence, Tensor, Value, ValueType, write_value};
+use sardonyx::io::write_value;
+use sardonyx::value::{Map, MapKey, Sequence};
+use sardonyx::{DataType, Tensor, Value, ValueType};
 use tempfile::tempdir;
 
 const DIGITS: [&str; 10] =

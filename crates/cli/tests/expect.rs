@@ -4,8 +4,12 @@
 use std::fs;
 
 use crate::support::{Answer, Files};
-use sardonyx::npz::{self, Packing};
-use sardonyx::{Sequence, Tensor, Value, bf16, npy, write_value};
+use sardonyx::io::write_value;
+use sardonyx::tool::npy;
+use sardonyx::tool::npz;
+use sardonyx::tool::npz::Packing;
+use sardonyx::value::{Sequence, bf16};
+use sardonyx::{Tensor, Value};
 use serde_json::json;
 
 /// `a` is x + 1, `b` is 2 a, `y` is b - 1 and `z` is a half of b.

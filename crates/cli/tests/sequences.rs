@@ -1,8 +1,12 @@
 //! Sequences, optionals and sparse tensors on the command line: given, filled, shown and written.
 
 use crate::support::Files;
-use sardonyx::npz::{self, Packing};
-use sardonyx::{Sequence, Sparse, Tensor, Value, npy, write_value};
+use sardonyx::io::write_value;
+use sardonyx::tool::npy;
+use sardonyx::tool::npz;
+use sardonyx::tool::npz::Packing;
+use sardonyx::value::{Sequence, Sparse};
+use sardonyx::{Tensor, Value};
 
 const MODEL: &str = "<ir_version: 10, opset_import: [\"\": 21]>
 g (seq(float[N]) s, optional(float[2]) o) => (seq(float[N]) t, float[M] all, bool has) {

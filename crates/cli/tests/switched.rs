@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libtest_mimic::{Failed, Trial};
-use sardonyx::check::CODES;
+use sardonyx::tool::CODES;
 
 use crate::check::{OF_LARGE_MODELS, OF_OTHER_JOBS};
 use crate::runner;

@@ -726,11 +726,11 @@ fn state_files_are_looked_at_before_the_first_step() {
         let args = ["--data", &data, "--state", &state, "-o", &out, "-q"];
         files.run("train", "halves.onnxtxt", &args).good();
     }
-    let arrays = sardonyx::npz::read(&files.read("state.npz").into()).unwrap();
+    let arrays = sardonyx::tool::npz::read(&files.read("state.npz").into()).unwrap();
     let array = |name: &str, data_type| {
         let (_, bytes) = arrays.iter().find(|(found, _)| found == name).unwrap();
         let header = String::from_utf8_lossy(&bytes.as_slice()[..80]).into_owned();
-        (header, sardonyx::npy::read_as(bytes, data_type).unwrap().to_string())
+        (header, sardonyx::tool::npy::read_as(bytes, data_type).unwrap().to_string())
     };
     let (header, w) = array("w", sardonyx::DataType::Bfloat16);
     assert!(header.contains("'descr': '<V2'"), "{header}");

@@ -1,5 +1,7 @@
 //! The workers of a model that runs on several devices: messages between them, and collectives.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! The one idea: a [`Transport`] is one worker's end of the connections between all workers. It
 //! sends and receives bytes; everything else is made of that and may be replaced by what an engine
 //! does better. [`Threads`] connects threads of one process, [`Channels`] is over anything that

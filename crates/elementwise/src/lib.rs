@@ -1,5 +1,7 @@
 //! Functions of one element, or of one element from each of two operands.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! The one idea: an operation is a small type with an inlined `apply`, and a few loop bodies
 //! generic over it are compiled per instruction set. f32 gets all three sets, other floats two,
 //! integers the target's own.

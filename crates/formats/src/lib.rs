@@ -1,6 +1,8 @@
 //! Other forms of the same content: messages as protobuf JSON and protobuf text format, tensors as
 //! safetensors and npz.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! The forms of messages follow the field table of `sardonyx-proto`; nothing here knows a field by
 //! name.
 

@@ -1,5 +1,7 @@
 //! Matrix products and convolutions of Sardonyx.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! `sardonyx-kernels` shows both, with all other kernels and the rules that hold for them: use
 //! that.
 

@@ -1,5 +1,7 @@
 //! The loops of Sardonyx: matrix products, convolution and the threads they run on. No ONNX in it.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! Kernels write into buffers they are given, know no operator names and allocate nothing per call
 //! once their scratch memory has grown to the sizes in use. Three rules hold everywhere:
 //!

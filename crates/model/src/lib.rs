@@ -1,5 +1,7 @@
 //! The graph: one in-memory form of a model for every job.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! Nodes, values, attributes and graphs live in arenas and are named by typed ids ([`NodeId`],
 //! [`ValueId`], …). Names are interned; payloads and long texts stay where they are, as [`Span`]s
 //! of reference-counted sources. A value knows what produces it and who uses it; subgraphs see the

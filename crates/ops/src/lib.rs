@@ -1,5 +1,7 @@
 //! What every operator is, in every version.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! An operator has one place: a `static` [`OpDef`] in the file of its family, with its first
 //! version in full and the later ones as differences (`facts`), its type and shape inference
 //! beside it ([`Infer`]), the adapters that turn a node of an older version into the newer form

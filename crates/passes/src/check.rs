@@ -35,7 +35,7 @@ use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol, Texts};
 use sardonyx_ops::Registry;
 use sardonyx_proto::shown;
 
-use crate::finding::{Code, Finding, Findings, Report, Spot};
+use crate::finding::{CheckReport, Code, Finding, Findings, Spot};
 
 pub use codes::{CODES, code};
 pub use documents::{Document, check_document};
@@ -106,7 +106,7 @@ pub enum CheckPart {
 }
 
 /// Checks a model.
-pub fn check(model: &Model, options: &CheckOptions) -> Report {
+pub fn check(model: &Model, options: &CheckOptions) -> CheckReport {
     let mut checker = Checker::new(model, options);
     checker.whole();
     checker.found.report()
@@ -131,7 +131,7 @@ pub(crate) fn check_header_into(
 }
 
 /// Checks a part of a model by itself.
-pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Report {
+pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> CheckReport {
     let mut checker = Checker::new(model, options);
     match part {
         CheckPart::Tensors => checker.tensors_alone(),
@@ -175,7 +175,7 @@ pub(crate) fn against_running<'g>(
     model: &Model,
     trees: impl Iterator<Item = (Option<usize>, Cow<'g, [GraphId]>)>,
     registry: &Registry,
-) -> Report {
+) -> CheckReport {
     let options = CheckOptions {
         registry: registry.clone(),
         levels: Levels::shared().and_also(RUNNING_ONLY),

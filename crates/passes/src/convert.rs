@@ -32,7 +32,7 @@ use crate::results::{Accepted, JobInput, JobKind, Origins};
 use crate::same_meaning::was_added_before;
 
 pub use report::{
-    Assumed, Conversion, ConvertError, Converted, ConvertedImport, ConvertedOperator,
+    Assumed, ConvertError, ConvertReport, Converted, ConvertedImport, ConvertedOperator,
 };
 pub use target::{RELEASES, Release, Target};
 
@@ -320,7 +320,7 @@ struct Job<'a> {
     made: MadeNodes,
     /// What nodes read that were rewritten.
     operands: Vec<ValueId>,
-    report: Conversion,
+    report: ConvertReport,
     refusals: Vec<Finding>,
     /// How many are not listed.
     unlisted: usize,
@@ -356,7 +356,7 @@ impl<'a> Job<'a> {
                 shown_domain(missing)
             )));
         }
-        let report = Conversion::new(model, &goal);
+        let report = ConvertReport::new(model, &goal);
         Ok(Job {
             original: model,
             model: model.clone(),

@@ -467,7 +467,7 @@ pub struct Findings {
 
 /// What a job found.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub struct CheckReport {
     /// The findings, the worst first, otherwise in the order of the file. Of each code only the
     /// first few are listed.
     pub findings: Vec<Finding>,
@@ -582,9 +582,9 @@ impl Findings {
     }
 
     /// Into a report.
-    pub fn report(mut self) -> Report {
+    pub fn report(mut self) -> CheckReport {
         self.kept.sort_by_key(|found| Reverse(found.severity));
-        let mut report = Report { findings: self.kept, ..Report::default() };
+        let mut report = CheckReport { findings: self.kept, ..CheckReport::default() };
         for (code, (severity, count)) in self.totals {
             *match severity {
                 Severity::Error => &mut report.errors,

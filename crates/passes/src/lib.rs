@@ -1,5 +1,7 @@
 //! The jobs: functions from a model (and options) to a model or to findings, one file each.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! A job does no input or output, works inside subgraphs, and never copies weights. It reports
 //! everything that it finds, as [`Finding`]s, not the first thing.
 
@@ -49,7 +51,7 @@ pub use collectives::{
     COLLECTIVE_NUMBER, Collective, CollectiveKind, collectives, connect_collectives,
 };
 pub use convert::{
-    Assumed, Conversion, ConvertError, ConvertOptions, Converted, ConvertedImport,
+    Assumed, ConvertError, ConvertOptions, ConvertReport, Converted, ConvertedImport,
     ConvertedOperator, RELEASES, Release, Target, convert,
 };
 pub use cost::{
@@ -69,8 +71,8 @@ pub use diff::{
 pub use differentiate::{bind_gradients, differentiate};
 pub use expand::{Expansions, expand_calls, expand_operators, function_of_call, why_no_function};
 pub use finding::{
-    Code, Finding, Findings, InnerSpot, Place, Places, Reference, Report, Severity, Spot, SpotPart,
-    name_of_node, place_of_node,
+    CheckReport, Code, Finding, Findings, InnerSpot, Place, Places, Reference, Severity, Spot,
+    SpotPart, name_of_node, place_of_node,
 };
 pub use function_id::FunctionId;
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
@@ -92,8 +94,8 @@ pub use settle::{fix_constants_of_bodies, load_attributes};
 pub use shard::{
     Collectives, Computed, Device, Division, EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Form,
     FormId, Local, Move, NotExpressible, NotHonored, Numbers, OutputsAt, Place as DevicePlace,
-    Plan, PlanFacts, Ranges, RankError, Resident, Run, ShardError, ShardOptions, Split, SplitAxis,
-    Step, Suggested, Transfer, chosen_configuration, divides_bodies, lower_ir_version,
+    Plan, PlanFacts, Ranges, RankError, Resident, Run, ShardError, ShardOptions, ShardReport,
+    Split, SplitAxis, Step, Transfer, chosen_configuration, divides_bodies, lower_ir_version,
     prepare_to_shard, shard, suggest, transfers, without_devices,
 };
 pub use strip::{StripOptions, StripReport, strip};

@@ -41,7 +41,7 @@ pub use form::{Device, Form, Place, Ranges, Run, Split, SplitAxis};
 pub use local::{EXCHANGE, EXCHANGE_DOMAIN, EXCHANGE_STEP, Local};
 pub use rank::{RankError, lower_ir_version};
 pub use resident::Resident;
-pub use suggest::{Division, Suggested, suggest};
+pub use suggest::{Division, ShardReport, suggest};
 
 use crate::annotations::{annotations, configurations};
 use crate::convert::{ConvertOptions, Target, convert_in_any_order};

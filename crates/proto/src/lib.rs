@@ -1,5 +1,7 @@
 //! The ONNX file, as it lies on the wire.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! One table ([`messages`]) holds every field of every message, one line each. From it come the
 //! pull reader ([`Reader`]: typed fields with their byte offsets, borrowed from the source, nothing
 //! allocated), the writer ([`Encoder`]: small things together, payloads straight from their slices)

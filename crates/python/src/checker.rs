@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use sardonyx::check::{Finding, Options, Report, Severity};
-use sardonyx::ops::Registry;
-use sardonyx::{DataAccess, ErrorKind, Form, Links, OpenOptions, open_data_file};
+use sardonyx::check::{CheckOptions, CheckReport, Finding, Severity};
+use sardonyx::io::{Form, Links};
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::schema::Registry;
+use sardonyx::tool::{DataAccess, open_data_file};
+use sardonyx::{ErrorKind, OpenOptions};
 
 use crate::errors::ValidationError;
 use crate::message::{self, Header, Part};
@@ -95,7 +98,7 @@ impl Context {
     }
 
     /// What the checker of the `onnx` package would look at, and nothing else.
-    fn options(&self) -> Options {
+    fn options(&self) -> CheckOptions {
         like_onnx(registry::snapshot().registry)
             .skip_opset_compatibility(self.any_function_versions)
             .custom_domains(self.all_domains)
@@ -103,8 +106,8 @@ impl Context {
 }
 
 /// What the checker of the `onnx` package would look at, with these operators.
-pub(crate) fn like_onnx(registry: Registry) -> Options {
-    Options::new().like_onnx(true).registry(registry)
+pub(crate) fn like_onnx(registry: Registry) -> CheckOptions {
+    CheckOptions::new().like_onnx(true).registry(registry)
 }
 
 /// Checks a part of a model.
@@ -124,7 +127,7 @@ const KNOWN_WORDS: &[(&str, &str)] = &[
 ];
 
 /// Errors as an exception, one line each.
-pub(crate) fn verdict(report: Report) -> PyResult<()> {
+pub(crate) fn verdict(report: CheckReport) -> PyResult<()> {
     let errors = report.findings.iter();
     let errors = errors.filter(|found| found.severity == Severity::Error);
     let line = |found: &Finding| {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use sardonyx::ops::RegistryError;
+use sardonyx::tool::schema::RegistryError;
 
 use crate::errors::SchemaError;
 use crate::registry;

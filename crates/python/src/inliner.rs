@@ -5,9 +5,10 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sardonyx::inline::{Options, Refusal};
-use sardonyx::ops::Registry;
-use sardonyx::{Model, check};
+use sardonyx::Model;
+use sardonyx::check;
+use sardonyx::edit::{InlineError, InlineOptions};
+use sardonyx::tool::schema::Registry;
 
 use crate::checker::verdict;
 use crate::message;
@@ -30,7 +31,7 @@ fn inline_local_functions<'py>(
     convert_version: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     inline(py, model, |_| {
-        let options = Options::new().keep_conflicting(true);
+        let options = InlineOptions::new().keep_conflicting(true);
         if convert_version { options } else { options.without_conversion() }
     })
 }
@@ -67,13 +68,13 @@ fn inline_selected_functions2<'py>(
 }
 
 /// Ids that the model does not have are passed over.
-fn functions(model: &Model, ids: &[(String, String)], exclude: bool) -> Options {
+fn functions(model: &Model, ids: &[(String, String)], exclude: bool) -> InlineOptions {
     let there = model.functions();
     let is_there = |(domain, name): &&(String, String)| {
         there.iter().any(|found| normal(&found.domain) == normal(domain) && found.name == *name)
     };
     let patterns = ids.iter().filter(is_there).map(pattern);
-    let options = Options::new().without_conversion();
+    let options = InlineOptions::new().without_conversion();
     if exclude { options.except(patterns) } else { options.only(patterns) }
 }
 
@@ -89,7 +90,7 @@ fn pattern((domain, name): &(String, String)) -> String {
 fn inline(
     py: Python<'_>,
     model: PyBackedBytes,
-    options: impl FnOnce(&Model) -> Options + Send,
+    options: impl FnOnce(&Model) -> InlineOptions + Send,
 ) -> PyResult<Bound<'_, PyBytes>> {
     let bytes = py.detach(|| {
         let mut model = message::read_shared(model)?;
@@ -102,14 +103,14 @@ fn inline(
 
 /// Functions that break the standard are refused as the checker does, all else is what the `onnx`
 /// package raises where it cannot go on.
-fn exception(refusal: Refusal) -> PyErr {
-    if let Refusal::Findings(findings) = &refusal {
+fn exception(refusal: InlineError) -> PyErr {
+    if let InlineError::Findings(findings) = &refusal {
         let is_broken = |found: &&check::Finding| {
             matches!(found.code.name, "recursive-function" | "duplicate-function")
         };
         let broken: Vec<check::Finding> = findings.iter().filter(is_broken).cloned().collect();
         if !broken.is_empty() {
-            let report = check::Report { findings: broken, ..check::Report::default() };
+            let report = check::CheckReport { findings: broken, ..check::CheckReport::default() };
             if let Err(error) = verdict(report) {
                 return error;
             }

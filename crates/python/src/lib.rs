@@ -21,16 +21,16 @@ mod version_converter;
 use pyo3::prelude::*;
 
 #[global_allocator]
-static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
 /// Sardonyx under the names of the onnx package's core.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
-    sardonyx::keep_panic_places();
+    sardonyx::tool::keep_panic_places();
     module.add("ONNX_ML", true)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("IR_VERSION", sardonyx::NEWEST_IR_VERSION)?;
+    module.add("IR_VERSION", sardonyx::tool::NEWEST_IR_VERSION)?;
     let loaded = py.import("sys")?.getattr("modules")?;
     let add = |name: &str, fill: fn(&Bound<'_, PyModule>) -> PyResult<()>| {
         let full = format!("sardonyx._core.{name}");

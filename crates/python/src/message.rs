@@ -5,10 +5,12 @@ use std::sync::Arc;
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 use pyo3::pybacked::PyBackedBytes;
-use sardonyx::message;
-use sardonyx::{Buffer, Error, Form, Model, OpenOptions};
+use sardonyx::io::Form;
+use sardonyx::tool::message;
+use sardonyx::value::Buffer;
+use sardonyx::{Error, Model, OpenOptions};
 
-pub(crate) use message::{Header, Part};
+pub(crate) use message::{Header, MessagePart as Part};
 
 /// Reads a part of a model as the only part of a model with this header.
 ///

@@ -3,7 +3,9 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx::text::{ParseError, Part, Severity, parse_part_like_onnx};
+use sardonyx::text::ParseError;
+use sardonyx::tool::DiagnosticSeverity;
+use sardonyx::tool::{TextPart, parse_part_like_onnx};
 
 type Parsed<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
@@ -19,14 +21,14 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_model<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
-    parse(py, Part::Model, text)
+    parse(py, TextPart::Model, text)
 }
 
 /// Reads a graph in the notation. Gives whether that went well, what is wrong, and the GraphProto.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_graph<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
-    parse(py, Part::Graph, text)
+    parse(py, TextPart::Graph, text)
 }
 
 /// Reads a function in the notation. Gives whether that went well, what is wrong, and the
@@ -34,17 +36,17 @@ fn parse_graph<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_function<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
-    parse(py, Part::Function, text)
+    parse(py, TextPart::Function, text)
 }
 
 /// Reads a node in the notation. Gives whether that went well, what is wrong, and the NodeProto.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_node<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
-    parse(py, Part::Node, text)
+    parse(py, TextPart::Node, text)
 }
 
-fn parse<'py>(py: Python<'py>, part: Part, text: &str) -> Parsed<'py> {
+fn parse<'py>(py: Python<'py>, part: TextPart, text: &str) -> Parsed<'py> {
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
     match read(py, part, text) {
         Ok(message) => (true, bytes(b""), bytes(&message)),
@@ -66,10 +68,10 @@ fn _parse<'py>(
     text: &str,
 ) -> PyResult<(Option<Bound<'py, PyBytes>>, String, Vec<Wrong>)> {
     let part = match part {
-        "model" => Part::Model,
-        "graph" => Part::Graph,
-        "function" => Part::Function,
-        "node" => Part::Node,
+        "model" => TextPart::Model,
+        "graph" => TextPart::Graph,
+        "function" => TextPart::Function,
+        "node" => TextPart::Node,
         _ => return Err(PyValueError::new_err(format!("'{part}' is not a part"))),
     };
     Ok(match read(py, part, text) {
@@ -77,7 +79,7 @@ fn _parse<'py>(
         Err(error) => {
             let wrong = error.diagnostics().iter().map(|found| {
                 let at = error.position(found);
-                let is_error = found.severity == Severity::Error;
+                let is_error = found.severity == DiagnosticSeverity::Error;
                 let (message, help) = (found.message.clone(), found.help.clone());
                 (is_error, at.line, at.column, message, help)
             });
@@ -86,6 +88,6 @@ fn _parse<'py>(
     })
 }
 
-fn read(py: Python<'_>, part: Part, text: &str) -> Result<Vec<u8>, ParseError> {
+fn read(py: Python<'_>, part: TextPart, text: &str) -> Result<Vec<u8>, ParseError> {
     py.detach(|| parse_part_like_onnx(part, text.as_bytes().to_vec()))
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use pyo3::PyErr;
-use sardonyx::ops::{Registry, Schema};
+use sardonyx::tool::schema::{Registry, Schema};
 
 use crate::defs::description::{self, Description};
 use crate::shape_inference::Functions;

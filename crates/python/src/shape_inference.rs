@@ -11,9 +11,15 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sardonyx::infer::{Inferred, Naming, Options, Problem, ProblemKind, Style};
-use sardonyx::ops::Registry;
-use sardonyx::{Access, ErrorKind, ExternalFiles, Model, WholeFile, check};
+use sardonyx::infer::{InferOptions, Inferred};
+use sardonyx::io::{Access, ExternalFiles};
+use sardonyx::tool;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::WholeFile;
+use sardonyx::tool::infer::{Naming, Style};
+use sardonyx::tool::infer::{Problem, ProblemKind};
+use sardonyx::tool::schema::Registry;
+use sardonyx::{ErrorKind, Model};
 
 use crate::checker::{like_onnx, verdict};
 use crate::errors::{InferenceError, ValidationError};
@@ -196,8 +202,8 @@ impl Mode {
 }
 
 /// How the reference implementation infers.
-pub(crate) fn as_reference(data_prop: bool) -> Options {
-    Options::new().style(Style::Reference { data_prop }).without_reasons(true)
+pub(crate) fn as_reference(data_prop: bool) -> InferOptions {
+    InferOptions::new().style(Style::Reference { data_prop }).without_reasons(true)
 }
 
 /// Functions that call themselves have no types.
@@ -205,7 +211,7 @@ fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
     if model.functions().is_empty() {
         return Ok(());
     }
-    let mut report = model.check_part(check::Part::Functions, &like_onnx(registry.clone()));
+    let mut report = model.check_part(tool::CheckPart::Functions, &like_onnx(registry.clone()));
     report.findings.retain(|finding| finding.code.name == "recursive-function");
     verdict(report)
 }

@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx::convert::{Assumption, ConvertError as Refused, Options, Target};
+use sardonyx::convert::{Assumption, ConvertError as Refused, ConvertOptions, Target};
 use sardonyx::{Model, Type};
 
 use crate::errors::ConvertError;
@@ -26,7 +26,7 @@ fn convert_version<'py>(
     model: &[u8],
     target_version: i32,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mut converted = converted(py, model, target_version, Options::like_onnx)?;
+    let mut converted = converted(py, model, target_version, ConvertOptions::like_onnx)?;
     py.detach(|| shape_outputs(&mut converted));
     Ok(PyBytes::new(py, &converted.to_bytes()))
 }
@@ -51,7 +51,7 @@ fn convert<'py>(
         })?);
     }
     let converted = converted(py, model, target_version, |options| {
-        let options = granted.into_iter().fold(options, Options::assume);
+        let options = granted.into_iter().fold(options, ConvertOptions::assume);
         if expand { options } else { options.without_expansion() }
     })?;
     Ok(PyBytes::new(py, &converted.to_bytes()))
@@ -61,7 +61,7 @@ fn converted(
     py: Python<'_>,
     model: &[u8],
     target_version: i32,
-    how: impl FnOnce(Options) -> Options + Send,
+    how: impl FnOnce(ConvertOptions) -> ConvertOptions + Send,
 ) -> PyResult<Model> {
     let model = message::read_model(model)?;
     let version = u32::try_from(target_version).map_err(|_| {
@@ -70,7 +70,7 @@ fn converted(
     let registry = registry::snapshot().registry;
     py.detach(|| {
         let target = Target::new().opset("", version);
-        let options = how(Options::new(target)).registry(registry);
+        let options = how(ConvertOptions::new(target)).registry(registry);
         model.convert(&options).map(|(converted, _)| converted)
     })
     .map_err(failed)

@@ -1,5 +1,7 @@
 //! The engine: a model is compiled once into a [`Session`], which then runs it any number of times.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! Compilation ([`compile`](mod@compile)) goes from data to data as long as it can: resolve, infer
 //! at the file's own versions, upgrade to the newest forms, infer again, share what is computed
 //! twice, fold constants, fuse what exporters spelled out (all in `passes`, on graphs); [`lower`]

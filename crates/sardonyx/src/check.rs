@@ -8,13 +8,16 @@
 //!     "<ir_version: 10, opset_import: [\"\": 21]>
 //!      g (float[N] x) => (float[N] y) { y = Relu <alpha = 1> (z) }",
 //! )?;
-//! let report = model.check(&check::Options::new());
+//! let report = model.check(&check::CheckOptions::new());
 //! let codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
 //! assert_eq!(codes[..2], ["undefined-value", "unknown-attribute"]);
 //! assert_eq!(report.errors, 2);
 //! println!("{}", check::render(&model, &report.findings[0], "model.onnx"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
+
+pub(crate) mod document;
+pub(crate) mod excerpt;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -23,36 +26,40 @@ use std::path::Path;
 
 use sardonyx_model::{AttributeId, NodeId, TensorId};
 use sardonyx_passes as passes;
-use sardonyx_passes::check::{OPERATOR_SET_MAGIC, OperatorSet, codes};
-use sardonyx_passes::{CheckOptions, Findings, Spot, SpotPart};
-use sardonyx_proto::{MapProto, OperatorSetProto, OptionalProto, SequenceProto};
-use sardonyx_text::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excerpt};
+use sardonyx_passes::check::{Document, OperatorSet, codes};
+use sardonyx_passes::{CheckPart, Findings, Spot};
 
-pub use sardonyx_passes::check::{CODES, Document, UnknownCode, code};
-pub use sardonyx_passes::{CheckPart as Part, Code, Finding, Place, Reference, Report, Severity};
+pub use crate::scan::{
+    ScanFacts, ScanFinding, ScanOptions, ScanReport, ScannedDomain, ScannedFile,
+};
+#[doc(inline)]
+pub use sardonyx_passes::check::UnknownCode;
+#[doc(inline)]
+pub use sardonyx_passes::{CheckReport, Code, Finding, Place, Severity};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::external::Missed;
-use crate::load::{read_message, start_of};
 use crate::model::Model;
+use document::{document_bytes, not_a};
+use excerpt::excerpt;
 
 /// What is checked, and how strictly.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
-    passes: CheckOptions,
+pub struct CheckOptions {
+    passes: passes::CheckOptions,
     without_files: bool,
     types: bool,
 }
 
-impl Options {
+impl CheckOptions {
     /// The defaults: everything, at the levels that the table of codes gives.
-    pub fn new() -> Options {
-        Options::default()
+    pub fn new() -> CheckOptions {
+        CheckOptions::default()
     }
 
     /// Counts everything one level worse, and says what is passed over in silence otherwise.
     #[must_use]
-    pub fn strict(mut self, strict: bool) -> Options {
+    pub fn strict(mut self, strict: bool) -> CheckOptions {
         self.passes.levels.strict = strict;
         self
     }
@@ -63,25 +70,25 @@ impl Options {
     /// # Errors
     ///
     /// There is no such code.
-    pub fn allow(mut self, name: &str) -> Result<Options, UnknownCode> {
+    pub fn allow(mut self, name: &str) -> Result<CheckOptions, UnknownCode> {
         self.passes.levels.allow(name)?;
         Ok(self)
     }
 
-    /// Counts a code as an error; names as for [`allow`](Options::allow).
+    /// Counts a code as an error; names as for [`allow`](CheckOptions::allow).
     ///
     /// # Errors
     ///
     /// There is no such code.
-    pub fn deny(mut self, name: &str) -> Result<Options, UnknownCode> {
+    pub fn deny(mut self, name: &str) -> Result<CheckOptions, UnknownCode> {
         self.passes.levels.deny(name)?;
         Ok(self)
     }
 
     /// Whether only that is said for which the checker of the `onnx` package refuses a model as
-    /// well: with [`types`](Options::types) what its full check refuses it for.
+    /// well: with [`types`](CheckOptions::types) what its full check refuses it for.
     #[must_use]
-    pub fn like_onnx(mut self, like_onnx: bool) -> Options {
+    pub fn like_onnx(mut self, like_onnx: bool) -> CheckOptions {
         self.passes.levels.shared_only = like_onnx;
         if like_onnx {
             self.passes.registry = self.passes.registry.without_microsoft();
@@ -91,7 +98,7 @@ impl Options {
 
     /// Whether operators outside of the standard's domains are errors.
     #[must_use]
-    pub fn custom_domains(mut self, custom_domains: bool) -> Options {
+    pub fn custom_domains(mut self, custom_domains: bool) -> CheckOptions {
         self.passes.custom_domains = custom_domains;
         self
     }
@@ -99,7 +106,7 @@ impl Options {
     /// Whether functions may import other versions of operator sets than the model, whatever that
     /// changes.
     #[must_use]
-    pub fn skip_opset_compatibility(mut self, skip: bool) -> Options {
+    pub fn skip_opset_compatibility(mut self, skip: bool) -> CheckOptions {
         self.passes.skip_opset_compatibility = skip;
         self
     }
@@ -107,7 +114,7 @@ impl Options {
     /// Whether the files beside the model are left alone. Otherwise they are looked up, but not
     /// read.
     #[must_use]
-    pub fn without_files(mut self, without: bool) -> Options {
+    pub fn without_files(mut self, without: bool) -> CheckOptions {
         self.without_files = without;
         self
     }
@@ -115,14 +122,14 @@ impl Options {
     /// Whether types and shapes are inferred as well, where the operators have rules for that, and
     /// contradictions said. Of a model with other errors nothing is inferred.
     #[must_use]
-    pub fn types(mut self, types: bool) -> Options {
+    pub fn types(mut self, types: bool) -> CheckOptions {
         self.types = types;
         self
     }
 
     /// How many findings of each code are listed; the rest is counted.
     #[must_use]
-    pub fn per_code(mut self, count: usize) -> Options {
+    pub fn per_code(mut self, count: usize) -> CheckOptions {
         self.passes.per_code = count;
         self
     }
@@ -135,7 +142,7 @@ impl Options {
     ///
     /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such
     /// document, or if a check of it finds errors.
-    pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<Options, Error> {
+    pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<CheckOptions, Error> {
         let path = path.as_ref();
         let bytes = document_bytes(path, Document::OperatorSet)?;
         let broken = |error: sardonyx_proto::Error| not_a(Document::OperatorSet, path, &error);
@@ -151,7 +158,7 @@ impl Options {
 
     /// The operators that exist: the standard's, and those that were registered.
     #[must_use]
-    pub fn registry(mut self, registry: sardonyx_ops::Registry) -> Options {
+    pub fn registry(mut self, registry: sardonyx_ops::Registry) -> CheckOptions {
         self.passes.registry = registry;
         self
     }
@@ -162,7 +169,7 @@ impl Model {
     ///
     /// Weights are not read, except those of the few types whose rules are about values. Of a model
     /// that was opened from a file, the data files beside it are looked up as well.
-    pub fn check(&self, options: &Options) -> Report {
+    pub fn check(&self, options: &CheckOptions) -> CheckReport {
         let mut report = passes::check(&self.graph, &options.passes);
         if options.types && report.errors == 0 {
             report = join(report, passes::check_types(&self.graph, &options.passes));
@@ -182,23 +189,24 @@ impl Model {
     /// no inputs. Looks at no node.
     ///
     /// ```
+    /// # use sardonyx::tool::ModelExt;
     /// let text = "<ir_version: 99, opset_import: [\"\": 21]>
     ///     g (float[N] x) => (float[N] y) { y = Abs (x) }";
     /// let found = sardonyx::Model::from_text(text)?.tolerated();
     /// assert_eq!(found[0].code.name, "newer-ir-version");
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn tolerated(&self) -> Vec<Finding> {
+    pub(crate) fn tolerated(&self) -> Vec<Finding> {
         passes::tolerated(&self.graph)
     }
 
     /// Checks a part of the model by itself. Files are left alone.
-    pub fn check_part(&self, part: Part, options: &Options) -> Report {
+    pub(crate) fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport {
         passes::check_part(&self.graph, part, &options.passes)
     }
 
     /// Nodes that other runtimes compute differently, as far as the file says.
-    fn check_differences(&self, options: &Options) -> Report {
+    fn check_differences(&self, options: &CheckOptions) -> CheckReport {
         let mut found = Findings::new(options.passes.per_code);
         let inferred = passes::find_differences(&self.graph, &options.passes.registry);
         inferred.differences(&self.graph, &mut found, |code| options.passes.levels.of(code));
@@ -206,7 +214,7 @@ impl Model {
     }
 
     /// Whether the data files that tensors name are there and long enough.
-    fn check_files(&self, options: &Options, found: &mut Findings) {
+    fn check_files(&self, options: &CheckOptions, found: &mut Findings) {
         let model = &self.graph;
         // What is wrong with each file, in words, or its size.
         let mut files: HashMap<String, Result<u64, String>> = HashMap::new();
@@ -340,7 +348,7 @@ fn spot_of(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot
     }
 }
 
-fn join(mut report: Report, more: Report) -> Report {
+fn join(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report.findings.extend(more.findings);
     report.findings.sort_by_key(|found| std::cmp::Reverse(found.severity));
     report.errors += more.errors;
@@ -351,105 +359,10 @@ fn join(mut report: Report, more: Report) -> Report {
     report
 }
 
-/// What a file is that is no model, if it says so itself. Pipes are left alone, as they can be read
-/// only once; so is what cannot be read.
-pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
-    // The first field is the magic: its tag, its length, its text.
-    let start = start_of(path.as_ref(), OPERATOR_SET_MAGIC.len() as u64 + 2)?;
-    (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
-}
-
-/// Checks a file that is no model: an operator set, or a stored value. It may be in any form that
-/// models may be in, but for the notation.
-///
-/// # Errors
-///
-/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such document.
-pub fn check_document(
-    path: impl AsRef<Path>,
-    document: Document,
-    options: &Options,
-) -> Result<Report, Error> {
-    let path = path.as_ref();
-    let bytes = document_bytes(path, document)?;
-    passes::check::check_document(&bytes, document, &options.passes)
-        .map_err(|error| not_a(document, path, &error))
-}
-
-fn not_a(document: Document, path: &Path, why: &dyn std::fmt::Display) -> Error {
-    let message = format!("this is not an {}: {why}", document_name(document));
-    Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
-}
-
-fn document_name(document: Document) -> &'static str {
-    match document {
-        Document::OperatorSet => "operator set",
-        Document::Sequence => "ONNX sequence",
-        Document::Map => "ONNX map",
-        Document::Optional => "ONNX optional",
-    }
-}
-
-/// The binary form of a document.
-fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
-    let what = document_name(document);
-    match document {
-        Document::OperatorSet => read_message::<OperatorSetProto>(path, what),
-        Document::Sequence => read_message::<SequenceProto>(path, what),
-        Document::Map => read_message::<MapProto>(path, what),
-        Document::Optional => read_message::<OptionalProto>(path, what),
-    }
-}
-
-/// The part of the model that a finding is about, on one line, with what is meant marked. `None`
-/// for findings about the model as a whole.
-pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
-    let graph = &model.graph;
-    let spot = finding.place.spot;
-    let index = spot.index.map(|index| index as usize);
-    let Excerpt { line, mark } = match spot.part {
-        SpotPart::Node(node) => {
-            let mark = match (spot.field, index) {
-                ("input", Some(index)) if index < graph.inputs(node).len() => {
-                    NodeMark::Input(index)
-                }
-                ("output", Some(index)) if index < graph.outputs(node).len() => {
-                    NodeMark::Output(index)
-                }
-                ("attribute", Some(index)) => NodeMark::Attribute(index),
-                ("name", _) => NodeMark::Name,
-                ("op_type" | "domain" | "overload", _) => NodeMark::Callee,
-                _ => NodeMark::Whole,
-            };
-            node_excerpt(graph, node, mark)
-        }
-        SpotPart::Graph(id) => {
-            let found = graph.graph(id);
-            let index = index?;
-            match spot.field {
-                "input" => value_excerpt(graph, found.inputs.get(index)?),
-                "output" => value_excerpt(graph, found.outputs.get(index)?),
-                "value_info" => value_excerpt(graph, found.value_info.get(index)?),
-                "initializer" => tensor_excerpt(graph, &found.initializers.get(index)?.tensor),
-                _ => return None,
-            }
-        }
-        SpotPart::Function(_) | SpotPart::Model | SpotPart::Document | SpotPart::Training(_) => {
-            return None;
-        }
-    };
-    Some((line, mark))
-}
-
 /// A finding for people: what, where, the part of the model with a mark under it, advice, and where
 /// to read more.
 pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
     rendering(finding, file, excerpt(model, finding))
-}
-
-/// The same for a finding about a file that is no model.
-pub fn render_document(finding: &Finding, file: &str) -> String {
-    rendering(finding, file, None)
 }
 
 fn rendering(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {

@@ -7,7 +7,7 @@
 //!     "<ir_version: 8, opset_import: [\"\": 17]>
 //!      g (float[2, 3] x) => (float[2, 1] y) { y = ReduceMax <axes = [1]> (x) }",
 //! )?;
-//! let to_18 = convert::Options::new(convert::Target::new().opset("", 18));
+//! let to_18 = convert::ConvertOptions::new(convert::Target::new().opset("", 18));
 //! let (newer, report) = model.convert(&to_18)?;
 //! assert_eq!((report.operators[0].op, report.operators[0].rewritten), ("ReduceMax", 1));
 //! assert_eq!(newer.opsets()[0].version, 18);
@@ -17,7 +17,7 @@
 //!     "<ir_version: 8, opset_import: [\"\": 18]>
 //!      g (float[2] x) => (float[2] y) { y = BitwiseNot (x) }",
 //! )?;
-//! let refused = newest.convert(&convert::Options::new(convert::Target::new().opset("", 17)));
+//! let refused = newest.convert(&convert::ConvertOptions::new(convert::Target::new().opset("", 17)));
 //! assert!(refused.unwrap_err().to_string().contains("BitwiseNot"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
@@ -25,45 +25,48 @@
 use std::fmt;
 
 use sardonyx_ops::Registry;
-use sardonyx_passes::{self as passes, ConvertOptions};
+use sardonyx_passes as passes;
 
 use crate::check::Finding;
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::results::InvalidResult;
 
-pub use sardonyx_passes::{
-    Assumed, Conversion, ConvertedImport, ConvertedOperator, RELEASES, Release, Target,
-};
-
+#[doc(inline)]
 pub use sardonyx_ops::Assumption;
+#[doc(inline)]
+pub use sardonyx_passes::{Assumed, ConvertReport, ConvertedImport, ConvertedOperator, Target};
 
 /// What to convert to, and how.
 #[derive(Debug, Clone)]
-pub struct Options {
-    passes: ConvertOptions,
+pub struct ConvertOptions {
+    passes: passes::ConvertOptions,
     registry: Registry,
 }
 
-impl Options {
+impl ConvertOptions {
     /// To versions of operator sets and of the format.
-    pub fn new(target: Target) -> Options {
-        let passes =
-            ConvertOptions { target, expand: true, granted: Vec::new(), like_reference: false };
-        Options { passes, registry: Registry::default() }
+    pub fn new(target: Target) -> ConvertOptions {
+        let passes = passes::ConvertOptions {
+            target,
+            expand: true,
+            granted: Vec::new(),
+            like_reference: false,
+        };
+        ConvertOptions { passes, registry: Registry::default() }
     }
 
     /// Leaves nodes without an equivalent of their own refused. Otherwise such a node becomes the
     /// body of its function, if it has one and the body has an equivalent.
     #[must_use]
-    pub fn without_expansion(mut self) -> Options {
+    pub fn without_expansion(mut self) -> ConvertOptions {
         self.passes.expand = false;
         self
     }
 
     /// Grants an assumption. Each node that means the same only if it holds is reported.
     #[must_use]
-    pub fn assume(mut self, assumption: Assumption) -> Options {
+    pub fn assume(mut self, assumption: Assumption) -> ConvertOptions {
         self.passes.granted.push(assumption);
         self
     }
@@ -73,7 +76,7 @@ impl Options {
     /// that nodes need are `Constant` nodes before them, and what only that package refuses is
     /// refused.
     #[must_use]
-    pub fn like_onnx(mut self) -> Options {
+    pub fn like_onnx(mut self) -> ConvertOptions {
         self.passes.expand = false;
         self.passes.like_reference = true;
         let granted =
@@ -84,7 +87,7 @@ impl Options {
 
     /// The operators that exist: the standard's, and those that were registered.
     #[must_use]
-    pub fn registry(mut self, registry: Registry) -> Options {
+    pub fn registry(mut self, registry: Registry) -> ConvertOptions {
         self.registry = registry;
         self
     }
@@ -97,7 +100,7 @@ pub enum ConvertError {
     Target(String),
     /// Everything that has no exact equivalent there.
     Refused(Vec<Finding>),
-    /// With [`Options::like_onnx`]: what the graphs of that package's converter cannot hold.
+    /// With [`ConvertOptions::like_onnx`]: what the graphs of that package's converter cannot hold.
     NotHeld(Box<Finding>),
     /// A result that has errors which the model does not have.
     Invalid(Box<InvalidResult>),
@@ -136,7 +139,10 @@ impl Model {
     ///
     /// A target that does not exist, or everything that has no exact equivalent there. A result
     /// that has errors which the model does not have.
-    pub fn convert(&self, options: &Options) -> Result<(Model, Conversion), ConvertError> {
+    pub fn convert(
+        &self,
+        options: &ConvertOptions,
+    ) -> Result<(Model, ConvertReport), ConvertError> {
         let converted = passes::convert(&self.graph, &options.registry, &options.passes);
         match converted {
             Ok(converted) => {

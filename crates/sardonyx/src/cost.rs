@@ -2,7 +2,7 @@
 //! runs for it.
 //!
 //! ```
-//! use sardonyx::{Model, infer};
+//! use sardonyx::{Model, infer, tool::ModelExt};
 //!
 //! let model = Model::from_text(
 //!     "<ir_version: 10, opset_import: [\"\": 21]>
@@ -11,13 +11,13 @@
 //!          z = Relu (y)
 //!      }",
 //! )?;
-//! let cost = model.cost(&infer::Options::new());
+//! let cost = model.cost(&infer::InferOptions::new());
 //! assert_eq!(cost.total.parameters.known.to_string(), "8");
 //! assert_eq!(cost.total.multiply_adds.known.to_string(), "8*N");
 //! assert_eq!(cost.peak.known.to_string(), "24*N");
 //! assert_eq!(cost.peak_at.as_deref(), Some("MatMul node that makes 'y'"));
 //!
-//! let cost = model.cost(&infer::Options::new().set("N", 2));
+//! let cost = model.cost(&infer::InferOptions::new().set("N", 2));
 //! assert_eq!(cost.nodes[0].work.multiply_adds.known.known(), Some(16));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
@@ -29,9 +29,9 @@ use sardonyx_model::Dim;
 use sardonyx_passes as passes;
 use sardonyx_proto::shown;
 
-pub use sardonyx_passes::{ASSUMED_SIZE, Sum, Work, at_assumed_sizes};
+use sardonyx_passes::{Sum, Work};
 
-use crate::infer::Options;
+use crate::inference::InferOptions;
 use crate::model::Model;
 
 /// What a model costs.
@@ -77,7 +77,7 @@ pub struct NodeCost {
 impl Model {
     /// What the model costs, for sizes that are set or as formulas in the symbols of the file.
     /// Weights are not read.
-    pub fn cost(&self, options: &Options) -> Cost {
+    pub(crate) fn cost(&self, options: &InferOptions) -> Cost {
         let model = &self.graph;
         let found = passes::cost(model, &options.registry, options.settings());
         let places = model.graph_places();

@@ -5,14 +5,16 @@ use sardonyx_ops::{Determinism, Infer, Schema};
 use sardonyx_passes::{RuleAnswer, Rules};
 use sardonyx_runtime::{CustomKernel, OperatorCall, OperatorError};
 
-use crate::infer::NodeTypes;
+use crate::inference::NodeTypes;
 
 /// An operator that a program brings: what it computes, and as much as is known of it. A closure
 /// that takes an [`OperatorCall`] is one, of which nothing else is known.
 ///
 /// ```
-/// use sardonyx::infer::{NodeTypes, RuleAnswer};
-/// use sardonyx::{CustomOperator, Model, OperatorCall, OperatorError, RunOptions, Session, Tensor};
+/// use sardonyx::ops::{NodeTypes, RuleAnswer};
+/// use sardonyx::{Model, Session, Tensor};
+/// use sardonyx::ops::{CustomOperator, OperatorCall, OperatorError};
+/// use sardonyx::RunOptions;
 ///
 /// /// Each element times the attribute `by`.
 /// struct Scale;

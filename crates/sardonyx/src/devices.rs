@@ -22,17 +22,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 pub use options::{DeviceOptions, Results};
-pub use profile::{DeviceEvent, DevicePart, DeviceRun, Exchanged};
+use profile::DevicePart;
+pub use profile::{DeviceEvent, DeviceRun, Exchanged};
 pub use rank_models::{RankModels, RankOptions};
-pub use sardonyx_devices::{
-    Channel, ChannelError, Channels, PrivateDirectory, Sent, Settings, Threads, Traffic, Transport,
-    TransportError,
-};
-#[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
-pub use sardonyx_devices::{Mpi, MpiInterface, MpiSettings};
-#[cfg(unix)]
-pub use sardonyx_devices::{Processes, Rendezvous};
-pub use sardonyx_passes::{Collectives, Division, EXCHANGE, Plan, Suggested};
+use sardonyx_devices::Traffic;
+use sardonyx_passes::Plan;
 use sardonyx_runtime::Port;
 use sardonyx_tensor::Tensor;
 pub use shard::ShardOptions;
@@ -56,7 +50,8 @@ pub(crate) use state::{Forms, Stay, Stays};
 /// leaves open, apart from 0 and 1, and from those along which something is split.
 ///
 /// ```
-/// use sardonyx::{DeviceOptions, Model, RunOptions, Session, Tensor};
+/// use sardonyx::device::DeviceOptions;
+/// use sardonyx::{Model, RunOptions, Session, Tensor};
 ///
 /// // The rows of x on two devices.
 /// let model = Model::from_text(

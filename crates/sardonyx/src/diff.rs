@@ -3,7 +3,8 @@
 //!
 //! ```
 //! use sardonyx::Model;
-//! use sardonyx::diff::{DiffOptions, Impact, NodeChangeKind};
+//! use sardonyx::tool::ModelExt;
+//! use sardonyx::tool::diff::{DiffOptions, Impact, NodeChangeKind};
 //!
 //! let model = |types: &str, nodes: &str| {
 //!     let text = format!("<ir_version: 10, opset_import: [\"\": 21]> g {types} {{ {nodes} }}");
@@ -24,11 +25,7 @@ use sardonyx_passes::{self as passes, ModelWithData};
 
 use crate::model::Model;
 
-pub use sardonyx_passes::{
-    ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
-    NodeChange, NodeChangeKind, NodeDetail, PartChange, PortChange, PortKind, Spread, TensorChange,
-    VersionAdvice,
-};
+use sardonyx_passes::{DiffOptions, ModelDiff};
 
 impl Model {
     /// Compares this model with a later version of it.
@@ -36,7 +33,7 @@ impl Model {
     /// Nodes are matched by the values that they make, by what they compute, and by their order.
     /// Weights are read unless [`DiffOptions::values`] is `false`, a piece at a time. Values that
     /// cannot be read are [`TensorChange::Unknown`].
-    pub fn diff(&self, after: &Model, options: &DiffOptions) -> ModelDiff {
+    pub(crate) fn diff(&self, after: &Model, options: &DiffOptions) -> ModelDiff {
         passes::diff(
             ModelWithData { model: &self.graph, data: &*self.data },
             ModelWithData { model: &after.graph, data: &*after.data },

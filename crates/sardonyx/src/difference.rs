@@ -31,7 +31,7 @@ impl Model {
     /// # Errors
     ///
     /// As [`Session::new`] and [`Session::run`] for one of the models.
-    pub fn first_difference(
+    pub(crate) fn first_difference(
         &self,
         other: &Model,
         inputs: &[(String, Value)],

@@ -1,43 +1,22 @@
-//! Changing what a model says about itself.
+//! Changes of a model: its header and sizes, inlined functions, stripped parts.
+//!
+//! Most changes are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`] and
+//! [`Model::strip`]. A change that a job of this library makes is checked: if the result has errors
+//! that the model did not have, the job fails with an [`InvalidResult`].
 
 use sardonyx_model::{DimValue, Entry, OperatorSetId, Symbol, TypeKind, TypeProto};
 use sardonyx_passes::NEWEST_IR_VERSION;
-use sardonyx_passes::{StripOptions, StripReport, format_needs, set_ir_version};
+use sardonyx_passes::{Edit, JobKind, format_needs, set_ir_version};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
-use crate::results::{Edit, InvalidResult, JobKind};
 
-/// The inverse of [`format_version`](crate::format_version): a plain number, or three numbers
-/// packed into one.
-///
-/// ```
-/// use sardonyx::parse_version;
-///
-/// assert_eq!(parse_version("17"), Some(17));
-/// assert_eq!(parse_version("1.2.345"), Some((1 << 48) + (2 << 32) + 345));
-/// // At least one of the first two must not be zero, or the number could not be told from a plain
-/// // one.
-/// assert_eq!(parse_version("0.0.7"), None);
-/// assert_eq!(parse_version("1.2.3-rc1"), None);
-/// ```
-pub fn parse_version(text: &str) -> Option<i64> {
-    let Some((major, rest)) = text.split_once('.') else {
-        return text.parse().ok();
-    };
-    let (minor, patch) = rest.split_once('.')?;
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if ![major, minor, patch].into_iter().all(digits) {
-        return None;
-    }
-    let (major, minor): (u16, u16) = (major.parse().ok()?, minor.parse().ok()?);
-    let patch: u32 = patch.parse().ok()?;
-    if (major, minor) == (0, 0) {
-        return None;
-    }
-    let packed = u64::from(major) << 48 | u64::from(minor) << 32 | u64::from(patch);
-    Some(packed as i64)
-}
+#[doc(inline)]
+pub use crate::inline::{InlineError, InlineOptions};
+#[doc(inline)]
+pub use crate::results::InvalidResult;
+#[doc(inline)]
+pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport, WithoutBody};
 
 /// Changing the header.
 ///
@@ -244,7 +223,7 @@ impl Model {
     /// Takes out what the model does not need to compute the same.
     ///
     /// ```
-    /// use sardonyx::StripOptions;
+    /// use sardonyx::edit::StripOptions;
     ///
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
     /// let mut model = sardonyx::Model::open(path)?;

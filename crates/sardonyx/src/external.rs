@@ -32,7 +32,8 @@ use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 /// ```
 /// use std::collections::HashMap;
 /// use std::sync::Arc;
-/// use sardonyx::{Buffer, OpenOptions};
+/// use sardonyx::OpenOptions;
+/// use sardonyx::value::Buffer;
 ///
 /// let files = HashMap::from([("weights.bin".to_string(), Buffer::from_vec(vec![0; 64]))]);
 /// let bytes = b"\x08\x0a\x3a\x03\x12\x01g".to_vec();

@@ -45,7 +45,7 @@ impl Form {
     ///
     /// ```
     /// use std::path::Path;
-    /// use sardonyx::Form;
+    /// use sardonyx::io::Form;
     ///
     /// assert_eq!(Form::of_path(Path::new("model.pbtxt")), Some(Form::TextFormat));
     /// assert_eq!(Form::of_path(Path::new("model.bin")), None);

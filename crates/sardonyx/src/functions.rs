@@ -2,8 +2,8 @@
 //! `FunctionProto`.
 //!
 //! ```
-//! use sardonyx::functions::OperatorFunction;
-//! use sardonyx::text::{Part, parse_part};
+//! use sardonyx::tool::OperatorFunction;
+//! use sardonyx::tool::{TextPart, parse_part};
 //!
 //! let hard_swish = OperatorFunction::of("", "HardSwish", 22);
 //! let hard_swish = hard_swish.expect("a function that does not depend on the call");
@@ -19,7 +19,7 @@
 //!
 //! // What `Clip` does depends on which limits the call has.
 //! assert_eq!(OperatorFunction::of("", "Clip", 13), None);
-//! let node = parse_part(Part::Node, b"y = Clip (x, low)".to_vec())?;
+//! let node = parse_part(TextPart::Node, b"y = Clip (x, low)".to_vec())?;
 //! let clip = OperatorFunction::of_call(node, &[], 13)?.expect("a function for this call");
 //! assert!(clip.text().contains("output = Where (below, min, input)"));
 //! assert!(!clip.text().contains("above"));
@@ -32,8 +32,8 @@ use sardonyx_passes::function_of_call;
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
-use crate::message::{self, Header};
-use crate::text::{Part, parse_part};
+use crate::message::{self, Header, MessagePart};
+use crate::text_parts::{TextPart, parse_part};
 
 /// An operator of the standard as a function of other operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +64,7 @@ impl OperatorFunction {
         opset: u32,
     ) -> Result<Option<OperatorFunction>, Error> {
         let node = node.into();
-        let wrapped =
-            message::read(node.as_slice(), message::Part::Node, &Header::default())?.graph;
+        let wrapped = message::read(node.as_slice(), MessagePart::Node, &Header::default())?.graph;
         let node = wrapped.main_graph().and_then(|graph| graph.nodes.first());
         let Some(&node) = node else {
             return Err(Error::new(ErrorKind::Format, "there is no node"));
@@ -87,7 +86,7 @@ impl OperatorFunction {
     /// [`ErrorKind::Format`] if a graph of the call that went into the function cannot be said in
     /// the notation.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
-        parse_part(Part::Function, self.text.clone().into_bytes())
+        parse_part(TextPart::Function, self.text.clone().into_bytes())
             .map_err(|error| Error::new(ErrorKind::Format, error.to_string()).with_source(error))
     }
 }

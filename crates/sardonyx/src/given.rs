@@ -25,7 +25,7 @@ impl Model {
     /// one of that name.
     ///
     /// ```
-    /// # use sardonyx::Model;
+    /// # use sardonyx::{Model, tool::ModelExt};
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
     ///     g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }";
     /// let model = Model::from_text(text)?;
@@ -33,7 +33,7 @@ impl Model {
     /// assert!(model.initializer("x").is_none());
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn initializer(&self, name: &str) -> Option<InitializerInfo> {
+    pub(crate) fn initializer(&self, name: &str) -> Option<InitializerInfo> {
         let Initializer { tensor, .. } = &self.main_initializers()[self.index_of(name)?];
         let elem = tensor.data_type.and_then(DataType::from_number);
         Some(InitializerInfo {
@@ -90,7 +90,7 @@ impl Model {
     /// that the model leaves open. Returns how many there are.
     ///
     /// ```
-    /// # use sardonyx::Model;
+    /// # use sardonyx::{Model, tool::ModelExt};
     /// let text = "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21]>
     ///     g (float[N @<denotation: \"DATA_BATCH\">, 3] x) => (float[N, 3] y) { y = Relu (x) }";
     /// # let mut model = Model::from_text(text)?;
@@ -98,7 +98,7 @@ impl Model {
     /// assert_eq!(model.inputs()[0].to_string(), "x: float[8, 3]");
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize {
+    pub(crate) fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         let (Some(denotation), Some(main)) =
             (self.graph.symbol(denotation.as_bytes()), self.graph.main)
@@ -118,7 +118,7 @@ impl Model {
     /// one dimension what the standard has. Returns how many there are.
     ///
     /// ```
-    /// # use sardonyx::Model;
+    /// # use sardonyx::{Model, tool::ModelExt};
     /// let text = "<ir_version: 8, opset_import: [\"ai.onnx.ml\": 3]>
     ///     g (map(string, float) x) => (y) {
     ///         y = ai.onnx.ml.DictVectorizer <string_vocabulary = [\"a\", \"b\"]> (x)
@@ -128,7 +128,7 @@ impl Model {
     /// assert_eq!(model.declare_dictionary_rows(), 0);
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn declare_dictionary_rows(&mut self) -> usize {
+    pub(crate) fn declare_dictionary_rows(&mut self) -> usize {
         let Some(main) = self.graph.main else { return 0 };
         let mut count = 0;
         for node in self.graph.graph(main).nodes.clone() {

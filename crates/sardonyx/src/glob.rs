@@ -3,7 +3,7 @@
 /// A pattern for whole names. Upper and lower case differ, as in names.
 ///
 /// ```
-/// let glob = sardonyx::Glob::parse("layer.*.weight")?;
+/// let glob = sardonyx::tool::Glob::parse("layer.*.weight")?;
 /// assert!(glob.matches("layer.10.weight"));
 /// # Ok::<(), String>(())
 /// ```

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use sardonyx_model::{AttributeValue, NodeId, ValueId};
 
-use crate::infer::{Inferred, Type};
+use crate::inference::Inferred;
 use crate::model::Model;
+use sardonyx_model::Type;
 
 /// Operators that give the elements of their first input back, all or some of them.
 const SAME_ELEMENTS: &[&str] = &[
@@ -30,18 +31,18 @@ impl Model {
     /// or the size of the table is not known.
     ///
     /// ```
-    /// # use sardonyx::{Model, infer::Options};
+    /// # use sardonyx::{Model, infer::InferOptions, tool::ModelExt};
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"\": 21]>
     ///      g (int64[N] ids) => (float[N, 2] y) <float[3, 2] words = {1, 2, 3, 4, 5, 6}> {
     ///          y = Gather (words, ids)
     ///      }",
     /// )?;
-    /// let types = model.infer(&Options::new());
+    /// let types = model.infer(&InferOptions::new());
     /// assert_eq!(model.index_limit("ids", &types), Some(3));
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
+    pub(crate) fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
         let graph = &self.graph;
         let inputs = &graph.main_graph()?.inputs;
         let first = inputs.iter().find(|info| graph.display(info.name) == input)?.value?;
@@ -86,7 +87,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::infer::Options;
+    use crate::inference::InferOptions;
 
     #[test]
     fn the_smallest_table_counts() {
@@ -119,7 +120,7 @@ mod tests {
         ];
         for (nodes, expected) in rows {
             let model = model(nodes);
-            let types = model.infer(&Options::new());
+            let types = model.infer(&InferOptions::new());
             assert_eq!(model.index_limit("ids", &types), expected, "{nodes}");
         }
     }

@@ -1,7 +1,7 @@
 //! Calls of functions replaced by what the functions do.
 //!
 //! ```
-//! use sardonyx::{Model, inline};
+//! use sardonyx::{Model, edit};
 //!
 //! let mut model = Model::from_text(
 //!     "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>
@@ -9,7 +9,7 @@
 //!      <domain: \"local\", opset_import: [\"\": 21]>
 //!      twice (a) => (b) { b = Add (a, a) }",
 //! )?;
-//! let report = model.inline(&inline::Options::new()).expect("nothing stands against it");
+//! let report = model.inline(&edit::InlineOptions::new()).expect("nothing stands against it");
 //! assert_eq!(report.functions.values().sum::<usize>(), 1);
 //! assert_eq!((model.node_count(), model.functions().len()), (1, 0));
 //! # Ok::<(), sardonyx::Error>(())
@@ -19,10 +19,10 @@ use std::fmt;
 
 use sardonyx_model::Function;
 use sardonyx_ops::{OpRef, Registry};
-use sardonyx_passes::{Finding, InlineOptions, InlineRefusal};
+use sardonyx_passes::{self as passes, Finding, InlineRefusal};
 use sardonyx_runtime::has_kernel;
 
-pub use sardonyx_passes::{FunctionId, InlineReport as Report, WithoutBody};
+use sardonyx_passes::{FunctionId, InlineReport};
 
 use crate::error::{Error, ErrorKind};
 use crate::glob::Glob;
@@ -50,7 +50,7 @@ enum Operators {
 
 /// What is inlined, and what it may cost.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct InlineOptions {
     functions: Functions,
     operators: Operators,
     limit: u64,
@@ -58,12 +58,12 @@ pub struct Options {
     convert: bool,
 }
 
-impl Default for Options {
+impl Default for InlineOptions {
     fn default() -> Self {
-        Options {
+        InlineOptions {
             functions: Functions::All,
             operators: Operators::None,
-            limit: InlineOptions::LIMIT,
+            limit: passes::InlineOptions::LIMIT,
             keep_conflicting: false,
             convert: true,
         }
@@ -72,29 +72,35 @@ impl Default for Options {
 
 /// Patterns are `domain.name` for functions with any overload, or `domain.name:overload`. The
 /// default domain is `ai.onnx`, and may be left out. `*` and `?` mean what they do in a [`Glob`].
-impl Options {
+impl InlineOptions {
     /// All functions of the model, and no operators.
-    pub fn new() -> Options {
-        Options::default()
+    pub fn new() -> InlineOptions {
+        InlineOptions::default()
     }
 
     /// Only functions that fit one of the patterns.
     #[must_use]
-    pub fn only(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Options {
+    pub fn only(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> InlineOptions {
         self.functions = Functions::Only(patterns.into_iter().map(Into::into).collect());
         self
     }
 
     /// All functions but those that fit one of the patterns.
     #[must_use]
-    pub fn except(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Options {
+    pub fn except(
+        mut self,
+        patterns: impl IntoIterator<Item = impl Into<String>>,
+    ) -> InlineOptions {
         self.functions = Functions::Except(patterns.into_iter().map(Into::into).collect());
         self
     }
 
     /// Also operators of the standard that fit one of the patterns and are functions of others.
     #[must_use]
-    pub fn operators(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Options {
+    pub fn operators(
+        mut self,
+        patterns: impl IntoIterator<Item = impl Into<String>>,
+    ) -> InlineOptions {
         self.operators = Operators::Only(patterns.into_iter().map(Into::into).collect());
         self
     }
@@ -105,29 +111,29 @@ impl Options {
     pub fn operators_except(
         mut self,
         patterns: impl IntoIterator<Item = impl Into<String>>,
-    ) -> Options {
+    ) -> InlineOptions {
         self.operators = Operators::Except(patterns.into_iter().map(Into::into).collect());
         self
     }
 
     /// Also all operators of the standard that are functions of others and have no kernel here.
     #[must_use]
-    pub fn operators_without_kernel(mut self) -> Options {
+    pub fn operators_without_kernel(mut self) -> InlineOptions {
         self.operators = Operators::WithoutKernel;
         self
     }
 
     /// How many nodes may come in the place of calls: 10 million by default.
     #[must_use]
-    pub fn limit(mut self, nodes: u64) -> Options {
+    pub fn limit(mut self, nodes: u64) -> InlineOptions {
         self.limit = nodes;
         self
     }
 
     /// Leaves calls as they are that cannot be inlined, and lists them in
-    /// [`Report::kept`](Report). Otherwise the model is refused for them.
+    /// [`InlineReport::kept`](InlineReport). Otherwise the model is refused for them.
     #[must_use]
-    pub fn keep_conflicting(mut self, keep: bool) -> Options {
+    pub fn keep_conflicting(mut self, keep: bool) -> InlineOptions {
         self.keep_conflicting = keep;
         self
     }
@@ -135,7 +141,7 @@ impl Options {
     /// Converts no function. A call of a function that means something else at the versions of the
     /// model cannot be inlined then.
     #[must_use]
-    pub fn without_conversion(mut self) -> Options {
+    pub fn without_conversion(mut self) -> InlineOptions {
         self.convert = false;
         self
     }
@@ -144,7 +150,7 @@ impl Options {
 /// Why a model was not inlined. It is as it was.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum InlineError {
     /// What stands against it.
     Findings(Vec<Finding>),
     /// Too many nodes would be made.
@@ -172,38 +178,38 @@ pub enum Refusal {
     Invalid(Box<InvalidResult>),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for InlineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Findings(findings) => {
+            InlineError::Findings(findings) => {
                 let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
                 f.write_str(&lines.join("\n"))
             }
-            Refusal::TooLarge { nodes, limit } => {
+            InlineError::TooLarge { nodes, limit } => {
                 write!(f, "the function bodies have {nodes} nodes; at most {limit} are allowed")
             }
-            Refusal::UnknownFunction { pattern, .. } => {
+            InlineError::UnknownFunction { pattern, .. } => {
                 write!(f, "no function of the model matches '{pattern}'")
             }
-            Refusal::UnknownOperator { pattern, .. } => {
+            InlineError::UnknownOperator { pattern, .. } => {
                 write!(f, "no operator of the standard matches '{pattern}'")
             }
-            Refusal::Invalid(result) => result.fmt(f),
+            InlineError::Invalid(result) => result.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for InlineError {}
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Error {
-        if let Refusal::Invalid(result) = refusal {
+impl From<InlineError> for Error {
+    fn from(refusal: InlineError) -> Error {
+        if let InlineError::Invalid(result) = refusal {
             return (*result).into();
         }
         let error = Error::new(ErrorKind::Invalid, refusal.to_string());
         match &refusal {
-            Refusal::UnknownFunction { similar: Some(similar), .. }
-            | Refusal::UnknownOperator { similar: Some(similar), .. } => {
+            InlineError::UnknownFunction { similar: Some(similar), .. }
+            | InlineError::UnknownOperator { similar: Some(similar), .. } => {
                 error.with_help(format!("did you mean {similar}?"))
             }
             _ => error,
@@ -223,8 +229,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// See [`Refusal`]. The model is as it was then.
-    pub fn inline(&mut self, options: &Options) -> Result<Report, Refusal> {
+    /// See [`InlineError`]. The model is as it was then.
+    pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, InlineError> {
         let registry = Registry::standard();
         self.check_patterns(options, &registry)?;
         let fits_function = |model: &sardonyx_model::Model, function: &Function| {
@@ -242,7 +248,7 @@ impl Model {
             Operators::Except(patterns) => !fits_any(patterns, &id_of(op.def.domain, op.def.name)),
         };
         let any = !matches!(options.operators, Operators::None);
-        let passes = InlineOptions {
+        let passes = passes::InlineOptions {
             functions: &fits_function,
             operators: any.then_some(&fits_operator as &dyn Fn(OpRef) -> bool),
             limit: options.limit,
@@ -267,24 +273,28 @@ impl Model {
         Ok(report)
     }
 
-    fn refusal(&self, refusal: InlineRefusal) -> Refusal {
+    fn refusal(&self, refusal: InlineRefusal) -> InlineError {
         match refusal {
-            InlineRefusal::Findings(findings) => Refusal::Findings(findings),
-            InlineRefusal::TooLarge { nodes, limit } => Refusal::TooLarge { nodes, limit },
+            InlineRefusal::Findings(findings) => InlineError::Findings(findings),
+            InlineRefusal::TooLarge { nodes, limit } => InlineError::TooLarge { nodes, limit },
             InlineRefusal::Invalid(rejected) => {
-                Refusal::Invalid(Box::new(InvalidResult::of(self, *rejected)))
+                InlineError::Invalid(Box::new(InvalidResult::of(self, *rejected)))
             }
         }
     }
 
     /// Whether each pattern names something.
-    fn check_patterns(&self, options: &Options, registry: &Registry) -> Result<(), Refusal> {
+    fn check_patterns(
+        &self,
+        options: &InlineOptions,
+        registry: &Registry,
+    ) -> Result<(), InlineError> {
         if let Functions::Only(patterns) | Functions::Except(patterns) = &options.functions {
             let functions = self.graph.functions.iter();
             let ids: Vec<FunctionId> =
                 functions.map(|function| FunctionId::of(&self.graph, function)).collect();
             if let Some((pattern, similar)) = unknown(patterns, &ids) {
-                return Err(Refusal::UnknownFunction { pattern, similar });
+                return Err(InlineError::UnknownFunction { pattern, similar });
             }
         }
         if let Operators::Only(patterns) | Operators::Except(patterns) = &options.operators {
@@ -292,7 +302,7 @@ impl Model {
             let mut ids: Vec<FunctionId> = ids.collect();
             ids.dedup();
             if let Some((pattern, similar)) = unknown(patterns, &ids) {
-                return Err(Refusal::UnknownOperator { pattern, similar });
+                return Err(InlineError::UnknownOperator { pattern, similar });
             }
         }
         Ok(())

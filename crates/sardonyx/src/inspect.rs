@@ -12,6 +12,11 @@ use sardonyx_tensor::DataType;
 use crate::model::Model;
 use sardonyx_runtime::Port;
 
+#[doc(inline)]
+pub use crate::nodes::{NodeInfo, NodeValue, ValueSource};
+#[doc(inline)]
+pub use crate::tensors::{StoredTensor, TensorRole, TensorStorage};
+
 /// An operator set that a model imports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -78,22 +83,6 @@ pub struct ExternalFile {
     pub bytes: u64,
 }
 
-/// A version as people write it: versions in ONNX are plain numbers or three numbers packed into
-/// one.
-///
-/// ```
-/// use sardonyx::format_version;
-///
-/// assert_eq!(format_version(17), "17");
-/// assert_eq!(format_version((1 << 48) + (2 << 32) + 345), "1.2.345");
-/// ```
-pub fn format_version(version: i64) -> String {
-    if version >> 32 == 0 || version < 0 {
-        return version.to_string();
-    }
-    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
-}
-
 /// What the header says.
 ///
 /// ```
@@ -135,7 +124,7 @@ impl Model {
         self.graph.display(self.graph.header.domain)
     }
 
-    /// The version of the model itself; see [`format_version`].
+    /// The version of the model itself, which may pack three numbers into one.
     pub fn model_version(&self) -> Option<i64> {
         self.graph.header.model_version
     }
@@ -177,7 +166,7 @@ impl Model {
     }
 
     /// Whether nodes call collectives, which exchange values with the models of other ranks.
-    pub fn has_collectives(&self) -> bool {
+    pub(crate) fn has_collectives(&self) -> bool {
         !sardonyx_passes::collectives(&self.graph).is_empty()
     }
 
@@ -253,6 +242,7 @@ impl Model {
     /// The texts that mark sizes of an input or output as unknown, such as `?`, each with its axis.
     ///
     /// ```
+    /// # use sardonyx::tool::ModelExt;
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
     ///     g (float[\"?\", 3, N] x) => (float[?, 3, N] y) { y = Abs (x) }";
     /// let model = sardonyx::Model::from_text(text)?;
@@ -261,7 +251,7 @@ impl Model {
     /// assert!(model.size_marks("y").is_empty());
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
+    pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
         let graph = &self.graph;
         let name = graph.symbol(name.as_bytes());
         let main = graph.main_graph().filter(|_| name.is_some());
@@ -431,20 +421,6 @@ mod tests {
     use sardonyx_tensor::Tensor;
 
     use super::*;
-
-    #[test]
-    fn versions_are_packed_or_plain() {
-        let rows = [
-            (0, "0"),
-            (21, "21"),
-            (i64::MAX, "32767.65535.4294967295"),
-            (-1, "-1"),
-            (1 << 32, "0.1.0"),
-        ];
-        for (version, expected) in rows {
-            assert_eq!(format_version(version), expected);
-        }
-    }
 
     #[test]
     fn counts_see_initializers_and_attributes() {

@@ -16,12 +16,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 ///
 /// ```
 /// #[global_allocator]
-/// static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+/// static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 ///
 /// fn main() -> Result<(), sardonyx::Error> {
 /// #   let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 ///     let model = sardonyx::Model::open(path)?;
-///     println!("{} bytes", model.encoded().bytes());
+///     println!("{} nodes", model.node_count());
 ///     Ok(())
 /// }
 /// ```

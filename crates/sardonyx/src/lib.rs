@@ -22,11 +22,16 @@
 //! - [`Error`] says what went wrong, where, and what to do about it; [`Error::kind`] is for
 //!   programs.
 //!
+//! The rest is in modules: [`io`] for files, [`check`], [`convert`], [`infer`] and [`edit`] for jobs
+//! on models, [`inspect`] for what is in a model, [`text`] for the notation, [`train`] for gradients
+//! and training, [`ops`] for operators, [`value`] for values other than tensors, [`run`] and
+//! [`device`] for how and where sessions compute.
+//!
 //! # Features
 //!
 //! With `images` sessions decode images for the operator `ImageDecoder`: BMP, JPEG, JPEG 2000, PNG,
 //! PNM, TIFF and WebP. Without it such models need
-//! [a decoder of the program](SessionBuilder::image_decoder). `DecodedImage` decodes the same
+//! [a decoder of the program](SessionBuilder::image_decoder). `io::DecodedImage` decodes the same
 //! formats for inputs.
 //!
 //! # What is not promised
@@ -40,32 +45,36 @@
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod arrays;
 mod beneath;
 pub mod check;
 pub mod convert;
-pub mod cost;
+mod cost;
 mod custom;
-pub mod devices;
-pub mod diff;
+pub mod device;
+mod devices;
+mod diff;
 mod difference;
 mod digest;
-mod edit;
+pub mod edit;
 mod error;
 mod external;
 mod form;
-pub mod functions;
+mod functions;
 mod given;
 mod glob;
 #[cfg(feature = "images")]
 mod images;
 mod indices;
 pub mod infer;
-pub mod inline;
-mod inspect;
+mod inference;
+mod inline;
+pub mod inspect;
+pub mod io;
 mod large_pages;
 mod load;
 mod mapping;
-pub mod message;
+mod message;
 mod model;
 mod nodes;
 mod open;
@@ -73,7 +82,8 @@ pub mod ops;
 mod outputs;
 mod positions;
 mod results;
-mod run;
+pub mod run;
+mod runner;
 mod save;
 mod scan;
 mod scores;
@@ -83,62 +93,29 @@ mod stamp;
 mod stored;
 mod tensors;
 pub mod text;
+mod text_parts;
+#[doc(hidden)]
+pub mod tool;
+pub mod train;
 mod trainer;
-pub mod training;
+mod training;
 mod unfinished;
+pub mod value;
 mod values;
+mod versions;
 mod whole;
 
-pub use custom::CustomOperator;
-pub use devices::{DeviceOptions, DeviceSession};
-pub use difference::Difference;
-pub use edit::parse_version;
 pub use error::{Error, ErrorKind};
-pub use external::{DataAccess, DataResolver, Links, open_data_file};
-pub use form::Form;
-pub use given::InitializerInfo;
-pub use glob::Glob;
-#[cfg(feature = "images")]
-pub use images::{DecodeLimits, DecodedImage, Images};
-pub use inspect::{
-    DeviceConfiguration, ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals,
-    format_version,
-};
-pub use large_pages::LargePages;
-pub use load::{ExternalFiles, Loaded, OpenOptions};
+pub use load::OpenOptions;
 pub use model::Model;
-pub use nodes::{NodeInfo, NodeValue, ValueSource};
-pub use open::{Access, io_reason};
 pub use outputs::Outputs;
-pub use results::{Edit, InvalidResult, JobKind, NewError, NewErrors};
-pub use sardonyx_passes::{Eliminated, Fusion, NodePath, Part, PathNode, Upgrade};
-pub use sardonyx_runtime::{
-    CompileReport, EncodedImage, ImageDecoder, NodeError, NodeInput, OperandDetails, OperatorCall,
-    OperatorError, Optimization, PixelFormat, Port, Precision, RunDetails, RunOptions, StepDetails,
-    StepEvent, StepInfo, StopFlag, StopReason, Stopped, UnsupportedOperator, keep_panic_places,
-    rewrites,
-};
-pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
-pub use scan::{
-    ScanFacts, ScanFinding, ScanOptions, ScanReport, ScanSeverity, ScannedDomain, ScannedFile,
-    scan, scan_bytes, scan_reader,
-};
-pub use scores::ScoreOperator;
+pub use save::SaveOptions;
 pub use session::{Session, SessionBuilder};
-pub use tensors::{Role, Storage, StoredTensor};
-pub use trainer::{DataPosition, StateVariable, Trainer, TrainerBuilder, TrainingEntry};
-pub use values::{read_value, write_value};
-pub use whole::WholeFile;
+pub use trainer::{Trainer, TrainerBuilder};
 
-pub use sardonyx_proto::{Encoded, suggest};
-
-pub use sardonyx_formats::{npz, safetensors};
-pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};
-pub use sardonyx_passes::{NEWEST_IR_VERSION, StripOptions, StripReport};
-pub use sardonyx_tensor::{
-    Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Distance, Distances,
-    Element, Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey,
-    Mismatch, Opaque, OpaqueType, Sequence, Sparse, StringArray, Tensor, TensorError, TensorView,
-    TensorViewMut, Tolerance, Value, ValueType, ViewData, WorstElement, bf16, cast, f16, npy,
-    swap_bytes,
-};
+#[doc(inline)]
+pub use sardonyx_model::{Dim, Shape, Type};
+#[doc(inline)]
+pub use sardonyx_runtime::{Port, RunOptions, StopFlag};
+#[doc(inline)]
+pub use sardonyx_tensor::{DataType, Element, Tensor, TensorView, TensorViewMut, Value, ValueType};

@@ -45,7 +45,8 @@ pub enum ExternalFiles {
 /// How to open a model.
 ///
 /// ```
-/// use sardonyx::{Access, OpenOptions};
+/// use sardonyx::OpenOptions;
+/// use sardonyx::io::Access;
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 /// let model = OpenOptions::new().access(Access::Read).open(path)?;

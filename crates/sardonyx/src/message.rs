@@ -5,13 +5,15 @@
 //! it ([`infer::node_outputs`]).
 //!
 //! ```
-//! use sardonyx::message::{self, Header, Part};
-//! use sardonyx::{check, text};
+//! use sardonyx::{check, tool};
+//! use sardonyx::tool::ModelExt;
+//! use sardonyx::tool::message::{self, Header, MessagePart};
 //!
-//! let node = text::parse_part(text::Part::Node, b"y = Relu <alpha = 1> (x)".to_vec())?;
+//!
+//! let node = tool::parse_part(tool::TextPart::Node, b"y = Relu <alpha = 1> (x)".to_vec())?;
 //! let header = Header { opset_imports: [(String::new(), 21)].into(), ..Header::default() };
-//! let model = message::read(&node, Part::Node, &header)?;
-//! let report = model.check_part(Part::Node.into(), &check::Options::new());
+//! let model = message::read(&node, MessagePart::Node, &header)?;
+//! let report = model.check_part(MessagePart::Node.into(), &check::CheckOptions::new());
 //! assert_eq!(report.findings[0].code.name, "unknown-attribute");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -25,10 +27,10 @@ mod types;
 use std::collections::BTreeMap;
 
 use sardonyx_model::ReadLimits;
+use sardonyx_passes::CheckPart;
 use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph, model, node, operator_set_id};
 use sardonyx_tensor::Buffer;
 
-use crate::check;
 use crate::error::{Error, ErrorKind};
 use crate::load::read_graph;
 use crate::model::Model;
@@ -41,7 +43,7 @@ pub use types::{shape_to_bytes, type_to_bytes, types_from_bytes};
 /// A message that can be read alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Part {
+pub enum MessagePart {
     /// A `GraphProto`.
     Graph,
     /// A `FunctionProto`.
@@ -58,32 +60,32 @@ pub enum Part {
     ValueInfo,
 }
 
-impl Part {
+impl MessagePart {
     /// The message, as the standard calls it.
     pub fn name(self) -> &'static str {
         match self {
-            Part::Graph => "GraphProto",
-            Part::Function => "FunctionProto",
-            Part::Node => "NodeProto",
-            Part::Attribute => "AttributeProto",
-            Part::Tensor => "TensorProto",
-            Part::SparseTensor => "SparseTensorProto",
-            Part::ValueInfo => "ValueInfoProto",
+            MessagePart::Graph => "GraphProto",
+            MessagePart::Function => "FunctionProto",
+            MessagePart::Node => "NodeProto",
+            MessagePart::Attribute => "AttributeProto",
+            MessagePart::Tensor => "TensorProto",
+            MessagePart::SparseTensor => "SparseTensorProto",
+            MessagePart::ValueInfo => "ValueInfoProto",
         }
     }
 }
 
 /// What is checked of a model that has nothing but this part.
-impl From<Part> for check::Part {
-    fn from(part: Part) -> check::Part {
+impl From<MessagePart> for CheckPart {
+    fn from(part: MessagePart) -> CheckPart {
         match part {
-            Part::Graph => check::Part::Graph,
-            Part::Function => check::Part::Functions,
-            Part::Node => check::Part::Nodes,
-            Part::Attribute => check::Part::Attributes,
-            Part::Tensor => check::Part::Initializers,
-            Part::SparseTensor => check::Part::SparseInitializers,
-            Part::ValueInfo => check::Part::Inputs,
+            MessagePart::Graph => CheckPart::Graph,
+            MessagePart::Function => CheckPart::Functions,
+            MessagePart::Node => CheckPart::Nodes,
+            MessagePart::Attribute => CheckPart::Attributes,
+            MessagePart::Tensor => CheckPart::Initializers,
+            MessagePart::SparseTensor => CheckPart::SparseInitializers,
+            MessagePart::ValueInfo => CheckPart::Inputs,
         }
     }
 }
@@ -102,9 +104,9 @@ pub struct Header {
 /// # Errors
 ///
 /// [`ErrorKind::Format`] if the bytes are no such message, are nested too deeply or too large.
-pub fn read(bytes: &[u8], part: Part, header: &Header) -> Result<Model, Error> {
+pub fn read(bytes: &[u8], part: MessagePart, header: &Header) -> Result<Model, Error> {
     match part {
-        Part::Function => read_inside(None, Some(bytes), header),
+        MessagePart::Function => read_inside(None, Some(bytes), header),
         _ => read_inside(Some((part, bytes)), None, header),
     }
 }
@@ -115,11 +117,11 @@ pub(crate) fn read_with_function(
     function: &[u8],
     header: &Header,
 ) -> Result<Model, Error> {
-    read_inside(Some((Part::Graph, graph)), Some(function), header)
+    read_inside(Some((MessagePart::Graph, graph)), Some(function), header)
 }
 
 fn read_inside(
-    in_graph: Option<(Part, &[u8])>,
+    in_graph: Option<(MessagePart, &[u8])>,
     function: Option<&[u8]>,
     header: &Header,
 ) -> Result<Model, Error> {
@@ -129,7 +131,7 @@ fn read_inside(
     limits.depth += 3;
     let bytes = Buffer::from_vec(encode_to_vec(&message));
     let graph = read_graph(bytes, limits, true).map_err(|refusal| {
-        let part = in_graph.map_or(Part::Function, |(part, _)| part);
+        let part = in_graph.map_or(MessagePart::Function, |(part, _)| part);
         let message = format!("this is not a {}, or it is damaged: {refusal}", part.name());
         Error::new(ErrorKind::Format, message)
     })?;
@@ -139,7 +141,7 @@ fn read_inside(
 /// Parts of a model, with what it takes to be in one around them.
 struct InModel<'a> {
     /// The main graph, or a part of it.
-    in_graph: Option<(Part, &'a [u8])>,
+    in_graph: Option<(MessagePart, &'a [u8])>,
     function: Option<&'a [u8]>,
     header: &'a Header,
 }
@@ -150,14 +152,14 @@ impl Encode for InModel<'_> {
         if let Some((part, bytes)) = self.in_graph {
             let ready = |out: &mut Encoder<'a>| out.records(bytes);
             out.message(model::Graph, |out| match part {
-                Part::Graph | Part::Function => ready(out),
-                Part::Node => out.message(graph::Node, ready),
-                Part::Attribute => {
+                MessagePart::Graph | MessagePart::Function => ready(out),
+                MessagePart::Node => out.message(graph::Node, ready),
+                MessagePart::Attribute => {
                     out.message(graph::Node, |out| out.message(node::Attribute, ready));
                 }
-                Part::Tensor => out.message(graph::Initializer, ready),
-                Part::SparseTensor => out.message(graph::SparseInitializer, ready),
-                Part::ValueInfo => out.message(graph::Input, ready),
+                MessagePart::Tensor => out.message(graph::Initializer, ready),
+                MessagePart::SparseTensor => out.message(graph::SparseInitializer, ready),
+                MessagePart::ValueInfo => out.message(graph::Input, ready),
             });
         }
         for (domain, version) in &self.header.opset_imports {

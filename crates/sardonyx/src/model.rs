@@ -161,8 +161,8 @@ impl Model {
         OpenOptions::new().access(Access::Read).open(path)
     }
 
-    /// Reads a model from bytes, which it keeps. External data is found only after
-    /// [`Model::look_in`].
+    /// Reads a model from bytes, which it keeps. External data is found only with
+    /// [`OpenOptions::directory`] or [`OpenOptions::resolver`].
     ///
     /// ```
     /// // ir_version 10, and a graph called g
@@ -198,16 +198,10 @@ impl Model {
     /// Names the directory, instead of that of the model file, in which files with external data
     /// are looked for.
     ///
-    /// ```
-    /// let mut model = sardonyx::Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec())?;
-    /// model.look_in(std::env::temp_dir())?;
-    /// # Ok::<(), sardonyx::Error>(())
-    /// ```
-    ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`] if there is no such directory.
-    pub fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
+    pub(crate) fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
         let directory = directory.as_ref();
         let found = DataFiles::at(directory, DataOptions::default())
             .map_err(|error| io_error("cannot use the directory", directory, error))?;
@@ -230,7 +224,7 @@ impl Model {
 
     /// The bytes of the model's file in pieces, for whoever sends or digests them: payloads stay
     /// where they lie, and a model of a gigabyte takes as much memory as its nodes and names do.
-    pub fn encoded(&self) -> Encoded<'_> {
+    pub(crate) fn encoded(&self) -> Encoded<'_> {
         self.graph.encoded()
     }
 

@@ -9,8 +9,9 @@ use sardonyx_proto::closest;
 use sardonyx_tensor::DataType;
 
 use crate::error::{Error, ErrorKind};
-use crate::infer::{Inferred, Type};
+use crate::inference::Inferred;
 use crate::model::Model;
+use sardonyx_model::Type;
 
 /// A node of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +78,8 @@ impl Model {
     /// training steps. Types are those that [`infer`](Model::infer) found, if it is given.
     ///
     /// ```
-    /// # use sardonyx::{Model, ValueSource};
+    /// # use sardonyx::Model;
+    /// # use sardonyx::inspect::ValueSource;
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
     /// let model = Model::open(path)?;
     /// let nodes = model.nodes(None);
@@ -255,7 +257,7 @@ fn inner_graphs(model: &graph::Model, id: GraphId) -> impl Iterator<Item = Graph
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::infer::Options;
+    use crate::inference::InferOptions;
 
     #[test]
     fn nodes_have_their_graphs_and_the_sources_of_their_inputs() {
@@ -270,7 +272,7 @@ mod tests {
              <domain: \"local\", opset_import: [\"\": 21]> F (p) => (q) { q = Neg (p) }",
         )
         .unwrap();
-        let types = model.infer(&Options::new());
+        let types = model.infer(&InferOptions::new());
         let nodes = model.nodes(Some(&types));
         let places: Vec<(&str, usize, &str)> =
             nodes.iter().map(|node| (&*node.graph, node.index, &*node.operator)).collect();

@@ -1,19 +1,86 @@
-//! The operators of the standard, in all of their versions, and those that a program adds.
+//! Operators: those of the standard, and those that a program adds.
 //!
 //! ```
-//! use sardonyx::ops::Registry;
+//! use sardonyx::ops::Operator;
 //!
-//! let registry = Registry::standard();
-//! let concat = registry.schema("", "Concat", 12).expect("Concat exists since opset 1");
-//! assert_eq!(concat.since, 11);
-//! assert!(concat.attribute("axis").is_some_and(|axis| axis.required));
+//! let concat = Operator::find("", "Concat").expect("an operator of the standard");
+//! assert_eq!(concat.version_at(12), Some(11));
+//! assert!(concat.has_kernel());
 //! ```
 //!
-//! What is here is promised: schemas, the registry, and what can be asked of an operator. How
-//! definitions are written, and what inference and the engine ask them with, is not.
+//! A program adds an operator of its own with
+//! [`SessionBuilder::operator`](crate::SessionBuilder::operator): a closure, or a type that
+//! implements [`CustomOperator`].
 
-pub use sardonyx_ops::{
-    Arity, AttrDefault, AttrType, AttrValue, Attribute, AttributeView, DOMAIN_VERSIONS,
-    Determinism, Differentiability, FunctionVersion, OpDef, Param, Registry, RegistryError, Schema,
-    TypeSet, TypeVar, UnknownType, Version, compare_domains, intern, read_type, spell,
+use std::fmt;
+
+use sardonyx_ops::{OpDef, Registry};
+
+#[doc(inline)]
+pub use crate::custom::CustomOperator;
+#[doc(inline)]
+pub use crate::inference::NodeTypes;
+#[doc(inline)]
+pub use sardonyx_ops::AttributeView;
+#[doc(inline)]
+pub use sardonyx_passes::RuleAnswer;
+#[doc(inline)]
+pub use sardonyx_runtime::{
+    EncodedImage, ImageDecoder, OperatorCall, OperatorError, PixelFormat, UnsupportedOperator,
 };
+
+/// An operator of the standard, in all of its versions.
+#[derive(Clone, Copy)]
+pub struct Operator(&'static OpDef);
+
+impl Operator {
+    /// Lists the operators of the standard, by domain and name.
+    pub fn all() -> impl Iterator<Item = Operator> {
+        Registry::standard().operators().map(Operator)
+    }
+
+    /// Finds an operator of the standard. The domain `ai.onnx` may also be given as an empty text.
+    pub fn find(domain: &str, name: &str) -> Option<Operator> {
+        Registry::standard().operator(domain, name).map(Operator)
+    }
+
+    /// Domain; empty for `ai.onnx`.
+    pub fn domain(self) -> &'static str {
+        self.0.domain
+    }
+
+    /// Name.
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// Description of what the operator computes, in a few sentences.
+    pub fn about(self) -> &'static str {
+        self.0.about
+    }
+
+    /// Lists the operator set versions that brought a new version of the operator, ascending.
+    pub fn versions(self) -> impl DoubleEndedIterator<Item = u32> {
+        self.0.versions().map(|version| version.since)
+    }
+
+    /// Returns the version of the operator in an operator set: the newest of its
+    /// [versions](Operator::versions) up to `opset`.
+    pub fn version_at(self, opset: u32) -> Option<u32> {
+        self.0.version_at(opset)
+    }
+
+    /// Whether the engine has a kernel for the operator. Without one, a session computes the
+    /// operator by its function, if the standard defines one.
+    pub fn has_kernel(self) -> bool {
+        let registry = Registry::standard();
+        let newest = registry.op_ref(self.0.domain, self.0.name, self.0.newest());
+        newest.is_some_and(sardonyx_runtime::has_kernel)
+    }
+}
+
+impl fmt::Debug for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Operator({})", self.0.full_name())
+    }
+}

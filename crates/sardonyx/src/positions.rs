@@ -3,7 +3,9 @@
 use sardonyx_model::{GraphId, Id, NodeId};
 use sardonyx_passes::{Finding, Spot, SpotPart};
 use sardonyx_tensor::Buffer;
-use sardonyx_text::{Diagnostic, Position, Severity, SyntaxKind, SyntaxTree, syntax_tree};
+use sardonyx_text::{
+    Diagnostic, DiagnosticSeverity, Position, SyntaxKind, SyntaxTree, syntax_tree,
+};
 
 use crate::model::Model;
 
@@ -19,7 +21,7 @@ pub(crate) fn positions(
         return Vec::new();
     }
     let (tree, diagnostics) = syntax_tree(text);
-    let failed = |found: &Diagnostic| found.severity == Severity::Error;
+    let failed = |found: &Diagnostic| found.severity == DiagnosticSeverity::Error;
     let places = Places::of(&model.graph, &tree);
     let is_other = places.nodes.len() != model.graph.node_count();
     if is_other || diagnostics.iter().any(failed) {
@@ -165,7 +167,7 @@ mod tests {
             \x20 a, y = Splti(a, \"é\", b)\n\
             }\n";
         let model = Model::from_text(text).unwrap();
-        let report = model.check(&check::Options::new());
+        let report = model.check(&check::CheckOptions::new());
         let text = Buffer::from_vec(text.into());
         let found = positions(&model, &text, &report.findings);
         let mut lines: Vec<(&str, Option<(usize, usize)>)> = report

@@ -5,7 +5,7 @@ use std::fmt;
 use sardonyx_ops::Registry;
 use sardonyx_passes::{self as passes, JobInput, Origins};
 
-pub use sardonyx_passes::{Edit, JobKind, NewError, NewErrors};
+use sardonyx_passes::{Edit, JobKind, NewErrors};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -70,7 +70,8 @@ impl Model {
     /// these themselves.
     ///
     /// ```
-    /// use sardonyx::{Edit, JobKind, Model};
+    /// use sardonyx::Model;
+    /// use sardonyx::tool::{Edit, JobKind, ModelExt};
     ///
     /// let before = Model::from_text(
     ///     "<ir_version: 8, opset_import: [\"\": 17]>
@@ -86,7 +87,7 @@ impl Model {
     /// # Errors
     ///
     /// Errors that the model did not have before.
-    pub fn check_edits(
+    pub(crate) fn check_edits(
         &self,
         before: &Model,
         job: JobKind,

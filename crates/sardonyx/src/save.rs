@@ -52,7 +52,8 @@ pub(crate) type Progress = dyn Fn(u64, u64) + Send + Sync;
 /// How to save a model.
 ///
 /// ```
-/// use sardonyx::{Model, SaveOptions, Weights};
+/// use sardonyx::{Model, SaveOptions};
+/// use sardonyx::io::Weights;
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 /// let model = Model::open(path)?;

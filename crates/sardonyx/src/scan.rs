@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use sardonyx_model as graph;
 use sardonyx_model::ReadLimits;
 use sardonyx_passes::check::{CODES, Levels};
-use sardonyx_passes::{CheckOptions, CheckPart, check_part};
+use sardonyx_passes::{CheckOptions, CheckPart, Severity, check_part};
 use sardonyx_tensor::Buffer;
 
 use crate::error::Error;
@@ -36,16 +36,16 @@ use crate::sniff::recognise;
 
 use places::{Found, each_tensor, shown_symbol};
 use report::Findings;
-pub use report::{ScanFacts, ScanFinding, ScanReport, ScanSeverity, ScannedDomain, ScannedFile};
+pub use report::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
 use sidecars::Sidecars;
 
 /// What a scan looks at, and from when on it calls something large.
 ///
 /// ```
-/// use sardonyx::{ScanOptions, scan};
+/// use sardonyx::check::ScanOptions;
 ///
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
-/// let report = scan(path, &ScanOptions::new().checksums(true))?;
+/// let report = ScanOptions::new().checksums(true).scan(path)?;
 /// assert_eq!(report.errors, 0);
 /// assert_eq!(report.facts.graphs, 1);
 /// # Ok::<(), sardonyx::Error>(())
@@ -149,6 +149,48 @@ impl ScanOptions {
         self.per_code = findings;
         self
     }
+
+    /// Scans a model file and, as far as their sizes go, its data files. A file that is no model is
+    /// a finding, not an error.
+    ///
+    /// ```
+    /// use sardonyx::check::ScanOptions;
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("sardonyx-scan-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory).unwrap();
+    /// # let path = directory.join("page.onnx");
+    /// # std::fs::write(&path, b"<html>404</html>").unwrap();
+    /// let report = ScanOptions::new().scan(&path)?;
+    /// assert_eq!(report.findings[0].code, "not-a-model");
+    /// # std::fs::remove_dir_all(directory).unwrap();
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
+    pub fn scan(&self, path: impl AsRef<Path>) -> Result<ScanReport, Error> {
+        Ok(examine(self.open.source(path.as_ref())?, self))
+    }
+
+    /// Scans the bytes of a model. Data files are looked for only with [`ScanOptions::directory`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if that directory cannot be used.
+    pub fn scan_bytes(&self, bytes: impl Into<Buffer>) -> Result<ScanReport, Error> {
+        Ok(examine(self.open.source_of_bytes(bytes.into())?, self))
+    }
+
+    /// Scans a model from a stream; see [`scan_bytes`](ScanOptions::scan_bytes).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if reading fails, or there are more bytes than
+    /// [`ScanOptions::max_bytes`].
+    pub fn scan_reader(&self, reader: impl Read) -> Result<ScanReport, Error> {
+        Ok(examine(self.open.source_of_reader(reader)?, self))
+    }
 }
 
 impl ScanOptions {
@@ -161,51 +203,6 @@ impl ScanOptions {
         }
         CheckOptions { levels, per_code: self.per_code, ..CheckOptions::default() }
     }
-}
-
-/// Scans a model file and, as far as their sizes go, its data files. A file that is no model is a
-/// finding, not an error.
-///
-/// ```
-/// use sardonyx::{ScanOptions, scan};
-///
-/// # let directory = std::env::temp_dir().join(format!("sardonyx-scan-{}", std::process::id()));
-/// # std::fs::create_dir_all(&directory).unwrap();
-/// # let path = directory.join("page.onnx");
-/// # std::fs::write(&path, b"<html>404</html>").unwrap();
-/// let report = scan(&path, &ScanOptions::new())?;
-/// assert_eq!(report.findings[0].code, "not-a-model");
-/// # std::fs::remove_dir_all(directory).unwrap();
-/// # Ok::<(), sardonyx::Error>(())
-/// ```
-///
-/// # Errors
-///
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) if the file cannot be read.
-pub fn scan(path: impl AsRef<Path>, options: &ScanOptions) -> Result<ScanReport, Error> {
-    let source = options.open.source(path.as_ref())?;
-    Ok(examine(source, options))
-}
-
-/// Scans the bytes of a model. Data files are looked for only with [`ScanOptions::directory`].
-///
-/// # Errors
-///
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) if that directory cannot be used.
-pub fn scan_bytes(bytes: impl Into<Buffer>, options: &ScanOptions) -> Result<ScanReport, Error> {
-    let source = options.open.source_of_bytes(bytes.into())?;
-    Ok(examine(source, options))
-}
-
-/// Scans a model from a stream; see [`scan_bytes`].
-///
-/// # Errors
-///
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) if reading fails, or there are more bytes than
-/// [`ScanOptions::max_bytes`].
-pub fn scan_reader(reader: impl Read, options: &ScanOptions) -> Result<ScanReport, Error> {
-    let source = options.open.source_of_reader(reader)?;
-    Ok(examine(source, options))
 }
 
 fn examine(source: Source, options: &ScanOptions) -> ScanReport {

@@ -36,7 +36,7 @@ impl Model {
     /// The operator that an output of the main graph ends in, if that is one of scores. Nodes that
     /// only change the form of their input are passed over. Says nothing about the axis: whether
     /// numbers add up to 1 along another one, only they tell.
-    pub fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
+    pub(crate) fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
         let main = self.graph.main_graph()?;
         let named = |info: &&sardonyx_model::ValueInfo| self.graph.display(info.name) == output;
         let mut value: ValueId = main.outputs.iter().find(named)?.value?;

@@ -169,7 +169,7 @@ impl SessionBuilder<'_> {
 
     /// Makes a session only to look at it: with [`Session::steps`], [`Session::report`] and
     /// [`Session::details`]. Nothing large is computed, copied or packed, and runs fail.
-    pub fn only_look(mut self) -> Self {
+    pub(crate) fn only_look(mut self) -> Self {
         self.choices.options.only_looks = true;
         self
     }
@@ -184,14 +184,14 @@ impl SessionBuilder<'_> {
 
     /// Leaves out a rewrite of the program; [`rewrites`](crate::rewrites) lists them. A session is
     /// not made if none has this name.
-    pub fn without_rewrite(mut self, name: impl Into<String>) -> Self {
+    pub(crate) fn without_rewrite(mut self, name: impl Into<String>) -> Self {
         self.choices.options.without.push(name.into());
         self
     }
 
     /// Has the session tell its [program](Session::program) after a rewrite; `lowering` is the
     /// program before any.
-    pub fn print_after(mut self, rewrite: impl Into<String>) -> Self {
+    pub(crate) fn print_after(mut self, rewrite: impl Into<String>) -> Self {
         self.choices.options.print_after = Some(rewrite.into());
         self
     }
@@ -202,7 +202,9 @@ impl SessionBuilder<'_> {
     /// the [schema](CustomOperator::schema) contradicts itself.
     ///
     /// ```
-    /// use sardonyx::{Model, OperatorCall, RunOptions, Session, Tensor};
+    /// use sardonyx::{Model, Session, Tensor};
+    /// use sardonyx::ops::OperatorCall;
+    /// use sardonyx::RunOptions;
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"com.example\": 1]>
@@ -234,8 +236,10 @@ impl SessionBuilder<'_> {
     /// place. Making a session of a model with that operator fails if there is no decoder.
     ///
     /// ```
-    /// use sardonyx::{EncodedImage, ImageDecoder, Model, OperatorError, PixelFormat};
-    /// use sardonyx::{RunOptions, Session, Tensor};
+    /// use sardonyx::{Model, Session};
+    /// use sardonyx::ops::{EncodedImage, ImageDecoder, OperatorError, PixelFormat};
+    /// use sardonyx::Tensor;
+    /// use sardonyx::RunOptions;
     ///
     /// /// Decodes every file to one pixel: its first byte.
     /// #[derive(Debug)]
@@ -647,7 +651,7 @@ impl Session {
     }
 
     /// The steps of a run, in order: what nodes have become.
-    pub fn steps(&self) -> Vec<StepInfo> {
+    pub(crate) fn steps(&self) -> Vec<StepInfo> {
         self.0.compiled.steps()
     }
 
@@ -658,7 +662,7 @@ impl Session {
     }
 
     /// What making the session did, in numbers.
-    pub fn report(&self) -> &CompileReport {
+    pub(crate) fn report(&self) -> &CompileReport {
         self.0.compiled.report()
     }
 
@@ -667,7 +671,7 @@ impl Session {
     /// are unknown is unknown.
     ///
     /// ```
-    /// # use sardonyx::{DataType, Model, Session, Type};
+    /// # use sardonyx::{DataType, Model, Session, Type, tool::SessionExt};
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
     /// let session = Session::new(&Model::open(path)?)?;
     /// let images = Type::tensor(DataType::Float, [2i64, 1, 8, 8]);
@@ -681,7 +685,7 @@ impl Session {
     ///
     /// [`ErrorKind::Input`] for a name that is no input, and for types with which the model
     /// contradicts itself.
-    pub fn details<I, N>(&self, inputs: I) -> Result<RunDetails, Error>
+    pub(crate) fn details<I, N>(&self, inputs: I) -> Result<RunDetails, Error>
     where
         I: IntoIterator<Item = (N, Type)>,
         N: AsRef<str>,
@@ -697,17 +701,17 @@ impl Session {
 
     /// The program as text, if [`SessionBuilder::print_after`] asked for it: a line for each input,
     /// constant, step and output, and for what rewrites nearly did.
-    pub fn program(&self) -> Option<&str> {
+    pub(crate) fn program(&self) -> Option<&str> {
         self.0.compiled.program()
     }
 
     /// What was recognised as a larger operator, and what nearly was, with the reason.
-    pub fn fusions(&self) -> &[Fusion] {
+    pub(crate) fn fusions(&self) -> &[Fusion] {
         self.0.compiled.fusions()
     }
 
     /// Which nodes are fused into the step of another: the other, then the node.
-    pub fn fused_steps(&self) -> Vec<(String, String)> {
+    pub(crate) fn fused_steps(&self) -> Vec<(String, String)> {
         self.0.compiled.fused_steps()
     }
 
@@ -820,7 +824,7 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
             let made = if model.data.has_place() {
                 made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")
             } else {
-                made.with_help("pass the model as a file in the directory of its data files, not as its bytes (Rust: Model::look_in sets the directory)")
+                made.with_help("pass the model as a file in the directory of its data files, not as its bytes (Rust: OpenOptions::directory sets the directory)")
             };
             made.with_source(error)
         }

@@ -17,7 +17,7 @@ pub struct StoredTensor {
     /// Where it stands, such as `graph.initializer[3]` or `graph.node[7].attribute[0] 'value'`.
     pub place: String,
     /// What it is for.
-    pub role: Role,
+    pub role: TensorRole,
     /// Element type; `None` if the file's number is not one of the standard's.
     pub data_type: Option<DataType>,
     /// The number of the element type, as the file has it; 0 if it has none.
@@ -28,14 +28,14 @@ pub struct StoredTensor {
     /// file.
     pub bytes: Option<u64>,
     /// Where these are.
-    pub storage: Storage,
+    pub storage: TensorStorage,
     id: TensorId,
 }
 
 /// What a stored tensor is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Role {
+pub enum TensorRole {
     /// A constant of a graph.
     Initializer,
     /// In an attribute of a node, or a default of a function.
@@ -49,7 +49,7 @@ pub enum Role {
 /// Where the values of a stored tensor are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Storage {
+pub enum TensorStorage {
     /// In `raw_data`.
     Raw,
     /// In a typed list of this name, such as `float_data`.
@@ -98,10 +98,10 @@ impl Model {
             name: self.graph.display(tensor.name).into_owned(),
             place,
             role: match id.sparse_part() {
-                Some(SparsePart::Values) => Role::SparseValues,
-                Some(SparsePart::Indices) => Role::SparseIndices,
-                None if id.is_initializer() => Role::Initializer,
-                None => Role::Attribute,
+                Some(SparsePart::Values) => TensorRole::SparseValues,
+                Some(SparsePart::Indices) => TensorRole::SparseIndices,
+                None if id.is_initializer() => TensorRole::Initializer,
+                None => TensorRole::Attribute,
             },
             data_type: DataType::from_number(type_number),
             type_number,
@@ -112,12 +112,12 @@ impl Model {
         }
     }
 
-    fn storage_of(&self, tensor: &TensorProto) -> (Storage, Option<u64>) {
+    fn storage_of(&self, tensor: &TensorProto) -> (TensorStorage, Option<u64>) {
         if tensor.is_external() {
             return match self.graph.external_reference(tensor) {
                 Ok(reference) => {
                     let bytes = reference.length.or_else(|| self.graph.implied_bytes(tensor));
-                    let storage = Storage::External {
+                    let storage = TensorStorage::External {
                         location: reference.location,
                         offset: reference.offset,
                         length: reference.length,
@@ -125,36 +125,36 @@ impl Model {
                     };
                     (storage, bytes)
                 }
-                Err(what) => (Storage::Broken(what), None),
+                Err(what) => (TensorStorage::Broken(what), None),
             };
         }
         if let Some(location) = tensor.data_location
             && location != DataLocation::DEFAULT
         {
             let what = format!("data location {} is not defined by the standard", location.0);
-            return (Storage::Broken(what), None);
+            return (TensorStorage::Broken(what), None);
         }
         // A raw_data without bytes beside a list is as good as none.
         let raw = tensor.raw_data.filter(|raw| raw.len > 0 || tensor.typed.is_empty());
         match (raw, tensor.typed.first()) {
             (Some(_), Some(_)) => {
                 let what = "it has both raw_data and a typed field".to_string();
-                (Storage::Broken(what), None)
+                (TensorStorage::Broken(what), None)
             }
-            (Some(raw), None) => (Storage::Raw, Some(tensor.skipped.unwrap_or(raw.len))),
+            (Some(raw), None) => (TensorStorage::Raw, Some(tensor.skipped.unwrap_or(raw.len))),
             (None, Some(run)) => {
                 let stored: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
                 let bytes = stored + tensor.skipped.unwrap_or(0);
-                (Storage::Typed(typed_name(run.number)), Some(bytes))
+                (TensorStorage::Typed(typed_name(run.number)), Some(bytes))
             }
-            (None, None) if tensor.dims.contains(&0) => (Storage::Nothing, Some(0)),
-            (None, None) => (Storage::Broken("it has no values".to_string()), Some(0)),
+            (None, None) if tensor.dims.contains(&0) => (TensorStorage::Nothing, Some(0)),
+            (None, None) => (TensorStorage::Broken("it has no values".to_string()), Some(0)),
         }
     }
 
     /// The first tensor whose raw data is not as long as its type and shape ask for, in words; such
     /// a tensor is printed without values.
-    pub fn raw_data_of_wrong_size(&self) -> Option<String> {
+    pub(crate) fn raw_data_of_wrong_size(&self) -> Option<String> {
         let model = &self.graph;
         let mut ids = model.tensors().into_iter().enumerate();
         ids.find_map(|(index, id)| {

@@ -6,7 +6,7 @@
 //! has beyond a model: a form, values outside of it, comments.
 //!
 //! ```
-//! use sardonyx::{Model, text};
+//! use sardonyx::{Model, tool};
 //!
 //! let model = Model::from_text(
 //!     "<ir_version: 10, opset_import: [\"\": 21]>
@@ -16,7 +16,7 @@
 //! let again = Model::from_text(&model.to_text())?;
 //! assert_eq!(again.to_bytes(), model.to_bytes());
 //!
-//! let error = text::parse_part(text::Part::Node, "y = Add(x x)".as_bytes().to_vec()).unwrap_err();
+//! let error = tool::parse_part(tool::TextPart::Node, "y = Add(x x)".as_bytes().to_vec()).unwrap_err();
 //! assert!(error.to_string().contains("inputs are separated by commas"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
@@ -41,30 +41,10 @@ use crate::save::numbered;
 use crate::stored;
 use crate::whole::WholeFile;
 
+#[doc(inline)]
 pub use sardonyx_text::{
-    Diagnostic, Form as TextForm, LeftOut, LeftOutKind, ParseError, Part, Position, Severity,
-    SyntaxKind, SyntaxPart, SyntaxTree, render,
+    Diagnostic, DiagnosticSeverity, LeftOut, LeftOutKind, ParseError, Position, TextForm,
 };
-
-/// Reads a part of a model alone (a node, a type, …) and gives its protobuf message.
-///
-/// # Errors
-///
-/// Everything that is wrong with the text.
-pub fn parse_part(part: Part, text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
-    sardonyx_text::parse_part(part, text.into(), ParseOptions::default())
-}
-
-/// The same as [`parse_part`], but a tensor may have another number of values than its shape asks
-/// for, which the parser of the `onnx` package does not count.
-///
-/// # Errors
-///
-/// Everything that is wrong with the text.
-pub fn parse_part_like_onnx(part: Part, text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
-    let options = ParseOptions { any_count: true, ..ParseOptions::default() };
-    sardonyx_text::parse_part(part, text.into(), options)
-}
 
 /// A text in the layout in which models are printed, with its comments. Formatting it again changes
 /// nothing.
@@ -74,12 +54,6 @@ pub fn parse_part_like_onnx(part: Part, text: impl Into<Buffer>) -> Result<Vec<u
 /// Everything that is wrong with the text.
 pub fn format(text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
     sardonyx_text::format(text.into())
-}
-
-/// The parts of a text and where they stand, as far as it can be read, and what is wrong with it.
-/// For editors.
-pub fn syntax_tree(text: impl Into<Buffer>) -> (SyntaxTree, Vec<Diagnostic>) {
-    sardonyx_text::syntax_tree(&text.into())
 }
 
 impl Model {
@@ -95,7 +69,7 @@ impl Model {
 
     /// The files from which the text took values that the model was read from. A file may be found
     /// in several places.
-    pub fn files_of_text(&self) -> Vec<PathBuf> {
+    pub(crate) fn files_of_text(&self) -> Vec<PathBuf> {
         self.data.taken_from()
     }
 
@@ -259,13 +233,13 @@ impl PrintOptions {
     pub fn print_message(
         &self,
         model: &Model,
-        part: message::Part,
+        part: message::MessagePart,
     ) -> io::Result<(Vec<u8>, LeftOut)> {
         let graph = &model.graph;
         let part = match part {
-            message::Part::Function => Some(PrintPart::Function(0)),
-            message::Part::Graph => graph.main.map(PrintPart::Graph),
-            message::Part::Node => {
+            message::MessagePart::Function => Some(PrintPart::Function(0)),
+            message::MessagePart::Graph => graph.main.map(PrintPart::Graph),
+            message::MessagePart::Node => {
                 let nodes = graph.main_graph().map_or(&[][..], |graph| &graph.nodes);
                 nodes.first().map(|node| PrintPart::Node(*node))
             }

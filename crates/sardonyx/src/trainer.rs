@@ -18,11 +18,12 @@ use sardonyx_tensor::Tensor;
 pub use build::TrainerBuilder;
 pub use state::{DataPosition, StateVariable, TrainingEntry};
 
-use crate::devices::{DeviceSession, Run, Runner, Traffic};
+use crate::devices::{DeviceSession, Run, Runner};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 #[cfg(doc)]
 use crate::session::Session;
+use sardonyx_devices::Traffic;
 use program::{StepBuffers, TrainingPrograms};
 use state::{New, State};
 

@@ -1,31 +1,4 @@
-//! Gradients and training for models that have none: what [`Trainer`](crate::Trainer) runs.
-//!
-//! ```
-//! use sardonyx::{Model, RunOptions, Tensor, Trainer, training};
-//!
-//! // y = x * w + b
-//! let model = Model::from_text(
-//!     "<ir_version: 10, opset_import: [\"\": 21]>
-//!      g (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {
-//!          y = Gemm (x, w, b)
-//!      }",
-//! )?;
-//! let options = training::Options::new(training::Loss::SquaredError { output: None })
-//!     .optimizer(training::OptimizerKind::Sgd, 0.1);
-//! let (trained, report) = model.add_training(&options)?;
-//! assert_eq!(report.variables, [("w".to_string(), 1), ("b".to_string(), 1)]);
-//!
-//! let mut trainer = Trainer::new(&trained)?;
-//! let x = Tensor::from_vec([4, 1], vec![-1f32, 0.0, 1.0, 2.0])?;
-//! let target = Tensor::from_vec([4, 1], vec![-1f32, 1.0, 3.0, 5.0])?;
-//! for _ in 0..200 {
-//!     let inputs = [("x", x.clone()), ("target", target.clone())];
-//!     trainer.step(0, inputs, &RunOptions::default())?;
-//! }
-//! let w: f32 = trainer.variable("w")?.item()?;
-//! assert!((w - 2.0).abs() < 1e-2);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! Training information and gradients that are added to models.
 
 mod by_name;
 
@@ -33,7 +6,7 @@ use std::fmt;
 
 use sardonyx_model::ExternalData;
 use sardonyx_ops::Registry;
-use sardonyx_passes::{self as passes, DeriveError, GradientOptions, TrainingOptions};
+use sardonyx_passes::{self as passes, DeriveError};
 use sardonyx_proto::suggest::hint;
 
 use crate::check::Finding;
@@ -42,15 +15,14 @@ use crate::glob::Glob;
 use crate::model::Model;
 use crate::results::InvalidResult;
 
-pub use by_name::{ForeignNumber, OptimizerName, OptimizerNumbers};
-pub use sardonyx_passes::{
-    Clipping, GradientReport, Initialization, Loss, Optimizer, OptimizerKind, Skipped,
-    TrainingReport,
+pub use by_name::{OptimizerName, OptimizerNumbers};
+use sardonyx_passes::{
+    Clipping, GradientReport, Initialization, Loss, Optimizer, OptimizerKind, TrainingReport,
 };
 
 /// How a model is to be trained: see [`Model::add_training`].
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct TrainingOptions {
     loss: Loss,
     optimizer: Optimizer,
     clipping: Option<Clipping>,
@@ -62,11 +34,11 @@ pub struct Options {
     float_copies: bool,
 }
 
-impl Options {
+impl TrainingOptions {
     /// To make this loss small, by gradient descent with the learning rate 0.01.
-    pub fn new(loss: Loss) -> Options {
+    pub fn new(loss: Loss) -> TrainingOptions {
         let optimizer = OptimizerName::Sgd.usual();
-        Options {
+        TrainingOptions {
             loss,
             optimizer,
             clipping: None,
@@ -81,7 +53,7 @@ impl Options {
 
     /// How weights move, and the default of the learning rate, which is an input of each step.
     #[must_use]
-    pub fn optimizer(mut self, kind: OptimizerKind, learning_rate: f64) -> Options {
+    pub fn optimizer(mut self, kind: OptimizerKind, learning_rate: f64) -> TrainingOptions {
         self.optimizer.kind = kind;
         self.optimizer.learning_rate = learning_rate;
         self
@@ -90,14 +62,14 @@ impl Options {
     /// How weights move: the rule with all its numbers, such as
     /// [`OptimizerName::with`] makes it.
     #[must_use]
-    pub fn with_optimizer(mut self, optimizer: Optimizer) -> Options {
+    pub fn with_optimizer(mut self, optimizer: Optimizer) -> TrainingOptions {
         self.optimizer = optimizer;
         self
     }
 
     /// Makes gradients smaller that are too large, before weight decay and the optimizer use them.
     #[must_use]
-    pub fn clipping(mut self, clipping: Clipping) -> Options {
+    pub fn clipping(mut self, clipping: Clipping) -> TrainingOptions {
         self.clipping = Some(clipping);
         self
     }
@@ -105,7 +77,7 @@ impl Options {
     /// The part of each weight that is added to its gradient; for AdamW the part that it loses,
     /// times the learning rate.
     #[must_use]
-    pub fn weight_decay(mut self, decay: f64) -> Options {
+    pub fn weight_decay(mut self, decay: f64) -> TrainingOptions {
         self.optimizer.weight_decay = decay;
         self
     }
@@ -113,7 +85,7 @@ impl Options {
     /// Writes the step as an operator of `ai.onnx.preview.training`, which Adagrad, Adam and
     /// Momentum have, and not as nodes of `ai.onnx`.
     #[must_use]
-    pub fn optimizer_operator(mut self, is_wanted: bool) -> Options {
+    pub fn optimizer_operator(mut self, is_wanted: bool) -> TrainingOptions {
         self.optimizer.as_operator = is_wanted;
         self
     }
@@ -122,14 +94,20 @@ impl Options {
     /// operators read as weights: matrices and filters, biases, factors of normalizations, tables
     /// that rows are taken from.
     #[must_use]
-    pub fn variables<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Options {
+    pub fn variables<P: Into<String>>(
+        mut self,
+        patterns: impl IntoIterator<Item = P>,
+    ) -> TrainingOptions {
         self.variables = Some(patterns.into_iter().map(Into::into).collect());
         self
     }
 
     /// Does not train the initializers that one of these [patterns](Glob) fits.
     #[must_use]
-    pub fn frozen<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Options {
+    pub fn frozen<P: Into<String>>(
+        mut self,
+        patterns: impl IntoIterator<Item = P>,
+    ) -> TrainingOptions {
         self.frozen = patterns.into_iter().map(Into::into).collect();
         self
     }
@@ -137,7 +115,7 @@ impl Options {
     /// What weights are after [`Trainer::initialize`](crate::Trainer::initialize); by default what
     /// the model stores.
     #[must_use]
-    pub fn initialization(mut self, initialization: Initialization) -> Options {
+    pub fn initialization(mut self, initialization: Initialization) -> TrainingOptions {
         self.initialization = initialization;
         self
     }
@@ -145,7 +123,7 @@ impl Options {
     /// Runs Dropout and BatchNormalization as in training; running means and variances are state
     /// then. The main graph runs them as it did.
     #[must_use]
-    pub fn training_mode(mut self, is_on: bool) -> Options {
+    pub fn training_mode(mut self, is_on: bool) -> TrainingOptions {
         self.training_mode = is_on;
         self
     }
@@ -153,7 +131,7 @@ impl Options {
     /// Writes gradients as a `Gradient` node and not as the nodes of `ai.onnx` that it means. Few
     /// runtimes know this operator.
     #[must_use]
-    pub fn gradient_nodes(mut self, is_wanted: bool) -> Options {
+    pub fn gradient_nodes(mut self, is_wanted: bool) -> TrainingOptions {
         self.gradient_nodes = is_wanted;
         self
     }
@@ -164,24 +142,24 @@ impl Options {
     /// of a weight changes nothing, however many such steps there are.
     ///
     /// ```
-    /// use sardonyx::{Model, training};
+    /// use sardonyx::{Model, train};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"\": 21]>
     ///      g (float16[2] x) => (float16[2] y) <float16[2] w = raw {1, 2}> { y = Mul (x, w) }",
     /// )?;
-    /// let options = training::Options::new(training::Loss::SquaredError { output: None });
-    /// let state = |options: &training::Options| {
+    /// let options = train::TrainingOptions::new(train::Loss::SquaredError { output: None });
+    /// let state = |options: &train::TrainingOptions| {
     ///     let (model, report) = model.add_training(options)?;
     ///     let names = model.state_variables().into_iter().map(|variable| variable.name);
-    ///     Ok::<_, training::Refusal>((names.collect::<Vec<String>>(), report.float_copies))
+    ///     Ok::<_, train::TrainingError>((names.collect::<Vec<String>>(), report.float_copies))
     /// };
     /// assert_eq!(state(&options)?, (vec!["w".to_string(), "w_remainder".to_string()], 1));
     /// assert_eq!(state(&options.float_copies(false))?, (vec!["w".to_string()], 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn float_copies(mut self, are_kept: bool) -> Options {
+    pub fn float_copies(mut self, are_kept: bool) -> TrainingOptions {
         self.float_copies = are_kept;
         self
     }
@@ -189,7 +167,7 @@ impl Options {
 
 /// Why gradients or training information were not added.
 #[derive(Debug, Clone)]
-pub enum Refusal {
+pub enum TrainingError {
     /// What is asked for does not fit the model.
     Option(String),
     /// What stands against it in the model, such as operators that have no gradient.
@@ -198,37 +176,37 @@ pub enum Refusal {
     Invalid(Box<InvalidResult>),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for TrainingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Option(message) => f.write_str(message),
-            Refusal::Findings(findings) => {
+            TrainingError::Option(message) => f.write_str(message),
+            TrainingError::Findings(findings) => {
                 f.write_str("the model cannot be differentiated")?;
                 findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
             }
-            Refusal::Invalid(result) => result.fmt(f),
+            TrainingError::Invalid(result) => result.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for TrainingError {}
 
-impl Refusal {
+impl TrainingError {
     /// Why nothing was added to `model`.
-    fn of(model: &Model, error: DeriveError) -> Refusal {
+    fn of(model: &Model, error: DeriveError) -> TrainingError {
         match error {
-            DeriveError::Option(message) => Refusal::Option(message),
-            DeriveError::Refused(findings) => Refusal::Findings(findings),
+            DeriveError::Option(message) => TrainingError::Option(message),
+            DeriveError::Refused(findings) => TrainingError::Findings(findings),
             DeriveError::Invalid(rejected) => {
-                Refusal::Invalid(Box::new(InvalidResult::of(model, *rejected)))
+                TrainingError::Invalid(Box::new(InvalidResult::of(model, *rejected)))
             }
         }
     }
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Error {
-        if let Refusal::Invalid(result) = refusal {
+impl From<TrainingError> for Error {
+    fn from(refusal: TrainingError) -> Error {
+        if let TrainingError::Invalid(result) = refusal {
             return (*result).into();
         }
         Error::new(ErrorKind::Invalid, refusal.to_string()).with_source(refusal)
@@ -237,22 +215,22 @@ impl From<Refusal> for Error {
 
 /// Which gradients a model is to give: see [`Model::add_gradients`].
 #[derive(Debug, Clone, Default)]
-pub struct Gradients {
+pub struct GradientOptions {
     of: Option<String>,
     by: Option<Vec<String>>,
     gradient_node: bool,
 }
 
-impl Gradients {
+impl GradientOptions {
     /// Those of the only output by all inputs and initializers of floats.
-    pub fn new() -> Gradients {
-        Gradients::default()
+    pub fn new() -> GradientOptions {
+        GradientOptions::default()
     }
 
     /// The value to differentiate. If it is no scalar, the gradients are those of the sum of its
     /// elements.
     #[must_use]
-    pub fn of(mut self, name: &str) -> Gradients {
+    pub fn of(mut self, name: &str) -> GradientOptions {
         self.of = Some(name.to_string());
         self
     }
@@ -260,7 +238,7 @@ impl Gradients {
     /// The values by which it is differentiated: inputs and initializers that one of these
     /// [patterns](Glob) fits, and other values by their whole names.
     #[must_use]
-    pub fn by<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Gradients {
+    pub fn by<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> GradientOptions {
         self.by = Some(patterns.into_iter().map(Into::into).collect());
         self
     }
@@ -268,7 +246,7 @@ impl Gradients {
     /// Adds one `Gradient` node, which few runtimes know, and not the nodes of `ai.onnx` that it
     /// means.
     #[must_use]
-    pub fn gradient_node(mut self, is_wanted: bool) -> Gradients {
+    pub fn gradient_node(mut self, is_wanted: bool) -> GradientOptions {
         self.gradient_node = is_wanted;
         self
     }
@@ -289,18 +267,21 @@ impl Model {
     /// # Errors
     ///
     /// Options that do not fit the model; operators on the way to the loss that have no gradient.
-    pub fn add_training(&self, options: &Options) -> Result<(Model, TrainingReport), Refusal> {
+    pub fn add_training(
+        &self,
+        options: &TrainingOptions,
+    ) -> Result<(Model, TrainingReport), TrainingError> {
         let frozen = globs(&options.frozen);
         let chosen = options.variables.as_deref().map(globs);
         if let Some(unknown) = self.fits_nothing(options) {
-            return Err(Refusal::Option(unknown));
+            return Err(TrainingError::Option(unknown));
         }
         let is_frozen = |name: &str| frozen.iter().any(|(glob, _)| glob.matches(name));
         let is_chosen = |name: &str| {
             let chosen = chosen.as_deref().unwrap_or_default();
             chosen.iter().any(|(glob, _)| glob.matches(name))
         };
-        let passes = TrainingOptions {
+        let passes = passes::TrainingOptions {
             loss: options.loss.clone(),
             optimizer: options.optimizer.clone(),
             clipping: options.clipping,
@@ -313,12 +294,12 @@ impl Model {
         };
         let external: &dyn ExternalData = &*self.data;
         let added = passes::add_training(&self.graph, &Registry::default(), external, &passes);
-        let (graph, report) = added.map_err(|error| Refusal::of(self, error))?;
+        let (graph, report) = added.map_err(|error| TrainingError::of(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
     /// A pattern for initializers that fits none.
-    fn fits_nothing(&self, options: &Options) -> Option<String> {
+    fn fits_nothing(&self, options: &TrainingOptions) -> Option<String> {
         let graph = self.graph.graph(self.graph.main?);
         let names: Vec<String> = graph
             .initializers
@@ -338,13 +319,14 @@ impl Model {
     /// `ai.onnx` only where the gradients have no equivalent in its own.
     ///
     /// ```
-    /// use sardonyx::{Model, RunOptions, Session, Tensor, training};
+    /// use sardonyx::{Model, Session, Tensor, train};
+    /// use sardonyx::RunOptions;
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 8, opset_import: [\"\": 17]>
     ///      g (float[N] x) => (float[N] y) { a = Mul (x, x) y = Mul (a, x) }",
     /// )?;
-    /// let (model, report) = model.add_gradients(&training::Gradients::new())?;
+    /// let (model, report) = model.add_gradients(&train::GradientOptions::new())?;
     /// assert_eq!(report.gradients, [("x".to_string(), "x_grad".to_string())]);
     /// let x = Tensor::from_vec([2], vec![1f32, 2.0])?;
     /// let outputs = Session::new(&model)?.run([("x", x)], &RunOptions::default())?;
@@ -355,7 +337,10 @@ impl Model {
     /// # Errors
     ///
     /// Options that do not fit the model; operators on the way that have no gradient.
-    pub fn add_gradients(&self, options: &Gradients) -> Result<(Model, GradientReport), Refusal> {
+    pub fn add_gradients(
+        &self,
+        options: &GradientOptions,
+    ) -> Result<(Model, GradientReport), TrainingError> {
         let by = options.by.as_deref().map(globs);
         let by = |name: &str, kind: passes::GradientBy| match &by {
             Some(patterns) => patterns.iter().any(|(glob, text)| match kind {
@@ -364,13 +349,13 @@ impl Model {
             }),
             None => kind != passes::GradientBy::Made,
         };
-        let passes = GradientOptions {
+        let passes = passes::GradientOptions {
             of: options.of.as_deref(),
             by: &by,
             gradient_node: options.gradient_node,
         };
         let added = passes::add_gradients(&self.graph, &Registry::default(), &passes);
-        let (graph, report) = added.map_err(|error| Refusal::of(self, error))?;
+        let (graph, report) = added.map_err(|error| TrainingError::of(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -379,9 +364,9 @@ impl Model {
     /// # Errors
     ///
     /// Nodes that name values which do not exist; operators on the way that have no gradient.
-    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), Refusal> {
+    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), TrainingError> {
         let expanded = passes::expand_gradients(&self.graph, &Registry::default());
-        let (graph, report) = expanded.map_err(|error| Refusal::of(self, error))?;
+        let (graph, report) = expanded.map_err(|error| TrainingError::of(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 }

@@ -10,7 +10,8 @@ use crate::error::{Error, ErrorKind};
 /// or output that it belongs to, does. Shapes in `ty` do not matter.
 ///
 /// ```
-/// use sardonyx::{DataType, Tensor, Type, Value, read_value, write_value};
+/// use sardonyx::{DataType, Tensor, Type, Value};
+/// use sardonyx::io::{read_value, write_value};
 ///
 /// let value = Value::from(Tensor::from_vec([2], vec![1.0f32, 2.0])?);
 /// let bytes = write_value(&value, "x")?;
@@ -30,7 +31,8 @@ pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
 /// The bytes of a file with one value, under a name, which may be empty.
 ///
 /// ```
-/// use sardonyx::{Tensor, write_value};
+/// use sardonyx::Tensor;
+/// use sardonyx::io::write_value;
 ///
 /// let bytes = write_value(&Tensor::scalar(1i64).into(), "one")?;
 /// assert_eq!(bytes, b"\x10\x07\x42\x03one\x4a\x08\x01\0\0\0\0\0\0\0");

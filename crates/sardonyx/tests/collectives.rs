@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sardonyx::devices::{Settings, Threads, Transport};
+use sardonyx::device::Threads;
+use sardonyx::device::{Transport, TransportSettings};
+use sardonyx::tool::SessionBuilderExt;
 use sardonyx::{Error, ErrorKind, Model, Outputs, Session, Tensor};
 
 const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"com.microsoft\": 1]>";
@@ -17,7 +19,7 @@ fn run_ranks(
     models: &[Model],
     input: impl Fn(usize) -> Tensor + Sync,
 ) -> Vec<Result<Outputs, Error>> {
-    let settings = Settings { deadline: Duration::from_secs(20) };
+    let settings = TransportSettings { deadline: Duration::from_secs(20) };
     let ranks = Threads::new(models.len(), &settings);
     std::thread::scope(|scope| {
         let ranks = ranks.into_iter().zip(models).map(|(rank, model)| {

@@ -1,7 +1,9 @@
 //! What is converted computes the same, in the engine's hands before and after.
 
-use sardonyx::convert::{ConvertError, Options, RELEASES, Target};
-use sardonyx::{Model, Session, Tensor, check};
+use sardonyx::check;
+use sardonyx::convert::{ConvertError, ConvertOptions, Target};
+use sardonyx::tool::RELEASES;
+use sardonyx::{Model, Session, Tensor};
 
 fn model(opset: u32, nodes: &str) -> Model {
     let text = format!(
@@ -19,7 +21,7 @@ fn run(model: &Model) -> Vec<f32> {
 }
 
 fn convert(model: &Model, opset: u32) -> Result<Model, ConvertError> {
-    let converted = model.convert(&Options::new(Target::new().opset("", opset)));
+    let converted = model.convert(&ConvertOptions::new(Target::new().opset("", opset)));
     converted.map(|(converted, _)| converted)
 }
 
@@ -46,7 +48,7 @@ fn there_and_back_it_is_the_same() {
         let new = convert(&old, 13).unwrap();
         let again = convert(&new, 9).unwrap();
         for converted in [&new, &again] {
-            let report = converted.check(&check::Options::new());
+            let report = converted.check(&check::CheckOptions::new());
             assert_eq!(report.errors, 0, "{nodes}: {:?}", report.findings);
             assert_eq!(run(converted), before, "{nodes}");
         }
@@ -99,7 +101,7 @@ fn releases_name_versions() {
         g (float[N] x) => (float[N] y) { y = Relu (x) }";
     let model = Model::from_text(text).unwrap();
     let target = Target::new().release("1.16.0").unwrap();
-    let (converted, _) = model.convert(&Options::new(target)).unwrap();
+    let (converted, _) = model.convert(&ConvertOptions::new(target)).unwrap();
     let sets = converted.opsets();
     let sets: Vec<(String, i64)> = sets.into_iter().map(|set| (set.domain, set.version)).collect();
     assert_eq!(converted.ir_version(), Some(10));
@@ -136,17 +138,17 @@ fn additions_of_newer_versions_are_refused_in_older_ones() {
     ];
     for (ty, node, first) in rows {
         let model = of_type(15, ty, node);
-        let report = model.check(&check::Options::new().types(true));
+        let report = model.check(&check::CheckOptions::new().types(true));
         assert_eq!(report.errors, 0, "{ty} {node}: {:?}", report.findings);
         for opset in 7..15 {
             let converted = convert(&model, opset);
             if opset < first {
                 assert!(converted.is_err(), "{ty} {node} in {opset}");
                 let old = of_type(opset, ty, node);
-                let report = old.check(&check::Options::new().types(true));
+                let report = old.check(&check::CheckOptions::new().types(true));
                 assert!(report.errors > 0, "{ty} {node} in {opset}");
             } else {
-                let report = converted.unwrap().check(&check::Options::new().types(true));
+                let report = converted.unwrap().check(&check::CheckOptions::new().types(true));
                 assert_eq!(report.errors, 0, "{ty} {node} in {opset}: {:?}", report.findings);
             }
         }

@@ -4,11 +4,16 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sardonyx::infer::{NodeTypes, RuleAnswer};
-use sardonyx::ops::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema};
+use sardonyx::ops::{CustomOperator, OperatorCall, OperatorError};
+use sardonyx::ops::{NodeTypes, RuleAnswer};
+use sardonyx::run::Optimization;
+use sardonyx::tool::schema::{
+    Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema,
+};
+use sardonyx::tool::{SessionBuilderExt, SessionExt};
+use sardonyx::value::Opaque;
 use sardonyx::{
-    CustomOperator, Error, ErrorKind, Model, Opaque, OperatorCall, OperatorError, Optimization,
-    Outputs, RunOptions, Session, SessionBuilder, Tensor, Type, Value,
+    Error, ErrorKind, Model, Outputs, RunOptions, Session, SessionBuilder, Tensor, Type, Value,
 };
 
 fn model(text: &str) -> Model {
@@ -318,7 +323,7 @@ fn opaque_values_are_made_and_read_by_operators_of_the_program() {
     );
     let error = run(Opaque::new("com.example", "Letters", 0, 1u8)).expect_err("no words");
     assert_eq!(error.kind(), ErrorKind::Input);
-    assert!(sardonyx::write_value(&Value::Opaque(last.clone()), "x").is_err());
+    assert!(sardonyx::io::write_value(&Value::Opaque(last.clone()), "x").is_err());
 }
 
 /// The step that puts the channels of an image back before such an operator stands in its name, and

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::random::Random;
-use sardonyx::{DataType, Model, Sequence, Session, Sparse, Tensor, Value, check, infer};
+use sardonyx::value::{Sequence, Sparse};
+use sardonyx::{DataType, Model, Session, Tensor, Value, check, infer};
 
 /// A type, as the notation writes it.
 #[derive(Clone, PartialEq)]
@@ -214,7 +215,7 @@ fn inputs() -> Vec<(&'static str, Value)> {
     let x = || Tensor::from_slice([2, 3], &[1f32, -2.0, 3.0, -4.0, 5.0, -6.0]).unwrap();
     let s = || Value::Sequence(Sequence::from_tensors(DataType::Float, [x(), x()]).unwrap());
     vec![
-        ("c", Tensor::scalar(sardonyx::Bool8::from(true)).into()),
+        ("c", Tensor::scalar(sardonyx::value::Bool8::from(true)).into()),
         ("x", x().into()),
         ("i", Tensor::from_slice([2], &[3i64, 4]).unwrap().into()),
         ("s", s()),
@@ -227,9 +228,9 @@ fn inputs() -> Vec<(&'static str, Value)> {
 /// The first complaint of each of the three, if it has one.
 fn verdicts(text: &str) -> [(&'static str, Option<String>); 3] {
     let model = Model::from_text(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let report = model.check(&check::Options::new().types(true));
+    let report = model.check(&check::CheckOptions::new().types(true));
     let worst = report.findings.iter().find(|found| found.severity == check::Severity::Error);
-    let found = model.infer(&infer::Options::new());
+    let found = model.infer(&infer::InferOptions::new());
     let inferred = found.report(&model).findings;
     let session = Session::builder(&model).threads(1).build();
     let ran = session.and_then(|session| session.run(inputs(), &Default::default()).map(|_| ()));

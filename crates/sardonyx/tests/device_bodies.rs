@@ -1,7 +1,8 @@
 //! Nodes in the graphs of `If`, `Loop` and `Scan`, and in functions, that say how they are divided.
 
-use sardonyx::devices::Plan;
-use sardonyx::{DeviceOptions, Model, Session, Tensor};
+use sardonyx::device::DeviceOptions;
+use sardonyx::tool::shard::Plan;
+use sardonyx::{Model, Session, Tensor};
 
 /// What a node says: by tensor the axis that is split over devices 0 and 1.
 fn split(specs: &[(&str, i64)]) -> String {
@@ -40,7 +41,7 @@ fn runs_alike(model: &Model, runs: &[Vec<(&str, Tensor)>]) -> Plan {
         );
         let found = found.unwrap();
         for ((name, wanted), (_, found)) in wanted.iter().zip(found.iter()) {
-            let same = found.compare(wanted, sardonyx::Tolerance { rtol: 1e-5, atol: 1e-6 });
+            let same = found.compare(wanted, sardonyx::value::Tolerance { rtol: 1e-5, atol: 1e-6 });
             same.unwrap_or_else(|why| panic!("{name}: {why}"));
         }
     }

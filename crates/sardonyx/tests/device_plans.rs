@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
-use sardonyx::devices::{Division, Plan, ShardOptions};
-use sardonyx::{DeviceOptions, Model, Session, Tensor};
+use sardonyx::device::DeviceOptions;
+use sardonyx::device::Division;
+use sardonyx::tool::shard::Plan;
+use sardonyx::{Model, Session, Tensor};
+use sardonyx::device::ShardOptions;
 
 const WIDTH: usize = 64;
 

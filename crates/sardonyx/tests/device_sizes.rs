@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use sardonyx::devices::{Division, Plan, ShardOptions};
-use sardonyx::{DeviceOptions, DeviceSession, Model, Session, Tensor};
+use sardonyx::device::Division;
+use sardonyx::device::{DeviceOptions, DeviceSession};
+use sardonyx::tool::shard::Plan;
+use sardonyx::{Model, Session, Tensor};
+use sardonyx::device::ShardOptions;
 
 const WIDTH: usize = 64;
 

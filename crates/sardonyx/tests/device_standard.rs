@@ -1,8 +1,9 @@
 //! What the standard says of device configurations, rule by rule, by plans and by runs: each model
 //! runs with and without devices, and gives the same bits.
 
-use sardonyx::devices::Plan;
-use sardonyx::{DeviceOptions, ErrorKind, Model, Session, Tensor};
+use sardonyx::device::DeviceOptions;
+use sardonyx::tool::shard::Plan;
+use sardonyx::{ErrorKind, Model, Session, Tensor};
 use sardonyx_passes::Step;
 
 /// A model of opset 21 with one configuration `c`.

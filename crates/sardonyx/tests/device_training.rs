@@ -1,8 +1,11 @@
 //! Training on several devices gives what it gives on one, and the state stays in parts.
 
-use sardonyx::devices::{Division, Plan, ShardOptions};
-use sardonyx::training::{Loss, OptimizerKind, Options};
-use sardonyx::{DeviceOptions, ErrorKind, Model, Session, Tensor, Trainer};
+use sardonyx::device::DeviceOptions;
+use sardonyx::device::Division;
+use sardonyx::tool::shard::Plan;
+use sardonyx::train::{Loss, OptimizerKind, TrainingOptions};
+use sardonyx::{ErrorKind, Model, Session, Tensor, Trainer};
+use sardonyx::device::ShardOptions;
 
 /// Numbers between -1 and 1 that look random.
 fn numbers(dims: &[usize], by: usize) -> Tensor {
@@ -43,7 +46,7 @@ fn batch(rows: usize, step: usize) -> [(&'static str, Tensor); 2] {
 }
 
 fn trainable(kind: OptimizerKind) -> Model {
-    let options = Options::new(Loss::SquaredError { output: None }).optimizer(kind, 0.05);
+    let options = TrainingOptions::new(Loss::SquaredError { output: None }).optimizer(kind, 0.05);
     network().add_training(&options).unwrap().0
 }
 
@@ -204,8 +207,9 @@ fn inference_reads_weights_where_they_are() {
 #[test]
 fn convolutions_are_trained_by_parts_of_a_batch() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
-    let options = Options::new(Loss::CrossEntropy { output: None, axis: None, ignored: None })
-        .optimizer(OPTIMIZERS[2], 0.002);
+    let options =
+        TrainingOptions::new(Loss::CrossEntropy { output: None, axis: None, ignored: None })
+            .optimizer(OPTIMIZERS[2], 0.002);
     let (model, _) = Model::open(path).unwrap().add_training(&options).unwrap();
     let (model, _) =
         model.shard(&ShardOptions::new(Division::Batch, 2).configuration("c")).unwrap();
@@ -252,7 +256,7 @@ fn a_failing_step_changes_no_state() {
         g (int64[N] index) => (float[N, 3] rows)
         <float[4, 3] table = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}>
         { rows = Gather (table, index) }";
-    let options = Options::new(Loss::SquaredError { output: None })
+    let options = TrainingOptions::new(Loss::SquaredError { output: None })
         .optimizer(OptimizerKind::Momentum { momentum: 0.5, nesterov: false }, 0.125);
     let (model, _) = Model::from_text(text).unwrap().add_training(&options).unwrap();
     let (model, _) =

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use sardonyx::devices::{Division, ShardOptions};
-use sardonyx::{DeviceOptions, ErrorKind, Model, Session, Tensor};
+use sardonyx::device::DeviceOptions;
+use sardonyx::device::Division;
+use sardonyx::{ErrorKind, Model, Session, Tensor};
+use sardonyx::device::ShardOptions;
 
 /// A layer of two products, with a configuration of two devices for it.
 const LAYER: &str = "<ir_version: 11, opset_import: [\"\": 21]>

@@ -5,8 +5,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sardonyx::diff::{DiffOptions, ModelDiff, NodeChangeKind, TensorChange};
-use sardonyx::{Buffer, Model};
+use sardonyx::Model;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::diff::{DiffOptions, ModelDiff, NodeChangeKind, TensorChange};
+use sardonyx::value::Buffer;
 use sardonyx_model as graph;
 
 fn diff(before: &Model, after: &Model) -> ModelDiff {
@@ -75,7 +77,7 @@ fn a_model_does_not_differ_from_itself() {
 fn other_names_are_no_other_nodes() {
     let mut seen = 0;
     for (path, model) in models() {
-        if model.check(&sardonyx::check::Options::new()).errors > 0 {
+        if model.check(&sardonyx::check::CheckOptions::new()).errors > 0 {
             continue;
         }
         let found = model.diff(&renamed(&model), &DiffOptions::new().with_values(false));

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use sardonyx::{Model, Session, Tolerance};
+use sardonyx::value::Tolerance;
+use sardonyx::{Model, Session};
 use sardonyx_ops::{AttrDefault, Registry};
 
 const FILES: [&str; 3] = ["ai.onnx", "ai.onnx.ml", "ai.onnx.preview"];

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use sardonyx::functions::OperatorFunction;
-use sardonyx::ops::{Arity, OpDef, Registry};
-use sardonyx::text::{Part, parse_part};
+use sardonyx::tool::OperatorFunction;
+use sardonyx::tool::schema::OpDef;
+use sardonyx::tool::schema::{Arity, Registry};
+use sardonyx::tool::{TextPart, parse_part};
 use sardonyx::{Model, Type};
 use sardonyx_model::{self as graph, GraphId, Producer};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec, model};
@@ -118,7 +119,7 @@ impl Judge<'_> {
 
 /// Looks at a function, which need not give some outputs that the call does not have.
 fn judge(text: &str, absent: &[&str]) -> Vec<String> {
-    let function = parse_part(Part::Function, text.as_bytes().to_vec());
+    let function = parse_part(TextPart::Function, text.as_bytes().to_vec());
     let function = function.unwrap_or_else(|error| panic!("{error}\n{text}"));
     let model = graph::Model::read(encode_to_vec(&Holder(function)).into()).unwrap();
     let found = &model.functions[0];
@@ -271,7 +272,7 @@ fn types(text: &str) -> Vec<Option<Type>> {
 }
 
 fn of_call(node: &str, inputs: &str, opset: u32) -> Option<OperatorFunction> {
-    let node = parse_part(Part::Node, node.as_bytes().to_vec()).unwrap();
+    let node = parse_part(TextPart::Node, node.as_bytes().to_vec()).unwrap();
     OperatorFunction::of_call(node, &types(inputs), opset).unwrap()
 }
 

@@ -1,8 +1,8 @@
 //! Weights and shapes that a caller gives to a model in the place of those of its file.
 
-use sardonyx::{
-    DataType, ErrorKind, Map, MapKey, Model, Session, StringArray, Tensor, Value, ValueType,
-};
+use sardonyx::tool::ModelExt;
+use sardonyx::value::{Map, MapKey, StringArray};
+use sardonyx::{DataType, ErrorKind, Model, Session, Tensor, Value, ValueType};
 
 const TEXT: &str = "<ir_version: 10, opset_import: [\"\": 21]>
     g (float[2] x, float[2] both = {7, 7}) => (float[2] y, string[1] t)

@@ -8,9 +8,11 @@ mod sequences;
 use std::collections::BTreeSet;
 use std::fs;
 
-use sardonyx::check::{self, Severity};
-use sardonyx::training::Gradients;
-use sardonyx::{CastOptions, DataType, Model, Outputs, Session, Tensor, Value, cast};
+use sardonyx::check;
+use sardonyx::check::Severity;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::train::GradientOptions;
+use sardonyx::{DataType, Model, Outputs, Session, Tensor, Value};
 use sardonyx_ops::{Differentiability, OpDef, Param, Registry};
 
 /// What a gradient may be off, in parts of the largest element or of 1.
@@ -1030,9 +1032,9 @@ fn files_hold_gradients_through_graphs_and_layers() {
         });
         let expected: Vec<f64> = expected.collect();
         for is_node in [false, true] {
-            let options = Gradients::new().of("y").by(["x", "w"]).gradient_node(is_node);
+            let options = GradientOptions::new().of("y").by(["x", "w"]).gradient_node(is_node);
             let (changed, _) = model.add_gradients(&options).unwrap();
-            let report = changed.check(&check::Options::new());
+            let report = changed.check(&check::CheckOptions::new());
             let errors = report.findings.iter().filter(|found| found.severity == Severity::Error);
             let errors: Vec<String> = errors.map(ToString::to_string).collect();
             assert!(errors.is_empty(), "{nodes}: {errors:#?}");

@@ -2,10 +2,11 @@
 //! gives elsewhere, and no file does harm.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use sardonyx::{
-    DecodeLimits, DecodedImage, ErrorKind, ImageDecoder, Images, Model, PixelFormat, Session,
-    Tensor,
-};
+use sardonyx::io::DecodedImage;
+use sardonyx::ops::{ImageDecoder, PixelFormat};
+use sardonyx::tool::DecodeLimits;
+use sardonyx::tool::Images;
+use sardonyx::{ErrorKind, Model, Session, Tensor};
 
 /// A row of the table of images.
 struct Row {

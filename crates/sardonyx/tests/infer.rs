@@ -3,8 +3,11 @@
 
 use std::fmt::Write;
 
-use sardonyx::infer::{Dim, Options, Style};
-use sardonyx::{Model, ReadLimits};
+use sardonyx::Dim;
+use sardonyx::Model;
+use sardonyx::infer::InferOptions;
+use sardonyx::io::ReadLimits;
+use sardonyx::tool::infer::Style;
 
 const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>\n";
 
@@ -14,7 +17,7 @@ fn read(text: &str) -> Model {
     options.from_bytes(text.as_bytes().to_vec()).unwrap()
 }
 
-fn type_of(model: &Model, name: &str, options: &Options) -> String {
+fn type_of(model: &Model, name: &str, options: &InferOptions) -> String {
     let found = model.infer(options);
     found.ty(model, name).map_or("?".into(), ToString::to_string)
 }
@@ -30,12 +33,12 @@ fn a_chain_is_walked_once() {
     text += "last = Concat <axis = 0> (v0, v100000)\n}\n";
     let model = read(&text);
     for style in [Style::Algebra, Style::Reference { data_prop: true }] {
-        let found = model.infer(&Options::new().style(style));
+        let found = model.infer(&InferOptions::new().style(style));
         assert_eq!(found.visits(), 100_001);
         assert!(found.report(&model).findings.is_empty());
     }
-    assert_eq!(type_of(&model, "last", &Options::new()), "float[2*N, 4]");
-    assert_eq!(type_of(&model, "last", &Options::new().set("N", 5)), "float[10, 4]");
+    assert_eq!(type_of(&model, "last", &InferOptions::new()), "float[2*N, 4]");
+    assert_eq!(type_of(&model, "last", &InferOptions::new().set("N", 5)), "float[10, 4]");
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn nests_of_functions_are_refused_by_their_depth() {
         writeln!(text, "<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> f{index} (v) => (w) {{ {body} }}").unwrap();
     }
     let model = read(&text);
-    let found = model.infer(&Options::new());
+    let found = model.infer(&InferOptions::new());
     let report = found.report(&model);
     assert!(
         report.findings[0].fact.contains("nested more than 100 deep"),
@@ -73,8 +76,8 @@ fn calls_that_double_are_walked_through_once_for_each_kind() {
         writeln!(text, "<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> f{index} (v) => (w) {{ {body} }}").unwrap();
     }
     let model = read(&text);
-    let found = model.infer(&Options::new());
-    assert_eq!(type_of(&model, "y", &Options::new()), "float[N]");
+    let found = model.infer(&InferOptions::new());
+    assert_eq!(type_of(&model, "y", &InferOptions::new()), "float[N]");
     assert!(found.visits() <= 3 * levels + 1, "{}", found.visits());
 }
 
@@ -93,7 +96,7 @@ fn calls_that_never_repeat_end_at_a_limit() {
         writeln!(text, "<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> f{index} (v) => (w) {{ {body} }}").unwrap();
     }
     let model = read(&text);
-    let found = model.infer(&Options::new());
+    let found = model.infer(&InferOptions::new());
     let report = found.report(&model);
     let codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
     assert!(codes.contains(&"too-much-to-infer"), "{codes:?}");
@@ -113,9 +116,9 @@ fn a_thousand_branches_are_walked_once_each() {
     }
     text += "last = Identity (v1000)\n}\n";
     let model = read(&text);
-    let found = model.infer(&Options::new());
+    let found = model.infer(&InferOptions::new());
     assert_eq!(found.visits(), 3_001);
-    assert_eq!(type_of(&model, "last", &Options::new()), "float[N, 4]");
+    assert_eq!(type_of(&model, "last", &InferOptions::new()), "float[N, 4]");
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn graphs_within_graphs_are_refused_by_their_depth() {
     text += "}\n";
     let model = read(&text);
     let walk = std::thread::Builder::new().stack_size(2 << 20);
-    let walk = walk.spawn(move || type_of(&model, "y", &Options::new())).unwrap();
+    let walk = walk.spawn(move || type_of(&model, "y", &InferOptions::new())).unwrap();
     assert_eq!(walk.join().unwrap(), "float[N]");
 }
 
@@ -162,7 +165,7 @@ fn many_dimensions_and_large_ones() {
         }}"
     );
     let model = read(&text);
-    let found = model.infer(&Options::new());
+    let found = model.infer(&InferOptions::new());
     assert_eq!(found.ty(&model, "a").unwrap().shape().unwrap().len(), 64);
     assert_eq!(found.ty(&model, "e").unwrap().shape().unwrap().len(), 64);
     assert_eq!(found.ty(&model, "f").unwrap().shape(), None);
@@ -192,7 +195,7 @@ fn equalities_are_bounded() {
     }
     let text = format!("{HEADER}g ({}) => (y1) {{\n{nodes}}}\n", inputs.trim_end_matches(", "));
     let model = read(&text);
-    let found = model.infer(&Options::new());
+    let found = model.infer(&InferOptions::new());
     assert_eq!(found.equalities(&model).len(), 1_000);
 }
 
@@ -207,11 +210,13 @@ fn inference_changes_nothing_but_types() {
     );
     let before = read(&text);
     let mut after = before.clone();
-    let found = after.infer(&Options::new());
+    let found = after.infer(&InferOptions::new());
     after.add_types(&found);
     assert_ne!(before.to_bytes(), after.to_bytes());
-    let strip =
-        sardonyx::StripOptions { inferred_types: true, ..sardonyx::StripOptions::default() };
+    let strip = sardonyx::edit::StripOptions {
+        inferred_types: true,
+        ..sardonyx::edit::StripOptions::default()
+    };
     let mut stripped = after.clone();
     stripped.strip(&strip).unwrap();
     let text_of = |model: &Model| model.to_text().to_string();
@@ -223,7 +228,7 @@ fn inference_changes_nothing_but_types() {
     assert_eq!(left, text_of(&before));
     // Doing it again changes nothing.
     let mut twice = after.clone();
-    let found = twice.infer(&Options::new());
+    let found = twice.infer(&InferOptions::new());
     twice.add_types(&found);
     assert_eq!(twice.to_bytes(), after.to_bytes());
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use sardonyx::inline::Options;
-use sardonyx::ops::{Determinism, Registry};
-use sardonyx::{Buffer, Model, Session, Tensor, check};
+use sardonyx::check;
+use sardonyx::edit::InlineOptions;
+use sardonyx::tool::schema::{Determinism, Registry};
+use sardonyx::value::Buffer;
+use sardonyx::{Model, Session, Tensor};
 use sardonyx_model as graph;
 use sardonyx_runtime::has_kernel;
 
@@ -60,7 +62,7 @@ fn with_empty_references(model: &Model) -> Model {
 }
 
 fn assert_sound(model: &Model) {
-    let report = model.check(&check::Options::new());
+    let report = model.check(&check::CheckOptions::new());
     assert_eq!(report.errors, 0, "{:?}", report.findings);
 }
 
@@ -106,7 +108,7 @@ fn results_stay() {
         let functions = if call.contains("local.same") { &same } else { &all };
         let mut model = model(call, functions);
         let before = run(&model);
-        let report = model.inline(&Options::new()).unwrap();
+        let report = model.inline(&InlineOptions::new()).unwrap();
         assert!(report.functions.values().sum::<usize>() > 0, "{call}");
         let written = Model::from_bytes(model.to_bytes()).unwrap();
         assert_sound(&written);
@@ -115,7 +117,7 @@ fn results_stay() {
 
         let mut empty = with_empty_references(&self::model(call, functions));
         assert_eq!(run(&empty), before, "{call}");
-        empty.inline(&Options::new()).unwrap();
+        empty.inline(&InlineOptions::new()).unwrap();
         assert_eq!(run(&empty), before, "{call}");
     }
 }
@@ -129,7 +131,7 @@ fn an_attribute_without_value_is_left_out() {
     let operator = run(&model("y = LeakyRelu (x)", ""));
     assert_ne!(operator, run(&model("y = LeakyRelu <alpha = 0.0> (x)", "")));
     assert_eq!(run(&called), operator);
-    called.inline(&Options::new()).unwrap();
+    called.inline(&InlineOptions::new()).unwrap();
     assert_eq!(run(&called), operator);
 }
 
@@ -326,7 +328,7 @@ fn kernels_compute_what_bodies_say() {
             );
             let mut model = Model::from_text(&text).unwrap();
             let by_kernel = run_call(&model, sizes);
-            let report = model.inline(&Options::new().operators([*operator])).unwrap();
+            let report = model.inline(&InlineOptions::new().operators([*operator])).unwrap();
             assert_eq!(report.operators[&(String::new(), operator.to_string())], 1, "{call}");
             assert_eq!(report.without_body, [], "{call}");
             assert_sound(&model);
@@ -366,11 +368,11 @@ fn what_is_refused_stays() {
     let functions = function("f (a) => (b) { b = Neg (a) }");
     let mut model = model("t = local.f (x) y = local.f (t, x)", &functions);
     let before = model.to_bytes();
-    assert!(model.inline(&Options::new()).is_err());
-    assert!(model.inline(&Options::new().limit(1).only(["local.f"])).is_err());
-    assert!(model.inline(&Options::new().only(["local.g"])).is_err());
+    assert!(model.inline(&InlineOptions::new()).is_err());
+    assert!(model.inline(&InlineOptions::new().limit(1).only(["local.f"])).is_err());
+    assert!(model.inline(&InlineOptions::new().only(["local.g"])).is_err());
     assert_eq!(model.to_bytes(), before);
-    let report = model.inline(&Options::new().keep_conflicting(true)).unwrap();
+    let report = model.inline(&InlineOptions::new().keep_conflicting(true)).unwrap();
     assert_eq!((report.kept.len(), report.removed.len()), (1, 0));
     assert_eq!(model.functions().len(), 1, "a call of it is left");
 }
@@ -386,12 +388,12 @@ fn operators_without_kernels_are_their_functions() {
         }";
     let mut crop = Model::from_text(text).unwrap();
     let before = run(&crop);
-    let report = crop.inline(&Options::new().operators_without_kernel()).unwrap();
+    let report = crop.inline(&InlineOptions::new().operators_without_kernel()).unwrap();
     assert_eq!(report.operators[&(String::new(), "CenterCropPad".to_string())], 1);
     assert_eq!(run(&crop), before);
     let mut unknown = model("y = local.Unknown (x)", "");
     assert!(Session::new(&unknown).is_err());
-    unknown.inline(&Options::new().operators_without_kernel()).unwrap();
+    unknown.inline(&InlineOptions::new().operators_without_kernel()).unwrap();
     assert_eq!(unknown.node_count(), 1, "nothing takes its place");
 }
 
@@ -411,7 +413,7 @@ fn functions_are_told_apart_by_overload() {
         let mut called = model(&format!("y = local.f:{call} (x)"), &both);
         let wanted = run(&model(&format!("y = {operator} (x)"), ""));
         assert_eq!(run(&called), wanted);
-        called.inline(&Options::new()).unwrap();
+        called.inline(&InlineOptions::new()).unwrap();
         assert_eq!(run(&called), wanted);
     }
     for (call, functions) in [
@@ -421,7 +423,7 @@ fn functions_are_told_apart_by_overload() {
     ] {
         let mut called = model(call, &functions);
         assert!(Session::new(&called).is_err(), "{call}");
-        let report = called.inline(&Options::new()).unwrap();
+        let report = called.inline(&InlineOptions::new()).unwrap();
         assert!(report.functions.is_empty(), "{call}");
     }
     let plain = self::function("f (a) => (b) { b = Neg (a) }");
@@ -438,7 +440,7 @@ fn functions_are_told_apart_by_overload() {
     ] {
         let mut called = model(call, &twice);
         assert!(Session::new(&called).is_err(), "{call}");
-        assert!(called.inline(&Options::new()).is_err(), "{call}");
+        assert!(called.inline(&InlineOptions::new()).is_err(), "{call}");
     }
 }
 
@@ -454,10 +456,10 @@ fn bodies_import_what_they_use() {
     let mut called = model("y = local.f (x)", &body("ai.onnx"));
     let wanted = run(&model("y = Neg (x)", ""));
     assert_eq!(run(&called), wanted);
-    called.inline(&Options::new()).unwrap();
+    called.inline(&InlineOptions::new()).unwrap();
     assert_eq!(run(&called), wanted);
     let called = model("y = local.f (x)", &body("ai.onnx "));
-    let report = called.check(&check::Options::new());
+    let report = called.check(&check::CheckOptions::new());
     assert!(report.errors > 0);
     assert!(Session::new(&called).is_err());
 }
@@ -487,7 +489,7 @@ fn functions_of_other_versions_are_converted() {
     let mut called = model("y = local.f (x)", &text);
     let before = run(&called);
     assert_ne!(run(&model("t = Softmax (x) y = Softmax <axis = 0> (t)", "")), before);
-    let report = called.inline(&Options::new()).unwrap();
+    let report = called.inline(&InlineOptions::new()).unwrap();
     assert_eq!(report.converted.len(), 1);
     assert_sound(&called);
     assert_eq!(run(&called), before);
@@ -495,7 +497,7 @@ fn functions_of_other_versions_are_converted() {
     let text = old(6, "b = Dropout <is_test = 0> (a)");
     let mut called = model("y = local.f (x)", &text);
     let bytes = called.to_bytes();
-    let refusal = called.inline(&Options::new()).unwrap_err().to_string();
+    let refusal = called.inline(&InlineOptions::new()).unwrap_err().to_string();
     assert!(refusal.contains("Dropout"), "{refusal}");
     assert_eq!(called.to_bytes(), bytes);
 }
@@ -523,14 +525,14 @@ fn graphs_that_are_handed_over_are_of_the_caller() {
         ),
     ]
     .concat();
-    let inlined = |options: Options| {
+    let inlined = |options: InlineOptions| {
         let mut called = model("y = local.outer <alpha = 0.5> (x)", &functions);
         called.inline(&options).unwrap();
         run(&called)
     };
     let wanted = run(&model("y = LeakyRelu <alpha = 0.125> (x)", ""));
-    assert_eq!(inlined(Options::new()), wanted);
-    assert_eq!(inlined(Options::new().only(["local.hands_over"])), wanted);
+    assert_eq!(inlined(InlineOptions::new()), wanted);
+    assert_eq!(inlined(InlineOptions::new().only(["local.hands_over"])), wanted);
 }
 
 /// FUNC-10+, FUNC-16+: a function in another version is converted where it is called, and stays as
@@ -551,11 +553,11 @@ fn each_caller_gets_a_function_in_its_version() {
         &functions,
     );
     let before = run(&called);
-    let report = called.inline(&Options::new().only(["local.old"])).unwrap();
+    let report = called.inline(&InlineOptions::new().only(["local.old"])).unwrap();
     assert_eq!(report.functions.values().sum::<usize>(), 3);
     assert_eq!((report.converted.len(), report.removed.len()), (1, 1));
     assert_eq!(run(&called), before);
-    called.inline(&Options::new()).unwrap();
+    called.inline(&InlineOptions::new()).unwrap();
     assert_sound(&called);
     assert_eq!(run(&called), before);
 }
@@ -579,7 +581,7 @@ fn bodies_of_operators_fit_the_versions_of_the_model() {
     };
     let inlined = |opset: u32, call: &str, operator: &str| {
         let mut model = with_call(opset, call);
-        let report = model.inline(&Options::new().operators([operator])).unwrap();
+        let report = model.inline(&InlineOptions::new().operators([operator])).unwrap();
         assert_eq!(report.operators.values().sum::<usize>(), 1, "{opset}");
         assert_eq!(report.without_body, [], "{opset}");
         assert_sound(&model);

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::random::Random;
+use sardonyx::check;
 use sardonyx::check::Severity;
-use sardonyx::convert::{Options as ConvertOptions, Target};
-use sardonyx::infer::Options as InferOptions;
-use sardonyx::inline::Options as InlineOptions;
-use sardonyx::training::{Gradients, Loss, Options as TrainingOptions};
-use sardonyx::{Model, NEWEST_IR_VERSION, Session, StripOptions, Tensor, check};
+use sardonyx::convert::{ConvertOptions, Target};
+use sardonyx::edit::InlineOptions;
+use sardonyx::edit::StripOptions;
+use sardonyx::infer::InferOptions;
+use sardonyx::tool::NEWEST_IR_VERSION;
+use sardonyx::train::{GradientOptions, Loss, TrainingOptions};
+use sardonyx::{Model, Session, Tensor};
 
 /// Models of each version of the format.
 const MODELS: u64 = 16;
@@ -174,7 +177,7 @@ fn draft(seed: u64, ir_version: i64) -> String {
 
 /// What is wrong with a model: errors, and what its version of the format does not have.
 fn wrong(model: &Model) -> Vec<String> {
-    let report = model.check(&check::Options::new().types(true));
+    let report = model.check(&check::CheckOptions::new().types(true));
     let counts = |found: &&check::Finding| {
         found.severity == Severity::Error || found.code.name == "ir-version-too-old"
     };
@@ -218,15 +221,15 @@ const COMMANDS: &[Command] = &[
         model.set_ir_version(version(random, 1, NEWEST_IR_VERSION)).ok()?;
         Some(model)
     }),
-    ("differentiate", |model, _| Some(model.add_gradients(&Gradients::new()).ok()?.0)),
+    ("differentiate", |model, _| Some(model.add_gradients(&GradientOptions::new()).ok()?.0)),
     ("differentiate by x", |model, _| {
-        Some(model.add_gradients(&Gradients::new().by(["x"])).ok()?.0)
+        Some(model.add_gradients(&GradientOptions::new().by(["x"])).ok()?.0)
     }),
     ("add Gradient nodes", |model, _| {
-        Some(model.add_gradients(&Gradients::new().gradient_node(true)).ok()?.0)
+        Some(model.add_gradients(&GradientOptions::new().gradient_node(true)).ok()?.0)
     }),
     ("expand Gradient nodes", |model, _| {
-        let (model, _) = model.add_gradients(&Gradients::new().gradient_node(true)).ok()?;
+        let (model, _) = model.add_gradients(&GradientOptions::new().gradient_node(true)).ok()?;
         Some(model.expand_gradients().ok()?.0)
     }),
     ("add training", |model, _| {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sardonyx::{Access, ExternalFiles, Model, OpenOptions, SaveOptions, Weights};
+use sardonyx::io::{Access, ExternalFiles, Weights};
+use sardonyx::{Model, OpenOptions, SaveOptions};
 
 /// Where the process that is going to be killed saves.
 const PLACE: &str = "SARDONYX_TEST_SAVE_UNTIL_KILLED";

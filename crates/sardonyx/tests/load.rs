@@ -3,8 +3,12 @@
 
 use std::fs;
 
-use sardonyx::message::{self, Header, Part};
-use sardonyx::{Access, ErrorKind, Form, Model, OpenOptions, check, text};
+use sardonyx::io::{Access, Form};
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::message;
+use sardonyx::tool::message::{Header, MessagePart};
+use sardonyx::{ErrorKind, Model, OpenOptions};
+use sardonyx::{check, text, tool};
 
 const TEXT: &str = "<ir_version: 10, opset_import: [\"\": 21]>\n\
     g (float[2] x) => (float[2] y)\n\
@@ -24,14 +28,14 @@ fn a_text_comes_with_its_warnings_and_places() {
         let warnings: Vec<&str> =
             loaded.warnings.iter().map(|found| found.message.as_str()).collect();
         assert_eq!(warnings, ["0 values, but the shape asks for 2"]);
-        let report = loaded.model.check(&check::Options::new().without_files(true));
+        let report = loaded.model.check(&check::CheckOptions::new().without_files(true));
         let places = loaded.positions(&report.findings).into_iter().flatten();
         let lines: Vec<(usize, usize)> = places.map(|found| (found.line, found.column)).collect();
         assert!(lines.contains(&(5, 14)), "{lines:?}");
     }
     // A binary model has no lines.
     let loaded = options.load_bytes(Model::from_text(TEXT).unwrap().to_bytes()).unwrap();
-    let report = loaded.model.check(&check::Options::new());
+    let report = loaded.model.check(&check::CheckOptions::new());
     assert!(loaded.text.is_none() && report.errors > 0);
     assert!(loaded.positions(&report.findings).iter().all(Option::is_none));
 }
@@ -64,27 +68,27 @@ fn what_says_nothing_is_a_model_only_for_those_who_ask_for_it() {
 #[test]
 fn messages_stand_alone() {
     let header = Header { ir_version: Some(10), opset_imports: [(String::new(), 21)].into() };
-    let options = check::Options::new();
+    let options = check::CheckOptions::new();
     let rows = [
-        (text::Part::Node, "y = Relu<odd = 1>(x)", Part::Node, "unknown-attribute"),
-        (text::Part::Tensor, "float[2] t = {1, 2}", Part::Tensor, ""),
+        (tool::TextPart::Node, "y = Relu<odd = 1>(x)", MessagePart::Node, "unknown-attribute"),
+        (tool::TextPart::Tensor, "float[2] t = {1, 2}", MessagePart::Tensor, ""),
         (
-            text::Part::Graph,
+            tool::TextPart::Graph,
             "g (float[2] x) => (float[2] y) { y = Relu(z) }",
-            Part::Graph,
+            MessagePart::Graph,
             "undefined-value",
         ),
     ];
     for (kind, text, part, expected) in rows {
-        let bytes = text::parse_part(kind, text.as_bytes().to_vec()).unwrap();
+        let bytes = tool::parse_part(kind, text.as_bytes().to_vec()).unwrap();
         let model = message::read(&bytes, part, &header).unwrap();
         let report = model.check_part(part.into(), &options);
         let found = report.findings.first().map_or("", |found| found.code.name);
         assert_eq!(found, expected, "{text}");
         let (printed, _) = text::PrintOptions::new().print_message(&model, part).unwrap();
-        assert_eq!(printed.is_empty(), part == Part::Tensor, "{text}");
+        assert_eq!(printed.is_empty(), part == MessagePart::Tensor, "{text}");
     }
-    let error = message::read(b"\x0a\x05x", Part::Node, &header).unwrap_err();
+    let error = message::read(b"\x0a\x05x", MessagePart::Node, &header).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Format);
     assert!(error.message().contains("NodeProto"), "{error}");
 }

@@ -6,11 +6,16 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use sardonyx::devices::{Division, ShardOptions};
-use sardonyx::training::{self, Loss};
+use sardonyx::device::Division;
+use sardonyx::device::{DeviceOptions, DeviceSession};
+use sardonyx::io::{Access, Layout, Weights};
+use sardonyx::run::Optimization;
+use sardonyx::tool::{SessionBuilderExt, SessionExt};
+use sardonyx::train;
+use sardonyx::train::Loss;
+use sardonyx::device::ShardOptions;
 use sardonyx::{
-    Access, DeviceOptions, DeviceSession, Error, ErrorKind, Layout, Model, OpenOptions,
-    Optimization, SaveOptions, Session, Tensor, Trainer, Value, Weights,
+    Error, ErrorKind, Model, OpenOptions, SaveOptions, Session, Tensor, Trainer, Value,
 };
 
 /// Rows and columns of the constants: more elements than inference keeps of a value.
@@ -399,7 +404,7 @@ fn trainers_keep_their_model() {
     let text = text.replace("$T", &numbers(SIDE * SIDE, 1));
     let plain = Model::from_text(&text).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let options = training::Options::new(Loss::SquaredError { output: None });
+    let options = train::TrainingOptions::new(Loss::SquaredError { output: None });
     let (trained, _) = plain.add_training(&options).unwrap();
     for change in CHANGES {
         let path = directory.path().join(format!("{change:?}.onnx"));

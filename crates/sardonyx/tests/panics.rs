@@ -6,12 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::{Division, ShardOptions};
-use sardonyx::infer::{NodeTypes, RuleAnswer};
+use sardonyx::device::DeviceOptions;
+use sardonyx::device::Division;
+use sardonyx::ops::{CustomOperator, OperatorCall, OperatorError};
+use sardonyx::ops::{NodeTypes, RuleAnswer};
+use sardonyx::run::StepEvent;
+use sardonyx::tool::keep_panic_places;
+use sardonyx::device::ShardOptions;
 use sardonyx::{
-    CustomOperator, DeviceOptions, Error, ErrorKind, Model, OperatorCall, OperatorError, Outputs,
-    RunOptions, Session, StepEvent, Tensor, TensorView, TensorViewMut, Trainer, Value,
-    keep_panic_places,
+    Error, ErrorKind, Model, Outputs, RunOptions, Session, Tensor, TensorView, TensorViewMut,
+    Trainer, Value,
 };
 
 /// Adds 1 to each element; panics as long as it is told to.

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardonyx::check::Severity;
-use sardonyx::devices::{Collectives, Division, RankOptions, Settings, ShardOptions, Threads};
-use sardonyx::{
-    DataType, ErrorKind, Model, Outputs, SaveOptions, Session, Tensor, Type, Value, check, infer,
-};
+use sardonyx::device::Threads;
+use sardonyx::device::{Division, TransportSettings};
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::shard::{Collectives, RankOptions};
+use sardonyx::{DataType, ErrorKind, Model, Outputs, SaveOptions, Session, Tensor, Type, Value};
+use sardonyx::{check, infer};
+use sardonyx::device::ShardOptions;
 
 const BOTH: [Collectives; 2] = [Collectives::Microsoft, Collectives::TensorRt];
 
@@ -66,7 +69,7 @@ fn through_files(model: &Model, collectives: Collectives, sizes: &[(&str, usize)
 
 /// A model of a rank is valid, but for the operator of TensorRT, which the standard does not have.
 fn check_file(model: &Model, collectives: Collectives) {
-    let report = model.check(&check::Options::new());
+    let report = model.check(&check::CheckOptions::new());
     let errors = report.findings.iter().filter(|finding| finding.severity == Severity::Error);
     for finding in errors {
         let is_theirs = collectives == Collectives::TensorRt
@@ -74,14 +77,14 @@ fn check_file(model: &Model, collectives: Collectives) {
             && finding.to_string().contains("DistCollective");
         assert!(is_theirs, "{finding}\n{}", model.to_text());
     }
-    let inferred = model.infer(&infer::Options::new());
+    let inferred = model.infer(&infer::InferOptions::new());
     let open = inferred.type_counts(model).open;
     assert_eq!(open, 0, "{}", model.to_text());
 }
 
 /// Runs the models of all ranks together on the same inputs.
 fn run_ranks(models: &[Model], inputs: &[(String, Value)]) -> Vec<Outputs> {
-    let settings = Settings { deadline: Duration::from_secs(20) };
+    let settings = TransportSettings { deadline: Duration::from_secs(20) };
     let ranks = Threads::new(models.len(), &settings);
     std::thread::scope(|scope| {
         let ranks = ranks.into_iter().zip(models).map(|(rank, model)| {

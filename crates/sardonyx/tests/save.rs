@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use sardonyx::{
-    Access, Buffer, ExternalFiles, Layout, Model, OpenOptions, SaveOptions, SaveReport, Storage,
-    Weights,
-};
+use sardonyx::inspect::TensorStorage;
+use sardonyx::io::{Access, ExternalFiles, Layout, SaveReport, Weights};
+use sardonyx::value::Buffer;
+use sardonyx::{Model, OpenOptions, SaveOptions};
 
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 
@@ -69,7 +69,7 @@ fn outside_and_inside_again_gives_the_original_bytes() {
         assert!(report.files.len() >= files, "{report:?}");
         // EXT-24-: each tensor lies in one file, as a whole.
         for tensor in Model::open(&path).unwrap().tensors() {
-            if let Storage::External { location, offset, length, .. } = &tensor.storage {
+            if let TensorStorage::External { location, offset, length, .. } = &tensor.storage {
                 let size = fs::metadata(scratch.path().join(location)).unwrap().len();
                 assert!(offset + length.unwrap() <= size, "{}", tensor.name);
             }
@@ -101,7 +101,7 @@ fn offsets_are_aligned_and_small_tensors_packed_tighter() {
     outside().threshold(0).save(&model, &path).unwrap();
     let moved = Model::open(&path).unwrap();
     for tensor in moved.tensors() {
-        if let Storage::External { offset, length, .. } = tensor.storage {
+        if let TensorStorage::External { offset, length, .. } = tensor.storage {
             let is_large = length.unwrap() >= 65_536;
             let alignment = if is_large { 65_536 } else { 4096 };
             assert!(offset.is_multiple_of(alignment), "{}", tensor.name);
@@ -190,7 +190,7 @@ fn the_cache_of_hugging_face_loads_and_a_save_replaces_the_links() {
     let path = snapshot.join("model.onnx");
     let cached = Model::open(&path).unwrap();
     assert_eq!(cached.content_hash().unwrap(), hash);
-    let strict = OpenOptions::new().links(sardonyx::Links::Refuse);
+    let strict = OpenOptions::new().links(sardonyx::io::Links::Refuse);
     let error = strict.open(&path).unwrap().content_hash().unwrap_err();
     assert!(error.to_string().contains("links are not followed"), "{error}");
     let before = content(&blobs);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use sardonyx::{ScanOptions, ScanReport, ScanSeverity, scan, scan_bytes, scan_reader};
+use sardonyx::check::{ScanOptions, ScanReport, Severity};
 use sardonyx_proto::{WireType, push_tag, push_varint};
 use tempfile::tempdir;
 
@@ -113,7 +113,7 @@ fn codes(report: &ScanReport) -> Vec<&'static str> {
 }
 
 fn scanned(bytes: &[u8]) -> ScanReport {
-    scan_bytes(bytes.to_vec(), &ScanOptions::new()).unwrap()
+    ScanOptions::new().scan_bytes(bytes.to_vec()).unwrap()
 }
 
 /// Each model has exactly these findings.
@@ -148,7 +148,7 @@ fn honest_models_have_no_findings() {
     ];
     check(&rows);
     let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.onnx");
-    let report = scan(&digits, &ScanOptions::new()).unwrap();
+    let report = ScanOptions::new().scan(&digits).unwrap();
     assert_eq!(report.worst(), None, "{:#?}", report.findings);
     let facts = &report.facts;
     assert_eq!(facts.size, fs::metadata(&digits).unwrap().len());
@@ -176,12 +176,12 @@ fn files_that_are_no_models() {
         ("cut off in a number", b"\x08\x80".to_vec(), &["truncated"]),  // WIRE-07
     ];
     check(&rows);
-    assert!(scan("does/not/exist.onnx", &ScanOptions::new()).is_err());
+    assert!(ScanOptions::new().scan("does/not/exist.onnx").is_err());
     let directory = tempdir().unwrap();
-    assert!(scan(directory.path(), &ScanOptions::new()).is_err());
+    assert!(ScanOptions::new().scan(directory.path()).is_err());
     let limited = ScanOptions::new().max_bytes(10);
-    assert!(scan_reader(&whole[..], &limited).is_err());
-    assert_eq!(scan_reader(&whole[..], &ScanOptions::new()).unwrap().worst(), None);
+    assert!(limited.scan_reader(&whole[..]).is_err());
+    assert_eq!(ScanOptions::new().scan_reader(&whole[..]).unwrap().worst(), None);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn bytes_that_are_no_message() {
         assert!(found.message.contains(words), "{what}: {found}");
         assert!(found.place.starts_with("byte "), "{what}: {found}");
         assert!(found.place.contains("field graph"), "{what}: {found}");
-        assert_eq!(found.severity, ScanSeverity::Error);
+        assert_eq!(found.severity, Severity::Error);
         assert_eq!(found.requirement, Some("WIRE-12"));
     }
 }
@@ -230,7 +230,7 @@ fn depth_and_number_of_messages_are_bounded() {
     check(&rows);
     assert_eq!(scanned(&nested(33)).facts.depth, 100);
     let many = model(&vec![vec![0x0a, 0]; 1000]);
-    let report = scan_bytes(many.clone(), &ScanOptions::new().max_messages(1000)).unwrap();
+    let report = ScanOptions::new().max_messages(1000).scan_bytes(many.clone()).unwrap();
     assert_eq!(codes(&report), ["too-many-messages"]);
     assert_eq!(scanned(&many).facts.nodes, 1000);
     // Lists of numbers count by their elements, here of one byte each.
@@ -361,7 +361,7 @@ fn tensors_are_found_wherever_they_stand() {
     }
     // Findings that are not listed are counted.
     let many = model(&vec![len(5, tensor("w", FLOAT, &[-1], &[])); 50]);
-    let report = scan_bytes(many, &ScanOptions::new().findings_per_code(3)).unwrap();
+    let report = ScanOptions::new().findings_per_code(3).scan_bytes(many).unwrap();
     assert_eq!((report.errors, report.warnings, report.findings.len()), (50, 49, 8));
 }
 
@@ -395,7 +395,7 @@ fn sparse_tensors_that_grow() {
     ];
     check(&rows);
     let strict = ScanOptions::new().max_sparse(10, 10);
-    let report = scan_bytes(sparse(&[5, 5]), &strict).unwrap();
+    let report = strict.scan_bytes(sparse(&[5, 5])).unwrap();
     assert_eq!(codes(&report), ["sparse-expansion"]);
 }
 
@@ -485,7 +485,7 @@ fn nodes_that_make_much_of_nothing() {
     ];
     check(&rows);
     let small = made("ConstantOfShape", &["one"], &[]);
-    let report = scan_bytes(small, &ScanOptions::new().max_elements(0)).unwrap();
+    let report = ScanOptions::new().max_elements(0).scan_bytes(small).unwrap();
     assert_eq!(codes(&report), ["expansion"]);
     assert!(report.findings[0].place.contains("graph.node[0] (ConstantOfShape)"));
 }
@@ -694,7 +694,7 @@ fn scan_beside(files: &[(&str, usize)], graph: &[Vec<u8>], options: &ScanOptions
     }
     let path = directory.path().join("model.onnx");
     fs::write(&path, model(graph)).unwrap();
-    scan(&path, options).unwrap()
+    options.scan(&path).unwrap()
 }
 
 #[test]
@@ -828,11 +828,11 @@ fn only_regular_files_of_the_directory_are_looked_at() {
             .map(|(i, location)| external(&format!("w{i}"), &[("location", location)]))
             .collect();
         fs::write(&path, model(&tensors)).unwrap();
-        let report = scan(&path, &ScanOptions::new()).unwrap();
+        let report = ScanOptions::new().scan(&path).unwrap();
         assert_eq!(codes(&report), expected, "{locations:?}: {:#?}", report.findings);
         // The same without a path of the model.
         let options = ScanOptions::new().directory(&directory);
-        let report = scan_bytes(model(&tensors), &options).unwrap();
+        let report = options.scan_bytes(model(&tensors)).unwrap();
         assert_eq!(codes(&report), expected);
     }
 }
@@ -846,7 +846,7 @@ fn reports_stay_small() {
     assert_eq!((report.findings.len(), report.errors), (21, 1000));
     assert_eq!(report.findings[20].message, "and 980 more of this kind");
     assert!(report.findings.iter().all(|found| found.place.len() < 200));
-    let report = scan_bytes(model(&tensors), &ScanOptions::new().findings_per_code(3)).unwrap();
+    let report = ScanOptions::new().findings_per_code(3).scan_bytes(model(&tensors)).unwrap();
     assert_eq!((report.findings.len(), report.errors), (4, 1000));
 }
 
@@ -901,7 +901,7 @@ fn weights_are_not_read() {
         return;
     }
     let begun = std::time::Instant::now();
-    let report = scan(&path, &ScanOptions::new()).unwrap();
+    let report = ScanOptions::new().scan(&path).unwrap();
     assert!(begun.elapsed().as_secs() < 5);
     assert_eq!(codes(&report), ["large-file"]);
     assert_eq!(report.facts.inside_bytes, bytes);

@@ -4,11 +4,12 @@
 
 use std::fs;
 
-use sardonyx::{
-    ErrorKind, Model, NEWEST_IR_VERSION, OpenOptions, SaveOptions, ScanOptions, Session, Storage,
-    StripOptions, Tensor, Type, Value, Weights, format_version, parse_version, read_value,
-    scan_bytes, write_value,
-};
+use sardonyx::check::ScanOptions;
+use sardonyx::edit::StripOptions;
+use sardonyx::inspect::TensorStorage;
+use sardonyx::io::{Weights, read_value, write_value};
+use sardonyx::tool::{NEWEST_IR_VERSION, format_version, parse_version};
+use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, Session, Tensor, Type, Value};
 use sardonyx_model::TensorType;
 use sardonyx_proto::{
     Encode, Encoder, Limits, OperatorSetField, OperatorSetProto, OperatorStatus, Reader, attribute,
@@ -163,7 +164,7 @@ fn what_is_no_text_is_kept_and_told() {
     assert_eq!(number.producer_name(), "");
     // MODEL-10-: not altered, and diagnosed
     let broken = relu(8, |out| out.put(model::DocString, b"caf\xe9"));
-    let report = scan_bytes(broken.to_bytes(), &ScanOptions::new()).unwrap();
+    let report = ScanOptions::new().scan_bytes(broken.to_bytes()).unwrap();
     let codes: Vec<&str> = report.findings.iter().map(|found| found.code).collect();
     assert_eq!(codes, ["invalid-utf8"]);
 }
@@ -334,7 +335,7 @@ fn metadata_of_every_element_are_kept_and_have_no_effect() {
         outputs.unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap()
     };
     let told = |model: &Model| {
-        let report = model.check(&sardonyx::check::Options::new());
+        let report = model.check(&sardonyx::check::CheckOptions::new());
         assert_eq!(report.errors, 0, "{:?}", report.findings);
         report.findings.iter().any(|finding| finding.code.name == "ir-version-too-old")
     };
@@ -527,7 +528,7 @@ fn stored_tensors_are_what_they_say() {
 #[test]
 fn payloads_are_not_copied_and_read_from_any_thread() {
     // WIRE-29+-, WIRE-30+
-    let buffer = sardonyx::Buffer::from_vec(fs::read(DIGITS).unwrap());
+    let buffer = sardonyx::value::Buffer::from_vec(fs::read(DIGITS).unwrap());
     let model = Model::from_bytes(buffer.clone()).unwrap();
     let tensors = model.tensors();
     let whole = buffer.as_slice().as_ptr_range();
@@ -536,7 +537,7 @@ fn payloads_are_not_copied_and_read_from_any_thread() {
     };
     let here = values(&model);
     for (tensor, value) in tensors.iter().zip(&here) {
-        assert_eq!(tensor.storage, Storage::Raw);
+        assert_eq!(tensor.storage, TensorStorage::Raw);
         assert!(whole.contains(&value.bytes().as_ptr()), "{}", tensor.name);
     }
     std::thread::scope(|scope| {
@@ -556,7 +557,7 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
         let tensor = Tensor::zeros(data_type, [dims]).unwrap();
         let file = write_value(&Value::Tensor(tensor.clone()), "w").unwrap();
         let model = with_tensor(|out| out.copy_of_records(&file));
-        assert_eq!(model.tensors()[0].storage, Storage::Raw, "{data_type:?}");
+        assert_eq!(model.tensors()[0].storage, TensorStorage::Raw, "{data_type:?}");
         let ty = Type::Tensor(TensorType { elem: Some(data_type), shape: None });
         let Value::Tensor(again) = read_value(file, &ty).unwrap() else {
             panic!("a tensor is a tensor");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx::check::Options;
+use sardonyx::check::CheckOptions;
 use sardonyx::{ErrorKind, Model, Outputs, Session, Tensor};
 use sardonyx_tensor::{DataType, StringArray};
 
@@ -297,11 +297,11 @@ fn a_model_without_imports_means_version_1() {
     let model = Model::from_text(text).unwrap();
     let found = run(&model, &[("x", floats(&[1, 4], &[3.0; 4]))]).unwrap();
     assert_eq!(list(&found, "y"), (vec![1, 2, 2], vec![0.25; 4]));
-    let report = model.check(&Options::new());
+    let report = model.check(&CheckOptions::new());
     assert_eq!(report.errors, 0, "{:?}", report.findings);
     let later = "<ir_version: 2> g (float[4] x) => (float[4] y) { y = HardSwish(x) }";
     let later = Model::from_text(later).unwrap();
-    assert!(later.check(&Options::new()).errors > 0);
+    assert!(later.check(&CheckOptions::new()).errors > 0);
     assert!(session(&later).is_err());
 }
 
@@ -436,7 +436,7 @@ fn a_size_is_one_size_in_bodies_too() {
         >(c)
     }";
     let model = model_of(21, graph);
-    let report = model.infer(&sardonyx::infer::Options::new());
+    let report = model.infer(&sardonyx::infer::InferOptions::new());
     let ty = |name| report.ty(&model, name).map(|ty| ty.to_string());
     assert_eq!(ty("y").as_deref(), Some("float[N]"));
     // Branches of sizes N and M.
@@ -746,7 +746,7 @@ fn elements_of_each_type_survive_a_run() {
         } else {
             let bytes: Vec<u8> =
                 ends.iter().flat_map(|end| end.to_le_bytes()[..bits / 8].to_vec()).collect();
-            let buffer = sardonyx::Buffer::from_vec(bytes);
+            let buffer = sardonyx::value::Buffer::from_vec(bytes);
             Tensor::from_buffer(data_type, [2], buffer).unwrap()
         };
         let count = tensor.len();
@@ -769,7 +769,7 @@ fn elements_of_each_type_survive_a_run() {
             Model::from_text(&text.replace("ir_version: 14", &format!("ir_version: {first}")))
                 .unwrap();
         let told = |model: &Model| {
-            let report = model.check(&Options::new());
+            let report = model.check(&CheckOptions::new());
             let codes =
                 report.findings.iter().filter(|finding| finding.code.name == "ir-version-too-old");
             codes.map(|finding| finding.fact.to_string()).collect::<Vec<_>>()
@@ -842,7 +842,7 @@ fn strings_are_utf_8() {
         Model::from_bytes(text.into_bytes()).unwrap()
     };
     let told = |model: &Model| {
-        let report = model.check(&Options::new());
+        let report = model.check(&CheckOptions::new());
         report.findings.iter().any(|finding| finding.code.name == "string-not-utf8")
     };
     assert!(!told(&stored("caf\\303\\251")));

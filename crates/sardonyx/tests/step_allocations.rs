@@ -1,7 +1,7 @@
 //! Training steps that are repeated allocate nothing.
 
 use allocation_counter::measure;
-use sardonyx::training::{Loss, OptimizerKind, Options};
+use sardonyx::train::{Loss, OptimizerKind, TrainingOptions};
 use sardonyx::{Model, Tensor, TensorViewMut, Trainer};
 
 /// A model whose weights are numbers from -0.1 to 0.1: names and dimensions of them, and what
@@ -77,7 +77,7 @@ fn sees() -> Model {
 }
 
 /// How often a step after three others allocates, and how many bytes in all.
-fn allocated(model: &Model, x: &Tensor, options: &Options, threads: usize) -> (u64, u64) {
+fn allocated(model: &Model, x: &Tensor, options: &TrainingOptions, threads: usize) -> (u64, u64) {
     let (model, _) = model.add_training(options).unwrap();
     let mut trainer = Trainer::builder(&model).threads(threads).build().unwrap();
     let labels = Tensor::from_slice([4], &[0i64, 4, 2, 1]).unwrap();
@@ -99,7 +99,8 @@ fn after_three_steps_nothing_is_allocated() {
     let images = Tensor::from_vec([4, 3, 8, 8], pixels).unwrap();
     let words: Vec<i64> = (0..24).map(|i| i * 7 % 30).collect();
     let words = Tensor::from_vec([4, 6], words).unwrap();
-    let loss = || Options::new(Loss::CrossEntropy { output: None, axis: None, ignored: None });
+    let loss =
+        || TrainingOptions::new(Loss::CrossEntropy { output: None, axis: None, ignored: None });
     let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: false };
     let kinds = [
         ("SGD", loss().optimizer(OptimizerKind::Sgd, 0.01)),

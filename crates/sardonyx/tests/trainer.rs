@@ -4,10 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use sardonyx::training::{Clipping, Loss, OptimizerKind, Options};
+use sardonyx::check;
+use sardonyx::io::Weights;
+use sardonyx::run::Optimization;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::{npy, npz, safetensors};
+use sardonyx::train::{Clipping, Loss, OptimizerKind, TrainingOptions};
 use sardonyx::{
-    DataType, Error, ErrorKind, Model, Optimization, Outputs, RunOptions, SaveOptions, Session,
-    Tensor, TensorView, TensorViewMut, Trainer, Value, Weights, check, npy, npz, safetensors,
+    DataType, Error, ErrorKind, Model, Outputs, RunOptions, SaveOptions, Session, Tensor,
+    TensorView, TensorViewMut, Trainer, Value,
 };
 
 fn model(text: &str) -> Model {
@@ -424,7 +429,7 @@ fn sparse_initializers_are_state() {
     assert_eq!(value(&trainer, "idle"), [7.0, 0.0, 0.0]);
     let exported = trainer.export().unwrap();
     let exported = Model::from_bytes(exported.to_bytes()).unwrap();
-    let errors = exported.check(&check::Options::new());
+    let errors = exported.check(&check::CheckOptions::new());
     assert_eq!(
         errors.findings.iter().filter(|found| found.severity == check::Severity::Error).count(),
         0
@@ -1001,7 +1006,7 @@ fn a_state_has_a_place_in_the_data() {
         other.load(files.path(name)).expect("loaded");
         assert_eq!(other.data_position(), trainer.data_position(), "{name}");
         other.initialize(&RunOptions::default()).expect("an initialization");
-        assert_eq!(other.data_position(), sardonyx::DataPosition::default());
+        assert_eq!(other.data_position(), sardonyx::train::DataPosition::default());
     }
 
     let bytes = fs::read(files.path("state.npz")).expect("a file").into();
@@ -1017,7 +1022,7 @@ fn a_state_has_a_place_in_the_data() {
     let mut other = Trainer::new(&model).expect("a trainer");
     other.load(files.path("old.npz")).expect("loaded");
     assert_eq!(bits(&other), bits(&trainer));
-    assert_eq!(other.data_position(), sardonyx::DataPosition::default());
+    assert_eq!(other.data_position(), sardonyx::train::DataPosition::default());
 }
 
 /// A state that was loaded and is the stored one leaves the file as it is.
@@ -1150,7 +1155,7 @@ fn new_values_are_written_over_old_ones() {
     ];
     for (kind, floats) in kinds {
         let loss = Loss::SquaredError { output: None };
-        let mut options = Options::new(loss).optimizer(kind, 0.01).weight_decay(0.1);
+        let mut options = TrainingOptions::new(loss).optimizer(kind, 0.01).weight_decay(0.1);
         if kind == OptimizerKind::Sgd {
             options = options.clipping(Clipping::Norm(1.0));
         }
@@ -1350,7 +1355,7 @@ fn fused_gradients_are_those_of_single_nodes() {
         numbers(18),
         numbers(150)
     );
-    let options = Options::new(Loss::SquaredError { output: None });
+    let options = TrainingOptions::new(Loss::SquaredError { output: None });
     let options = options.optimizer(OptimizerKind::Sgd, 0.01);
     let model = Model::from_text(&text).expect("a model");
     let (model, _) = model.add_training(&options).expect("training");
@@ -1384,7 +1389,7 @@ fn fused_gradients_are_those_of_single_nodes() {
 fn sessions_of_exports_have_the_weights_of_their_time() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
                 g (float[N, 2] x) => (float[N, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul (x, w) }";
-    let options = Options::new(Loss::SquaredError { output: None });
+    let options = TrainingOptions::new(Loss::SquaredError { output: None });
     let options = options.optimizer(OptimizerKind::Sgd, 0.1);
     let (model, _) =
         Model::from_text(text).expect("a model").add_training(&options).expect("training");

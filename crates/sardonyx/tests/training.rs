@@ -1,10 +1,12 @@
 //! Training information that is added to models: what optimizers do against their formulas, what is
 //! trained, and what the files hold.
 
-use sardonyx::training::{
-    Clipping, Gradients, Initialization, Loss, OptimizerKind, Options, Refusal, Skipped,
+use sardonyx::check;
+use sardonyx::train::{
+    Clipping, GradientOptions, Initialization, Loss, OptimizerKind, Skipped, TrainingError,
+    TrainingOptions,
 };
-use sardonyx::{DataType, Model, Session, Tensor, Trainer, check};
+use sardonyx::{DataType, Model, Session, Tensor, Trainer};
 
 const LINE: &str = "<ir_version: 8, opset_import: [\"\": 17]>
     g (double[4] x) => (double[4] y) <double[4] w = {1, -2, 0.5, 3}> { y = Mul (x, w) }";
@@ -16,12 +18,12 @@ fn model(text: &str) -> Model {
     Model::from_text(text).unwrap()
 }
 
-fn squared_error() -> Options {
-    Options::new(Loss::SquaredError { output: None })
+fn squared_error() -> TrainingOptions {
+    TrainingOptions::new(Loss::SquaredError { output: None })
 }
 
-fn cross_entropy() -> Options {
-    Options::new(Loss::CrossEntropy { output: None, axis: None, ignored: None })
+fn cross_entropy() -> TrainingOptions {
+    TrainingOptions::new(Loss::CrossEntropy { output: None, axis: None, ignored: None })
 }
 
 fn double(values: &[f64]) -> Tensor {
@@ -30,14 +32,14 @@ fn double(values: &[f64]) -> Tensor {
 
 /// Nothing stands against the model.
 fn assert_valid(model: &Model) {
-    let report = model.check(&check::Options::new());
+    let report = model.check(&check::CheckOptions::new());
     let errors = report.findings.iter().filter(|found| found.severity == check::Severity::Error);
     let errors: Vec<String> = errors.map(ToString::to_string).collect();
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
 /// The weights after some steps, as the trainer computes them.
-fn trained(options: &Options, steps: usize) -> Vec<f64> {
+fn trained(options: &TrainingOptions, steps: usize) -> Vec<f64> {
     let (model, _) = model(LINE).add_training(options).unwrap();
     assert_valid(&model);
     // What is written is what is read.
@@ -211,18 +213,18 @@ fn weights_are_trained_and_other_constants_are_not() {
     let only = cross_entropy().variables(["w*"]).frozen(["w1"]);
     let (_, report) = model(CLASSIFIER).add_training(&only).unwrap();
     assert_eq!(report.variables, [("w2".to_string(), 8)]);
-    let refused = |options: Options| match model(CLASSIFIER).add_training(&options) {
-        Err(Refusal::Option(message)) => message,
+    let refused = |options: TrainingOptions| match model(CLASSIFIER).add_training(&options) {
+        Err(TrainingError::Option(message)) => message,
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(cross_entropy().variables(["q*"])), "no initializer 'q*' exists");
     let nothing = refused(cross_entropy().variables(["unused"]));
     assert!(nothing.starts_with("nothing to train"), "{nothing}");
     let loss = Loss::CrossEntropy { output: Some("q".into()), axis: None, ignored: None };
-    assert_eq!(refused(Options::new(loss)), "the model has no output 'q'; it has p");
+    assert_eq!(refused(TrainingOptions::new(loss)), "the model has no output 'q'; it has p");
     let loss = Loss::CrossEntropy { output: None, axis: Some(2), ignored: None };
     let message = "class axis 2 is out of range: the output has 2 axes";
-    assert_eq!(refused(Options::new(loss)), message);
+    assert_eq!(refused(TrainingOptions::new(loss)), message);
 }
 
 /// Gates of a recurrent layer are parts of one stored matrix in another order, as exporters write
@@ -387,8 +389,12 @@ fn half_precision_weights_move() {
     assert_valid(&changed);
     let mut trainer = Trainer::new(&changed).unwrap();
     let half = |values: &[f64]| {
-        sardonyx::cast(&double(values), DataType::Float16, sardonyx::CastOptions::default())
-            .unwrap()
+        sardonyx::tool::cast(
+            &double(values),
+            DataType::Float16,
+            sardonyx::tool::CastOptions::default(),
+        )
+        .unwrap()
     };
     let first =
         trainer.step(0, [("x", half(&X)), ("target", half(&TARGET))], &Default::default()).unwrap();
@@ -396,7 +402,8 @@ fn half_precision_weights_move() {
     let w = trainer.variable("w").unwrap();
     assert_eq!(w.data_type(), DataType::Float16);
     // The first step of Adam is the learning rate against the sign of the gradient.
-    let w = sardonyx::cast(&w, DataType::Double, sardonyx::CastOptions::default()).unwrap();
+    let w =
+        sardonyx::tool::cast(&w, DataType::Double, sardonyx::tool::CastOptions::default()).unwrap();
     let expected = [1.01, -1.99, 0.49, 2.99];
     for (found, expected) in w.to_vec::<f64>().unwrap().iter().zip(expected) {
         assert!((found - expected).abs() < 2e-3, "{found} instead of {expected}");
@@ -412,13 +419,14 @@ fn sum_of_products(elem: DataType) -> Model {
 
 /// A tensor of a type with these values.
 fn as_elem(values: &[f64], elem: DataType) -> Tensor {
-    sardonyx::cast(&double(values), elem, sardonyx::CastOptions::default()).unwrap()
+    sardonyx::tool::cast(&double(values), elem, sardonyx::tool::CastOptions::default()).unwrap()
 }
 
 /// The elements of a state variable.
 fn state(trainer: &Trainer, name: &str) -> Vec<f64> {
     let value = trainer.variable(name).unwrap();
-    let value = sardonyx::cast(&value, DataType::Double, sardonyx::CastOptions::default());
+    let value =
+        sardonyx::tool::cast(&value, DataType::Double, sardonyx::tool::CastOptions::default());
     value.unwrap().to_vec().unwrap()
 }
 
@@ -429,7 +437,8 @@ fn small_steps_add_up_in_the_float_copy() {
     const STEPS: usize = 2000;
     for elem in [DataType::Float16, DataType::Bfloat16] {
         let line = sum_of_products(elem);
-        let options = Options::new(Loss::Value("y".into())).optimizer(OptimizerKind::Sgd, 1e-4);
+        let options =
+            TrainingOptions::new(Loss::Value("y".into())).optimizer(OptimizerKind::Sgd, 1e-4);
         let slopes = [1.0, -0.75, 0.25, 1.0];
         let x = || [("x", as_elem(&slopes, elem))];
         let weights = [1.0, -2.0, 0.5, 3.0];
@@ -473,7 +482,7 @@ fn small_steps_add_up_in_the_float_copy() {
 #[test]
 fn a_float_copy_follows_its_weight() {
     let elem = DataType::Bfloat16;
-    let options = Options::new(Loss::Value("y".into()))
+    let options = TrainingOptions::new(Loss::Value("y".into()))
         .optimizer(OptimizerKind::Sgd, 1e-4)
         .initialization(Initialization::Uniform(0.5));
     let (changed, _) = sum_of_products(elem).add_training(&options).unwrap();
@@ -512,8 +521,9 @@ fn every_optimizer_moves_the_float_copy() {
         adam(false),
         adam(true),
     ] {
-        let options =
-            Options::new(Loss::Value("y".into())).optimizer(kind, 1e-5).weight_decay(0.0625);
+        let options = TrainingOptions::new(Loss::Value("y".into()))
+            .optimizer(kind, 1e-5)
+            .weight_decay(0.0625);
         let slopes = [1.0, -0.75, 0.25, 1.0];
         let trained = |elem: DataType| {
             let (changed, _) = sum_of_products(elem).add_training(&options).unwrap();
@@ -593,7 +603,7 @@ fn an_operator_without_gradient_is_named() {
             q = CastLike (a, x)
             y = ai.onnx.ml.Normalizer (q)
         }";
-    let Err(Refusal::Findings(findings)) = model(text).add_training(&squared_error()) else {
+    let Err(TrainingError::Findings(findings)) = model(text).add_training(&squared_error()) else {
         panic!("Normalizer has no gradient");
     };
     assert_eq!(findings[0].code.name, "no-gradient");
@@ -608,7 +618,7 @@ fn gradients_of_functions_read_what_the_functions_make() {
         "<ir_version: 8, opset_import: [\"\": 17]>
          g (float[2001] x) => (float[2001] y) { y = HardSigmoid (x) }",
     );
-    let (changed, _) = line.add_gradients(&Gradients::new()).unwrap();
+    let (changed, _) = line.add_gradients(&GradientOptions::new()).unwrap();
     let values: Vec<f32> = (0..2001u16).map(|i| (f32::from(i) - 1000.0) / 256.0).collect();
     let x = Tensor::from_slice([2001], &values).unwrap();
     let outputs = Session::new(&changed).unwrap().run([("x", x)], &Default::default()).unwrap();
@@ -632,7 +642,7 @@ fn graphs_of_gradients_of_loops_declare_their_conditions() {
              }>
          }",
     );
-    let (changed, _) = repeated.add_gradients(&Gradients::new()).unwrap();
+    let (changed, _) = repeated.add_gradients(&GradientOptions::new()).unwrap();
     let text = changed.to_text();
     assert!(text.contains("iteration (int64 number__"), "{text}");
     assert!(text.contains(", bool condition__"), "{text}");

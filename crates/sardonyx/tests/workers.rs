@@ -3,13 +3,12 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::{
-    Division, EXCHANGE, OutputPart, Results, Settings, ShardOptions, Transport,
-};
-use sardonyx::{
-    DataType, DeviceOptions, DeviceSession, ErrorKind, Model, RunOptions, Session, StopFlag,
-    Tensor, TensorViewMut, Type,
-};
+use sardonyx::device::{DeviceOptions, DeviceSession};
+use sardonyx::device::{Division, OutputPart, Results, Transport, TransportSettings};
+use sardonyx::tool::shard::EXCHANGE;
+use sardonyx::{DataType, ErrorKind, Model, Session, StopFlag, Tensor, TensorViewMut, Type};
+use sardonyx::device::ShardOptions;
+use sardonyx::RunOptions;
 use sardonyx_devices::{Delayed, Endpoint, Group, Notice, Reduction, Tag, Threads, TransportError};
 
 const PRODUCTS: &str = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -47,7 +46,7 @@ fn sessions(
     workers: usize,
     with: impl Fn(usize, DeviceOptions) -> DeviceOptions + Sync,
 ) -> Vec<Result<DeviceSession, sardonyx::Error>> {
-    let settings = Settings { deadline: settings_deadline() };
+    let settings = TransportSettings { deadline: settings_deadline() };
     over(model, Threads::new(workers, &settings), with)
 }
 
@@ -321,7 +320,7 @@ fn outputs_stay_on_the_devices() {
 #[test]
 fn workers_agree_first() {
     let (one, other) = (products(Division::Tensor), products(Division::Pipeline));
-    let settings = Settings { deadline: Duration::from_secs(20) };
+    let settings = TransportSettings { deadline: Duration::from_secs(20) };
     let errors: Vec<sardonyx::Error> = std::thread::scope(|scope| {
         let made: Vec<_> = Threads::new(2, &settings)
             .into_iter()
@@ -411,7 +410,7 @@ fn a_run_that_fails_leaves_nothing_to_others() {
             check(&Session::builder(&model).devices(DeviceOptions::new()).unwrap());
             continue;
         }
-        let settings = Settings { deadline: settings_deadline() };
+        let settings = TransportSettings { deadline: settings_deadline() };
         let transports = Threads::new(workers, &settings).into_iter();
         let seed = workers as u64;
         let late = transports.map(|one| Delayed::new(one, seed, Duration::from_micros(400)));
@@ -488,7 +487,7 @@ fn a_run_that_fails_keeps_nobody_waiting_in_a_library() {
     );
     let model = with_weights(&text);
     let all = Arc::new(Barrier::new(2));
-    let settings = Settings { deadline: settings_deadline() };
+    let settings = TransportSettings { deadline: settings_deadline() };
     let transports = Threads::new(2, &settings).into_iter();
     let transports = transports.map(|inner| Meeting { inner, all: all.clone() }).collect();
     let ended = with_workers(over(&model, transports, |_, options| options), |session| {
@@ -541,13 +540,17 @@ fn values_of_all_kinds_come_and_go() {
         model.shard(&ShardOptions::new(Division::Pipeline, 3).configuration("c")).unwrap();
     let sequence = || {
         let tensor = |n: f32| Tensor::from_vec([2], vec![n, n + 1.0]).unwrap();
-        let mut sequence = sardonyx::Sequence::new(sardonyx::ValueType::Tensor(DataType::Float));
+        let mut sequence =
+            sardonyx::value::Sequence::new(sardonyx::ValueType::Tensor(DataType::Float));
         sequence.push(tensor(1.0).into()).unwrap();
         sequence.push(tensor(5.0).into()).unwrap();
         sardonyx::Value::Sequence(sequence)
     };
-    let strings =
-        || sardonyx::Value::from(Tensor::from(sardonyx::StringArray::from_iter(["a", "\u{e4}"])));
+    let strings = || {
+        sardonyx::Value::from(Tensor::from(sardonyx::value::StringArray::from_iter([
+            "a", "\u{e4}",
+        ])))
+    };
     let ended = with_workers(sessions(&model, 3, |_, options| options), |session| {
         let run =
             || session.run([("s", sequence()), ("t", strings())], &RunOptions::default()).unwrap();

@@ -1,6 +1,8 @@
 //! The vocabulary that kernels are written in: vectors of three instruction sets, numbers, the
 //! threads that share work, and memory that is kept between calls. No kernel in it.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! A kernel is a [`Body`] over vectors ([`Simd`]) or a [`Loop`] that the compiler vectorises. Both
 //! are generic, `inline(always)`, and run inside one function per instruction set that enables it:
 //! [`dispatch()`] is the only place that chooses one. All operations of [`Simd`] are unsafe because

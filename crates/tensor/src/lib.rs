@@ -1,5 +1,7 @@
 //! The data of Sardonyx: element types, shapes, and n-d arrays over owned or mapped bytes.
 //!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
+//!
 //! The one idea: a [`Tensor`] is a [`DataType`], dims and a cheap-clone reference to bytes, always
 //! dense and row-major. Bytes may come from anywhere (a vector, an aligned allocation, a mapped
 //! file at an odd offset), so a typed slice is something one asks for ([`Tensor::as_slice`]) and

@@ -8,7 +8,7 @@ use sardonyx_tensor::Buffer;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
+pub enum DiagnosticSeverity {
     /// The text has no meaning.
     Error,
     /// The text has a meaning, but probably not the one that was wanted.
@@ -19,7 +19,7 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// How bad it is.
-    pub severity: Severity,
+    pub severity: DiagnosticSeverity,
     /// Where, in bytes from the start of the text.
     pub span: Range<usize>,
     /// What, in one line.
@@ -144,8 +144,8 @@ fn render_one(
     use fmt::Write;
     let position = lines.position(text, diagnostic.span.start);
     let severity = match diagnostic.severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
+        DiagnosticSeverity::Error => "error",
+        DiagnosticSeverity::Warning => "warning",
     };
     let colon = if name.is_empty() { "line " } else { ":" };
     let number = position.line.to_string();

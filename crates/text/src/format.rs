@@ -2,7 +2,7 @@
 
 use sardonyx_tensor::Buffer;
 
-use crate::diagnostic::{ParseError, Severity};
+use crate::diagnostic::{DiagnosticSeverity, ParseError};
 use crate::layout;
 use crate::parse::diagnose;
 
@@ -14,7 +14,7 @@ use crate::parse::diagnose;
 /// Everything that is wrong with a text that cannot be read.
 pub fn format(text: Buffer) -> Result<Vec<u8>, ParseError> {
     let diagnostics = diagnose(&text);
-    if diagnostics.iter().any(|found| found.severity == Severity::Error) {
+    if diagnostics.iter().any(|found| found.severity == DiagnosticSeverity::Error) {
         return Err(ParseError::new(text, diagnostics));
     }
     Ok(layout::text(text.as_slice()))

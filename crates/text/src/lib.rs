@@ -1,4 +1,6 @@
 //! The notation: ONNX text, parser, printer and formatter side by side.
+//!
+//! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 
 mod cursor;
 mod diagnostic;
@@ -11,7 +13,7 @@ mod print;
 mod tree;
 pub mod words;
 
-pub use diagnostic::{Diagnostic, ParseError, Position, Severity, marked_line, render};
+pub use diagnostic::{Diagnostic, DiagnosticSeverity, ParseError, Position, marked_line, render};
 pub use format::format;
 pub use left_out::{LeftOut, LeftOutKind};
 pub use parse::{
@@ -19,8 +21,9 @@ pub use parse::{
     syntax_tree,
 };
 pub use print::{
-    Excerpt, Form, NodeMark, Payloads, Placed, PrintOptions, PrintPart, Weights, attribute_excerpt,
-    model_to_text, node_excerpt, part_to_text, print_model, tensor_excerpt, value_excerpt,
+    Excerpt, NodeMark, Payloads, Placed, PrintOptions, PrintPart, TextForm, Weights,
+    attribute_excerpt, model_to_text, node_excerpt, part_to_text, print_model, tensor_excerpt,
+    value_excerpt,
 };
 pub use tree::{SyntaxKind, SyntaxPart, SyntaxTree};
 

@@ -24,7 +24,7 @@ use sardonyx_proto::{MessageDef, Slice};
 use sardonyx_tensor::Buffer;
 
 use crate::cursor::{Cursor, Quoted, continues_word, starts_word};
-use crate::diagnostic::{Diagnostic, ParseError, Severity};
+use crate::diagnostic::{Diagnostic, DiagnosticSeverity, ParseError};
 use crate::tree::{SyntaxKind, SyntaxTree};
 
 use recover::Next;
@@ -230,7 +230,7 @@ fn parse_with<T>(
 ) -> Result<(T, Vec<Diagnostic>), ParseError> {
     let (parser, result) = run(model, &text, options, false, production);
     let diagnostics = parser.diagnostics;
-    let failed = diagnostics.iter().any(|found| found.severity == Severity::Error);
+    let failed = diagnostics.iter().any(|found| found.severity == DiagnosticSeverity::Error);
     match result {
         Ok(result) if !failed => {
             parser.build.finish();
@@ -373,7 +373,7 @@ impl<'a> Parser<'_, 'a> {
 
     fn report(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<String>) {
         self.diagnostics.push(Diagnostic {
-            severity: Severity::Error,
+            severity: DiagnosticSeverity::Error,
             span,
             message: message.into(),
             help,
@@ -382,7 +382,7 @@ impl<'a> Parser<'_, 'a> {
 
     fn warn(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<&str>) {
         self.diagnostics.push(Diagnostic {
-            severity: Severity::Warning,
+            severity: DiagnosticSeverity::Warning,
             span,
             message: message.into(),
             help: help.map(String::from),
@@ -562,7 +562,7 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn has_errors(&self) -> bool {
-        let error = |found: &Diagnostic| found.severity == Severity::Error;
+        let error = |found: &Diagnostic| found.severity == DiagnosticSeverity::Error;
         self.diagnostics.iter().any(error)
     }
 

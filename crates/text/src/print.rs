@@ -28,7 +28,7 @@ pub use excerpt::{
 
 /// Which of the two forms of the notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
+pub enum TextForm {
     /// Everything: read back, the text gives the same bytes.
     #[default]
     Full,
@@ -40,7 +40,7 @@ pub enum Form {
 #[derive(Debug, Default)]
 pub struct PrintOptions<'o> {
     /// Which form.
-    pub form: Form,
+    pub form: TextForm,
     /// What becomes of values that take more than [`inline_bytes`](Self::inline_bytes).
     pub weights: Weights<'o>,
     /// Values of this many bytes stand in the text.
@@ -177,7 +177,7 @@ pub(crate) struct Printer<'m, 'o, 's> {
     texts: Texts<'m>,
     /// By symbol, what is in its text.
     looks: Vec<Looks>,
-    form: Form,
+    form: TextForm,
     weights: Weights<'o>,
     /// The files that hold values, each with its digest.
     files: Vec<(String, String)>,
@@ -261,7 +261,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
     }
 
     fn full(&self) -> bool {
-        self.form == Form::Full
+        self.form == TextForm::Full
     }
 
     #[inline]

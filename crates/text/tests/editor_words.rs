@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use sardonyx_tensor::{Buffer, DataType};
-use sardonyx_text::{Position, Severity, syntax_tree, words};
+use sardonyx_text::{DiagnosticSeverity, Position, syntax_tree, words};
 use serde_json::Value;
 
 fn editor() -> PathBuf {
@@ -66,7 +66,9 @@ fn samples_are_texts() {
         let text = Buffer::from_vec(std::fs::read(&path).unwrap());
         for found in syntax_tree(&text).1 {
             // Values that were left out are no mistake in a text that only shows something.
-            if found.severity == Severity::Error && !found.message.contains("were left out") {
+            if found.severity == DiagnosticSeverity::Error
+                && !found.message.contains("were left out")
+            {
                 let name = path.file_name().unwrap().to_string_lossy();
                 let Position { line, column } = Position::of(text.as_slice(), found.span.start);
                 wrong += &format!("\n{name}:{line}:{column}: {}", found.message);

@@ -7,7 +7,7 @@ use std::path::Path;
 use sardonyx_model::Model;
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{
-    Form, ParseOptions, Part, PrintOptions, PrintPart, format, model_to_text, parse_model,
+    ParseOptions, Part, PrintOptions, PrintPart, TextForm, format, model_to_text, parse_model,
     parse_part, part_to_text,
 };
 
@@ -48,7 +48,7 @@ fn a_portable_text_says_what_it_leaves_out() {
     // TEXT-34-
     let models = models();
     let (_, everything) = models.iter().find(|(name, _)| name == "everything").unwrap();
-    let portable = || PrintOptions { form: Form::Portable, ..PrintOptions::default() };
+    let portable = || PrintOptions { form: TextForm::Portable, ..PrintOptions::default() };
     let (text, left_out) = model_to_text(everything, portable()).unwrap();
     let kinds: Vec<&str> = left_out.kinds().iter().map(|kind| kind.what).collect();
     for kind in [

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Parser;
-use sardonyx::devices::Plan;
-use sardonyx::{
-    DataType, DeviceOptions, DeviceSession, ErrorKind, Model, Session, Tensor, Tolerance, Type,
-    Value, infer,
-};
+use sardonyx::device::{DeviceOptions, DeviceSession};
+use sardonyx::infer;
+use sardonyx::tool::shard::Plan;
+use sardonyx::value::Tolerance;
+use sardonyx::{DataType, ErrorKind, Model, Session, Tensor, Type, Value};
 use sardonyx_passes::{Computed, Step};
 use sardonyx_tests::annotate::{self, Random};
 use sardonyx_tests::cases::{self, Case};
@@ -374,7 +374,7 @@ fn in_other_sizes(
 
 /// Whether inference finds that a model contradicts itself for the sizes of these inputs.
 fn contradicts(model: &Model, inputs: &[(&str, Value)], opened: &annotate::Opened) -> bool {
-    let mut options = infer::Options::new();
+    let mut options = infer::InferOptions::new();
     for (input, axis, name) in opened {
         let given = inputs.iter().find(|(known, _)| known == input);
         let size = given.and_then(|(_, value)| value.as_tensor()?.dims().get(*axis).copied());

@@ -15,8 +15,8 @@ use std::error::Error;
 use std::io::{self, BufRead, Write};
 
 use sardonyx::Model;
-use sardonyx::functions::OperatorFunction;
-use sardonyx::ops::Registry;
+use sardonyx::tool::OperatorFunction;
+use sardonyx::tool::schema::Registry;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();

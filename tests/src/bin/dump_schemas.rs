@@ -12,8 +12,9 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use sardonyx::ops::{
-    Arity, AttrDefault, AttrType, Determinism, Differentiability, OpDef, Param, Registry, Schema,
+use sardonyx::tool::schema::OpDef;
+use sardonyx::tool::schema::{
+    Arity, AttrDefault, AttrType, Determinism, Differentiability, Param, Registry, Schema,
 };
 
 fn main() -> io::Result<()> {

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let line = line?;
         let (source, target) = line.split_once('\t').ok_or("a line is no pair of paths")?;
         let mut model = Model::open(source)?;
-        let found = model.infer(&infer::Options::new());
+        let found = model.infer(&infer::InferOptions::new());
         model.add_types(&found);
         fs::write(target, model.to_bytes())?;
         let findings = found.report(&model).findings;

@@ -9,10 +9,10 @@
 //! `{"text_hex": "…", "left_out": [{"what": "…", "first": "…", "count": 1}]}` in the portable form,
 //! or again an error.
 
-use sardonyx::text::{Part, parse_part};
+use sardonyx::tool::{TextPart, parse_part};
 use sardonyx_model::Model;
 use sardonyx_tensor::Buffer;
-use sardonyx_text::{Form, PrintOptions, model_to_text};
+use sardonyx_text::{PrintOptions, TextForm, model_to_text};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::fmt::Write as _;
@@ -65,7 +65,7 @@ fn printed(path: &str) -> Result<Value> {
         Ok(model) => model,
         Err(error) => return Ok(json!({ "error": error.to_string() })),
     };
-    let options = PrintOptions { form: Form::Portable, ..PrintOptions::default() };
+    let options = PrintOptions { form: TextForm::Portable, ..PrintOptions::default() };
     let (text, left_out) = model_to_text(&model, options)?;
     let kinds: Vec<Value> = left_out
         .kinds()
@@ -75,17 +75,17 @@ fn printed(path: &str) -> Result<Value> {
     Ok(json!({ "text_hex": to_hex(&text)?, "left_out": kinds }))
 }
 
-fn question(line: &str) -> Result<(Part, Vec<u8>)> {
+fn question(line: &str) -> Result<(TextPart, Vec<u8>)> {
     let question: Value = serde_json::from_str(line)?;
     let field = |name: &str| {
         let value = question[name].as_str();
         value.ok_or_else(|| format!("a question without `{name}`: {line}"))
     };
     let part = match field("kind")? {
-        "model" => Part::Model,
-        "graph" => Part::Graph,
-        "function" => Part::Function,
-        "node" => Part::Node,
+        "model" => TextPart::Model,
+        "graph" => TextPart::Graph,
+        "function" => TextPart::Function,
+        "node" => TextPart::Node,
         other => return Err(format!("no kind of text: {other}").into()),
     };
     Ok((part, from_hex(field("text_hex")?)?))

@@ -7,7 +7,9 @@
 //! Prints one line of JSON.
 
 use clap::Parser;
-use sardonyx::{Buffer, Model, Outputs, Session, Tensor, npy};
+use sardonyx::tool::npy;
+use sardonyx::value::Buffer;
+use sardonyx::{Model, Outputs, Session, Tensor};
 use sardonyx_tests::bench::rss_peak_mb;
 use serde_json::json;
 use std::error::Error;
@@ -17,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 #[global_allocator]
-static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 

@@ -1,8 +1,9 @@
 //! Findings as SARIF 2.1.0, the form that code hosts and editors take findings of tools in (OASIS
 //! standard, 2020).
 
-use sardonyx::check::{CODES, Code, Finding, Severity};
+use sardonyx::check::{Code, Finding, Severity};
 use sardonyx::text::Position;
+use sardonyx::tool::CODES;
 use serde_json::{Value, json};
 
 use super::Checked;

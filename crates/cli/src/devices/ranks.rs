@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sardonyx::devices::Transport;
+use sardonyx::device::Transport;
+use sardonyx::tool::ModelExt;
 use sardonyx::{Model, SessionBuilder};
 
 use super::DeviceArgs;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use sardonyx::Model;
-use sardonyx::devices::{Settings, Transport};
+use sardonyx::device::{Transport, TransportSettings};
 
 use super::DeviceArgs;
 use crate::failure::Failure;
@@ -51,7 +51,7 @@ impl DeviceArgs {
     pub(super) fn workers(
         &self,
         (model, is_stdin): (&Model, bool),
-        settings: &Settings,
+        settings: &TransportSettings,
     ) -> Result<Workers, Failure> {
         if let Some(library) = &self.mpi {
             return self.mpi_workers(library.clone(), settings);
@@ -67,7 +67,7 @@ impl DeviceArgs {
     }
 
     /// The processes that each run a model of their own.
-    pub(super) fn rank_workers(&self, settings: &Settings) -> Result<Workers, Failure> {
+    pub(super) fn rank_workers(&self, settings: &TransportSettings) -> Result<Workers, Failure> {
         match (&self.mpi, self.processes) {
             (Some(library), _) => self.mpi_workers(library.clone(), settings),
             (None, Some(Some(count))) => {
@@ -84,9 +84,9 @@ impl DeviceArgs {
     fn mpi_workers(
         &self,
         library: Option<OsString>,
-        settings: &Settings,
+        settings: &TransportSettings,
     ) -> Result<Workers, Failure> {
-        use sardonyx::devices::{Mpi, MpiSettings};
+        use sardonyx::device::{Mpi, MpiSettings};
         let settings =
             MpiSettings { settings: settings.clone(), reproducible: self.reproducible, library };
         let mpi = Mpi::start(&settings)?;
@@ -94,7 +94,7 @@ impl DeviceArgs {
     }
 
     #[cfg(not(all(unix, feature = "mpi", not(target_feature = "crt-static"))))]
-    fn mpi_workers(&self, _: Option<OsString>, _: &Settings) -> Result<Workers, Failure> {
+    fn mpi_workers(&self, _: Option<OsString>, _: &TransportSettings) -> Result<Workers, Failure> {
         Err(Failure::new("this build of sardonyx has no MPI").help(
             "a static program cannot open the MPI library of the system: build another one with \
              `cargo install --path crates/cli`",
@@ -111,7 +111,7 @@ mod unix {
     use std::time::{Duration, Instant};
 
     use sardonyx::ErrorKind;
-    use sardonyx::devices::{Processes, Rendezvous, Settings, TransportError};
+    use sardonyx::device::{Processes, Rendezvous, TransportError, TransportSettings};
 
     use super::Workers;
     use crate::failure::Failure;
@@ -159,7 +159,10 @@ mod unix {
     }
 
     /// Starts all but the first of so many processes, or joins them as one of these.
-    pub(super) fn processes(count: usize, settings: &Settings) -> Result<Workers, Failure> {
+    pub(super) fn processes(
+        count: usize,
+        settings: &TransportSettings,
+    ) -> Result<Workers, Failure> {
         if let Ok(own) = std::env::var(WORKER) {
             // Worker 0 says that one is missing.
             return joined(&own, settings).ok_or_else(Failure::told_elsewhere);
@@ -186,7 +189,7 @@ mod unix {
         Ok(Workers { transport: Some(Arc::new(own)), started: Some(started) })
     }
 
-    fn joined(own: &str, settings: &Settings) -> Option<Workers> {
+    fn joined(own: &str, settings: &TransportSettings) -> Option<Workers> {
         let (rest, count) = own.rsplit_once(':')?;
         let (directory, number) = rest.rsplit_once(':')?;
         let (number, count) = (number.parse().ok()?, count.parse().ok()?);
@@ -201,7 +204,7 @@ mod unix {
     }
 }
 #[cfg(not(unix))]
-fn processes(_count: usize, _settings: &Settings) -> Result<Workers, Failure> {
+fn processes(_count: usize, _settings: &TransportSettings) -> Result<Workers, Failure> {
     let message = "devices cannot be processes on this system";
     Err(Failure::new(message).help("remove --processes: each device is then a thread"))
 }

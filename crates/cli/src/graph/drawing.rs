@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use sardonyx::{NodeInfo, NodeValue, Type, ValueSource};
+use sardonyx::Type;
+use sardonyx::inspect::ValueSource;
+use sardonyx::inspect::{NodeInfo, NodeValue};
 
 use super::folds::Folds;
 use crate::human;

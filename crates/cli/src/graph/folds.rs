@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use sardonyx::{NodeInfo, NodeValue, ValueSource};
+use sardonyx::inspect::ValueSource;
+use sardonyx::inspect::{NodeInfo, NodeValue};
 
 /// Most nodes of a part that is repeated.
 const LONGEST: usize = 500;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use sardonyx::{Dim, OperandDetails, RunDetails, StepDetails, StepInfo};
+use sardonyx::Dim;
+use sardonyx::tool::profile::{OperandDetails, RunDetails, StepDetails, StepInfo};
 use serde_json::{Value, json};
 
 use super::{Args, Calls, Run, SCHEMA};

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sardonyx::DeviceSession;
-use sardonyx::devices::{DeviceRun, EXCHANGE, Exchanged, Sent};
+use sardonyx::device::DeviceSession;
+use sardonyx::tool::profile::{DeviceRun, Exchanged};
+use sardonyx::tool::shard::EXCHANGE;
+use sardonyx::tool::shard::Sent;
 use serde_json::{Value, json};
 
 use super::measured::{self, Measured, Profile, Track, micros, rounded, rounded_micros};

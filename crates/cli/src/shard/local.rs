@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use sardonyx::devices::{Collectives, RankModels, RankOptions};
-use sardonyx::{InvalidResult, Model, SaveOptions, Weights};
+use sardonyx::edit::InvalidResult;
+use sardonyx::io::Weights;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::shard::{Collectives, RankModels, RankOptions};
+use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
 use super::Args;

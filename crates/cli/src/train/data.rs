@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sardonyx::{
-    Buffer, CastOptions, DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer, cast, npz,
-};
+use sardonyx::tool::npz;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::value::Buffer;
+use sardonyx::{DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer};
 
 use crate::failure::Failure;
 use crate::files::{self, Kind};
@@ -98,7 +99,7 @@ impl Data {
                         names.join(", ")
                     )));
                 }
-                return Err(match sardonyx::suggest::closest(&name, names.iter().copied()) {
+                return Err(match sardonyx::tool::suggest::closest(&name, names.iter().copied()) {
                     Some(near) => failure.help(format!("did you mean '{near}'?")),
                     None => failure.help(format!("use one of its inputs: {}", names.join(", "))),
                 });

@@ -10,7 +10,7 @@ use sardonyx_proto::{
 use super::operator_set::OperatorSet;
 use super::value_info::{element_name, is_key_type};
 use super::{CheckOptions, codes, count};
-use crate::finding::{Code, Findings, Report, Spot, SpotPart};
+use crate::finding::{CheckReport, Code, Findings, Spot, SpotPart};
 
 /// A file of the standard that is no model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn check_document(
     bytes: &[u8],
     document: Document,
     options: &CheckOptions,
-) -> Result<Report, Error> {
+) -> Result<CheckReport, Error> {
     let mut judge = Judge {
         options,
         found: Findings::new(options.per_code),

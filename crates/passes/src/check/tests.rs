@@ -9,7 +9,7 @@ use sardonyx_tensor::Buffer;
 use sardonyx_text::ParseOptions;
 
 use super::{CheckOptions, Checker};
-use crate::finding::Report;
+use crate::finding::CheckReport;
 
 const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>";
 
@@ -28,7 +28,7 @@ fn parse(text: String) -> Model {
 }
 
 /// What is found in a model, and in how many steps.
-fn checked(text: String) -> (Report, u64) {
+fn checked(text: String) -> (CheckReport, u64) {
     let model = parse(text);
     let options = CheckOptions::default();
     let mut checker = Checker::new(&model, &options);
@@ -36,7 +36,7 @@ fn checked(text: String) -> (Report, u64) {
     (checker.found.report(), checker.steps)
 }
 
-fn codes(report: &Report) -> Vec<&'static str> {
+fn codes(report: &CheckReport) -> Vec<&'static str> {
     let mut codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
     codes.dedup();
     codes.retain(|code| !["no-domain", "no-producer"].contains(code));
@@ -45,7 +45,7 @@ fn codes(report: &Report) -> Vec<&'static str> {
 
 /// Checks models of one kind at `size` and at twice that: `text` makes them. The work may at most
 /// double, give or take the constant part. Gives the report of the larger one.
-fn grows_with_size(size: usize, text: impl Fn(usize) -> String) -> Report {
+fn grows_with_size(size: usize, text: impl Fn(usize) -> String) -> CheckReport {
     let (_, once) = checked(text(size));
     let (report, twice) = checked(text(2 * size));
     assert!(once >= size as u64, "{once} steps for {size}: they are not counted");

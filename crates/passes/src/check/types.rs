@@ -3,14 +3,14 @@
 use sardonyx_model::Model;
 
 use super::{CheckOptions, codes};
-use crate::finding::{Findings, Reference, Report, Severity};
+use crate::finding::{CheckReport, Findings, Reference, Severity};
 use crate::infer::{InferOptions, Inference, infer_model, infer_with_training};
 
 /// Infers types and shapes, in training steps too, and finds contradictions.
-pub fn check_types(model: &Model, options: &CheckOptions) -> Report {
+pub fn check_types(model: &Model, options: &CheckOptions) -> CheckReport {
     let mut found = Findings::new(options.per_code);
     add_contradictions(model, options, &infer_to_check(model, options), &mut found);
-    Report { types_checked: true, ..found.report() }
+    CheckReport { types_checked: true, ..found.report() }
 }
 
 /// Infers what a check compares.

@@ -18,7 +18,7 @@ pub struct Converted {
     /// The model.
     pub model: Model,
     /// What was done.
-    pub report: Conversion,
+    pub report: ConvertReport,
     /// For which nodes of the model that was given its nodes were made.
     pub origins: Origins,
 }
@@ -39,7 +39,7 @@ pub enum ConvertError {
 /// What a conversion did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Conversion {
+pub struct ConvertReport {
     /// Operator sets of the model, and of functions that have others, that were asked for.
     pub imports: Vec<ConvertedImport>,
     /// Version of the format before and after.
@@ -121,8 +121,8 @@ pub struct ConvertedOperator {
     pub rewritten: usize,
 }
 
-impl Conversion {
-    pub(super) fn new(model: &Model, goal: &HashMap<String, u32>) -> Conversion {
+impl ConvertReport {
+    pub(super) fn new(model: &Model, goal: &HashMap<String, u32>) -> ConvertReport {
         let functions = model.functions.iter().map(|function| &function.opset_import);
         let imports = std::iter::once(&model.header.opset_import).chain(functions);
         let mut found = BTreeMap::new();
@@ -135,7 +135,7 @@ impl Conversion {
                 }
             }
         }
-        Conversion { imports: found.into_values().collect(), ..Conversion::default() }
+        ConvertReport { imports: found.into_values().collect(), ..ConvertReport::default() }
     }
 
     fn rewritten(&mut self, op: OpRef, to: u32) {

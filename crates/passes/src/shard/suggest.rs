@@ -41,7 +41,7 @@ pub enum Division {
 
 /// What was suggested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Suggested {
+pub struct ShardReport {
     /// Products whose matrices are split by columns.
     pub columns: usize,
     /// Products whose matrices are split by rows.
@@ -87,7 +87,7 @@ pub fn suggest(
     (name, devices): (&str, usize),
     division: Division,
     options: ShardOptions<'_>,
-) -> Result<(Model, Suggested), ShardError> {
+) -> Result<(Model, ShardReport), ShardError> {
     if configurations(model).iter().any(|known| known.name == name.as_bytes()) {
         let why = format!("the model has a configuration '{name}' already");
         return Err(ShardError::Configuration(why));
@@ -101,7 +101,7 @@ pub fn suggest(
     // The version of the format that has configurations.
     raise_ir_version(&mut annotated, 11);
     let inner = InnerWork::of(&prepared, registry);
-    let mut report = Suggested::default();
+    let mut report = ShardReport::default();
     match division {
         Division::Batch => {
             report.inputs = split_batch(&mut annotated, (name, devices))?;
@@ -511,8 +511,8 @@ fn split_products(
     (model, own): (&mut Model, &HashSet<NodeId>),
     planner: &Planner<'_>,
     name: &str,
-) -> Suggested {
-    let mut report = Suggested::default();
+) -> ShardReport {
+    let mut report = ShardReport::default();
     for step in &planner.plan.steps {
         let Step::Node(computed) = step else { continue };
         let form = |input: usize| {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySet};
-use sardonyx::NEWEST_IR_VERSION;
-use sardonyx::infer::Around;
-use sardonyx::ops::{AttrType, Differentiability, OpDef};
+use sardonyx::tool::NEWEST_IR_VERSION;
+use sardonyx::tool::message::Around;
+use sardonyx::tool::schema::OpDef;
+use sardonyx::tool::schema::{AttrType, Differentiability};
 
 use super::default_value;
 use super::description::{AttributeDescription, Description, Parameter, TypeConstraint};

@@ -2,8 +2,9 @@
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
-use sardonyx::ops::{AttrDefault, AttrType};
-use sardonyx::{Error, ErrorKind, message};
+use sardonyx::tool::message;
+use sardonyx::tool::schema::{AttrDefault, AttrType};
+use sardonyx::{Error, ErrorKind};
 
 use crate::message::unreadable;
 

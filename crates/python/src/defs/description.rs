@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use sardonyx::ops::{
-    Arity, AttrType, Attribute, Differentiability, OpDef, Param, Registry, Schema, TypeSet,
-    TypeVar, intern,
+use sardonyx::tool::schema::{
+    Arity, AttrType, Attribute, Differentiability, Param, Registry, Schema, TypeSet, TypeVar,
 };
+use sardonyx::tool::schema::{OpDef, intern};
 
 use super::default_value;
 use super::enums::{Determinism, ParameterOption};

@@ -4,8 +4,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
-use sardonyx::message::AttributeType;
-use sardonyx::ops::{AttrType, Differentiability};
+use sardonyx::tool::message::AttributeType;
+use sardonyx::tool::schema::{AttrType, Differentiability};
 
 /// How often a parameter occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

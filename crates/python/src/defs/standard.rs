@@ -1,11 +1,13 @@
 //! What the operators of the standard are beyond their schemas: functions of simpler ones,
 //! repeatable or not.
 
-use sardonyx::functions::OperatorFunction;
-use sardonyx::ops::{self as ops, OpDef, Schema};
+use sardonyx::tool::OperatorFunction;
+use sardonyx::tool::schema;
+use sardonyx::tool::schema::OpDef;
+use sardonyx::tool::schema::Schema;
 
 use super::enums::Determinism;
-use sardonyx::message::types_from_bytes;
+use sardonyx::tool::message::types_from_bytes;
 
 /// Opset versions for which a version of an operator has a body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,8 +74,8 @@ fn serialized(function: Option<OperatorFunction>) -> Vec<u8> {
 /// anything.
 pub(crate) fn determinism(schema: &Schema) -> Determinism {
     match schema.determinism {
-        ops::Determinism::Unknown => Determinism::Unknown,
-        ops::Determinism::Deterministic => Determinism::Deterministic,
-        ops::Determinism::NonDeterministic => Determinism::NonDeterministic,
+        schema::Determinism::Unknown => Determinism::Unknown,
+        schema::Determinism::Deterministic => Determinism::Deterministic,
+        schema::Determinism::NonDeterministic => Determinism::NonDeterministic,
     }
 }

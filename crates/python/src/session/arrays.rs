@@ -141,7 +141,7 @@ pub(crate) fn of_ml_dtypes(
         let codes: Vec<u8> = bytes.iter().map(|code| code & mask).collect();
         Tensor::from_codes(data_type, dims, &codes)
     } else {
-        sardonyx::Buffer::copy_of(&bytes)
+        sardonyx::value::Buffer::copy_of(&bytes)
             .and_then(|bytes| Tensor::from_buffer(data_type, dims, bytes))
     };
     made.map(Some).map_err(|error| unfit(py, what, &error))

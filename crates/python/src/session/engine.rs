@@ -7,7 +7,9 @@ use std::time::Instant;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
-use sardonyx::{Access, Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, Value};
+use sardonyx::io::Access;
+use sardonyx::tool::{ModelExt, SessionExt};
+use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, Value};
 use smallvec::SmallVec;
 
 use super::errors::{of_kind, raised, refused};

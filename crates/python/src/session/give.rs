@@ -3,7 +3,8 @@
 use pyo3::PyErr;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use sardonyx::{Map, MapKey, Tensor, Value};
+use sardonyx::value::{Map, MapKey};
+use sardonyx::{Tensor, Value};
 
 use super::arrays::numpy;
 use super::errors::refused;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use sardonyx::devices::{Channels, Settings as DeviceSettings, Transport};
+use sardonyx::device::{Channels, Transport, TransportSettings as DeviceSettings};
 use sardonyx::{Error, ErrorKind, StopFlag, Value};
 
 use super::engine::input_name;

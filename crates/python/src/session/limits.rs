@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use sardonyx::{Error, RunOptions, StepEvent, StopFlag};
+use sardonyx::run::StepEvent;
+use sardonyx::{Error, RunOptions, StopFlag};
 
 use super::errors::raised;
 use super::group::attentive;

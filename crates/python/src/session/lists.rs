@@ -4,9 +4,10 @@ use pyo3::PyErr;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
-use sardonyx::{
-    CastOptions, Class, Complex128, DataType, ErrorKind, StringArray, Tensor, TensorError, cast,
-};
+use sardonyx::tool::Class;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::value::{Complex128, StringArray, TensorError};
+use sardonyx::{DataType, ErrorKind, Tensor};
 
 use super::errors::{of_kind, refused};
 use super::take::{MOST_NESTED, What, kind_of, shown, unfit};

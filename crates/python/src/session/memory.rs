@@ -21,7 +21,8 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 use pyo3::{PyErr, ffi};
-use sardonyx::{CastOptions, DataType, Tensor, cast};
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::{DataType, Tensor};
 
 use super::errors::wrong_argument;
 use super::take::{Taker, What, unfit};
@@ -116,7 +117,7 @@ impl PyTensor {
     /// # Errors
     ///
     /// Memory for it is refused.
-    pub(crate) fn copied(&self) -> Result<Tensor, sardonyx::TensorError> {
+    pub(crate) fn copied(&self) -> Result<Tensor, sardonyx::value::TensorError> {
         self.tensor.view().to_tensor()
     }
 

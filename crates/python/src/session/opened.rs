@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString};
-use sardonyx::{Access, Model, OpenOptions};
+use sardonyx::io::Access;
+use sardonyx::{Model, OpenOptions};
 
 use super::errors::{raised, wrong_argument};
 use crate::message;

@@ -10,7 +10,9 @@ use std::thread;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
-use sardonyx::{ErrorKind, Model, NEWEST_IR_VERSION, OpenOptions};
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::NEWEST_IR_VERSION;
+use sardonyx::{ErrorKind, Model, OpenOptions};
 
 use super::PySession;
 use super::engine::Engine;

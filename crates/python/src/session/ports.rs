@@ -77,7 +77,7 @@ impl PyPort {
 }
 
 /// The type of a tensor, also of one that may be missing.
-fn tensor_type(ty: &Type) -> Option<&sardonyx::TensorType> {
+fn tensor_type(ty: &Type) -> Option<&sardonyx::value::TensorType> {
     match ty {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor),
         Type::Optional(inner) => tensor_type(inner),
@@ -87,8 +87,9 @@ fn tensor_type(ty: &Type) -> Option<&sardonyx::TensorType> {
 
 /// A type without sizes, as schemas of operators write it.
 fn kind(ty: &Type) -> String {
-    let elem =
-        |tensor: &sardonyx::TensorType| tensor.elem.map_or("undefined", sardonyx::DataType::name);
+    let elem = |tensor: &sardonyx::value::TensorType| {
+        tensor.elem.map_or("undefined", sardonyx::DataType::name)
+    };
     match ty {
         Type::Tensor(tensor) => format!("tensor({})", elem(tensor)),
         Type::SparseTensor(tensor) => format!("sparse_tensor({})", elem(tensor)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use sardonyx::StepEvent;
+use sardonyx::run::StepEvent;
 
 /// More steps than this are not recorded, so that a profile that nobody ends stays bounded.
 const MOST_STEPS: usize = 1_000_000;

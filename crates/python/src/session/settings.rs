@@ -2,7 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sardonyx::{Precision, SessionBuilder};
+use sardonyx::SessionBuilder;
+use sardonyx::run::Precision;
 
 use super::errors::wrong_argument;
 use super::take::shown;

@@ -14,10 +14,9 @@ use pyo3::types::{
     PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PyMapping, PyMemoryView, PyString, PyTuple,
     PyType,
 };
-use sardonyx::{
-    Buffer, Class, DataType, Dim, Map, MapKey, Port, Sequence, Sparse, Tensor, TensorError, Type,
-    Value, ValueType,
-};
+use sardonyx::tool::Class;
+use sardonyx::value::{Buffer, Map, MapKey, Sequence, Sparse, TensorError};
+use sardonyx::{DataType, Dim, Port, Tensor, Type, Value, ValueType};
 
 use super::elements::{self, Format};
 use super::errors::refused;
@@ -378,7 +377,7 @@ fn gathered(
     let failed = |error: TensorError| unfit(py, what, &error);
     let mut copy = Buffer::copy_of(&bytes).map_err(failed)?;
     if is_swapped {
-        sardonyx::swap_bytes(data_type, copy.make_mut().map_err(failed)?).map_err(failed)?;
+        sardonyx::tool::swap_bytes(data_type, copy.make_mut().map_err(failed)?).map_err(failed)?;
     }
     Tensor::from_buffer(data_type, dims, copy).map_err(failed)
 }

@@ -3,7 +3,10 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyList, PyString};
 use pyo3::{IntoPyObjectExt, PyErr};
-use sardonyx::{CastOptions, Class, Complex128, DataType, Tensor, TensorError, cast};
+use sardonyx::tool::Class;
+use sardonyx::tool::{CastOptions, cast};
+use sardonyx::value::{Complex128, TensorError};
+use sardonyx::{DataType, Tensor};
 
 use super::take::{What, unfit};
 

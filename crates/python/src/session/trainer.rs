@@ -12,7 +12,8 @@ use std::time::Duration;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyString};
-use sardonyx::{DeviceOptions, Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
+use sardonyx::device::DeviceOptions;
+use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
 
 use super::errors::{of_kind, raised};
 use super::give;

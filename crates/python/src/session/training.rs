@@ -3,9 +3,10 @@
 
 use pyo3::prelude::*;
 use sardonyx::Model;
-use sardonyx::training::{
-    Clipping, Gradients, Initialization, Loss, Optimizer, OptimizerName, OptimizerNumbers, Options,
-    Refusal,
+use sardonyx::tool::Optimizer;
+use sardonyx::tool::{OptimizerName, OptimizerNumbers};
+use sardonyx::train::{
+    Clipping, GradientOptions, Initialization, Loss, TrainingError, TrainingOptions,
 };
 
 use super::errors::{Wrong, raised, wrong_argument};
@@ -78,7 +79,7 @@ pub(crate) fn differentiate<'py>(
         }
         return changed(model, |model| Ok(model.expand_gradients()?.0));
     }
-    let mut options = Gradients::new().gradient_node(gradient_node);
+    let mut options = GradientOptions::new().gradient_node(gradient_node);
     if let Some(of) = &of {
         options = options.of(of);
     }
@@ -91,23 +92,25 @@ pub(crate) fn differentiate<'py>(
 /// What becomes of a model, as what was given: an object of the same class, or bytes.
 fn changed<'py>(
     given: &Bound<'py, PyAny>,
-    change: impl FnOnce(&Model) -> Result<Model, Refusal> + Send,
+    change: impl FnOnce(&Model) -> Result<Model, TrainingError> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = given.py();
     let class = class_of(given)?;
     let (model, source) = opened(given)?;
     let model = py.detach(|| change(&model)).map_err(|refusal| match refusal {
-        Refusal::Option(what) => wrong_argument(py, what, None),
-        refusal @ (Refusal::Findings(_) | Refusal::Invalid(_)) => raised(py, &refusal.into()),
+        TrainingError::Option(what) => wrong_argument(py, what, None),
+        refusal @ (TrainingError::Findings(_) | TrainingError::Invalid(_)) => {
+            raised(py, &refusal.into())
+        }
     })?;
     as_given(py, model, &source, class.as_ref())
 }
 
 impl TrainingArguments {
-    fn options(self) -> Result<Options, Wrong> {
+    fn options(self) -> Result<TrainingOptions, Wrong> {
         let init = self.init.parse::<Initialization>();
         let init = init.map_err(|what| format!("init is '{}', which is {what}", self.init))?;
-        let mut options = Options::new(self.loss()?)
+        let mut options = TrainingOptions::new(self.loss()?)
             .with_optimizer(self.optimizer()?)
             .frozen(self.freeze)
             .initialization(init)

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use sardonyx::ops::AttrType;
+use sardonyx::tool::schema::AttrType;
 
 use super::functions::{Facts, Line};
 use super::protos;

@@ -15,10 +15,12 @@ use std::thread::{self, ThreadId};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use sardonyx::infer::{NodeTypes, RuleAnswer, Rules};
-use sardonyx::message::{shape_to_bytes, type_to_bytes, types_from_bytes};
-use sardonyx::ops::Registry;
-use sardonyx::{Type, write_value};
+use sardonyx::Type;
+use sardonyx::io::write_value;
+use sardonyx::ops::{NodeTypes, RuleAnswer};
+use sardonyx::tool::infer::InferRules;
+use sardonyx::tool::message::{shape_to_bytes, type_to_bytes, types_from_bytes};
+use sardonyx::tool::schema::Registry;
 
 use super::context::InferenceContext;
 use crate::errors::InferenceError;
@@ -39,7 +41,7 @@ pub(crate) fn with_functions<R: Send>(
     py: Python<'_>,
     registry: &Registry,
     functions: &Functions,
-    infer: impl FnOnce(Option<&dyn Rules>) -> R + Send,
+    infer: impl FnOnce(Option<&dyn InferRules>) -> R + Send,
 ) -> PyResult<R> {
     if functions.is_empty() {
         return Ok(py.detach(|| infer(None)));
@@ -249,7 +251,7 @@ struct Asking {
     stopped: Cell<bool>,
 }
 
-impl Rules for Asking {
+impl InferRules for Asking {
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
         let schema = node.schema();
         let key = (schema.domain, schema.name, schema.since);

@@ -1,9 +1,11 @@
 //! Inference of one node, and of one function, with nothing around it but types.
 
 use pyo3::prelude::*;
-use sardonyx::check;
-use sardonyx::infer::{self, Around, Named, Outputs, ProblemKind};
-use sardonyx::message::type_to_bytes;
+use sardonyx::tool;
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::infer::ProblemKind;
+use sardonyx::tool::message::type_to_bytes;
+use sardonyx::tool::message::{Around, Named, NodeOutputs};
 
 use super::functions::with_functions;
 use super::{as_reference, raise};
@@ -31,7 +33,7 @@ pub(crate) fn node_outputs(
         Header { ir_version: around.header.ir_version, opset_imports: own_version.clone().into() };
     let checked = message::read(node, Part::Node, &alone)?;
     let options = like_onnx(operators.registry.clone());
-    verdict(checked.check_part(check::Part::Signatures, &options))?;
+    verdict(checked.check_part(tool::CheckPart::Signatures, &options))?;
 
     for (_, sparse) in &around.sparse_constants {
         message::read(sparse, Part::SparseTensor, &alone)?;
@@ -42,9 +44,9 @@ pub(crate) fn node_outputs(
     let options = as_reference(false).registry(operators.registry.clone());
     let functions = operators.functions(Some((description, &schema)));
     let found = with_functions(py, &operators.registry, &functions, |rules| {
-        infer::node_outputs(node, &around, &schema, &options, rules)
+        tool::message::node_outputs(node, &around, &schema, &options, rules)
     })?;
-    let Outputs { types, problems, .. } = found.map_err(unreadable)?;
+    let NodeOutputs { types, problems, .. } = found.map_err(unreadable)?;
     if let Some(problem) = problems.first() {
         let words = problem.to_string();
         return Err(match problem.kind {
@@ -71,9 +73,9 @@ pub(super) fn function_outputs(
     let options = as_reference(false).check_types(true).registry(operators.registry.clone());
     let functions = operators.functions(None);
     let found = with_functions(py, &operators.registry, &functions, |rules| {
-        infer::function_outputs(function, input_types, attributes, &options, rules)
+        tool::message::function_outputs(function, input_types, attributes, &options, rules)
     })?;
-    let Outputs { types, problems, .. } = found.map_err(unreadable)?;
+    let NodeOutputs { types, problems, .. } = found.map_err(unreadable)?;
     raise(problems.into_iter())?;
     Ok(types.iter().map(|(_, ty)| type_to_bytes(ty.as_ref())).collect())
 }

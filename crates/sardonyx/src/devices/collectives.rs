@@ -18,7 +18,7 @@ use super::exchange::{Into, Link};
 use super::team::{self, Team};
 use crate::custom::CustomOperator;
 use crate::error::{Error, ErrorKind};
-use crate::infer::NodeTypes;
+use crate::inference::NodeTypes;
 use crate::session::{Choices, SessionBuilder};
 
 /// What connects the session of a rank with those of the others.
@@ -354,15 +354,16 @@ impl SessionBuilder<'_> {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use sardonyx::devices::{Settings, Threads, Transport};
-    /// use sardonyx::{Model, RunOptions, Session, Tensor};
+    /// use sardonyx::device::{Threads, Transport, TransportSettings};
+    /// use sardonyx::{Model, Session, Tensor};
+    /// use sardonyx::RunOptions;
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"\": 21, \"com.microsoft\": 1]>
     ///      g (float[2] x) => (float[2] y) { y = com.microsoft.AllReduce (x) }",
     /// )?;
     /// std::thread::scope(|scope| {
-    ///     for rank in Threads::new(2, &Settings::default()) {
+    ///     for rank in Threads::new(2, &TransportSettings::default()) {
     ///         let model = &model;
     ///         scope.spawn(move || {
     ///             let x = Tensor::from_slice([2], &[1.0, rank.number() as f32]).unwrap();

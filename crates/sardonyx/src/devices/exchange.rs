@@ -19,7 +19,7 @@ use sardonyx_tensor::{DataType, TensorView};
 
 use super::profile::Exchanged;
 use crate::custom::CustomOperator;
-use crate::infer::NodeTypes;
+use crate::inference::NodeTypes;
 
 /// The transport of a device, and how far it is in the run that it takes part in.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use super::shard::{self, shard_error};
 use crate::error::{Error, ErrorKind};
 use crate::external::Watched;
 use crate::model::Model;
-use crate::results::JobKind;
+use sardonyx_passes::JobKind;
 
 /// What models of ranks are made with.
 #[derive(Debug, Clone)]
@@ -89,7 +89,8 @@ impl Model {
     ///
     /// ```
     /// use sardonyx::Model;
-    /// use sardonyx::devices::{Collectives, RankOptions};
+    /// use sardonyx::tool::ModelExt;
+    /// use sardonyx::tool::shard::{Collectives, RankOptions};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 11, opset_import: [\"\": 21]>
@@ -112,7 +113,7 @@ impl Model {
     /// [`ErrorKind::Argument`] for a configuration that cannot be chosen, a size that no input has,
     /// and a size of an input that is left open; [`ErrorKind::Unsupported`] for a move that the
     /// engine has no collectives for; [`ErrorKind::Invalid`] if the model cannot be run.
-    pub fn rank_models(&self, options: &RankOptions) -> Result<RankModels, Error> {
+    pub(crate) fn rank_models(&self, options: &RankOptions) -> Result<RankModels, Error> {
         shard::check_sizes(self, &options.sizes)?;
         let registry = Registry::with_microsoft();
         let failed = |error| shard_error(error, self);

@@ -54,8 +54,8 @@ impl DeviceSession {
     /// stages, each device works on another set.
     ///
     /// ```
-    /// use sardonyx::devices::{Division, ShardOptions};
-    /// use sardonyx::{DeviceOptions, Model, RunOptions, Session, Tensor};
+    /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
+    /// use sardonyx::{Model, RunOptions, Session, Tensor};
     ///
     /// let text = "<ir_version: 11, opset_import: [\"\": 21]>
     ///     g (float[2] x) => (float[2] y) { a = Exp (x)  y = Neg (a) }";
@@ -91,8 +91,8 @@ impl DeviceSession {
     /// [`DeviceSession::parts`] says.
     ///
     /// ```
-    /// use sardonyx::devices::{Division, ShardOptions};
-    /// use sardonyx::{DeviceOptions, Model, RunOptions, Session, Tensor};
+    /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
+    /// use sardonyx::{Model, RunOptions, Session, Tensor};
     ///
     /// let text = "<ir_version: 11, opset_import: [\"\": 21]>
     ///     g (float[2] x) => (float[2] y) { a = Exp (x)  y = Neg (a) }";

@@ -1,7 +1,7 @@
 //! Dividing a model among devices by annotations.
 
 use sardonyx_ops::Registry;
-use sardonyx_passes::{Division, ShardError, Suggested, suggest};
+use sardonyx_passes::{Division, ShardError, ShardReport, suggest};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -10,7 +10,7 @@ use crate::results::InvalidResult;
 /// How [`Model::shard`] divides a model.
 ///
 /// ```
-/// use sardonyx::devices::{Division, ShardOptions};
+/// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
 ///
 /// // The stages of a pipeline on two devices, for batches of 8.
 /// let options = ShardOptions::new(Division::Pipeline, 2).dim("N", 8);
@@ -75,7 +75,7 @@ impl Model {
     ///
     /// [`ErrorKind::Argument`] if the model has a configuration of the name, or no dimension of a
     /// name whose size is set; [`ErrorKind::Invalid`] if it cannot be run.
-    pub fn shard(&self, options: &ShardOptions) -> Result<(Model, Suggested), Error> {
+    pub fn shard(&self, options: &ShardOptions) -> Result<(Model, ShardReport), Error> {
         check_sizes(self, &options.sizes)?;
         let registry = Registry::with_microsoft();
         let symbols = &options.sizes;
@@ -88,8 +88,8 @@ impl Model {
 
     /// Why the annotations of [`Model::shard`] on this model leave the devices with nothing to do
     /// apart; `None` if they have something to do.
-    pub fn undivided(&self, report: &Suggested, division: Division) -> Option<String> {
-        let Suggested { columns, rows, whole, tables, stages, .. } = report;
+    pub(crate) fn undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
+        let ShardReport { columns, rows, whole, tables, stages, .. } = report;
         match division {
             Division::Tensor if columns + rows + tables > 0 => None,
             Division::Tensor if *whole == 0 => Some(

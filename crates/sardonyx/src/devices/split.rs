@@ -67,8 +67,10 @@ impl DeviceSession {
     /// is made with [`Results::Split`].
     ///
     /// ```
-    /// use sardonyx::devices::Results;
-    /// use sardonyx::{DeviceOptions, Model, RunOptions, Session, Tensor};
+    /// use sardonyx::device::{Results};
+    /// use sardonyx::{Model, Session, Tensor};
+    /// use sardonyx::device::DeviceOptions;
+    /// use sardonyx::RunOptions;
     ///
     /// let text = r#"<ir_version: 11, opset_import: ["": 21]>
     ///     g (float[4] x) => (float[4] y) {

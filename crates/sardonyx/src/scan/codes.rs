@@ -9,13 +9,13 @@ mod check {
     pub(super) use sardonyx_passes::check::codes::*;
 }
 
-use super::report::ScanSeverity;
+use sardonyx_passes::Severity;
 
 /// A kind of finding.
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) name: &'static str,
-    pub(super) severity: ScanSeverity,
+    pub(super) severity: Severity,
     /// Empty if no requirement of the standard is behind it.
     pub(super) requirement: &'static str,
     pub(super) help: &'static str,
@@ -26,7 +26,7 @@ macro_rules! codes {
     ($( $constant:ident $severity:ident $name:literal $requirement:literal $help:literal; )*) => {
         $( pub(super) static $constant: Code = Code {
             name: $name,
-            severity: ScanSeverity::$severity,
+            severity: Severity::$severity,
             requirement: $requirement,
             help: $help,
         }; )*

@@ -74,9 +74,9 @@ pub(super) fn normal(location: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::ScanSeverity;
     use super::*;
     use crate::external::check_location;
+    use sardonyx_passes::Severity;
 
     #[test]
     fn locations_are_judged_by_the_rules_of_every_system() {
@@ -112,7 +112,7 @@ mod tests {
             let names: Vec<&str> = found.iter().map(|(code, _)| code.name).collect();
             let shown = String::from_utf8_lossy(location);
             assert_eq!(names, expected, "{shown:?}");
-            let errors = |code: &Code| code.severity == ScanSeverity::Error;
+            let errors = |code: &Code| code.severity == Severity::Error;
             if check_location(&shown).is_err() {
                 assert!(found.iter().any(|(code, _)| errors(code)), "{shown:?}");
             }

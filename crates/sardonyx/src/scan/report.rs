@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use sardonyx_model::Model;
-use sardonyx_passes::Report;
-pub use sardonyx_passes::Severity as ScanSeverity;
+use sardonyx_passes::CheckReport;
+use sardonyx_passes::Severity;
 
 use super::codes::{self, Code};
 use super::places::of_spot;
@@ -100,7 +100,7 @@ pub struct ScanFinding {
     /// Stable name of the kind of finding, such as `location-escapes`.
     pub code: &'static str,
     /// How bad it is.
-    pub severity: ScanSeverity,
+    pub severity: Severity,
     /// Where: a field with its byte, a node, a tensor, or a data file. Empty if it is the file as a
     /// whole.
     pub place: String,
@@ -121,7 +121,7 @@ impl fmt::Display for ScanFinding {
 
 impl ScanReport {
     /// The worst that was found; `None` if there is nothing to say.
-    pub fn worst(&self) -> Option<ScanSeverity> {
+    pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 }
@@ -166,7 +166,7 @@ impl Findings {
     }
 
     /// Adds what the checker found and what counts here.
-    pub(super) fn add_checked(&mut self, model: &Model, report: &Report) {
+    pub(super) fn add_checked(&mut self, model: &Model, report: &CheckReport) {
         for finding in &report.findings {
             if let Some(code) = codes::of_checker(finding.code) {
                 let words = || (of_spot(model, &finding.place), finding.fact.clone());
@@ -186,9 +186,9 @@ impl Findings {
         let mut report = ScanReport { facts, ..ScanReport::default() };
         for total in self.totals.values() {
             *match total.code.severity {
-                ScanSeverity::Error => &mut report.errors,
-                ScanSeverity::Warning => &mut report.warnings,
-                ScanSeverity::Note => &mut report.notes,
+                Severity::Error => &mut report.errors,
+                Severity::Warning => &mut report.warnings,
+                Severity::Note => &mut report.notes,
             } += total.count;
             let more = total.count.saturating_sub(self.per_code as u64);
             if more > 0 {
@@ -237,6 +237,6 @@ mod tests {
         assert_eq!(lines[2], "error[cycle]: and 3 more of this kind");
         assert_eq!(lines[3], "note[unaligned]: message (in place 0)");
         assert_eq!(lines.len(), 6);
-        assert_eq!(report.worst(), Some(ScanSeverity::Error));
+        assert_eq!(report.worst(), Some(Severity::Error));
     }
 }

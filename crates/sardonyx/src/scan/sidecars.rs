@@ -247,7 +247,7 @@ impl<'m> Sidecars<'m> {
         let file = &mut self.files[index];
         let first = || file.first.place(model);
         let problems = location::problems(&file.location);
-        let refused = problems.iter().any(|(code, _)| code.severity == super::ScanSeverity::Error);
+        let refused = problems.iter().any(|(code, _)| code.severity == super::Severity::Error);
         let name = shown(&file.location);
         for (code, what) in problems {
             found.add(code, || (first(), format!("its location '{name}' {what}")));

@@ -415,7 +415,7 @@ impl Model {
     /// [`cost`](Model::cost) counts the state as parameters.
     ///
     /// ```
-    /// use sardonyx::{Model, infer, training};
+    /// use sardonyx::{Model, infer, tool::ModelExt, train};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"\": 21]>
@@ -423,9 +423,9 @@ impl Model {
     ///          y = MatMul (x, w)
     ///      }",
     /// )?;
-    /// let options = training::Options::new(training::Loss::SquaredError { output: None });
+    /// let options = train::TrainingOptions::new(train::Loss::SquaredError { output: None });
     /// let (model, _) = model.add_training(&options)?;
-    /// let step = model.training_step_with_state(0)?.cost(&infer::Options::new());
+    /// let step = model.training_step_with_state(0)?.cost(&infer::InferOptions::new());
     /// // The product, and the gradient of the weights.
     /// assert_eq!(step.total.multiply_adds.known.to_string(), "16*N");
     /// # Ok::<(), sardonyx::Error>(())
@@ -435,7 +435,7 @@ impl Model {
     ///
     /// [`ErrorKind::Argument`] if there is no such entry; [`ErrorKind::Invalid`] if an operator on
     /// the way of a `Gradient` node has no gradient.
-    pub fn training_step_with_state(&self, entry: usize) -> Result<Model, Error> {
+    pub(crate) fn training_step_with_state(&self, entry: usize) -> Result<Model, Error> {
         self.check_entry(entry)?;
         let (step, _) = self.with_graph(appended(self, entry)?).expand_gradients()?;
         Ok(step)

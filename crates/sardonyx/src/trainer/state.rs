@@ -159,7 +159,7 @@ fn bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
 /// What training information says; nothing is judged.
 impl Model {
     /// The entries of the training information. [`Trainer`](crate::Trainer) runs them.
-    pub fn training_entries(&self) -> Vec<TrainingEntry> {
+    pub(crate) fn training_entries(&self) -> Vec<TrainingEntry> {
         let model = &self.graph;
         let pairs = |list: &[Entry]| {
             let pair = |entry: &Entry| [entry.key, entry.value].map(|name| self.shown(name));

@@ -101,7 +101,7 @@ impl OptimizerName {
     /// The optimizer of that name with these numbers, as nodes of `ai.onnx`.
     ///
     /// ```
-    /// use sardonyx::training::{OptimizerName, OptimizerNumbers};
+    /// use sardonyx::tool::{OptimizerName, OptimizerNumbers};
     ///
     /// let numbers = OptimizerNumbers { momentum: Some(0.5), ..OptimizerNumbers::default() };
     /// assert!(OptimizerName::Nesterov.with(&numbers).is_ok());

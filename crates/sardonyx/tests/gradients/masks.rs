@@ -8,7 +8,8 @@
 use std::cell::Cell;
 use std::time::SystemTime;
 
-use sardonyx::{Bool8, Session, Tensor, Value};
+use sardonyx::value::Bool8;
+use sardonyx::{Session, Tensor, Value};
 
 use super::{Block, Known, Order, Random, check_all, flat};
 

@@ -6,7 +6,10 @@
 //! valid, and the most memory the process had before and after.
 
 use clap::{Parser, Subcommand};
-use sardonyx::{Buffer, Model, check, convert, infer, inline};
+use sardonyx::tool::ModelExt;
+use sardonyx::tool::infer::{Naming, Style};
+use sardonyx::value::Buffer;
+use sardonyx::{Model, check, convert, edit, infer};
 use sardonyx_proto::{
     AttributeType, DataType, Encoder, attribute, function, graph, model, node, operator_set_id,
     tensor,
@@ -24,7 +27,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 #[global_allocator]
-static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
@@ -129,7 +132,7 @@ fn main() -> ExitCode {
 
 fn check_model(path: &Path, repeat: u32) -> Result {
     let bytes = Buffer::from_vec(fs::read(path)?);
-    let options = check::Options::new();
+    let options = check::CheckOptions::new();
     let mut errors = 0;
     let mut answer = timed(repeat, || {
         let model = Model::from_bytes(bytes.clone())?;
@@ -144,7 +147,7 @@ fn check_model(path: &Path, repeat: u32) -> Result {
 impl ConvertJob {
     fn run(self, path: &Path, repeat: u32) -> Result {
         let bytes = Buffer::from_vec(fs::read(path)?);
-        let to_21 = convert::Options::new(convert::Target::new().opset("", 21));
+        let to_21 = convert::ConvertOptions::new(convert::Target::new().opset("", 21));
         let mut result = Vec::new();
         let mut answer = timed(repeat, || {
             let model = Model::from_bytes(bytes.clone())?;
@@ -152,7 +155,7 @@ impl ConvertJob {
                 ConvertJob::Convert => model.convert(&to_21).map_err(|error| error.to_string())?.0,
                 ConvertJob::Inline => {
                     let mut model = model;
-                    model.inline(&inline::Options::new()).map_err(|why| why.to_string())?;
+                    model.inline(&edit::InlineOptions::new()).map_err(|why| why.to_string())?;
                     model
                 }
             };
@@ -250,10 +253,10 @@ impl Inference {
             Some(bytes) => Model::from_bytes(bytes.clone()),
             None => Model::open(&self.model),
         };
-        let mut options = infer::Options::new();
+        let mut options = infer::InferOptions::new();
         if self.like_onnx {
-            let style = infer::Style::Reference { data_prop: false };
-            options = options.style(style).naming(infer::Naming::Reference);
+            let style = Style::Reference { data_prop: false };
+            options = options.style(style).naming(Naming::Reference);
         }
         let typed = |phases: &mut Phases| -> Result<Model> {
             let mut model = open()?;

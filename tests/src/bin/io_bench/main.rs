@@ -9,7 +9,8 @@ mod visit;
 
 use clap::{Parser, Subcommand};
 use make::Scale;
-use sardonyx::{Model, SaveOptions, Weights};
+use sardonyx::io::Weights;
+use sardonyx::{Model, SaveOptions};
 use sardonyx_tests::bench::rss_peak_mb;
 use serde_json::json;
 use std::error::Error;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 #[global_allocator]
-static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 

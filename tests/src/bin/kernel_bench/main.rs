@@ -18,7 +18,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 #[global_allocator]
-static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
 #[derive(Parser)]
 struct Arguments {

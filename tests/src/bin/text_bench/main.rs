@@ -11,7 +11,7 @@ use make::Scale;
 use sardonyx_model::Model;
 use sardonyx_tensor::Buffer;
 use sardonyx_tests::bench::rss_peak_mb;
-use sardonyx_text::{Form, ParseOptions, PrintOptions};
+use sardonyx_text::{ParseOptions, PrintOptions, TextForm};
 use serde_json::json;
 use std::error::Error;
 use std::fs;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 #[global_allocator]
-static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
@@ -169,8 +169,8 @@ fn print_again(model: &Path, form: Chosen, repeat: u32) -> Result<Measured> {
 fn options(form: Chosen) -> PrintOptions<'static> {
     PrintOptions {
         form: match form {
-            Chosen::Portable => Form::Portable,
-            Chosen::Full => Form::Full,
+            Chosen::Portable => TextForm::Portable,
+            Chosen::Full => TextForm::Full,
         },
         ..PrintOptions::default()
     }

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView};
-use sardonyx::devices::{Channel, ChannelError};
+use sardonyx::device::{Channel, ChannelError};
 
 use crate::session::errors::{raised, wrong_argument};
 use crate::session::take::shown;

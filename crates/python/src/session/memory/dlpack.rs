@@ -11,7 +11,8 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 use pyo3::{PyErr, ffi};
-use sardonyx::{DataType, ErrorKind, Tensor, TensorView, ViewData};
+use sardonyx::tool::ViewData;
+use sardonyx::{DataType, ErrorKind, Tensor, TensorView};
 
 use crate::session::errors::{of_kind, refused};
 use crate::session::memory::PyTensor;

@@ -7,7 +7,7 @@ use sardonyx_ops::{AttributeView, Infer, InferError, Inferred, Known, Registry, 
 use sardonyx_passes as passes;
 use sardonyx_tensor::Tensor;
 
-pub use sardonyx_passes::RuleAnswer;
+use sardonyx_passes::RuleAnswer;
 
 use crate::message::{attribute_of_node, sparse_constant};
 
@@ -15,12 +15,14 @@ use crate::message::{attribute_of_node, sparse_constant};
 /// be asked often for a node, with different types.
 ///
 /// ```
-/// use sardonyx::infer::{NodeTypes, Options, RuleAnswer, Rules};
+/// use sardonyx::infer::InferOptions;
+/// use sardonyx::ops::{NodeTypes, RuleAnswer};
+/// use sardonyx::tool::{ModelExt, infer::InferRules};
 /// use sardonyx::{DataType, Model, Type};
 ///
 /// struct Halves;
 ///
-/// impl Rules for Halves {
+/// impl InferRules for Halves {
 ///     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
 ///         if node.schema().name != "Relu" {
 ///             return RuleAnswer::NoRule;
@@ -34,12 +36,12 @@ use crate::message::{attribute_of_node, sparse_constant};
 ///     "<ir_version: 10, opset_import: [\"\": 21]>
 ///      g (float[N] x) => (y) { y = Relu (x) }",
 /// )?;
-/// let found = model.infer_with(&Options::new(), Some(&Halves));
+/// let found = model.infer_with(&InferOptions::new(), Some(&Halves));
 /// let ty = found.ty(&model, "y").and_then(Type::as_tensor);
 /// assert_eq!(ty.and_then(|ty| ty.elem), Some(DataType::Float16));
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
-pub trait Rules {
+pub trait InferRules {
     /// Says the types of a node's outputs, or that there is no rule for its operator.
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer;
 }
@@ -195,7 +197,7 @@ fn in_words(error: InferError) -> String {
 }
 
 /// The rules of a program, as inference asks for them.
-pub(super) struct OfProgram<'r>(pub(super) &'r dyn Rules);
+pub(super) struct OfProgram<'r>(pub(super) &'r dyn InferRules);
 
 impl passes::Rules for OfProgram<'_> {
     fn infer(

@@ -3,17 +3,16 @@
 use sardonyx_model::{self as graphs, NodeId, Type};
 use sardonyx_ops::Schema;
 use sardonyx_passes::{
-    self as passes, InferOptions, NEWEST_IR_VERSION, Places, ProblemKind, Spot, infer_function,
-    infer_node,
+    self as passes, NEWEST_IR_VERSION, Places, ProblemKind, Spot, infer_function, infer_node,
 };
 use sardonyx_proto::{
     Encode, Encoder, encode_to_vec, graph, node, sparse_tensor, tensor, value_info,
 };
 
 use super::rules::OfProgram;
-use super::{Options, Problem, Rules};
+use super::{InferOptions, InferRules, Problem};
 use crate::error::Error;
-use crate::message::{self, Header, Part};
+use crate::message::{self, Header, MessagePart};
 
 /// Messages by name.
 pub type Named = Vec<(String, Vec<u8>)>;
@@ -33,7 +32,7 @@ pub struct Around {
 
 /// What comes out of a node, or of a function.
 #[derive(Debug, Clone)]
-pub struct Outputs {
+pub struct NodeOutputs {
     /// The outputs by name, each with its type as far as that is known.
     pub types: Vec<(String, Option<Type>)>,
     /// What does not fit.
@@ -50,13 +49,13 @@ pub fn node_outputs(
     node: &[u8],
     around: &Around,
     schema: &Schema,
-    options: &Options,
-    rules: Option<&dyn Rules>,
-) -> Result<Outputs, Error> {
+    options: &InferOptions,
+    rules: Option<&dyn InferRules>,
+) -> Result<NodeOutputs, Error> {
     let inside = encode_to_vec(&NodeInGraph { around, node });
-    let model = message::read(&inside, Part::Graph, &around.header)?.graph;
+    let model = message::read(&inside, MessagePart::Graph, &around.header)?.graph;
     let Some(node) = first_node(&model) else {
-        return Ok(Outputs { types: Vec::new(), problems: Vec::new() });
+        return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
     let rules = rules.map(OfProgram);
     let settings = settings(options, rules.as_ref());
@@ -77,19 +76,19 @@ pub fn function_outputs(
     function: &[u8],
     input_types: &[Vec<u8>],
     attributes: &[Vec<u8>],
-    options: &Options,
-    rules: Option<&dyn Rules>,
-) -> Result<Outputs, Error> {
+    options: &InferOptions,
+    rules: Option<&dyn InferRules>,
+) -> Result<NodeOutputs, Error> {
     let header = Header { ir_version: Some(NEWEST_IR_VERSION), ..Header::default() };
     let count = {
-        let model = message::read(function, Part::Function, &header)?.graph;
+        let model = message::read(function, MessagePart::Function, &header)?.graph;
         let body = model.functions.first().map(|function| function.body);
         body.map_or(0, |body| model.graph(body).outputs.len())
     };
     let call = encode_to_vec(&CallInGraph { input_types, attributes, outputs: count });
     let model = message::read_with_function(&call, function, &header)?.graph;
     let Some(node) = first_node(&model) else {
-        return Ok(Outputs { types: Vec::new(), problems: Vec::new() });
+        return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
     let rules = rules.map(OfProgram);
     let settings = settings(options, rules.as_ref());
@@ -97,8 +96,11 @@ pub fn function_outputs(
     Ok(outputs(&model, node, types, &problems))
 }
 
-fn settings<'a>(options: &'a Options, rules: Option<&'a OfProgram<'a>>) -> InferOptions<'a> {
-    InferOptions {
+fn settings<'a>(
+    options: &'a InferOptions,
+    rules: Option<&'a OfProgram<'a>>,
+) -> passes::InferOptions<'a> {
+    passes::InferOptions {
         rules: rules.map(|rules| rules as &dyn passes::Rules),
         explain: false,
         ..options.settings()
@@ -110,13 +112,13 @@ fn outputs(
     node: NodeId,
     types: Vec<Option<Type>>,
     problems: &[passes::Problem],
-) -> Outputs {
+) -> NodeOutputs {
     let names = model.outputs(node).iter().map(|output| {
         let name = output.map(|output| model.display(Some(model.value(output).name)));
         name.unwrap_or_default().into_owned()
     });
     let mut places = Places::default();
-    Outputs {
+    NodeOutputs {
         types: names.zip(types).collect(),
         problems: problems.iter().map(|problem| Problem::of(model, &mut places, problem)).collect(),
     }

@@ -1,0 +1,124 @@
+//! Files of tensors: `.npy`, `.npz` and safetensors.
+
+use std::io::Cursor;
+
+use sardonyx_formats::npz::{self, Packing};
+use sardonyx_formats::safetensors;
+use sardonyx_tensor::{Buffer, Tensor, npy};
+
+use crate::error::{Error, ErrorKind};
+
+/// Formats of files that hold tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TensorFormat {
+    /// One array of NumPy, without a name.
+    Npy,
+    /// An archive of NumPy's arrays, not compressed.
+    Npz,
+    /// The format of the safetensors library.
+    Safetensors,
+}
+
+impl TensorFormat {
+    /// Recognizes a format by the first bytes of a file. Safetensors has no signature: it is the
+    /// answer for all files that are neither `.npy` nor `.npz`.
+    fn of_bytes(bytes: &[u8]) -> TensorFormat {
+        match bytes {
+            [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => TensorFormat::Npy,
+            [b'P', b'K', ..] => TensorFormat::Npz,
+            _ => TensorFormat::Safetensors,
+        }
+    }
+}
+
+/// Reads the tensors of a file with their names, whichever [`TensorFormat`] it has. The tensor of an
+/// `.npy` file has an empty name.
+///
+/// ```
+/// use sardonyx::Tensor;
+/// use sardonyx::io::{TensorFormat, read_tensors, write_tensors};
+///
+/// let w = Tensor::from_vec([2], vec![1.0f32, 2.0])?;
+/// let file = write_tensors(TensorFormat::Npz, [("w", &w)])?;
+/// assert_eq!(read_tensors(file)?, [("w".to_string(), w)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Format`] if the file has none of the formats, contradicts itself, or is an archive
+/// that unpacks to more than 1 GiB and more than 100 times its size.
+pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Error> {
+    let file = file.into();
+    match TensorFormat::of_bytes(file.as_slice()) {
+        TensorFormat::Npy => Ok(vec![(String::new(), npy::read(&file).map_err(format_error)?)]),
+        TensorFormat::Npz => {
+            let members = npz::read(&file).map_err(format_error)?;
+            let read = members.into_iter().map(|(name, member)| match npy::read(&member) {
+                Ok(tensor) => Ok((name, tensor)),
+                Err(error) => Err(format_error(error).with_place(name)),
+            });
+            read.collect()
+        }
+        TensorFormat::Safetensors => Ok(safetensors::read(&file).map_err(format_error)?.tensors),
+    }
+}
+
+/// Returns the bytes of a file with tensors; `.npy` takes exactly one, and drops its name.
+///
+/// # Errors
+///
+/// [`ErrorKind::Argument`] if the format lacks the element type of a tensor, a name occurs twice, or
+/// the tensors are too many for the format.
+pub fn write_tensors<'a>(
+    format: TensorFormat,
+    tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+) -> Result<Vec<u8>, Error> {
+    let mut tensors = tensors.into_iter();
+    match format {
+        TensorFormat::Npy => match (tensors.next(), tensors.next()) {
+            (Some((_, tensor)), None) => npy::write(tensor).map_err(argument_error),
+            _ => Err(Error::new(ErrorKind::Argument, "an .npy file holds exactly one tensor")
+                .with_help("use the format npz for several tensors")),
+        },
+        TensorFormat::Npz => {
+            let sink = npz::write(Cursor::new(Vec::new()), tensors, Packing::Stored);
+            Ok(sink.map_err(argument_error)?.into_inner())
+        }
+        TensorFormat::Safetensors => {
+            let mut file = Vec::new();
+            safetensors::write(&mut file, tensors, []).map_err(argument_error)?;
+            Ok(file)
+        }
+    }
+}
+
+fn format_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Format, error.to_string()).with_source(error)
+}
+
+fn argument_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Argument, error.to_string()).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_format_reads_back() {
+        let (w, b) = (Tensor::from_vec([2], vec![1.5f32, -2.0]).unwrap(), Tensor::scalar(7i64));
+        for format in [TensorFormat::Npz, TensorFormat::Safetensors] {
+            let file = write_tensors(format, [("w", &w), ("b", &b)]).unwrap();
+            let mut read = read_tensors(file).unwrap();
+            read.sort_by(|one, other| other.0.cmp(&one.0));
+            assert_eq!(read, [("w".to_string(), w.clone()), ("b".to_string(), b.clone())]);
+        }
+        let file = write_tensors(TensorFormat::Npy, [("w", &w)]).unwrap();
+        assert_eq!(read_tensors(file).unwrap(), [(String::new(), w.clone())]);
+        let error = write_tensors(TensorFormat::Npy, [("w", &w), ("b", &b)]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument);
+        assert_eq!(read_tensors(b"<html>".to_vec()).unwrap_err().kind(), ErrorKind::Format);
+    }
+}

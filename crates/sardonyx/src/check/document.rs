@@ -1,0 +1,67 @@
+//! Checks of files that hold no model: operator sets and stored values.
+
+use std::path::Path;
+
+use sardonyx_passes as passes;
+use sardonyx_passes::check::{Document, OPERATOR_SET_MAGIC};
+use sardonyx_passes::{CheckReport, Finding};
+use sardonyx_proto::{MapProto, OperatorSetProto, OptionalProto, SequenceProto};
+
+use super::{CheckOptions, rendering};
+use crate::error::{Error, ErrorKind};
+use crate::load::{read_message, start_of};
+
+/// What a file is that is no model, if it says so itself. Pipes are left alone, as they can be read
+/// only once; so is what cannot be read.
+pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
+    // The first field is the magic: its tag, its length, its text.
+    let start = start_of(path.as_ref(), OPERATOR_SET_MAGIC.len() as u64 + 2)?;
+    (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
+}
+
+/// Checks a file that is no model: an operator set, or a stored value. It may be in any form that
+/// models may be in, but for the notation.
+///
+/// # Errors
+///
+/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such document.
+pub fn check_document(
+    path: impl AsRef<Path>,
+    document: Document,
+    options: &CheckOptions,
+) -> Result<CheckReport, Error> {
+    let path = path.as_ref();
+    let bytes = document_bytes(path, document)?;
+    passes::check::check_document(&bytes, document, &options.passes)
+        .map_err(|error| not_a(document, path, &error))
+}
+
+pub(super) fn not_a(document: Document, path: &Path, why: &dyn std::fmt::Display) -> Error {
+    let message = format!("this is not an {}: {why}", document_name(document));
+    Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
+}
+
+fn document_name(document: Document) -> &'static str {
+    match document {
+        Document::OperatorSet => "operator set",
+        Document::Sequence => "ONNX sequence",
+        Document::Map => "ONNX map",
+        Document::Optional => "ONNX optional",
+    }
+}
+
+/// The binary form of a document.
+pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
+    let what = document_name(document);
+    match document {
+        Document::OperatorSet => read_message::<OperatorSetProto>(path, what),
+        Document::Sequence => read_message::<SequenceProto>(path, what),
+        Document::Map => read_message::<MapProto>(path, what),
+        Document::Optional => read_message::<OptionalProto>(path, what),
+    }
+}
+
+/// Renders a finding about a file that holds no model; see [`render`](super::render).
+pub fn render_document(finding: &Finding, file: &str) -> String {
+    rendering(finding, file, None)
+}

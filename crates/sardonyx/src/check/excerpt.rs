@@ -1,0 +1,48 @@
+//! The line of a model that a finding is about.
+
+use std::ops::Range;
+
+use sardonyx_passes::{Finding, SpotPart};
+use sardonyx_text::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excerpt};
+
+use crate::model::Model;
+
+/// The part of the model that a finding is about, on one line, with what is meant marked. `None`
+/// for findings about the model as a whole.
+pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
+    let graph = &model.graph;
+    let spot = finding.place.spot;
+    let index = spot.index.map(|index| index as usize);
+    let Excerpt { line, mark } = match spot.part {
+        SpotPart::Node(node) => {
+            let mark = match (spot.field, index) {
+                ("input", Some(index)) if index < graph.inputs(node).len() => {
+                    NodeMark::Input(index)
+                }
+                ("output", Some(index)) if index < graph.outputs(node).len() => {
+                    NodeMark::Output(index)
+                }
+                ("attribute", Some(index)) => NodeMark::Attribute(index),
+                ("name", _) => NodeMark::Name,
+                ("op_type" | "domain" | "overload", _) => NodeMark::Callee,
+                _ => NodeMark::Whole,
+            };
+            node_excerpt(graph, node, mark)
+        }
+        SpotPart::Graph(id) => {
+            let found = graph.graph(id);
+            let index = index?;
+            match spot.field {
+                "input" => value_excerpt(graph, found.inputs.get(index)?),
+                "output" => value_excerpt(graph, found.outputs.get(index)?),
+                "value_info" => value_excerpt(graph, found.value_info.get(index)?),
+                "initializer" => tensor_excerpt(graph, &found.initializers.get(index)?.tensor),
+                _ => return None,
+            }
+        }
+        SpotPart::Function(_) | SpotPart::Model | SpotPart::Document | SpotPart::Training(_) => {
+            return None;
+        }
+    };
+    Some((line, mark))
+}

@@ -1,0 +1,22 @@
+//! Models that run on several devices: threads, processes or machines.
+//!
+//! [`Model::shard`](crate::Model::shard) divides a model, and
+//! [`SessionBuilder::devices`](crate::SessionBuilder::devices) makes a [`DeviceSession`] of it. By
+//! default each device is a thread of this process; a [`Transport`] connects the devices of several
+//! processes.
+
+#[doc(inline)]
+pub use crate::devices::{DeviceOptions, DeviceSession, OutputPart, Results, ShardOptions};
+#[doc(inline)]
+pub use sardonyx_devices::{
+    Channel, ChannelError, Channels, Settings as TransportSettings, Threads, Transport,
+    TransportError,
+};
+#[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
+#[doc(inline)]
+pub use sardonyx_devices::{Mpi, MpiSettings};
+#[cfg(unix)]
+#[doc(inline)]
+pub use sardonyx_devices::{Processes, Rendezvous};
+#[doc(inline)]
+pub use sardonyx_passes::{Division, ShardReport};

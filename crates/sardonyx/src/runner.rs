@@ -1,0 +1,242 @@
+//! One way to run a model, whether one session has it or several devices.
+
+use std::borrow::Cow;
+
+use sardonyx_runtime::{Port, RunOptions};
+use sardonyx_tensor::{TensorView, TensorViewMut, Value};
+use smallvec::SmallVec;
+
+use crate::devices::DeviceSession;
+use crate::error::Error;
+use crate::outputs::Outputs;
+use crate::session::Session;
+
+mod sealed {
+    /// Keeps other crates from implementing [`Run`](super::Run), so that it can get more methods.
+    pub trait Sealed {}
+
+    impl Sealed for super::Session {}
+    impl Sealed for super::DeviceSession {}
+    impl Sealed for super::Runner {}
+}
+
+/// Model that is ready to run: a [`Session`], a [`DeviceSession`], or a [`Runner`] of either.
+///
+/// The sessions have these methods themselves; the trait is for code that works with any of them.
+/// No other type can implement it.
+///
+/// ```
+/// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
+/// use sardonyx::run::Run;
+/// use sardonyx::{Error, Model, RunOptions, Session, Tensor};
+///
+/// fn first_output(model: &impl Run, x: Tensor) -> Result<Tensor, Error> {
+///     let outputs = model.run([("x", x)], &RunOptions::default())?;
+///     outputs.tensor(model.outputs()[0].name()).cloned()
+/// }
+///
+/// let model = Model::from_text(
+///     "<ir_version: 11, opset_import: [\"\": 21]>
+///      g (float[2] x) => (float[2] y) { a = Abs (x)  y = Neg (a) }",
+/// )?;
+/// let (sharded, _) = model.shard(&ShardOptions::new(Division::Pipeline, 2))?;
+/// let x = Tensor::from_slice([2], &[3.0f32, -4.0])?;
+/// let whole = Session::new(&model)?;
+/// let divided = Session::builder(&sharded).devices(DeviceOptions::new())?;
+/// assert_eq!(first_output(&whole, x.clone())?, first_output(&divided, x)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Run: sealed::Sealed + Send + Sync + 'static {
+    /// Returns the inputs of a run, in the model's order.
+    fn inputs(&self) -> &[Port];
+
+    /// Returns the input of a name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if there is none.
+    fn input(&self, name: &str) -> Result<&Port, Error>;
+
+    /// Returns the outputs of a run, in the model's order.
+    fn outputs(&self) -> &[Port];
+
+    /// Returns the number of threads of a run in this process.
+    fn threads(&self) -> usize;
+
+    /// Returns the instruction set that kernels use; see [`Session::instruction_set`].
+    fn instruction_set(&self) -> String;
+
+    /// Runs the model on inputs, given by name in any order, and returns its outputs.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Session::run`] and [`DeviceSession::run`].
+    fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: AsRef<str>,
+        V: Into<Value>;
+
+    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
+    /// caller. Outputs that are not named are not returned.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Session::run_into`] and [`DeviceSession::run_into`].
+    fn run_into(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+        outputs: &mut [(&str, TensorViewMut<'_>)],
+        options: &RunOptions<'_>,
+    ) -> Result<(), Error>;
+}
+
+/// Session that runs a model here or on several devices, for code that decides at run time.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Runner {
+    /// One session runs the whole model.
+    Session(Session),
+    /// Several devices run parts of it.
+    Devices(Box<DeviceSession>),
+}
+
+impl From<Session> for Runner {
+    fn from(session: Session) -> Runner {
+        Runner::Session(session)
+    }
+}
+
+impl From<DeviceSession> for Runner {
+    fn from(session: DeviceSession) -> Runner {
+        Runner::Devices(Box::new(session))
+    }
+}
+
+/// Inputs of a run by name.
+pub(crate) type NamedValues<'p> = SmallVec<[(Cow<'p, str>, Value); 4]>;
+
+/// Collects inputs. Names of ports are not copied: the ports' own are taken in their place.
+pub(crate) fn named<'p, N: AsRef<str>, V: Into<Value>>(
+    inputs: impl IntoIterator<Item = (N, V)>,
+    ports: impl Iterator<Item = &'p Port> + Clone,
+) -> NamedValues<'p> {
+    let named = |(name, value): (N, V)| {
+        let name = name.as_ref();
+        let name = match ports.clone().find(|port| port.name() == name) {
+            Some(port) => Cow::Borrowed(port.name()),
+            None => Cow::Owned(name.to_string()),
+        };
+        (name, value.into())
+    };
+    inputs.into_iter().map(named).collect()
+}
+
+/// Implements [`Run`] by methods of the type itself, which have the same names.
+macro_rules! run_by_own_methods {
+    ($session:ty) => {
+        impl Run for $session {
+            fn inputs(&self) -> &[Port] {
+                <$session>::inputs(self)
+            }
+
+            fn input(&self, name: &str) -> Result<&Port, Error> {
+                <$session>::input(self, name)
+            }
+
+            fn outputs(&self) -> &[Port] {
+                <$session>::outputs(self)
+            }
+
+            fn threads(&self) -> usize {
+                <$session>::threads(self)
+            }
+
+            fn instruction_set(&self) -> String {
+                <$session>::instruction_set(self)
+            }
+
+            fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
+            where
+                I: IntoIterator<Item = (N, V)>,
+                N: AsRef<str>,
+                V: Into<Value>,
+            {
+                <$session>::run(self, inputs, options)
+            }
+
+            fn run_into(
+                &self,
+                inputs: &[(&str, TensorView<'_>)],
+                outputs: &mut [(&str, TensorViewMut<'_>)],
+                options: &RunOptions<'_>,
+            ) -> Result<(), Error> {
+                <$session>::run_into(self, inputs, outputs, options)
+            }
+        }
+    };
+}
+
+run_by_own_methods!(Session);
+run_by_own_methods!(DeviceSession);
+
+impl Run for Runner {
+    fn inputs(&self) -> &[Port] {
+        match self {
+            Runner::Session(session) => session.inputs(),
+            Runner::Devices(session) => session.inputs(),
+        }
+    }
+
+    fn input(&self, name: &str) -> Result<&Port, Error> {
+        match self {
+            Runner::Session(session) => session.input(name),
+            Runner::Devices(session) => session.input(name),
+        }
+    }
+
+    fn outputs(&self) -> &[Port] {
+        match self {
+            Runner::Session(session) => session.outputs(),
+            Runner::Devices(session) => session.outputs(),
+        }
+    }
+
+    fn threads(&self) -> usize {
+        match self {
+            Runner::Session(session) => session.threads(),
+            Runner::Devices(session) => session.threads(),
+        }
+    }
+
+    fn instruction_set(&self) -> String {
+        match self {
+            Runner::Session(session) => session.instruction_set(),
+            Runner::Devices(session) => session.instruction_set(),
+        }
+    }
+
+    fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: AsRef<str>,
+        V: Into<Value>,
+    {
+        match self {
+            Runner::Session(session) => session.run(inputs, options),
+            Runner::Devices(session) => session.run(inputs, options),
+        }
+    }
+
+    fn run_into(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+        outputs: &mut [(&str, TensorViewMut<'_>)],
+        options: &RunOptions<'_>,
+    ) -> Result<(), Error> {
+        match self {
+            Runner::Session(session) => session.run_into(inputs, outputs, options),
+            Runner::Devices(session) => session.run_into(inputs, outputs, options),
+        }
+    }
+}

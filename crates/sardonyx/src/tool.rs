@@ -1,0 +1,343 @@
+//! Parts of this library that its own products use: the command, the Python package and the tests.
+//!
+//! No stability: names and signatures change with any release, without notice.
+
+use std::path::{Path, PathBuf};
+
+use sardonyx_runtime::CompileReport;
+
+use crate::check::{CheckOptions, CheckReport, Finding};
+use crate::device::{Division, ShardReport};
+use crate::edit::InvalidResult;
+use crate::infer::{InferOptions, Inferred};
+use crate::value::Tolerance;
+use crate::{Error, Model, Session, SessionBuilder, Type, Value};
+
+pub use crate::check::document::{check_document, recognise, render_document}; // cli: check
+pub use crate::check::excerpt::excerpt; // cli: check --json
+pub use crate::difference::Difference; // cli: run --expect; xtask: agree
+pub use crate::external::{DataAccess, open_data_file}; // python: onnx.external_data_helper
+pub use crate::functions::OperatorFunction; // python: onnx.defs; cli: ops
+pub use crate::given::InitializerInfo; // python: adds of initializers
+pub use crate::glob::Glob; // cli: --only, --except and other patterns
+#[cfg(feature = "images")]
+pub use crate::images::{DecodeLimits, Images}; // cli: images as inputs of run
+pub use crate::load::Loaded; // cli: check, parse
+pub use crate::open::io_reason; // cli: messages about files
+pub use crate::scores::ScoreOperator; // cli: classes of run
+pub use crate::text_parts::{TextPart, parse_part, parse_part_like_onnx}; // python: onnx.parser
+pub use crate::trainer::TrainingEntry; // cli: info
+pub use crate::training::{OptimizerName, OptimizerNumbers}; // cli, python: add-training
+pub use crate::versions::{format_version, parse_version}; // cli: info, set
+pub use crate::whole::WholeFile; // cli: outputs; python: infer_shapes_path
+pub use sardonyx_formats::{npz, safetensors}; // cli: inputs and outputs of run
+pub use sardonyx_passes::check::{CODES, Document, code}; // cli: check, explain
+pub use sardonyx_passes::{CheckPart, Reference}; // python: onnx.checker; cli: check --json
+pub use sardonyx_passes::{Edit, JobKind, NewError}; // cli: set, invalid results of jobs
+pub use sardonyx_passes::{NEWEST_IR_VERSION, RELEASES}; // python: onnx.helper; cli: convert --help
+pub use sardonyx_passes::{NodePath, Part as PathPart}; // cli: places of failures
+pub use sardonyx_passes::{Optimizer, WithoutBody}; // cli, python: add-training, inline
+pub use sardonyx_proto::{Encoded, suggest}; // tests: pieces of a model; cli: "did you mean"
+pub use sardonyx_runtime::{NodeError, StopReason, Stopped}; // cli, python: why a run ended
+pub use sardonyx_runtime::{keep_panic_places, rewrites}; // cli, python: panics; cli: explain
+pub use sardonyx_tensor::{CastOptions, cast}; // cli: inputs; python: TensorProto to arrays
+pub use sardonyx_tensor::{Class, ViewData, swap_bytes}; // cli: stats; python: arrays
+pub use sardonyx_tensor::{Distance, WorstElement, npy}; // cli: run --expect; cli: arrays
+pub use sardonyx_text::{DiagnosticSeverity, TextForm, render as render_diagnostics}; // cli: parse
+
+/// Costs of models. Product: cli, `cost`.
+pub mod cost {
+    pub use crate::cost::{Cost, NodeCost};
+    pub use sardonyx_passes::{ASSUMED_SIZE, Sum, Work, at_assumed_sizes};
+}
+
+/// Differences between models. Product: cli, `diff`.
+pub mod diff {
+    pub use sardonyx_passes::{
+        ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
+        NodeChange, NodeChangeKind, NodeDetail, PortChange, TensorChange,
+    };
+}
+
+/// Element types of 8-bit floats. Product: python, `onnx.numpy_helper`.
+pub mod float8 {
+    pub use sardonyx_tensor::{
+        Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0,
+    };
+}
+
+/// Details of inference. Products: cli, `infer`; python, `onnx.shape_inference`.
+pub mod infer {
+    pub use crate::inference::{Equality, InferRules, Problem, TypeCounts, UnknownValue};
+    pub use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
+}
+
+/// Messages that stand alone. Product: python, `onnx` messages without a model.
+pub mod message {
+    pub use crate::inference::{Around, Named, NodeOutputs, function_outputs, node_outputs};
+    pub use crate::message::{
+        AttributeType, Header, MessagePart, default_from_bytes, default_to_bytes, read,
+        shape_to_bytes, type_of_attribute, type_to_bytes, types_from_bytes,
+    };
+}
+
+/// Steps of a compiled model. Products: cli, `profile` and `explain`; python, profiling.
+pub mod profile {
+    pub use crate::devices::{DeviceRun, Exchanged};
+    pub use sardonyx_passes::Fusion;
+    pub use sardonyx_runtime::{OperandDetails, RunDetails, StepDetails, StepInfo};
+}
+
+/// Definitions of operators. Products: cli, `ops`; python, `onnx.defs`.
+pub mod schema {
+    pub use sardonyx_ops::{
+        Arity, AttrDefault, AttrType, AttrValue, Attribute, Determinism, Differentiability, OpDef,
+        Param, Registry, RegistryError, Schema, TypeSet, TypeVar, intern,
+    };
+}
+
+/// Plans of models on devices. Products: cli, `shard`; python, `sardonyx.ort`; tests.
+pub mod shard {
+    pub use crate::devices::{RankModels, RankOptions};
+    pub use sardonyx_devices::{PrivateDirectory, Sent, Traffic};
+    pub use sardonyx_passes::{Collectives, EXCHANGE, Plan};
+}
+
+/// Methods of models that products use.
+pub trait ModelExt {
+    /// Names the directory in which files with external data are looked for. Product: python.
+    fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error>;
+    /// Returns the bytes of the model's file in pieces. Product: tests.
+    fn encoded(&self) -> Encoded<'_>;
+    /// Checks a part of the model by itself. Product: python.
+    fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport;
+    /// Lists violations of the standard that a session accepts. Product: cli.
+    fn tolerated(&self) -> Vec<Finding>;
+    /// Checks the model after edits against what it was before. Product: cli, `set`.
+    fn check_edits(
+        &self,
+        before: &Model,
+        job: JobKind,
+        edits: &[Edit],
+    ) -> Result<(), Box<InvalidResult>>;
+    /// Infers types, asking the rules of the program first. Product: python.
+    fn infer_with(&self, options: &InferOptions, rules: Option<&dyn infer::InferRules>)
+    -> Inferred;
+    /// Counts what the model costs. Product: cli, `cost`.
+    fn cost(&self, options: &InferOptions) -> cost::Cost;
+    /// Compares the model with a later version of it. Product: cli, `diff`.
+    fn diff(&self, after: &Model, options: &diff::DiffOptions) -> diff::ModelDiff;
+    /// Finds the first value that differs from that of another model. Product: cli, `verify`.
+    fn first_difference(
+        &self,
+        other: &Model,
+        inputs: &[(String, Value)],
+        tolerance: Tolerance,
+    ) -> Result<Option<Difference>, Error>;
+    /// Divides the model into one model for each rank. Products: cli, `shard`; python.
+    fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
+    /// Explains why a division left the model whole. Products: cli, `shard`; python.
+    fn undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
+    /// Whether nodes call collectives. Product: cli, `run --ranks`.
+    fn has_collectives(&self) -> bool;
+    /// Returns the bound of indices that an input holds. Product: cli, made-up inputs.
+    fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
+    /// Finds the operator that makes an output of scores. Product: cli, classes.
+    fn score_operator(&self, output: &str) -> Option<ScoreOperator>;
+    /// Lists the sizes that are marks, not names. Product: python.
+    fn size_marks(&self, name: &str) -> Vec<(usize, String)>;
+    /// Describes an initializer of the main graph. Product: python.
+    fn initializer(&self, name: &str) -> Option<InitializerInfo>;
+    /// Gives a size to dimensions with a denotation. Product: python.
+    fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize;
+    /// Declares one row for the outputs of `DictVectorizer`. Product: python.
+    fn declare_dictionary_rows(&mut self) -> usize;
+    /// Finds a tensor whose raw data has a wrong size. Product: python.
+    fn raw_data_of_wrong_size(&self) -> Option<String>;
+    /// Returns the training step of an entry with its state as initializers. Product: cli, `cost`.
+    fn training_step_with_state(&self, entry: usize) -> Result<Model, Error>;
+    /// Describes the training information. Product: cli.
+    fn training_entries(&self) -> Vec<TrainingEntry>;
+    /// Lists the files from which a text took values. Product: cli.
+    fn files_of_text(&self) -> Vec<PathBuf>;
+}
+
+impl ModelExt for Model {
+    fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
+        Model::look_in(self, directory)
+    }
+
+    fn encoded(&self) -> Encoded<'_> {
+        Model::encoded(self)
+    }
+
+    fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport {
+        Model::check_part(self, part, options)
+    }
+
+    fn tolerated(&self) -> Vec<Finding> {
+        Model::tolerated(self)
+    }
+
+    fn check_edits(
+        &self,
+        before: &Model,
+        job: JobKind,
+        edits: &[Edit],
+    ) -> Result<(), Box<InvalidResult>> {
+        Model::check_edits(self, before, job, edits)
+    }
+
+    fn infer_with(
+        &self,
+        options: &InferOptions,
+        rules: Option<&dyn infer::InferRules>,
+    ) -> Inferred {
+        Model::infer_with(self, options, rules)
+    }
+
+    fn cost(&self, options: &InferOptions) -> cost::Cost {
+        Model::cost(self, options)
+    }
+
+    fn diff(&self, after: &Model, options: &diff::DiffOptions) -> diff::ModelDiff {
+        Model::diff(self, after, options)
+    }
+
+    fn first_difference(
+        &self,
+        other: &Model,
+        inputs: &[(String, Value)],
+        tolerance: Tolerance,
+    ) -> Result<Option<Difference>, Error> {
+        Model::first_difference(self, other, inputs, tolerance)
+    }
+
+    fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error> {
+        Model::rank_models(self, options)
+    }
+
+    fn undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
+        Model::undivided(self, report, division)
+    }
+
+    fn has_collectives(&self) -> bool {
+        Model::has_collectives(self)
+    }
+
+    fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize> {
+        Model::index_limit(self, input, types)
+    }
+
+    fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
+        Model::score_operator(self, output)
+    }
+
+    fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
+        Model::size_marks(self, name)
+    }
+
+    fn initializer(&self, name: &str) -> Option<InitializerInfo> {
+        Model::initializer(self, name)
+    }
+
+    fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize {
+        Model::fix_denoted(self, denotation, size)
+    }
+
+    fn declare_dictionary_rows(&mut self) -> usize {
+        Model::declare_dictionary_rows(self)
+    }
+
+    fn raw_data_of_wrong_size(&self) -> Option<String> {
+        Model::raw_data_of_wrong_size(self)
+    }
+
+    fn training_step_with_state(&self, entry: usize) -> Result<Model, Error> {
+        Model::training_step_with_state(self, entry)
+    }
+
+    fn training_entries(&self) -> Vec<TrainingEntry> {
+        Model::training_entries(self)
+    }
+
+    fn files_of_text(&self) -> Vec<PathBuf> {
+        Model::files_of_text(self)
+    }
+}
+
+/// Choices of sessions that products use.
+pub trait SessionBuilderExt {
+    /// Makes a session that can be looked at, but cannot run. Products: cli, `explain`; tests.
+    #[must_use]
+    fn only_look(self) -> Self;
+    /// Leaves a rewrite of the program out. Product: cli, `--without-rewrite`.
+    #[must_use]
+    fn without_rewrite(self, name: impl Into<String>) -> Self;
+    /// Keeps the text of the program after a rewrite. Products: cli, `explain --program`; tests.
+    #[must_use]
+    fn print_after(self, rewrite: impl Into<String>) -> Self;
+}
+
+impl SessionBuilderExt for SessionBuilder<'_> {
+    fn only_look(self) -> Self {
+        SessionBuilder::only_look(self)
+    }
+
+    fn without_rewrite(self, name: impl Into<String>) -> Self {
+        SessionBuilder::without_rewrite(self, name)
+    }
+
+    fn print_after(self, rewrite: impl Into<String>) -> Self {
+        SessionBuilder::print_after(self, rewrite)
+    }
+}
+
+/// What a session was compiled to. Products: cli, `explain` and `profile`; python; tests.
+pub trait SessionExt {
+    /// Lists the steps in the order of a run.
+    fn steps(&self) -> Vec<profile::StepInfo>;
+    /// Returns the report of the compilation.
+    fn report(&self) -> &CompileReport;
+    /// Describes what the steps do for inputs of these types.
+    fn details<I, N>(&self, inputs: I) -> Result<profile::RunDetails, Error>
+    where
+        I: IntoIterator<Item = (N, Type)>,
+        N: AsRef<str>;
+    /// Returns the text that [`SessionBuilderExt::print_after`] keeps.
+    fn program(&self) -> Option<&str>;
+    /// Lists groups of nodes that were or could not be fused.
+    fn fusions(&self) -> &[profile::Fusion];
+    /// Lists the steps that compute several nodes, with the nodes.
+    fn fused_steps(&self) -> Vec<(String, String)>;
+}
+
+impl SessionExt for Session {
+    fn steps(&self) -> Vec<profile::StepInfo> {
+        Session::steps(self)
+    }
+
+    fn report(&self) -> &CompileReport {
+        Session::report(self)
+    }
+
+    fn details<I, N>(&self, inputs: I) -> Result<profile::RunDetails, Error>
+    where
+        I: IntoIterator<Item = (N, Type)>,
+        N: AsRef<str>,
+    {
+        Session::details(self, inputs)
+    }
+
+    fn program(&self) -> Option<&str> {
+        Session::program(self)
+    }
+
+    fn fusions(&self) -> &[profile::Fusion] {
+        Session::fusions(self)
+    }
+
+    fn fused_steps(&self) -> Vec<(String, String)> {
+        Session::fused_steps(self)
+    }
+}

@@ -1,0 +1,67 @@
+//! Versions of models and domains as people write them.
+
+/// A version as people write it: versions in ONNX are plain numbers or three numbers packed into
+/// one.
+///
+/// ```
+/// use sardonyx::tool::format_version;
+///
+/// assert_eq!(format_version(17), "17");
+/// assert_eq!(format_version((1 << 48) + (2 << 32) + 345), "1.2.345");
+/// ```
+pub fn format_version(version: i64) -> String {
+    if version >> 32 == 0 || version < 0 {
+        return version.to_string();
+    }
+    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
+}
+
+/// The inverse of [`format_version`](format_version): a plain number, or three numbers
+/// packed into one.
+///
+/// ```
+/// use sardonyx::tool::parse_version;
+///
+/// assert_eq!(parse_version("17"), Some(17));
+/// assert_eq!(parse_version("1.2.345"), Some((1 << 48) + (2 << 32) + 345));
+/// // At least one of the first two must not be zero, or the number could not be told from a plain
+/// // one.
+/// assert_eq!(parse_version("0.0.7"), None);
+/// assert_eq!(parse_version("1.2.3-rc1"), None);
+/// ```
+pub fn parse_version(text: &str) -> Option<i64> {
+    let Some((major, rest)) = text.split_once('.') else {
+        return text.parse().ok();
+    };
+    let (minor, patch) = rest.split_once('.')?;
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if ![major, minor, patch].into_iter().all(digits) {
+        return None;
+    }
+    let (major, minor): (u16, u16) = (major.parse().ok()?, minor.parse().ok()?);
+    let patch: u32 = patch.parse().ok()?;
+    if (major, minor) == (0, 0) {
+        return None;
+    }
+    let packed = u64::from(major) << 48 | u64::from(minor) << 32 | u64::from(patch);
+    Some(packed as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_packed_or_plain() {
+        let rows = [
+            (0, "0"),
+            (21, "21"),
+            (i64::MAX, "32767.65535.4294967295"),
+            (-1, "-1"),
+            (1 << 32, "0.1.0"),
+        ];
+        for (version, expected) in rows {
+            assert_eq!(format_version(version), expected);
+        }
+    }
+}
