@@ -6,6 +6,23 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Limit of the memory that several sessions and their runs take together, at any time.
+///
+/// Counted are values computed ahead of time, packed forms of what the file does not store, values
+/// between inputs and outputs, outputs until the run ends, copies of inputs, and scratch memory.
+/// Clones are the same budget.
+#[derive(Debug, Clone)]
+pub struct MemoryBudget(Arc<Pot>);
+
+/// State that the clones of a budget share.
+#[derive(Debug)]
+struct Pot {
+    limit: usize,
+    used: AtomicUsize,
+}
 
 /// Bytes that are taken, and how many may be.
 #[derive(Debug)]
@@ -14,6 +31,17 @@ pub(crate) struct Account {
     taken: Cell<usize>,
     /// What was refused last.
     refused: Cell<Option<Refused>>,
+    /// Budget that counts these bytes too.
+    budget: Option<MemoryBudget>,
+    /// Bytes of this account that the budget counts.
+    reserved: Cell<usize>,
+}
+
+/// Bytes of a budget, which are given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: Option<MemoryBudget>,
+    bytes: usize,
 }
 
 /// Why bytes are not taken.
@@ -27,34 +55,55 @@ pub(crate) struct Refused {
 impl Account {
     /// An account in which `taken` bytes are taken already. `None` for no limit.
     pub(crate) fn new(limit: Option<usize>, taken: usize) -> Account {
+        Account::within(limit, taken, None)
+    }
+
+    /// An account whose further bytes also count in a budget, if there is one.
+    pub(crate) fn within(
+        limit: Option<usize>,
+        taken: usize,
+        budget: Option<&MemoryBudget>,
+    ) -> Account {
         Account {
             limit: limit.unwrap_or(usize::MAX),
             taken: Cell::new(taken),
             refused: Cell::new(None),
+            budget: budget.cloned(),
+            reserved: Cell::new(0),
         }
     }
 
-    /// An account with the same limit, in which more bytes are taken.
+    /// Returns an account with the tighter of both limits, in which more bytes are taken. It counts
+    /// in no budget.
     pub(crate) fn more(&self, bytes: usize) -> Account {
-        Account {
-            limit: self.limit,
-            taken: Cell::new(self.taken().saturating_add(bytes)),
-            refused: Cell::new(None),
-        }
+        let (limit, taken) = self.tighter();
+        Account::new(Some(limit), taken.saturating_add(bytes))
     }
 
-    /// An account with the same limit, in which fewer bytes are taken.
+    /// Returns an account with the tighter of both limits, in which fewer bytes are taken. It
+    /// counts in no budget.
     pub(crate) fn less(&self, bytes: usize) -> Account {
-        Account {
-            limit: self.limit,
-            taken: Cell::new(self.taken().saturating_sub(bytes)),
-            refused: Cell::new(None),
-        }
+        let (limit, taken) = self.tighter();
+        Account::new(Some(limit), taken.saturating_sub(bytes))
+    }
+
+    /// Returns the limit that leaves fewer bytes, and how many of it are taken.
+    fn tighter(&self) -> (usize, usize) {
+        let own = (self.limit, self.taken());
+        let Some(budget) = &self.budget else { return own };
+        let shared = (budget.limit(), budget.used());
+        let left = |(limit, taken): (usize, usize)| limit.saturating_sub(taken);
+        if left(shared) < left(own) { shared } else { own }
     }
 
     /// Whether there is a limit.
     pub(crate) fn is_limited(&self) -> bool {
-        self.limit != usize::MAX
+        self.limit != usize::MAX || self.budget.is_some()
+    }
+
+    /// Hands over the bytes that a budget counts: they outlive the account.
+    pub(crate) fn reserve(&self) -> Reservation {
+        Reservation { budget: self.budget.clone(), bytes: self.reserved.take() }
     }
 
     pub(crate) fn taken(&self) -> usize {
@@ -63,23 +112,26 @@ impl Account {
 
     /// How many more bytes may be taken.
     pub(crate) fn left(&self) -> usize {
-        self.limit.saturating_sub(self.taken.get())
+        let (limit, taken) = self.tighter();
+        limit.saturating_sub(taken)
     }
 
     /// Takes bytes.
     pub(crate) fn charge(&self, wanted: usize) -> Result<(), Refused> {
+        let charged = self.charge_both(wanted);
+        charged.inspect_err(|refused| self.refused.set(Some(*refused)))
+    }
+
+    fn charge_both(&self, wanted: usize) -> Result<(), Refused> {
         let taken = self.taken.get();
-        match taken.checked_add(wanted).filter(|sum| *sum <= self.limit) {
-            Some(sum) => {
-                self.taken.set(sum);
-                Ok(())
-            }
-            None => {
-                let refused = Refused { wanted, taken, limit: self.limit };
-                self.refused.set(Some(refused));
-                Err(refused)
-            }
+        let sum = taken.checked_add(wanted).filter(|sum| *sum <= self.limit);
+        let sum = sum.ok_or(Refused { wanted, taken, limit: self.limit })?;
+        if let Some(budget) = &self.budget {
+            budget.charge(wanted)?;
+            self.reserved.set(self.reserved.get() + wanted);
         }
+        self.taken.set(sum);
+        Ok(())
     }
 
     /// What was refused last, if anything was.
@@ -89,13 +141,73 @@ impl Account {
 
     /// Gives bytes back.
     pub(crate) fn credit(&self, bytes: usize) {
-        self.taken.set(self.taken.get().saturating_sub(bytes));
+        self.settle(self.taken.get().saturating_sub(bytes));
     }
 
     /// Says how many bytes are taken now that a step has ended: its scratch memory is gone.
     #[inline]
     pub(crate) fn settle(&self, taken: usize) {
-        self.taken.set(taken);
+        let before = self.taken.replace(taken);
+        if let Some(budget) = &self.budget {
+            let reserved = self.reserved.get();
+            let now = reserved.saturating_add(taken).saturating_sub(before);
+            budget.change(reserved, now);
+            self.reserved.set(now);
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        drop(self.reserve());
+    }
+}
+
+impl Reservation {
+    /// Returns the budget that counts the bytes, if there is one.
+    pub(crate) fn budget(&self) -> Option<&MemoryBudget> {
+        self.budget.as_ref()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.change(self.bytes, 0);
+        }
+    }
+}
+
+impl MemoryBudget {
+    /// Makes a budget of so many bytes.
+    pub fn new(bytes: usize) -> MemoryBudget {
+        MemoryBudget(Arc::new(Pot { limit: bytes, used: AtomicUsize::new(0) }))
+    }
+
+    /// Returns the number of bytes that may be taken.
+    pub fn limit(&self) -> usize {
+        self.0.limit
+    }
+
+    /// Returns the number of bytes that sessions and runs have taken at the moment.
+    pub fn used(&self) -> usize {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    fn charge(&self, wanted: usize) -> Result<(), Refused> {
+        let limit = self.limit();
+        let more = |used: usize| used.checked_add(wanted).filter(|sum| *sum <= limit);
+        let charged = self.0.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        charged.map(drop).map_err(|taken| Refused { wanted, taken, limit })
+    }
+
+    /// Counts `after` bytes in place of `before`, which it counts already.
+    fn change(&self, before: usize, after: usize) {
+        if after >= before {
+            self.0.used.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.0.used.fetch_sub(before - after, Ordering::Relaxed);
+        }
     }
 }
 
@@ -128,5 +240,28 @@ mod tests {
         assert_eq!((account.taken(), account.left()), (10, 90));
         assert!(account.charge(usize::MAX).is_err());
         assert!(Account::new(None, 1).charge(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn accounts_share_a_budget() {
+        let budget = MemoryBudget::new(100);
+        let one = Account::within(None, 0, Some(&budget));
+        let other = Account::within(Some(50), 7, Some(&budget));
+        one.charge(70).unwrap();
+        assert_eq!((budget.used(), one.left(), other.left()), (70, 30, 30));
+        let refused = other.charge(31).unwrap_err();
+        let text = "31 bytes are needed and 70 are in use; the memory limit is 100";
+        assert_eq!((refused.to_string().as_str(), budget.used(), other.taken()), (text, 70, 7));
+        other.charge(10).unwrap();
+        assert!(other.more(10).charge(11).is_err());
+        one.settle(20);
+        assert_eq!((budget.used(), other.left()), (30, 33));
+        other.credit(17);
+        assert_eq!((budget.used(), other.taken()), (20, 0));
+        let kept = one.reserve();
+        drop((one, other));
+        assert_eq!(budget.used(), 20);
+        drop(kept);
+        assert_eq!(budget.used(), 0);
     }
 }

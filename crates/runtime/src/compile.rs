@@ -15,7 +15,7 @@ use sardonyx_passes::{
 };
 use sardonyx_tensor::Recycler;
 
-use crate::account::Account;
+use crate::account::{Account, Reservation};
 use crate::constants::Constants;
 use crate::declared::{check_inside, check_outputs};
 use crate::dims;
@@ -47,6 +47,8 @@ pub(crate) struct Compiled {
     pub(crate) notes: Vec<Note>,
     /// The program after the rewrite of [`Options::print_after`].
     pub(crate) printed: Option<String>,
+    /// Memory of the constants, as far as a budget counts it.
+    pub(crate) reserved: Reservation,
 }
 
 /// A model before anything of it is computed.
@@ -190,7 +192,7 @@ fn compile_stages(
     pool: &Pool,
 ) -> Result<Compiled, CompileError> {
     let (mut report, mut clock) = (CompileReport::default(), Clock::start());
-    let account = Account::new(options.memory_limit, 0);
+    let account = Account::within(options.memory_limit, 0, options.memory_budget.as_ref());
     let Front { mut resolved, inference: first, mut constants } =
         front(model, external, options, &account, &mut report, &mut clock)?;
     let fuses = options.optimization >= Optimization::All;
@@ -264,10 +266,11 @@ fn compile_stages(
     let maker = Maker { lowering: &exactly, pool, memory: Some(&memory) };
     let body = select(&lowering, &maker, constants, program, options.keeps_mapped, &mut report)?;
     report.made_bytes = account.taken();
+    let reserved = account.reserve();
     clock.lap(&mut report, "select");
     let (dims, operators) = (options.dims.clone(), Arc::clone(&options.operators));
     let executable = Executable { resolved, inference, body, isa, dims, operators };
-    Ok(Compiled { executable, report, fusions, notes, printed })
+    Ok(Compiled { executable, report, fusions, notes, printed, reserved })
 }
 
 /// Refuses a model whose values do not have the types that its nodes demand: inference lets pass

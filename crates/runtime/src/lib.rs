@@ -53,9 +53,11 @@ mod select;
 mod session;
 mod sizes;
 mod stop;
+mod thread_pool;
 mod unsupported;
 mod weights;
 
+pub use account::MemoryBudget;
 pub use custom::{CustomKernel, CustomOperators, OperatorCall};
 pub use details::{OperandDetails, RunDetails, StepDetails};
 pub use dims::check as check_dims;
@@ -72,5 +74,6 @@ pub use run::StepEvent;
 pub use sardonyx_kernels::{Panic, caught, keep_panic_places};
 pub use session::{Input, Session, StepInfo};
 pub use stop::{StopFlag, StopReason, Stopped};
+pub use thread_pool::ThreadPool;
 pub use unsupported::unsupported;
 pub use weights::SharedWeights;

@@ -6,12 +6,14 @@ use std::time::Instant;
 
 use sardonyx_kernels::Isa;
 
+use crate::account::MemoryBudget;
 use crate::custom::CustomOperators;
 use crate::error::CompileError;
 use crate::images::ImageDecoder;
 use crate::precision::Precision;
 use crate::run::StepEvent;
 use crate::stop::StopFlag;
+use crate::thread_pool::ThreadPool;
 use crate::weights::SharedWeights;
 
 /// How a model is compiled. Start from the default.
@@ -22,9 +24,9 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Instruction set; `None` for the one of [`Isa::requested`].
     pub isa: Option<Isa>,
-    /// Whether the session has threads of its own. Otherwise it shares those of the process, of
-    /// which no more take part in its runs than it wants.
-    pub private_pool: bool,
+    /// Threads that the session shares with others that have the same pool; `None` for those of the
+    /// process. No more of them take part in its runs than [`Options::threads`].
+    pub pool: Option<ThreadPool>,
     /// How much of the graph may change on the way to a program.
     pub optimization: Optimization,
     /// How exact products are.
@@ -35,6 +37,8 @@ pub struct Options {
     /// what single products and convolutions pack while they run. A run that needs more of what
     /// counts fails before it takes more. `None` for no limit.
     pub memory_limit: Option<usize>,
+    /// Bytes that the sessions with this budget and their runs may take together.
+    pub memory_budget: Option<MemoryBudget>,
     /// What operators without an attribute `seed` draw random numbers by, other ones in each run.
     /// Sessions of a model that have the same seed draw the same numbers in their first run, in
     /// their second, and so on. `None` for a seed from the system.
@@ -86,10 +90,11 @@ impl Default for Options {
         Options {
             threads: None,
             isa: None,
-            private_pool: false,
+            pool: None,
             optimization: Optimization::All,
             precision: Precision::Exact,
             memory_limit: None,
+            memory_budget: None,
             seed: None,
             only_looks: false,
             keeps_mapped: false,

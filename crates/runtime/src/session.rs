@@ -10,6 +10,7 @@ use sardonyx_model::{ConstantError, ExternalData, Model, SparseInitializer, Type
 use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
+use crate::account::Reservation;
 use crate::border::{as_run, demand_density};
 use crate::branch_inputs::only_readers;
 use crate::compile::{Compiled, compile};
@@ -41,6 +42,8 @@ pub struct Session {
     pub(crate) defaults: Vec<Option<Tensor>>,
     pub(crate) pool: Pool,
     pub(crate) memory_limit: Option<usize>,
+    /// Part of the budget that the values of the session take until it is dropped.
+    reserved: Reservation,
     /// What nodes without a seed draw random numbers by.
     pub(crate) seed: Seed,
     /// What runs have planned, whichever memory they had.
@@ -70,16 +73,19 @@ pub struct StepInfo {
     pub kernel: String,
 }
 
-/// The threads for a session with these options: those of the process, of which only so many take
-/// part, unless it wants some of its own.
+/// Returns the threads for a session with these options: those of its pool or of the process, of
+/// which only so many take part.
 fn pool_of(options: &Options) -> Result<Pool, CompileError> {
     let most = Pool::MOST_THREADS;
     if let Some(threads) = options.threads.filter(|threads| *threads > most) {
         let what = format!("the number of threads is {threads}, which is above {most}");
         return Err(CompileError::Option(what));
     }
-    let make = if options.private_pool { Pool::new } else { Pool::shared };
-    Ok(make(options.threads.unwrap_or_else(Pool::available_threads)))
+    Ok(match (&options.pool, options.threads) {
+        (Some(pool), None) => pool.0.clone(),
+        (Some(pool), Some(threads)) => pool.0.at_most(threads),
+        (None, threads) => Pool::shared(threads.unwrap_or_else(Pool::available_threads)),
+    })
 }
 
 /// Makes the elements of a sparse initializer that is the default value of an input.
@@ -115,7 +121,7 @@ impl Session {
         let as_run = as_run(model, &options.dims);
         let model_to_run = as_run.as_ref().unwrap_or(model);
         let compiled = pool.pack_within(|| compile(model_to_run, external, options, &pool))?;
-        let Compiled { mut executable, report, fusions, notes, printed } = compiled;
+        let Compiled { mut executable, report, fusions, notes, printed, reserved } = compiled;
         let declared = model;
         let model = executable.resolved.model();
         let graph = model.graph(executable.resolved.main());
@@ -180,6 +186,7 @@ impl Session {
             defaults,
             pool,
             memory_limit: options.memory_limit,
+            reserved,
             seed: Seed::new(options.seed),
             plans: Mutex::default(),
             sizes: KnownSizes::default(),

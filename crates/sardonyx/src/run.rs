@@ -5,4 +5,4 @@ pub use crate::large_pages::LargePages;
 #[doc(inline)]
 pub use crate::runner::{Run, Runner};
 #[doc(inline)]
-pub use sardonyx_runtime::{Optimization, Precision, StepEvent};
+pub use sardonyx_runtime::{MemoryBudget, Optimization, Precision, StepEvent, ThreadPool};

@@ -10,8 +10,8 @@ use sardonyx_model::{self as graph, Type};
 use sardonyx_passes::{FunctionId, Fusion, NEWEST_IR_VERSION, Spot};
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
-    CompileError, CompileReport, ImageDecoder, Input, InputError, NodeError, Optimization, Port,
-    Precision, RunDetails, RunError, RunOptions, StepInfo, caught,
+    CompileError, CompileReport, ImageDecoder, Input, InputError, MemoryBudget, NodeError,
+    Optimization, Port, Precision, RunDetails, RunError, RunOptions, StepInfo, ThreadPool, caught,
 };
 use sardonyx_tensor::{Buffer, DataType, TensorView, TensorViewMut, Value};
 use sardonyx_text::{ParseError, ParseOptions, parse_function};
@@ -174,11 +174,31 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Gives the session threads of its own. By default sessions share those of the process: there
-    /// are as many as the session with the most wants, and in a run of another session fewer of
-    /// them take part.
-    pub fn private_pool(mut self) -> Self {
-        self.choices.options.private_pool = true;
+    /// Runs on the threads of a pool, which other sessions may share. By default sessions share the
+    /// threads of the process: as many as the largest [`threads`](SessionBuilder::threads) of all
+    /// sessions, of which fewer take part in the runs of the others.
+    ///
+    /// ```
+    /// # use sardonyx::{Model, Session, ThreadPool};
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = Model::open(path)?;
+    /// let pool = ThreadPool::new(2);
+    /// let first = Session::builder(&model).thread_pool(&pool).build()?;
+    /// let second = Session::builder(&model).thread_pool(&pool).threads(1).build()?;
+    /// assert_eq!((first.threads(), second.threads()), (2, 1));
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn thread_pool(mut self, pool: &ThreadPool) -> Self {
+        self.choices.options.pool = Some(pool.clone());
+        self
+    }
+
+    /// Counts the memory of the session and of its runs in a budget, which other sessions may
+    /// share. Like [`memory_limit`](SessionBuilder::memory_limit), but for all sessions with this
+    /// budget and all their runs together. Making a session, or a run, fails before it takes more
+    /// than is left at that moment. A session with a budget keeps no memory for its next run.
+    pub fn memory_budget(mut self, budget: &MemoryBudget) -> Self {
+        self.choices.options.memory_budget = Some(budget.clone());
         self
     }
 

@@ -33,6 +33,7 @@ mod random;
 mod rank_models;
 mod save;
 mod scan;
+mod shared;
 mod standard;
 mod standard_runs;
 mod step_allocations;

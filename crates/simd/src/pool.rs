@@ -135,6 +135,11 @@ impl Pool {
         Pool { crew: crew.clone(), threads }
     }
 
+    /// Returns this pool with at most `threads` of its threads, the caller included.
+    pub fn at_most(&self, threads: usize) -> Pool {
+        Pool { crew: Arc::clone(&self.crew), threads: threads.clamp(1, self.threads) }
+    }
+
     /// The shared pool of [`Pool::available_threads`] threads.
     pub fn global() -> &'static Pool {
         static GLOBAL: OnceLock<Pool> = OnceLock::new();

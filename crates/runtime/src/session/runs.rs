@@ -9,7 +9,9 @@ use std::sync::{Arc, PoisonError};
 
 use sardonyx_kernels::{Exec, Panic, Pool, caught};
 use sardonyx_model::Type;
-use sardonyx_tensor::{DataType, Tensor, TensorError, TensorView, TensorViewMut, Value, emptied};
+use sardonyx_tensor::{
+    DataType, Recycler, Tensor, TensorError, TensorView, TensorViewMut, Value, emptied,
+};
 
 use super::Session;
 use crate::account::Account;
@@ -237,7 +239,11 @@ impl Session {
         options: &RunOptions<'_>,
         progress: &Progress,
     ) -> Result<(), E> {
-        let account = Account::new(self.memory_limit, self.report.made_bytes);
+        let budget = self.reserved.budget();
+        let account = Account::within(self.memory_limit, self.report.made_bytes, budget);
+        // What a session keeps for its next run would be missing in those of other sessions.
+        let own = budget.map(|_| Arc::default());
+        let recycler = own.as_ref().unwrap_or(&self.recycler);
         self.with_memory(|memory| {
             let mut given: Given<'v> = emptied(take(&mut memory.given));
             let closed = self.sort_inputs(inputs, &mut given, &account)?;
@@ -251,7 +257,7 @@ impl Session {
             }
             let body = &self.executable.body;
             let some_wait = values.is_some() && postpone(&planned.schedule, body, &mut held);
-            let run = self.started(&account, options, &closed, progress);
+            let run = self.started((&account, recycler), options, &closed, progress);
             let mut tell = options.watch.map(|watch| move |event: StepEvent| watch(event));
             let mut watch = tell.as_mut().map(|tell| Watch::new(tell));
             let ran = run.program(body, &planned, memory, &mut held, &mut watch);
@@ -301,7 +307,7 @@ impl Session {
     /// A run that counts in an account.
     fn started<'r, 'o: 'r>(
         &'r self,
-        account: &'r Account,
+        (account, recycler): (&'r Account, &'r Arc<Recycler>),
         options: &RunOptions<'o>,
         closed: &'r [Closed<'r>],
         progress: &'r Progress,
@@ -311,7 +317,7 @@ impl Session {
             executable: &self.executable,
             exec: Exec { pool: &self.pool, isa: self.executable.isa },
             random: self.seed.next_run(options.seed),
-            recycler: &self.recycler,
+            recycler,
             account,
             limits: Limits::new(stop.clone(), *deadline, *iteration_limit, *asks),
             iteration_plans: &self.iteration_plans,
@@ -325,7 +331,9 @@ impl Session {
         // A run within an operator that a program brings looks at its own limits only: an operator
         // is not to be unwound, as it may hold locks.
         let result = Pool::to_its_end(|| body(&mut memory));
-        self.memories.give_back(memory);
+        if self.reserved.budget().is_none() {
+            self.memories.give_back(memory);
+        }
         result
     }
 

@@ -7,6 +7,7 @@ use sardonyx_text::{ParseOptions, parse_model};
 use super::Session;
 use crate::options::{Optimization, Options};
 use crate::sizes::{Scope, SizeList, Sizes};
+use crate::thread_pool::ThreadPool;
 
 fn model(text: &str) -> Model {
     let text = format!("<ir_version: 10, opset_import: [\"\" : 21]>\n{text}");
@@ -293,36 +294,36 @@ fn errors_do_not_depend_on_earlier_sizes() {
     }
 }
 
-/// Sessions of few threads and of many share those of the process; those that want threads of their
-/// own do not.
+/// Sessions of few threads and of many share those of the process, or those of a pool.
 #[test]
 fn sessions_share_their_threads() {
     let model = model("g (float[N] x) => (y) { y = Relu (x) }");
     // More than there are processors, so that no other test starts more.
     let most = sardonyx_kernels::Pool::available_threads() + 2;
-    let session = |threads, private_pool| {
+    let session = |threads, pool: Option<&ThreadPool>| {
         let mut options = Options::with_threads(threads);
-        options.private_pool = private_pool;
+        options.pool = pool.cloned();
         Session::compile(&model, &NoExternalData, &options).expect("the model can run")
     };
-    let shared: Vec<Session> = (2..=most).rev().map(|threads| session(threads, false)).collect();
+    let shared: Vec<Session> = (2..=most).rev().map(|threads| session(threads, None)).collect();
     for (session, threads) in shared.iter().zip((2..=most).rev()) {
         assert_eq!((session.threads(), session.pool.workers()), (threads, most - 1));
     }
-    for threads in [1, 2, most] {
-        let private = session(threads, true);
-        assert_eq!((private.threads(), private.pool.workers()), (threads, threads - 1));
+    let pool = ThreadPool::new(3);
+    for threads in [1, 2, 3, most] {
+        let session = session(threads, Some(&pool));
+        assert_eq!((session.threads(), session.pool.workers()), (threads.min(3), 2));
     }
-    assert_eq!(session(1, false).pool.workers(), 0);
+    assert_eq!(session(1, None).pool.workers(), 0);
 }
 
 #[test]
 fn the_number_of_threads_is_bounded() {
     let model = model("g (float[N] x) => (y) { y = Relu (x) }");
     for threads in [1025, 1 << 31, usize::MAX] {
-        for private_pool in [false, true] {
+        for pool in [None, Some(ThreadPool::new(2))] {
             let mut options = Options::with_threads(threads);
-            options.private_pool = private_pool;
+            options.pool = pool;
             let error = Session::compile(&model, &NoExternalData, &options).expect_err("refused");
             let expected = format!("the number of threads is {threads}, which is above 1024");
             assert_eq!(error.to_string(), expected);
