@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sardonyx::tool::SessionExt;
-use sardonyx::{ErrorKind, Outputs};
 use sardonyx::run::{Run, Runner};
-use sardonyx::{RunOptions, Error, Value};
+use sardonyx::tool::SessionExt;
+use sardonyx::{Error, RunOptions, Value};
+use sardonyx::{ErrorKind, Outputs};
 use serde::Serialize;
 
 use crate::devices::DeviceArgs;

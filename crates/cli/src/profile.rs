@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sardonyx::Session;
+use sardonyx::run::Runner;
 use sardonyx::run::StepEvent;
 use sardonyx::tool::SessionExt;
-use sardonyx::run::Runner;
 use serde_json::{Value, json};
 
 use crate::ModelArg;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sardonyx::Outputs;
-use sardonyx::tool::SessionBuilderExt;
 use sardonyx::run::{Run, Runner};
+use sardonyx::tool::SessionBuilderExt;
 use serde_json::json;
 
 use crate::devices::{DeviceArgs, Rank};

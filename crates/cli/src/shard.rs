@@ -2,11 +2,11 @@
 
 mod local;
 
+use sardonyx::device::ShardOptions;
 use sardonyx::device::{Division, ShardReport};
 use sardonyx::io::Weights;
 use sardonyx::tool::ModelExt;
 use sardonyx::{Model, SaveOptions};
-use sardonyx::device::ShardOptions;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

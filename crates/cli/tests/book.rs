@@ -130,9 +130,9 @@ fn a_run_uses_memory_of_the_caller() -> Result {
 #[test]
 fn an_operator_is_code_of_the_program() -> Result {
     // begin
+    use sardonyx::RunOptions;
     use sardonyx::ops::OperatorCall;
     use sardonyx::{Model, Session, Tensor};
-    use sardonyx::RunOptions;
 
     let model = Model::from_text(
         "<ir_version: 10, opset_import: [\"com.example\": 1]>

@@ -22,18 +22,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 pub use options::{DeviceOptions, Results};
-use profile::DevicePart;
-pub use profile::{DeviceEvent, DeviceRun, Exchanged};
+pub use profile::{DeviceRun, Exchanged};
 pub use rank_models::{RankModels, RankOptions};
 use sardonyx_devices::Traffic;
-use sardonyx_passes::Plan;
 use sardonyx_runtime::Port;
 use sardonyx_tensor::Tensor;
 pub use shard::ShardOptions;
 
 use crate::error::Error;
 use crate::model::Model;
-pub use crate::run::{Run, Runner};
+pub(crate) use crate::runner::{Run, Runner};
 use crate::session::{Choices, Session};
 use crew::Crew;
 pub(crate) use parts::Parts;

@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind, guarded};
 use crate::external::Watched;
 use crate::model::Model;
 use crate::outputs::Outputs;
-use crate::run::{NamedValues, named};
+use crate::runner::{NamedValues, named};
 use crate::stamp::Stamp;
 
 /// A model made ready to run. Can be shared between threads; runs do not disturb each other. A

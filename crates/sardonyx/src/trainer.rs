@@ -23,8 +23,8 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 #[cfg(doc)]
 use crate::session::Session;
-use sardonyx_devices::Traffic;
 use program::{StepBuffers, TrainingPrograms};
+use sardonyx_devices::Traffic;
 use state::{New, State};
 
 /// A model that is trained as it says itself, by its field `training_info`.

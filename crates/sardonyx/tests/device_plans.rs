@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use sardonyx::device::DeviceOptions;
 use sardonyx::device::Division;
+use sardonyx::device::ShardOptions;
 use sardonyx::tool::shard::Plan;
 use sardonyx::{Model, Session, Tensor};
-use sardonyx::device::ShardOptions;
 
 const WIDTH: usize = 64;
 

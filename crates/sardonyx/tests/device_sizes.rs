@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use sardonyx::device::Division;
+use sardonyx::device::ShardOptions;
 use sardonyx::device::{DeviceOptions, DeviceSession};
 use sardonyx::tool::shard::Plan;
 use sardonyx::{Model, Session, Tensor};
-use sardonyx::device::ShardOptions;
 
 const WIDTH: usize = 64;
 

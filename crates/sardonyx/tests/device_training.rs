@@ -2,10 +2,10 @@
 
 use sardonyx::device::DeviceOptions;
 use sardonyx::device::Division;
+use sardonyx::device::ShardOptions;
 use sardonyx::tool::shard::Plan;
 use sardonyx::train::{Loss, OptimizerKind, TrainingOptions};
 use sardonyx::{ErrorKind, Model, Session, Tensor, Trainer};
-use sardonyx::device::ShardOptions;
 
 /// Numbers between -1 and 1 that look random.
 fn numbers(dims: &[usize], by: usize) -> Tensor {

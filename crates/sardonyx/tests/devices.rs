@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use sardonyx::device::DeviceOptions;
 use sardonyx::device::Division;
-use sardonyx::{ErrorKind, Model, Session, Tensor};
 use sardonyx::device::ShardOptions;
+use sardonyx::{ErrorKind, Model, Session, Tensor};
 
 /// A layer of two products, with a configuration of two devices for it.
 const LAYER: &str = "<ir_version: 11, opset_import: [\"\": 21]>

@@ -7,13 +7,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use sardonyx::device::Division;
+use sardonyx::device::ShardOptions;
 use sardonyx::device::{DeviceOptions, DeviceSession};
 use sardonyx::io::{Access, Layout, Weights};
 use sardonyx::run::Optimization;
 use sardonyx::tool::{SessionBuilderExt, SessionExt};
 use sardonyx::train;
 use sardonyx::train::Loss;
-use sardonyx::device::ShardOptions;
 use sardonyx::{
     Error, ErrorKind, Model, OpenOptions, SaveOptions, Session, Tensor, Trainer, Value,
 };

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use sardonyx::device::DeviceOptions;
 use sardonyx::device::Division;
+use sardonyx::device::ShardOptions;
 use sardonyx::ops::{CustomOperator, OperatorCall, OperatorError};
 use sardonyx::ops::{NodeTypes, RuleAnswer};
 use sardonyx::run::StepEvent;
 use sardonyx::tool::keep_panic_places;
-use sardonyx::device::ShardOptions;
 use sardonyx::{
     Error, ErrorKind, Model, Outputs, RunOptions, Session, Tensor, TensorView, TensorViewMut,
     Trainer, Value,

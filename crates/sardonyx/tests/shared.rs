@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use sardonyx::{
-    ErrorKind, MemoryBudget, Model, OperatorCall, RunOptions, Session, Tensor, ThreadPool,
-};
+use sardonyx::ops::OperatorCall;
+use sardonyx::run::{MemoryBudget, ThreadPool};
+use sardonyx::{ErrorKind, Model, RunOptions, Session, Tensor};
 
 fn model(body: &str) -> Model {
     let text = "<ir_version: 10, opset_import: [\"\": 21, \"com.example\": 1]>";

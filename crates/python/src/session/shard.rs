@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sardonyx::Model;
 use sardonyx::device::Division;
+use sardonyx::device::ShardOptions;
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::shard::{Collectives, RankOptions};
-use sardonyx::device::ShardOptions;
 
 use super::errors::{Wrong, raised};
 use super::opened::{as_given, class_of, opened};

@@ -12,7 +12,7 @@ use super::state::{State, Variable};
 use crate::devices::Run;
 use crate::error::{Error, ErrorKind};
 use crate::outputs::Outputs;
-use crate::run::named;
+use crate::runner::named;
 #[cfg(doc)]
 use crate::session::Session;
 
