@@ -180,14 +180,14 @@ fn run_at_once(
             let runs = std::iter::repeat_n(values, at_once);
             Ok(session.run_many(runs, &options)?.pop().unwrap_or_default())
         }
-        runner => runner.run(values, &options),
+        Runner::Session(session) => session.run(values, &options),
     }
 }
 
 fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Failure> {
     let (callers, at_once) = match runner {
         Runner::Devices(_) => (1, usize::from(args.concurrency)),
-        _ => (args.concurrency, 1),
+        Runner::Session(_) => (args.concurrency, 1),
     };
     let failed = AtomicBool::new(false);
     let start = Instant::now();

@@ -4,14 +4,16 @@ mod measured;
 mod on_devices;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sardonyx::Session;
-use sardonyx::run::Runner;
-use sardonyx::run::StepEvent;
+use sardonyx::device::DeviceSession;
+use sardonyx::run::{Run as _, Runner, StepEvent};
 use sardonyx::tool::SessionExt;
+use sardonyx::tool::profile::{DevicePart, DeviceRun, Exchanged};
 use serde_json::{Value, json};
 
 use crate::ModelArg;
@@ -24,8 +26,8 @@ use crate::saving;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::{Terminal, harmless_json};
-use crate::timing::RepeatArgs;
-use measured::{Measured, Profile, Track};
+use crate::timing::{RepeatArgs, median};
+use measured::{Part, Profile, Track, rounded_micros};
 
 /// Measure the time of every step of a run
 ///
@@ -86,57 +88,184 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let refused = |failure: Failure| failure.help("choose another file with --trace");
         protected.check(target).map_err(refused)?;
     }
-    match &running.runner {
-        Runner::Devices(session) => on_devices::profile(args, session, &inputs, terminal),
-        _ => whole(args, &opened.session, &inputs, terminal),
+    let runner = &running.runner;
+    let Measured { wall, devices } = measure(args, runner, &inputs, terminal)?;
+    let instruction_set = runner.instruction_set();
+    let nearest = nearest_run(&wall);
+    if let Some(target) = &args.trace {
+        let tracks = devices.iter().filter_map(|device| device.track(runner, nearest?));
+        let more = json!({
+            "threads": runner.threads(),
+            "instruction_set": instruction_set,
+            "run_us": nearest.map(|run| rounded_micros(wall[run])),
+        });
+        args.write_trace(target, &tracks.collect::<Vec<_>>(), more, terminal)?;
+    }
+    match (runner, &devices[..]) {
+        (Runner::Session(_), [Device { profile, .. }]) if args.json => {
+            terminal.json(&profile.json(args, &instruction_set), true)
+        }
+        (Runner::Session(_), [Device { profile, .. }]) => {
+            terminal.print(&profile.text(args, &instruction_set))
+        }
+        (Runner::Devices(session), _) => {
+            let report = on_devices::Report::of(session, &wall, devices)?;
+            if args.json {
+                terminal.json(&report.json(args), true)
+            } else {
+                terminal.print(&report.text(args))
+            }
+        }
+        (Runner::Session(_), _) => Err(Failure::new("nothing was run").code(Code::Internal)),
     }
 }
 
-/// The profile of one session.
-fn whole(
+/// Times of a model: of the runs, and of the steps of each device. A model that one session runs
+/// counts as one device.
+struct Measured {
+    wall: Vec<Duration>,
+    devices: Vec<Device>,
+}
+
+/// Part of a model that one device runs, run by run.
+struct Device {
+    number: usize,
+    profile: Profile,
+    runs: Vec<Run>,
+    exchanges: Vec<Exchanges>,
+}
+
+/// Exchanges of a device in a run, by step of the plan: how long the step took, and its parts.
+type Exchanges = BTreeMap<usize, (Duration, Exchanged)>;
+
+impl Device {
+    /// Returns the track of a run in a trace.
+    fn track(&self, runner: &Runner, run: usize) -> Option<Track<'_>> {
+        let name = match runner {
+            Runner::Session(_) => "steps".to_string(),
+            Runner::Devices(_) => format!("device {}", self.number),
+        };
+        Some(Track { name, profile: &self.profile, run: self.runs.get(run)? })
+    }
+}
+
+/// Runs the model as often as the options say.
+fn measure(
+    args: &Args,
+    runner: &Runner,
+    inputs: &Inputs,
+    terminal: &Terminal,
+) -> Result<Measured, Failure> {
+    // The first run says better than inference why the inputs do not fit.
+    runner.run(inputs.named(), &args.stopping.options())?;
+    let parts = parts(runner, inputs)?;
+    let steps: Vec<usize> = parts.iter().map(|(_, part)| part.infos.len()).collect();
+    let timed = args.record(steps.iter().sum(), terminal, |keeps| {
+        let (took, devices) = match runner {
+            Runner::Session(session) => watch(args, session, inputs, keeps)?,
+            Runner::Devices(session) => watch_devices(args, session, inputs, (&steps, keeps))?,
+        };
+        let kept = devices.iter().map(|(run, _)| run.events.len()).sum();
+        Ok(((took, devices), kept))
+    })?;
+    let mut wall = Vec::with_capacity(timed.len());
+    let mut of_devices: Vec<(Vec<Run>, Vec<Exchanges>)> =
+        parts.iter().map(|_| Default::default()).collect();
+    for (took, devices) in timed {
+        wall.push(took);
+        for ((runs, exchanges), (run, exchanged)) in of_devices.iter_mut().zip(devices) {
+            runs.push(run);
+            exchanges.push(exchanged);
+        }
+    }
+    let devices = parts.into_iter().zip(of_devices).map(|((number, part), (runs, exchanges))| {
+        Ok(Device { number, profile: Profile::of(part, &runs)?, runs, exchanges })
+    });
+    Ok(Measured { wall, devices: devices.collect::<Result<_, Failure>>()? })
+}
+
+/// Returns the parts of a model that devices run, with the numbers of these.
+fn parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, Part)>, Failure> {
+    Ok(match runner {
+        Runner::Session(session) => {
+            let (infos, threads) = (session.steps(), session.threads());
+            vec![(0, Part { infos, details: session.details(inputs.types())?, threads })]
+        }
+        Runner::Devices(session) => {
+            let threads = session.threads_per_device();
+            let parts = session.parts(&inputs.types())?.into_iter();
+            let part = |part: DevicePart| {
+                (part.device, Part { infos: part.steps, details: part.details, threads })
+            };
+            parts.map(part).collect()
+        }
+    })
+}
+
+/// Duration of a run, and the steps of its devices.
+type TimedRun = (Duration, Vec<(Run, Exchanges)>);
+
+/// Runs the model once in one session, and keeps so many events for a trace.
+fn watch(
     args: &Args,
     session: &Session,
     inputs: &Inputs,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
-    let count = session.steps().len();
-    let runs = args.record(count, terminal, |keeps| {
-        let run = RefCell::new(Run::new(count));
-        let watch = |event: StepEvent| run.borrow_mut().add(event, keeps);
-        let options = args.stopping.options().watch(&watch);
-        let values = inputs.named();
-        let began = Instant::now();
-        session.run(values, &options)?;
-        let took = began.elapsed();
-        let mut run = run.into_inner();
-        run.took = took;
-        let kept = run.events.len();
-        Ok((run, kept))
-    })?;
-    let details = session.details(inputs.types())?;
-    let measured = Measured { infos: session.steps(), details, threads: session.threads() };
-    let profile = Profile::of(measured, &runs)?;
-    if let Some(target) = &args.trace {
-        let nearest = profile.nearest(&runs);
-        let more = json!({
-            "threads": profile.threads,
-            "instruction_set": session.instruction_set(),
-            "run_us": nearest.map(|run| measured::rounded_micros(run.took)),
-        });
-        let track = nearest.map(|run| Track { name: "steps".to_string(), profile: &profile, run });
-        args.write_trace(target, track.as_slice(), more, terminal)?;
+    keeps: usize,
+) -> Result<TimedRun, Failure> {
+    let run = RefCell::new(Run::new(session.steps().len()));
+    let watch = |event: StepEvent| run.borrow_mut().add(event, keeps);
+    let options = args.stopping.options().watch(&watch);
+    let values = inputs.named();
+    let began = Instant::now();
+    session.run(values, &options)?;
+    let took = began.elapsed();
+    let mut run = run.into_inner();
+    run.took = took;
+    Ok((took, vec![(run, Exchanges::new())]))
+}
+
+/// Runs the model once on devices with so many steps each, and keeps so many events for a trace.
+fn watch_devices(
+    args: &Args,
+    session: &DeviceSession,
+    inputs: &Inputs,
+    (steps, keeps): (&[usize], usize),
+) -> Result<TimedRun, Failure> {
+    let (values, options) = (inputs.named(), args.stopping.options());
+    let began = Instant::now();
+    let (_, devices) = session.run_watched(values, &options)?;
+    let took = began.elapsed();
+    let devices = devices.iter().zip(steps);
+    Ok((took, devices.map(|(device, steps)| taken(device, *steps, keeps)).collect()))
+}
+
+/// Returns what is kept of the run of a device.
+fn taken(watched: &DeviceRun, steps: usize, keeps: usize) -> (Run, Exchanges) {
+    let mut run = Run::new(steps);
+    (run.start, run.took) = (watched.start, watched.took);
+    let mut exchanges = Exchanges::new();
+    for event in &watched.events {
+        run.add(event.step, keeps);
+        if let Some(exchanged) = event.exchanged {
+            exchanges.insert(exchanged.step, (event.step.took, exchanged));
+        }
     }
-    let instruction_set = session.instruction_set();
-    if args.json {
-        terminal.json(&profile.json(args, &instruction_set), true)
-    } else {
-        terminal.print(&profile.text(args, &instruction_set))
-    }
+    run.untold += watched.untold;
+    (run, exchanges)
+}
+
+/// Returns the number of the run whose time is nearest to the median.
+fn nearest_run(wall: &[Duration]) -> Option<usize> {
+    let mut sorted = wall.to_vec();
+    sorted.sort_unstable();
+    let median = median(&sorted)?;
+    (0..wall.len()).min_by_key(|run| wall[*run].abs_diff(median))
 }
 
 impl Args {
-    /// Runs a model as often as is asked for. The function runs it once and keeps so many events
-    /// for a trace, and says how many numbers it keeps of the run; there are `steps` steps.
+    /// Runs a warm model as often as the options say. The function runs it once and keeps so many
+    /// events for a trace, and returns how many numbers it keeps of the run; there are `steps`
+    /// steps.
     fn record<R>(
         &self,
         steps: usize,
@@ -144,7 +273,6 @@ impl Args {
         mut run: impl FnMut(usize) -> Result<(R, usize), Failure>,
     ) -> Result<Vec<R>, Failure> {
         let bar = terminal.progress("running", self.repeat.runs());
-        run(0)?;
         let (start, mut warm_ups) = (Instant::now(), 0);
         while self.repeat.is_cold(warm_ups, start.elapsed()) {
             run(0)?;

@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 pub use options::{DeviceOptions, Results};
-pub use profile::{DeviceRun, Exchanged};
+pub use profile::{DevicePart, DeviceRun, Exchanged};
 pub use rank_models::{RankModels, RankOptions};
 use sardonyx_devices::Traffic;
 use sardonyx_runtime::Port;

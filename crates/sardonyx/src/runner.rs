@@ -93,7 +93,6 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
 
 /// Session that runs a model here or on several devices, for code that decides at run time.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Runner {
     /// One session runs the whole model.
     Session(Session),

@@ -83,7 +83,7 @@ pub mod message {
 
 /// Steps of a compiled model. Products: cli, `profile` and `explain`; python, profiling.
 pub mod profile {
-    pub use crate::devices::{DeviceRun, Exchanged};
+    pub use crate::devices::{DevicePart, DeviceRun, Exchanged};
     pub use sardonyx_passes::Fusion;
     pub use sardonyx_runtime::{OperandDetails, RunDetails, StepDetails, StepInfo};
 }

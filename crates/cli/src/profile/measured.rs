@@ -127,8 +127,8 @@ pub(super) const STEP_HEADINGS: [(&str, Align); 10] = [
     ("kernel", Align::Left),
 ];
 
-/// What was measured.
-pub(super) struct Measured {
+/// Part of a model with its steps, before it is measured.
+pub(super) struct Part {
     pub(super) infos: Vec<StepInfo>,
     pub(super) details: RunDetails,
     pub(super) threads: usize,
@@ -145,8 +145,8 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    pub(super) fn of(measured: Measured, runs: &[Run]) -> Result<Profile, Failure> {
-        let Measured { infos, details, threads } = measured;
+    pub(super) fn of(part: Part, runs: &[Run]) -> Result<Profile, Failure> {
+        let Part { infos, details, threads } = part;
         let mut times: Vec<Vec<Calls>> = vec![Vec::new(); infos.len()];
         for run in runs {
             for (times, took) in times.iter_mut().zip(&run.steps) {
@@ -369,11 +369,6 @@ impl Profile {
             answer.insert(key.to_string(), value);
         }
         Value::Object(answer)
-    }
-
-    /// The run that is nearest to the median.
-    pub(super) fn nearest<'r>(&self, runs: &'r [Run]) -> Option<&'r Run> {
-        runs.iter().min_by_key(|run| run.took.abs_diff(self.run))
     }
 }
 

@@ -1,108 +1,21 @@
 //! Where the time of a run on several devices goes: what each computes, moves and waits for.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sardonyx::device::DeviceSession;
-use sardonyx::tool::profile::{DeviceRun, Exchanged};
-use sardonyx::tool::shard::EXCHANGE;
-use sardonyx::tool::shard::Sent;
+use sardonyx::tool::profile::Exchanged;
+use sardonyx::tool::shard::{EXCHANGE, Sent};
 use serde_json::{Value, json};
 
-use super::measured::{self, Measured, Profile, Track, micros, rounded, rounded_micros};
-use super::{Args, Run};
+use super::measured::{self, micros, rounded, rounded_micros};
+use super::{Args, Device, Exchanges};
 use crate::failure::{Code, Failure};
 use crate::human::{self, Align, columns, count, cut};
-use crate::inputs::Inputs;
-use crate::terminal::Terminal;
 use crate::timing::median;
 
 /// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
 /// gets a new number.
 const SCHEMA: &str = "sardonyx.profile-devices/1";
-
-/// The profile of a session on devices.
-pub(super) fn profile(
-    args: &Args,
-    session: &DeviceSession,
-    inputs: &Inputs,
-    terminal: &Terminal,
-) -> Result<(), Failure> {
-    let parts = session.parts(&inputs.types())?;
-    let steps: Vec<usize> = parts.iter().map(|part| part.steps.len()).collect();
-    let runs = args.record(steps.iter().sum(), terminal, |keeps| {
-        let options = args.stopping.options();
-        let values = inputs.named();
-        let began = Instant::now();
-        let (_, devices) = session.run_watched(values, &options)?;
-        let took = began.elapsed();
-        let devices = devices.iter().zip(&steps);
-        let devices: Vec<_> = devices.map(|(device, steps)| taken(device, *steps, keeps)).collect();
-        let kept = devices.iter().map(|(run, _)| run.events.len()).sum();
-        Ok(((took, devices), kept))
-    })?;
-
-    // By run; and by device and run.
-    let mut wall: Vec<Duration> = Vec::new();
-    let mut of_devices: Vec<(Vec<Run>, Vec<Exchanges>)> =
-        parts.iter().map(|_| Default::default()).collect();
-    for (took, devices) in runs {
-        wall.push(took);
-        for ((runs, exchanges), (run, exchanged)) in of_devices.iter_mut().zip(devices) {
-            runs.push(run);
-            exchanges.push(exchanged);
-        }
-    }
-    let mut devices = Vec::new();
-    for (part, (runs, exchanges)) in parts.into_iter().zip(of_devices) {
-        let (infos, details) = (part.steps, part.details);
-        let threads = session.threads_per_device();
-        let profile = Profile::of(Measured { infos, details, threads }, &runs)?;
-        devices.push(Device { number: part.device, profile, runs, exchanges });
-    }
-    let report = Report::of(session, &wall, devices)?;
-    if let Some(target) = &args.trace {
-        let nearest = (0..wall.len()).min_by_key(|run| wall[*run].abs_diff(report.run));
-        let tracks = report.tracks(nearest.unwrap_or(0));
-        let more = json!({
-            "threads": session.threads(),
-            "instruction_set": report.instruction_set,
-            "run_us": nearest.map(|run| rounded_micros(wall[run])),
-        });
-        args.write_trace(target, &tracks, more, terminal)?;
-    }
-    if args.json {
-        terminal.json(&report.json(args), true)
-    } else {
-        terminal.print(&report.text(args))
-    }
-}
-
-/// What a device did in exchanges, by step of the plan: how long the step took, and what it did.
-type Exchanges = BTreeMap<usize, (Duration, Exchanged)>;
-
-/// What is kept of the run of a device.
-fn taken(watched: &DeviceRun, steps: usize, keeps: usize) -> (Run, Exchanges) {
-    let mut run = Run::new(steps);
-    (run.start, run.took) = (watched.start, watched.took);
-    let mut exchanges = Exchanges::new();
-    for event in &watched.events {
-        run.add(event.step, keeps);
-        if let Some(exchanged) = event.exchanged {
-            exchanges.insert(exchanged.step, (event.step.took, exchanged));
-        }
-    }
-    run.untold += watched.untold;
-    (run, exchanges)
-}
-
-/// A device, run by run.
-struct Device {
-    number: usize,
-    profile: Profile,
-    runs: Vec<Run>,
-    exchanges: Vec<Exchanges>,
-}
 
 /// Times of exchanges, and what was sent.
 #[derive(Clone, Copy, Default)]
@@ -191,7 +104,7 @@ struct Move {
     devices: Vec<(usize, Moved)>,
 }
 
-struct Report {
+pub(super) struct Report {
     configuration: String,
     run: Duration,
     shortest: Duration,
@@ -205,7 +118,7 @@ struct Report {
 }
 
 impl Report {
-    fn of(
+    pub(super) fn of(
         session: &DeviceSession,
         wall: &[Duration],
         devices: Vec<Device>,
@@ -241,16 +154,7 @@ impl Report {
         })
     }
 
-    /// The tracks of a run, by number of the run.
-    fn tracks(&self, run: usize) -> Vec<Track<'_>> {
-        let tracks = self.devices.iter().filter_map(|device| {
-            let name = format!("device {}", device.number);
-            Some(Track { name, profile: &device.profile, run: device.runs.get(run)? })
-        });
-        tracks.collect()
-    }
-
-    fn text(&self, args: &Args) -> String {
+    pub(super) fn text(&self, args: &Args) -> String {
         let sent = self.devices.iter().map(|device| Moved::median(&device.moved()).sent);
         let sent = sent.fold(Sent::default(), |sum, sent| sum + sent);
         let mut text = format!(
@@ -339,7 +243,7 @@ impl Report {
         format!("\n{}", columns(&headings, &rows.collect::<Vec<_>>()))
     }
 
-    fn json(&self, args: &Args) -> Value {
+    pub(super) fn json(&self, args: &Args) -> Value {
         let devices = self.devices.iter().zip(&self.idle).map(|(device, idle)| {
             let steps = device.profile.steps.iter().map(|step| device.profile.step_json(step));
             let moved = Moved::median(&device.moved());
