@@ -4,8 +4,8 @@
 //! shrinks); an alpha channel is dropped; the orientation that cameras store is applied. What the
 //! model's metadata says about its images holds where no option says otherwise.
 
+use sardonyx::io::DecodeLimits;
 use sardonyx::io::DecodedImage;
-use sardonyx::tool::DecodeLimits;
 use sardonyx::tool::{CastOptions, cast};
 use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Tensor, Type};
 
@@ -32,9 +32,6 @@ enum Layout {
     /// Channels last: [N, H, W, C]
     Nhwc,
 }
-
-/// Limits of images that are decoded.
-const LIMITS: DecodeLimits = DecodeLimits { max_side: 32_768, max_bytes: 1 << 30 };
 
 /// The image as a value of the input.
 pub(crate) fn load(
@@ -213,7 +210,7 @@ fn pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
 }
 
 fn decode(bytes: &[u8]) -> Result<DecodedImage, Failure> {
-    DecodedImage::decode(bytes, &LIMITS).map_err(|error| {
+    DecodedImage::decode(bytes, &DecodeLimits::default()).map_err(|error| {
         Failure::from(error)
             .help("it must be a complete BMP, JPEG, JPEG 2000, PNG, PNM, TIFF or WebP file")
     })
@@ -227,7 +224,8 @@ fn pixels(
     width: usize,
     order: PixelOrder,
 ) -> Result<Vec<u8>, Failure> {
-    if [height, width].iter().any(|side| !(1..=LIMITS.max_side).contains(side)) {
+    let max_side = DecodeLimits::default().max_side;
+    if [height, width].iter().any(|side| !(1..=max_side).contains(side)) {
         return Err(Failure::new(format!(
             "an image cannot be resized to {width} x {height} pixels"
         )));

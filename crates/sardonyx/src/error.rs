@@ -2,6 +2,7 @@
 //! about it.
 
 use sardonyx_runtime::{Internal, NodeError, Panic, Stopped, UnsupportedOperator, caught};
+use sardonyx_tensor::TensorError;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -228,6 +229,14 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl From<TensorError> for Error {
+    /// Makes an error of the kind [`ErrorKind::Argument`]: a shape, an element type or a number of
+    /// elements that does not fit.
+    fn from(error: TensorError) -> Error {
+        Error::new(ErrorKind::Argument, error.to_string())
     }
 }
 

@@ -12,7 +12,7 @@ pub use crate::external::{DataResolver, Links};
 pub use crate::form::Form;
 #[cfg(feature = "images")]
 #[doc(inline)]
-pub use crate::images::DecodedImage;
+pub use crate::images::{DecodeLimits, DecodedImage};
 #[doc(inline)]
 pub use crate::load::ExternalFiles;
 #[doc(inline)]

@@ -21,7 +21,7 @@ pub use crate::functions::OperatorFunction; // python: onnx.defs; cli: ops
 pub use crate::given::InitializerInfo; // python: adds of initializers
 pub use crate::glob::Glob; // cli: --only, --except and other patterns
 #[cfg(feature = "images")]
-pub use crate::images::{DecodeLimits, Images}; // cli: images as inputs of run
+pub use crate::images::Images; // cli: images as inputs of run
 pub use crate::load::Loaded; // cli: check, parse
 pub use crate::open::io_reason; // cli: messages about files
 pub use crate::scores::ScoreOperator; // cli: classes of run

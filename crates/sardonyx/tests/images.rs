@@ -2,9 +2,9 @@
 //! gives elsewhere, and no file does harm.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
+use sardonyx::io::DecodeLimits;
 use sardonyx::io::DecodedImage;
 use sardonyx::ops::{ImageDecoder, PixelFormat};
-use sardonyx::tool::DecodeLimits;
 use sardonyx::tool::Images;
 use sardonyx::{ErrorKind, Model, Session, Tensor};
 

@@ -14,6 +14,13 @@ pub struct DecodeLimits {
     pub max_bytes: usize,
 }
 
+impl Default for DecodeLimits {
+    /// Allows 32,768 pixels a side and 1 GiB.
+    fn default() -> DecodeLimits {
+        DecodeLimits { max_side: 32_768, max_bytes: 1 << 30 }
+    }
+}
+
 /// A decoded image: rows from the top, pixels from the left, channels of 8 bits.
 ///
 /// The channels are grey, grey and alpha, red, green and blue, or these and alpha. Needs the

@@ -1,0 +1,37 @@
+//! Checks the models of a program, as a build script does: findings become warnings of cargo, and
+//! errors fail the build.
+//!
+//! In a `build.rs`, `main` and `check_model` are all that is needed.
+
+use std::error::Error;
+use std::path::Path;
+
+use sardonyx::Model;
+use sardonyx::check::{CheckOptions, Severity, render};
+
+fn check_model(path: &Path) -> Result<u64, Box<dyn Error>> {
+    println!("cargo::rerun-if-changed={}", path.display());
+    let model = Model::open(path)?;
+    // Types and shapes as well as rules, like `sardonyx check --full`.
+    let report = model.check(&CheckOptions::new().types(true));
+    for finding in &report.findings {
+        let text = render(&model, finding, &path.display().to_string());
+        let kind = if finding.severity == Severity::Error { "error" } else { "warning" };
+        for line in text.lines() {
+            println!("cargo::{kind}={line}");
+        }
+    }
+    Ok(report.errors)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits");
+    let mut errors = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "onnx") {
+            errors += check_model(&path)?;
+        }
+    }
+    if errors > 0 { Err(format!("{errors} errors in models").into()) } else { Ok(()) }
+}

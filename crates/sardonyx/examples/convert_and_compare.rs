@@ -1,0 +1,34 @@
+//! Converts a model to an older version of the operators, saves it, and compares the results of both.
+
+use std::error::Error;
+
+use sardonyx::convert::{ConvertOptions, Target};
+use sardonyx::value::Tolerance;
+use sardonyx::{Model, RunOptions, Session, Tensor};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    let model = Model::open(path)?;
+    let (older, report) = model.convert(&ConvertOptions::new(Target::new().opset("", 11)))?;
+    for operator in &report.operators {
+        println!("{}: {} nodes rewritten", operator.op, operator.rewritten);
+    }
+
+    // Saving replaces a file whole or not at all.
+    let file = std::env::temp_dir().join(format!("digits-11-{}.onnx", std::process::id()));
+    older.save(&file)?;
+
+    let image = Tensor::from_vec([1, 1, 8, 8], (0..64).map(|i| i as f32 / 64.0).collect())?;
+    let run = |model: &Model| {
+        let session = Session::new(model)?;
+        session.run([("image", image.clone())], &RunOptions::default())
+    };
+    let (before, after) = (run(&model)?, run(&Model::open(&file)?)?);
+    std::fs::remove_file(&file)?;
+    for (name, value) in before.iter() {
+        let other = after.get(name).ok_or("an output is gone")?;
+        value.compare(other, Tolerance::NODE_TESTS)?;
+        println!("{name}: equal");
+    }
+    Ok(())
+}
