@@ -198,7 +198,7 @@ fn check_unary<T: Tested>(count: u64) {
         let bound = documented::<T>(name);
         let exact: Vec<f64> = xs.iter().map(|x| exact(x.to_f64())).collect();
         for &isa in Isa::available() {
-            unary(&Exec { pool: &pool, isa }, op, &xs, &mut ys);
+            unary(&Exec { pool: &pool, isa }, op, &xs, &mut ys).unwrap();
             let mut worst = Worst::default();
             for ((x, y), exact) in xs.iter().zip(&ys).zip(&exact) {
                 worst.take(bound, x.to_f64(), *y, *exact, || format!("{x:?}: {y:?}"));
@@ -247,7 +247,8 @@ fn check_power<T: Tested>() {
                     Strided::flat(&bases),
                     Strided::new(&b, &[stride]),
                     &mut ys,
-                );
+                )
+                .unwrap();
                 for ((a, y), exact) in bases.iter().zip(&ys).zip(&exact) {
                     let at = || format!("{a:?}, {:?}: {y:?}", b[0]);
                     worst.take(bound, a.to_f64(), *y, *exact, at);

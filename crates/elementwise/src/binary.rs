@@ -5,7 +5,7 @@ use super::halves::{narrow, widen};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// An arithmetic operation on two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub fn binary<T: BinaryElement>(
     a: Strided<'_, T>,
     b: Strided<'_, T>,
     out: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
@@ -76,7 +76,7 @@ pub fn binary<T: BinaryElement>(
     let level = Level::new(isa);
     fill(pool, out, op.work(), |start, out| {
         part(level, op, way, start, a.data, b.data, out);
-    });
+    })
 }
 
 /// The outputs of [`binary`] from number `start` on.
@@ -111,7 +111,7 @@ pub fn binary_in_place<T: BinaryElement>(
     dims: &[usize],
     a: &mut [T],
     b: Strided<'_, T>,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(a.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
@@ -119,7 +119,7 @@ pub fn binary_in_place<T: BinaryElement>(
     let level = Level::new(isa);
     fill(pool, a, op.work(), |start, a| {
         part_in_place(level, op, side, way, start, a, b.data);
-    });
+    })
 }
 
 /// The elements of [`binary_in_place`] from number `start` on.

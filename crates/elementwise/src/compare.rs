@@ -4,7 +4,7 @@
 use super::broadcast::{BLOCK, Operand, Strided, Way, gathered, row_of_two};
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith as _, Number};
-use sardonyx_simd::{Exec, Pool};
+use sardonyx_simd::{Ended, Exec, Pool};
 use sardonyx_simd::{Level, Loop};
 
 /// A comparison. All but `Equal` are false when an operand is NaN, and so is `Equal`.
@@ -50,7 +50,7 @@ pub fn compare<T: Number>(
     a: Strided<'_, T>,
     b: Strided<'_, T>,
     out: &mut [u8],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, b, out, |a, b, out| {
@@ -66,7 +66,7 @@ pub fn compare<T: Number>(
             Compare::Greater => run!(Greater),
             Compare::GreaterOrEqual => run!(GreaterOrEqual),
         }
-    });
+    })
 }
 
 /// `out = op(a, b)` on booleans given as bytes, any non-zero byte being true; `out` holds 0 and 1.
@@ -82,14 +82,14 @@ pub fn logic(
     a: Strided<'_, u8>,
     b: Strided<'_, u8>,
     out: &mut [u8],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, b, out, |a, b, out| match op {
         Logic::And => level.run_avx2(Row { a, b, out, op: AndBool }),
         Logic::Or => level.run_avx2(Row { a, b, out, op: OrBool }),
         Logic::Xor => level.run_avx2(Row { a, b, out, op: XorBool }),
-    });
+    })
 }
 
 /// `out = op(a, b)` on integers, with dims and strides as in [`binary`](super::binary).
@@ -104,7 +104,7 @@ pub fn bitwise<T: Integer>(
     a: Strided<'_, T>,
     b: Strided<'_, T>,
     out: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, b, out, |a, b, out| match op {
@@ -113,7 +113,7 @@ pub fn bitwise<T: Integer>(
         Bitwise::Xor => T::run(level, Row { a, b, out, op: XorBits }),
         Bitwise::ShiftLeft => T::run(level, Row { a, b, out, op: ShiftLeft }),
         Bitwise::ShiftRight => T::run(level, Row { a, b, out, op: ShiftRight }),
-    });
+    })
 }
 
 /// 1 where `x` is zero, else 0.
@@ -121,8 +121,8 @@ pub fn bitwise<T: Integer>(
 /// # Panics
 ///
 /// If the lengths differ.
-pub fn not(pool: &Pool, x: &[u8], out: &mut [u8]) {
-    test_each(pool, x, out, |x| x == 0);
+pub fn not(pool: &Pool, x: &[u8], out: &mut [u8]) -> Result<(), Ended> {
+    test_each(pool, x, out, |x| x == 0)
 }
 
 /// 1 where `x` is NaN, else 0.
@@ -130,8 +130,8 @@ pub fn not(pool: &Pool, x: &[u8], out: &mut [u8]) {
 /// # Panics
 ///
 /// If the lengths differ.
-pub fn is_nan<T: Number>(pool: &Pool, x: &[T], out: &mut [u8]) {
-    test_each(pool, x, out, |x| x.widen().is_nan());
+pub fn is_nan<T: Number>(pool: &Pool, x: &[T], out: &mut [u8]) -> Result<(), Ended> {
+    test_each(pool, x, out, |x| x.widen().is_nan())
 }
 
 /// 1 where `x` is minus infinity (if `negative`) or infinity (if `positive`), else 0.
@@ -139,10 +139,16 @@ pub fn is_nan<T: Number>(pool: &Pool, x: &[T], out: &mut [u8]) {
 /// # Panics
 ///
 /// If the lengths differ.
-pub fn is_inf<T: Number>(pool: &Pool, negative: bool, positive: bool, x: &[T], out: &mut [u8]) {
+pub fn is_inf<T: Number>(
+    pool: &Pool,
+    negative: bool,
+    positive: bool,
+    x: &[T],
+    out: &mut [u8],
+) -> Result<(), Ended> {
     test_each(pool, x, out, |x| {
         T::IS_FLOAT && ((negative && x == T::LOWEST) || (positive && x == T::HIGHEST))
-    });
+    })
 }
 
 fn test_each<T: Copy + Sync>(
@@ -150,13 +156,13 @@ fn test_each<T: Copy + Sync>(
     x: &[T],
     out: &mut [u8],
     holds: impl Fn(T) -> bool + Sync,
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), out.len(), "one output per input");
     fill(pool, out, 1, |start, out| {
         for (out, &x) in out.iter_mut().zip(&x[start..]) {
             *out = u8::from(holds(x));
         }
-    });
+    })
 }
 
 /// `out = a` where `condition` is not zero, else `b`, with strides for all three as in
@@ -174,7 +180,7 @@ pub fn select<T: Copy + Default + Send + Sync>(
     a: Strided<'_, T>,
     b: Strided<'_, T>,
     out: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let strides = [condition.strides, a.strides, b.strides];
@@ -208,7 +214,7 @@ pub fn select<T: Copy + Default + Send + Sync>(
                 }
             }
         });
-    });
+    })
 }
 
 fn copy_operand<T: Copy>(x: Operand<'_, T>, out: &mut [T]) {
@@ -235,7 +241,7 @@ fn rows<T: Copy + Default + Sync, O: Send>(
     b: Strided<'_, T>,
     out: &mut [O],
     row: impl Fn(Operand<'_, T>, Operand<'_, T>, &mut [O]) + Sync,
-) {
+) -> Result<(), Ended> {
     assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let way = Way::new(dims, [a.strides, b.strides], [a.data.len(), b.data.len()], &mut walk);
@@ -246,7 +252,7 @@ fn rows<T: Copy + Default + Sync, O: Send>(
             let out = &mut out[at - start..][..n];
             row_of_two(&a[at_a..], &b[at_b..], steps, out, &row);
         });
-    });
+    })
 }
 
 trait Test<T, O>: Copy {

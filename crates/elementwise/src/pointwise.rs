@@ -11,7 +11,7 @@ use super::broadcast::{Strided, Walk, Way};
 use super::unary::{Clip, ClipInPlace, Unary, UnaryElement};
 use sardonyx_simd::Level;
 use sardonyx_simd::chunks::fill;
-use sardonyx_simd::{Exec, Pool};
+use sardonyx_simd::{Ended, Exec, Pool};
 
 /// The most operations that are fused. Where their operands are is kept on the stack, and most
 /// memory traffic is saved after a few.
@@ -66,7 +66,7 @@ pub fn pointwise<T: UnaryElement + BinaryElement>(
     x: Strided<'_, T>,
     links: &[Link<'_, T>],
     out: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
@@ -78,8 +78,8 @@ pub fn pointwise<T: UnaryElement + BinaryElement>(
         by_tiles(pool, links, out, |start, tile| {
             first.run(level, start, tile);
             run_in_place(level, rest, ways, start, tile);
-        });
-    });
+        })
+    })
 }
 
 /// Replaces every element of `x`, contiguous with dims `dims`, by what the last of `links` gives,
@@ -93,7 +93,7 @@ pub fn pointwise_in_place<T: UnaryElement + BinaryElement>(
     dims: &[usize],
     links: &[Link<'_, T>],
     x: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
@@ -101,8 +101,8 @@ pub fn pointwise_in_place<T: UnaryElement + BinaryElement>(
     with_ways(dims, links, |ways| {
         by_tiles(pool, links, x, |start, tile| {
             run_in_place(level, links, ways, start, tile);
-        });
-    });
+        })
+    })
 }
 
 /// Calls `body(start, tile)` for tiles that make up `out`.
@@ -111,7 +111,7 @@ fn by_tiles<T: Send>(
     links: &[Link<'_, T>],
     out: &mut [T],
     body: impl Fn(usize, &mut [T]) + Sync,
-) {
+) -> Result<(), Ended> {
     let count = links.len();
     assert!((1..=MAX_LINKS).contains(&count), "{count} links are fused");
     let len = TILE / size_of::<T>();
@@ -120,7 +120,7 @@ fn by_tiles<T: Send>(
         for (i, tile) in chunk.chunks_mut(len).enumerate() {
             body(start + i * len, tile);
         }
-    });
+    })
 }
 
 /// The first link, with what it reads.
@@ -174,11 +174,15 @@ impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
 const FEW_LINKS: usize = 4;
 
 /// Calls `body` with the ways of the links through their other operands, link by link.
-fn with_ways<T>(dims: &[usize], links: &[Link<'_, T>], body: impl FnOnce(&[Way<'_, 1>])) {
+fn with_ways<T, R>(
+    dims: &[usize],
+    links: &[Link<'_, T>],
+    body: impl FnOnce(&[Way<'_, 1>]) -> R,
+) -> R {
     if links.len() <= FEW_LINKS {
-        body(&ways::<T, FEW_LINKS>(dims, links, &mut no_walks()));
+        body(&ways::<T, FEW_LINKS>(dims, links, &mut no_walks()))
     } else {
-        body(&ways::<T, MAX_LINKS>(dims, links, &mut no_walks()));
+        body(&ways::<T, MAX_LINKS>(dims, links, &mut no_walks()))
     }
 }
 

@@ -11,8 +11,8 @@ pub use linear::{
 pub use requantize::{Factors, Requantize, requantize};
 pub use spread::Spread;
 
-use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
+use sardonyx_simd::{Ended, Exec};
 
 /// Integers of 2, 4 or 8 bits, one after the other, from the lowest bits of each byte on.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +105,7 @@ impl Columns<'_> {
     /// # Panics
     ///
     /// If `out` is not a whole number of columns, or there are not that many.
-    pub fn dequantize(&self, exec: &Exec<'_>, first: usize, out: &mut [f32]) {
+    pub fn dequantize(&self, exec: &Exec<'_>, first: usize, out: &mut [f32]) -> Result<(), Ended> {
         let (blocks, depth) = (self.blocks(), self.depth);
         rows(exec.pool, out, depth, 2 * depth, |skipped, out| {
             for (index, column) in out.chunks_exact_mut(depth).enumerate() {
@@ -119,7 +119,7 @@ impl Columns<'_> {
                     }
                 }
             }
-        });
+        })
     }
 }
 
@@ -146,11 +146,11 @@ impl Slices<'_> {
     /// # Panics
     ///
     /// If lengths do not fit the sizes.
-    pub fn gather(&self, exec: &Exec<'_>, places: &[i64], out: &mut [f32]) {
+    pub fn gather(&self, exec: &Exec<'_>, places: &[i64], out: &mut [f32]) -> Result<(), Ended> {
         let [before, along, after] = self.taken;
         assert_eq!(out.len(), before * places.len() * after, "one slice for each place");
         if out.is_empty() {
-            return;
+            return Ok(());
         }
         rows(exec.pool, out, after, 8 * after, |first, out| {
             for (index, slice) in out.chunks_exact_mut(after).enumerate() {
@@ -163,7 +163,7 @@ impl Slices<'_> {
                     None => slice.fill(0.0),
                 }
             }
-        });
+        })
     }
 
     /// Elements from one on.
@@ -217,10 +217,10 @@ mod tests {
             zeros: Zeros::Rows(Codes { bytes: &[1, 2, 3, 4], bits: 8, signed: false }),
         };
         let mut out = [0.0; 6];
-        columns.dequantize(&exec, 0, &mut out);
+        columns.dequantize(&exec, 0, &mut out).unwrap();
         assert_eq!(out, [0.0, 1.0, 10.0, 100.0, 200.0, 2000.0]);
         let mut out = [0.0; 3];
-        columns.dequantize(&exec, 1, &mut out);
+        columns.dequantize(&exec, 1, &mut out).unwrap();
         assert_eq!(out, [100.0, 200.0, 2000.0]);
     }
 
@@ -239,7 +239,7 @@ mod tests {
             zeros: Zeros::One(1.0),
         };
         let mut out = [9.0; 12];
-        slices.gather(&exec, &[2, -3, 3], &mut out);
+        slices.gather(&exec, &[2, -3, 3], &mut out).unwrap();
         let (last, first) = ([35.0, 40.0, 54.0, 60.0], [-1.0, 0.0, 2.0, 4.0]);
         assert_eq!(out, [last, first, [0.0; 4]].concat()[..]);
         // The other way round.
@@ -252,7 +252,7 @@ mod tests {
             zeros: Zeros::Floats(&[0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 8.0]),
         };
         let mut out = [9.0; 6];
-        slices.gather(&exec, &[1, 3], &mut out);
+        slices.gather(&exec, &[1, 3], &mut out).unwrap();
         assert_eq!(out, [0.0, 12.0, 8.0, 28.0, 54.0, 24.0]);
     }
 }

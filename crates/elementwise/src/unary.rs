@@ -9,7 +9,7 @@ use super::operations::{self as op, Map, between};
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Math, Number};
 use sardonyx_simd::vecmath::{MAX_REDUCED, acosh, asinh, atanh, cos_reduced, sin_reduced};
-use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Ended, Exec, Isa};
 use sardonyx_simd::{Level, Loop};
 
 /// An operation on one element.
@@ -170,20 +170,29 @@ macro_rules! with_operation {
 /// # Panics
 ///
 /// If the lengths differ.
-pub fn unary<T: UnaryElement>(exec: &Exec<'_>, op: Unary, x: &[T], y: &mut [T]) {
+pub fn unary<T: UnaryElement>(
+    exec: &Exec<'_>,
+    op: Unary,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), y.len(), "one output per input");
     let level = Level::new(isa);
     fill(pool, y, op.work(), |start, y| {
         T::unary(level, op, &x[start..start + y.len()], y);
-    });
+    })
 }
 
 /// Replaces every element of `x` by `op` of it.
-pub fn unary_in_place<T: UnaryElement>(exec: &Exec<'_>, op: Unary, x: &mut [T]) {
+pub fn unary_in_place<T: UnaryElement>(
+    exec: &Exec<'_>,
+    op: Unary,
+    x: &mut [T],
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
-    fill(pool, x, op.work(), |_, x| T::unary_in_place(level, op, x));
+    fill(pool, x, op.work(), |_, x| T::unary_in_place(level, op, x))
 }
 
 /// Every element of `x`, but at least `low` and at most `high`. NaN stays; if `low > high` the
@@ -192,21 +201,32 @@ pub fn unary_in_place<T: UnaryElement>(exec: &Exec<'_>, op: Unary, x: &mut [T]) 
 /// # Panics
 ///
 /// If the lengths differ.
-pub fn clip<T: Number>(exec: &Exec<'_>, low: T, high: T, x: &[T], y: &mut [T]) {
+pub fn clip<T: Number>(
+    exec: &Exec<'_>,
+    low: T,
+    high: T,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), y.len(), "one output per input");
     let level = Level::new(isa);
     fill(pool, y, 1, |start, y| {
         let x = &x[start..start + y.len()];
         T::run(level, Clip { low, high, x, y });
-    });
+    })
 }
 
 /// As [`clip`], in place.
-pub fn clip_in_place<T: Number>(exec: &Exec<'_>, low: T, high: T, x: &mut [T]) {
+pub fn clip_in_place<T: Number>(
+    exec: &Exec<'_>,
+    low: T,
+    high: T,
+    x: &mut [T],
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
-    fill(pool, x, 1, |_, x| T::run(level, ClipInPlace { low, high, x }));
+    fill(pool, x, 1, |_, x| T::run(level, ClipInPlace { low, high, x }))
 }
 
 /// An element type [`unary`] works on: every [`Number`].

@@ -11,9 +11,9 @@ use std::array;
 use super::binary::{Binary, BinaryElement};
 use super::broadcast::Operand;
 use super::unary::{Unary, UnaryElement};
-use sardonyx_simd::Exec;
 use sardonyx_simd::Level;
 use sardonyx_simd::chunks::{Shared, elements};
+use sardonyx_simd::{Ended, Exec};
 
 /// The most results.
 pub const MAX_RESULTS: usize = 4;
@@ -155,7 +155,7 @@ pub fn update<T: UnaryElement + BinaryElement>(
     functions: &Update,
     sources: &[Source<'_, T>],
     results: &mut [&mut [T]],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let level = Level::new(isa);
     assert_eq!(sources.len(), functions.operands, "operands");
@@ -203,7 +203,7 @@ pub fn update<T: UnaryElement + BinaryElement>(
                 part.copy_from_slice(&places[*place][..len]);
             }
         }
-    });
+    })
 }
 
 fn apply<'a, T: UnaryElement + BinaryElement + 'a>(
@@ -254,13 +254,14 @@ mod tests {
         let two = |op, x: &[f32], y: &[f32]| {
             let mut out = vec![0.0; len];
             let steps = [usize::from(y.len() == len)];
-            binary(exec, op, &[len], Strided::new(x, &[1]), Strided::new(y, &steps), &mut out);
+            binary(exec, op, &[len], Strided::new(x, &[1]), Strided::new(y, &steps), &mut out)
+                .unwrap();
             out
         };
         let kept = two(Binary::Mul, m, &[b]);
         let moment = two(Binary::Add, &kept, &two(Binary::Mul, g, &[c]));
         let mut root = vec![0.0; len];
-        unary(exec, Unary::Sqrt, &moment, &mut root);
+        unary(exec, Unary::Sqrt, &moment, &mut root).unwrap();
         [two(Binary::Sub, w, &two(Binary::Mul, &root, &[r])), moment]
     }
 
@@ -287,7 +288,7 @@ mod tests {
                     ones[1],
                     ones[2],
                 ];
-                update(&exec, &update_code, &sources, &mut [&mut new_w, &mut new_m]);
+                update(&exec, &update_code, &sources, &mut [&mut new_w, &mut new_m]).unwrap();
                 assert_eq!([&new_w, &new_m], [&expected[0], &expected[1]], "{len}");
                 let (mut new_w, mut new_m) = (w.clone(), m.clone());
                 let over = [
@@ -298,7 +299,7 @@ mod tests {
                     ones[1],
                     ones[2],
                 ];
-                update(&exec, &update_code, &over, &mut [&mut new_w, &mut new_m]);
+                update(&exec, &update_code, &over, &mut [&mut new_w, &mut new_m]).unwrap();
                 assert_eq!([&new_w, &new_m], [&expected[0], &expected[1]], "{len} in place");
             }
         }

@@ -44,7 +44,7 @@ pub use packing::WeightSource;
 pub use pixels::{interleave, pitch_of};
 pub use sardonyx_simd::buffer::Lasts;
 use sardonyx_simd::buffer::PackedBuf;
-use sardonyx_simd::{Isa, Pool};
+use sardonyx_simd::{Ended, Isa, Pool};
 use smallvec::{SmallVec, smallvec};
 use tile::{TileTable, tiles};
 pub use weight_gradient::WeightGradient;
@@ -235,6 +235,8 @@ pub enum ConvError {
     Order { what: &'static str },
     /// The convolution cannot be computed so.
     Algorithm(Algorithm),
+    /// The work ended before it was done.
+    Ended(Ended),
 }
 
 impl fmt::Display for ConvError {
@@ -262,11 +264,18 @@ impl fmt::Display for ConvError {
             ConvError::Algorithm(algorithm) => {
                 write!(f, "this convolution has no form for {}", algorithm.name())
             }
+            ConvError::Ended(_) => write!(f, "the convolution ended before it was done"),
         }
     }
 }
 
 impl std::error::Error for ConvError {}
+
+impl From<Ended> for ConvError {
+    fn from(ended: Ended) -> ConvError {
+        ConvError::Ended(ended)
+    }
+}
 
 /// What a convolution multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -612,11 +621,10 @@ enum Job<'a> {
 impl Job<'_> {
     fn run(&self, pool: &Pool) -> Result<(), ConvError> {
         match self {
-            Job::Direct(direct) => return direct.run(pool),
-            Job::Depthwise(depthwise) => depthwise.run(pool),
-            Job::Winograd(winograd) => winograd.run(pool),
+            Job::Direct(direct) => direct.run(pool),
+            Job::Depthwise(depthwise) => Ok(depthwise.run(pool)?),
+            Job::Winograd(winograd) => Ok(winograd.run(pool)?),
         }
-        Ok(())
     }
 
     /// Bytes of scratch memory of all threads.

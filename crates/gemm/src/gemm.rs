@@ -5,13 +5,16 @@
 //! use sardonyx_gemm::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
 //! use sardonyx_simd::{Exec, Isa, Pool};
 //!
+//! # fn main() -> Result<(), sardonyx_simd::Ended> {
 //! let exec = &Exec { pool: Pool::global(), isa: Isa::detect() };
 //! let (a, b) = ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]);
-//! let b = PackedB::new(exec.isa, MatRef::row_major(&b, 2, 2)); // once, for constants
+//! let b = PackedB::new(exec.isa, MatRef::row_major(&b, 2, 2))?; // once, for constants
 //! let mut c = [0.0; 4];
 //! let a = Lhs::Plain(MatRef::row_major(&a, 2, 2));
-//! gemm(exec, a, Rhs::Packed(&b), &mut c, 2, &Epilogue::default());
+//! gemm(exec, a, Rhs::Packed(&b), &mut c, 2, &Epilogue::default())?;
 //! assert_eq!(c, [19.0, 22.0, 43.0, 50.0]);
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! The idea to know: whatever the path, an output element is the same sum: chains of multiply-adds
@@ -58,8 +61,7 @@ pub(crate) use tile::{TileEnd, finish, finish_first};
 
 use amx::product::ProductByTiles;
 use matrix::strided_len;
-use sardonyx_simd::Exec;
-use sardonyx_simd::check_isa;
+use sardonyx_simd::{Ended, Exec, check_isa};
 
 /// The left operand of a product.
 #[derive(Clone, Copy)]
@@ -192,8 +194,8 @@ pub fn gemm(
     c: &mut [f32],
     ldc: usize,
     epilogue: &Epilogue<'_>,
-) {
-    gemm_swept(exec, a, b, c, ldc, epilogue, Sweep::FromFirst);
+) -> Result<(), Ended> {
+    gemm_swept(exec, a, b, c, ldc, epilogue, Sweep::FromFirst)
 }
 
 /// As [`gemm`], with columns in the order that `sweep` says. The order changes no bit of C.
@@ -209,7 +211,7 @@ pub fn gemm_swept(
     ldc: usize,
     epilogue: &Epilogue<'_>,
     sweep: Sweep,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     let ((m, k), (depth, n)) = (a.size(), b.size());

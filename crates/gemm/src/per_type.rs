@@ -1,7 +1,7 @@
 //! Kernels as methods of element types.
 
 use sardonyx_elementwise::CodeLoops;
-use sardonyx_simd::Exec;
+use sardonyx_simd::{Ended, Exec};
 
 use crate::conv::{ByteConv, ByteEnding, ByteOperands};
 
@@ -11,6 +11,6 @@ per_type! {
         conv::conv_codes = fn conv_codes(
             exec: &Exec<'_>, conv: &ByteConv<'_>, operands: &ByteOperands<'_>, ending: &ByteEnding<'_, Self>,
             y: &mut [Self],
-        );
+        ) -> Result<(), Ended>;
     }
 }

@@ -15,7 +15,7 @@ use sardonyx_gemm::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
-use sardonyx_simd::{Exec, Isa, Pool};
+use sardonyx_simd::{Ended, Exec, Isa, Pool};
 use sardonyx_simd::{Level, Loop};
 
 /// Queries of a block.
@@ -130,13 +130,18 @@ fn check_reach(len: usize, strides: [usize; 4], dims: [usize; 4]) {
 /// # Panics
 ///
 /// If an operand is too short for its strides, or rows of `y` overlap.
-pub fn attention(exec: &Exec<'_>, job: &Attention<'_>, y: &mut [f32], y_strides: [usize; 4]) {
+pub fn attention(
+    exec: &Exec<'_>,
+    job: &Attention<'_>,
+    y: &mut [f32],
+    y_strides: [usize; 4],
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     job.check(y.len(), y_strides);
     let s = job.sizes;
     assert_eq!(y_strides[3], 1, "rows of the output are contiguous");
     if s.batch * s.heads * s.queries * s.value_features == 0 {
-        return;
+        return Ok(());
     }
     check_apart(y_strides, [s.batch, s.heads, s.queries, s.value_features]);
     let group = s.heads / s.shared_heads;
@@ -150,16 +155,17 @@ pub fn attention(exec: &Exec<'_>, job: &Attention<'_>, y: &mut [f32], y_strides:
         let (block, rest) = (index % blocks, index / blocks);
         let (head, batch) = (rest % heads, rest / heads);
         let rows = block * ROWS..rows.min((block + 1) * ROWS);
-        Unit { job, isa, batch, head, rows, together }.run(&out, y_strides);
+        Unit { job, isa, batch, head, rows, together }.run(&out, y_strides)
     };
     let work = s.keys * (s.features + s.value_features) * rows.min(ROWS);
     let per_chunk = (SERIAL_WORK / work.max(1)).max(1);
     let chunks = units.div_ceil(per_chunk);
     pool.run(chunks, |chunk| {
         for index in chunk * per_chunk..units.min((chunk + 1) * per_chunk) {
-            unit(index);
+            unit(index)?;
         }
-    });
+        Ok(())
+    })
 }
 
 /// Multiply-adds of which a chunk has at least as many: less costs less than handing it out.
@@ -198,7 +204,7 @@ impl Unit<'_> {
         }
     }
 
-    fn run(&self, out: &Shared<'_, f32>, y_strides: [usize; 4]) {
+    fn run(&self, out: &Shared<'_, f32>, y_strides: [usize; 4]) -> Result<(), Ended> {
         let (job, s) = (self.job, self.job.sizes);
         let shared_head =
             if self.together { self.head } else { self.head / (s.heads / s.shared_heads) };
@@ -243,7 +249,7 @@ impl Unit<'_> {
                 // Scaling comes with the mask, in one multiply-add.
                 let alone = &Exec { pool: Pool::serial(), isa: self.isa };
                 let plain = Epilogue::default();
-                gemm(alone, Lhs::Plain(q), Rhs::Plain(k), scores, keys, &plain);
+                gemm(alone, Lhs::Plain(q), Rhs::Plain(k), scores, keys, &plain)?;
                 let tile =
                     Tile { unit: self, first_key: key, keys, scores, sums, greatest, weights };
                 Level::new(self.isa).run(tile);
@@ -256,7 +262,7 @@ impl Unit<'_> {
                     job.v.strides[3],
                 );
                 let into = if key == first { &mut *sums } else { &mut *part };
-                gemm(alone, Lhs::Plain(p), Rhs::Plain(v), into, dv, &plain);
+                gemm(alone, Lhs::Plain(p), Rhs::Plain(v), into, dv, &plain)?;
                 if key != first {
                     for (sum, part) in sums.iter_mut().zip(part.iter()) {
                         *sum += part;
@@ -278,7 +284,8 @@ impl Unit<'_> {
                     *y = sum * scale;
                 }
             }
-        });
+            Ok(())
+        })
     }
 }
 

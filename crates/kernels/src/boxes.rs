@@ -4,7 +4,7 @@ use crate::choose::Ordered;
 use crate::sorting::sort;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges};
-use sardonyx_simd::{Exec, Pace};
+use sardonyx_simd::{Ended, Exec, Pace};
 
 /// Which boxes are kept.
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +72,14 @@ pub fn suppress(
     scores: &[f32],
     kept: &mut [i64],
     counts: &mut [usize],
-) {
+) -> Result<(), Ended> {
     let lists = batch * classes;
     assert_eq!(boxes.len(), 4 * batch * count, "the boxes have other dims");
     assert_eq!(scores.len(), lists * count, "the scores have other dims");
     assert_eq!(counts.len(), lists, "one number for each class of each element of the batch");
     counts.fill(0);
     if kept.is_empty() || count == 0 {
-        return;
+        return Ok(());
     }
     let most = kept.len() / lists;
     assert_eq!(kept.len(), lists * most, "the same room for each");
@@ -92,10 +92,11 @@ pub fn suppress(
                 let scores = &scores[list * count..][..count];
                 // SAFETY: each list is written by one thread, which holds one at a time.
                 let (kept, found) = unsafe { (kept.part(list * most, most), counts.part(list, 1)) };
-                found[0] = one_list(how, boxes.as_chunks().0, scores, order, kept);
+                found[0] = one_list(how, boxes.as_chunks().0, scores, order, kept)?;
             }
-        });
-    });
+            Ok(())
+        })
+    })
 }
 
 fn one_list(
@@ -104,7 +105,7 @@ fn one_list(
     scores: &[f32],
     order: &mut [[u64; 2]],
     kept: &mut [i64],
-) -> usize {
+) -> Result<usize, Ended> {
     let mut candidates = 0;
     for (index, score) in scores.iter().enumerate() {
         if how.score.is_none_or(|least| *score > least) {
@@ -115,10 +116,10 @@ fn one_list(
     }
     let candidates = &mut order[..candidates];
     let pace = Pace::default();
-    sort(candidates, |a, b| a.cmp(b));
+    sort(candidates, |a, b| a.cmp(b))?;
     let mut count = 0;
     for [_, index] in candidates {
-        pace.count(count);
+        pace.count(count)?;
         if count == kept.len() {
             break;
         }
@@ -129,7 +130,7 @@ fn one_list(
             count += 1;
         }
     }
-    count
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -185,7 +186,7 @@ mod tests {
                     let mut counts = vec![9; batch * classes];
                     let flat = boxes.as_flattened();
                     let dims = [batch, classes, count];
-                    suppress(&exec, how, dims, flat, &scores, &mut kept, &mut counts);
+                    suppress(&exec, how, dims, flat, &scores, &mut kept, &mut counts).unwrap();
                     for (list, found) in counts.iter().enumerate() {
                         let boxes = &boxes[list / classes * count..][..count];
                         let expected = naive(how, boxes, &scores[list * count..][..count], most);

@@ -11,7 +11,7 @@ use crate::sorting::sort;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::Number;
-use sardonyx_simd::{Pace, Pool};
+use sardonyx_simd::{Ended, Pace, Pool};
 
 /// An element type of [`top_k`].
 pub trait Ordered: Number {
@@ -78,13 +78,13 @@ pub fn top_k<T: Ordered>(
     x: &[T],
     values: &mut [T],
     positions: &mut [i64],
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert!(k <= axis, "there are not that many elements");
     let found = [values.len(), positions.len()];
     assert_eq!(found, [outer * k * inner; 2], "the output has other dims");
     if values.is_empty() {
-        return;
+        return Ok(());
     }
     let (values, positions) = (Shared::new(values), Shared::new(positions));
     let flip = if largest { 0 } else { u64::MAX };
@@ -93,13 +93,13 @@ pub fn top_k<T: Ordered>(
         keys.resize(axis, 0);
         let pace = Pace::default();
         for column in columns {
-            pace.count(axis);
+            pace.count(axis)?;
             let (o, i) = (column / inner, column % inner);
             let x = &x[o * axis * inner + i..];
             for (key, x) in keys.iter_mut().zip(x.iter().step_by(inner)) {
                 *key = x.key() ^ flip;
             }
-            pick(&keys, k, &mut best);
+            pick(&keys, k, &mut best)?;
             for (j, (_, position)) in best.iter().enumerate() {
                 let at = (o * k + j) * inner + i;
                 // SAFETY: each column is taken by one thread, and one element is held at a time.
@@ -112,7 +112,8 @@ pub fn top_k<T: Ordered>(
         if keys.capacity() <= KEPT {
             SEARCH.set((keys, best));
         }
-    });
+        Ok(())
+    })
 }
 
 /// Keys of an axis, and the best of them with their positions.
@@ -131,7 +132,7 @@ thread_local! {
 const FEW: usize = 64;
 
 /// The `k` greatest keys with their positions; `k` is not 0.
-fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) {
+fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) -> Result<(), Ended> {
     best.clear();
     let elements = keys.iter().copied().zip(0..);
     if k > FEW {
@@ -141,8 +142,7 @@ fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) {
             best.select_nth_unstable_by(k - 1, order);
             best.truncate(k);
         }
-        sort(best, order);
-        return;
+        return sort(best, order);
     }
     for (key, position) in elements {
         if best.len() == k {
@@ -155,6 +155,7 @@ fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) {
         let after = best.iter().rev().take_while(|kept| key > kept.0).count();
         best.insert(best.len() - after, (key, position));
     }
+    Ok(())
 }
 
 /// How many elements pass.
@@ -241,7 +242,7 @@ mod tests {
                 let mut values = vec![T::ONE; outer * k * inner];
                 let mut positions = vec![-1; values.len()];
                 let pool = Pool::new(2);
-                top_k(&pool, largest, dims, k, &x, &mut values, &mut positions);
+                top_k(&pool, largest, dims, k, &x, &mut values, &mut positions).unwrap();
                 for column in 0..outer * inner {
                     let (o, i) = (column / inner, column % inner);
                     let at = |a: usize| x[(o * axis + a) * inner + i].to_f64();

@@ -1,9 +1,9 @@
 //! Columns of blocks, added back to the images that they were taken from.
 
-use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Number};
+use sardonyx_simd::{Ended, Exec};
 
 /// Spatial axes that images have at most.
 pub const MAX_AXES: usize = 30;
@@ -52,16 +52,26 @@ impl BlockAxis {
 ///
 /// If lengths do not fit, there are more than [`MAX_AXES`] axes, or blocks reach further than a
 /// number says.
-pub fn add_columns<T: Number>(exec: &Exec<'_>, axes: &[BlockAxis], x: &[T], y: &mut [T])
+pub fn add_columns<T: Number>(
+    exec: &Exec<'_>,
+    axes: &[BlockAxis],
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended>
 where
     T::Wide: AnyBits,
 {
-    join_columns(exec, axes, <T::Wide as Arith>::add, x, y);
+    join_columns(exec, axes, <T::Wide as Arith>::add, x, y)
 }
 
 /// The same for truth values: an element is true if one that lies there is.
-pub fn any_of_columns(exec: &Exec<'_>, axes: &[BlockAxis], x: &[u8], y: &mut [u8]) {
-    join_columns(exec, axes, |any, x| any | u8::from(x != 0), x, y);
+pub fn any_of_columns(
+    exec: &Exec<'_>,
+    axes: &[BlockAxis],
+    x: &[u8],
+    y: &mut [u8],
+) -> Result<(), Ended> {
+    join_columns(exec, axes, |any, x| any | u8::from(x != 0), x, y)
 }
 
 fn join_columns<T: Number>(
@@ -70,7 +80,8 @@ fn join_columns<T: Number>(
     join: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy + Sync,
     x: &[T],
     y: &mut [T],
-) where
+) -> Result<(), Ended>
+where
     T::Wide: AnyBits,
 {
     assert!(axes.len() <= MAX_AXES, "too many axes");
@@ -78,7 +89,7 @@ fn join_columns<T: Number>(
     let image = product(|axis| axis.image);
     if y.is_empty() {
         // Blocks of no channel may be larger than memory.
-        return;
+        return Ok(());
     }
     let columns = product(|axis| axis.block) * product(|axis| axis.count);
     let planes = y.len() / image;
@@ -86,7 +97,8 @@ fn join_columns<T: Number>(
     assert_eq!(x.len(), planes * columns, "the columns have other dims");
     if x.is_empty() {
         // Blocks may have any number of elements if there are no blocks.
-        return y.fill(T::narrow(T::Wide::ZERO));
+        y.fill(T::narrow(T::Wide::ZERO));
+        return Ok(());
     }
     rows(exec.pool, y, image, image + 2 * columns, |first, y| {
         with_scratch_of(image, |sums: &mut [T::Wide]| {
@@ -96,7 +108,7 @@ fn join_columns<T: Number>(
                 y.iter_mut().zip(&*sums).for_each(|(y, sum)| *y = T::narrow(*sum));
             }
         });
-    });
+    })
 }
 
 fn plane_of_columns<T: Number>(
@@ -223,7 +235,7 @@ mod tests {
         for threads in [1, 2] {
             let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
             let mut y = vec![T::ONE; expected.len()];
-            add_columns(&exec, axes, &x, &mut y);
+            add_columns(&exec, axes, &x, &mut y).unwrap();
             let found: Vec<f64> = y.iter().map(|y| y.to_f64()).collect();
             assert_eq!(found, expected, "{axes:?}");
         }
@@ -257,7 +269,8 @@ mod tests {
     fn truth_values() {
         let axes = [axis(3, 2, 1, 1, 0)];
         let (x, mut y) = ([0, 7, 0, 1], [9; 3]);
-        any_of_columns(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, &axes, &x, &mut y);
+        any_of_columns(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, &axes, &x, &mut y)
+            .unwrap();
         assert_eq!(y, [0, 1, 1]);
     }
 }

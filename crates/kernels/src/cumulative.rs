@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::number::{Arith, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// What elements become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn cumulative<T: Number>(
     dims: [usize; 3],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     match which.of {
         Running::Sum => accumulate::<T, Sum>(exec, which, dims, x, y),
         Running::Product => accumulate::<T, Product>(exec, which, dims, x, y),
@@ -86,12 +86,12 @@ fn accumulate<T: Number, J: Join>(
     [outer, axis, inner]: [usize; 3],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     if inner == 1 {
         return rows(pool, y, axis, 4 * axis, |first, y| {
@@ -122,7 +122,7 @@ fn accumulate<T: Number, J: Join>(
                 },
             );
         }
-    });
+    })
 }
 
 fn row<T: Number, J: Join>(which: Cumulative, x: &[T], y: &mut [T]) {
@@ -216,7 +216,8 @@ mod tests {
                     let (exclusive, reverse) = which;
                     let which = Cumulative { of, exclusive, reverse };
                     let mut y = vec![T::ONE; x.len()];
-                    cumulative(&Exec { pool: &Pool::new(2), isa }, which, dims, &x, &mut y);
+                    cumulative(&Exec { pool: &Pool::new(2), isa }, which, dims, &x, &mut y)
+                        .unwrap();
                     for (at, y) in y.iter().enumerate() {
                         let (o, a, i) = (at / inner / axis, at / inner % axis, at % inner);
                         let joined = (0..axis)
@@ -264,7 +265,8 @@ mod tests {
         let x = [1.0f32, f32::NAN, 2.0, f32::INFINITY];
         let mut y = [0.0; 4];
         let which = Cumulative { of: Running::Sum, exclusive: true, reverse: false };
-        cumulative(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, which, [1, 4, 1], &x, &mut y);
+        cumulative(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, which, [1, 4, 1], &x, &mut y)
+            .unwrap();
         assert_eq!(y[..2], [0.0, 1.0]);
         assert!(y[2].is_nan() && y[3].is_nan());
     }

@@ -3,9 +3,9 @@
 //! What is read between elements is interpolated linearly along every dim; outside there are zeros.
 //! The convolution is then a matrix product with the patches.
 
-use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::Math;
+use sardonyx_simd::{Ended, Exec};
 
 /// The geometry of one image. Lists have one entry per spatial dim.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub fn deformed_patches<R: Math>(
     offsets: &[R],
     mask: Option<&[R]>,
     patches: &mut [R],
-) {
+) -> Result<(), Ended> {
     geometry.check();
     let rank = geometry.input.len();
     let (taps, plane) = (geometry.taps(), geometry.input.iter().product::<usize>());
@@ -66,7 +66,7 @@ pub fn deformed_patches<R: Math>(
     assert!(mask.is_none_or(|mask| mask.len() == moved * outputs), "one factor for each tap");
     assert_eq!(patches.len(), geometry.channels * taps * outputs, "the patches have other dims");
     if patches.is_empty() {
-        return;
+        return Ok(());
     }
     let of_group = geometry.channels / geometry.offset_groups;
     rows(exec.pool, patches, outputs, outputs.saturating_mul(8 << rank), |first, patches| {
@@ -81,7 +81,7 @@ pub fn deformed_patches<R: Math>(
                 patches.iter_mut().zip(mask).for_each(|(patch, mask)| *patch = patch.mul(*mask));
             }
         }
-    });
+    })
 }
 
 /// What one tap sees of one channel for all outputs.
@@ -167,11 +167,11 @@ mod tests {
         let offsets = [0.0, 0.5, 0.5, 0.0, -9.0, f32::NAN, 0.0, 0.5];
         let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
         let mut patches = [9.0; 8];
-        deformed_patches(&exec, &geometry, &x, &offsets, None, &mut patches);
+        deformed_patches(&exec, &geometry, &x, &offsets, None, &mut patches).unwrap();
         assert_eq!(patches, [1.5, 7.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
         let offsets = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.5];
         let mask = [1.0, 2.0, 1.0, 0.5];
-        deformed_patches(&exec, &geometry, &x, &offsets, Some(&mask), &mut patches);
+        deformed_patches(&exec, &geometry, &x, &offsets, Some(&mask), &mut patches).unwrap();
         assert_eq!(patches, [1.0, 4.0, 2.25, 0.75, 0.0, 0.0, 2.0, 2.0]);
     }
 }

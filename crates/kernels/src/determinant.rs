@@ -8,7 +8,7 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::Number;
-use sardonyx_simd::{Isa, Pool};
+use sardonyx_simd::{Ended, Isa, Pool};
 use sardonyx_simd::{Level, Loop};
 
 /// The determinant of each of the matrices in `x`, `size` rows and columns each; 1 for matrices
@@ -17,35 +17,47 @@ use sardonyx_simd::{Level, Loop};
 /// # Panics
 ///
 /// If lengths do not fit.
-pub fn determinants<T: Number>(exec: &Exec<'_>, size: usize, x: &[T], y: &mut [T]) {
+pub fn determinants<T: Number>(
+    exec: &Exec<'_>,
+    size: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let len = size * size;
     assert_eq!(x.len(), y.len() * len, "one output per matrix");
     if len == 0 {
-        return y.fill(T::ONE);
+        y.fill(T::ONE);
+        return Ok(());
     }
     let one = |pool: Option<&Pool>, matrix: usize| {
         let x = &x[matrix * len..][..len];
         with_scratch_of(len, |a: &mut [f64]| {
             a.iter_mut().zip(x).for_each(|(a, x)| *a = x.to_f64());
-            T::from_f64(determinant(pool, isa, size, a))
+            Ok(T::from_f64(determinant(pool, isa, size, a)?))
         })
     };
     // Few matrices are each worked on by all threads, which takes a turn of the pool per column.
     if y.len() < pool.threads() {
-        y.iter_mut().enumerate().for_each(|(matrix, y)| *y = one(Some(pool), matrix));
+        for (matrix, y) in y.iter_mut().enumerate() {
+            *y = one(Some(pool), matrix)?;
+        }
+        Ok(())
     } else {
         rows(pool, y, 1, len.saturating_mul(size), |first, y| {
-            y.iter_mut().zip(first..).for_each(|(y, matrix)| *y = one(None, matrix));
-        });
+            for (y, matrix) in y.iter_mut().zip(first..) {
+                *y = one(None, matrix)?;
+            }
+            Ok(())
+        })
     }
 }
 
 /// Overwrites the matrix.
-fn determinant(pool: Option<&Pool>, isa: Isa, size: usize, a: &mut [f64]) -> f64 {
+fn determinant(pool: Option<&Pool>, isa: Isa, size: usize, a: &mut [f64]) -> Result<f64, Ended> {
     let mut product = Scaled { value: 1.0, exponent: 0 };
     for column in 0..size {
-        Pool::look();
+        Pool::check_ended()?;
         let pivot = (column..size).fold(column, |best, row| {
             let [x, most] = [row, best].map(|row| a[row * size + column].abs());
             // A NaN is taken, and then makes the result NaN.
@@ -60,16 +72,16 @@ fn determinant(pool: Option<&Pool>, isa: Isa, size: usize, a: &mut [f64]) -> f64
         let head = &head[column * size + column..];
         product.multiply(head[0]);
         if head[0] == 0.0 {
-            return 0.0;
+            return Ok(0.0);
         }
         let level = Level::new(isa);
         let update = |rows: &mut [f64]| f64::run(level, Eliminate { size, column, head, rows });
         match pool {
-            Some(pool) => rows(pool, rest, size, 2 * head.len(), |_, rows| update(rows)),
+            Some(pool) => rows(pool, rest, size, 2 * head.len(), |_, rows| update(rows))?,
             None => update(rest),
         }
     }
-    product.get()
+    Ok(product.get())
 }
 
 /// Takes the first element out of each row, by a multiple of `head`.
@@ -163,7 +175,8 @@ mod tests {
                     .collect();
                 for threads in [1, 3] {
                     let mut y = vec![T::LOWEST; count];
-                    determinants(&Exec { pool: &Pool::new(threads), isa }, size, &x, &mut y);
+                    determinants(&Exec { pool: &Pool::new(threads), isa }, size, &x, &mut y)
+                        .unwrap();
                     for (matrix, y) in y.iter().enumerate() {
                         let x: Vec<f64> = x[matrix * size * size..][..size * size]
                             .iter()
@@ -188,7 +201,7 @@ mod tests {
     fn of(size: usize, x: &[f64]) -> f64 {
         let mut y = [0.0];
         let exec = Exec { pool: &Pool::new(2), isa: Isa::detect() };
-        determinants(&exec, size, x, &mut y);
+        determinants(&exec, size, x, &mut y).unwrap();
         y[0]
     }
 
@@ -214,7 +227,7 @@ mod tests {
         let found = [1, 2, 5].map(|threads| {
             let mut y = [0f32];
             let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
-            determinants(&exec, size, &x, &mut y);
+            determinants(&exec, size, &x, &mut y).unwrap();
             y[0].to_bits()
         });
         assert_eq!(found[0], found[1]);

@@ -12,7 +12,7 @@ use std::f64::consts::FRAC_PI_4;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::Number;
-use sardonyx_simd::{Exec, Isa, Pool};
+use sardonyx_simd::{Ended, Exec, Isa, Pool};
 use sardonyx_simd::{Level, Loop};
 
 /// Real and imaginary part.
@@ -84,10 +84,10 @@ pub fn transform<T: Number>(
     window: Option<&[T]>,
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let count = lines.grid[0] * lines.grid[1];
     if count == 0 {
-        return;
+        return Ok(());
     }
     assert_eq!(tables.length, spectrum.length, "the length of the tables");
     let work_len = Sizes::new(spectrum.length).expect("tables fit into memory").work;
@@ -114,7 +114,7 @@ pub fn transform<T: Number>(
                 if spectrum.half && spectrum.inverse {
                     mirror(values);
                 }
-                tables.run(level, spectrum.inverse, values, work);
+                tables.run(level, spectrum.inverse, values, work)?;
                 let [y_a, y_b, y_step] = lines.y;
                 let parts = spectrum.parts();
                 for (i, value) in values.iter().enumerate().take(spectrum.outputs()) {
@@ -126,8 +126,9 @@ pub fn transform<T: Number>(
                     }
                 }
             }
-        });
-    });
+            Ok(())
+        })
+    })
 }
 
 /// Fills in the second half of the spectrum of a real signal. The elements that have no twin are
@@ -220,16 +221,33 @@ impl Tables {
 
     /// The tables of a length; `None` if there is no memory for them.
     ///
+    /// # Errors
+    ///
+    /// The work ended before it was done.
+    ///
     /// # Panics
     ///
     /// If the length is 0.
-    pub fn new(isa: Isa, length: usize) -> Option<Tables> {
+    pub fn new(isa: Isa, length: usize) -> Result<Option<Tables>, Ended> {
+        let Some((mut tables, mut filter)) = Tables::with_room(length) else { return Ok(None) };
+        if !filter.is_empty() {
+            let level = Level::new(isa);
+            let len = filter.len();
+            with_scratch_of(len, |work| tables.stages(level, &mut filter, work))?;
+            tables.filter = filter;
+        }
+        Ok(Some(tables))
+    }
+
+    /// Tables without the filter, and the impulse response that becomes the filter in the stages of
+    /// the tables; an empty one where the length itself has stages. `None` if there is no memory.
+    fn with_room(length: usize) -> Option<(Tables, Vec<Complex>)> {
         let Sizes { staged, factors, .. } = Sizes::new(length)?;
         let n = staged as u128;
         let roots = filled((0..staged).map(|k| root(k as u128, n)))?;
         let mut tables = Tables { length, factors, roots, chirp: Vec::new(), filter: Vec::new() };
         if staged == length {
-            return Some(tables);
+            return Some((tables, Vec::new()));
         }
         let n = 2 * length as u128;
         let chirp = filled((0..length).map(|j| root((j as u128).pow(2) % n, n)))?;
@@ -238,22 +256,26 @@ impl Tables {
             filter[j] = [*re, -*im];
             filter[(staged - j) % staged] = [*re, -*im];
         }
-        let level = Level::new(isa);
-        with_scratch_of::<Complex, _>(staged, |work| tables.stages(level, &mut filter, work));
-        (tables.chirp, tables.filter) = (chirp, filter);
-        Some(tables)
+        tables.chirp = chirp;
+        Some((tables, filter))
     }
 
     /// The transform of a line in place.
-    fn run(&self, level: Level, inverse: bool, values: &mut [Complex], work: &mut [Complex]) {
+    fn run(
+        &self,
+        level: Level,
+        inverse: bool,
+        values: &mut [Complex],
+        work: &mut [Complex],
+    ) -> Result<(), Ended> {
         // The inverse is the transform with the parts exchanged, before and after.
         if inverse {
             values.iter_mut().for_each(|[re, im]| std::mem::swap(re, im));
         }
         if self.chirp.is_empty() {
-            self.stages(level, values, &mut work[..self.roots.len()]);
+            self.stages(level, values, &mut work[..self.roots.len()])?;
         } else {
-            self.convolve(level, values, work);
+            self.convolve(level, values, work)?;
         }
         if inverse {
             let scale = 1.0 / values.len() as f64;
@@ -261,34 +283,46 @@ impl Tables {
                 *value = [value[1] * scale, value[0] * scale];
             }
         }
+        Ok(())
     }
 
     /// Bluestein's form.
-    fn convolve(&self, level: Level, values: &mut [Complex], work: &mut [Complex]) {
+    fn convolve(
+        &self,
+        level: Level,
+        values: &mut [Complex],
+        work: &mut [Complex],
+    ) -> Result<(), Ended> {
         let (signal, work) = work.split_at_mut(self.roots.len());
         let work = &mut work[..self.roots.len()];
         signal.fill([0.0; 2]);
         for ((to, value), chirp) in signal.iter_mut().zip(&*values).zip(&self.chirp) {
             *to = times(*value, *chirp);
         }
-        self.stages(level, signal, work);
+        self.stages(level, signal, work)?;
         for (value, filter) in signal.iter_mut().zip(&self.filter) {
             let [re, im] = times(*value, *filter);
             *value = [im, re];
         }
-        self.stages(level, signal, work);
+        self.stages(level, signal, work)?;
         let scale = 1.0 / self.roots.len() as f64;
         for ((to, [im, re]), chirp) in values.iter_mut().zip(signal).zip(&self.chirp) {
             *to = times([*re * scale, *im * scale], *chirp);
         }
+        Ok(())
     }
 
     /// The transform of the length of the roots. The result is where the values were.
-    fn stages(&self, level: Level, values: &mut [Complex], work: &mut [Complex]) {
+    fn stages(
+        &self,
+        level: Level,
+        values: &mut [Complex],
+        work: &mut [Complex],
+    ) -> Result<(), Ended> {
         let (mut from, mut to) = (&mut *values, &mut *work);
         let mut done = 1;
         for radix in self.factors.radixes() {
-            Pool::look();
+            Pool::check_ended()?;
             let stage = Stage { radix, done, roots: &self.roots, from, to };
             (from, to) = level.run(stage);
             done *= radix;
@@ -297,6 +331,7 @@ impl Tables {
             // `to` is where the values were.
             to.copy_from_slice(from);
         }
+        Ok(())
     }
 }
 
@@ -453,12 +488,12 @@ mod tests {
             let x = numbers(2 * length, 37);
             for isa in Isa::available() {
                 let exec = Exec { pool: &Pool::new(2), isa: *isa };
-                let tables = Tables::new(*isa, length).unwrap();
+                let tables = Tables::new(*isa, length).unwrap().unwrap();
                 for inverse in [false, true] {
                     let spectrum = Spectrum { length, inverse, half: false, complex: true };
                     let lines = Lines { grid: [1, 1], len: length, x: [0, 0, 1], y: [0, 0, 1] };
                     let mut y = vec![0.0; 2 * length];
-                    transform(&exec, &tables, spectrum, lines, None, &x, &mut y);
+                    transform(&exec, &tables, spectrum, lines, None, &x, &mut y).unwrap();
                     close(&y, &naive(&x, length, inverse), &format!("{length} {isa:?}"));
                 }
             }
@@ -470,18 +505,18 @@ mod tests {
         for length in [1, 2, 3, 8, 9, 30, 34] {
             let x = numbers(length, 29);
             let exec = Exec { pool: Pool::serial(), isa: Isa::detect() };
-            let tables = Tables::new(exec.isa, length).unwrap();
+            let tables = Tables::new(exec.isa, length).unwrap().unwrap();
             let pairs: Vec<f64> = x.iter().flat_map(|x| [*x, 0.0]).collect();
             let whole = naive(&pairs, length, false);
             let lines = Lines { grid: [1, 1], len: length, x: [0, 0, 1], y: [0, 0, 1] };
             let there = Spectrum { length, inverse: false, half: true, complex: false };
             let mut half = vec![0.0; 2 * there.outputs()];
-            transform(&exec, &tables, there, lines, None, &x, &mut half);
+            transform(&exec, &tables, there, lines, None, &x, &mut half).unwrap();
             close(&half, &whole[..half.len()], &format!("half of {length}"));
             let back = Spectrum { inverse: true, complex: true, ..there };
             let lines = Lines { len: length / 2 + 1, ..lines };
             let mut again = vec![0.0; length];
-            transform(&exec, &tables, back, lines, None, &half, &mut again);
+            transform(&exec, &tables, back, lines, None, &half, &mut again).unwrap();
             close(&again, &x, &format!("back from half of {length}"));
         }
     }
@@ -492,7 +527,7 @@ mod tests {
         let x: Vec<f32> = numbers(24, 31).iter().map(|x| *x as f32).collect();
         let window = [0.5f32, 1.0, 2.0, 0.25, 4.0, 8.0];
         for length in [3, 4, 6] {
-            let tables = Tables::new(Isa::detect(), length).unwrap();
+            let tables = Tables::new(Isa::detect(), length).unwrap().unwrap();
             for window in [None, Some(&window[..])] {
                 let spectrum = Spectrum { length, inverse: false, half: false, complex: false };
                 let lines = Lines { grid: [2, 3], len: 4, x: [12, 1, 3], y: [3 * length, 1, 3] };
@@ -500,7 +535,7 @@ mod tests {
                 for threads in [1, 2, 3] {
                     let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
                     let mut y = vec![0.0f32; 2 * 6 * length];
-                    transform(&exec, &tables, spectrum, lines, window, &x, &mut y);
+                    transform(&exec, &tables, spectrum, lines, window, &x, &mut y).unwrap();
                     for (a, b) in (0..6).map(|line| (line / 3, line % 3)) {
                         let element = |i: usize| {
                             let factor = window.map_or(1.0, |window| f64::from(window[i]));

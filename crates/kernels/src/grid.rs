@@ -6,11 +6,11 @@
 
 use crate::copy::{NOWHERE, Plain};
 use crate::resize::cubic_weight;
-use sardonyx_simd::Exec;
 use sardonyx_simd::Pool;
 use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
 use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::number::{Math, Number};
+use sardonyx_simd::{Ended, Exec};
 
 /// What is read outside of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ pub fn coordinates<G: Number>(
     sizes: &[usize],
     grid: &[G],
     places: &mut [f64],
-) {
+) -> Result<(), Ended> {
     assert_eq!(grid.len(), places.len(), "one coordinate per number");
     let axes = sizes.len();
     rows(pool, places, axes.max(1), 8 * axes, |first, places| {
@@ -198,7 +198,7 @@ pub fn coordinates<G: Number>(
                 *place = how.coordinate(*len, from.to_real());
             }
         }
-    });
+    })
 }
 
 /// The element at each place, counted within an image, or [`NOWHERE`].
@@ -206,11 +206,18 @@ pub fn coordinates<G: Number>(
 /// # Panics
 ///
 /// If lengths do not fit.
-pub fn nearest(pool: &Pool, how: Reading, sizes: &[usize], places: &[f64], elements: &mut [usize]) {
+pub fn nearest(
+    pool: &Pool,
+    how: Reading,
+    sizes: &[usize],
+    places: &[f64],
+    elements: &mut [usize],
+) -> Result<(), Ended> {
     let axes = sizes.len();
     assert_eq!(places.len(), elements.len() * axes, "one coordinate per axis");
     if sizes.contains(&0) {
-        return elements.fill(NOWHERE);
+        elements.fill(NOWHERE);
+        return Ok(());
     }
     rows(pool, elements, 1, 4 * axes, |first, elements| {
         let places = (first..).map(|at| &places[at * axes..][..axes]);
@@ -222,7 +229,7 @@ pub fn nearest(pool: &Pool, how: Reading, sizes: &[usize], places: &[f64], eleme
             });
             *element = found.unwrap_or(NOWHERE);
         }
-    });
+    })
 }
 
 /// Reads each channel of each image at the elements listed for the image: `y[n, c, p] = x[n, c,
@@ -238,12 +245,12 @@ pub fn read_elements<T: Plain>(
     elements: &[usize],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), images * channels * image, "the input has other dims");
     assert_eq!(y.len(), images * channels * places, "the output has other dims");
     assert_eq!(elements.len(), images * places, "elements for each image");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     rows(pool, y, places, 2 * places, |first, y| {
         for (plane, y) in (first..).zip(y.chunks_exact_mut(places)) {
@@ -253,7 +260,7 @@ pub fn read_elements<T: Plain>(
                 *y = if *element == NOWHERE { T::default() } else { x[*element] };
             }
         }
-    });
+    })
 }
 
 /// Elements and weights that are listed at a time, if one place has not more.
@@ -273,11 +280,11 @@ pub fn read_between<R: Math + AnyBits>(
     x: &[R],
     places: &[f64],
     y: &mut [R],
-) {
+) -> Result<(), Ended> {
     let (image, axes) = (sizes.iter().product::<usize>(), sizes.len());
     assert_eq!(x.len(), images * channels * image, "the input has other dims");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let count = y.len() / (images * channels);
     assert_eq!(y.len(), images * channels * count, "the output has other dims");
@@ -312,7 +319,7 @@ pub fn read_between<R: Math + AnyBits>(
                 }
             });
         });
-    });
+    })
 }
 
 /// The sum of elements with weights. [`NOWHERE`] counts as zero.
@@ -405,7 +412,7 @@ mod tests {
             (0..images * count * axes).map(|at| (at * 7 % 41) as f64 / 8.0 - 2.5).collect();
         let mut places = vec![0.0; grid.len()];
         let pool = Pool::new(2);
-        coordinates(&pool, how, sizes, &grid, &mut places);
+        coordinates(&pool, how, sizes, &grid, &mut places).unwrap();
         let expected_place: Vec<f64> = (0..grid.len())
             .map(|at| place(how, sizes[at % axes], grid[at / axes * axes + axes - 1 - at % axes]))
             .collect();
@@ -413,13 +420,14 @@ mod tests {
         let mut y = vec![9.0; images * channels * count];
         if how.between == Between::Nearest {
             let mut elements = vec![0; images * count];
-            nearest(&pool, how, sizes, &places, &mut elements);
-            read_elements(&pool, [images, channels, image, count], &elements, &x, &mut y);
+            nearest(&pool, how, sizes, &places, &mut elements).unwrap();
+            read_elements(&pool, [images, channels, image, count], &elements, &x, &mut y).unwrap();
         } else {
             for threads in [1, 2] {
                 let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
                 let mut again = y.clone();
-                read_between(&exec, how, (images, channels, sizes), &x, &places, &mut again);
+                read_between(&exec, how, (images, channels, sizes), &x, &places, &mut again)
+                    .unwrap();
                 assert!(threads == 1 || again == y, "threads matter");
                 y = again;
             }
@@ -462,16 +470,16 @@ mod tests {
             {
                 let how = Reading { between, outside, align_corners };
                 let mut places = [0.0; 5];
-                coordinates(&Pool::new(1), how, &[3], &grid, &mut places);
+                coordinates(&Pool::new(1), how, &[3], &grid, &mut places).unwrap();
                 let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
                 let mut y = [9f32; 5];
                 if between == Between::Nearest {
                     let mut elements = [0; 5];
-                    nearest(exec.pool, how, &[3], &places, &mut elements);
+                    nearest(exec.pool, how, &[3], &places, &mut elements).unwrap();
                     assert!(elements.iter().all(|at| *at < 3 || *at == NOWHERE));
                     continue;
                 }
-                read_between(&exec, how, (1, 1, &[3]), &[1.0, 2.0, 3.0], &places, &mut y);
+                read_between(&exec, how, (1, 1, &[3]), &[1.0, 2.0, 3.0], &places, &mut y).unwrap();
                 match outside {
                     Outside::Zero => assert_eq!(y[..4], [0.0; 4]),
                     Outside::Border => assert_eq!(y[..4], [3.0, 1.0, 3.0, 1.0]),

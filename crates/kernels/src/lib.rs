@@ -12,6 +12,9 @@
 //!   split by thread count.
 //! - **A naive twin.** Every fast kernel has a plain loop beside it that says what it must compute;
 //!   tests compare them.
+//! - **Kernels end early by returning.** A kernel that shares its work between threads, or works
+//!   for long, returns [`Ended`] when [`Pool::until`] says so. Its outputs then hold any values and
+//!   are not read.
 
 // SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
 // All of that is kept behind safe functions that check sizes first.
@@ -61,5 +64,6 @@ pub use sardonyx_elementwise::{
 };
 pub use sardonyx_gemm::{ByteConvLoops, conv, gemm};
 pub use sardonyx_simd::{
-    Ended, Exec, Isa, Pace, Panic, Pool, UnknownIsa, caught, keep_panic_places, number, split_even,
+    Ended, Exec, Failure, Isa, Pace, Panic, Pool, UnknownIsa, caught, keep_panic_places, number,
+    split_even,
 };

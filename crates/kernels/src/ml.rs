@@ -12,7 +12,7 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::Pool;
 use sardonyx_simd::chunks::{self, Shared, rows};
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 pub use svm::{KernelFunction, Pairs, Sigmoids, couple, decide, pair_count, similarities, weigh};
 
@@ -62,7 +62,7 @@ pub fn scale<T: Number>(
     [offsets, factors]: [&[T::Real]; 2],
     x: &[T],
     y: &mut [f32],
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
     let lengths = [offsets.len(), factors.len()];
     assert!(lengths.iter().all(|len| [1, features].contains(len)), "numbers for each feature");
@@ -75,7 +75,7 @@ pub fn scale<T: Number>(
                 *y = to_single(x.to_real().sub(offset).mul(factor));
             }
         }
-    });
+    })
 }
 
 /// Rows of `width` elements divided by their norm, or by 1e-30 if that is greater.
@@ -83,7 +83,13 @@ pub fn scale<T: Number>(
 /// # Panics
 ///
 /// If lengths do not fit each other.
-pub fn normalize<T: Number>(exec: &Exec<'_>, norm: RowNorm, width: usize, x: &[T], y: &mut [f32]) {
+pub fn normalize<T: Number>(
+    exec: &Exec<'_>,
+    norm: RowNorm,
+    width: usize,
+    x: &[T],
+    y: &mut [f32],
+) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
     rows(exec.pool, y, width, 6 * width, |first, y| {
         let x = x[first * width..].chunks_exact(width);
@@ -99,7 +105,7 @@ pub fn normalize<T: Number>(exec: &Exec<'_>, norm: RowNorm, width: usize, x: &[T
                 *y = (x.to_f64() / divisor) as f32;
             }
         }
-    });
+    })
 }
 
 /// 1 where an element is above the threshold, else 0.
@@ -107,14 +113,19 @@ pub fn normalize<T: Number>(exec: &Exec<'_>, norm: RowNorm, width: usize, x: &[T
 /// # Panics
 ///
 /// If there is not one output per input.
-pub fn binarize<T: Number>(exec: &Exec<'_>, threshold: f32, x: &[T], y: &mut [T]) {
+pub fn binarize<T: Number>(
+    exec: &Exec<'_>,
+    threshold: f32,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
     let threshold = f64::from(threshold);
     chunks::fill(exec.pool, y, 2, |start, y| {
         for (y, x) in y.iter_mut().zip(&x[start..]) {
             *y = if x.to_f64() > threshold { T::ONE } else { T::ZERO };
         }
-    });
+    })
 }
 
 /// `x` with the number of its feature in place of each `missing` element, which may be NaN. There
@@ -130,7 +141,7 @@ pub fn impute<T: Number>(
     numbers: &[T],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
     assert!([1, features].contains(&numbers.len()), "numbers for each feature");
     let step = usize::from(numbers.len() > 1);
@@ -143,7 +154,7 @@ pub fn impute<T: Number>(
                 *y = if is_missing { numbers[at * step] } else { *x };
             }
         }
-    });
+    })
 }
 
 /// A function of each element, by as many threads as `work` per element is worth.
@@ -157,22 +168,27 @@ pub fn map<T: Sync, O: Send>(
     x: &[T],
     y: &mut [O],
     function: impl Fn(&T) -> O + Sync,
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
     chunks::fill(pool, y, work, |start, y| {
         for (y, x) in y.iter_mut().zip(&x[start..]) {
             *y = function(x);
         }
-    });
+    })
 }
 
 /// A function of the position of each output, by as many threads as `work` per element is worth.
-pub fn fill<O: Send>(pool: &Pool, work: usize, y: &mut [O], function: impl Fn(usize) -> O + Sync) {
+pub fn fill<O: Send>(
+    pool: &Pool,
+    work: usize,
+    y: &mut [O],
+    function: impl Fn(usize) -> O + Sync,
+) -> Result<(), Ended> {
     chunks::fill(pool, y, work, |start, y| {
         for (at, y) in y.iter_mut().enumerate() {
             *y = function(start + at);
         }
-    });
+    })
 }
 
 /// Zeros but for a 1 in each row of `width` elements, at the place that `places` has for it. A row
@@ -181,7 +197,7 @@ pub fn fill<O: Send>(pool: &Pool, work: usize, y: &mut [O], function: impl Fn(us
 /// # Panics
 ///
 /// If there is not one place per row.
-pub fn one_hot(pool: &Pool, width: usize, places: &[u32], y: &mut [f32]) {
+pub fn one_hot(pool: &Pool, width: usize, places: &[u32], y: &mut [f32]) -> Result<(), Ended> {
     assert_eq!(y.len(), places.len() * width, "one place per row");
     rows(pool, y, width, width, |first, y| {
         for (y, place) in y.chunks_exact_mut(width).zip(&places[first..]) {
@@ -190,7 +206,7 @@ pub fn one_hot(pool: &Pool, width: usize, places: &[u32], y: &mut [f32]) {
                 *y = 1.0;
             }
         }
-    });
+    })
 }
 
 /// `y[i] = table[places[i]]`.
@@ -198,8 +214,13 @@ pub fn one_hot(pool: &Pool, width: usize, places: &[u32], y: &mut [f32]) {
 /// # Panics
 ///
 /// If there is not one place per output, or a place is outside.
-pub fn look_up<T: Copy + Send + Sync>(pool: &Pool, table: &[T], places: &[u32], y: &mut [T]) {
-    map(pool, 2, places, y, |place| table[*place as usize]);
+pub fn look_up<T: Copy + Send + Sync>(
+    pool: &Pool,
+    table: &[T],
+    places: &[u32],
+    y: &mut [T],
+) -> Result<(), Ended> {
+    map(pool, 2, places, y, |place| table[*place as usize])
 }
 
 /// The columns of features that go to rows of `width` floats, from column `at` on: as many of those
@@ -214,7 +235,7 @@ pub fn place_columns<T: Number>(
     [width, at, count]: [usize; 3],
     x: &[T],
     y: &mut [f32],
-) {
+) -> Result<(), Ended> {
     assert!(at + count <= width, "columns of the output");
     let kept = count.min(columns);
     rows(exec.pool, y, width, 2 * count, |first, y| {
@@ -224,7 +245,7 @@ pub fn place_columns<T: Number>(
             copied.iter_mut().zip(x).for_each(|(y, x)| *y = to_single(x.to_real()));
             zeros.fill(0.0);
         }
-    });
+    })
 }
 
 /// The types that scores are computed in: f32 and f64.
@@ -235,7 +256,14 @@ pub trait Score: Math {
     /// # Panics
     ///
     /// If lengths do not fit each other.
-    fn sums(exec: &Exec<'_>, sizes: Sums, x: &[Self], w: &[Self], bias: &[Self], y: &mut [Self]);
+    fn sums(
+        exec: &Exec<'_>,
+        sizes: Sums,
+        x: &[Self],
+        w: &[Self],
+        bias: &[Self],
+        y: &mut [Self],
+    ) -> Result<(), Ended>;
 
     /// The most bytes of scratch memory that [`Score::sums`] takes for such operands.
     fn sums_scratch(exec: &Exec<'_>, sizes: Sums, x: &[Self], w: &[Self]) -> usize;
@@ -261,10 +289,17 @@ impl Sums {
 }
 
 impl Score for f32 {
-    fn sums(exec: &Exec<'_>, sizes: Sums, x: &[f32], w: &[f32], bias: &[f32], y: &mut [f32]) {
+    fn sums(
+        exec: &Exec<'_>,
+        sizes: Sums,
+        x: &[f32],
+        w: &[f32],
+        bias: &[f32],
+        y: &mut [f32],
+    ) -> Result<(), Ended> {
         let [x, w] = sizes.operands(x, w);
         let epilogue = Epilogue { bias: Some(Bias::Col(bias)), ..Epilogue::default() };
-        gemm::gemm(exec, Lhs::Plain(x), Rhs::Plain(w), y, sizes.pitch, &epilogue);
+        gemm::gemm(exec, Lhs::Plain(x), Rhs::Plain(w), y, sizes.pitch, &epilogue)
     }
 
     fn sums_scratch(exec: &Exec<'_>, sizes: Sums, x: &[f32], w: &[f32]) -> usize {
@@ -274,10 +309,17 @@ impl Score for f32 {
 }
 
 impl Score for f64 {
-    fn sums(exec: &Exec<'_>, sizes: Sums, x: &[f64], w: &[f64], bias: &[f64], y: &mut [f64]) {
+    fn sums(
+        exec: &Exec<'_>,
+        sizes: Sums,
+        x: &[f64],
+        w: &[f64],
+        bias: &[f64],
+        y: &mut [f64],
+    ) -> Result<(), Ended> {
         let [x, w] = sizes.operands(x, w);
         let bias = MatRef::new(bias, sizes.rows, sizes.sums, 0, 1);
-        gemm_generic(exec, 1.0, x, w, Some((1.0, bias)), y, sizes.pitch);
+        gemm_generic(exec, 1.0, x, w, Some((1.0, bias)), y, sizes.pitch)
     }
 
     /// Tiles of each thread only, whatever the sizes.
@@ -296,14 +338,14 @@ pub fn post_transform<T: Math>(
     how: PostTransform,
     width: usize,
     scores: &mut [T],
-) {
+) -> Result<(), Ended> {
     if scores.is_empty() || how == PostTransform::None {
-        return;
+        return Ok(());
     }
     let level = Level::new(exec.isa);
     rows(exec.pool, scores, width, 16 * width, |_, scores| {
         transform_rows(level, how, width, scores);
-    });
+    })
 }
 
 /// The same by one thread.
@@ -392,12 +434,16 @@ fn probit(p: f64) -> f64 {
 }
 
 /// The scores of two classes `[-s, s]` for one score `s`, which lies at the end of each row of two.
-pub fn mirror<T: Arith>(exec: &Exec<'_>, scores: &mut [T]) {
-    fill_pairs(exec.pool, scores, |[other, score]| *other = score.neg());
+pub fn mirror<T: Arith>(exec: &Exec<'_>, scores: &mut [T]) -> Result<(), Ended> {
+    fill_pairs(exec.pool, scores, |[other, score]| *other = score.neg())
 }
 
-fn fill_pairs<T: Send>(pool: &Pool, scores: &mut [T], pair: impl Fn(&mut [T; 2]) + Sync) {
-    rows(pool, scores, 2, 4, |_, scores| scores.as_chunks_mut().0.iter_mut().for_each(&pair));
+fn fill_pairs<T: Send>(
+    pool: &Pool,
+    scores: &mut [T],
+    pair: impl Fn(&mut [T; 2]) + Sync,
+) -> Result<(), Ended> {
+    rows(pool, scores, 2, 4, |_, scores| scores.as_chunks_mut().0.iter_mut().for_each(&pair))
 }
 
 /// Rounds scores to f32.
@@ -405,8 +451,8 @@ fn fill_pairs<T: Send>(pool: &Pool, scores: &mut [T], pair: impl Fn(&mut [T; 2])
 /// # Panics
 ///
 /// If there is not one output per score.
-pub fn to_singles<T: Number>(exec: &Exec<'_>, scores: &[T], y: &mut [f32]) {
-    map(exec.pool, 2, scores, y, |score| score.to_f64() as f32);
+pub fn to_singles<T: Number>(exec: &Exec<'_>, scores: &[T], y: &mut [f32]) -> Result<(), Ended> {
+    map(exec.pool, 2, scores, y, |score| score.to_f64() as f32)
 }
 
 /// A real as the f32 next to it.

@@ -18,7 +18,7 @@ pub use rows::{Affine, ByRow, Statistics, normalize_rows};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{fill, rows as in_rows};
 use sardonyx_simd::number::{Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// Folds the parameters of a batch normalisation: `scale = gamma / sqrt(variance + epsilon)` and
 /// `shift = beta - mean * scale`, computed in f64.
@@ -56,7 +56,7 @@ pub fn channel_statistics<T: Number>(
     [batch, channels, inner]: [usize; 3],
     x: &[T],
     statistics: &mut [[f64; 2]],
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
     assert_eq!(statistics.len(), channels, "one per channel");
     let count = (batch * inner) as f64;
@@ -71,7 +71,7 @@ pub fn channel_statistics<T: Number>(
             });
             *statistics = [mean, squares.sum::<f64>() / count];
         }
-    });
+    })
 }
 
 /// `y = x * scale[c] + shift[c]` for `x` with dims `[batch, channels, inner]`, where `channels` is
@@ -87,9 +87,9 @@ pub fn scale_shift<T: Number>(
     shift: &[T::Real],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
-    apply(exec, inner, scale, shift, Some(x), y);
+    apply(exec, inner, scale, shift, Some(x), y)
 }
 
 /// As [`scale_shift`], in place.
@@ -103,8 +103,8 @@ pub fn scale_shift_in_place<T: Number>(
     scale: &[T::Real],
     shift: &[T::Real],
     x: &mut [T],
-) {
-    apply(exec, inner, scale, shift, None, x);
+) -> Result<(), Ended> {
+    apply(exec, inner, scale, shift, None, x)
 }
 
 fn apply<T: Number>(
@@ -114,12 +114,12 @@ fn apply<T: Number>(
     shift: &[T::Real],
     x: Option<&[T]>,
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let channels = scale.len();
     assert_eq!(shift.len(), channels, "one shift per channel");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let plane = channels * inner;
     assert!(plane > 0 && y.len().is_multiple_of(plane), "whole planes");
@@ -136,7 +136,7 @@ fn apply<T: Number>(
                 T::run(level, Plane { scale: scale[c], shift: shift[c], x, y });
             }
         }
-    });
+    })
 }
 
 struct Plane<'a, T: Number> {

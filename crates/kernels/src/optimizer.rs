@@ -9,7 +9,7 @@
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::Math;
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// How weights move.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,7 +77,7 @@ pub struct Weights<'a, T> {
 /// # Panics
 ///
 /// If lengths differ.
-pub fn step<T: Math>(exec: &Exec<'_>, step: Step, weights: Weights<'_, T>) {
+pub fn step<T: Math>(exec: &Exec<'_>, step: Step, weights: Weights<'_, T>) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let Weights { old, new, gradients, old_states, new_states } = weights;
     let (level, states) = (Level::new(isa), step.optimizer.states());
@@ -106,7 +106,7 @@ pub fn step<T: Math>(exec: &Exec<'_>, step: Step, weights: Weights<'_, T>) {
             new_states: [new_first, new_second],
         };
         T::run(level, Moved { step, part });
-    });
+    })
 }
 
 /// A step of some weights.
@@ -233,7 +233,7 @@ mod tests {
                         old_states: [first, second],
                         new_states: [&mut new_first, &mut new_second],
                     };
-                    step(&Exec { pool: &Pool::new(2), isa }, step_of, weights);
+                    step(&Exec { pool: &Pool::new(2), isa }, step_of, weights).unwrap();
                     for i in 0..len {
                         let kept = [first[i].to_f64(), second[i].to_f64()];
                         let (y, [a, b]) =
@@ -269,7 +269,7 @@ mod tests {
             new_states: [&mut sum, &mut []],
         };
         let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
-        step(&exec, Step { optimizer, rate: 0.5, norm: 0.0 }, weights);
+        step(&exec, Step { optimizer, rate: 0.5, norm: 0.0 }, weights).unwrap();
         assert_eq!((new, sum), ([0.5, 1.875], [1.0, 0.25]));
     }
 }

@@ -17,7 +17,7 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::number::{Arith, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 use taps::{TILE, Taps};
 
 /// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
@@ -90,9 +90,9 @@ pub fn max_pool<T: Number>(
     window: &Window<'_>,
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let finish = |max, _| T::narrow(max);
-    pooled(exec, planes, window, x, y, Pooling { fold: Maximum, finish, divisor: None });
+    pooled(exec, planes, window, x, y, Pooling { fold: Maximum, finish, divisor: None })
 }
 
 /// The average of each window; see [`max_pool`] for the rest. A window without anything to divide
@@ -108,8 +108,8 @@ pub fn average_pool<T: Number>(
     divisor: Divisor,
     x: &[T],
     y: &mut [T],
-) {
-    sum_pool(exec, planes, window, Some(divisor), x, y);
+) -> Result<(), Ended> {
+    sum_pool(exec, planes, window, Some(divisor), x, y)
 }
 
 /// The sum of each window, divided by what `divisor` says. [`average_pool`] and [`lp_pool`] share
@@ -121,9 +121,9 @@ fn sum_pool<T: Number>(
     divisor: Option<Divisor>,
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let finish = |sum: T::Wide, count: usize| T::narrow(sum.div(Number::from_f64(count as f64)));
-    pooled(exec, planes, window, x, y, Pooling { fold: Sum, finish, divisor });
+    pooled(exec, planes, window, x, y, Pooling { fold: Sum, finish, divisor })
 }
 
 /// Elements that [`lp_pool`] wants as memory: for as many planes as half a megabyte holds, but for
@@ -155,10 +155,10 @@ pub fn lp_pool<T: Number>(
     x: &[T],
     scratch: &mut [T::Wide],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     window.check(planes, x.len(), y.len());
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let (inputs, outputs) = (x.len() / planes, y.len() / planes);
     let at_once = scratch.len() / lp_plane(window);
@@ -168,8 +168,8 @@ pub fn lp_pool<T: Number>(
         let x = &x[i * at_once * inputs..][..planes * inputs];
         let (powers, sums) = scratch.split_at_mut(x.len());
         let sums = &mut sums[..y.len()];
-        raise(exec, p, x, powers);
-        sum_pool(exec, planes, window, None, powers, sums);
+        raise(exec, p, x, powers)?;
+        sum_pool(exec, planes, window, None, powers, sums)?;
         let sums = &*sums;
         fill(exec.pool, y, ROOT_WORK, |start, y| {
             for (y, sum) in y.iter_mut().zip(&sums[start..]) {
@@ -179,8 +179,9 @@ pub fn lp_pool<T: Number>(
                     _ => T::from_f64(sum.to_f64().powf(1.0 / f64::from(p))),
                 };
             }
-        });
+        })?;
     }
+    Ok(())
 }
 
 /// Time of a root, in operations.
@@ -189,12 +190,12 @@ const ROOT_WORK: usize = 8;
 const MOST_FACTORS: u32 = 16;
 
 /// Writes `|x|^p`.
-fn raise<T: Number>(exec: &Exec<'_>, p: u32, x: &[T], powers: &mut [T::Wide]) {
+fn raise<T: Number>(exec: &Exec<'_>, p: u32, x: &[T], powers: &mut [T::Wide]) -> Result<(), Ended> {
     let level = Level::new(exec.isa);
     fill(exec.pool, powers, Ord::min(p, MOST_FACTORS) as usize, |start, powers| {
         let x = &x[start..][..powers.len()];
         T::run(level, Raise { p, x, powers });
-    });
+    })
 }
 
 struct Raise<'a, T: Number> {
@@ -241,7 +242,7 @@ fn pooled<T: Number, F: Fold>(
     x: &[T],
     y: &mut [T],
     what: Pooling<F, impl Fn(T::Wide, usize) -> T + Copy + Sync>,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let Pooling { fold, finish, divisor } = what;
     window.check(planes, x.len(), y.len());
@@ -249,7 +250,7 @@ fn pooled<T: Number, F: Fold>(
     let width = window.width();
     rows(pool, y, width.max(1), width * window.taps(), |first, y| {
         T::run(level, PooledRows { fold, window, x, y, first, finish, divisor });
-    });
+    })
 }
 
 /// Outputs that fill vectors: one of AVX-512, two of AVX2.
@@ -361,7 +362,7 @@ pub fn max_pool_with_indices<T: Number>(
     x: &[T],
     y: &mut [T],
     indices: &mut [i64],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     window.check(planes, x.len(), y.len());
     assert_eq!(y.len(), indices.len(), "one index per output");
@@ -375,22 +376,23 @@ pub fn max_pool_with_indices<T: Number>(
             } else {
                 T::run(level, places);
             }
-        });
-    });
+        })
+    })?;
     // Where the greatest element is says what it is.
     let places = &*indices;
     fill(pool, y, 1, |start, y| {
         for (y, &place) in y.iter_mut().zip(&places[start..]) {
             *y = usize::try_from(place).map_or(T::LOWEST, |place| x[place]);
         }
-    });
+    })?;
     if order == Order::ColumnMajor {
         fill(pool, indices, 2 * window.input.len(), |_, indices| {
             for place in indices {
                 *place = usize::try_from(*place).map_or(-1, |at| column_major(window.input, at));
             }
-        });
+        })?;
     }
+    Ok(())
 }
 
 /// What the outputs of a plane see of it.
@@ -407,7 +409,7 @@ struct Seen<'a> {
 
 impl Seen<'_> {
     /// Calls back with lists that are in scratch memory.
-    fn with(window: &Window<'_>, read: impl FnOnce(&Seen<'_>)) {
+    fn with<R>(window: &Window<'_>, read: impl FnOnce(&Seen<'_>) -> R) -> R {
         let last = window.input.len() - 1;
         let rows: usize = window.output[..last].iter().product();
         let rows_seen: usize = (0..rows).map(|row| rows_seen_by(window, row).count()).sum();
@@ -431,9 +433,9 @@ impl Seen<'_> {
                     }
                     *end = count;
                 }
-                read(&Seen { columns, whole, starts, ends });
-            });
-        });
+                read(&Seen { columns, whole, starts, ends })
+            })
+        })
     }
 }
 

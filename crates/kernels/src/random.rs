@@ -16,11 +16,11 @@ pub use philox::Philox;
 
 use std::f64::consts::TAU;
 
-use sardonyx_simd::Exec;
 use sardonyx_simd::Level;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::{Arith, Number};
+use sardonyx_simd::{Ended, Exec, Failure};
 
 /// What draws.
 #[derive(Debug, Clone)]
@@ -54,9 +54,9 @@ pub fn uniform<T: Number>(
     range: f64,
     low: f64,
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let distribution = Distribution::Uniform { bits: bits_below_one::<T>() };
-    affine(exec, generator, distribution, range, low, y);
+    affine(exec, generator, distribution, range, low, y)
 }
 
 /// Numbers of a normal distribution. Mt19937 makes them by the polar method, Philox by that of
@@ -68,15 +68,16 @@ pub fn normal<T: Number>(
     scale: f64,
     mean: f64,
     y: &mut [T],
-) {
-    affine(exec, generator, Distribution::Normal, scale, mean, y);
+) -> Result<(), Ended> {
+    affine(exec, generator, Distribution::Normal, scale, mean, y)
 }
 
 /// For each probability `p[i]` whether a number fell on its side.
 ///
 /// # Errors
 ///
-/// The index of the first probability that is not from 0 to 1; nothing is drawn.
+/// The index of the first probability that is not from 0 to 1; nothing is drawn. The end of the
+/// work.
 ///
 /// # Panics
 ///
@@ -86,17 +87,17 @@ pub fn bernoulli<T: Number, B: From<bool> + Send>(
     generator: Generator,
     p: &[T],
     y: &mut [B],
-) -> Result<(), usize> {
+) -> Result<(), Failure<usize>> {
     assert_eq!(p.len(), y.len());
     let is_probability = |p: &T| (0.0..=1.0).contains(&p.to_f64());
     if let Some(index) = p.iter().position(|p| !is_probability(p)) {
-        return Err(index);
+        return Err(Failure::Operand(index));
     }
     in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
         for ((p, number), y) in p[first..].iter().zip(numbers).zip(y) {
             *y = B::from(succeeds(p.to_f64(), *number));
         }
-    });
+    })?;
     Ok(())
 }
 
@@ -123,7 +124,7 @@ pub fn dropout<T: Number, B: From<bool> + Send>(
     x: &[T],
     y: &mut [T],
     mask: Option<&mut [B]>,
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len());
     assert!(mask.as_ref().is_none_or(|mask| mask.len() == y.len()));
     let scale = T::Wide::from_f64(scale);
@@ -141,7 +142,7 @@ pub fn dropout<T: Number, B: From<bool> + Send>(
                 *mask = B::from(*number >= ratio);
             }
         }
-    });
+    })
 }
 
 /// For each row of `classes` logarithms of weights, `samples` numbers of classes, drawn with
@@ -150,7 +151,7 @@ pub fn dropout<T: Number, B: From<bool> + Send>(
 /// # Errors
 ///
 /// The first row that has no weights: one is NaN or infinite, all are zero, or there are no
-/// classes. Nothing is drawn.
+/// classes. Nothing is drawn. The end of the work.
 ///
 /// # Panics
 ///
@@ -161,7 +162,7 @@ pub fn multinomial<T: Number, I: Number>(
     logits: &[T],
     [rows, classes, samples]: [usize; 3],
     y: &mut [I],
-) -> Result<(), usize> {
+) -> Result<(), Failure<usize>> {
     assert_eq!(logits.len(), rows * classes);
     assert_eq!(y.len(), rows * samples);
     let row = |row: usize| &logits[row * classes..][..classes];
@@ -169,7 +170,7 @@ pub fn multinomial<T: Number, I: Number>(
         logits.iter().all(|x| x.to_f64() < f64::INFINITY) && greatest(logits).is_finite()
     };
     if let Some(row) = (0..rows).find(|index| !has_weights(row(*index))) {
-        return Err(row);
+        return Err(Failure::Operand(row));
     }
     in_pieces(exec, generator, Distribution::Uniform { bits: 53 }, y, |first, numbers, y| {
         with_scratch_of(classes, |sums: &mut [f64]| {
@@ -184,7 +185,7 @@ pub fn multinomial<T: Number, I: Number>(
                 *y = I::from_f64(class.min(classes - 1) as f64);
             }
         });
-    });
+    })?;
     Ok(())
 }
 
@@ -209,14 +210,14 @@ fn affine<T: Number>(
     scale: f64,
     shift: f64,
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let (scale, shift) = (T::Wide::from_f64(scale), T::Wide::from_f64(shift));
     in_pieces(exec, generator, distribution, y, |_, numbers, y| {
         for (number, y) in numbers.iter().zip(y) {
             let scaled = T::narrow(T::from_f64(*number).widen().mul(scale));
             *y = T::narrow(scaled.widen().add(shift));
         }
-    });
+    })
 }
 
 /// Calls `body(first, numbers, piece)` for pieces that make up `y`, each with as many numbers as it
@@ -227,7 +228,7 @@ fn in_pieces<T: Send>(
     distribution: Distribution,
     y: &mut [T],
     body: impl Fn(usize, &[f64], &mut [T]) + Sync,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let len = y.len();
     let shared = Shared::new(y);
@@ -256,8 +257,9 @@ fn in_pieces<T: Send>(
                             numbers.chunks_exact_mut(2).for_each(polar);
                         }
                         body(start + first, &numbers[..len], y);
-                    });
+                    })?;
                 }
+                Ok(())
             })
         }
         Generator::Philox(philox) => {
@@ -277,7 +279,7 @@ fn in_pieces<T: Send>(
                     }
                 }
                 body(first, &numbers[..len], y);
-            });
+            })
         }
     }
 }

@@ -18,10 +18,10 @@ use sardonyx_elementwise::{Unary, UnaryElement};
 use sardonyx_gemm::gemm::{
     Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, Sweep, gemm_generic, gemm_scratch, gemm_swept,
 };
-use sardonyx_simd::Exec;
 use sardonyx_simd::Level;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::Math;
+use sardonyx_simd::{Ended, Exec};
 
 /// A function of the elements of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,7 +163,7 @@ pub trait RecurrentElement: Math + UnaryElement {
         c: &mut [Self],
         ldc: usize,
         sweep: Sweep,
-    );
+    ) -> Result<(), Ended>;
 
     /// The most bytes of scratch memory that [`RecurrentElement::product`] takes.
     fn product_scratch(exec: &Exec<'_>, a: MatRef<'_, Self>, right: Self::Right<'_>) -> usize;
@@ -192,9 +192,9 @@ impl RecurrentElement for f32 {
         c: &mut [f32],
         ldc: usize,
         sweep: Sweep,
-    ) {
+    ) -> Result<(), Ended> {
         let epilogue = Epilogue { bias: bias.map(Bias::Col), ..Epilogue::default() };
-        gemm_swept(exec, Lhs::Plain(a), right, c, ldc, &epilogue, sweep);
+        gemm_swept(exec, Lhs::Plain(a), right, c, ldc, &epilogue, sweep)
     }
 
     fn product_scratch(exec: &Exec<'_>, a: MatRef<'_>, right: Rhs<'_>) -> usize {
@@ -225,9 +225,9 @@ impl RecurrentElement for f64 {
         c: &mut [f64],
         ldc: usize,
         _: Sweep,
-    ) {
+    ) -> Result<(), Ended> {
         let addend = bias.map(|bias| (1.0, MatRef::new(bias, a.rows(), right.cols(), 0, 1)));
-        gemm_generic(exec, 1.0, a, right, addend, c, ldc);
+        gemm_generic(exec, 1.0, a, right, addend, c, ldc)
     }
 
     fn product_scratch(_: &Exec<'_>, _: MatRef<'_, f64>, _: MatRef<'_, f64>) -> usize {
@@ -278,7 +278,7 @@ pub fn recur<T: RecurrentElement>(
     (inputs, strides): (&[T], Strides),
     states: States<'_, T>,
     scratch: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Sequences { steps, batch, hidden, lengths, backwards } = sequences;
     let States { h, c, mut y } = states;
     let (cell, rows) = (&layer.cell, batch * hidden);
@@ -292,7 +292,7 @@ pub fn recur<T: RecurrentElement>(
         assert_eq!(T::size(&right), (hidden, gates * hidden), "weights of the state");
     }
     if rows == 0 {
-        return;
+        return Ok(());
     }
     for (sequence, h) in h.chunks_exact_mut(hidden).enumerate() {
         if sequences.length(sequence) == 0 {
@@ -312,7 +312,7 @@ pub fn recur<T: RecurrentElement>(
             };
             let sweep = if turn % 2 == 0 { Sweep::FromFirst } else { Sweep::FromLast };
             let step = Step { exec, level, layer, hidden, input: &input, sweep };
-            step.run(&mut *h, &mut *c, gates, resets);
+            step.run(&mut *h, &mut *c, gates, resets)?;
         }
         if let Some((y, strides)) = &mut y {
             for (sequence, h) in h.chunks_exact(hidden).enumerate() {
@@ -325,6 +325,7 @@ pub fn recur<T: RecurrentElement>(
             }
         }
     }
+    Ok(())
 }
 
 /// One step of all sequences; `input` has the row of a sequence unless that rests.
@@ -342,7 +343,13 @@ impl<'a, T: RecurrentElement, I> Step<'_, '_, T, I>
 where
     I: Fn(usize) -> Option<&'a [T]> + Sync,
 {
-    fn run(&self, h: &mut [T], c: &mut [T], gates: &mut [T], resets: &mut [T]) {
+    fn run(
+        &self,
+        h: &mut [T],
+        c: &mut [T],
+        gates: &mut [T],
+        resets: &mut [T],
+    ) -> Result<(), Ended> {
         let (exec, hidden, sweep) = (self.exec, self.hidden, self.sweep);
         let (batch, width) = (h.len() / hidden, self.layer.cell.gates() * hidden);
         let Layer { cell, clip } = *self.layer;
@@ -350,35 +357,35 @@ where
         match cell {
             Cell::Plain { function, state } => {
                 let h_rows = MatRef::row_major(h, batch, hidden);
-                T::product(exec, h_rows, state, None, gates, width, sweep);
-                self.rows(gates, h, &mut [], |mut row| row.plain(function, clip));
+                T::product(exec, h_rows, state, None, gates, width, sweep)?;
+                self.rows(gates, h, &mut [], |mut row| row.plain(function, clip))
             }
             Cell::Memory { functions, state, peepholes, coupled } => {
                 let h_rows = MatRef::row_major(h, batch, hidden);
-                T::product(exec, h_rows, state, None, gates, width, sweep);
-                self.rows(gates, h, c, |mut row| row.memory(functions, peepholes, coupled, clip));
+                T::product(exec, h_rows, state, None, gates, width, sweep)?;
+                self.rows(gates, h, c, |mut row| row.memory(functions, peepholes, coupled, clip))
             }
             Cell::Gated { functions: [f, g], candidate } => match candidate {
                 Candidate::ResetFirst { gates: both, own } => {
                     let state = MatRef::row_major(h, batch, hidden);
-                    T::product(exec, state, both, None, gates, width, sweep);
+                    T::product(exec, state, both, None, gates, width, sweep)?;
                     let resets = &mut resets[..batch * hidden];
                     self.rows(gates, h, resets, |mut row| {
                         row.gates(f, clip);
                         row.reset();
-                    });
+                    })?;
                     let state = MatRef::row_major(resets, batch, hidden);
-                    T::product(exec, state, own, None, &mut gates[2 * hidden..], width, sweep);
-                    self.rows(gates, h, &mut [], |mut row| row.candidate(g, clip));
+                    T::product(exec, state, own, None, &mut gates[2 * hidden..], width, sweep)?;
+                    self.rows(gates, h, &mut [], |mut row| row.candidate(g, clip))
                 }
                 Candidate::ResetLast { state, bias } => {
                     let h_rows = MatRef::row_major(h, batch, hidden);
-                    T::product(exec, h_rows, state, None, gates, width, sweep);
+                    T::product(exec, h_rows, state, None, gates, width, sweep)?;
                     self.rows(gates, h, &mut [], |mut row| {
                         row.gates(f, clip);
                         row.reset_product(bias);
                         row.candidate(g, clip);
-                    });
+                    })
                 }
             },
         }
@@ -392,7 +399,7 @@ where
         h: &mut [T],
         other: &mut [T],
         body: impl Fn(Row<'_, T>) + Sync,
-    ) {
+    ) -> Result<(), Ended> {
         /// About what a function of a gate costs, in units of a cheap one.
         const WORK: usize = 8;
         let hidden = self.hidden;
@@ -412,7 +419,7 @@ where
                 };
                 body(Row { level: self.level, hidden, x, gates, h, other });
             }
-        });
+        })
     }
 }
 

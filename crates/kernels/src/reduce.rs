@@ -20,7 +20,7 @@ use sardonyx_elementwise::{MAX_RANK, Walk};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith as _, Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// What to reduce to. The value of an empty reduction is given in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub fn reduce<T: Number>(
     axes: &[bool],
     x: &[T],
     out: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(dims.len(), axes.len(), "one mark per dim");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
@@ -103,7 +103,7 @@ pub fn reduce<T: Number>(
             Reduce::Prod => fold!(Product, Finish::Total),
             Reduce::L1 => fold!(Norm1, Finish::Total),
         }
-    });
+    })
 }
 
 /// The walk over the dims whose mark is `wanted`.

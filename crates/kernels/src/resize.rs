@@ -7,7 +7,7 @@
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{fill, rows};
 use sardonyx_simd::number::{Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// For each output along the axis the inputs that make it up.
 #[derive(Clone, Copy, Debug)]
@@ -64,40 +64,40 @@ pub fn along_axis<R: Math>(
     taps: &Taps<'_, R>,
     x: &[R],
     y: &mut [R],
-) {
+) -> Result<(), Ended> {
     let [outer, len, inner] = dims;
     taps.check(len);
     assert_eq!(x.len(), outer * len * inner, "the input has other dims");
     assert_eq!(y.len(), outer * taps.first.len() * inner, "the output has other dims");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let level = Level::new(exec.isa);
     let work = inner.saturating_mul(taps.stride.max(1));
     rows(exec.pool, y, inner, work, |first, y| {
         R::run(level, AxisRows { taps, len, inner, first, x, y });
-    });
+    })
 }
 
 /// Elements in the type in which they are interpolated.
-pub fn to_reals<T: Number>(exec: &Exec<'_>, x: &[T], y: &mut [T::Real]) {
+pub fn to_reals<T: Number>(exec: &Exec<'_>, x: &[T], y: &mut [T::Real]) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "as many elements");
     fill(exec.pool, y, 1, |first, y| {
         for (y, x) in y.iter_mut().zip(&x[first..]) {
             *y = x.to_real();
         }
-    });
+    })
 }
 
 /// Elements from what was interpolated: integers are rounded to the nearest, ties to even, and
 /// saturate.
-pub fn from_reals<T: Number>(exec: &Exec<'_>, x: &[T::Real], y: &mut [T]) {
+pub fn from_reals<T: Number>(exec: &Exec<'_>, x: &[T::Real], y: &mut [T]) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "as many elements");
     fill(exec.pool, y, 1, |first, y| {
         for (y, x) in y.iter_mut().zip(&x[first..]) {
             *y = T::from_real(if T::IS_FLOAT { *x } else { x.round_even() });
         }
-    });
+    })
 }
 
 /// Rows of `inner` elements, from number `first` on.
@@ -216,7 +216,7 @@ mod tests {
                 for threads in [1, 3] {
                     let exec = Exec { pool: &Pool::new(threads), isa: *isa };
                     let mut y = vec![0.0; expected.len()];
-                    along_axis(&exec, [outer, len, inner], &taps, &x, &mut y);
+                    along_axis(&exec, [outer, len, inner], &taps, &x, &mut y).unwrap();
                     assert_eq!(y, expected, "{isa:?} {threads} {outer} {inner}");
                 }
             }
@@ -227,10 +227,10 @@ mod tests {
     fn integers_are_rounded_and_saturate() {
         let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
         let mut y = [0i8; 6];
-        from_reals(&exec, &[0.5, 1.5, -2.5, 127.6, -1000.0, f64::NAN], &mut y);
+        from_reals(&exec, &[0.5, 1.5, -2.5, 127.6, -1000.0, f64::NAN], &mut y).unwrap();
         assert_eq!(y, [0, 2, -2, 127, -128, 0]);
         let mut reals = [0f64; 6];
-        to_reals(&exec, &y, &mut reals);
+        to_reals(&exec, &y, &mut reals).unwrap();
         assert_eq!(reals, [0.0, 2.0, -2.0, 127.0, -128.0, 0.0]);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math, Number};
+use sardonyx_simd::{Ended, Exec};
 
 /// What a cell is of its samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub fn roi_align<R: Math>(
     x: &[R],
     (regions, images): (&[R], &[usize]),
     y: &mut [R],
-) {
+) -> Result<(), Ended> {
     let [batch, channels, height, width] = dims;
     let [lines, columns] = how.cells;
     let plane = height * width;
@@ -125,7 +125,7 @@ pub fn roi_align<R: Math>(
     assert_eq!(y.len(), images.len() * channels * cells, "the output has other dims");
     assert!(images.iter().all(|image| *image < batch), "an image does not exist");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     assert!(plane > 0, "an image has elements");
     let row = channels * cells;
@@ -139,7 +139,7 @@ pub fn roi_align<R: Math>(
                 fill_cell((how.value, [height, width], cells), &grid, (cell, columns), x, y);
             }
         }
-    });
+    })
 }
 
 /// Fills one cell of all channels.
@@ -219,7 +219,7 @@ pub fn max_roi_pool<T: Number>(
     x: &[T],
     regions: &[[i64; 5]],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let plane = height * width;
     assert_eq!(x.len(), batch * channels * plane, "the input has other dims");
     assert_eq!(y.len(), regions.len() * channels * lines * columns, "the output has other dims");
@@ -229,7 +229,7 @@ pub fn max_roi_pool<T: Number>(
         assert!(corners.iter().all(|at| allowed.contains(at)), "a coordinate is too far away");
     }
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     rows(exec.pool, y, columns, plane.saturating_add(columns), |first, y| {
         for (row, y) in (first..).zip(y.chunks_exact_mut(columns)) {
@@ -248,7 +248,7 @@ pub fn max_roi_pool<T: Number>(
                 };
             }
         }
-    });
+    })
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
                 let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
                 let mut y = vec![99.0; regions.len() * channels * lines * columns];
                 let dims = [images, channels, height, width];
-                max_roi_pool(&exec, [lines, columns], dims, &x, &regions, &mut y);
+                max_roi_pool(&exec, [lines, columns], dims, &x, &regions, &mut y).unwrap();
                 for (at, y) in y.iter().enumerate() {
                     let (i, j) = (at / columns % lines, at % columns);
                     let c = at / columns / lines % channels;
@@ -310,7 +310,7 @@ mod tests {
         for threads in [1, 2] {
             let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
             let mut y = [9.0; 8];
-            roi_align(&exec, &how, [1, 2, 8, 8], &x, (&regions, &images), &mut y);
+            roi_align(&exec, &how, [1, 2, 8, 8], &x, (&regions, &images), &mut y).unwrap();
             // The second region is outside.
             assert_eq!(y, [1.5, 3.5, 101.5, 103.5, 0.0, 0.0, 0.0, 0.0]);
         }
@@ -330,7 +330,7 @@ mod tests {
                 let (mut region, mut y) = ([1.0, 1.0, 5.0, 5.0], [9.0; 4]);
                 region[corner] = f32::NAN;
                 how = RoiAlign { value, sampling, half_pixel, ..how };
-                roi_align(&exec, &how, [1, 2, 8, 8], &x, (&region, &[0]), &mut y);
+                roi_align(&exec, &how, [1, 2, 8, 8], &x, (&region, &[0]), &mut y).unwrap();
                 assert!(y.iter().all(|y| y.is_nan()), "{value:?} {sampling} {corner}: {y:?}");
             }
         }

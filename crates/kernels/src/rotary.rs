@@ -7,7 +7,7 @@
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// Which features are pairs, and how many of them turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn rotary<T: Number>(
     x: &[T],
     angles: Angles<'_, T>,
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let Angles { cos, sin, positions } = angles;
     let Rotary { pairs, columns, .. } = which;
@@ -61,11 +61,11 @@ pub fn rotary<T: Number>(
         "whole rows of the caches"
     );
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     if pairs == 0 {
         y.copy_from_slice(x);
-        return;
+        return Ok(());
     }
     let cached = cos.len() / columns;
     let level = Level::new(isa);
@@ -93,7 +93,7 @@ pub fn rotary<T: Number>(
                 },
             );
         }
-    });
+    })
 }
 
 struct Row<'a, T> {
@@ -184,7 +184,8 @@ mod tests {
                             &x,
                             Angles { cos: &cos, sin: &sin, positions },
                             &mut y,
-                        );
+                        )
+                        .unwrap();
                         for (i, y) in y.iter().enumerate() {
                             let (row, at) = (i / features, i % features);
                             let token = row / (heads * inner) * inner + row % inner;
@@ -246,7 +247,8 @@ mod tests {
                 &x,
                 Angles { cos: &cos, sin: &sin, positions: None },
                 &mut y,
-            );
+            )
+            .unwrap();
             let odd: Vec<usize> = (0..40).filter(|i| !y[*i].is_finite()).collect();
             assert_eq!(odd, [3, 19, 39]);
         }

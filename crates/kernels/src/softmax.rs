@@ -8,7 +8,7 @@ use crate::reduce::{Maximum, Sum, run};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// Which of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,15 @@ pub enum Softmax {
 /// # Panics
 ///
 /// If lengths do not fit the dims.
-pub fn softmax<T: Number>(exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &[T], y: &mut [T]) {
+pub fn softmax<T: Number>(
+    exec: &Exec<'_>,
+    op: Softmax,
+    dims: [usize; 3],
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
     assert_eq!(x.len(), y.len(), "one output per input");
-    apply(exec, op, dims, Some(x), y);
+    apply(exec, op, dims, Some(x), y)
 }
 
 /// As [`softmax`], in place.
@@ -36,8 +42,13 @@ pub fn softmax<T: Number>(exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &[T
 /// # Panics
 ///
 /// If the length does not fit the dims.
-pub fn softmax_in_place<T: Number>(exec: &Exec<'_>, op: Softmax, dims: [usize; 3], x: &mut [T]) {
-    apply(exec, op, dims, None, x);
+pub fn softmax_in_place<T: Number>(
+    exec: &Exec<'_>,
+    op: Softmax,
+    dims: [usize; 3],
+    x: &mut [T],
+) -> Result<(), Ended> {
+    apply(exec, op, dims, None, x)
 }
 
 /// In place over `y`, into which `x` is copied piece by piece while it is in the cache.
@@ -47,11 +58,11 @@ fn apply<T: Number>(
     [outer, axis, inner]: [usize; 3],
     x: Option<&[T]>,
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(y.len(), outer * axis * inner, "the output has other dims");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let level = Level::new(isa);
     let work = COST * axis;
@@ -76,7 +87,7 @@ fn apply<T: Number>(
             let width = COLUMNS.min(inner - column);
             T::run(level, Columns { op, axis, inner, first, width, x, y: &shared });
         }
-    });
+    })
 }
 
 /// An exponential costs a handful of cheap operations.
@@ -89,13 +100,13 @@ pub(crate) fn each_row<'a, T: Number>(
     op: Softmax,
     [count, axis]: [usize; 2],
     row: impl Fn(usize) -> &'a mut [T] + Sync,
-) {
+) -> Result<(), Ended> {
     let level = Level::new(exec.isa);
     ranges(exec.pool, count, COST * axis, |rows| {
         for i in rows {
             T::run(level, Row { op, row: row(i) });
         }
-    });
+    })
 }
 
 /// Whether elements can hold the exponentials without rounding, so that these are taken once.

@@ -17,7 +17,7 @@ use half::f16;
 
 use sardonyx_simd::Level;
 use sardonyx_simd::chunks::{MIN_WORK, Shared};
-use sardonyx_simd::{Exec, Pool, split_even};
+use sardonyx_simd::{Ended, Exec, Pool, split_even};
 
 pub use finish::{Aggregate, Finish, Outputs, Scores};
 pub use grow::Fault;
@@ -194,7 +194,7 @@ impl Trees {
         finish: &Finish,
         out: Outputs<'_>,
         (keys, sums): (&mut [u64], &mut [f64]),
-    ) {
+    ) -> Result<(), Ended> {
         let [rows, columns] = dims;
         assert_eq!(x.len(), rows * columns, "the features have other dims");
         assert!(
@@ -227,7 +227,7 @@ impl Trees {
                 }
                 finish.rows(level, [self.count(), self.targets, first], sums, &out);
             }
-        });
+        })
     }
 
     fn cut(&self, pool: &Pool, rows: usize) -> Cut {

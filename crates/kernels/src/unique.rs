@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use crate::choose::Ordered;
 use crate::sorting::sort;
 use sardonyx_simd::chunks::rows;
-use sardonyx_simd::{Pace, Pool};
+use sardonyx_simd::{Ended, Pace, Pool};
 
 /// The key of every NaN, if there are some.
 pub const NAN_KEY: u64 = u64::MAX;
@@ -19,11 +19,16 @@ pub const NAN_KEY: u64 = u64::MAX;
 /// # Panics
 ///
 /// If lengths do not fit.
-pub fn keys<T: Ordered>(pool: &Pool, [outer, axis, inner]: [usize; 3], x: &[T], keys: &mut [u64]) {
+pub fn keys<T: Ordered>(
+    pool: &Pool,
+    [outer, axis, inner]: [usize; 3],
+    x: &[T],
+    keys: &mut [u64],
+) -> Result<(), Ended> {
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(keys.len(), x.len(), "one key per element");
     if keys.is_empty() {
-        return;
+        return Ok(());
     }
     rows(pool, keys, inner, inner + 2, |first, keys| {
         for (row, keys) in (first..).zip(keys.chunks_exact_mut(inner)) {
@@ -31,7 +36,7 @@ pub fn keys<T: Ordered>(pool: &Pool, [outer, axis, inner]: [usize; 3], x: &[T], 
             let x = &x[from * inner..][..inner];
             keys.iter_mut().zip(x).for_each(|(key, x)| *key = x.key());
         }
-    });
+    })
 }
 
 /// Rows of keys that are told apart.
@@ -86,7 +91,7 @@ pub fn unique(
     sorted: bool,
     order: &mut [[u64; 2]],
     groups: &mut Groups<'_>,
-) -> usize {
+) -> Result<usize, Ended> {
     let len = order.len();
     assert_eq!(rows.keys.len(), len * rows.width, "the keys are as many as the rows have");
     let lens = [groups.first.len(), groups.of_row.len(), groups.counts.len()];
@@ -95,11 +100,11 @@ pub fn unique(
         let first = rows.keys.get(position * rows.width).copied().unwrap_or(0);
         *entry = [if rows.width == 0 { 0 } else { first }, position as u64];
     }
-    sort(order, |a, b| rows.order(a, b));
+    sort(order, |a, b| rows.order(a, b))?;
     let pace = Pace::default();
     let mut count = 0;
     for at in 0..len {
-        pace.count(1);
+        pace.count(1)?;
         if at == 0 || rows.differ(&order[at - 1], &order[at]) {
             count += 1;
         }
@@ -111,7 +116,7 @@ pub fn unique(
         numbers.fill([u64::MAX; 2]);
         let mut next = 0;
         for group in groups.of_row.iter_mut() {
-            pace.count(1);
+            pace.count(1)?;
             let number = &mut numbers[*group as usize][0];
             if *number == u64::MAX {
                 *number = next;
@@ -122,14 +127,14 @@ pub fn unique(
     }
     groups.counts[..count].fill(0);
     for (group, position) in groups.of_row.iter().zip(0..) {
-        pace.count(1);
+        pace.count(1)?;
         let group = *group as usize;
         if groups.counts[group] == 0 {
             groups.first[group] = position;
         }
         groups.counts[group] += 1;
     }
-    count
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -170,7 +175,8 @@ mod tests {
                 let rows = KeyRows { keys: &keys, width, nan_differs };
                 let (mut order, mut found) = (vec![[9; 2]; len], [0; 3].map(|_| vec![-1; len]));
                 let [first, of_row, counts] = &mut found;
-                let count = unique(rows, sorted, &mut order, &mut Groups { first, of_row, counts });
+                let mut groups = Groups { first, of_row, counts };
+                let count = unique(rows, sorted, &mut order, &mut groups).unwrap();
                 first.truncate(count);
                 counts.truncate(count);
                 assert_eq!(found, naive(rows, len, sorted), "{len} {width} {sorted} {nan_differs}");
@@ -184,7 +190,7 @@ mod tests {
             let [outer, axis, inner] = dims;
             let x: Vec<i16> = (0..outer * axis * inner).map(|at| (at * 31 % 97) as i16).collect();
             let mut found = vec![0; x.len()];
-            keys(&Pool::new(2), dims, &x, &mut found);
+            keys(&Pool::new(2), dims, &x, &mut found).unwrap();
             for (at, key) in found.iter().enumerate() {
                 let [a, o, i] = [at / inner / outer, at / inner % outer, at % inner];
                 assert_eq!(*key, x[(o * axis + a) * inner + i].key(), "{dims:?} {at}");

@@ -104,7 +104,7 @@ impl Constants {
                     let name = model.display(Some(model.value(value).name)).into_owned();
                     CompileError::Constant(ConstantError::new(name, what))
                 };
-                demand_density(&sparse).map_err(|refused| error(refused.0))?;
+                demand_density(&sparse).map_err(|refused| error(refused.to_string()))?;
                 let elems = sparse.dims().iter().product::<usize>();
                 let data_type = sparse.values().data_type();
                 let bytes = data_type.storage_bytes(elems);

@@ -157,7 +157,7 @@ impl Kernel for CustomStep {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let given = SmallVec::from_elem(false, call.targets.len());
         let mut call = OperatorCall { call, step: self, given };
-        self.kernel.run(&mut call).map_err(|error| KernelError(error.to_string()))?;
+        self.kernel.run(&mut call).map_err(|error| KernelError::Failed(error.to_string()))?;
         let OperatorCall { call, given, .. } = call;
         for (index, target) in call.targets.iter().enumerate() {
             match target {

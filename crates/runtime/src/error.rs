@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use sardonyx_kernels::Panic;
+use sardonyx_kernels::conv::ConvError;
+use sardonyx_kernels::{Ended, Failure, Panic};
 use sardonyx_model::{ConstantError, NodeId};
 use sardonyx_passes::{Finding, Resolved};
 use sardonyx_tensor::TensorError;
@@ -215,13 +216,31 @@ impl std::error::Error for RunError {}
 /// Why code of the program fails, an operator or a decoder: an error of any type, or a text.
 pub type OperatorError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a kernel fails, in words for people.
+/// Failure of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KernelError(pub(crate) String);
+pub(crate) enum KernelError {
+    /// The kernel cannot compute its outputs: the reason, for people.
+    Failed(String),
+    /// The run is to end in the middle of the kernel, whose outputs are not read.
+    Ended(Ended),
+}
+
+impl KernelError {
+    /// Describes an operand that a kernel cannot use; the end of a run stays what it is.
+    pub(crate) fn of<E>(failure: Failure<E>, describe: impl FnOnce(E) -> String) -> KernelError {
+        match failure {
+            Failure::Operand(operand) => KernelError::Failed(describe(operand)),
+            Failure::Ended(ended) => KernelError::Ended(ended),
+        }
+    }
+}
 
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            KernelError::Failed(what) => f.write_str(what),
+            KernelError::Ended(_) => f.write_str("the run was ended"),
+        }
     }
 }
 
@@ -229,25 +248,40 @@ impl std::error::Error for KernelError {}
 
 impl From<Refused> for KernelError {
     fn from(refused: Refused) -> Self {
-        KernelError(refused.to_string())
+        KernelError::Failed(refused.to_string())
     }
 }
 
 impl From<TensorError> for KernelError {
     fn from(error: TensorError) -> Self {
-        KernelError(error.to_string())
+        KernelError::Failed(error.to_string())
     }
 }
 
 impl From<String> for KernelError {
     fn from(what: String) -> Self {
-        KernelError(what)
+        KernelError::Failed(what)
+    }
+}
+
+impl From<Ended> for KernelError {
+    fn from(ended: Ended) -> Self {
+        KernelError::Ended(ended)
+    }
+}
+
+impl From<ConvError> for KernelError {
+    fn from(error: ConvError) -> Self {
+        match error {
+            ConvError::Ended(ended) => KernelError::Ended(ended),
+            error => KernelError::Failed(error.to_string()),
+        }
     }
 }
 
 /// Fails with a formatted message.
 macro_rules! fail {
-    ($($arg:tt)*) => { return Err($crate::error::KernelError(format!($($arg)*)).into()) };
+    ($($arg:tt)*) => { return Err($crate::error::KernelError::Failed(format!($($arg)*)).into()) };
 }
 pub(crate) use fail;
 
@@ -262,7 +296,7 @@ pub(crate) enum BindError {
 
 impl From<KernelError> for BindError {
     fn from(error: KernelError) -> Self {
-        BindError::Invalid(error.0)
+        BindError::Invalid(error.to_string())
     }
 }
 

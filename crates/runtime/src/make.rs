@@ -191,7 +191,7 @@ impl Maker<'_> {
         match alone.selected.kernel.run(&mut call) {
             Ok(()) => {}
             Err(_) if account.refused().is_some() => return Ok(None),
-            Err(error) => return Err(failed(error.0)),
+            Err(error) => return Err(failed(error.to_string())),
         }
         let made = call.targets.into_iter().map(|target| match target {
             Target::Owned(Some(Value::Tensor(tensor))) => Some(Some(tensor)),

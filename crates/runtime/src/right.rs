@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
     ByteMatrix, Bytes, Elements, LeMatrix, ManyRows, MatRef, PackedB, Storage,
 };
+use sardonyx_kernels::{Isa, Pool};
 use sardonyx_tensor::{DataType, Tensor};
 
 use crate::error::KernelError;
@@ -73,10 +73,10 @@ impl Site<'_> {
                 (None, false) => matrix(constant.at_once()),
                 (None, true) => matrix(constant.in_order()).transposed().telling(&next_rows),
             };
-            match precision {
+            Pool::to_its_end(|| match precision {
                 Precision::Exact => PackedB::from_le(isa, &matrix),
                 Precision::Fast => PackedB::rounded_from_le(isa, &matrix),
-            }
+            })
         })
     }
 
@@ -122,7 +122,7 @@ impl Site<'_> {
                 None => MatRef::row_major(constant.at_once(), rows, cols),
             };
             let bits = if transposed { bits.transposed() } else { bits };
-            PackedB::from_bytes(isa, ByteMatrix { bits, signed })
+            Pool::to_its_end(|| PackedB::from_bytes(isa, ByteMatrix { bits, signed }))
         })
     }
 

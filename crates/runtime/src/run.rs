@@ -12,7 +12,7 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sardonyx_kernels::{Ended, Exec, Pool};
+use sardonyx_kernels::{Exec, Pool};
 use sardonyx_model::{NodeId, Type};
 use sardonyx_tensor::{Arena, ArenaError, Recycler, TensorError, TensorView, Value, ViewData};
 use smallvec::SmallVec;
@@ -126,13 +126,13 @@ struct Room<'m, 'h> {
 enum Failed {
     /// The step itself cannot do it.
     Here(String),
-    /// A step of an inner graph.
+    /// A step of an inner graph, or the run is to end.
     Inside(RunError),
 }
 
 impl From<KernelError> for Failed {
     fn from(error: KernelError) -> Failed {
-        Failed::Here(error.0)
+        Failed::Here(error.to_string())
     }
 }
 
@@ -417,6 +417,7 @@ impl Run<'_> {
     /// Runs the kernel of a step, in the middle of which the run may end.
     #[inline]
     fn kernel(&self, step: &Step, kernel: &dyn Kernel, call: &mut Call<'_>) -> Result<(), Failed> {
+        // Regions that ask nothing do not end.
         if !self.limits.may_end() {
             return Ok(kernel.run(call)?);
         }
@@ -426,8 +427,9 @@ impl Run<'_> {
             reached.get().is_some()
         };
         match Pool::until(&ends, || kernel.run(call)) {
-            Ok(ran) => Ok(ran?),
-            Err(Ended) => {
+            Ok(()) => Ok(()),
+            Err(KernelError::Failed(what)) => Err(Failed::Here(what)),
+            Err(KernelError::Ended(_)) => {
                 let reason = reached.get().unwrap_or(StopReason::Flag);
                 Err(Failed::Inside(self.stopped(reason, step, None)))
             }

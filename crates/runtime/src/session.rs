@@ -96,7 +96,7 @@ fn sparse_default(
 ) -> Result<Tensor, CompileError> {
     let sparse = model.sparse_tensor(&initializer.tensor, external);
     let sparse = sparse.map_err(CompileError::Constant)?;
-    let dense = demand_density(&sparse).map_err(|refused| refused.0);
+    let dense = demand_density(&sparse).map_err(|refused| refused.to_string());
     let dense = dense.and_then(|()| sparse.to_dense().map_err(|error| error.to_string()));
     dense.map_err(|what| {
         let name = initializer.tensor.values.as_ref().and_then(|values| values.name);
@@ -120,7 +120,9 @@ impl Session {
         let pool = pool_of(options)?;
         let as_run = as_run(model, &options.dims);
         let model_to_run = as_run.as_ref().unwrap_or(model);
-        let compiled = pool.pack_within(|| compile(model_to_run, external, options, &pool))?;
+        // An operator that a program brings may compile within a run, which has no say here.
+        let compile = || Ok(pool.pack_within(|| compile(model_to_run, external, options, &pool)));
+        let compiled = Pool::to_its_end(compile)?;
         let Compiled { mut executable, report, fusions, notes, printed, reserved } = compiled;
         let declared = model;
         let model = executable.resolved.model();

@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::{Pool, split_even};
+use crate::{Ended, Outcome, Pool, split_even};
 
 /// Below this much work (in elements touched) a chunk costs less than waking a thread.
 pub const MIN_WORK: usize = 16 * 1024;
@@ -82,61 +82,90 @@ fn chunk_count(pool: &Pool, items: usize, work: usize) -> usize {
 }
 
 /// Calls `body(start, chunk)` for chunks that make up `out`, whose elements take `work` each.
-pub fn fill<T: Send>(
+///
+/// # Errors
+///
+/// The work ended before all chunks were done ([`Pool::run`]).
+pub fn fill<T: Send, R: Outcome>(
     pool: &Pool,
     out: &mut [T],
     work: usize,
-    body: impl Fn(usize, &mut [T]) + Sync,
-) {
+    body: impl Fn(usize, &mut [T]) -> R + Sync,
+) -> Result<(), Ended> {
     let shared = Shared::new(out);
     elements(pool, shared.len, work, |range| {
         // SAFETY: ranges are disjoint.
-        body(range.start, unsafe { shared.part(range.start, range.len()) });
-    });
+        body(range.start, unsafe { shared.part(range.start, range.len()) })
+    })
 }
 
 /// Calls `body(range)` for ranges that make up `0..len`, of elements that take `work` each. No two
 /// ranges share a cache line.
-pub fn elements(pool: &Pool, len: usize, work: usize, body: impl Fn(Range<usize>) + Sync) {
+///
+/// # Errors
+///
+/// The work ended before all ranges were done ([`Pool::run`]).
+pub fn elements<R: Outcome>(
+    pool: &Pool,
+    len: usize,
+    work: usize,
+    body: impl Fn(Range<usize>) -> R + Sync,
+) -> Result<(), Ended> {
     ranges(pool, len.div_ceil(TOGETHER), work.saturating_mul(TOGETHER), |blocks| {
-        body(blocks.start * TOGETHER..len.min(blocks.end * TOGETHER));
-    });
+        body(blocks.start * TOGETHER..len.min(blocks.end * TOGETHER))
+    })
 }
 
-/// As [`fill`], with chunks of whole rows of `row` elements; `body` gets the number of the first
-/// row. `work` is per row.
+/// Like [`fill`], but in chunks of whole rows of `row` elements; `body` gets the number of the
+/// first row. `work` is per row.
+///
+/// # Errors
+///
+/// The work ended before all rows were done ([`Pool::run`]).
 ///
 /// # Panics
 ///
 /// If `out` is not a whole number of rows.
-pub fn rows<T: Send>(
+pub fn rows<T: Send, R: Outcome>(
     pool: &Pool,
     out: &mut [T],
     row: usize,
     work: usize,
-    body: impl Fn(usize, &mut [T]) + Sync,
-) {
+    body: impl Fn(usize, &mut [T]) -> R + Sync,
+) -> Result<(), Ended> {
     if out.is_empty() {
-        return;
+        return Ok(());
     }
     assert!(out.len().is_multiple_of(row), "whole rows");
     let shared = Shared::new(out);
     ranges(pool, shared.len / row, work, |range| {
         // SAFETY: ranges are disjoint.
-        body(range.start, unsafe { shared.part(range.start * row, range.len() * row) });
-    });
+        body(range.start, unsafe { shared.part(range.start * row, range.len() * row) })
+    })
 }
 
 /// Calls `body(range)` for ranges that make up `0..items`, which take `work` each.
+///
+/// # Errors
+///
+/// The work ended before all ranges were done ([`Pool::run`]).
 #[inline]
-pub fn ranges(pool: &Pool, items: usize, work: usize, body: impl Fn(Range<usize>) + Sync) {
-    ranges_dyn(pool, items, work, &body);
+pub fn ranges<R: Outcome>(
+    pool: &Pool,
+    items: usize,
+    work: usize,
+    body: impl Fn(Range<usize>) -> R + Sync,
+) -> Result<(), Ended> {
+    ranges_dyn(pool, items, work, &|range| body(range).into_result())
 }
 
+/// Body of [`ranges`].
+type RangeBody<'a> = dyn Fn(Range<usize>) -> Result<(), Ended> + Sync + 'a;
+
 /// [`ranges`], compiled once, so that a body is too: it would stand in both arms.
-fn ranges_dyn(pool: &Pool, items: usize, work: usize, body: &(dyn Fn(Range<usize>) + Sync)) {
+fn ranges_dyn(pool: &Pool, items: usize, work: usize, body: &RangeBody<'_>) -> Result<(), Ended> {
     match chunk_count(pool, items, work) {
-        0 => {}
+        0 => Ok(()),
         1 => body(0..items),
         count => pool.run(count, |chunk| body(split_even(items, count, chunk))),
     }

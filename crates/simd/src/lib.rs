@@ -45,6 +45,6 @@ pub use exec::Exec;
 pub use isa::{Isa, UnknownIsa};
 pub use pace::Pace;
 pub use panics::{Panic, caught, keep_panic_places};
-pub use pool::{Ended, Pool, split_even};
+pub use pool::{Ended, Failure, Outcome, Pool, split_even};
 pub use rows::{Rows, opaque};
 pub use vectors::Simd;

@@ -1,17 +1,17 @@
 //! Long loops that end early.
 //!
-//! A loop that opens no region of the pool is not asked whether it is to end. It counts what it
-//! does, and looks once in so many operations: counting is one subtraction.
+//! A loop that opens no region of the pool does not ask whether it is to end. It counts its
+//! operations, and asks once in so many: counting is one subtraction.
 
 use std::cell::Cell;
 
-use crate::Pool;
+use crate::{Ended, Pool};
 
-/// Has a long loop look now and then whether it is to end (see [`Pool::look`]).
+/// Has a long loop ask now and then whether it is to end (see [`Pool::check_ended`]).
 #[derive(Debug, Clone)]
 pub struct Pace(Cell<usize>);
 
-/// Operations between two looks: less than a millisecond even if each waits for memory.
+/// Operations between two questions: less than a millisecond even if each waits for memory.
 const OPERATIONS: usize = 1 << 13;
 
 impl Default for Pace {
@@ -22,18 +22,25 @@ impl Default for Pace {
 
 impl Pace {
     /// Counts operations, such as comparisons of elements.
+    ///
+    /// # Errors
+    ///
+    /// The loop is to end.
     #[inline(always)]
-    pub fn count(&self, operations: usize) {
+    pub fn count(&self, operations: usize) -> Result<(), Ended> {
         match self.0.get().checked_sub(operations) {
-            Some(left) => self.0.set(left),
-            None => self.look(),
+            Some(left) => {
+                self.0.set(left);
+                Ok(())
+            }
+            None => self.ask(),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn look(&self) {
+    fn ask(&self) -> Result<(), Ended> {
         self.0.set(OPERATIONS);
-        Pool::look();
+        Pool::check_ended()
     }
 }

@@ -5,8 +5,6 @@ use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Once;
 
-use crate::pool::Ended;
-
 thread_local! {
     /// Place of the last panic of this thread, or of a worker that handed its panic on.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -35,8 +33,8 @@ pub fn keep_panic_places() {
     });
 }
 
-/// Calls a function, whose panic becomes an error. The end of work within
-/// [`Pool::until`](crate::Pool::until) unwinds on.
+/// Calls a function, whose panic becomes an error. In a program with `panic = "abort"` a panic ends
+/// the process.
 ///
 /// The caller drops what the function may have left half done.
 ///
@@ -46,12 +44,29 @@ pub fn keep_panic_places() {
 pub fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Panic> {
     // A panic that others caught is not the one that is to come.
     set_place(None);
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-        if payload.is::<Ended>() {
-            resume_unwind(payload);
-        }
-        Panic { what: message_of(&*payload), place: take_place() }
-    })
+    Panicked::catch(work)
+        .map_err(|Panicked { payload, place }| Panic { what: message_of(&*payload), place })
+}
+
+/// A panic that one thread caught and another one continues.
+pub(crate) struct Panicked {
+    payload: Box<dyn Any + Send>,
+    place: Option<String>,
+}
+
+impl Panicked {
+    /// Calls a function and catches its panic. The caller drops what the function may have left
+    /// half done.
+    pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Result<R, Panicked> {
+        catch_unwind(AssertUnwindSafe(work))
+            .map_err(|payload| Panicked { payload, place: take_place() })
+    }
+
+    /// Continues the panic on the calling thread.
+    pub(crate) fn resume(self) -> ! {
+        set_place(self.place);
+        resume_unwind(self.payload)
+    }
 }
 
 /// The message of a panic.
@@ -62,12 +77,12 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
 }
 
 /// Takes the place of the last panic of this thread.
-pub(crate) fn take_place() -> Option<String> {
+fn take_place() -> Option<String> {
     PLACE.try_with(RefCell::take).ok().flatten()
 }
 
 /// Sets the place of the panic that this thread has, or goes on with.
-pub(crate) fn set_place(place: Option<String>) {
+fn set_place(place: Option<String>) {
     // A panic while the values of a thread are dropped has no place.
     let _ = PLACE.try_with(|last| last.replace(place));
 }
@@ -86,19 +101,13 @@ mod tests {
             let found = caught(|| {
                 pool.run(9, |chunk| {
                     assert!(chunk != 4, "chunk {chunk}");
-                });
+                })
             });
             let Err(Panic { what, place: Some(place) }) = found else { panic!("{found:?}") };
             assert_eq!(what, "chunk 4");
             assert!(place.starts_with(&format!("{}:{line}:", file!())), "{place}");
             assert_eq!(caught(|| 7), Ok(7));
         }
-    }
-
-    #[test]
-    fn what_is_ended_is_no_panic() {
-        let found = Pool::until(&|| true, || caught(Pool::look));
-        assert_eq!(found, Err(Ended));
     }
 
     #[test]

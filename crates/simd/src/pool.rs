@@ -10,17 +10,15 @@
 //! them wants, and each lets only its own number take part. These workers run one region at a time.
 //! A second caller, or a chunk that opens a region itself, runs its chunks inline.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use crate::panics;
+use crate::panics::Panicked;
 
 /// How long an idle worker spins before it parks. Long enough to bridge the gap between two
 /// operators of a model, short enough not to matter when the machine is shared.
@@ -40,14 +38,45 @@ const EPOCH: u64 = 1 << 32;
 /// What a region asks whether it is to end.
 type Ends = dyn Fn() -> bool;
 
-/// What [`Pool::until`] returns if the work was ended.
+/// The end of work before it is done. Only a question of [`Pool::until`] leads to it, and outputs of
+/// a function that returns it hold any values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ended;
 
-/// Panic of a chunk with its place, or the end of the run.
-struct Panicked {
-    payload: Box<dyn Any + Send>,
-    place: Option<String>,
+/// Failure of a function that checks its operands: an operand that it cannot use, or the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure<E> {
+    Operand(E),
+    Ended(Ended),
+}
+
+impl<E> From<Ended> for Failure<E> {
+    fn from(ended: Ended) -> Failure<E> {
+        Failure::Ended(ended)
+    }
+}
+
+/// Result of a chunk: `()`, or a [`Result`] if the chunk can end before it is done.
+pub trait Outcome {
+    /// # Errors
+    ///
+    /// The chunk ended.
+    fn into_result(self) -> Result<(), Ended>;
+}
+
+impl Outcome for () {
+    #[inline(always)]
+    fn into_result(self) -> Result<(), Ended> {
+        Ok(())
+    }
+}
+
+impl Outcome for Result<(), Ended> {
+    #[inline(always)]
+    fn into_result(self) -> Result<(), Ended> {
+        self
+    }
 }
 
 /// A set of threads that run the chunks of one parallel region at a time.
@@ -187,29 +216,20 @@ impl Pool {
 
     /// Calls a function whose parallel regions, as long as it is the calling thread that opens
     /// them, ask `ends` before each chunk that this thread takes. Once the answer is yes, no more
-    /// chunks begin, and the function ends there by unwinding, as after a panic.
+    /// chunks begin, and the region returns [`Ended`], which the function passes on.
+    pub fn until<R>(ends: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> R {
+        let _before = asking(ends);
+        body()
+    }
+
+    /// Asks whether the work of the calling thread is to end, as a region does before a chunk: for
+    /// long work that opens no regions. [`Pace`](crate::Pace) asks now and then.
     ///
     /// # Errors
     ///
-    /// The work was ended.
-    pub fn until<R>(ends: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> Result<R, Ended> {
-        let _before = asking(ends);
-        catch_unwind(AssertUnwindSafe(body)).or_else(|payload| match payload.downcast::<Ended>() {
-            Ok(ended) => Err(*ended),
-            Err(payload) => resume_unwind(payload),
-        })
-    }
-
-    /// Ends what the calling thread does if it is to end, as a region does before a chunk: for long
-    /// work that opens no regions. [`Pace`](crate::Pace) looks now and then.
-    ///
-    /// # Panics
-    ///
-    /// With the payload [`Ended`] within [`Pool::until`].
-    pub fn look() {
-        if is_to_end() {
-            resume_unwind(Box::new(Ended));
-        }
+    /// The work is to end. Without [`Pool::until`] it never is.
+    pub fn check_ended() -> Result<(), Ended> {
+        if is_to_end() { Err(Ended) } else { Ok(()) }
     }
 
     /// Whether anything is asked of what the calling thread does.
@@ -217,10 +237,18 @@ impl Pool {
         ENDS.get().is_some()
     }
 
-    /// Calls a function whose regions ask nothing, also within [`Pool::until`].
-    pub fn to_its_end<R>(body: impl FnOnce() -> R) -> R {
+    /// Calls a function whose regions ask nothing, also within [`Pool::until`], and returns its
+    /// value, as it cannot end before it has one.
+    ///
+    /// # Panics
+    ///
+    /// If the function returns an [`Ended`] that it has from elsewhere.
+    pub fn to_its_end<R>(body: impl FnOnce() -> Result<R, Ended>) -> R {
         let _before = EndsBefore(ENDS.take(), PhantomData);
-        body()
+        match body() {
+            Ok(value) => value,
+            Err(Ended) => unreachable!("regions that ask nothing do not end"),
+        }
     }
 
     /// The pool on which the calling thread packs constants.
@@ -237,26 +265,33 @@ impl Pool {
     /// both cut the same data in the same order. If the workers already run a region, all chunks
     /// run on the caller.
     ///
+    /// # Errors
+    ///
+    /// The work is to end ([`Pool::until`]), or a chunk ended. Not all chunks have run.
+    ///
     /// # Panics
     ///
     /// When a chunk panics, with the payload of the first such panic, after the other chunks have
-    /// run (at once when the chunks run on the caller alone). With the payload [`Ended`] within
-    /// [`Pool::until`].
+    /// run (at once when the chunks run on the caller alone).
     #[inline]
-    pub fn run(&self, chunks: usize, body: impl Fn(usize) + Sync) {
-        self.run_dyn(chunks, &body);
+    pub fn run<R: Outcome>(
+        &self,
+        chunks: usize,
+        body: impl Fn(usize) -> R + Sync,
+    ) -> Result<(), Ended> {
+        self.run_dyn(chunks, &|chunk| body(chunk).into_result())
     }
 
     /// [`Pool::run`], compiled once: a copy for each of its callers would hold the whole protocol
     /// and the body twice, and a call for each chunk costs nothing beside a chunk.
-    fn run_dyn(&self, chunks: usize, body: &Body<'_>) {
+    fn run_dyn(&self, chunks: usize, body: &Body<'_>) -> Result<(), Ended> {
         let shared = &*self.crew.shared;
         if chunks <= 1 || self.threads == 1 || shared.busy.swap(true, Ordering::Acquire) {
             for chunk in 0..chunks {
-                Pool::look();
-                body(chunk);
+                Pool::check_ended()?;
+                body(chunk)?;
             }
-            return;
+            return Ok(());
         }
         // SAFETY: only the lifetime changes, of a pointer that is followed only while the region is
         // open or has workers inside: this function returns after that.
@@ -299,14 +334,14 @@ impl Pool {
             state = shared.state.load(Ordering::Acquire);
         }
         // The workers have left, which makes what they stored visible.
-        shared.ended.store(false, Ordering::Relaxed);
+        let ended = shared.ended.swap(false, Ordering::Relaxed);
         let panicked = shared.panicked.swap(false, Ordering::Relaxed);
         let panic = panicked.then(|| shared.panic.lock().map_or(None, |mut slot| slot.take()));
         shared.busy.store(false, Ordering::Release);
-        if let Some(Panicked { payload, place }) = panic.flatten() {
-            panics::set_place(place);
-            resume_unwind(payload);
+        if let Some(panicked) = panic.flatten() {
+            panicked.resume();
         }
+        if ended { Err(Ended) } else { Ok(()) }
     }
 }
 
@@ -370,7 +405,7 @@ pub fn split_even(items: usize, parts: usize, index: usize) -> Range<usize> {
 }
 
 /// The function that a region calls with the number of each chunk.
-type Body<'a> = dyn Fn(usize) + Sync + 'a;
+type Body<'a> = dyn Fn(usize) -> Result<(), Ended> + Sync + 'a;
 
 /// A region's work.
 #[derive(Clone, Copy)]
@@ -383,7 +418,7 @@ struct Job {
 }
 
 impl Job {
-    const EMPTY: Job = Job { body: &|_| {}, chunks: 0, shares: 0 };
+    const EMPTY: Job = Job { body: &|_| Ok(()), chunks: 0, shares: 0 };
 
     /// The chunks of a share.
     fn share(&self, index: usize) -> Range<usize> {
@@ -519,29 +554,32 @@ impl Shared {
                     break;
                 }
                 let result = if is_caller && is_to_end() {
-                    Err(Box::new(Ended) as Box<dyn Any + Send>)
+                    Ok(Err(Ended))
                 } else {
                     // SAFETY: this thread is inside the region.
-                    catch_unwind(AssertUnwindSafe(|| unsafe { (*job.body)(chunk) }))
+                    Panicked::catch(|| unsafe { (*job.body)(chunk) })
                 };
-                if let Err(payload) = result {
-                    self.keep_panic(job, payload);
+                match result {
+                    Ok(Ok(())) => {}
+                    Ok(Err(Ended)) => self.end(job),
+                    Err(panicked) => self.keep_panic(panicked),
                 }
             }
         }
     }
 
-    /// Keeps the payload of a chunk that panicked or ended, if it is the first.
-    fn keep_panic(&self, job: Job, payload: Box<dyn Any + Send>) {
-        if payload.is::<Ended>() {
-            // Nobody takes a further chunk, and chunks that look end.
-            self.ended.store(true, Ordering::Relaxed);
-            for share in &self.shares[..job.shares] {
-                share.next.store(job.chunks, Ordering::Relaxed);
-            }
+    /// Ends the region: no thread takes a further chunk, and chunks that ask end.
+    fn end(&self, job: Job) {
+        self.ended.store(true, Ordering::Relaxed);
+        for share in &self.shares[..job.shares] {
+            share.next.store(job.chunks, Ordering::Relaxed);
         }
+    }
+
+    /// Keeps the panic of a chunk, if it is the first.
+    fn keep_panic(&self, panicked: Panicked) {
         if let Ok(mut slot) = self.panic.lock() {
-            slot.get_or_insert_with(|| Panicked { payload, place: panics::take_place() });
+            slot.get_or_insert(panicked);
             self.panicked.store(true, Ordering::Relaxed);
         }
     }
@@ -549,6 +587,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+
     use super::*;
 
     #[test]
@@ -559,9 +599,10 @@ mod tests {
             for chunks in [0, 1, 2, 3, 100] {
                 for _ in 0..200 {
                     let hits: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
-                    pool.run(chunks, |i| {
+                    let ran = pool.run(chunks, |i| {
                         hits[i].fetch_add(1, Ordering::Relaxed);
                     });
+                    assert_eq!(ran, Ok(()));
                     assert!(hits.iter().all(|h| h.load(Ordering::Relaxed) == 1));
                 }
             }
@@ -573,14 +614,14 @@ mod tests {
         let pool = Pool::new(2);
         for _ in 0..20 {
             let done = AtomicUsize::new(0);
-            pool.run(10, |chunk| {
+            let ran = pool.run(10, |chunk| {
                 // The thread of the first chunk has four more in its share.
                 while chunk == 0 && done.load(Ordering::Relaxed) < 9 {
                     std::thread::yield_now();
                 }
                 done.fetch_add(1, Ordering::Relaxed);
             });
-            assert_eq!(done.into_inner(), 10);
+            assert_eq!((ran, done.into_inner()), (Ok(()), 10));
         }
     }
 
@@ -590,10 +631,10 @@ mod tests {
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(2));
             let sum = AtomicUsize::new(0);
-            pool.run(10, |i| {
+            let ran = pool.run(10, |i| {
                 sum.fetch_add(i, Ordering::Relaxed);
             });
-            assert_eq!(sum.into_inner(), 45);
+            assert_eq!((ran, sum.into_inner()), (Ok(()), 45));
         }
     }
 
@@ -605,10 +646,10 @@ mod tests {
             let result = catch_unwind(AssertUnwindSafe(|| {
                 pool.run(8, |i| {
                     if i == 3 {
-                        resume_unwind(Box::new("chunk 3"));
+                        panic_any("chunk 3");
                     }
                     done.fetch_add(1, Ordering::Relaxed);
-                });
+                })
             }));
             let payload = result.expect_err("the panic must come out");
             assert_eq!(payload.downcast_ref::<&str>(), Some(&"chunk 3"));
@@ -624,11 +665,12 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        pool.run(4, |_| {
+                        let ran = pool.run(4, |_| {
                             pool.run(3, |_| {
                                 sum.fetch_add(1, Ordering::Relaxed);
                             })
                         });
+                        assert_eq!(ran, Ok(()));
                     }
                 });
             }
@@ -648,7 +690,7 @@ mod tests {
                     pool.run(1000, |_| {
                         done.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(Duration::from_micros(50));
-                    });
+                    })
                 });
                 assert_eq!(found, Err(Ended), "{threads} threads, {allowed}");
                 assert_eq!(asked.get(), allowed + 1);
@@ -660,7 +702,7 @@ mod tests {
             let count = |_| {
                 done.fetch_add(1, Ordering::Relaxed);
             };
-            pool.run(10, count);
+            assert_eq!(pool.run(10, count), Ok(()));
             assert_eq!(Pool::until(&|| false, || pool.run(10, count)), Ok(()));
             assert_eq!(done.into_inner(), 20);
         }
@@ -676,8 +718,8 @@ mod tests {
                 std::thread::sleep(Duration::from_micros(50));
                 pool.run(100, |_| {
                     inner.fetch_add(1, Ordering::Relaxed);
-                });
-            });
+                })
+            })
         });
         assert_eq!(found, Err(Ended));
         assert!(inner.into_inner() < 100 * 100);
@@ -691,7 +733,7 @@ mod tests {
         };
         let found = Pool::until(&|| true, || {
             Pool::to_its_end(|| Pool::serial().run(10, count));
-            Pool::serial().run(10, count);
+            Pool::serial().run(10, count)
         });
         assert_eq!((found, done.into_inner()), (Err(Ended), 10));
     }
@@ -705,26 +747,26 @@ mod tests {
             let found = Pool::until(&ends, || {
                 pool.run(threads, |_| {
                     let pace = crate::Pace::default();
-                    // Without a look it would take years.
-                    (0..u64::MAX).for_each(|_| pace.count(1));
-                });
+                    // Without a question it would take years.
+                    (0..u64::MAX).try_for_each(|_| pace.count(1))
+                })
             });
             assert_eq!(found, Err(Ended), "{threads} threads");
             // The next region does not end.
             let done = AtomicUsize::new(0);
-            let looks = |_| {
-                Pool::look();
+            let asks = |_| {
+                Pool::check_ended()?;
                 done.fetch_add(1, Ordering::Relaxed);
+                Ok(())
             };
-            pool.run(10, looks);
-            assert_eq!(done.into_inner(), 10);
+            assert_eq!((pool.run(10, asks), done.into_inner()), (Ok(()), 10));
         }
     }
 
     #[test]
     fn a_panic_stays_one() {
         let found = catch_unwind(|| {
-            let body = || Pool::serial().run(1, |_| resume_unwind(Box::new("chunk")));
+            let body = || Pool::serial().run(1, |_| -> () { panic_any("chunk") });
             Pool::until(&|| false, body)
         });
         assert_eq!(found.expect_err("a panic").downcast_ref::<&str>(), Some(&"chunk"));
@@ -733,10 +775,11 @@ mod tests {
     /// The threads that take part in a region of many chunks that all take a while.
     fn taking_part(pool: &Pool) -> usize {
         let threads = Mutex::new(std::collections::HashSet::new());
-        pool.run(12, |_| {
+        let ran = pool.run(12, |_| {
             threads.lock().expect("no panic").insert(std::thread::current().id());
             std::thread::sleep(Duration::from_millis(1));
         });
+        assert_eq!(ran, Ok(()));
         threads.into_inner().expect("no panic").len()
     }
 
@@ -775,7 +818,7 @@ mod tests {
             (nested, Pool::for_packing().threads())
         });
         assert_eq!(inside, (2, 1));
-        let panicked = catch_unwind(|| Pool::new(3).pack_within(|| resume_unwind(Box::new(0))));
+        let panicked = catch_unwind(|| Pool::new(3).pack_within(|| panic_any(0)));
         assert!(panicked.is_err());
         assert_eq!(Pool::for_packing().threads(), Pool::global().threads());
     }

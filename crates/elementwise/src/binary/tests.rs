@@ -121,7 +121,8 @@ fn check<T: BinaryElement>() {
                         Strided::new(&a, &a_strides),
                         Strided::new(&b, &b_strides),
                         &mut out,
-                    );
+                    )
+                    .unwrap();
                     assert_same(&out, &expected, op);
                     if a.len() == n && a_dims == dims {
                         let mut out = a.clone();
@@ -132,7 +133,8 @@ fn check<T: BinaryElement>() {
                             dims,
                             &mut out,
                             Strided::new(&b, &b_strides),
-                        );
+                        )
+                        .unwrap();
                         assert_same(&out, &expected, op);
                     }
                     if b.len() == n && b_dims == dims {
@@ -144,7 +146,8 @@ fn check<T: BinaryElement>() {
                             dims,
                             &mut out,
                             Strided::new(&a, &a_strides),
-                        );
+                        )
+                        .unwrap();
                         assert_same(&out, &expected, op);
                     }
                 }
@@ -193,7 +196,8 @@ fn operands_with_other_strides() {
             Strided::new(&a, &[1, 20]),
             Strided::new(&b, &[60, 2]),
             &mut out,
-        );
+        )
+        .unwrap();
         for (i, out) in out.iter().enumerate() {
             let expected = a[i % 30 * 20 + i / 30] - b[i * 2];
             assert!(*out == expected || (out.is_nan() && expected.is_nan()));
@@ -206,7 +210,8 @@ fn operands_with_other_strides() {
             &dims,
             &mut left,
             Strided::new(&b, &[60, 2]),
-        );
+        )
+        .unwrap();
         for (i, out) in left.iter().enumerate() {
             let expected = a[i] - b[i * 2];
             assert!(*out == expected || (out.is_nan() && expected.is_nan()));
@@ -233,7 +238,8 @@ fn constant_powers() {
                 Strided::flat(&[base]),
                 Strided::new(&[exponent], &[0]),
                 &mut out,
-            );
+            )
+            .unwrap();
             assert_eq!(out[0], expected, "{base}^{exponent}");
         }
     }
@@ -249,5 +255,6 @@ fn an_operand_too_short_is_refused() {
         Strided::flat(&[1, 2]),
         Strided::new(&[1], &[0]),
         &mut [0; 4],
-    );
+    )
+    .unwrap();
 }

@@ -24,7 +24,8 @@ fn comparisons() {
                 Strided::flat(&a),
                 Strided::flat(&b),
                 &mut out,
-            );
+            )
+            .unwrap();
             assert_eq!(out, expected, "{op:?}");
             // Longer than a vector, constant on either side.
             let many: Vec<i64> = (0..100).collect();
@@ -36,7 +37,8 @@ fn comparisons() {
                 Strided::flat(&many),
                 Strided::new(&[50], &[0]),
                 &mut right,
-            );
+            )
+            .unwrap();
             let mut left = [7; 100];
             compare(
                 &Exec { pool: &Pool::new(1), isa },
@@ -45,7 +47,8 @@ fn comparisons() {
                 Strided::new(&[50], &[0]),
                 Strided::flat(&many),
                 &mut left,
-            );
+            )
+            .unwrap();
             for (i, x) in many.iter().enumerate() {
                 let holds = |a: i64, b: i64| match op {
                     Compare::Equal => a == b,
@@ -74,11 +77,12 @@ fn booleans() {
             Strided::new(&a, &[2, 1]),
             Strided::new(&b, &[2, 1]),
             &mut out,
-        );
+        )
+        .unwrap();
         assert_eq!(out, expected, "{op:?}");
     }
     let mut out = [7; 4];
-    not(&Pool::new(1), &a, &mut out);
+    not(&Pool::new(1), &a, &mut out).unwrap();
     assert_eq!(out, [1, 1, 0, 0]);
 }
 
@@ -100,7 +104,8 @@ fn bits() {
             Strided::flat(&a),
             Strided::flat(&b),
             &mut out,
-        );
+        )
+        .unwrap();
         assert_eq!(out, expected, "{op:?}");
     }
 }
@@ -109,7 +114,7 @@ fn bits() {
 fn tests_of_floats() {
     let x = [1.0, f32::INFINITY, f32::NEG_INFINITY, NAN];
     let mut out = [7; 4];
-    is_nan(&Pool::new(1), &x, &mut out);
+    is_nan(&Pool::new(1), &x, &mut out).unwrap();
     assert_eq!(out, [0, 0, 0, 1]);
     for (negative, positive, expected) in [
         (true, true, [0, 1, 1, 0]),
@@ -117,10 +122,10 @@ fn tests_of_floats() {
         (false, true, [0, 1, 0, 0]),
         (false, false, [0; 4]),
     ] {
-        is_inf(&Pool::new(1), negative, positive, &x, &mut out);
+        is_inf(&Pool::new(1), negative, positive, &x, &mut out).unwrap();
         assert_eq!(out, expected);
     }
-    is_inf(&Pool::new(1), true, true, &[i32::MAX; 4], &mut out);
+    is_inf(&Pool::new(1), true, true, &[i32::MAX; 4], &mut out).unwrap();
     assert_eq!(out, [0; 4]);
 }
 
@@ -145,7 +150,8 @@ fn selection_broadcasts_all_three() {
                         Strided::new(&a, &sa),
                         Strided::new(&b, &sb),
                         &mut out,
-                    );
+                    )
+                    .unwrap();
                     for (i, out) in out.iter().enumerate() {
                         let at = |s: [usize; 2]| i / columns * s[0] + i % columns * s[1];
                         let expected = if condition[at(c)] != 0 { a[at(sa)] } else { b[at(sb)] };

@@ -128,9 +128,9 @@ fn separately<T: UnaryElement + BinaryElement>(
     for link in links {
         let mut out = vec![T::ZERO; dims.iter().product()];
         match *link {
-            Link::Unary(op) => unary(&Exec { pool: &pool, isa }, op, &state, &mut out),
+            Link::Unary(op) => unary(&Exec { pool: &pool, isa }, op, &state, &mut out).unwrap(),
             Link::Clip { low, high } => {
-                clip(&Exec { pool: &pool, isa }, low, high, &state, &mut out)
+                clip(&Exec { pool: &pool, isa }, low, high, &state, &mut out).unwrap();
             }
             Link::Binary { op, side, other, strides } => {
                 let (a, a_strides, b, b_strides) = match side {
@@ -144,7 +144,8 @@ fn separately<T: UnaryElement + BinaryElement>(
                     Strided::new(a, a_strides),
                     Strided::new(b, b_strides),
                     &mut out,
-                );
+                )
+                .unwrap();
             }
         }
         (state, state_strides) = (out, &whole);
@@ -192,11 +193,12 @@ fn check<T: UnaryElement + BinaryElement>(seed: u64, rounds: usize) {
                     Strided::new(&x, &strides),
                     &links,
                     &mut out,
-                );
+                )
+                .unwrap();
                 assert_same(&out, &expected, &what);
                 if x.len() == expected.len() {
                     let mut out = x.clone();
-                    pointwise_in_place(&Exec { pool: &pool, isa }, dims, &links, &mut out);
+                    pointwise_in_place(&Exec { pool: &pool, isa }, dims, &links, &mut out).unwrap();
                     assert_same(&out, &expected, &what);
                 }
             }
@@ -238,7 +240,8 @@ fn a_chain_by_hand() {
     ];
     for &isa in Isa::available() {
         let mut y = vec![0.0; x.len()];
-        pointwise(&Exec { pool: &Pool::new(2), isa }, &[5000], Strided::flat(&x), &links, &mut y);
+        pointwise(&Exec { pool: &Pool::new(2), isa }, &[5000], Strided::flat(&x), &links, &mut y)
+            .unwrap();
         for (x, y) in x.iter().zip(&y) {
             assert_eq!(*y, (2.0 * x + 1.0).clamp(0.0, 6.0) / -3.0, "{isa:?} {x}");
         }
@@ -255,7 +258,8 @@ fn an_operand_too_short_is_refused() {
         &[4],
         &links,
         &mut [0; 4],
-    );
+    )
+    .unwrap();
 }
 
 #[test]
@@ -267,5 +271,6 @@ fn too_many_links_are_refused() {
         &[4],
         &links,
         &mut [0; 4],
-    );
+    )
+    .unwrap();
 }

@@ -13,7 +13,7 @@ use sardonyx_simd::chunks::{ranges, rows};
 use sardonyx_simd::number::{
     Math, Number, bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16, to_f32_odd,
 };
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// Scales and zero points of a tensor.
 #[derive(Clone, Copy, Debug)]
@@ -169,13 +169,13 @@ fn run<E: Each<R>, R: Number>(
     each: E,
     x: &[E::From],
     out: &mut [E::To],
-) {
+) -> Result<(), Ended> {
     scaling.check(out.len());
     assert_eq!(x.len(), out.len(), "as many elements before as after");
     let level = Level::new(exec.isa);
     rows(exec.pool, out, 1, 2, |start, out| {
-        level.run(Run { scaling, each, start, x: &x[start..start + out.len()], out });
-    });
+        level.run(Run { scaling, each, start, x: &x[start..start + out.len()], out })
+    })
 }
 
 /// Its last bit counts one, as do those of all sums with integers of less than 22 bits.
@@ -210,11 +210,16 @@ impl<T: Code> Each<f32> for ToCodes<T> {
 /// # Panics
 ///
 /// If lengths do not fit, or this machine does not have the instruction set.
-pub fn quantize<T: Code>(exec: &Exec<'_>, scaling: &Scaling<'_>, x: &[f32], out: &mut [T]) {
+pub fn quantize<T: Code>(
+    exec: &Exec<'_>,
+    scaling: &Scaling<'_>,
+    x: &[f32],
+    out: &mut [T],
+) -> Result<(), Ended> {
     let limit = |limit: T| limit.to_f64() as f32;
     let codes = PhantomData;
     let each = ToCodes::<T> { low: limit(T::LOWEST), high: limit(T::HIGHEST), codes };
-    run(exec, scaling, each, x, out);
+    run(exec, scaling, each, x, out)
 }
 
 /// Elements that are converted at a time where several share a byte. A multiple of those in a byte.
@@ -269,7 +274,7 @@ pub fn quantize_packed(
     (bits, signed): (usize, bool),
     x: &[f32],
     out: &mut [u8],
-) {
+) -> Result<(), Ended> {
     assert!(bits == 2 || bits == 4, "codes of {bits} bits");
     scaling.check(x.len());
     let per_byte = 8 / bits;
@@ -282,7 +287,7 @@ pub fn quantize_packed(
         let start = first * per_byte;
         let x = &x[start..x.len().min(start + out.len() * per_byte)];
         level.run(RunPacked { scaling, each, bits, start, x, out });
-    });
+    })
 }
 
 /// Numbers from codes.
@@ -304,8 +309,13 @@ impl<T: Stored> Each<f32> for FromCodes<T> {
 /// # Panics
 ///
 /// If lengths do not fit, or this machine does not have the instruction set.
-pub fn dequantize<T: Stored>(exec: &Exec<'_>, scaling: &Scaling<'_>, x: &[T], out: &mut [f32]) {
-    run(exec, scaling, FromCodes::<T>(PhantomData), x, out);
+pub fn dequantize<T: Stored>(
+    exec: &Exec<'_>,
+    scaling: &Scaling<'_>,
+    x: &[T],
+    out: &mut [f32],
+) -> Result<(), Ended> {
+    run(exec, scaling, FromCodes::<T>(PhantomData), x, out)
 }
 
 /// As [`Run`], for codes that share bytes.
@@ -376,14 +386,14 @@ pub fn dequantize_packed(
     scaling: &Scaling<'_>,
     codes: Codes<'_>,
     out: &mut [f32],
-) {
+) -> Result<(), Ended> {
     assert!(codes.bits == 2 || codes.bits == 4, "codes of {} bits", codes.bits);
     scaling.check(out.len());
     assert_eq!(codes.bytes.len(), out.len().div_ceil(8 / codes.bits), "{} codes", out.len());
     let level = Level::new(exec.isa);
     rows(exec.pool, out, 1, 2, |start, out| {
         level.run(RunShared { scaling, codes, start, out });
-    });
+    })
 }
 
 /// Quotients in a precision, to which zero points are added.
@@ -414,11 +424,11 @@ pub fn divide<R: Dividend>(
     precision: Precision,
     x: &[R],
     out: &mut [f32],
-) {
+) -> Result<(), Ended> {
     // What leaves the sign of a zero alone.
     let nothing = [R::ZERO.neg()];
     let zeros = if scaling.zeros.is_empty() { &nothing } else { scaling.zeros };
-    run(exec, &Scaling { zeros, ..*scaling }, Divide(precision, PhantomData), x, out);
+    run(exec, &Scaling { zeros, ..*scaling }, Divide(precision, PhantomData), x, out)
 }
 
 /// The least and the greatest of some numbers and 0; NaN both if one of them is NaN.
@@ -452,7 +462,7 @@ impl Loop for Limits<'_> {
 /// # Panics
 ///
 /// If this machine does not have the instruction set.
-pub fn limits(exec: &Exec<'_>, x: &[f32]) -> [f32; 2] {
+pub fn limits(exec: &Exec<'_>, x: &[f32]) -> Result<[f32; 2], Ended> {
     let level = Level::new(exec.isa);
     let all = Mutex::new([0f32; 2]);
     ranges(exec.pool, x.len(), 1, |part| {
@@ -462,8 +472,8 @@ pub fn limits(exec: &Exec<'_>, x: &[f32]) -> [f32; 2] {
         // Zeros have one sign here, and NaN stays, so the order does not matter.
         let is_nan = low.is_nan() || least.is_nan();
         *all = if is_nan { [f32::NAN; 2] } else { [least.min(low), greatest.max(high)] };
-    });
-    all.into_inner().unwrap_or_else(PoisonError::into_inner)
+    })?;
+    Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 #[cfg(test)]
@@ -558,7 +568,7 @@ mod tests {
         let want: Vec<f64> = want.collect();
         everywhere(|exec| {
             let mut out = vec![T::ZERO; x.len()];
-            quantize(exec, &scaling, x, &mut out);
+            quantize(exec, &scaling, x, &mut out).unwrap();
             assert!(out.iter().zip(&want).all(|(y, want)| y.to_f64() == *want), "{scaling:?}");
         });
     }
@@ -602,14 +612,14 @@ mod tests {
                     .collect();
                 everywhere(|exec| {
                     let mut bytes = vec![0xff; len.div_ceil(8 / bits)];
-                    quantize_packed(exec, &scaling, (bits, signed), &x, &mut bytes);
+                    quantize_packed(exec, &scaling, (bits, signed), &x, &mut bytes).unwrap();
                     let codes = Codes { bytes: &bytes, bits, signed };
                     let found: Vec<i32> = (0..codes.len()).map(|index| codes.get(index)).collect();
                     assert!(found[..len] == want, "{bits} bits, {signed}, {spread:?}");
                     assert!(found[len..].iter().all(|rest| *rest == 0));
                     // And back.
                     let mut back = vec![f32::NAN; len];
-                    dequantize_packed(exec, &scaling, codes, &mut back);
+                    dequantize_packed(exec, &scaling, codes, &mut back).unwrap();
                     let numbers = want.iter().enumerate().map(|(at, code)| {
                         let place = place(spread, at);
                         (*code as f32 - zeros[place]) * scales[place]
@@ -636,7 +646,7 @@ mod tests {
                 .collect();
             everywhere(|exec| {
                 let mut out = vec![0.0; x.len()];
-                dequantize(exec, &scaling, x, &mut out);
+                dequantize(exec, &scaling, x, &mut out).unwrap();
                 assert!(out.iter().map(|y| y.to_bits()).eq(want.iter().copied()), "{scaling:?}");
             });
         }
@@ -672,7 +682,7 @@ mod tests {
                 (Precision::Bf16, [0.333_984_38, -0.0, f32::INFINITY, 99_840.0]),
             ] {
                 let mut out = [0.0; 4];
-                divide(exec, &scaling, precision, &x, &mut out);
+                divide(exec, &scaling, precision, &x, &mut out).unwrap();
                 assert_eq!(out.map(f32::to_bits), want.map(f32::to_bits), "{precision:?}");
             }
             // Zero points are added.
@@ -683,13 +693,14 @@ mod tests {
                 Precision::Same,
                 &[3.0, -0.0],
                 &mut out,
-            );
+            )
+            .unwrap();
             assert_eq!(out, [1.5, 0.5]);
             // Just below a tie, which a float does not tell from it.
             let scaling = Scaling { spread: Spread::One, scales: &[2.0], zeros: &[] };
             let mut out = [0.0; 2];
             let x = [3.0 - 1e-15, 2_147_483_647.0];
-            divide(exec, &scaling, Precision::Same, &x, &mut out);
+            divide(exec, &scaling, Precision::Same, &x, &mut out).unwrap();
             assert!(out[0] < 1.5 && out[0] > 1.499, "{out:?}");
             assert!(out[1] < 1_073_741_824.0, "{out:?}");
         });
@@ -713,12 +724,13 @@ mod tests {
                     want[1] = x.last().map_or(0.0, |most| most.max(0.0));
                 }
                 everywhere(|exec| {
-                    assert_eq!(limits(exec, &x).map(f32::to_bits), want.map(f32::to_bits), "{len}");
+                    let found = limits(exec, &x).unwrap();
+                    assert_eq!(found.map(f32::to_bits), want.map(f32::to_bits), "{len}");
                 });
             }
         }
         let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
-        assert_eq!(limits(&exec, &[-0.0]).map(f32::to_bits), [0; 2]);
+        assert_eq!(limits(&exec, &[-0.0]).unwrap().map(f32::to_bits), [0; 2]);
     }
 
     #[test]
@@ -727,6 +739,6 @@ mod tests {
         let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
         let spread = Spread::Slices([1, 3, 1]);
         let scaling = Scaling { spread, scales: &[1.0; 3], zeros: &[0.0; 2] };
-        quantize::<u8>(&exec, &scaling, &[1.0; 3], &mut [0; 3]);
+        quantize::<u8>(&exec, &scaling, &[1.0; 3], &mut [0; 3]).unwrap();
     }
 }

@@ -6,7 +6,7 @@
 use super::{Code, Precision};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// What sums are multiplied with: the scale of their row times that of their column, by that of
 /// the result.
@@ -112,10 +112,10 @@ pub fn requantize<T: Code>(
     columns: usize,
     sums: &[i32],
     out: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(sums.len(), out.len(), "as many results as sums");
     if out.is_empty() {
-        return;
+        return Ok(());
     }
     assert!(sums.len().is_multiple_of(columns), "whole rows");
     for (count, most) in [(factors.rows, sums.len() / columns), (factors.columns, columns)] {
@@ -125,7 +125,7 @@ pub fn requantize<T: Code>(
     rows(exec.pool, out, columns, 4 * columns, |first, out| {
         let sums = &sums[first * columns..][..out.len()];
         level.run(Run { factors, to, first, columns, sums, out });
-    });
+    })
 }
 
 #[cfg(test)]
@@ -198,7 +198,7 @@ mod tests {
                             continue;
                         }
                         let mut out = [T::ZERO; 25];
-                        requantize(&exec, &factors, zero, 5, &sums, &mut out);
+                        requantize(&exec, &factors, zero, 5, &sums, &mut out).unwrap();
                         assert_eq!(
                             out.map(Number::to_f64),
                             want,
@@ -224,15 +224,15 @@ mod tests {
         let round = |x: f32| half::f16::from_f32(x).to_f32();
         assert_eq!(factors.of(0.1, 0.3), round(round(0.1 * 0.3) / 0.7));
         let mut out = [0u8; 4];
-        requantize(&exec, &factors, 1, 2, &[1000, 1000, -7, 100_000], &mut out);
+        requantize(&exec, &factors, 1, 2, &[1000, 1000, -7, 100_000], &mut out).unwrap();
         assert_eq!(out, [15, 44, 1, 255]);
         for (result, want) in [(0.0, [128u8, 255, 0, 255]), (f32::NAN, [0; 4])] {
             let factors =
                 Factors { rows: &[1.0], columns: &[1.0], result, precision: Precision::Same };
             let want = if result == 0.0 { [0, want[1], want[2], want[3]] } else { want };
-            requantize(&exec, &factors, 128, 2, &[0, 5, -5, 7], &mut out);
+            requantize(&exec, &factors, 128, 2, &[0, 5, -5, 7], &mut out).unwrap();
             assert_eq!(out, want);
         }
-        requantize::<u8>(&exec, &factors, 1, 0, &[], &mut []);
+        requantize::<u8>(&exec, &factors, 1, 0, &[], &mut []).unwrap();
     }
 }

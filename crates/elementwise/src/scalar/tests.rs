@@ -42,7 +42,7 @@ fn check<T: ScalarElement + BinaryElement + UnaryElement>(values: &[T]) {
             for op in UNARY {
                 let Some(function) = T::scalar_unary(op) else { continue };
                 let mut out = [T::ZERO];
-                unary(&exec, op, &[*a], &mut out);
+                unary(&exec, op, &[*a], &mut out).unwrap();
                 assert!(same(function(a.to_word(), 0), out[0]), "{op:?} of {a:?}");
             }
             for b in values {
@@ -51,12 +51,12 @@ fn check<T: ScalarElement + BinaryElement + UnaryElement>(values: &[T]) {
                 for op in ALL_BINARY {
                     let Some(function) = T::scalar_binary(op) else { continue };
                     let mut out = [T::ZERO];
-                    binary(&exec, op, &[1], one, Strided::flat(&other), &mut out);
+                    binary(&exec, op, &[1], one, Strided::flat(&other), &mut out).unwrap();
                     assert!(same(function(words.0, words.1), out[0]), "{op:?} of {a:?}, {b:?}");
                 }
                 for op in COMPARE {
                     let mut out = [7];
-                    compare(&exec, op, &[1], one, Strided::flat(&other), &mut out);
+                    compare(&exec, op, &[1], one, Strided::flat(&other), &mut out).unwrap();
                     let found = T::scalar_compare(op)(words.0, words.1);
                     assert_eq!(found, u64::from(out[0]), "{op:?} of {a:?}, {b:?}");
                 }
@@ -86,7 +86,7 @@ fn logic_is_that_of_slices() {
     for op in [Logic::And, Logic::Or, Logic::Xor] {
         for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1), (0, 255)] {
             let mut out = [7];
-            logic(&exec, op, &[1], Strided::flat(&[a]), Strided::flat(&[b]), &mut out);
+            logic(&exec, op, &[1], Strided::flat(&[a]), Strided::flat(&[b]), &mut out).unwrap();
             assert_eq!(scalar_logic(op)(u64::from(a), u64::from(b)), u64::from(out[0]), "{op:?}");
         }
     }

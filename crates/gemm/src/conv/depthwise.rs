@@ -8,7 +8,7 @@ use super::direct::CopyPixels;
 use super::{Geometry, Order, Side};
 use crate::gemm::{FinishTransposed, SendPtr, TileEnd, TileEpilogue, finish, finish_first};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Isa, Pool};
+use sardonyx_simd::{Ended, Isa, Pool};
 use sardonyx_simd::{Simd, dispatch};
 
 /// Multiply-adds from which a parallel region is worth its price.
@@ -106,7 +106,7 @@ impl Depthwise<'_> {
         Cut { units: slices * self.groups() * shares * parts, shares, parts }
     }
 
-    pub(super) fn run(&self, pool: &Pool) {
+    pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let [out_d, out_h, _] = self.out_dims;
         let Cut { units, shares, parts } = self.cut(pool);
         let groups = self.groups();
@@ -123,7 +123,7 @@ impl Depthwise<'_> {
             let pairs = sardonyx_simd::split_even(share.len().div_ceil(2), parts, part);
             let rows = share.start + pairs.start * 2..share.end.min(share.start + pairs.end * 2);
             self.unit(plane / out_d, plane % out_d, rows, vectors(group));
-        });
+        })
     }
 
     /// Some rows of the outputs of an image, if input and output have channels last.

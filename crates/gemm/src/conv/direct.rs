@@ -27,7 +27,7 @@ use crate::gemm::bf16::{Planes, Rows};
 use crate::gemm::tile::Mac;
 use crate::gemm::{FinishTransposed, SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
-use sardonyx_simd::{Body, Simd, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Pool, split_even};
 
 /// Most steps of a chain of sums: with 512 errors are twice as large, and nothing is faster.
@@ -156,16 +156,16 @@ impl Direct<'_> {
     pub(super) fn run(&self, pool: &Pool) -> Result<(), ConvError> {
         let cut = self.cut(pool);
         check_memory(self.scratch_of(&cut, pool))?;
-        self.run_cut(&cut, pool);
+        self.run_cut(&cut, pool)?;
         Ok(())
     }
 
     /// The same on this thread alone, if there is as much memory as [`Direct::scratch`] says.
-    pub(super) fn run_here(&self) {
-        self.run_cut(&self.cut(Pool::serial()), Pool::serial());
+    pub(super) fn run_here(&self) -> Result<(), Ended> {
+        self.run_cut(&self.cut(Pool::serial()), Pool::serial())
     }
 
-    fn run_cut(&self, cut: &Cut, pool: &Pool) {
+    fn run_cut(&self, cut: &Cut, pool: &Pool) -> Result<(), Ended> {
         let units = self.units(cut);
         let pieces = self.conv.words().div_ceil(self.chain()).max(1);
         let depth_of_runs = self.conv.geometry.taps() * pieces;
@@ -176,10 +176,8 @@ impl Direct<'_> {
                     with_scratch(cut.out_floats, |out| self.unit(cut, runs, unit, copy, out));
                 });
             };
-            if cut.parts * self.images > 0 {
-                pool.run(units, one);
-            }
-        });
+            if cut.parts * self.images == 0 { Ok(()) } else { pool.run(units, one) }
+        })
     }
 
     /// The runs of a window, joined where they are adjacent. There is room for one for each tap

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::conv::pitch_of;
 use crate::gemm::{SendPtr, TileEpilogue};
-use sardonyx_simd::Pool;
 use sardonyx_simd::buffer::with_scratch;
+use sardonyx_simd::{Ended, Pool};
 
 /// Most floats of a band, if a row of outputs needs no more: a third of a 1 MB second-level cache,
 /// in which weights and input have a place too.
@@ -165,7 +165,7 @@ impl<'a> ExpandedConv<'a> {
             [first.raw(order, between.out_plane), second.raw(orders[1], sizes.out_plane)];
         let units = self.units(pool, [&between, &sizes], data, orders, epilogues)?;
         check_memory(units.scratch(pool))?;
-        pool.run(images * units.bands.parts, |unit| units.run(unit));
+        pool.run(images * units.bands.parts, |unit| units.run(unit))?;
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl Units<'_> {
         }
     }
 
-    fn run(&self, unit: usize) {
+    fn run(&self, unit: usize) -> Result<(), Ended> {
         let Bands { rows: most, parts, line, floats } = self.bands;
         let (part, image) = (unit % parts, unit / parts);
         let g = self.depthwise.geometry;
@@ -293,7 +293,7 @@ impl Units<'_> {
                 let missing = last - first - kept;
                 if missing > 0 {
                     let to = band[kept * line..].as_mut_ptr();
-                    self.rows(image, first + kept, missing, to).run_here();
+                    self.rows(image, first + kept, missing, to).run_here()?;
                 }
                 have = first..last;
                 // The whole image would begin before the band.
@@ -302,7 +302,8 @@ impl Units<'_> {
                 let input = Side { data, ..self.depthwise.input };
                 Depthwise { input, is_near: true, ..self.depthwise }.rows(image, start..end);
             }
-        });
+            Ok(())
+        })
     }
 }
 

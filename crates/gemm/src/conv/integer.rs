@@ -14,7 +14,7 @@ use sardonyx_elementwise::quantized::{Code, Factors, Requantize};
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges, rows};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// What a convolution of bytes is. Lists have one entry per spatial axis.
 #[derive(Clone, Copy, Debug)]
@@ -269,8 +269,8 @@ pub fn conv_bytes(
     conv: &ByteConv<'_>,
     operands: &ByteOperands<'_>,
     y: &mut [i32],
-) {
-    run(exec, conv, operands, Sums, y);
+) -> Result<(), Ended> {
+    run(exec, conv, operands, Sums, y)
 }
 
 /// As [`conv_bytes`], with a bias added to the sums, which then become integers of few bits, see
@@ -285,7 +285,7 @@ pub fn conv_codes<T: Code>(
     operands: &ByteOperands<'_>,
     ending: &ByteEnding<'_, T>,
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let (bias, factors) = (ending.bias, &ending.factors);
     let channels = conv.out_channels;
     assert!(bias.is_none_or(|bias| bias.len() == channels), "a bias for each channel");
@@ -293,7 +293,7 @@ pub fn conv_codes<T: Code>(
     assert!(scales == 1 || scales == channels, "{scales} scales for {channels} channels");
     assert_eq!(factors.rows.len(), 1, "scales of images");
     let to = Requantize::to(ending.zero);
-    run(exec, conv, operands, Codes { ending: *ending, to }, y);
+    run(exec, conv, operands, Codes { ending: *ending, to }, y)
 }
 
 fn run<E: Ending>(
@@ -302,14 +302,14 @@ fn run<E: Ending>(
     operands: &ByteOperands<'_>,
     ending: E,
     y: &mut [E::Out],
-) {
+) -> Result<(), Ended> {
     conv.check(operands, y.len());
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     match operands.weights {
         ByteWeights::Plain(weights, signed) if conv.is_by_taps() => {
-            by_taps(exec, conv, operands, (weights, signed), ending, y);
+            by_taps(exec, conv, operands, (weights, signed), ending, y)
         }
         _ => by_products(exec, conv, operands, ending, y),
     }
@@ -357,7 +357,7 @@ fn by_taps<E: Ending>(
     (weights, weights_signed): (&[u8], bool),
     ending: E,
     y: &mut [E::Out],
-) {
+) -> Result<(), Ended> {
     let level = Level::new(exec.isa);
     let (plane, in_plane) = (conv.output_plane(), conv.input_plane());
     let (depth, taps) = (conv.depth(), conv.taps());
@@ -396,7 +396,7 @@ fn by_taps<E: Ending>(
                 level.run_avx2(End { ending, channel: of_channel, sums, step: 1, y });
             }
         });
-    });
+    })
 }
 
 /// Ends the sums of a channel, which are some steps apart.
@@ -474,7 +474,7 @@ fn by_products<E: Ending>(
     operands: &ByteOperands<'_>,
     ending: E,
     y: &mut [E::Out],
-) {
+) -> Result<(), Ended> {
     let (plane, in_plane, block) = (conv.output_plane(), conv.input_plane(), conv.block());
     let (depth, taps) = (conv.depth(), conv.taps());
     let (group_in, columns) = (conv.in_channels / conv.groups, conv.out_channels / conv.groups);
@@ -500,7 +500,7 @@ fn by_products<E: Ending>(
                     let (tap, first, pad) = (step % taps, positions.start, operands.x_zero);
                     PatchRow { conv, x, tap, first, pad, out }.fill();
                 }
-            });
+            })?;
             MatRef::col_major(patches, len, depth)
         };
         let left = ByteMatrix { bits, signed: operands.x_signed };
@@ -518,7 +518,7 @@ fn by_products<E: Ending>(
         };
         let zero_points = ZeroPoints { a: &[operands.x_zero], b: of_weights };
         let sums = &mut sums[..len * columns];
-        gemm_bytes(exec, left, right, zero_points, sums);
+        gemm_bytes(exec, left, right, zero_points, sums)?;
         let first = group * columns;
         ranges(exec.pool, columns, 2 * len, |channels| {
             for channel in channels {
@@ -529,7 +529,7 @@ fn by_products<E: Ending>(
                 let sums = &sums[channel..];
                 level.run_avx2(End { ending, channel: of_channel, sums, step: columns, y });
             }
-        });
+        })
     };
     with_scratch_of::<u8, _>(patches, |patches| {
         with_scratch_of::<i32, _>(block * columns, |sums| {
@@ -537,12 +537,13 @@ fn by_products<E: Ending>(
                 for group in 0..conv.groups {
                     for start in (0..plane).step_by(block) {
                         let positions = start..plane.min(start + block);
-                        of_block(image, group, positions, patches, sums);
+                        of_block(image, group, positions, patches, sums)?;
                     }
                 }
             }
-        });
-    });
+            Ok(())
+        })
+    })
 }
 
 #[cfg(test)]
@@ -687,7 +688,7 @@ mod tests {
             let of_group = |group: usize| {
                 let bits = &weights[group * columns * depth..][..columns * depth];
                 let bits = MatRef::col_major(bits, depth, columns);
-                Arc::new(PackedB::from_bytes(isa, ByteMatrix { bits, signed: signed[1] }))
+                Arc::new(PackedB::from_bytes(isa, ByteMatrix { bits, signed: signed[1] }).unwrap())
             };
             let groups: Vec<_> = (0..case.groups).map(of_group).collect();
             let weights = if packed { ByteWeights::Packed(&groups) } else { plain };
@@ -695,7 +696,7 @@ mod tests {
             for threads in [1, 3] {
                 let exec = Exec { pool: &Pool::new(threads), isa };
                 let mut y = vec![-1; want.len()];
-                conv_bytes(&exec, &conv, &operands, &mut y);
+                conv_bytes(&exec, &conv, &operands, &mut y).unwrap();
                 assert!(y == want, "{conv:?} {signed:?} {zeros:?} {packed} {isa:?}");
                 conv_bytes_scratch(&exec, &conv, &operands);
                 let bias: Vec<i32> =
@@ -705,7 +706,7 @@ mod tests {
                 let factors = Factors { rows: &[0.5], columns: &scales, result: 0.25, precision };
                 let ending = ByteEnding { bias: Some(&bias), factors, zero: -3i8 };
                 let mut y = vec![0; want.len()];
-                conv_codes(&exec, &conv, &operands, &ending, &mut y);
+                conv_codes(&exec, &conv, &operands, &ending, &mut y).unwrap();
                 let plane = conv.output_plane();
                 let want = want.iter().enumerate().map(|(at, sum)| {
                     let channel = at / plane % outputs;
@@ -760,7 +761,7 @@ mod tests {
             for &isa in Isa::available() {
                 let exec = Exec { pool: Pool::serial(), isa };
                 let mut y = vec![0; channels[1] * 2];
-                conv_bytes(&exec, &conv, &operands, &mut y);
+                conv_bytes(&exec, &conv, &operands, &mut y).unwrap();
                 assert!(y.iter().all(|y| *y == 255 * -255 * depth as i32), "{isa:?} {y:?}");
             }
         }
@@ -789,6 +790,6 @@ mod tests {
             weight_zeros: &[],
         };
         let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
-        conv_bytes(&exec, &conv, &operands, &mut [0; 4]);
+        conv_bytes(&exec, &conv, &operands, &mut [0; 4]).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::gemm::{SendPtr, bf16};
 use sardonyx_simd::buffer::{PackedBuf, with_scratch};
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Isa, Pool};
 
 /// Where the weights of a convolution are, `[out_channels, in_channels / groups, kernel...]`.
@@ -96,9 +96,9 @@ impl PackedConv {
         let weights = match algorithm {
             Algorithm::Depthwise => source.pack_depthwise(&params, &geometry, room),
             Algorithm::Direct(operands) => {
-                source.pack_direct(isa, &params, &geometry, operands, room)
+                source.pack_direct(isa, &params, &geometry, operands, room)?
             }
-            Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, room),
+            Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, room)?,
         };
         Ok(PackedConv { params, geometry, isa, algorithm, weights })
     }
@@ -192,7 +192,7 @@ impl Source<'_> {
         g: &Geometry,
         operands: Operands,
         Room { floats, lasts }: Room,
-    ) -> PackedBuf {
+    ) -> Result<PackedBuf, Ended> {
         let mut packed = match operands {
             // Words that fill up tiles stay zero.
             Operands::Tiles => PackedBuf::zeroed(floats, lasts),
@@ -206,7 +206,7 @@ impl Source<'_> {
         let vectors = group_out.div_ceil(lanes);
         let to = SendPtr(packed.as_mut_ptr());
         let count = if floats == 0 { 0 } else { vectors * params.groups };
-        for_each(count, floats, |index| {
+        for_each_vector(count, floats, |index| {
             let (group, vector) = (index / vectors, index % vectors);
             let to = to.get().wrapping_add(index * taps * tap);
             in_form(operands, [taps, channels, lanes], to, tap, |to, _| {
@@ -221,8 +221,8 @@ impl Source<'_> {
                 // SAFETY: the machine has `isa`; each vector has its own part of `packed`.
                 unsafe { dispatch(isa, body) };
             });
-        });
-        packed
+        })?;
+        Ok(packed)
     }
 
     fn pack_points(
@@ -231,14 +231,14 @@ impl Source<'_> {
         params: &ConvParams,
         operands: Operands,
         Room { floats, lasts }: Room,
-    ) -> PackedBuf {
+    ) -> Result<PackedBuf, Ended> {
         // SAFETY: all vectors of all points are written below.
         let mut packed = unsafe { PackedBuf::unwritten(floats, lasts) };
         let lanes = isa.lanes();
         let vectors = params.out_channels.div_ceil(lanes);
         let to = SendPtr(packed.as_mut_ptr());
         let vector_floats = words(params, operands) * lanes;
-        for_each(vectors, floats, |vector| {
+        for_each_vector(vectors, floats, |vector| {
             let first = vector * lanes;
             let to = to.get().wrapping_add(vector * vector_floats);
             let parts = [POINTS, params.in_channels, lanes];
@@ -254,8 +254,8 @@ impl Source<'_> {
                 // SAFETY: the machine has `isa`; each vector has its own parts of `packed`.
                 unsafe { dispatch(isa, body) };
             });
-        });
-        packed
+        })?;
+        Ok(packed)
     }
 }
 
@@ -287,10 +287,14 @@ fn in_form(
 
 /// Runs `one` for so many vectors of output channels, on the threads for packing if that is worth
 /// it.
-pub(super) fn for_each(count: usize, floats: usize, one: impl Fn(usize) + Sync) {
+pub(super) fn for_each_vector(
+    count: usize,
+    floats: usize,
+    one: impl Fn(usize) + Sync,
+) -> Result<(), Ended> {
     let pool = Pool::for_packing();
     let chunks = if floats < 1 << 16 { count.min(1) } else { count.min(pool.threads() * 8) };
-    pool.run(chunks, |chunk| sardonyx_simd::split_even(count, chunks, chunk).for_each(&one));
+    pool.run(chunks, |chunk| sardonyx_simd::split_even(count, chunks, chunk).for_each(&one))
 }
 
 /// The points of the weights of a vector of output channels.

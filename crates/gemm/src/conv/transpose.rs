@@ -6,7 +6,7 @@
 //! memory, and all that is known of convolutions holds.
 
 use super::naive::advance;
-use super::packing::for_each;
+use super::packing::for_each_vector;
 use super::{
     Algorithm, ConvEpilogue, ConvError, ConvParams, Lasts, Order, Ordered, OrderedMut, PackedConv,
     PerAxis, WeightSource, check_len, product,
@@ -138,7 +138,7 @@ pub fn conv_transpose_naive<T: Number>(
                 spread(params, (spatial, output), x, weights, y);
             }
         }
-    });
+    })?;
     Ok(())
 }
 
@@ -448,7 +448,7 @@ impl PackedTranspose {
                     start += planes * plane;
                 }
             }
-        });
+        })?;
         Ok(())
     }
 }
@@ -521,7 +521,7 @@ impl Phase {
             let to = SendPtr(reversed.as_mut_ptr());
             // Channels that lie next to each other are read together.
             let blocks = group_out.div_ceil(TOGETHER);
-            for_each(params.groups * blocks, reversed.len(), |index| {
+            for_each_vector(params.groups * blocks, reversed.len(), |index| {
                 let (group, block) = (index / blocks, index % blocks);
                 let channels = block * TOGETHER..group_out.min((block + 1) * TOGETHER);
                 let first = group * group_out + channels.start;
@@ -545,7 +545,7 @@ impl Phase {
                         }
                     }
                 }
-            });
+            })?;
             // In the form that takes the least memory.
             let algorithm = Algorithm::of(&conv, Some(0))?;
             let source = WeightSource::Floats(reversed);

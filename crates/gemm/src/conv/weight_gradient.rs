@@ -27,7 +27,7 @@ use super::{
 };
 use crate::gemm::{SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
-use sardonyx_simd::{Body, Simd, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Exec, Isa, Pool, split_even};
 
 /// Pixels of a chunk, about: two vectors of each are in a first-level cache.
@@ -98,8 +98,7 @@ impl WeightGradient<'_> {
         };
         let cut = work.cut(exec.pool);
         work.scratch(&cut, exec.pool)?;
-        work.run(&cut, exec.pool, x, dy, dw);
-        Ok(())
+        Ok(work.run(&cut, exec.pool, x, dy, dw)?)
     }
 }
 
@@ -291,7 +290,14 @@ impl Work {
         check_memory(packed.saturating_add(of_thread).saturating_mul(size_of::<f32>()))
     }
 
-    fn run(&self, cut: &Cut, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+    fn run(
+        &self,
+        cut: &Cut,
+        pool: &Pool,
+        x: &[f32],
+        dy: &[f32],
+        dw: &mut [f32],
+    ) -> Result<(), Ended> {
         let floats = self.packed_floats().unwrap_or(0);
         with_scratch(floats, |packed| {
             let to = SendPtr(packed.as_mut_ptr());
@@ -305,12 +311,12 @@ impl Work {
                     };
                     self.pack(dy, chunk, vector, to);
                 }
-            });
+            })?;
             let dw = SendPtr(dw.as_mut_ptr());
             pool.run(cut.in_parts * cut.out_parts, |unit| {
                 with_scratch(cut.sum_floats, |sums| self.unit(cut, unit, x, packed, sums, dw));
-            });
-        });
+            })
+        })
     }
 
     /// Packs the gradients of a vector of output channels at the pixels of a chunk.

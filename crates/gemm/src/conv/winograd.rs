@@ -24,7 +24,7 @@ use crate::gemm::tile::Mac;
 use crate::gemm::{FinishTransposed, TileEnd, TileEpilogue, finish};
 use sardonyx_simd::Pool;
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
-use sardonyx_simd::{Body, Simd, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, dispatch};
 
 /// Points of a tile.
 pub(super) const POINTS: usize = 16;
@@ -192,7 +192,7 @@ impl Winograd<'_> {
         floats.saturating_mul(threads).saturating_mul(size_of::<f32>())
     }
 
-    pub(super) fn run(&self, pool: &Pool) {
+    pub(super) fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let cut = self.cut(pool);
         let words = self.conv.words();
         let pieces = words.div_ceil(CHAIN);
@@ -210,8 +210,8 @@ impl Winograd<'_> {
                         });
                     });
                 });
-            });
-        });
+            })
+        })
     }
 
     fn unit(&self, cut: &Cut, runs: &[Run], unit: usize, scratch: [&mut [f32]; 3]) {

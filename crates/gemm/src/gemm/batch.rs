@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::matrix::strided_len;
 use super::pack::{PackSource, SendPtr, panel_width};
 use super::{Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic, gemm_scratch};
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Exec, Isa, Pool};
 
 /// Matrices at regular distances: matrix (i0, i1, ...) starts at
@@ -111,14 +111,15 @@ pub fn gemm_batch_generic<T: Number>(
     a: BatchMat<'_, T>,
     b: BatchMat<'_, T>,
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     a.check(dims);
     b.check(dims);
     let (count, size) = (dims.iter().product::<usize>(), a.rows * b.cols);
     assert_eq!(y.len(), count * size, "{dims:?} results of {} x {}", a.rows, b.cols);
     for (index, y) in y.chunks_exact_mut(size.max(1)).enumerate() {
-        gemm_generic(exec, T::ONE, a.matrix(dims, index), b.matrix(dims, index), None, y, b.cols);
+        gemm_generic(exec, T::ONE, a.matrix(dims, index), b.matrix(dims, index), None, y, b.cols)?;
     }
+    Ok(())
 }
 
 /// This many rows, or fewer, are multiplied where they lie.
@@ -289,7 +290,7 @@ pub fn gemm_batch(
     b: BatchRhs<'_>,
     out: BatchOut<'_>,
     epilogue: &Epilogue<'_>,
-) {
+) -> Result<(), Ended> {
     let pool = exec.pool;
     let BatchOut { data: c, ldc, stride: c_stride } = out;
     let count =
@@ -305,7 +306,7 @@ pub fn gemm_batch(
     assert_eq!(a.cols, k, "depth of A and B");
     let m = a.rows;
     if count == 0 || m == 0 || n == 0 {
-        return;
+        return Ok(());
     }
     let c_len = strided_len(m, n, ldc, 1).expect("a matrix that fits memory");
     assert!(count == 1 || c_stride >= c_len, "products overlap in C");
@@ -342,7 +343,7 @@ pub fn gemm_batch(
             ..*epilogue
         };
         let lhs = Lhs::Plain(a.matrix(dims, index));
-        gemm(&Exec { pool, ..*exec }, lhs, rhs(index), c, ldc, &epilogue);
+        gemm(&Exec { pool, ..*exec }, lhs, rhs(index), c, ldc, &epilogue)
     };
     let macs = m.saturating_mul(n).saturating_mul(k);
     if runs_whole(pool, count, macs) {
@@ -350,9 +351,9 @@ pub fn gemm_batch(
         let chunks = count.min(pool.threads() * 8);
         let chunks = if count.saturating_mul(macs) < 40_000 { 1 } else { chunks };
         pool.run(chunks, |chunk| {
-            sardonyx_simd::split_even(count, chunks, chunk).for_each(|i| one(Pool::serial(), i));
-        });
+            sardonyx_simd::split_even(count, chunks, chunk).try_for_each(|i| one(Pool::serial(), i))
+        })
     } else {
-        (0..count).for_each(|i| one(pool, i));
+        (0..count).try_for_each(|i| one(pool, i))
     }
 }

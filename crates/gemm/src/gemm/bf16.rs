@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use super::halves::Storage;
 use super::pack::{PackSource, Panels, SendPtr, each_chunk, panel_width};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Ended, Exec, Isa};
 
 /// Whether this machine has the instruction, on that instruction set.
 pub(crate) fn is_available(isa: Isa) -> bool {
@@ -187,8 +187,8 @@ pub(super) fn pairs_len(isa: Isa, width: usize, depth: usize) -> usize {
 pub(super) fn with_pairs<R>(
     exec: &Exec<'_>,
     source: &dyn PackSource,
-    f: impl FnOnce(Panels) -> R,
-) -> R {
+    f: impl FnOnce(Panels) -> Result<R, Ended>,
+) -> Result<R, Ended> {
     let &Exec { pool, isa } = exec;
     let (k, w) = (source.depth(), panel_width(isa));
     let (steps, panels) = (k.div_ceil(2), source.width().div_ceil(w));
@@ -205,7 +205,7 @@ pub(super) fn with_pairs<R>(
                 };
                 to_pairs(chunk.len(), w, floats, to);
             });
-        });
+        })?;
         f(Panels::packed(isa, pairs, steps))
     })
 }
@@ -438,7 +438,8 @@ mod tests {
             }
             _ => (b.iter().flat_map(|x| x.to_le_bytes()).collect(), Storage::F32),
         };
-        let packed = PackedB::rounded_from_le(isa, &LeMatrix::row_major(&bytes, source, k, n));
+        let packed =
+            PackedB::rounded_from_le(isa, &LeMatrix::row_major(&bytes, source, k, n)).unwrap();
         let storage = [Storage::F16, Storage::Bf16, Storage::Bf16][which];
         assert_eq!(packed.storage(), storage);
         if storage == Storage::F16 {
@@ -491,7 +492,7 @@ mod tests {
             for threads in [1, 2, 3] {
                 let mut c = vec![0.0; m * n];
                 let exec = Exec { pool: &Pool::new(threads), isa };
-                gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue);
+                gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue).unwrap();
                 let bits: Vec<u32> = c.iter().map(|c| c.to_bits()).collect();
                 let want = first.get_or_insert_with(|| bits.clone());
                 assert!(*want == bits, "{many_rows:?} {lhs:?}, {threads} threads");

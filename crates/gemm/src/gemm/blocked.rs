@@ -17,7 +17,7 @@ use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width};
 use super::sizes::{FewRows, Lies, OperandKind, PacksB, Sizes};
 use super::tile::{STRIPS, Tile};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Body, Simd, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Exec, Isa};
 use sardonyx_simd::{Pool, split_even};
 
@@ -120,9 +120,9 @@ impl Product<'_> {
     ///
     /// Panels, output and epilogue must be valid for the sizes, the output for writing by this call
     /// alone, and the machine must have `isa`.
-    pub(crate) unsafe fn run(&self, pool: &Pool) {
+    pub(crate) unsafe fn run(&self, pool: &Pool) -> Result<(), Ended> {
         if self.m == 0 || self.n == 0 {
-            return;
+            return Ok(());
         }
         let sizes = self.sizes();
         // SAFETY: the caller's promise, passed on.
@@ -142,14 +142,20 @@ impl Product<'_> {
             };
             let w = panel_width(self.isa);
             with_scratch(self.m.div_ceil(w) * w * self.k, |buf| {
-                pack_all(&Exec { pool, isa: self.isa }, source, buf);
-                self.run_packed_a(pool, Panels::packed(self.isa, buf, self.k));
-            });
+                pack_all(&Exec { pool, isa: self.isa }, source, buf)?;
+                self.run_packed_a(pool, Panels::packed(self.isa, buf, self.k))
+            })
         }
     }
 
     /// Multiplies an unpacked matrix by very few rows or columns.
-    unsafe fn run_gemv(&self, pool: &Pool, few: FewRows, a: &MatRef<'_>, b: &MatRef<'_>) {
+    unsafe fn run_gemv(
+        &self,
+        pool: &Pool,
+        few: FewRows,
+        a: &MatRef<'_>,
+        b: &MatRef<'_>,
+    ) -> Result<(), Ended> {
         let transposed = few == FewRows::Right;
         let (x, b) = if transposed { (b, a) } else { (a, b) };
         let gemv = Gemv {
@@ -162,10 +168,10 @@ impl Product<'_> {
             transposed,
         };
         // SAFETY: the caller's promise.
-        unsafe { gemv.run(pool, self.sizes().threads(pool)) };
+        unsafe { gemv.run(pool, self.sizes().threads(pool)) }
     }
 
-    unsafe fn run_packed_a(&self, pool: &Pool, a: Panels) {
+    unsafe fn run_packed_a(&self, pool: &Pool, a: Panels) -> Result<(), Ended> {
         let w = panel_width(self.isa);
         let sizes = self.sizes();
         let threads = sizes.threads(pool);
@@ -185,15 +191,21 @@ impl Product<'_> {
                 return self.run_local(pool, threads, a, source);
             }
             with_scratch(self.n.div_ceil(w) * w * self.k, |buf| {
-                pack_all(&Exec { pool, isa: self.isa }, source, buf);
+                pack_all(&Exec { pool, isa: self.isa }, source, buf)?;
                 let b = Panels::packed(self.isa, buf, self.k);
-                self.run_packed(pool, threads, a, b, transposed);
-            });
+                self.run_packed(pool, threads, a, b, transposed)
+            })
         }
     }
 
     /// Each chunk packs its own columns and multiplies all rows with them.
-    unsafe fn run_local(&self, pool: &Pool, threads: usize, a: Panels, source: &dyn PackSource) {
+    unsafe fn run_local(
+        &self,
+        pool: &Pool,
+        threads: usize,
+        a: Panels,
+        source: &dyn PackSource,
+    ) -> Result<(), Ended> {
         let w = panel_width(self.isa);
         let panels = self.n.div_ceil(w);
         let kc = k_block(self.k);
@@ -219,7 +231,7 @@ impl Product<'_> {
                     unsafe { self.block(a, b, block) };
                 }
             });
-        });
+        })
     }
 
     /// Both operands are packed.
@@ -230,7 +242,7 @@ impl Product<'_> {
         a: Panels,
         b: Panels,
         transposed: bool,
-    ) {
+    ) -> Result<(), Ended> {
         if !transposed {
             // SAFETY: the caller's promise.
             return unsafe { self.run_panels(pool, threads, a, b) };
@@ -243,7 +255,7 @@ impl Product<'_> {
             let rows = split_even(row_panels, parts, part);
             // SAFETY: the chunk owns these rows of C.
             unsafe { self.rows_transposed(a, b, rows, kc) }
-        });
+        })
     }
 
     /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k
@@ -336,7 +348,13 @@ impl<F: Form> Product<'_, F> {
     /// # Safety
     ///
     /// As [`Product::run`].
-    pub(super) unsafe fn run_panels(&self, pool: &Pool, threads: usize, a: Panels, b: Panels) {
+    pub(super) unsafe fn run_panels(
+        &self,
+        pool: &Pool,
+        threads: usize,
+        a: Panels,
+        b: Panels,
+    ) -> Result<(), Ended> {
         let w = panel_width(self.isa);
         let (row_panels, col_panels) = (self.m.div_ceil(w), self.n.div_ceil(w));
         let kc = k_block(self.k);
@@ -392,12 +410,18 @@ impl<F: Form> Product<'_, F> {
                     unsafe { self.block_by_columns(a, b, block, after) };
                 }
             }
-        });
+        })
     }
 
     /// Both operands are packed, and A is the one to wait for: blocks of columns stay in the
     /// second-level cache, and panels of rows pass by.
-    unsafe fn run_by_rows(&self, pool: &Pool, threads: usize, a: Panels, b: Panels) {
+    unsafe fn run_by_rows(
+        &self,
+        pool: &Pool,
+        threads: usize,
+        a: Panels,
+        b: Panels,
+    ) -> Result<(), Ended> {
         let w = panel_width(self.isa);
         let (row_panels, col_panels) = (self.m.div_ceil(w), self.n.div_ceil(w));
         let kc = k_block(self.k);
@@ -416,7 +440,7 @@ impl<F: Form> Product<'_, F> {
                 // SAFETY: all panels are packed; the chunk owns this rectangle of C.
                 unsafe { self.block(a, b, block) };
             }
-        });
+        })
     }
 
     /// Multiplies the panels of one block, column panel by column panel: each stays in the
@@ -745,10 +769,11 @@ fn k_block(k: usize) -> usize {
     k.div_ceil(k.div_ceil(KC).max(1))
 }
 
-fn pool_run(pool: &Pool, threads: usize, parts: usize, body: impl Fn(usize) + Sync) {
-    if threads == 1 {
-        Pool::serial().run(parts, body);
-    } else {
-        pool.run(parts, body);
-    }
+fn pool_run(
+    pool: &Pool,
+    threads: usize,
+    parts: usize,
+    body: impl Fn(usize) + Sync,
+) -> Result<(), Ended> {
+    if threads == 1 { Pool::serial().run(parts, body) } else { pool.run(parts, body) }
 }

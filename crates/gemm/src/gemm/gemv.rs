@@ -14,7 +14,7 @@ use super::matrix::MatRef;
 use super::pack::SendPtr;
 use sardonyx_simd::Isa;
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Body, Simd, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Pool, split_even};
 
 /// Most rows of the left operand.
@@ -48,7 +48,7 @@ impl Gemv<'_> {
     /// # Safety
     ///
     /// As `Product::run`.
-    pub(super) unsafe fn run(&self, pool: &Pool, threads: usize) {
+    pub(super) unsafe fn run(&self, pool: &Pool, threads: usize) -> Result<(), Ended> {
         let (m, n, k) = (self.x.rows(), self.b.cols(), self.b.rows());
         let most = n.div_ceil(MIN_BLOCK);
         let parts = n.div_ceil(BLOCK).max((threads * 4).min(most));
@@ -85,12 +85,8 @@ impl Gemv<'_> {
                     }
                 });
             };
-            if threads == 1 {
-                Pool::serial().run(parts, one);
-            } else {
-                pool.run(parts, one);
-            }
-        });
+            if threads == 1 { Pool::serial().run(parts, one) } else { pool.run(parts, one) }
+        })
     }
 
     unsafe fn store(&self, acc: &[f32], cols: std::ops::Range<usize>) {

@@ -6,7 +6,7 @@
 use super::matrix::{MatRef, strided_len};
 use sardonyx_simd::buffer::{AnyBits, with_scratch_of};
 use sardonyx_simd::split_even;
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Exec, Isa};
 
 /// A number type that products and sums can be taken in. Integers wrap around.
@@ -85,7 +85,7 @@ pub fn gemm_generic<T: Number>(
     addend: Option<(T, MatRef<'_, T>)>,
     c: &mut [T],
     ldc: usize,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     let (m, n, k) = (a.rows(), b.cols(), a.cols());
@@ -100,7 +100,7 @@ pub fn gemm_generic<T: Number>(
         assert_eq!((c0.rows(), c0.cols()), (m, n), "size of the addend");
     }
     if m == 0 || n == 0 {
-        return;
+        return Ok(());
     }
     // Columns of C are cut into blocks of tiles; a block packs its own part of B.
     let tiles = n.div_ceil(COLS);
@@ -131,7 +131,7 @@ pub fn gemm_generic<T: Number>(
             // SAFETY: sizes were checked, rectangles do not overlap, the machine has `isa`.
             unsafe { dispatch(isa, body) }
         });
-    });
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -262,7 +262,8 @@ mod tests {
             for &isa in Isa::available() {
                 for pool in &pools {
                     let mut c = vec![T::ONE; m * n];
-                    gemm_generic(&Exec { pool, isa }, alpha, am, bm, Some((beta, c0)), &mut c, n);
+                    gemm_generic(&Exec { pool, isa }, alpha, am, bm, Some((beta, c0)), &mut c, n)
+                        .unwrap();
                     for i in 0..m {
                         for j in 0..n {
                             let mut sum = T::ZERO;

@@ -15,7 +15,7 @@ use super::{amx, bf16};
 use sardonyx_simd::Isa;
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::number::{bf16_to_f32, f16_to_f32};
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
 /// The type in which elements lie in memory. Sums are floats, whichever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -352,17 +352,21 @@ const LEAST: f32 = 1.0 / 4096.0;
 impl Packed {
     /// All panels of a matrix of floats, rounded to 16 bits: halves if they reach as far as its
     /// elements, else bfloat16.
-    pub(super) fn rounded(isa: Isa, source: &dyn PackSource) -> Packed {
-        let (packed, most) = Packed::in_halves(isa, source, Storage::F16);
+    pub(super) fn rounded(isa: Isa, source: &dyn PackSource) -> Result<Packed, Ended> {
+        let (packed, most) = Packed::in_halves(isa, source, Storage::F16)?;
         if most == 0.0 || (LEAST..=MOST).contains(&most) {
-            return packed;
+            return Ok(packed);
         }
         drop(packed);
-        Packed::in_halves(isa, source, Storage::Bf16).0
+        Ok(Packed::in_halves(isa, source, Storage::Bf16)?.0)
     }
 
     /// All panels in 16 bits, and the largest magnitude.
-    pub(super) fn in_halves(isa: Isa, source: &dyn PackSource, storage: Storage) -> (Packed, f32) {
+    pub(super) fn in_halves(
+        isa: Isa,
+        source: &dyn PackSource,
+        storage: Storage,
+    ) -> Result<(Packed, f32), Ended> {
         let most = AtomicU32::new(0);
         let packed = Packed::of_source(isa, storage, source, |steps, start, out| {
             with_scratch(2 * out.len(), |floats| {
@@ -378,8 +382,8 @@ impl Packed {
                 // Floats that are not negative have the order of their bits.
                 most.fetch_max(largest.to_bits(), Relaxed);
             });
-        });
-        (packed, f32::from_bits(most.into_inner()))
+        })?;
+        Ok((packed, f32::from_bits(most.into_inner())))
     }
 }
 
@@ -509,13 +513,14 @@ mod tests {
                     let (a, bias) = (random(m * k, 5), random(n, 7));
                     let (bytes, exact) = stored(&random(k * n, 6), storage);
                     let matrix = LeMatrix::row_major(&bytes[1..], storage, k, n);
-                    let packed = PackedB::from_le(isa, &matrix);
+                    let packed = PackedB::from_le(isa, &matrix).unwrap();
                     let widened = ManyRows::Widened;
                     assert_eq!((packed.storage(), packed.many_rows()), (storage, widened));
                     let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), ..Epilogue::default() };
                     let a = MatRef::row_major(&a, m, k);
-                    let (packed_a, b) = (PackedA::new(isa, a), MatRef::row_major(&exact, k, n));
-                    let floats = PackedB::new(isa, b);
+                    let (packed_a, b) =
+                        (PackedA::new(isa, a).unwrap(), MatRef::row_major(&exact, k, n));
+                    let floats = PackedB::new(isa, b).unwrap();
                     for threads in [1, 2] {
                         let pool = Pool::new(threads);
                         let product = |a: Lhs<'_>, b: &PackedB| {
@@ -527,7 +532,8 @@ mod tests {
                                 &mut c,
                                 n,
                                 &epilogue,
-                            );
+                            )
+                            .unwrap();
                             c.iter().map(|c| c.to_bits()).collect::<Vec<u32>>()
                         };
                         let want = product(Lhs::Plain(a), &floats);
@@ -550,7 +556,7 @@ mod tests {
         let pack = |numbers: &[f32]| {
             let (bytes, _) = stored(numbers, Storage::F32);
             let matrix = LeMatrix::row_major(&bytes[1..], Storage::F32, 1, numbers.len());
-            PackedB::rounded_from_le(isa, &matrix)
+            PackedB::rounded_from_le(isa, &matrix).unwrap()
         };
         for (numbers, storage) in [
             (&[0.0, -0.0][..], Storage::F16),
@@ -568,7 +574,8 @@ mod tests {
             let one = Lhs::Plain(MatRef::row_major(&[1.0], 1, 1));
             let right = Rhs::Packed(&packed);
             let n = c.len();
-            gemm(&Exec { pool: Pool::serial(), isa }, one, right, &mut c, n, &Epilogue::default());
+            gemm(&Exec { pool: Pool::serial(), isa }, one, right, &mut c, n, &Epilogue::default())
+                .unwrap();
             let (_, exact) = stored(numbers, storage);
             for (c, exact) in c.iter().zip(&exact) {
                 assert!(c == exact || c.is_nan() && exact.is_nan(), "{c} {exact}");
@@ -585,9 +592,10 @@ mod tests {
                 for (rows, cols) in [(0, many), (many, 0), (0, 0)] {
                     let matrix = LeMatrix::row_major(&[], storage, rows, cols);
                     for matrix in [matrix, matrix.transposed()] {
-                        for packed in
-                            [PackedB::from_le(isa, &matrix), PackedB::rounded_from_le(isa, &matrix)]
-                        {
+                        for packed in [
+                            PackedB::from_le(isa, &matrix).unwrap(),
+                            PackedB::rounded_from_le(isa, &matrix).unwrap(),
+                        ] {
                             assert_eq!(packed.bytes(), 0);
                             assert_eq!((packed.depth(), packed.cols()), (matrix.rows, matrix.cols));
                         }
@@ -605,7 +613,7 @@ mod tests {
             let told = std::sync::Mutex::new(Vec::new());
             let tell = |columns: Range<usize>| told.lock().expect("no panic").push(columns);
             let matrix = LeMatrix::row_major(&bytes, Storage::F16, cols, rows);
-            PackedB::from_le(Isa::detect(), &matrix.transposed().telling(&tell));
+            PackedB::from_le(Isa::detect(), &matrix.transposed().telling(&tell)).unwrap();
             let told = told.into_inner().expect("no panic");
             assert_eq!(told.len(), pieces);
             assert_eq!((told[0].start, told[pieces - 1].end), (0, cols));

@@ -26,7 +26,7 @@ use super::tables::tiles_of_shorts;
 use super::tile::TileTable;
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::chunks::rows;
-use sardonyx_simd::{Exec, Isa};
+use sardonyx_simd::{Ended, Exec, Isa};
 use sardonyx_simd::{Level, Loop, check_isa};
 
 /// What the words of panels hold.
@@ -212,11 +212,11 @@ impl PackedB<Bytes> {
     /// # Panics
     ///
     /// If this machine does not have `isa`.
-    pub fn from_bytes(isa: Isa, b: ByteMatrix<'_>) -> PackedB<Bytes> {
+    pub fn from_bytes(isa: Isa, b: ByteMatrix<'_>) -> Result<PackedB<Bytes>, Ended> {
         PackedB::in_words(isa, Words::best(isa), b)
     }
 
-    fn in_words(isa: Isa, words: Words, b: ByteMatrix<'_>) -> PackedB<Bytes> {
+    fn in_words(isa: Isa, words: Words, b: ByteMatrix<'_>) -> Result<PackedB<Bytes>, Ended> {
         let elements = Bytes { words, signed: b.signed };
         let side = Side { matrix: b.bits, words, reading: words.of_right(b.signed) };
         let size = [b.bits.rows(), b.bits.cols()];
@@ -232,8 +232,8 @@ impl PackedB<Bytes> {
                 // SAFETY: `out` has the rows of the chunk.
                 unsafe { side.pack(isa, chunk, columns, out.as_mut_ptr().cast(), (w, 1), &sums) }
             },
-        );
-        PackedB { panels, beside: sums.into_iter().map(AtomicI32::into_inner).collect() }
+        )?;
+        Ok(PackedB { panels, beside: sums.into_iter().map(AtomicI32::into_inner).collect() })
     }
 }
 
@@ -263,8 +263,8 @@ pub fn gemm_bytes(
     b: ByteRhs<'_>,
     zero_points: ZeroPoints<'_>,
     c: &mut [i32],
-) {
-    product(exec, b.words(exec.isa), a, b, zero_points, c);
+) -> Result<(), Ended> {
+    product(exec, b.words(exec.isa), a, b, zero_points, c)
 }
 
 fn product(
@@ -274,7 +274,7 @@ fn product(
     b: ByteRhs<'_>,
     zero_points: ZeroPoints<'_>,
     c: &mut [i32],
-) {
+) -> Result<(), Ended> {
     check_isa(exec.isa);
     assert!(words.is_available(exec.isa), "this machine does not multiply {words:?}");
     let (m, k) = (a.bits.rows(), a.bits.cols());
@@ -285,7 +285,7 @@ fn product(
         assert!(points <= 1 || points == count, "{points} zero points for {count}");
     }
     if c.is_empty() {
-        return;
+        return Ok(());
     }
     let of_left = words.of_left(a.signed);
     let left = Side { matrix: a.bits.transposed(), words, reading: of_left };
@@ -307,26 +307,26 @@ fn product(
             let threads = threads(exec.pool, [m, n, product.k]);
             // SAFETY: sizes were checked and are not zero, panels are packed, `c` is borrowed
             // mutably; the machine multiplies such words.
-            unsafe { product.run_panels(exec.pool, threads, a, b) }
+            unsafe { product.run_panels(exec.pool, threads, a, b)? };
             let zeros = Zeros {
                 depth: k as i32,
                 a: (of_left, zero_points.a, a_sums),
                 b: (of_right, zero_points.b, b_sums),
             };
-            zeros.take_off(exec, n, c);
+            zeros.take_off(exec, n, c)
         };
         match b {
             ByteRhs::Packed(b) => {
                 assert_eq!(b.isa(), exec.isa, "instruction set of the packed B");
-                multiply(b.panels.view(), &b.beside, words.of_right(b.panels.elements.signed));
+                multiply(b.panels.view(), &b.beside, words.of_right(b.panels.elements.signed))
             }
             ByteRhs::Plain(b) => {
                 let reading = words.of_right(b.signed);
                 let right = Side { matrix: b.bits, words, reading };
-                right.with_panels(exec, false, |b, sums| multiply(b, sums, reading));
+                right.with_panels(exec, false, |b, sums| multiply(b, sums, reading))
             }
         }
-    });
+    })
 }
 
 /// An operand as steps by columns.
@@ -344,8 +344,8 @@ impl Side<'_> {
         &self,
         exec: &Exec<'_>,
         in_columns: bool,
-        f: impl FnOnce(Panels, &[i32]) -> R,
-    ) -> R {
+        f: impl FnOnce(Panels, &[i32]) -> Result<R, Ended>,
+    ) -> Result<R, Ended> {
         let w = panel_width(exec.isa);
         let (rows, width) = (self.matrix.rows().div_ceil(self.words.steps()), self.matrix.cols());
         let panels = width.div_ceil(w);
@@ -370,7 +370,7 @@ impl Side<'_> {
                     }
                     self.pack(exec.isa, chunk, columns, out, (ks, ws), sums);
                 }
-            });
+            })?;
             // SAFETY: as above; all threads are done with them.
             let sums = unsafe { std::slice::from_raw_parts(sums.as_ptr().cast::<i32>(), width) };
             f(Panels { ptr: words.as_ptr(), stride: w * rows, ks, ws }, sums)
@@ -539,17 +539,17 @@ struct Zeros<'a> {
 
 impl Zeros<'_> {
     /// Takes it off all rows of C, of `n` columns.
-    fn take_off(&self, exec: &Exec<'_>, n: usize, c: &mut [i32]) {
+    fn take_off(&self, exec: &Exec<'_>, n: usize, c: &mut [i32]) -> Result<(), Ended> {
         let has = |(reading, points, _): (Reading, &[u8], &[i32])| {
             (0..points.len().max(1)).any(|index| reading.zero_point(points, index) != 0)
         };
         if !has(self.a) && !has(self.b) {
-            return;
+            return Ok(());
         }
         let level = Level::new(exec.isa);
         rows(exec.pool, c, n, 2 * n, |first, c| {
             level.run_avx2(TakeOff { zeros: self, first, n, c });
-        });
+        })
     }
 }
 
@@ -658,7 +658,7 @@ mod tests {
                 if !words.is_available(isa) {
                     continue;
                 }
-                let packed = PackedB::in_words(isa, words, b);
+                let packed = PackedB::in_words(isa, words, b).unwrap();
                 let elements = packed.panels.elements;
                 let (depth, cols) = (b.bits.rows(), b.bits.cols());
                 assert_eq!(PackedB::bytes_of(isa, elements, depth, cols), Some(packed.bytes()));
@@ -666,7 +666,7 @@ mod tests {
                     let exec = &Exec { pool: &Pool::new(threads), isa };
                     for right in [ByteRhs::Plain(b), ByteRhs::Packed(&packed)] {
                         let mut c = vec![-1; want.len()];
-                        product(exec, words, a, right, zero_points, &mut c);
+                        product(exec, words, a, right, zero_points, &mut c).unwrap();
                         assert!(
                             c == want,
                             "{what}, {isa:?} {words:?}, {threads} threads, {right:?}"
@@ -766,6 +766,7 @@ mod tests {
             |rows, cols| ByteMatrix { bits: MatRef::row_major(&[1; 6], rows, cols), signed: false };
         let exec = &Exec { pool: Pool::serial(), isa: Isa::detect() };
         let zero_points = ZeroPoints { a: &[1, 2], b: &[] };
-        gemm_bytes(exec, matrix(3, 2), ByteRhs::Plain(matrix(2, 3)), zero_points, &mut [0; 9]);
+        gemm_bytes(exec, matrix(3, 2), ByteRhs::Plain(matrix(2, 3)), zero_points, &mut [0; 9])
+            .unwrap();
     }
 }

@@ -15,7 +15,7 @@ use super::halves::{LeMatrix, ManyRows, Storage};
 use super::matrix::MatRef;
 use sardonyx_simd::Pool;
 use sardonyx_simd::buffer::AlignedBuf;
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 use sardonyx_simd::{Exec, Isa};
 
 /// A matrix of `depth` steps (k) by `width` columns that can write itself into panels.
@@ -68,8 +68,8 @@ impl PackedA {
     /// # Panics
     ///
     /// If this machine does not have `isa`.
-    pub fn new(isa: Isa, a: MatRef<'_>) -> PackedA {
-        PackedA { panels: Packed::new(isa, &a.transposed()) }
+    pub fn new(isa: Isa, a: MatRef<'_>) -> Result<PackedA, Ended> {
+        Ok(PackedA { panels: Packed::new(isa, &a.transposed())? })
     }
 
     pub fn rows(&self) -> usize {
@@ -103,8 +103,8 @@ impl PackedB {
     /// # Panics
     ///
     /// If this machine does not have `isa`.
-    pub fn new(isa: Isa, b: MatRef<'_>) -> PackedB {
-        PackedB { panels: Packed::new(isa, &b), beside: ManyRows::Widened }
+    pub fn new(isa: Isa, b: MatRef<'_>) -> Result<PackedB, Ended> {
+        Ok(PackedB { panels: Packed::new(isa, &b)?, beside: ManyRows::Widened })
     }
 
     /// Packs `b` (k x n) in the type that it has.
@@ -112,12 +112,12 @@ impl PackedB {
     /// # Panics
     ///
     /// If this machine does not have `isa`.
-    pub fn from_le(isa: Isa, b: &LeMatrix<'_>) -> PackedB {
+    pub fn from_le(isa: Isa, b: &LeMatrix<'_>) -> Result<PackedB, Ended> {
         let panels = match b.storage() {
-            Storage::F32 => Packed::new(isa, b),
-            storage => Packed::in_halves(isa, b, storage).0,
+            Storage::F32 => Packed::new(isa, b)?,
+            storage => Packed::in_halves(isa, b, storage)?.0,
         };
-        PackedB { panels, beside: ManyRows::Widened }
+        Ok(PackedB { panels, beside: ManyRows::Widened })
     }
 
     /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where
@@ -128,15 +128,15 @@ impl PackedB {
     /// # Panics
     ///
     /// If this machine does not have `isa`.
-    pub fn rounded_from_le(isa: Isa, b: &LeMatrix<'_>) -> PackedB {
+    pub fn rounded_from_le(isa: Isa, b: &LeMatrix<'_>) -> Result<PackedB, Ended> {
         if isa == Isa::Portable || b.storage() == Storage::F16 {
             return PackedB::from_le(isa, b);
         }
         let panels = match b.storage() {
-            Storage::F32 => Packed::rounded(isa, b),
-            storage => Packed::in_halves(isa, b, storage).0,
+            Storage::F32 => Packed::rounded(isa, b)?,
+            storage => Packed::in_halves(isa, b, storage)?.0,
         };
-        PackedB { panels, beside: ManyRows::fastest(isa) }
+        Ok(PackedB { panels, beside: ManyRows::fastest(isa) })
     }
 
     /// The type of the elements in memory.
@@ -188,7 +188,7 @@ pub(crate) struct Packed<E: Elements = Storage> {
 }
 
 impl Packed {
-    pub(crate) fn new(isa: Isa, source: &dyn PackSource) -> Packed {
+    pub(crate) fn new(isa: Isa, source: &dyn PackSource) -> Result<Packed, Ended> {
         Packed::of_source(isa, Storage::F32, source, |steps, start, out| {
             source.pack(isa, steps, start, out);
         })
@@ -200,7 +200,7 @@ impl Packed {
         storage: Storage,
         source: &dyn PackSource,
         fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
-    ) -> Packed {
+    ) -> Result<Packed, Ended> {
         let next_columns = |columns| source.next_columns(columns);
         Packed::by_chunks(isa, storage, [source.depth(), source.width()], next_columns, fill)
     }
@@ -228,7 +228,7 @@ impl<E: Elements> Packed<E> {
         [depth, width]: [usize; 2],
         next_columns: impl Fn(Range<usize>),
         fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
-    ) -> Packed<E> {
+    ) -> Result<Packed<E>, Ended> {
         check_isa(isa);
         let w = panel_width(isa);
         let (panels, row, rows) = (width.div_ceil(w), elements.words(w), elements.rows(depth));
@@ -254,9 +254,9 @@ impl<E: Elements> Packed<E> {
                     std::slice::from_raw_parts_mut(start, chunk.len() * row)
                 };
                 fill(chunk, panel * w, out);
-            });
+            })?;
         }
-        Packed { isa, depth, width, data, elements }
+        Ok(Packed { isa, depth, width, data, elements })
     }
 
     pub(crate) fn view(&self) -> Panels {
@@ -319,7 +319,7 @@ pub(super) fn each_chunk(
     panels: Range<usize>,
     w: usize,
     body: impl Fn(usize, Range<usize>) + Sync,
-) {
+) -> Result<(), Ended> {
     let blocks = depth.div_ceil(PACK_STEPS);
     let chunks = panels.len() * blocks;
     let one = |chunk: usize| {
@@ -329,13 +329,18 @@ pub(super) fn each_chunk(
     // A region costs about as much as packing a few thousand floats.
     if chunks == 0 || depth * panels.len() * w < 16_384 {
         (0..chunks).for_each(one);
+        Ok(())
     } else {
-        pool.run(chunks, one);
+        pool.run(chunks, one)
     }
 }
 
 /// Packs all of `source` into `out`, sharing the work between the threads of `pool`.
-pub(crate) fn pack_all(exec: &Exec<'_>, source: &dyn PackSource, out: &mut [f32]) {
+pub(crate) fn pack_all(
+    exec: &Exec<'_>,
+    source: &dyn PackSource,
+    out: &mut [f32],
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let w = panel_width(isa);
     let (depth, panels) = (source.depth(), source.width().div_ceil(w));
@@ -348,7 +353,7 @@ pub(crate) fn pack_all(exec: &Exec<'_>, source: &dyn PackSource, out: &mut [f32]
             std::slice::from_raw_parts_mut(start, steps.len() * w)
         };
         source.pack(isa, steps, panel * w, out);
-    });
+    })
 }
 
 /// A pointer that may cross threads; who dereferences it says why that is sound.

@@ -99,14 +99,14 @@ fn run(
     let (pa, pb, hidden);
     let lhs = match form {
         Form::PackA | Form::PackBoth => {
-            pa = PackedA::new(isa, a);
+            pa = PackedA::new(isa, a).unwrap();
             Lhs::Packed(&pa)
         }
         _ => Lhs::Plain(a),
     };
     let rhs = match form {
         Form::PackB | Form::PackBoth => {
-            pb = PackedB::new(isa, b);
+            pb = PackedB::new(isa, b).unwrap();
             Rhs::Packed(&pb)
         }
         Form::Virtual => {
@@ -115,7 +115,7 @@ fn run(
         }
         _ => Rhs::Plain(b),
     };
-    gemm(exec, lhs, rhs, &mut c, ldc, epilogue);
+    gemm(exec, lhs, rhs, &mut c, ldc, epilogue).unwrap();
     for row in c.chunks(ldc.max(1)) {
         assert!(row[n..].iter().all(|&x| x == 77.0), "wrote between rows");
     }
@@ -299,10 +299,10 @@ fn packing_from_unaligned_bytes() {
     for &isa in Isa::available() {
         let (am, bm) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
         let want = run(&Exec { pool: &pool, isa }, Form::PackB, am, bm, n, &Epilogue::default());
-        let pb = PackedB::from_le(isa, &LeMatrix::row_major(&b8[1..], Storage::F32, k, n));
+        let pb = PackedB::from_le(isa, &LeMatrix::row_major(&b8[1..], Storage::F32, k, n)).unwrap();
         let mut c = vec![0.0; m * n];
         let (lhs, rhs) = (Lhs::Plain(am), Rhs::Packed(&pb));
-        gemm(&Exec { pool: &pool, isa }, lhs, rhs, &mut c, n, &Epilogue::default());
+        gemm(&Exec { pool: &pool, isa }, lhs, rhs, &mut c, n, &Epilogue::default()).unwrap();
         assert_eq!(c, want);
     }
 }
@@ -314,11 +314,11 @@ fn the_order_of_columns_changes_no_bit() {
         let (a, b, bias) = (random(m * k, 1), random(k * n, 2), random(n, 3));
         let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), ..Epilogue::default() };
         for &isa in Isa::available() {
-            let packed = PackedB::new(isa, MatRef::row_major(&b, k, n));
+            let packed = PackedB::new(isa, MatRef::row_major(&b, k, n)).unwrap();
             let product = |pool: &Pool, sweep: Sweep| {
                 let (mut c, exec) = (vec![77.0; m * n], Exec { pool, isa });
                 let a = Lhs::Plain(MatRef::row_major(&a, m, k));
-                gemm_swept(&exec, a, Rhs::Packed(&packed), &mut c, n, &epilogue, sweep);
+                gemm_swept(&exec, a, Rhs::Packed(&packed), &mut c, n, &epilogue, sweep).unwrap();
                 c
             };
             let want = product(&pools[0], Sweep::FromFirst);
@@ -349,15 +349,16 @@ fn a_row_alone_is_the_first_of_two() {
                         b.iter().flat_map(|&x| half::bf16::from_f32(x).to_le_bytes()).collect()
                     }
                 };
-                let packed = PackedB::from_le(isa, &LeMatrix::row_major(&bytes, storage, k, n));
+                let packed =
+                    PackedB::from_le(isa, &LeMatrix::row_major(&bytes, storage, k, n)).unwrap();
                 for (pool, form) in pools.iter().flat_map(|pool| [(pool, false), (pool, true)]) {
                     let product = |rows: usize| {
                         let am = MatRef::row_major(&a[..rows * k], rows, k);
-                        let pa = PackedA::new(isa, am);
+                        let pa = PackedA::new(isa, am).unwrap();
                         let lhs = if form { Lhs::Packed(&pa) } else { Lhs::Plain(am) };
                         let mut c = vec![77.0; rows * n];
                         let exec = Exec { pool, isa };
-                        gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue);
+                        gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue).unwrap();
                         c
                     };
                     assert!(product(1) == product(2)[..n], "{isa:?} {storage:?} {n} x {k}");
@@ -374,7 +375,8 @@ fn depths_must_agree() {
     let (a, b) = (MatRef::row_major(&x, 2, 3), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 6];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, a, b, &mut c, 3, &Epilogue::default());
+    gemm(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, a, b, &mut c, 3, &Epilogue::default())
+        .unwrap();
 }
 
 #[test]
@@ -384,7 +386,8 @@ fn the_output_must_fit() {
     let (a, b) = (MatRef::row_major(&x, 2, 2), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 5];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, a, b, &mut c, 3, &Epilogue::default());
+    gemm(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, a, b, &mut c, 3, &Epilogue::default())
+        .unwrap();
 }
 /// As a transformer has them whose positions come before its examples.
 #[test]
@@ -411,7 +414,7 @@ fn interleaved_matrices_are_one_tall_one() {
             batch_strides: &[0],
         };
         for &isa in Isa::available() {
-            let packed = PackedB::new(isa, MatRef::row_major(&b, k, n));
+            let packed = PackedB::new(isa, MatRef::row_major(&b, k, n)).unwrap();
             for threads in [1, 2] {
                 let pool = Pool::new(threads);
                 let product = |rhs: BatchRhs<'_>| {
@@ -424,7 +427,8 @@ fn interleaved_matrices_are_one_tall_one() {
                         rhs,
                         BatchOut { data: &mut c, ldc: n, stride: m * n },
                         &epilogue,
-                    );
+                    )
+                    .unwrap();
                     c
                 };
                 let mut want = vec![f32::NAN; count * m * n];
@@ -434,7 +438,8 @@ fn interleaved_matrices_are_one_tall_one() {
                     let epilogue =
                         Epilogue { residual: Some(&residual[i * m * n..]), ..Epilogue::default() };
                     let (lhs, rhs) = (Lhs::Plain(one), Rhs::Packed(&packed));
-                    gemm(&Exec { pool: Pool::serial(), isa }, lhs, rhs, want, n, &epilogue);
+                    gemm(&Exec { pool: Pool::serial(), isa }, lhs, rhs, want, n, &epilogue)
+                        .unwrap();
                 }
                 let what = format!("{isa:?} {count} x {m} x {k}, step {col_stride}");
                 assert!(product(BatchRhs::Packed(&packed)) == want, "{what}");
@@ -486,7 +491,8 @@ fn batches_with_broadcasting() {
                             rhs,
                             BatchOut { data: &mut c, ldc: n, stride: m * n },
                             &epilogue,
-                        );
+                        )
+                        .unwrap();
                         for i in 0..d0 * d1 {
                             let (i0, i1) = (i / d1, i % d1);
                             let x = MatRef::row_major(&a[i0 * sa[0] + i1 * sa[1]..], m, k);
@@ -506,7 +512,7 @@ fn batches_with_broadcasting() {
                         }
                         assert_eq!(&c, first.get_or_insert_with(|| c.clone()));
                         if sb == &[0, 0] {
-                            let b = PackedB::new(isa, MatRef::row_major(&b, k, n));
+                            let b = PackedB::new(isa, MatRef::row_major(&b, k, n)).unwrap();
                             let mut c2 = vec![f32::NAN; d0 * d1 * m * n];
                             let rhs = BatchRhs::Packed(&b);
                             gemm_batch(
@@ -516,7 +522,8 @@ fn batches_with_broadcasting() {
                                 rhs,
                                 BatchOut { data: &mut c2, ldc: n, stride: m * n },
                                 &epilogue,
-                            );
+                            )
+                            .unwrap();
                             assert_eq!(c, c2);
                         }
                     }

@@ -5,7 +5,7 @@
 
 use super::Plain;
 use sardonyx_simd::chunks::{fill, rows};
-use sardonyx_simd::{Pace, Pool};
+use sardonyx_simd::{Failure, Pace, Pool};
 
 /// An index outside of its dim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,8 @@ fn check<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRang
 ///
 /// # Errors
 ///
-/// When an index is outside of `axis`; `y` is untouched then.
+/// When an index is outside of `axis`; `y` is untouched then. Also the end of
+/// the work.
 ///
 /// # Panics
 ///
@@ -82,7 +83,7 @@ pub fn gather<T: Plain>(
     x: &[T],
     indices: Indices<'_>,
     y: &mut [T],
-) -> Result<(), IndexOutOfRange> {
+) -> Result<(), Failure<IndexOutOfRange>> {
     match indices {
         Indices::Short(indices) => gather_by(pool, dims, x, indices, y),
         Indices::Long(indices) => gather_by(pool, dims, x, indices, y),
@@ -95,11 +96,11 @@ fn gather_by<T: Plain, I: GatherIndex>(
     x: &[T],
     indices: &[I],
     y: &mut [T],
-) -> Result<(), IndexOutOfRange> {
+) -> Result<(), Failure<IndexOutOfRange>> {
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     let count = indices.len();
     assert_eq!(y.len(), outer * count * inner, "the output has other dims");
-    check(indices, axis)?;
+    check(indices, axis).map_err(Failure::Operand)?;
     if inner == 1 {
         fill(pool, y, 2, |start, y| {
             let (mut row, mut k) = (start / count, start % count);
@@ -110,7 +111,7 @@ fn gather_by<T: Plain, I: GatherIndex>(
                     (row, k) = (row + 1, 0);
                 }
             }
-        });
+        })?;
     } else if !y.is_empty() {
         rows(pool, y, inner, inner, |first, y| {
             for (i, y) in y.chunks_exact_mut(inner).enumerate() {
@@ -118,7 +119,7 @@ fn gather_by<T: Plain, I: GatherIndex>(
                 let from = row * axis + checked(indices[k], axis);
                 y.copy_from_slice(&x[from * inner..][..inner]);
             }
-        });
+        })?;
     }
     Ok(())
 }
@@ -128,7 +129,8 @@ fn gather_by<T: Plain, I: GatherIndex>(
 ///
 /// # Errors
 ///
-/// When an index is outside of the axis; `y` is untouched then.
+/// When an index is outside of the axis; `y` is untouched then. Also the end of
+/// the work.
 ///
 /// # Panics
 ///
@@ -141,7 +143,7 @@ pub fn gather_elements<T: Plain>(
     index_dims: &[usize],
     indices: Indices<'_>,
     y: &mut [T],
-) -> Result<(), IndexOutOfRange> {
+) -> Result<(), Failure<IndexOutOfRange>> {
     match indices {
         Indices::Short(indices) => gather_elements_by(pool, axis, dims, x, index_dims, indices, y),
         Indices::Long(indices) => gather_elements_by(pool, axis, dims, x, index_dims, indices, y),
@@ -156,15 +158,15 @@ fn gather_elements_by<T: Plain, I: GatherIndex>(
     index_dims: &[usize],
     indices: &[I],
     y: &mut [T],
-) -> Result<(), IndexOutOfRange> {
+) -> Result<(), Failure<IndexOutOfRange>> {
     assert_eq!(y.len(), indices.len(), "one output per index");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
-    check_elements(axis, dims, index_dims, indices)?;
+    check_elements(axis, dims, index_dims, indices).map_err(Failure::Operand)?;
     fill(pool, y, 4 * dims.len(), |start, y| {
         for (i, y) in y.iter_mut().enumerate() {
             *y = x[element(axis, dims, index_dims, start + i, indices[start + i])];
         }
-    });
+    })?;
     Ok(())
 }
 
@@ -208,7 +210,8 @@ fn element<I: GatherIndex>(
 ///
 /// # Errors
 ///
-/// When an index is outside of its dim; `y` is untouched then.
+/// When an index is outside of its dim; `y` is untouched then. Also the end of
+/// the work.
 ///
 /// # Panics
 ///
@@ -221,7 +224,7 @@ pub fn gather_nd<T: Plain>(
     x: &[T],
     indices: &[i64],
     y: &mut [T],
-) -> Result<(), IndexOutOfRange> {
+) -> Result<(), Failure<IndexOutOfRange>> {
     assert!(depth > 0 && batch_dims + depth <= dims.len(), "tuples too long");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
     assert!(indices.len().is_multiple_of(depth), "whole tuples");
@@ -231,7 +234,7 @@ pub fn gather_nd<T: Plain>(
     let tuples = indices.len() / depth;
     assert_eq!(y.len(), tuples * slice, "the output has other dims");
     assert!(tuples == 0 || (batch > 0 && tuples.is_multiple_of(batch)), "whole batches");
-    check_tuples(indexed, indices)?;
+    check_tuples(indexed, indices).map_err(Failure::Operand)?;
     if y.is_empty() {
         return Ok(());
     }
@@ -244,7 +247,7 @@ pub fn gather_nd<T: Plain>(
                 + slice * tuple_offset(indexed, &indices[tuple * depth..][..depth]);
             y.copy_from_slice(&x[from..][..slice]);
         }
-    });
+    })?;
     Ok(())
 }
 
@@ -271,7 +274,8 @@ pub type ScatterInto<T> = fn(old: T, update: T) -> T;
 ///
 /// # Errors
 ///
-/// When an index is outside of the axis; `y` is untouched then.
+/// When an index is outside of the axis; `y` is untouched then. Also the end of
+/// the work.
 ///
 /// # Panics
 ///
@@ -284,7 +288,7 @@ pub fn scatter_elements<T: Plain>(
     indices: Indices<'_>,
     updates: &[T],
     y: &mut [T],
-) -> Result<(), IndexOutOfRange> {
+) -> Result<(), Failure<IndexOutOfRange>> {
     match indices {
         Indices::Short(indices) => {
             scatter_elements_by(into, axis, dims, index_dims, indices, updates, y)
@@ -303,10 +307,10 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
     indices: &[I],
     updates: &[T],
     y: &mut [T],
-) -> Result<(), IndexOutOfRange> {
+) -> Result<(), Failure<IndexOutOfRange>> {
     assert_eq!(updates.len(), indices.len(), "one update per index");
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
-    check_elements(axis, dims, index_dims, indices)?;
+    check_elements(axis, dims, index_dims, indices).map_err(Failure::Operand)?;
     let (last, row, index_row) = (dims.len() - 1, dims[dims.len() - 1], index_dims[dims.len() - 1]);
     let pace = Pace::default();
     if axis == last && row > 0 && index_row > 0 && index_dims[..last] == dims[..last] {
@@ -314,7 +318,7 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
         let indices = indices.chunks_exact(index_row).zip(updates.chunks_exact(index_row));
         for (y, (indices, updates)) in y.chunks_exact_mut(row).zip(indices) {
             for (indices, updates) in indices.chunks(PIECE).zip(updates.chunks(PIECE)) {
-                pace.count(indices.len());
+                pace.count(indices.len())?;
                 for (&index, &update) in indices.iter().zip(updates) {
                     let y = &mut y[checked(index, row)];
                     *y = into(*y, update);
@@ -324,14 +328,14 @@ fn scatter_elements_by<T: Plain, I: GatherIndex>(
         return Ok(());
     }
     for (at, (&index, &update)) in indices.iter().zip(updates).enumerate() {
-        pace.count(1);
+        pace.count(1)?;
         let y = &mut y[element(axis, dims, index_dims, at, index)];
         *y = into(*y, update);
     }
     Ok(())
 }
 
-/// Updates of a row between two looks whether the loop is to end.
+/// Updates of a row between two questions whether the loop is to end.
 const PIECE: usize = 1 << 12;
 
 /// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of
@@ -340,7 +344,8 @@ const PIECE: usize = 1 << 12;
 ///
 /// # Errors
 ///
-/// When an index is outside of its dim; `y` is untouched then.
+/// When an index is outside of its dim; `y` is untouched then. Also the end of
+/// the work.
 ///
 /// # Panics
 ///
@@ -352,21 +357,21 @@ pub fn scatter_nd<T: Plain>(
     indices: &[i64],
     updates: &[T],
     y: &mut [T],
-) -> Result<(), IndexOutOfRange> {
+) -> Result<(), Failure<IndexOutOfRange>> {
     assert!(depth <= dims.len(), "tuples too long");
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
     assert!(indices.len().is_multiple_of(depth), "whole tuples");
     let slice: usize = dims[depth..].iter().product();
     if let Some(tuples) = indices.len().checked_div(depth) {
         assert_eq!(updates.len(), tuples * slice, "the updates have other dims");
-        check_tuples(&dims[..depth], indices)?;
+        check_tuples(&dims[..depth], indices).map_err(Failure::Operand)?;
     }
     if slice == 0 {
         return Ok(());
     }
     let pace = Pace::default();
     for (k, updates) in updates.chunks_exact(slice).enumerate() {
-        pace.count(slice);
+        pace.count(slice)?;
         let to = slice * tuple_offset(&dims[..depth], &indices[k * depth..][..depth]);
         for (y, &update) in y[to..to + slice].iter_mut().zip(updates) {
             *y = into(*y, update);

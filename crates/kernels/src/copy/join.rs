@@ -1,8 +1,8 @@
 //! Joining buffers along an axis.
 
 use super::Plain;
-use sardonyx_simd::Pool;
 use sardonyx_simd::chunks::{fill, rows};
+use sardonyx_simd::{Ended, Pool};
 
 /// Rows of parts that are shorter than this on average, in elements, are copied element by element:
 /// a call for each would take longer than what it copies.
@@ -16,11 +16,16 @@ const BLOCK: usize = 2048;
 /// # Panics
 ///
 /// If a part is not a whole number of rows, or `y` has not the size of all parts together.
-pub fn concat<T: Plain>(pool: &Pool, outer: usize, parts: &[&[T]], y: &mut [T]) {
+pub fn concat<T: Plain>(
+    pool: &Pool,
+    outer: usize,
+    parts: &[&[T]],
+    y: &mut [T],
+) -> Result<(), Ended> {
     let total: usize = parts.iter().map(|part| part.len()).sum();
     assert_eq!(y.len(), total, "the output has another size");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     for part in parts {
         assert!(part.len().is_multiple_of(outer), "whole rows");
@@ -52,7 +57,7 @@ pub fn concat<T: Plain>(pool: &Pool, outer: usize, parts: &[&[T]], y: &mut [T]) 
                 }
             }
         }
-    });
+    })
 }
 
 /// Rows from number `first` on: part by part through a block of rows, which stays in a cache.
@@ -115,7 +120,7 @@ mod tests {
                 }
                 let mut y = vec![0; expected.len()];
                 let slices: Vec<&[u32]> = parts.iter().map(|part| part.as_slice()).collect();
-                concat(&pool, outer, &slices, &mut y);
+                concat(&pool, outer, &slices, &mut y).unwrap();
                 assert_eq!(y, expected);
             }
         }

@@ -1,8 +1,8 @@
 //! Padding, and cropping where pads are negative.
 
 use super::Plain;
-use sardonyx_simd::Pool;
 use sardonyx_simd::chunks::rows;
+use sardonyx_simd::{Ended, Pool};
 
 /// What goes outside of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,13 @@ pub struct Padding<'a, T> {
 /// # Panics
 ///
 /// If lists differ in length, or lengths do not fit (a dim cropped below zero does not).
-pub fn pad<T: Plain>(pool: &Pool, padding: Padding<'_, T>, dims: &[usize], x: &[T], y: &mut [T]) {
+pub fn pad<T: Plain>(
+    pool: &Pool,
+    padding: Padding<'_, T>,
+    dims: &[usize],
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
     let Padding { mode, before, after, value } = padding;
     let rank = dims.len();
     assert!(before.len() == rank && after.len() == rank, "two pads per dim");
@@ -68,10 +74,11 @@ pub fn pad<T: Plain>(pool: &Pool, padding: Padding<'_, T>, dims: &[usize], x: &[
     let total: usize = (0..rank).map(out_dim).product();
     assert_eq!(y.len(), total, "the output has other dims");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let Some(last) = rank.checked_sub(1) else {
-        return y.copy_from_slice(x);
+        y.copy_from_slice(x);
+        return Ok(());
     };
     let (width, in_width) = (out_dim(last), dims[last]);
     // The output columns that are inside of the data.
@@ -104,7 +111,7 @@ pub fn pad<T: Plain>(pool: &Pool, padding: Padding<'_, T>, dims: &[usize], x: &[
                 }
             }
         }
-    });
+    })
 }
 
 #[cfg(test)]
@@ -132,7 +139,8 @@ mod tests {
                 &[3],
                 &[1, 2, 3],
                 &mut y,
-            );
+            )
+            .unwrap();
             assert_eq!(y, expected, "{mode:?} {before} {after}");
         }
         let mut y = [0; 3];
@@ -142,7 +150,8 @@ mod tests {
             &[1],
             &[4],
             &mut y,
-        );
+        )
+        .unwrap();
         assert_eq!(y, [4; 3]);
         pad(
             &pool,
@@ -150,7 +159,8 @@ mod tests {
             &[0],
             &[],
             &mut y,
-        );
+        )
+        .unwrap();
         assert_eq!(y, [9; 3]);
     }
 
@@ -186,7 +196,8 @@ mod tests {
                         &dims,
                         &x,
                         &mut y,
-                    );
+                    )
+                    .unwrap();
                     assert_eq!(y, expected, "{mode:?}");
                 }
             }

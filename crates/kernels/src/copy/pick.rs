@@ -1,8 +1,8 @@
 //! Picking elements by one table of indices per dim.
 
 use super::Plain;
-use sardonyx_simd::Pool;
 use sardonyx_simd::chunks::rows;
+use sardonyx_simd::{Ended, Pool};
 
 /// An index of nothing: the value stands there.
 pub const NOWHERE: usize = usize::MAX;
@@ -21,7 +21,7 @@ pub fn pick<T: Plain>(
     value: T,
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let rank = dims.len();
     assert_eq!(out_dims.len(), rank, "dims of the same number");
     assert_eq!(tables.len(), out_dims.iter().sum::<usize>(), "one index per output");
@@ -34,10 +34,11 @@ pub fn pick<T: Plain>(
         start += out;
     }
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let Some(last) = rank.checked_sub(1) else {
-        return y.copy_from_slice(x);
+        y.copy_from_slice(x);
+        return Ok(());
     };
     let (width, columns) = (out_dims[last] * run, &tables[start - out_dims[last]..]);
     rows(pool, y, width, 2 * width + 8 * rank, |first, y| {
@@ -54,7 +55,7 @@ pub fn pick<T: Plain>(
             }
             before = Some(from);
         }
-    });
+    })
 }
 
 /// Where the row of the input starts that an output row is picked from.
@@ -119,12 +120,13 @@ mod tests {
                 .collect();
             for threads in [1, 3] {
                 let mut y = vec![0; expected.len()];
-                pick(&Pool::new(threads), (&dims, &out_dims, run), &tables, 99, &x, &mut y);
+                pick(&Pool::new(threads), (&dims, &out_dims, run), &tables, 99, &x, &mut y)
+                    .unwrap();
                 assert_eq!(y, expected);
             }
         }
         let mut y = [0];
-        pick(&Pool::new(1), (&[], &[], 1), &[], 9, &[5], &mut y);
+        pick(&Pool::new(1), (&[], &[], 1), &[], 9, &[5], &mut y).unwrap();
         assert_eq!(y, [5]);
     }
 }

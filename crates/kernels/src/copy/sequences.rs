@@ -1,8 +1,8 @@
 //! Sequences of a batch: turned around, and written into caches.
 
 use super::Plain;
-use sardonyx_simd::Pool;
 use sardonyx_simd::chunks::rows;
+use sardonyx_simd::{Ended, Pool};
 
 /// Turns the first `lengths[b]` entries of each sequence around; the others stay. `x` and `y` have
 /// dims `[batch, time, inner]`, or `[time, batch, inner]` if `time_first`.
@@ -17,7 +17,7 @@ pub fn reverse_sequences<T: Plain>(
     lengths: &[i64],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), first * second * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     let (batch, time) = if time_first { (second, first) } else { (first, second) };
@@ -27,7 +27,7 @@ pub fn reverse_sequences<T: Plain>(
         "a sequence is longer than its axis"
     );
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     rows(pool, y, inner, inner + 4, |start, y| {
         let (mut i, mut j) = (start / second, start % second);
@@ -42,7 +42,7 @@ pub fn reverse_sequences<T: Plain>(
                 (i, j) = (i + 1, 0);
             }
         }
-    });
+    })
 }
 
 /// Writes `count` new entries into each sequence of a batch, from a position on and around the end:
@@ -91,7 +91,7 @@ mod tests {
                 let lengths: Vec<i64> = (0..batch).map(|b| (b * 7 % (time + 1)) as i64).collect();
                 for threads in [1, 2] {
                     let (pool, mut y) = (Pool::new(threads), vec![u32::MAX; x.len()]);
-                    reverse_sequences(&pool, time_first, dims, &lengths, &x, &mut y);
+                    reverse_sequences(&pool, time_first, dims, &lengths, &x, &mut y).unwrap();
                     for (at, y) in y.iter().enumerate() {
                         let [i, j, k] = [at / inner / second, at / inner % second, at % inner];
                         let (b, t) = if time_first { (j, i) } else { (i, j) };

@@ -2,12 +2,12 @@
 
 use super::Plain;
 use sardonyx_elementwise::{MAX_RANK, Walk};
-use sardonyx_simd::Pool;
 use sardonyx_simd::chunks::{Shared, fill as fill_chunks, ranges};
+use sardonyx_simd::{Ended, Pool};
 
 /// Fills `y` with `value`.
-pub fn fill<T: Plain>(pool: &Pool, value: T, y: &mut [T]) {
-    fill_chunks(pool, y, 1, |_, y| y.fill(value));
+pub fn fill<T: Plain>(pool: &Pool, value: T, y: &mut [T]) -> Result<(), Ended> {
+    fill_chunks(pool, y, 1, |_, y| y.fill(value))
 }
 
 /// `y[i, j, ..] = x[start + i * strides[0] + j * strides[1] + ..]` for a contiguous `y` with dims
@@ -24,12 +24,12 @@ pub fn copy_strided<T: Plain>(
     strides: &[isize],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(dims.len(), strides.len(), "one stride per dim");
     let walk = Walk::merged(dims, |_, d| strides[d], [start as isize], [x.len()]);
     assert_eq!(y.len(), walk.len, "the output has other dims");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let rank = walk.dims().len();
     let [step] = walk.strides(rank - 1);
@@ -84,11 +84,11 @@ pub fn copy_between<T: Plain>(
     dims: &[usize],
     (x, x_start, x_strides): (&[T], usize, &[isize]),
     (y, y_start, y_strides): (&mut [T], usize, &[usize]),
-) {
+) -> Result<(), Ended> {
     assert_eq!([x_strides.len(), y_strides.len()], [dims.len(); 2], "one stride per dim");
     if dims.contains(&0) {
         // Strides say nothing: those of a whole image are products of its sizes.
-        return;
+        return Ok(());
     }
     let mut span = 0;
     for (&dim, &stride) in dims.iter().zip(y_strides).rev() {
@@ -105,7 +105,7 @@ pub fn copy_between<T: Plain>(
         [x.len(), y.len()],
     );
     if walk.len == 0 {
-        return;
+        return Ok(());
     }
     let [x_step, y_step] = walk.strides(walk.dims().len() - 1);
     let shared = Shared::new(y);
@@ -126,7 +126,7 @@ pub fn copy_between<T: Plain>(
                 y[0] = x[at];
             }
         }
-    });
+    })
 }
 
 /// Elements of a side of a tile: one or two cache lines of 4-byte elements on both sides.
@@ -136,7 +136,14 @@ const BAND: usize = 64;
 
 /// The case where some dim `d` other than the last is contiguous in `x`: the two are swapped tile
 /// by tile, so that both sides are touched a cache line at a time.
-fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[T], y: &mut [T]) {
+fn in_tiles<T: Plain>(
+    pool: &Pool,
+    walk: &Walk<1>,
+    start: usize,
+    d: usize,
+    x: &[T],
+    y: &mut [T],
+) -> Result<(), Ended> {
     let dims = walk.dims();
     let last = dims.len() - 1;
     let (height, width) = (dims[d], dims[last]);
@@ -202,7 +209,7 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
                 }
             }
         }
-    });
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Patterns of the positions of a matrix: triangles and single ones.
 
 use super::Plain;
-use sardonyx_simd::Pool;
 use sardonyx_simd::chunks::rows;
+use sardonyx_simd::{Ended, Pool};
 
 /// The part of each matrix on and above the diagonal that is `diagonal` columns to the right of the
 /// main one, or on and below it unless `upper`; the default value elsewhere. `x` has dims
@@ -18,11 +18,11 @@ pub fn triangle<T: Plain>(
     [matrices, height, width]: [usize; 3],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(x.len(), matrices * height * width, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     rows(pool, y, width, width, |first, y| {
         let x = x[first * width..].chunks_exact(width);
@@ -36,7 +36,7 @@ pub fn triangle<T: Plain>(
             y[copied.clone()].copy_from_slice(&x[copied]);
             y[left_out].fill(T::default());
         }
-    });
+    })
 }
 
 /// `y[o, d, i]` is `on` where `d` is `indices[o, i]`, else `off`; `y` has dims
@@ -53,11 +53,11 @@ pub fn one_hot<T: Plain>(
     off: T,
     on: T,
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert_eq!(indices.len(), outer * inner, "one index per position");
     assert_eq!(y.len(), outer * depth * inner, "the output has other dims");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let block = depth * inner;
     rows(pool, y, block, block, |first, y| {
@@ -71,7 +71,7 @@ pub fn one_hot<T: Plain>(
                 }
             }
         }
-    });
+    })
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
             for upper in [false, true] {
                 for diagonal in [0, 1, -1, 3, -7, 400, i64::MAX, i64::MIN] {
                     let mut y = vec![9; x.len()];
-                    triangle(&Pool::new(2), upper, diagonal, dims, &x, &mut y);
+                    triangle(&Pool::new(2), upper, diagonal, dims, &x, &mut y).unwrap();
                     for (at, (y, x)) in y.iter().zip(&x).enumerate() {
                         let (row, column) = (at / width % height, at % width);
                         let right = column as i128 - row as i128;
@@ -108,7 +108,7 @@ mod tests {
             let [outer, depth, inner] = dims;
             let indices: Vec<i64> = (0..outer * inner).map(|i| (i * 5 % 11) as i64 - 6).collect();
             let mut y = vec![9u8; outer * depth * inner];
-            one_hot(&Pool::new(2), dims, &indices, 1, 2, &mut y);
+            one_hot(&Pool::new(2), dims, &indices, 1, 2, &mut y).unwrap();
             for (at, y) in y.iter().enumerate() {
                 let (o, d, i) = (at / inner / depth, at / inner % depth, at % inner);
                 let index = indices[o * inner + i];

@@ -5,7 +5,7 @@ use super::{Score, Shared, Sums};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// How alike an example and a support vector are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,13 +43,13 @@ pub fn similarities<T: Score>(
     x: &[T],
     [vectors, zeros]: [&[T]; 2],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let (features, count) = (sizes.features, sizes.sums);
     assert_eq!(x.len(), sizes.rows * features, "the input has other dims");
     assert_eq!(vectors.len(), count * features, "the vectors have other dims");
     assert_eq!((y.len(), sizes.pitch), (sizes.rows * count, count), "the output has other dims");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let level = Level::new(exec.isa);
     if let KernelFunction::Rbf { gamma } = kernel {
@@ -59,10 +59,11 @@ pub fn similarities<T: Score>(
             T::run(level, Rbf { gamma, features, count, x, vectors, y });
         });
     }
-    T::sums(exec, sizes, x, vectors, zeros, y);
+    T::sums(exec, sizes, x, vectors, zeros, y)?;
     if kernel != KernelFunction::Linear {
-        rows(exec.pool, y, count, 16 * count, |_, y| T::run(level, OfProducts { kernel, y }));
+        rows(exec.pool, y, count, 16 * count, |_, y| T::run(level, OfProducts { kernel, y }))?;
     }
+    Ok(())
 }
 
 struct Rbf<'a, T> {
@@ -163,7 +164,7 @@ pub fn weigh<T: Math>(
     constant: T,
     similarities: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let count = weights.len();
     assert_eq!(similarities.len(), y.len() * count, "similarities of each row");
     rows(exec.pool, y, 1, 2 * count, |first, y| {
@@ -171,7 +172,7 @@ pub fn weigh<T: Math>(
             let similarities = &similarities[(first + row) * count..][..count];
             *y = T::from_f64(constant.to_f64() + weighted(weights, similarities));
         }
-    });
+    })
 }
 
 #[inline(always)]
@@ -204,7 +205,7 @@ pub fn decide<T: Math>(
     similarities: &[T],
     decisions: &mut [T],
     best: &mut [i64],
-) {
+) -> Result<(), Ended> {
     let classes = pairs.per_class.len();
     let (vectors, count) = (pairs.per_class.iter().sum::<usize>(), pair_count(classes));
     assert_eq!(pairs.coefficients.len(), (classes - 1) * vectors, "coefficients of each pair");
@@ -220,7 +221,7 @@ pub fn decide<T: Math>(
             let best = unsafe { shared.part(row, 1) };
             best[0] = elected(classes, decisions) as i64;
         }
-    });
+    })
 }
 
 fn decide_row<T: Math>(pairs: &Pairs<'_, T>, similarities: &[T], decisions: &mut [T]) {
@@ -283,7 +284,7 @@ pub fn couple<T: Math>(
     decisions: &[T],
     work: &mut [f64],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let count = pair_count(classes);
     let (per_row, rows_given) = (count + 3 * classes, y.len() / classes);
     assert_eq!(decisions.len(), rows_given * count, "decisions of each row");
@@ -305,7 +306,7 @@ pub fn couple<T: Math>(
             let y = unsafe { shared.part(row * classes, classes) };
             y.iter_mut().zip(probabilities).for_each(|(y, p)| *y = T::from_f64(*p));
         }
-    });
+    })
 }
 
 /// Probabilities of pairs stay this far from 0 and 1.

@@ -26,19 +26,19 @@ fn features_are_computed_one_by_one() {
             let reals = numbers(rows * width);
             let (x, offsets) = (singles(&reals), singles(&numbers(width)));
             let mut y = vec![9.0; x.len()];
-            scale(exec, width, [&offsets, &[3.0]], &x, &mut y);
+            scale(exec, width, [&offsets, &[3.0]], &x, &mut y).unwrap();
             for (at, y) in y.iter().enumerate() {
                 assert_eq!(*y, (x[at] - offsets[at % width]) * 3.0);
             }
             let mut z = vec![9.0; x.len()];
-            binarize(exec, 0.5, &x, &mut z);
+            binarize(exec, 0.5, &x, &mut z).unwrap();
             assert!(z.iter().zip(&x).all(|(z, x)| *z == f32::from(u8::from(*x > 0.5))));
-            impute(exec, width, -2.0, &offsets, &x, &mut z);
+            impute(exec, width, -2.0, &offsets, &x, &mut z).unwrap();
             for (at, z) in z.iter().enumerate() {
                 assert_eq!(*z, if x[at] == -2.0 { offsets[at % width] } else { x[at] });
             }
             for norm in [RowNorm::Max, RowNorm::L1, RowNorm::L2] {
-                normalize(exec, norm, width, &reals, &mut y);
+                normalize(exec, norm, width, &reals, &mut y).unwrap();
                 for (at, y) in y.iter().enumerate() {
                     let row = &reals[at / width * width..][..width];
                     let norm: f64 = match norm {
@@ -50,7 +50,7 @@ fn features_are_computed_one_by_one() {
                 }
             }
             let mut wide = vec![9.0; rows * (width + 3)];
-            place_columns(exec, width, [width + 3, 1, width + 1], &x, &mut wide);
+            place_columns(exec, width, [width + 3, 1, width + 1], &x, &mut wide).unwrap();
             for (at, y) in wide.iter().enumerate() {
                 let (row, column) = (at / (width + 3), at % (width + 3));
                 let expected = match column {
@@ -69,11 +69,11 @@ fn features_are_computed_one_by_one() {
 fn what_is_missing_may_be_no_number() {
     each_exec(|exec| {
         let mut y = [0.0; 4];
-        impute(exec, 2, f64::NAN, &[7.0, 8.0], &[f64::NAN, 1.0, 2.0, -f64::NAN], &mut y);
+        impute(exec, 2, f64::NAN, &[7.0, 8.0], &[f64::NAN, 1.0, 2.0, -f64::NAN], &mut y).unwrap();
         assert_eq!(y, [7.0, 1.0, 2.0, 8.0]);
-        normalize(exec, RowNorm::Max, 2, &[f32::NAN, 1.0], &mut [0.0, 0.0]);
+        normalize(exec, RowNorm::Max, 2, &[f32::NAN, 1.0], &mut [0.0, 0.0]).unwrap();
         let mut ints = [0; 3];
-        impute(exec, 3, i64::MIN, &[5], &[i64::MIN, 1, i64::MAX], &mut ints);
+        impute(exec, 3, i64::MIN, &[5], &[i64::MIN, 1, i64::MAX], &mut ints).unwrap();
         assert_eq!(ints, [5, 1, i64::MAX]);
     });
 }
@@ -82,10 +82,10 @@ fn what_is_missing_may_be_no_number() {
 fn places_become_elements() {
     each_exec(|exec| {
         let mut y = [9.0; 6];
-        one_hot(exec.pool, 2, &[1, 7, 0], &mut y);
+        one_hot(exec.pool, 2, &[1, 7, 0], &mut y).unwrap();
         assert_eq!(y, [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]);
         let mut y = [0u8; 3];
-        look_up(exec.pool, b"abc", &[2, 0, 2], &mut y);
+        look_up(exec.pool, b"abc", &[2, 0, 2], &mut y).unwrap();
         assert_eq!(&y, b"cac");
     });
 }
@@ -100,8 +100,8 @@ fn softmax_of_short_rows_is_that_of_rows() {
             scores[2 * width..3 * width].fill(f32::NEG_INFINITY);
             scores[4 * width] = f32::INFINITY;
             let mut expected = vec![0f32; scores.len()];
-            softmax(exec, Softmax::Softmax, [70, width, 1], &scores, &mut expected);
-            post_transform(exec, PostTransform::Softmax, width, &mut scores);
+            softmax(exec, Softmax::Softmax, [70, width, 1], &scores, &mut expected).unwrap();
+            post_transform(exec, PostTransform::Softmax, width, &mut scores).unwrap();
             // NaN is not equal to itself.
             assert_eq!(format!("{scores:?}"), format!("{expected:?}"), "{width}");
         }
@@ -143,8 +143,8 @@ fn scores_are_transformed() {
                 let expected: Vec<f64> =
                     scores.chunks(width).flat_map(|row| naive(how, row)).collect();
                 let (mut double, mut single) = (scores.clone(), singles(&scores));
-                post_transform(exec, how, width, &mut double);
-                post_transform(exec, how, width, &mut single);
+                post_transform(exec, how, width, &mut double).unwrap();
+                post_transform(exec, how, width, &mut single).unwrap();
                 for ((double, single), expected) in double.iter().zip(&single).zip(expected) {
                     assert!((double - expected).abs() < 1e-12, "{how:?} {double} {expected}");
                     assert!((f64::from(*single) - expected).abs() < 2e-6, "{how:?} {single}");
@@ -152,10 +152,10 @@ fn scores_are_transformed() {
             }
         }
         let mut zeros = [0.0f32, 0.0, 1.0, 0.0];
-        post_transform(exec, PostTransform::SoftmaxZero, 2, &mut zeros);
+        post_transform(exec, PostTransform::SoftmaxZero, 2, &mut zeros).unwrap();
         assert_eq!(zeros, [0.5, 0.5, 1.0, 0.0]);
         let mut pairs = [0.0, 3.0, 0.0, -1.0];
-        mirror(exec, &mut pairs);
+        mirror(exec, &mut pairs).unwrap();
         assert_eq!(pairs, [-3.0, 3.0, 1.0, -1.0]);
     });
     // 1.2816 is the true quantile.
@@ -173,7 +173,7 @@ fn sums_are_products() {
             let (x, w, bias) =
                 (of(numbers(rows * features)), of(numbers(sums * features)), of(numbers(sums)));
             let mut y = vec![T::ZERO; rows * pitch];
-            T::sums(exec, Sums { rows, features, sums, pitch }, &x, &w, &bias, &mut y);
+            T::sums(exec, Sums { rows, features, sums, pitch }, &x, &w, &bias, &mut y).unwrap();
             for row in 0..rows {
                 for sum in 0..sums {
                     let products = (0..features).map(|at| {
@@ -210,7 +210,7 @@ fn kernels_of_vectors() {
                 let zeros = vec![0.0; count];
                 let mut y = vec![9.0; rows * count];
                 let sizes = Sums { rows, features, sums: count, pitch: count };
-                similarities(exec, kernel, sizes, &x, [&v, &zeros], &mut y);
+                similarities(exec, kernel, sizes, &x, [&v, &zeros], &mut y).unwrap();
                 for (at, y) in y.iter().enumerate() {
                     let x = &x[at / count * features..][..features];
                     let v = &v[at % count * features..][..features];
@@ -237,12 +237,12 @@ fn pairs_vote() {
     let similarities = [1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0];
     each_exec(|exec| {
         let (mut decisions, mut best) = ([0.0; 6], [9; 2]);
-        decide(exec, &pairs, &similarities, &mut decisions, &mut best);
+        decide(exec, &pairs, &similarities, &mut decisions, &mut best).unwrap();
         // (0, 1): 1 - 2 + 6 + 0.25; (0, 2): 0.5 + 12; (1, 2): 8 - 6 + 4 - 1.
         assert_eq!(decisions, [5.25, 12.5, 5.0, 0.25, 0.0, -1.0]);
         assert_eq!(best, [0, 2]);
         let mut sums = [0.0; 2];
-        weigh(exec, &[1.0, 0.0, 2.0, 0.0], -1.0, &similarities, &mut sums);
+        weigh(exec, &[1.0, 0.0, 2.0, 0.0], -1.0, &similarities, &mut sums).unwrap();
         assert_eq!(sums, [6.0, -1.0]);
     });
 }
@@ -257,7 +257,8 @@ fn probabilities_minimize_the_sum() {
             let (a, b) = (vec![-1.5f32; count], vec![0.1f32; count]);
             let mut work = vec![0.0; rows * (count + 3 * classes)];
             let mut y = vec![0.0; rows * classes];
-            couple(exec, classes, Sigmoids { a: &a, b: &b }, &decisions, &mut work, &mut y);
+            couple(exec, classes, Sigmoids { a: &a, b: &b }, &decisions, &mut work, &mut y)
+                .unwrap();
             for (row, p) in y.chunks(classes).enumerate() {
                 assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
                 let mut r = vec![0.0; classes * classes];

@@ -7,7 +7,7 @@
 use crate::reduce::{Sum, run};
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::{Body, Simd, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, dispatch};
 use sardonyx_simd::{Exec, Isa};
 use sardonyx_simd::{Level, Loop};
 
@@ -46,8 +46,8 @@ pub fn layer_norm<T: RowNorm>(
     inputs: RowInputs<'_, T>,
     bias: Option<&[T]>,
     outputs: RowOutputs<'_, T>,
-) {
-    normalize(exec, dims, Inputs::new(inputs, true, bias), outputs);
+) -> Result<(), Ended> {
+    normalize(exec, dims, Inputs::new(inputs, true, bias), outputs)
 }
 
 /// `y = s / sqrt(mean(s * s) + epsilon) * scale`, and all else as [`layer_norm`].
@@ -61,9 +61,9 @@ pub fn rms_norm<T: RowNorm>(
     inputs: RowInputs<'_, T>,
     y: &mut [T],
     sum: Option<&mut [T]>,
-) {
+) -> Result<(), Ended> {
     let outputs = RowOutputs { y, sum, means: None, inverse_deviations: None };
-    normalize(exec, dims, Inputs::new(inputs, false, None), outputs);
+    normalize(exec, dims, Inputs::new(inputs, false, None), outputs)
 }
 
 /// What is read, of all rows.
@@ -90,7 +90,7 @@ fn normalize<T: RowNorm>(
     [count, width]: [usize; 2],
     inputs: Inputs<'_, T>,
     outputs: RowOutputs<'_, T>,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let RowOutputs { y, sum, means, inverse_deviations } = outputs;
     let statistics = [means, inverse_deviations];
@@ -109,7 +109,7 @@ fn normalize<T: RowNorm>(
         for list in statistics.into_iter().flatten() {
             list.fill(f32::NAN);
         }
-        return;
+        return Ok(());
     }
     for list in [Some(inputs.scale), inputs.bias].into_iter().flatten() {
         assert!(
@@ -131,8 +131,8 @@ fn normalize<T: RowNorm>(
                 inverses.as_ref().map(|list| list.part(first, n)),
             )
         };
-        T::normalize(level, isa, Rows { inputs, first, width, y, sum, means, inverses });
-    });
+        T::normalize(level, isa, Rows { inputs, first, width, y, sum, means, inverses })
+    })
 }
 
 /// Some rows and where their results go. Public only because a hidden method takes it.

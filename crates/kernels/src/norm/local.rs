@@ -4,7 +4,7 @@
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// The parameters of [`local_response_norm`].
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub fn local_response_norm<T: Number>(
     response: LocalResponse,
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let LocalResponse { size, alpha, beta, bias } = response;
     assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
@@ -58,7 +58,7 @@ pub fn local_response_norm<T: Number>(
                 },
             );
         }
-    });
+    })
 }
 
 /// One channel of one item.

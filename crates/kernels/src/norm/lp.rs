@@ -4,7 +4,7 @@ use crate::reduce::{Norm1, Squares, run};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges, rows};
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// Which norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub fn lp_norm<T: Number>(
     [outer, axis, inner]: [usize; 3],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {
-        return;
+        return Ok(());
     }
     let level = Level::new(isa);
     if inner == 1 {
@@ -62,7 +62,7 @@ pub fn lp_norm<T: Number>(
                 },
             );
         }
-    });
+    })
 }
 
 /// What to multiply with.

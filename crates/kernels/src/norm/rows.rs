@@ -4,7 +4,7 @@ use crate::reduce::{Sum, run};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::number::{Arith, Math, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// What a row is normalised by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub fn normalize_rows<T: Number>(
     y: &mut [T],
     means: Option<&mut [T::Real]>,
     inverse_deviations: Option<&mut [T::Real]>,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     let ByRow { statistics, len, epsilon, affine } = how;
     assert_eq!(x.len(), y.len(), "one output per input");
@@ -111,7 +111,7 @@ pub fn normalize_rows<T: Number>(
                 }
             }
         }
-    });
+    })
 }
 
 struct Row<'a, T: Number> {

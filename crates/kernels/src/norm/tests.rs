@@ -31,7 +31,8 @@ fn check_scale_shift<T: Number>(tolerance: f64) {
                 (vec![T::Real::ZERO; channels], vec![T::Real::ZERO; channels]);
             fold_batch_norm(&gamma, &beta, &mean, &variance, 1e-5, &mut scale, &mut shift);
             let mut y = vec![T::ONE; x.len()];
-            scale_shift(&Exec { pool: &Pool::new(2), isa }, inner, &scale, &shift, &x, &mut y);
+            scale_shift(&Exec { pool: &Pool::new(2), isa }, inner, &scale, &shift, &x, &mut y)
+                .unwrap();
             let mut in_place = x.clone();
             scale_shift_in_place(
                 &Exec { pool: &Pool::new(1), isa },
@@ -39,7 +40,8 @@ fn check_scale_shift<T: Number>(tolerance: f64) {
                 &scale,
                 &shift,
                 &mut in_place,
-            );
+            )
+            .unwrap();
             assert_eq!(y, in_place);
             for (i, (x, y)) in x.iter().zip(&y).enumerate() {
                 let c = i / inner % channels;
@@ -79,7 +81,8 @@ fn check_local<T: Number>(tolerance: f64) {
                     LocalResponse { size, alpha: 0.5, beta, bias: 1.5 },
                     &x,
                     &mut y,
-                );
+                )
+                .unwrap();
                 for (i, y) in y.iter().enumerate() {
                     let (plane, c, at) = (i / inner / channels, i / inner % channels, i % inner);
                     let low = c as isize - (size as isize - 1) / 2;
@@ -101,7 +104,8 @@ fn a_local_response_to_more_channels_than_there_are() {
     for &isa in Isa::available() {
         let (x, mut y) = ([1.0f32, 2.0, 3.0], [0.0; 3]);
         let response = LocalResponse { size: i64::MAX as usize, alpha: 0.5, beta: 1.0, bias: 2.0 };
-        local_response_norm(&Exec { pool: &Pool::new(1), isa }, [1, 3, 1], response, &x, &mut y);
+        local_response_norm(&Exec { pool: &Pool::new(1), isa }, [1, 3, 1], response, &x, &mut y)
+            .unwrap();
         assert_eq!(y, [0.5, 1.0, 1.5]);
     }
 }
@@ -142,7 +146,8 @@ fn check_rows<T: Number>(tolerance: f64) {
                         &mut y,
                         Some(&mut means),
                         Some(&mut inverses),
-                    );
+                    )
+                    .unwrap();
                     for row in 0..count {
                         let xs: Vec<f64> =
                             x[row * len..][..len].iter().map(|x| x.to_f64()).collect();
@@ -208,7 +213,7 @@ fn check_lp<T: Number>(eps: f64) {
             x.iter_mut().step_by(inner.max(1)).take(axis).for_each(|x| *x = T::ZERO);
             for norm in [Norm::L1, Norm::L2] {
                 let mut y = vec![T::ONE; x.len()];
-                lp_norm(&Exec { pool: &Pool::new(2), isa }, norm, dims, &x, &mut y);
+                lp_norm(&Exec { pool: &Pool::new(2), isa }, norm, dims, &x, &mut y).unwrap();
                 for (at, y) in y.iter().enumerate() {
                     let first = at / inner / axis * axis * inner + at % inner;
                     let others = (0..axis).map(|a| x[first + a * inner].to_f64());
@@ -250,7 +255,8 @@ fn a_large_offset_does_not_ruin_the_variance() {
         &mut y,
         None,
         None,
-    );
+    )
+    .unwrap();
     assert!(y.iter().all(|y| (y.abs() - 1.0).abs() < 1e-5));
 }
 
@@ -268,7 +274,8 @@ fn the_same_bits_for_any_number_of_threads() {
                 LocalResponse { size: 5, alpha: 1e-4, beta: 0.6, bias: 1.0 },
                 &x,
                 &mut y,
-            );
+            )
+            .unwrap();
             all.extend(y.iter().map(|y| y.to_bits()));
             let none = Affine::None;
             normalize_rows(
@@ -283,7 +290,8 @@ fn the_same_bits_for_any_number_of_threads() {
                 &mut y,
                 None,
                 None,
-            );
+            )
+            .unwrap();
             all.extend(y.iter().map(|y| y.to_bits()));
             all
         };

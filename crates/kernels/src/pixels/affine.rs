@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Pixels, PixelsMut, check_alike, load, over_channels, store};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::ranges;
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
 /// `y = x * scale[c] + shift[c]`. Without `x`, `y` is changed in place.
 ///
@@ -18,9 +18,9 @@ pub fn scale_shift(
     shift: &[f32],
     x: Option<Pixels<'_>>,
     y: PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     let parameters = Parameters { minus: None, scale, shift };
-    apply(exec, 1, parameters, x, &y);
+    apply(exec, 1, parameters, x, &y)
 }
 
 /// One of each per channel; lists may have as many for each image, all or none of the first two.
@@ -39,7 +39,7 @@ pub(super) fn apply(
     parameters: Parameters<'_>,
     x: Option<Pixels<'_>>,
     y: &PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     let per_image = y.as_pixels().per_image(images);
@@ -59,7 +59,7 @@ pub(super) fn apply(
                 Some(_) => dispatch(isa, With::<true>(scaled)),
             }
         }
-    });
+    })
 }
 
 /// Some pixels.

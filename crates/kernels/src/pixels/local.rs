@@ -8,7 +8,7 @@ use crate::norm::LocalResponse;
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::ranges;
 use sardonyx_simd::number::Math;
-use sardonyx_simd::{Body, Loop, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Loop, Simd, check_isa, dispatch};
 
 /// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
 /// `size` channels around an element's own. The bits are those of
@@ -22,7 +22,7 @@ pub fn local_response_norm(
     response: LocalResponse,
     x: Pixels<'_>,
     y: PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     check_alike(&x, &y);
@@ -43,7 +43,7 @@ pub fn local_response_norm(
                 dispatch(isa, Power::<ANY>(local));
             }
         }
-    });
+    })
 }
 
 /// Some pixels.

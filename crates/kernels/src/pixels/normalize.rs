@@ -4,8 +4,8 @@ use super::affine::{Parameters, apply};
 use super::reduce::fold_images;
 use super::{Pixels, PixelsMut, check_alike};
 use crate::reduce::{Squares, Sum};
-use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
+use sardonyx_simd::{Ended, Exec};
 
 /// How [`group_norm`] normalises.
 #[derive(Clone, Copy, Debug)]
@@ -31,13 +31,13 @@ pub fn group_norm(
     norm: GroupNorm<'_>,
     x: Pixels<'_>,
     y: PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     let GroupNorm { groups, epsilon, scale, shift } = norm;
     check_alike(&x, &y);
     let (pixels, channels) = (x.per_image(images), x.channels);
     assert_eq!([scale.len(), shift.len()], [channels; 2], "one scale and shift per channel");
     if y.count == 0 || channels == 0 {
-        return;
+        return Ok(());
     }
     assert!(groups > 0 && channels.is_multiple_of(groups), "groups of one size");
     let group = channels / groups;
@@ -46,12 +46,12 @@ pub fn group_norm(
     with_scratch_of::<f64, _>(each, |totals| {
         with_scratch(2 * each, |parameters| {
             let (minus, scales) = parameters.split_at_mut(each);
-            fold_images(exec, Sum, images, &x, None, totals);
+            fold_images(exec, Sum, images, &x, None, totals)?;
             for (totals, minus) in totals.chunks_exact(group).zip(minus.chunks_exact_mut(group)) {
                 minus.fill(-(totals.iter().sum::<f64>() / elements) as f32);
             }
             // Around the mean, not the difference of two large sums.
-            fold_images(exec, Squares, images, &x, Some(minus), totals);
+            fold_images(exec, Squares, images, &x, Some(minus), totals)?;
             for (i, totals) in totals.chunks_exact(group).enumerate() {
                 let variance = totals.iter().sum::<f64>() / elements;
                 let factor = (1.0 / (variance + epsilon).sqrt()) as f32;
@@ -62,7 +62,7 @@ pub fn group_norm(
                 }
             }
             let parameters = Parameters { minus: Some(minus), scale: scales, shift };
-            apply(exec, images, parameters, Some(x), &y);
-        });
-    });
+            apply(exec, images, parameters, Some(x), &y)
+        })
+    })
 }

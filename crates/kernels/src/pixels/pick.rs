@@ -1,8 +1,8 @@
 //! Pixels that stand for others: the nearest of an image of another size.
 
 use super::{Pixels, PixelsMut};
-use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::ranges;
+use sardonyx_simd::{Ended, Exec};
 
 /// Pixel `[i, j, ..]` is that of `x` at `[table 0 of i, table 1 of j, ..]`. The dims are images and
 /// spatial axes; `tables` are those of all of them one after the other, each as long as `out_dims`
@@ -17,7 +17,7 @@ pub fn pick(
     tables: &[usize],
     x: Pixels<'_>,
     y: PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     assert_eq!(out_dims.len(), dims.len(), "dims of the same number");
     assert_eq!(tables.len(), out_dims.iter().sum::<usize>(), "one index per output");
     assert_eq!(x.count, dims.iter().product::<usize>(), "the input has other dims");
@@ -29,7 +29,7 @@ pub fn pick(
         start += out;
     }
     let (Some(last), false) = (out_dims.last(), y.count == 0) else {
-        return;
+        return Ok(());
     };
     let columns = &tables[start - last..];
     let width = dims[dims.len() - 1];
@@ -45,5 +45,5 @@ pub fn pick(
                 unsafe { y.row(row * last + col) }.copy_from_slice(x.row(from + at));
             }
         }
-    });
+    })
 }

@@ -14,7 +14,7 @@ use crate::reduce::{Maximum, Sum};
 use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::chunks::ranges;
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
 /// The greatest element of each window of each channel, for `images` images. See
 /// [`max_pool`](crate::pooling::max_pool) for the rest.
@@ -28,12 +28,12 @@ pub fn max_pool(
     window: &Window<'_>,
     x: Pixels<'_>,
     y: PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     let last = window.input.len() - 1;
     // Columns that are shared by four windows and more: three rows and three columns gain nothing.
     let twice = window.kernel[last] > 3 && window.strides[last] == 1;
     let twice = twice && window.taps() > window.kernel[last];
-    pooled::<Maximum, false>(exec, images, Pooling { window, divisor: None, twice }, &x, &y);
+    pooled::<Maximum, false>(exec, images, Pooling { window, divisor: None, twice }, &x, &y)
 }
 
 /// The average of each window of each channel, for `images` images. See
@@ -49,9 +49,9 @@ pub fn average_pool(
     divisor: Divisor,
     x: Pixels<'_>,
     y: PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     let pooling = Pooling { window, divisor: Some(divisor), twice: false };
-    pooled::<Sum, true>(exec, images, pooling, &x, &y);
+    pooled::<Sum, true>(exec, images, pooling, &x, &y)
 }
 
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ fn pooled<F: VectorFold, const AVERAGE: bool>(
     pooling: Pooling<'_>,
     x: &Pixels<'_>,
     y: &PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     let window = pooling.window;
@@ -76,7 +76,7 @@ fn pooled<F: VectorFold, const AVERAGE: bool>(
     assert_eq!(x.channels, y.channels, "as many channels out as in");
     let (width, last) = (window.width(), window.input.len() - 1);
     if y.count == 0 || y.channels == 0 {
-        return;
+        return Ok(());
     }
     let taps = window.taps();
     let outer: usize = window.kernel[..last].iter().product();
@@ -90,7 +90,7 @@ fn pooled<F: VectorFold, const AVERAGE: bool>(
                 unsafe { dispatch(isa, Folded(rows, PhantomData::<F>)) }
             });
         });
-    });
+    })
 }
 
 /// Some rows of output pixels.

@@ -12,7 +12,7 @@ use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::chunks::{Shared, ranges};
 use sardonyx_simd::split_even;
-use sardonyx_simd::{Body, Level, Loop, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Level, Loop, Simd, check_isa, dispatch};
 
 /// What to reduce to. The value of an image without pixels is given in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +32,22 @@ pub enum Total {
 /// # Panics
 ///
 /// If sizes do not fit.
-pub fn reduce(exec: &Exec<'_>, total: Total, images: usize, x: Pixels<'_>, y: PixelsMut<'_>) {
+pub fn reduce(
+    exec: &Exec<'_>,
+    total: Total,
+    images: usize,
+    x: Pixels<'_>,
+    y: PixelsMut<'_>,
+) -> Result<(), Ended> {
     let pixels = x.per_image(images);
     assert_eq!(y.count, images, "one pixel per image");
     assert_eq!(x.channels, y.channels, "as many channels out as in");
     let channels = x.channels;
     with_scratch_of::<f64, _>(images * channels, |totals| {
         match total {
-            Total::Sum | Total::Mean => fold_images(exec, Sum, images, &x, None, totals),
-            Total::Max => fold_images(exec, Maximum, images, &x, None, totals),
-            Total::Min => fold_images(exec, Least, images, &x, None, totals),
+            Total::Sum | Total::Mean => fold_images(exec, Sum, images, &x, None, totals)?,
+            Total::Max => fold_images(exec, Maximum, images, &x, None, totals)?,
+            Total::Min => fold_images(exec, Least, images, &x, None, totals)?,
         }
         let divisor = if total == Total::Mean { pixels as f64 } else { 1.0 };
         for (i, totals) in totals.chunks_exact(channels.max(1)).enumerate() {
@@ -51,7 +57,8 @@ pub fn reduce(exec: &Exec<'_>, total: Total, images: usize, x: Pixels<'_>, y: Pi
                 *y = (total / divisor) as f32;
             }
         }
-    });
+        Ok(())
+    })
 }
 
 /// Most pixels whose bands are added up in f32. There are several segments where there are threads
@@ -73,7 +80,7 @@ pub(super) fn fold_images<F: VectorFold>(
     x: &Pixels<'_>,
     minus: Option<&[f32]>,
     totals: &mut [f64],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     let (pixels, channels) = (x.per_image(images), x.channels);
@@ -98,7 +105,7 @@ pub(super) fn fold_images<F: VectorFold>(
                 // SAFETY: the machine has the instruction set.
                 unsafe { dispatch(isa, segment) }
             }
-        });
+        })?;
         let level = Level::new(isa);
         let totals = Shared::new(totals);
         ranges(pool, images, segments * channels, |images| {
@@ -109,8 +116,8 @@ pub(super) fn fold_images<F: VectorFold>(
                 let totals = unsafe { totals.part(image * channels, channels) };
                 level.run(Together { fold, partial, totals });
             }
-        });
-    });
+        })
+    })
 }
 
 /// Some channels of the pixels of a segment.

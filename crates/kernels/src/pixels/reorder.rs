@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Pixels, PixelsMut};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::{Shared, ranges};
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
 /// Pixels whose blocks are transposed one after the other. What is written of them stays in the
 /// cache until whole cache lines are.
@@ -19,7 +19,7 @@ const FEW: usize = 4;
 /// # Panics
 ///
 /// If lengths do not fit.
-pub fn from_rows(exec: &Exec<'_>, images: usize, x: &[f32], y: PixelsMut<'_>) {
+pub fn from_rows(exec: &Exec<'_>, images: usize, x: &[f32], y: PixelsMut<'_>) -> Result<(), Ended> {
     let pixels = y.as_pixels().per_image(images);
     assert_eq!(x.len(), y.count * y.channels, "the input has other dims");
     let channels = y.channels;
@@ -33,7 +33,7 @@ pub fn from_rows(exec: &Exec<'_>, images: usize, x: &[f32], y: PixelsMut<'_>) {
             rows: channels,
             columns,
         }
-    });
+    })
 }
 
 /// The counterpart of [`from_rows`].
@@ -41,7 +41,7 @@ pub fn from_rows(exec: &Exec<'_>, images: usize, x: &[f32], y: PixelsMut<'_>) {
 /// # Panics
 ///
 /// If lengths do not fit.
-pub fn to_rows(exec: &Exec<'_>, images: usize, x: Pixels<'_>, y: &mut [f32]) {
+pub fn to_rows(exec: &Exec<'_>, images: usize, x: Pixels<'_>, y: &mut [f32]) -> Result<(), Ended> {
     let pixels = x.per_image(images);
     assert_eq!(y.len(), x.count * x.channels, "the output has other dims");
     let channels = x.channels;
@@ -56,7 +56,7 @@ pub fn to_rows(exec: &Exec<'_>, images: usize, x: Pixels<'_>, y: &mut [f32]) {
             rows,
             columns: channels,
         }
-    });
+    })
 }
 
 /// Transposes what `block` gives for each band of pixels of each image.
@@ -64,11 +64,11 @@ fn bands(
     exec: &Exec<'_>,
     [images, channels, pixels]: [usize; 3],
     block: impl Fn(usize, Range<usize>) -> Block + Sync,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     if channels == 0 {
-        return;
+        return Ok(());
     }
     let per_image = pixels.div_ceil(BAND);
     ranges(pool, images * per_image, 2 * channels * BAND.min(pixels), |pieces| {
@@ -78,7 +78,7 @@ fn bands(
             // channels of all pixels are inside both buffers; bands are disjoint.
             unsafe { dispatch(isa, block(image, first..pixels.min(first + BAND))) }
         }
-    });
+    })
 }
 
 /// `to[j * to_stride + i] = from[i * from_stride + j]` for `i < rows` and `j < columns`.

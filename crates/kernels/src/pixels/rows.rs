@@ -6,19 +6,24 @@ use crate::norm::{Parameters, PitchedRows};
 use crate::softmax::{Softmax, each_row};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::ranges;
-use sardonyx_simd::{check_isa, dispatch};
+use sardonyx_simd::{Ended, check_isa, dispatch};
 
 /// `y = op(x)` along the channels of each pixel. Without `x`, `y` is changed in place.
 ///
 /// # Panics
 ///
 /// If sizes do not fit.
-pub fn softmax(exec: &Exec<'_>, op: Softmax, x: Option<Pixels<'_>>, y: PixelsMut<'_>) {
+pub fn softmax(
+    exec: &Exec<'_>,
+    op: Softmax,
+    x: Option<Pixels<'_>>,
+    y: PixelsMut<'_>,
+) -> Result<(), Ended> {
     if let Some(x) = &x {
         check_alike(x, &y);
     }
     if y.channels == 0 {
-        return;
+        return Ok(());
     }
     each_row(exec, op, [y.count, y.channels], |i| {
         // SAFETY: each pixel is asked for once.
@@ -27,7 +32,7 @@ pub fn softmax(exec: &Exec<'_>, op: Softmax, x: Option<Pixels<'_>>, y: PixelsMut
             y.copy_from_slice(x.row(i));
         }
         y
-    });
+    })
 }
 
 /// `y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias` for the channels of each pixel.
@@ -43,7 +48,7 @@ pub fn layer_norm(
     epsilon: f64,
     x: Option<Pixels<'_>>,
     y: PixelsMut<'_>,
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     let x = x.unwrap_or(y.as_pixels());
@@ -53,7 +58,7 @@ pub fn layer_norm(
         assert_eq!(list.len(), width, "one scale and shift per channel");
     }
     if width == 0 {
-        return;
+        return Ok(());
     }
     let parameters = Parameters { center: true, scale, bias, epsilon };
     ranges(pool, y.count, width, |pixels| {
@@ -74,5 +79,5 @@ pub fn layer_norm(
         // SAFETY: the machine has the instruction set; threads take pixels of their own, of which
         // all channels are valid.
         unsafe { dispatch(isa, rows) }
-    });
+    })
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Pixels, PixelsMut};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::ranges;
-use sardonyx_simd::{Body, Simd, check_isa, dispatch};
+use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
 
 /// Transposes the channels of each pixel, as a matrix of `groups` rows: channel `j` of group `i`
 /// becomes channel `i` of group `j`.
@@ -14,7 +14,12 @@ use sardonyx_simd::{Body, Simd, check_isa, dispatch};
 /// # Panics
 ///
 /// If sizes do not fit, or the channels are no such matrix.
-pub fn shuffle(exec: &Exec<'_>, groups: usize, x: Pixels<'_>, y: PixelsMut<'_>) {
+pub fn shuffle(
+    exec: &Exec<'_>,
+    groups: usize,
+    x: Pixels<'_>,
+    y: PixelsMut<'_>,
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     check_isa(isa);
     assert_eq!([y.count, y.channels], [x.count, x.channels], "as many pixels and channels");
@@ -23,7 +28,7 @@ pub fn shuffle(exec: &Exec<'_>, groups: usize, x: Pixels<'_>, y: PixelsMut<'_>) 
         let shuffled = Shuffled { groups, x: &x, y: &y, pixels };
         // SAFETY: the machine has the instruction set.
         unsafe { dispatch(isa, shuffled) }
-    });
+    })
 }
 
 /// Some pixels.

@@ -127,9 +127,9 @@ fn orders() {
             let x = odd_values(dims.iter().product(), 1);
             let back = through(isa, &x, dims, dims, |exec, pixels, y| {
                 let mut rows = vec![7.0; x.len()];
-                to_rows(exec, dims[0], pixels, &mut rows);
+                to_rows(exec, dims[0], pixels, &mut rows).unwrap();
                 assert_eq!(bits(&rows), bits(&x), "{isa:?} {dims:?}");
-                from_rows(exec, dims[0], &x, y);
+                from_rows(exec, dims[0], &x, y).unwrap();
             });
             assert_eq!(bits(&back), bits(&x), "{isa:?} {dims:?}");
         }
@@ -145,14 +145,16 @@ fn pools(isa: Isa, [images, channels]: [usize; 2], window: &Window<'_>, what: &s
     let exec = one(isa);
     let mut wanted = vec![0.0; planes * outputs];
     let x = odd_values(planes * pixels, 2);
-    pooling::max_pool(&exec, planes, window, &x, &mut wanted);
-    let found = through(isa, &x, dims, out, |exec, x, y| max_pool(exec, images, window, x, y));
+    pooling::max_pool(&exec, planes, window, &x, &mut wanted).unwrap();
+    let found = through(isa, &x, dims, out, |exec, x, y| {
+        max_pool(exec, images, window, x, y).unwrap();
+    });
     close(&found, &wanted, 0.0, what);
     for divisor in [Divisor::Inside, Divisor::WithPadding] {
         for x in [&x, &values(planes * pixels, 3)] {
-            pooling::average_pool(&exec, planes, window, divisor, x, &mut wanted);
+            pooling::average_pool(&exec, planes, window, divisor, x, &mut wanted).unwrap();
             let found = through(isa, x, dims, out, |exec, x, y| {
-                average_pool(exec, images, window, divisor, x, y);
+                average_pool(exec, images, window, divisor, x, y).unwrap();
             });
             close(&found, &wanted, 1e-6, what);
         }
@@ -201,10 +203,11 @@ fn totals() {
                 for x in [values(n, 4), odd_values(n, 5)] {
                     let mut wanted = vec![0.0; images * channels];
                     let axes = [false, false, true];
-                    crate::reduce::reduce(&one(isa), op, &dims, &axes, &x, &mut wanted);
+                    crate::reduce::reduce(&one(isa), op, &dims, &axes, &x, &mut wanted).unwrap();
                     let out = [images, channels, 1];
-                    let found =
-                        through(isa, &x, dims, out, |exec, x, y| reduce(exec, total, images, x, y));
+                    let found = through(isa, &x, dims, out, |exec, x, y| {
+                        reduce(exec, total, images, x, y).unwrap();
+                    });
                     // The sum of absolute values is at most 4.1 for each pixel.
                     let scale = if total == Total::Sum { pixels as f32 } else { 1.0 };
                     close(&found, &wanted, 1e-6 * scale, &format!("{isa:?} {dims:?} {op:?}"));
@@ -220,7 +223,7 @@ fn long_sums_keep_their_digits() {
         let (pixels, value) = (1 << 18, 0.1f32);
         let x = vec![value; pixels];
         let found = through(isa, &x, [1, 1, pixels], [1, 1, 1], |exec, x, y| {
-            reduce(exec, Total::Mean, 1, x, y);
+            reduce(exec, Total::Mean, 1, x, y).unwrap();
         });
         assert!((found[0] - value).abs() <= 2e-7, "{isa:?} {found:?}");
     }
@@ -236,9 +239,9 @@ fn neighbouring_channels() {
                 for beta in [0.5, 0.75, 1.0, 0.6] {
                     let response = LocalResponse { size, alpha: 0.01, beta, bias: 1.5 };
                     let mut wanted = vec![0.0; x.len()];
-                    local(&one(isa), [batch, channels, inner], response, &x, &mut wanted);
+                    local(&one(isa), [batch, channels, inner], response, &x, &mut wanted).unwrap();
                     let found = through(isa, &x, dims, dims, |exec, x, y| {
-                        local_response_norm(exec, response, x, y);
+                        local_response_norm(exec, response, x, y).unwrap();
                     });
                     assert_eq!(bits(&found), bits(&wanted), "{isa:?} {dims:?} {response:?}");
                 }
@@ -269,10 +272,10 @@ fn groups() {
                         epsilon: 1e-5,
                         affine: Affine::Groups(pixels, &scale, &shift),
                     };
-                    normalize_rows(&one(isa), how, &x, &mut wanted, None, None);
+                    normalize_rows(&one(isa), how, &x, &mut wanted, None, None).unwrap();
                     let norm = GroupNorm { groups, epsilon: 1e-5, scale: &scale, shift: &shift };
                     let found = through(isa, &x, dims, dims, |exec, x, y| {
-                        group_norm(exec, images, norm, x, y);
+                        group_norm(exec, images, norm, x, y).unwrap();
                     });
                     close(&found, &wanted, tolerance, &format!("{isa:?} {dims:?} {groups}"));
                 }
@@ -293,14 +296,15 @@ fn channels_of_each_pixel() {
             let mut wanted = vec![0.0; x.len()];
             for op in [Softmax::Softmax, Softmax::LogSoftmax, Softmax::Hardmax] {
                 let dims_of_rows = [count, channels, 1];
-                crate::softmax::softmax(&one(isa), op, dims_of_rows, &adjacent, &mut wanted);
+                crate::softmax::softmax(&one(isa), op, dims_of_rows, &adjacent, &mut wanted)
+                    .unwrap();
                 let wanted = rows_of(&wanted, dims, channels);
                 for in_place in [false, true] {
                     let found = through(isa, &x, dims, dims, |exec, x, y| {
                         if in_place {
                             copy(&x, &y);
                         }
-                        softmax(exec, op, (!in_place).then_some(x), y);
+                        softmax(exec, op, (!in_place).then_some(x), y).unwrap();
                     });
                     assert_eq!(bits(&found), bits(&wanted), "{isa:?} {dims:?} {op:?}");
                 }
@@ -313,14 +317,15 @@ fn channels_of_each_pixel() {
                     RowInputs { x: &adjacent, residual: None, scale: &scale, epsilon: 1e-5 },
                     bias,
                     RowOutputs { y: &mut wanted, sum: None, means: None, inverse_deviations: None },
-                );
+                )
+                .unwrap();
                 let wanted = rows_of(&wanted, dims, channels);
                 for in_place in [false, true] {
                     let found = through(isa, &x, dims, dims, |exec, x, y| {
                         if in_place {
                             copy(&x, &y);
                         }
-                        layer_norm(exec, &scale, bias, 1e-5, (!in_place).then_some(x), y);
+                        layer_norm(exec, &scale, bias, 1e-5, (!in_place).then_some(x), y).unwrap();
                     });
                     assert_eq!(bits(&found), bits(&wanted), "{isa:?} {dims:?}");
                 }
@@ -345,13 +350,13 @@ fn scales_and_shifts() {
             let x = odd_values(dims.iter().product(), 13);
             let (scale, shift) = (values(channels, 14), values(channels, 15));
             let mut wanted = vec![0.0; x.len()];
-            norm::scale_shift(&one(isa), pixels, &scale, &shift, &x, &mut wanted);
+            norm::scale_shift(&one(isa), pixels, &scale, &shift, &x, &mut wanted).unwrap();
             for in_place in [false, true] {
                 let found = through(isa, &x, dims, dims, |exec, x, y| {
                     if in_place {
                         copy(&x, &y);
                     }
-                    scale_shift(exec, &scale, &shift, (!in_place).then_some(x), y);
+                    scale_shift(exec, &scale, &shift, (!in_place).then_some(x), y).unwrap();
                 });
                 close(&found, &wanted, 0.0, &format!("{isa:?} {dims:?}"));
             }
@@ -374,13 +379,13 @@ fn pixels_of_images_of_another_size() {
         }
         let found =
             through(Isa::Portable, &x, [2, channels, 35], [3, channels, 20], |exec, x, y| {
-                pick(exec, (&spatial, &out), &tables, x, y);
+                pick(exec, (&spatial, &out), &tables, x, y).unwrap();
             });
         assert_eq!(bits(&found), bits(&expected), "{channels}");
     }
     let none = |images| {
         through(Isa::Portable, &[], [0, 3, 35], [images, 3, 20], |exec, x, y| {
-            pick(exec, (&[0, 5, 7], &[images, 4, 5]), &tables[3..], x, y);
+            pick(exec, (&[0, 5, 7], &[images, 4, 5]), &tables[3..], x, y).unwrap();
         })
     };
     assert_eq!(none(0), []);
@@ -396,7 +401,9 @@ fn shuffles() {
                 if !channels.is_multiple_of(groups) {
                     continue;
                 }
-                let found = through(isa, &x, dims, dims, |exec, x, y| shuffle(exec, groups, x, y));
+                let found = through(isa, &x, dims, dims, |exec, x, y| {
+                    shuffle(exec, groups, x, y).unwrap();
+                });
                 let width = channels / groups;
                 let wanted: Vec<f32> = (0..x.len())
                     .map(|i| {

@@ -1,8 +1,8 @@
 //! The gradient of the elements that a pool takes the greatest of.
 
-use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::rows;
 use sardonyx_simd::number::{Arith, Number};
+use sardonyx_simd::{Ended, Exec};
 
 /// Elements that are cleared at a time. They are in a near cache when something is added to them:
 /// windows that follow each other lie next to each other.
@@ -24,7 +24,7 @@ pub fn max_pool_gradient<T: Number>(
     places: &[i64],
     dy: &[T],
     dx: &mut [T],
-) {
+) -> Result<(), Ended> {
     assert!(size > 0 && dx.len().is_multiple_of(size), "whole rows");
     let count = dx.len() / size;
     assert_eq!(places.len(), dy.len(), "a place for each gradient");
@@ -35,7 +35,7 @@ pub fn max_pool_gradient<T: Number>(
             let part = (first + row) * each..(first + row + 1) * each;
             add_row((first + row) * size, &places[part.clone()], &dy[part], dx);
         }
-    });
+    })
 }
 
 /// One row, which begins with the place `start`.
@@ -79,10 +79,10 @@ mod tests {
                     expected[index / each * size + at] += gradient;
                 }
                 let mut dx = vec![f32::NAN; rows * size];
-                max_pool_gradient(&exec, size, &places, &dy, &mut dx);
+                max_pool_gradient(&exec, size, &places, &dy, &mut dx).unwrap();
                 assert_eq!(dx, expected, "{rows} rows of {size}");
             }
-            max_pool_gradient::<f64>(&exec, 4, &[], &[], &mut []);
+            max_pool_gradient::<f64>(&exec, 4, &[], &[], &mut []).unwrap();
         }
     }
 }

@@ -140,7 +140,7 @@ fn check<T: Number>(tolerance: f64) {
         for &isa in Isa::available() {
             let pool = Pool::new(2);
             let mut y = vec![T::ONE; outputs];
-            max_pool(&Exec { pool: &pool, isa }, planes, &window, &x, &mut y);
+            max_pool(&Exec { pool: &pool, isa }, planes, &window, &x, &mut y).unwrap();
             for (y, (inside, _)) in y.iter().zip(&windows) {
                 let max =
                     inside.iter().fold(T::LOWEST, |max, &i| if x[i] > max { x[i] } else { max });
@@ -155,7 +155,8 @@ fn check<T: Number>(tolerance: f64) {
                 &x,
                 &mut y,
                 &mut indices,
-            );
+            )
+            .unwrap();
             for ((y, (inside, _)), index) in y.iter().zip(&windows).zip(&indices) {
                 let first = inside.iter().find(|&&i| x[i] == *y).map_or(-1, |&i| i as i64);
                 assert_eq!(*index, first);
@@ -164,7 +165,8 @@ fn check<T: Number>(tolerance: f64) {
                 continue;
             }
             for divisor in [Divisor::Inside, Divisor::WithPadding] {
-                average_pool(&Exec { pool: &pool, isa }, planes, &window, divisor, &x, &mut y);
+                average_pool(&Exec { pool: &pool, isa }, planes, &window, divisor, &x, &mut y)
+                    .unwrap();
                 for (y, (inside, padded)) in y.iter().zip(&windows) {
                     let sum: f64 = inside.iter().map(|&i| x[i].to_f64()).sum();
                     let count = match divisor {
@@ -176,7 +178,8 @@ fn check<T: Number>(tolerance: f64) {
             }
             for p in [1, 2, 3, 17] {
                 let mut scratch = vec![T::Wide::LOWEST; lp_pool_scratch(1, &window)];
-                lp_pool(&Exec { pool: &pool, isa }, planes, &window, p, &x, &mut scratch, &mut y);
+                lp_pool(&Exec { pool: &pool, isa }, planes, &window, p, &x, &mut scratch, &mut y)
+                    .unwrap();
                 for (y, (inside, _)) in y.iter().zip(&windows) {
                     let sum: f64 = inside.iter().map(|&i| x[i].to_f64().abs().powi(p as i32)).sum();
                     let norm = T::from_f64(sum.powf(1.0 / f64::from(p))).to_f64();
@@ -228,7 +231,8 @@ fn indices_count_planes_and_either_order() {
             &x,
             &mut y,
             &mut indices,
-        );
+        )
+        .unwrap();
         assert_eq!((y, indices), ([5.0, 9.0], expected));
     }
 }
@@ -249,7 +253,8 @@ fn indices_of_nan_and_of_the_lowest_value() {
     for &isa in Isa::available() {
         let (mut y, mut indices) = ([0.0; 5], [0; 5]);
         let exec = Exec { pool: &Pool::new(1), isa };
-        max_pool_with_indices(&exec, 5, &window, Order::RowMajor, &x, &mut y, &mut indices);
+        max_pool_with_indices(&exec, 5, &window, Order::RowMajor, &x, &mut y, &mut indices)
+            .unwrap();
         assert_eq!(indices, [1, 3, 6, 11, 14]);
         assert!(y[0].is_nan() && y[1].is_nan() && y[2..4] == [low, 0.0] && y[4].is_nan());
     }
@@ -273,8 +278,9 @@ fn nan_wins_and_threads_do_not_show() {
         let bits = |threads| {
             let (mut max, mut mean) = (vec![0.0; 40 * 32 * 32], vec![0.0; 40 * 32 * 32]);
             let pool = Pool::new(threads);
-            max_pool(&Exec { pool: &pool, isa }, 40, &window, &x, &mut max);
-            average_pool(&Exec { pool: &pool, isa }, 40, &window, Divisor::Inside, &x, &mut mean);
+            max_pool(&Exec { pool: &pool, isa }, 40, &window, &x, &mut max).unwrap();
+            average_pool(&Exec { pool: &pool, isa }, 40, &window, Divisor::Inside, &x, &mut mean)
+                .unwrap();
             assert_eq!(max.iter().filter(|y| y.is_nan()).count(), 2);
             max.into_iter().chain(mean).map(f32::to_bits).collect::<Vec<_>>()
         };

@@ -197,7 +197,8 @@ impl<T: RecurrentElement> Given<T> {
             inputs,
             states,
             &mut scratch,
-        );
+        )
+        .unwrap();
         [y, h, c]
     }
 
@@ -267,7 +268,7 @@ fn functions_of_two_numbers() {
         let mut h = [7.0; 2];
         let states = States { h: &mut h, c: &mut [], y: None };
         let layer = Layer { cell, clip: None };
-        recur(exec, &layer, &sequences, (&[0.5, -0.5], [2, 2]), states, &mut [0.0; 2]);
+        recur(exec, &layer, &sequences, (&[0.5, -0.5], [2, 2]), states, &mut [0.0; 2]).unwrap();
         assert_eq!(h, expected, "{function:?}");
     }
 }

@@ -4,7 +4,7 @@ use super::fold::{Fold, Least, Maximum, run};
 use sardonyx_simd::Exec;
 use sardonyx_simd::chunks::fill;
 use sardonyx_simd::number::{Arith, Number};
-use sardonyx_simd::{Level, Loop};
+use sardonyx_simd::{Ended, Level, Loop};
 
 /// Which end to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub fn arg_extreme<T: Number>(
     [outer, axis, inner]: [usize; 3],
     x: &[T],
     out: &mut [i64],
-) {
+) -> Result<(), Ended> {
     let &Exec { pool, isa } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(out.len(), outer * inner, "the output has other dims");
@@ -50,7 +50,7 @@ pub fn arg_extreme<T: Number>(
             Extreme::Max => with!(Maximum),
             Extreme::Min => with!(Least),
         }
-    });
+    })
 }
 
 struct Positions<'a, T, F> {

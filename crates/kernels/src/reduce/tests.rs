@@ -83,7 +83,7 @@ fn check<T: Number>(tolerance: f64) {
             let groups = groups(dims, axes, &wide);
             for op in ALL {
                 let mut out = vec![T::ONE; groups.len()];
-                reduce(&Exec { pool: &Pool::new(1), isa }, op, dims, axes, &x, &mut out);
+                reduce(&Exec { pool: &Pool::new(1), isa }, op, dims, axes, &x, &mut out).unwrap();
                 for (found, group) in out.iter().zip(&groups) {
                     let expected = T::from_f64(define(op, group)).to_f64();
                     let found = found.to_f64();
@@ -126,7 +126,8 @@ fn integers() {
             &[false, true],
             &x,
             &mut out,
-        );
+        )
+        .unwrap();
         assert_eq!(out.to_vec(), expected, "{op:?}");
     }
     let mut out = [0];
@@ -137,11 +138,13 @@ fn integers() {
         &[true],
         &[i32::MAX, 3, 1],
         &mut out,
-    );
+    )
+    .unwrap();
     assert_eq!(out, [i32::MIN + 3]);
     for (op, expected) in [(Reduce::Max, i64::MIN), (Reduce::Min, i64::MAX), (Reduce::Mean, 0)] {
         let mut out = [1];
-        reduce(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, op, &[0], &[true], &[], &mut out);
+        reduce(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, op, &[0], &[true], &[], &mut out)
+            .unwrap();
         assert_eq!(out, [expected]);
     }
 }
@@ -159,7 +162,8 @@ fn nan_and_infinity() {
                 (Reduce::LogSumExp, [false, true]),
             ] {
                 let mut out = [0.0; 2];
-                reduce(&Exec { pool: &Pool::new(1), isa }, op, &[2, 100], &axes, &x, &mut out);
+                reduce(&Exec { pool: &Pool::new(1), isa }, op, &[2, 100], &axes, &x, &mut out)
+                    .unwrap();
                 assert!(out[0].is_nan() && !out[1].is_nan(), "{op:?}");
                 let mut out = vec![0.0; 100];
                 reduce(
@@ -169,7 +173,8 @@ fn nan_and_infinity() {
                     &[true, false],
                     &x,
                     &mut out,
-                );
+                )
+                .unwrap();
                 assert!(out.iter().enumerate().all(|(i, y)| y.is_nan() == (i == at)), "{op:?}");
             }
         }
@@ -186,7 +191,8 @@ fn nan_and_infinity() {
                 &[true],
                 &x,
                 &mut out,
-            );
+            )
+            .unwrap();
             assert_eq!(out, [expected]);
         }
     }
@@ -206,7 +212,8 @@ fn long_sums_are_accurate() {
                 &[true, false],
                 &x,
                 &mut out,
-            );
+            )
+            .unwrap();
             let sum: f64 = out.iter().map(|&x| f64::from(x)).sum();
             assert!((sum / exact - 1.0).abs() < 3e-7, "{sum} {exact}");
         }
@@ -235,7 +242,8 @@ fn the_same_bits_for_any_number_of_threads() {
                         &axes,
                         &x,
                         &mut out,
-                    );
+                    )
+                    .unwrap();
                     out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
                 };
                 let one = bits(1);
@@ -271,7 +279,8 @@ fn positions_of_extremes() {
                         [1, row.len(), 1],
                         row,
                         &mut out,
-                    );
+                    )
+                    .unwrap();
                     assert_eq!(out[0], expected[which], "{row:?} {extreme:?} {ties:?}");
                     // The same row as 131 columns of two items.
                     let inner = 131;
@@ -286,7 +295,8 @@ fn positions_of_extremes() {
                         dims,
                         &x,
                         &mut out,
-                    );
+                    )
+                    .unwrap();
                     assert!(
                         out.iter().all(|&i| i == expected[which]),
                         "{row:?} {extreme:?} {ties:?}"
@@ -304,6 +314,7 @@ fn positions_of_extremes() {
         [2, 2, 1],
         &[3u8, 2, 0, 1],
         &mut out,
-    );
+    )
+    .unwrap();
     assert_eq!(out, [1, 0]);
 }

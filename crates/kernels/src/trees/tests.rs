@@ -163,7 +163,7 @@ fn predict(
     let mut best = vec![-1; dims[0]];
     let out = Outputs { scores: Scores::Double(&mut scores), best: Some(&mut best) };
     let exec = Exec { pool: &pool, isa: sardonyx_simd::Isa::detect() };
-    trees.predict(&exec, dims, x, finish, out, (&mut keys, &mut sums));
+    trees.predict(&exec, dims, x, finish, out, (&mut keys, &mut sums)).unwrap();
     (scores, best)
 }
 

@@ -186,10 +186,10 @@ impl<T: Number + Element> Kernel for Drawn<T> {
         };
         match self.distribution {
             Distribution::Uniform { range, low } => {
-                random::uniform(exec, generator, range, low, out);
+                random::uniform(exec, generator, range, low, out)?;
             }
             Distribution::Normal { scale, mean } => {
-                random::normal(exec, generator, scale, mean, out);
+                random::normal(exec, generator, scale, mean, out)?;
             }
         }
         Ok(())
@@ -221,10 +221,11 @@ impl<T: Number + Element> Kernel for Bernoulli<T> {
         let dims = Dims::from(call.tensor(0)?.dims());
         let p = call.slice::<T>(0)?;
         let mut drawn = call.scratch::<u8>(p.len())?;
-        if let Err(index) = random::bernoulli(exec, generator, p, &mut drawn) {
-            let p = &p[index];
-            fail!("element {index} is {p:?}, which is not a probability from 0 to 1");
-        }
+        random::bernoulli(exec, generator, p, &mut drawn).map_err(|failure| {
+            KernelError::of(failure, |index| {
+                format!("element {index} is {:?}, which is not a probability from 0 to 1", p[index])
+            })
+        })?;
         let mut output = call.output(0, self.to, &dims)?;
         let (options, len) = (CastOptions::default(), drawn.len());
         cast_slices(DataType::Bool, &drawn, self.to, output.bytes_mut(), len, options)?;
@@ -252,10 +253,10 @@ impl<T: Number + Element> Multinomial<T> {
         };
         let out = call.output_slice::<I>(0, &[rows, self.samples])?;
         let sizes = [rows, classes, self.samples];
-        random::multinomial(exec, generator, logits, sizes, out).map_err(|row| {
+        random::multinomial(exec, generator, logits, sizes, out).map_err(|failure| {
             let what =
                 "has a NaN or infinite log-probability, or no class with a probability above 0";
-            KernelError(format!("row {row} {what}"))
+            KernelError::of(failure, |row| format!("row {row} {what}"))
         })
     }
 }

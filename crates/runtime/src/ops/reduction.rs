@@ -174,7 +174,7 @@ impl<T: Loops + Element> Kernel for Reduction<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let axes = self.axes.resolve(call)?;
         let out = call.output_slice::<T>(0, &axes.to)?;
-        T::reduce(exec, self.op, &axes.from, axes.reduced(), x, out);
+        T::reduce(exec, self.op, &axes.from, axes.reduced(), x, out)?;
         Ok(())
     }
 
@@ -196,10 +196,10 @@ impl Kernel for TruthReduction {
         let mut found = call.scratch::<u8>(axes.to.iter().product())?;
         let mut out = call.output(0, DataType::Bool, &axes.to)?;
         let out = out.bytes_mut();
-        u8::reduce(exec, self.op, &axes.from, axes.reduced(), x, &mut found);
+        u8::reduce(exec, self.op, &axes.from, axes.reduced(), x, &mut found)?;
         // Any byte but 0 is true; what is written is 1.
         let len = found.len();
-        logic(exec, Logic::Or, &[len], Strided::flat(&found), Strided::flat(&found), out);
+        logic(exec, Logic::Or, &[len], Strided::flat(&found), Strided::flat(&found), out)?;
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl<T: Loops + Element> Kernel for Position<T> {
         if sizes[1] == 0 && !out.is_empty() {
             fail!("axis {axis} of {dims:?} is empty");
         }
-        T::arg_extreme(exec, self.which, self.ties, sizes, x, out);
+        T::arg_extreme(exec, self.which, self.ties, sizes, x, out)?;
         Ok(())
     }
 

@@ -198,7 +198,7 @@ fn check_planned(
         let mut call = call(operands, targets, exec, &account);
         let mut result = Ok(());
         let count = measure(|| result = kernel.run(&mut call)).count_total;
-        result.unwrap_or_else(|error| panic!("{op} into planned memory: {}", error.0));
+        result.unwrap_or_else(|error| panic!("{op} into planned memory: {}", error));
         assert!(count == 0 || round == 0 || packs, "{op} allocates {count} times");
     }
     for (found, expected) in memory.iter().zip(outputs) {

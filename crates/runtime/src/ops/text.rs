@@ -10,7 +10,7 @@ pub(super) mod split;
 pub(super) mod tf_idf;
 pub(super) mod tokenizer;
 
-use sardonyx_kernels::Pace;
+use sardonyx_kernels::{Ended, Pace};
 use sardonyx_tensor::shape::{NdLoop, broadcast_dims, elems};
 use sardonyx_tensor::{StringArray, Tensor, TensorView, Value, ViewData};
 
@@ -30,13 +30,13 @@ fn strings_of<'a>(view: &TensorView<'a>) -> Result<&'a StringArray, KernelError>
     }
 }
 
-/// What a text counts in addition to its bytes, for how often a loop looks whether it is to end.
+/// What a text counts in addition to its bytes, for how often a loop asks whether it is to end.
 const PER_TEXT: usize = 32;
 
-/// The strings of an input in row-major order.
+/// The strings of an input in row-major order, until the run is to end.
 pub(in crate::ops) fn texts<'a>(
     view: &TensorView<'a>,
-) -> Result<impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a>, KernelError> {
+) -> Result<impl ExactSizeIterator<Item = Result<&'a [u8], Ended>> + Clone + use<'a>, KernelError> {
     let strings = strings_of(view)?;
     if !view.is_contiguous() {
         fail!("the input does not lie in rows");
@@ -46,8 +46,7 @@ pub(in crate::ops) fn texts<'a>(
     Ok((offset..offset + len).map(move |index| {
         let text = strings.get(index);
         // What is done to a text takes about as long as many comparisons.
-        pace.count(PER_TEXT + text.len());
-        text
+        pace.count(PER_TEXT + text.len()).map(|()| text)
     }))
 }
 
@@ -58,13 +57,13 @@ fn set_strings(
     index: usize,
     dims: &[usize],
     bytes: usize,
-    fill: impl FnOnce(&mut StringArray),
+    fill: impl FnOnce(&mut StringArray) -> Result<(), KernelError>,
 ) -> Result<(), KernelError> {
     let count = elems(dims)?;
     let held = count.saturating_mul(size_of::<usize>()).saturating_add(bytes);
     call.reserve(held)?;
     let mut strings = StringArray::try_with_capacity(count, bytes)?;
-    fill(&mut strings);
+    fill(&mut strings)?;
     let tensor = Tensor::from_strings(dims, strings)?;
     call.uncount(held);
     call.set_output(index, Value::Tensor(tensor))
@@ -78,7 +77,10 @@ pub(in crate::ops) fn set_texts<'t>(
     texts: impl Iterator<Item = &'t [u8]> + Clone,
 ) -> Result<(), KernelError> {
     let bytes = texts.clone().map(<[u8]>::len).fold(0, usize::saturating_add);
-    set_strings(call, index, dims, bytes, |strings| texts.for_each(|text| strings.push(text)))
+    set_strings(call, index, dims, bytes, |strings| {
+        texts.for_each(|text| strings.push(text));
+        Ok(())
+    })
 }
 
 struct Concat;
@@ -104,6 +106,7 @@ impl Kernel for Concat {
         each(&mut |left, right| bytes = bytes.saturating_add(left.len() + right.len()));
         set_strings(call, 0, &dims, bytes, |strings| {
             each(&mut |left, right| strings.push_parts([left, right]));
+            Ok(())
         })
     }
 

@@ -149,7 +149,7 @@ impl Update {
             old_states: [first, second],
             new_states: [new_first.unwrap_or(for_first), new_second.unwrap_or(for_second)],
         };
-        T::optimizer_step(exec, step, weights);
+        T::optimizer_step(exec, step, weights)?;
         Ok(())
     }
 }

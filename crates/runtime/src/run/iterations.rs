@@ -639,7 +639,9 @@ pub(super) fn limits(kind: &RegionKind, call: &Call<'_>) -> Result<(u64, bool), 
             [most] => u64::try_from(*most).unwrap_or(0),
             _ => {
                 let dims = call.tensor(0)?.dims();
-                return Err(KernelError(format!("the trip count must be one int64, not {dims:?}")));
+                return Err(KernelError::Failed(format!(
+                    "the trip count must be one int64, not {dims:?}"
+                )));
             }
         }
     } else {

@@ -180,7 +180,7 @@ pub(super) fn truth(call: &Call<'_>, index: usize) -> Result<bool, KernelError> 
         [condition] => Ok(bool::from(*condition)),
         _ => {
             let dims = call.tensor(index)?.dims();
-            Err(KernelError(format!("the condition must be one bool, not {dims:?}")))
+            Err(KernelError::Failed(format!("the condition must be one bool, not {dims:?}")))
         }
     }
 }

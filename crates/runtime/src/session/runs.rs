@@ -328,9 +328,9 @@ impl Session {
 
     fn with_memory<R, E>(&self, body: impl FnOnce(&mut Memory) -> Result<R, E>) -> Result<R, E> {
         let mut memory = self.memories.take();
-        // A run within an operator that a program brings looks at its own limits only: an operator
-        // is not to be unwound, as it may hold locks.
-        let result = Pool::to_its_end(|| body(&mut memory));
+        // A run within an operator that a program brings asks its own limits only: the operator
+        // would take the end of the run around it for that of its own.
+        let result = Pool::to_its_end(|| Ok(body(&mut memory)));
         if self.reserved.budget().is_none() {
             self.memories.give_back(memory);
         }

@@ -193,7 +193,10 @@ fn alone(group: &mut Group<'_>, shape: Shape) {
     if group.wants(&name) {
         let copies = bench.turns(shape.weights() * size_of::<f32>());
         let mut layer = Layer::new(bench, shape, copies);
-        group.time(&name, shape.work(), |turn| layer.run(bench, turn));
+        group.time(&name, shape.work(), |turn| {
+            layer.run(bench, turn);
+            Ok(())
+        });
     }
 }
 
@@ -217,6 +220,7 @@ fn together(group: &mut Group<'_>, shapes: Vec<Shape>) {
                 layer.run(bench, turn);
             }
         }
+        Ok(())
     });
 }
 
@@ -240,9 +244,7 @@ fn max_pool(group: &mut Group<'_>, planes: usize, size: usize, kernel: usize, st
     let x = numbers(planes * size * size);
     let mut y = vec![0.0; planes * out * out];
     let work = in_caches(x.len() + y.len());
-    group.time(&name, work, |_| {
-        f32::max_pool(&bench.exec(), planes, &window, &x, &mut y);
-    });
+    group.time(&name, work, |_| f32::max_pool(&bench.exec(), planes, &window, &x, &mut y));
 }
 
 fn global_mean(group: &mut Group<'_>, planes: usize, len: usize) {
@@ -256,7 +258,7 @@ fn global_mean(group: &mut Group<'_>, planes: usize, len: usize) {
     let dims = [planes, len];
     group.time(&name, in_caches(x.len() + y.len()), |_| {
         let axes = [false, true];
-        f32::reduce(&bench.exec(), Reduce::Mean, &dims, &axes, &x, &mut y);
+        f32::reduce(&bench.exec(), Reduce::Mean, &dims, &axes, &x, &mut y)
     });
 }
 

@@ -53,9 +53,7 @@ fn functions(group: &mut Group<'_>) {
     let len = CACHED * bench.threads;
     for (name, function) in FUNCTIONS {
         let (x, mut y) = (numbers(len), vec![0.0; len]);
-        group.time(name, moved(2 * len), |_| {
-            unary(&bench.exec(), *function, &x, &mut y);
-        });
+        group.time(name, moved(2 * len), |_| unary(&bench.exec(), *function, &x, &mut y));
     }
 }
 
@@ -66,7 +64,7 @@ fn rows(group: &mut Group<'_>) {
         let name = format!("softmax, {count} of {len}");
         group.time(&name, moved(2 * x.len()), |_| {
             let dims = [count, len, 1];
-            f32::softmax(&bench.exec(), Softmax::Softmax, dims, &x, &mut y);
+            f32::softmax(&bench.exec(), Softmax::Softmax, dims, &x, &mut y)
         });
     }
     let (count, len) = (128, 768);
@@ -89,7 +87,7 @@ fn rows(group: &mut Group<'_>) {
                 &mut y,
                 None,
                 None,
-            );
+            )
         });
     }
 }
@@ -114,7 +112,7 @@ fn sums(group: &mut Group<'_>) {
                 Strided::new(&a, &a_strides),
                 Strided::new(&b, &b_strides),
                 &mut out,
-            );
+            )
         });
     }
 }
@@ -145,7 +143,7 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
     ];
     let work = bench.moved_maybe_far(3 * x.len());
     group.time(&names[0], work, |_| {
-        f32::pointwise(exec, &dims, Strided::new(&x, &whole), &links, &mut y);
+        f32::pointwise(exec, &dims, Strided::new(&x, &whole), &links, &mut y)
     });
     // Each pass reads and writes the result, and one of them reads another operand of its size.
     let work = bench.moved_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());
@@ -157,12 +155,12 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
             Strided::new(&x, &whole),
             Strided::new(&bias, &row),
             &mut y,
-        );
-        unary_in_place(exec, Unary::HardSwish, &mut y);
+        )?;
+        unary_in_place(exec, Unary::HardSwish, &mut y)?;
         let (op, side) = (Binary::Mul, Side::Left);
-        f32::binary_in_place(exec, op, side, &dims, &mut y, Strided::new(&other, &whole));
-        unary_in_place(exec, Unary::Abs, &mut y);
-        f32::clip_in_place(exec, 0.0, 0.5, &mut y);
+        f32::binary_in_place(exec, op, side, &dims, &mut y, Strided::new(&other, &whole))?;
+        unary_in_place(exec, Unary::Abs, &mut y)?;
+        f32::clip_in_place(exec, 0.0, 0.5, &mut y)
     });
 }
 
@@ -180,7 +178,7 @@ fn copies(group: &mut Group<'_>) {
         let strides: Vec<isize> =
             order.iter().map(|&axis| size(&dims[axis + 1..]) as isize).collect();
         group.time(name, work, |_| {
-            MoveLoops::copy_strided(&bench.pool, &out, 0, &strides, &x, &mut y);
+            MoveLoops::copy_strided(&bench.pool, &out, 0, &strides, &x, &mut y)
         });
     }
 }

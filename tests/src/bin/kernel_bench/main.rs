@@ -12,7 +12,7 @@ mod products;
 
 use clap::Parser;
 use peaks::{Meter, Peaks};
-use sardonyx_kernels::{Exec, Isa, Pool};
+use sardonyx_kernels::{Ended, Exec, Isa, Pool};
 use serde_json::json;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -47,9 +47,7 @@ fn main() {
         beyond_caches: 3 * last_cache().unwrap_or(64 << 20),
     };
     let mut regions = Group::new(&bench, "threads");
-    regions.time("empty region", Work::default(), |_| {
-        bench.pool.run(threads, |_| {});
-    });
+    regions.time("empty region", Work::default(), |_| bench.pool.run(threads, |_| {}));
     drop(regions);
     products::run(&bench);
     convolutions::run(&bench);
@@ -122,10 +120,14 @@ impl<'b> Group<'b> {
     }
 
     /// Times a call, which is told how often it was made before.
-    fn time(&mut self, name: &str, work: Work, mut call: impl FnMut(usize)) {
+    fn time(&mut self, name: &str, work: Work, call: impl FnMut(usize) -> Result<(), Ended>) {
         if !self.wants(name) {
             return;
         }
+        let mut call = {
+            let mut call = call;
+            move |turn| call(turn).expect("nothing ends a measurement")
+        };
         self.before.get_or_insert_with(|| self.bench.meter.look());
         let mut times = Vec::new();
         let start = Instant::now();

@@ -1,6 +1,7 @@
 //! Matrix products of the shapes of real networks.
 
 use super::{Bench, Group, Work, numbers};
+use sardonyx_kernels::Pool;
 use sardonyx_kernels::gemm::{
     ByteMatrix, ByteRhs, Epilogue, Lhs, MatRef, PackedB, Rhs, ZeroPoints, gemm, gemm_bytes,
 };
@@ -63,16 +64,16 @@ fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     let a = bytes(m * k);
     let a = ByteMatrix { bits: MatRef::row_major(&a, m, k), signed: false };
     let mut c = vec![0; m * n];
-    let mut multiply = |b: ByteRhs<'_>| {
-        gemm_bytes(&bench.exec(), a, b, ZeroPoints { a: &[128], b: &[] }, &mut c);
-    };
+    let mut multiply =
+        |b: ByteRhs<'_>| gemm_bytes(&bench.exec(), a, b, ZeroPoints { a: &[128], b: &[] }, &mut c);
     let turns = bench.turns(n * k);
     let weights: Vec<Vec<u8>> = (0..turns).map(|_| bytes(k * n)).collect();
     let matrix =
         |i: usize| ByteMatrix { bits: MatRef::row_major(&weights[i % turns], k, n), signed: true };
     if group.wants(&packed) {
-        let weights: Vec<_> =
-            (0..turns).map(|i| PackedB::from_bytes(bench.isa, matrix(i))).collect();
+        let weights: Vec<_> = (0..turns)
+            .map(|i| Pool::to_its_end(|| PackedB::from_bytes(bench.isa, matrix(i))))
+            .collect();
         group.time(&packed, work, |i| multiply(ByteRhs::Packed(&weights[i % turns])));
     }
     group.time(&plain, work, |i| multiply(ByteRhs::Plain(matrix(i))));
@@ -97,20 +98,19 @@ fn product(group: &mut Group<'_>, (m, n, k): Shape) {
     let mut c = vec![0.0; m * n];
     let mut multiply = |b: Rhs<'_>| {
         let epilogue = Epilogue::default();
-        gemm(&bench.exec(), a, b, &mut c, n, &epilogue);
+        gemm(&bench.exec(), a, b, &mut c, n, &epilogue)
     };
     let turns = bench.turns(n * k * size_of::<f32>());
     let weights: Vec<Vec<f32>> = (0..turns).map(|_| numbers(k * n)).collect();
     let [packed, plain, transposed] = &names;
     if group.wants(packed) {
-        let pack = |b: &Vec<f32>| PackedB::new(bench.isa, MatRef::row_major(b, k, n));
+        let pack =
+            |b: &Vec<f32>| Pool::to_its_end(|| PackedB::new(bench.isa, MatRef::row_major(b, k, n)));
         let weights: Vec<PackedB> = weights.iter().map(pack).collect();
         group.time(packed, work, |i| multiply(Rhs::Packed(&weights[i % turns])));
     }
-    group.time(plain, work, |i| {
-        multiply(Rhs::Plain(MatRef::row_major(&weights[i % turns], k, n)));
-    });
+    group.time(plain, work, |i| multiply(Rhs::Plain(MatRef::row_major(&weights[i % turns], k, n))));
     group.time(transposed, work, |i| {
-        multiply(Rhs::Plain(MatRef::col_major(&weights[i % turns], k, n)));
+        multiply(Rhs::Plain(MatRef::col_major(&weights[i % turns], k, n)))
     });
 }

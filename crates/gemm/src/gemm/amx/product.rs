@@ -10,7 +10,7 @@ use crate::gemm::pack::{PackedB, SendPtr, panel_width};
 use crate::gemm::{Operand, PackSource, TileEnd, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::split_even;
-use sardonyx_simd::{Exec, Isa, Pool};
+use sardonyx_simd::{Ended, Exec, Isa, Pool};
 
 /// Most words of the rows of A of a unit: half of a 2 MB second-level cache.
 const KEPT_WORDS: usize = 256 * 1024;
@@ -58,15 +58,15 @@ impl ProductByTiles<'_> {
     ///
     /// Operands, output and epilogue must be valid for the sizes, the output for writing by this
     /// call alone, and the machine must multiply tiles.
-    pub(in crate::gemm) unsafe fn run(&self, pool: &Pool) {
+    pub(in crate::gemm) unsafe fn run(&self, pool: &Pool) -> Result<(), Ended> {
         let (m, k, n) = (self.m, self.k, self.b.cols());
         if m == 0 || n == 0 {
-            return;
+            return Ok(());
         }
         let macs = m.saturating_mul(k).saturating_mul(n);
         let pool = if macs < PARALLEL_MACS { Pool::serial() } else { pool };
         with_scratch(m * pitch(k), |rows| {
-            self.round(pool, rows);
+            self.round(pool, rows)?;
             let panels = n.div_ceil(panel_width(self.isa));
             let [row_parts, col_parts] = self.cut(pool, panels);
             pool.run(row_parts * col_parts, |unit| {
@@ -74,8 +74,8 @@ impl ProductByTiles<'_> {
                 let cols = split_even(panels, col_parts, unit % col_parts);
                 // SAFETY: the unit owns this rectangle of C; the rest is the caller's promise.
                 unsafe { self.unit(rows, part, cols) }
-            });
-        });
+            })
+        })
     }
 
     /// Into how many parts rows and panels are cut.
@@ -92,7 +92,7 @@ impl ProductByTiles<'_> {
     }
 
     /// Rounds all rows of A.
-    fn round(&self, pool: &Pool, to: &mut [f32]) {
+    fn round(&self, pool: &Pool, to: &mut [f32]) -> Result<(), Ended> {
         let (k, pitch) = (self.k, pitch(self.k));
         let (_, words) = depth_of(k.div_ceil(2));
         let to = SendPtr(to.as_mut_ptr());
@@ -119,7 +119,7 @@ impl ProductByTiles<'_> {
                 Operand::Source(a) => self.round_packed(a, first, count, to),
                 Operand::Panels(_) => unreachable!("rows in panels are not rounded"),
             }
-        });
+        })
     }
 
     /// Rounds some rows of a matrix whose rows are not adjacent in memory: they are packed, and

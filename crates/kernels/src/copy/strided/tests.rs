@@ -65,13 +65,13 @@ fn transpositions() {
             for threads in [1, 3] {
                 let pool = Pool::new(threads);
                 let mut y = vec![0; x.len()];
-                copy_strided(&pool, &out, 0, &strides, &x, &mut y);
+                copy_strided(&pool, &out, 0, &strides, &x, &mut y).unwrap();
                 assert_eq!(y, naive(&out, 0, &strides, &x), "{dims:?} {order:?}");
                 let mut y = vec![0; x.len()];
-                copy_strided(&pool, &out, 0, &strides, &narrow, &mut y);
+                copy_strided(&pool, &out, 0, &strides, &narrow, &mut y).unwrap();
                 assert_eq!(y, naive(&out, 0, &strides, &narrow));
                 let mut y = vec![0; x.len()];
-                copy_strided(&pool, &out, 0, &strides, &wide, &mut y);
+                copy_strided(&pool, &out, 0, &strides, &wide, &mut y).unwrap();
                 assert_eq!(y, naive(&out, 0, &strides, &wide));
             }
         }
@@ -106,7 +106,7 @@ fn slices() {
         let expected = naive(out, start, &stepped, &x);
         for threads in [1, 2, 3] {
             let mut y = vec![0; n];
-            copy_strided(&Pool::new(threads), out, start, &stepped, &x, &mut y);
+            copy_strided(&Pool::new(threads), out, start, &stepped, &x, &mut y).unwrap();
             assert_eq!(y, expected, "{dims:?} {starts:?} {steps:?}");
         }
     }
@@ -127,18 +127,18 @@ fn expansions() {
         broadcast_strides(dims, out, &mut strides).expect("broadcasts");
         let strides: Vec<isize> = strides.into_iter().map(|s| s as isize).collect();
         let mut y = vec![0; out.iter().product()];
-        copy_strided(&Pool::new(2), out, 0, &strides, &x, &mut y);
+        copy_strided(&Pool::new(2), out, 0, &strides, &x, &mut y).unwrap();
         assert_eq!(y, naive(out, 0, &strides, &x));
     }
     let mut y = vec![0u16; 50_000];
-    fill(&Pool::new(2), 9, &mut y);
+    fill(&Pool::new(2), 9, &mut y).unwrap();
     assert!(y.iter().all(|&y| y == 9));
 }
 
 #[test]
 #[should_panic(expected = "too short")]
 fn reads_outside_are_refused() {
-    copy_strided(&Pool::new(1), &[3], 1, &[-1], &[1u8, 2, 3], &mut [0; 3]);
+    copy_strided(&Pool::new(1), &[3], 1, &[-1], &[1u8, 2, 3], &mut [0; 3]).unwrap();
 }
 
 #[test]
@@ -173,7 +173,8 @@ fn copies_between_strides_reach_their_places_and_no_others() {
                 dims,
                 (&x, x_start, x_strides),
                 (&mut y, y_start, y_strides),
-            );
+            )
+            .unwrap();
             assert_eq!(y, want, "{dims:?}, {threads} threads");
         }
     }

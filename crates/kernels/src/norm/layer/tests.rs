@@ -82,7 +82,8 @@ fn run_case<T: RowNorm>(
                 means: Some(&mut means),
                 inverse_deviations: Some(&mut inverses),
             },
-        );
+        )
+        .unwrap();
         // What is not asked for changes nothing.
         let mut again = vec![T::ONE; len];
         layer_norm(
@@ -91,7 +92,8 @@ fn run_case<T: RowNorm>(
             RowInputs { x, residual, scale, epsilon },
             bias,
             RowOutputs { y: &mut again, sum: None, means: None, inverse_deviations: None },
-        );
+        )
+        .unwrap();
         let bits = |y: &[T]| y.iter().map(|y| y.to_f64().to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&y), bits(&again));
     } else {
@@ -101,7 +103,8 @@ fn run_case<T: RowNorm>(
             RowInputs { x, residual, scale, epsilon },
             &mut y,
             Some(&mut sum),
-        );
+        )
+        .unwrap();
     }
     Found { y, sum, means, inverses }
 }
@@ -193,7 +196,8 @@ fn nothing_has_no_mean() {
             means: Some(&mut means),
             inverse_deviations: Some(&mut inverses),
         },
-    );
+    )
+    .unwrap();
     assert!(means.iter().chain(&inverses).all(|value| value.is_nan()));
 }
 
@@ -212,7 +216,8 @@ fn what_is_no_number_spoils_its_own_row_only() {
                     RowInputs { x: &x, residual: None, scale: &scale, epsilon: 1e-5 },
                     None,
                     RowOutputs { y: &mut y, sum: None, means: None, inverse_deviations: None },
-                );
+                )
+                .unwrap();
                 for (row, y) in y.chunks(37).enumerate() {
                     let nans = y.iter().filter(|y| y.is_nan()).count();
                     assert_eq!(nans, if row == 1 { 37 } else { 0 }, "{isa:?} {bad} {at}");
@@ -233,7 +238,8 @@ fn a_large_offset_leaves_the_variance() {
             RowInputs { x: &x, residual: None, scale: &scale, epsilon: 0.0 },
             None,
             RowOutputs { y: &mut y, sum: None, means: None, inverse_deviations: None },
-        );
+        )
+        .unwrap();
         assert!(y.iter().all(|y| (y.abs() - 1.0).abs() <= 2.0 * f32::EPSILON), "{isa:?}");
     }
 }

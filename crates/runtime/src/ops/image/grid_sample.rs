@@ -101,7 +101,7 @@ fn coordinates<G: FloatLoops + Element>(
 ) -> Result<Scratch<f64>, KernelError> {
     let given = call.slice::<G>(1)?;
     let mut at = call.scratch::<f64>(given.len())?;
-    G::coordinates(call.exec.pool, how, sizes, given, &mut at);
+    G::coordinates(call.exec.pool, how, sizes, given, &mut at)?;
     Ok(at)
 }
 
@@ -112,7 +112,7 @@ impl Kernel for Nearest {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (pool, places) = (call.exec.pool, Places::of(call, self.0)?);
         let mut elements = call.scratch::<usize>(places.images * places.count())?;
-        grid::nearest(pool, self.0, &places.sizes, &places.at, &mut elements);
+        grid::nearest(pool, self.0, &places.sizes, &places.at, &mut elements)?;
         let data = call.tensor(0)?.clone();
         let sizes = [places.images, places.channels, places.image(), places.count()];
         move_elements(call, 0, &places.dims, &[data], &Elements { sizes, elements: &elements })
@@ -135,7 +135,7 @@ impl Movement for Elements<'_> {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::read_elements(pool, self.sizes, self.elements, sources[0], out);
+        T::read_elements(pool, self.sizes, self.elements, sources[0], out)?;
         Ok(())
     }
 }
@@ -175,7 +175,7 @@ macro_rules! as_they_are {
                 let (exec, x) = (call.exec, call.slice::<$t>(0)?);
                 let y = call.output_slice::<$t>(0, &places.dims)?;
                 let images = (places.images, places.channels, &places.sizes[..]);
-                <$t>::read_between(exec, how, images, x, &places.at, y);
+                <$t>::read_between(exec, how, images, x, &places.at, y)?;
                 Ok(())
             }
         }
@@ -195,7 +195,7 @@ fn read_reals<R: ResizeLoops + bytemuck::Pod>(
     let len = sardonyx_tensor::shape::elems(&places.dims)?;
     let mut y = call.scratch::<R>(len.saturating_mul(parts))?;
     let images = (places.images, places.channels * parts, &places.sizes[..]);
-    R::read_between(call.exec, how, images, reals, &places.at, &mut y);
+    R::read_between(call.exec, how, images, reals, &places.at, &mut y)?;
     Ok(y)
 }
 
@@ -206,9 +206,9 @@ macro_rules! as_reals {
             fn read(call: &mut Call<'_>, how: Reading, places: &Places) -> Result<(), KernelError> {
                 let (exec, x) = (call.exec, call.slice::<$t>(0)?);
                 let mut reals = call.scratch(x.len())?;
-                <$t>::to_reals(exec, x, &mut reals);
+                <$t>::to_reals(exec, x, &mut reals)?;
                 let y = read_reals(call, how, places, 1, &reals)?;
-                <$t>::from_reals(exec, &y, call.output_slice::<$t>(0, &places.dims)?);
+                <$t>::from_reals(exec, &y, call.output_slice::<$t>(0, &places.dims)?)?;
                 Ok(())
             }
         }
@@ -239,15 +239,15 @@ macro_rules! by_parts {
                 let planes = places.images * places.channels;
                 let apart = |parts: &[$part], len: usize, apart: &mut [$part]| {
                     let strides = [2 * len as isize, 1, 2];
-                    copy_strided(pool, &[planes, 2, len], &strides, parts, apart);
+                    copy_strided(pool, &[planes, 2, len], &strides, parts, apart)
                 };
                 let mut reals = call.scratch::<$part>(2 * x.len())?;
-                apart(bytemuck::cast_slice(x), places.image(), &mut reals);
+                apart(bytemuck::cast_slice(x), places.image(), &mut reals)?;
                 let found = read_reals(call, how, places, 2, &reals)?;
                 let count = places.count();
                 let y = bytemuck::cast_slice_mut(call.output_slice::<$t>(0, &places.dims)?);
                 let strides = [2 * count as isize, 1, count as isize];
-                copy_strided(pool, &[planes, count, 2], &strides, &found, y);
+                copy_strided(pool, &[planes, count, 2], &strides, &found, y)?;
                 Ok(())
             }
         }

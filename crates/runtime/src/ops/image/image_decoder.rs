@@ -44,7 +44,7 @@ impl Kernel for Decode {
             fail!("input 0 must have one dimension, the bytes of a file, not {dims:?}");
         }
         let encoded = call.slice::<u8>(0)?;
-        let failed = |error| KernelError(format!("the image cannot be decoded: {error}"));
+        let failed = |error| KernelError::Failed(format!("the image cannot be decoded: {error}"));
         let image = self.decoder.open(encoded).map_err(failed)?;
         call.reserve(image.working_bytes())?;
         let dims = [image.height(), image.width(), self.format.channels()];

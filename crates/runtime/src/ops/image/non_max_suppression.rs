@@ -61,7 +61,7 @@ impl Kernel for NonMaxSuppression {
         // An order of all boxes, for each thread.
         let orders = exec.pool.threads().min(batch * classes).saturating_mul(count);
         call.reserve(orders.saturating_mul(size_of::<[u64; 2]>()))?;
-        suppress(exec, how, [batch, classes, count], &boxes, scores, &mut kept, &mut counts);
+        suppress(exec, how, [batch, classes, count], &boxes, scores, &mut kept, &mut counts)?;
         let out = call.output_slice::<i64>(0, &[counts.iter().sum(), 3])?;
         let mut out = out.as_chunks_mut::<3>().0.iter_mut();
         for (list, found) in counts.iter().enumerate() {

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use sardonyx_kernels::MoveLoops;
 use sardonyx_kernels::pixels::{self, Pixels};
 use sardonyx_kernels::resize::Taps;
-use sardonyx_kernels::{Exec, Loops, Pool, ResizeLoops};
+use sardonyx_kernels::{Ended, Exec, Loops, Pool, ResizeLoops};
 use sardonyx_ops::{Resized, resized};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
 use smallvec::{SmallVec, smallvec};
@@ -331,7 +331,7 @@ impl Resize {
             return Ok(());
         }
         let tables = self.tables(call, moving(), nearest)?;
-        pixels::pick(exec, (&from, &to), &tables, x, call.output_pixels(0, &dims)?);
+        pixels::pick(exec, (&from, &to), &tables, x, call.output_pixels(0, &dims)?)?;
         Ok(())
     }
 
@@ -368,7 +368,7 @@ impl Resize {
         }
         let (exec, x) = (call.exec, x.as_slice::<R>()?);
         let y = call.output_slice::<R>(0, &dims)?;
-        passes.run(exec, x, y);
+        passes.run(exec, x, y)?;
         Ok(())
     }
 
@@ -392,7 +392,7 @@ impl Resize {
         let mut parts = call.scratch::<R>(bytes.len() / size_of::<R>())?;
         bytemuck::cast_slice_mut::<R, u8>(&mut parts).copy_from_slice(bytes);
         let mut made = call.scratch::<R>(2 * shape::elems(&dims)?)?;
-        passes.run(exec, &parts, &mut made);
+        passes.run(exec, &parts, &mut made)?;
         let mut output = call.output(0, self.elem, &dims)?;
         output.bytes_mut().copy_from_slice(bytemuck::cast_slice(&made));
         Ok(())
@@ -438,10 +438,10 @@ impl Resize {
         }
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let mut reals = call.scratch::<T::Real>(x.len())?;
-        T::to_reals(exec, x, &mut reals);
+        T::to_reals(exec, x, &mut reals)?;
         let mut made = call.scratch::<T::Real>(shape::elems(&dims)?)?;
-        passes.run(exec, &reals, &mut made);
-        T::from_reals(exec, &made, call.output_slice::<T>(0, &dims)?);
+        passes.run(exec, &reals, &mut made)?;
+        T::from_reals(exec, &made, call.output_slice::<T>(0, &dims)?)?;
         Ok(())
     }
 }
@@ -522,7 +522,7 @@ impl Movement for Picked<'_> {
         let dims: Dims = self.axes[..moving].iter().map(|axis| axis.len).collect();
         let run = self.dims[moving..].iter().product();
         let tables = &self.tables[..self.dims[..moving].iter().sum()];
-        T::pick(pool, (&dims, &self.dims[..moving], run), tables, value, sources[0], out);
+        T::pick(pool, (&dims, &self.dims[..moving], run), tables, value, sources[0], out)?;
         Ok(())
     }
 }
@@ -588,17 +588,18 @@ impl<R: ResizeLoops + Pod> Passes<R> {
     }
 
     /// There is at least one pass.
-    fn run(&mut self, exec: &Exec<'_>, x: &[R], y: &mut [R]) {
+    fn run(&mut self, exec: &Exec<'_>, x: &[R], y: &mut [R]) -> Result<(), Ended> {
         let [mut next, mut last] = self.between.each_mut().map(|between| &mut between[..]);
         let (end, mut len) = (self.list.len() - 1, 0);
         for (index, pass) in self.list.iter().enumerate() {
             let made = pass.dims[0] * pass.first.len() * pass.dims[2];
             let from = if index == 0 { x } else { &last[..len] };
             let to = if index == end { &mut *y } else { &mut next[..made] };
-            R::along_axis(exec, pass.dims, &pass.taps(), from, to);
+            R::along_axis(exec, pass.dims, &pass.taps(), from, to)?;
             std::mem::swap(&mut next, &mut last);
             len = made;
         }
+        Ok(())
     }
 }
 

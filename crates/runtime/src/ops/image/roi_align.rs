@@ -58,7 +58,7 @@ where
 {
     let x = call.slice::<T>(index)?;
     let mut reals = call.scratch::<T::Real>(x.len())?;
-    T::to_reals(call.exec, x, &mut reals);
+    T::to_reals(call.exec, x, &mut reals)?;
     Ok(reals)
 }
 
@@ -103,8 +103,8 @@ where
         }
         let mut y = call.scratch::<T::Real>(elems)?;
         let exec = call.exec;
-        T::Real::roi_align(exec, &how, dims, &x, (&regions, &images), &mut y);
-        T::from_reals(exec, &y, call.output_slice::<T>(0, &out)?);
+        T::Real::roi_align(exec, &how, dims, &x, (&regions, &images), &mut y)?;
+        T::from_reals(exec, &y, call.output_slice::<T>(0, &out)?)?;
         Ok(())
     }
 }

@@ -206,20 +206,20 @@ impl<T: Loops + Element> Kernel for Arithmetic<T> {
             let (b, dims) = (call.slice::<T>(other)?, dims_in_place(call)?);
             if call.tensor(other)?.dims() == &dims[..] {
                 if let Some((_, a)) = call.in_place::<T>()? {
-                    T::binary_in_place(exec, self.op, side, &[b.len()], a, Strided::flat(b));
+                    T::binary_in_place(exec, self.op, side, &[b.len()], a, Strided::flat(b))?;
                 }
                 return Ok(());
             }
             let b_steps = steps(call.tensor(other)?.dims(), dims)?;
             if let Some((_, a)) = call.in_place::<T>()? {
-                T::binary_in_place(exec, self.op, side, dims, a, Strided::new(b, &b_steps));
+                T::binary_in_place(exec, self.op, side, dims, a, Strided::new(b, &b_steps))?;
             }
             return Ok(());
         }
         let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
         if call.tensor(0)?.dims() == call.tensor(1)?.dims() {
             let out = call.output_like::<T>()?;
-            T::binary(exec, self.op, &[a.len()], Strided::flat(a), Strided::flat(b), out);
+            T::binary(exec, self.op, &[a.len()], Strided::flat(a), Strided::flat(b), out)?;
             return Ok(());
         }
         let pair = Pair::of(call)?;
@@ -231,7 +231,7 @@ impl<T: Loops + Element> Kernel for Arithmetic<T> {
             Strided::new(a, &pair.a),
             Strided::new(b, &pair.b),
             out,
-        );
+        )?;
         Ok(())
     }
 
@@ -273,7 +273,7 @@ impl<T: Loops + Element> Kernel for MixedPower<T> {
                 Strided::new(base, &pair.a),
                 Strided::new(&same, &pair.b),
                 out,
-            );
+            )?;
             return Ok(());
         }
         let mut a = call.scratch::<f64>(base.len())?;
@@ -290,7 +290,7 @@ impl<T: Loops + Element> Kernel for MixedPower<T> {
             Strided::new(&a, &pair.a),
             Strided::new(&b, &pair.b),
             &mut power,
-        );
+        )?;
         let mut out = call.output(0, T::DATA_TYPE, &pair.dims)?;
         cast_slices(
             DataType::Double,
@@ -330,7 +330,7 @@ impl<T: Loops + Element> Kernel for Comparison<T> {
             Strided::new(a, &pair.a),
             Strided::new(b, &pair.b),
             out.bytes_mut(),
-        );
+        )?;
         Ok(())
     }
 
@@ -362,8 +362,8 @@ impl Kernel for Truth {
                 Strided::new(a, &pair.a),
                 Strided::new(b, &pair.b),
                 &mut positive,
-            );
-            not(exec.pool, &positive, out);
+            )?;
+            not(exec.pool, &positive, out)?;
         } else {
             logic(
                 exec,
@@ -372,7 +372,7 @@ impl Kernel for Truth {
                 Strided::new(a, &pair.a),
                 Strided::new(b, &pair.b),
                 out,
-            );
+            )?;
         }
         Ok(())
     }
@@ -388,7 +388,7 @@ struct Not;
 impl Kernel for Not {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (pool, x, dims) = (call.exec.pool, bytes(call, 0)?, Dims::from(call.tensor(0)?.dims()));
-        not(pool, x, call.output(0, DataType::Bool, &dims)?.bytes_mut());
+        not(pool, x, call.output(0, DataType::Bool, &dims)?.bytes_mut())?;
         Ok(())
     }
 
@@ -417,7 +417,14 @@ impl<T: Integer + Element> Kernel for Bits<T> {
         let exec = call.exec;
         let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
         let out = call.output_slice::<T>(0, &pair.dims)?;
-        bitwise(exec, self.op, &pair.dims, Strided::new(a, &pair.a), Strided::new(b, &pair.b), out);
+        bitwise(
+            exec,
+            self.op,
+            &pair.dims,
+            Strided::new(a, &pair.a),
+            Strided::new(b, &pair.b),
+            out,
+        )?;
         Ok(())
     }
 

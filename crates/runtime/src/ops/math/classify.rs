@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::Pool;
 use sardonyx_kernels::elementwise::{is_inf, is_nan};
 use sardonyx_kernels::number::Number;
+use sardonyx_kernels::{Ended, Pool};
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::for_element;
@@ -31,7 +31,7 @@ enum Question {
 }
 
 impl Question {
-    fn ask<T: Number>(self, pool: &Pool, x: &[T], out: &mut [u8]) {
+    fn ask<T: Number>(self, pool: &Pool, x: &[T], out: &mut [u8]) -> Result<(), Ended> {
         match self {
             Question::NotANumber => is_nan(pool, x, out),
             Question::Infinite { negative, positive } => is_inf(pool, negative, positive, x, out),
@@ -59,7 +59,7 @@ impl<T: Number + Element> Kernel for Of<T> {
         let (pool, x) = (call.exec.pool, call.slice::<T>(0)?);
         let dims = Dims::from(call.tensor(0)?.dims());
         let mut out = call.output(0, DataType::Bool, &dims)?;
-        self.question.ask(pool, x, out.bytes_mut());
+        self.question.ask(pool, x, out.bytes_mut())?;
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl Kernel for OfBytes {
         let (pool, x) = (call.exec.pool, widen(call, call.tensor(0)?)?);
         let dims = Dims::from(call.tensor(0)?.dims());
         let mut out = call.output(0, DataType::Bool, &dims)?;
-        self.0.ask(pool, &x, out.bytes_mut());
+        self.0.ask(pool, &x, out.bytes_mut())?;
         Ok(())
     }
 

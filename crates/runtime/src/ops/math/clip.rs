@@ -54,11 +54,11 @@ impl<T: Loops + Element> Kernel for Clip<T> {
             None => [limit(call, 1, T::LOWEST)?, limit(call, 2, T::HIGHEST)?],
         };
         if let Some((_, x)) = call.in_place::<T>()? {
-            T::clip_in_place(exec, low, high, x);
+            T::clip_in_place(exec, low, high, x)?;
             return Ok(());
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
-        T::clip(exec, low, high, x, call.output_slice::<T>(0, &dims)?);
+        T::clip(exec, low, high, x, call.output_slice::<T>(0, &dims)?)?;
         Ok(())
     }
 

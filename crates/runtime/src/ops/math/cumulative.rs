@@ -45,7 +45,7 @@ impl<T: CumulativeLoops + Element> Kernel for UpToEach<T> {
         };
         let sizes = around(&dims, axis)?;
         let y = call.output_slice::<T>(0, &dims)?;
-        T::cumulative(exec, self.which, sizes, x, y);
+        T::cumulative(exec, self.which, sizes, x, y)?;
         Ok(())
     }
 

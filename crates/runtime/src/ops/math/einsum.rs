@@ -14,7 +14,7 @@ use sardonyx_kernels::gemm::{
     gemm_batch_scratch,
 };
 use sardonyx_kernels::reduce::Reduce;
-use sardonyx_kernels::{Exec, Loops};
+use sardonyx_kernels::{Ended, Exec, Loops};
 use sardonyx_ops::{Equation, Term};
 use sardonyx_tensor::{DataType, Dims, Element, shape};
 use smallvec::SmallVec;
@@ -86,7 +86,13 @@ impl Numbers {
 /// Products and sums of elements that are given as bytes, aligned as their type must be.
 trait Arithmetic: Sync {
     /// Sums each row of `cols` elements of `x`.
-    fn sum_rows(&self, exec: &Exec<'_>, cols: usize, x: &[u8], sums: &mut [u8]);
+    fn sum_rows(
+        &self,
+        exec: &Exec<'_>,
+        cols: usize,
+        x: &[u8],
+        sums: &mut [u8],
+    ) -> Result<(), Ended>;
 
     /// Products of elements at places given by steps, for all indices of `dims`.
     fn multiply(
@@ -96,7 +102,7 @@ trait Arithmetic: Sync {
         a: Stepped<'_>,
         b: Stepped<'_>,
         y: &mut [u8],
-    );
+    ) -> Result<(), Ended>;
 
     /// Products of matrices, written one after the other.
     fn multiply_matrices(
@@ -140,9 +146,15 @@ impl<'a> Matrices<'a> {
 struct Of<T>(PhantomData<fn() -> T>);
 
 impl<T: Multiplied> Arithmetic for Of<T> {
-    fn sum_rows(&self, exec: &Exec<'_>, cols: usize, x: &[u8], sums: &mut [u8]) {
+    fn sum_rows(
+        &self,
+        exec: &Exec<'_>,
+        cols: usize,
+        x: &[u8],
+        sums: &mut [u8],
+    ) -> Result<(), Ended> {
         let (x, sums) = (bytemuck::cast_slice(x), bytemuck::cast_slice_mut(sums));
-        T::reduce(exec, Reduce::Sum, &[sums.len(), cols], &[false, true], x, sums);
+        T::reduce(exec, Reduce::Sum, &[sums.len(), cols], &[false, true], x, sums)
     }
 
     fn multiply(
@@ -152,10 +164,10 @@ impl<T: Multiplied> Arithmetic for Of<T> {
         a: Stepped<'_>,
         b: Stepped<'_>,
         y: &mut [u8],
-    ) {
+    ) -> Result<(), Ended> {
         let a = Strided::new(bytemuck::cast_slice(a.data), a.steps);
         let b = Strided::new(bytemuck::cast_slice(b.data), b.steps);
-        T::binary(exec, Binary::Mul, dims, a, b, bytemuck::cast_slice_mut(y));
+        T::binary(exec, Binary::Mul, dims, a, b, bytemuck::cast_slice_mut(y))
     }
 
     fn multiply_matrices(
@@ -215,7 +227,7 @@ impl Multiplied for f32 {
         let right = BatchRhs::Plain(b);
         call.reserve(gemm_batch_scratch(call.exec, dims, a, right))?;
         let out = BatchOut { data: y, ldc: b.cols, stride: a.rows * b.cols };
-        gemm_batch(call.exec, dims, a, right, out, &Epilogue::default());
+        gemm_batch(call.exec, dims, a, right, out, &Epilogue::default())?;
         Ok(())
     }
 }
@@ -230,7 +242,7 @@ macro_rules! plainly {
                 b: BatchMat<'_, $t>,
                 y: &mut [$t],
             ) -> Result<(), KernelError> {
-                gemm_batch_generic(call.exec, dims, a, b, y);
+                gemm_batch_generic(call.exec, dims, a, b, y)?;
                 Ok(())
             }
         }
@@ -261,11 +273,11 @@ impl Kernel for Einsum {
         }
         let exec = call.exec;
         if self.elem == self.numbers.data_type {
-            product.write(exec, &result, call.output(0, self.elem, &dims)?.bytes_mut());
+            product.write(exec, &result, call.output(0, self.elem, &dims)?.bytes_mut())?;
             return Ok(());
         }
         let mut y = self.numbers.scratch(call, dims.iter().product())?;
-        product.write(exec, &result, &mut y);
+        product.write(exec, &result, &mut y)?;
         narrow(call, 0, self.elem, &dims, bytemuck::cast_slice(&y))
     }
 
@@ -452,7 +464,7 @@ impl<'a> Operand<'a> {
         let (rows, cols) = (elems(kept.iter())?, elems(gone.iter())?);
         let dense = self.laid(call, kept.iter().chain(&gone))?;
         let mut sums = self.numbers.scratch(call, rows)?;
-        self.numbers.arithmetic.sum_rows(call.exec, cols, &dense, &mut sums);
+        self.numbers.arithmetic.sum_rows(call.exec, cols, &dense, &mut sums)?;
         let (numbers, parts) = (self.numbers, dense_parts(kept.iter()));
         Ok(Operand { numbers, data: Contents::Made(sums), parts })
     }
@@ -464,7 +476,7 @@ impl<'a> Operand<'a> {
         parts: impl Iterator<Item = &'p Part> + Clone,
     ) -> Result<Scratch<u8>, KernelError> {
         let mut dense = self.numbers.scratch(call, elems(parts.clone())?)?;
-        self.copy(call.exec, parts, &mut dense);
+        self.copy(call.exec, parts, &mut dense)?;
         Ok(dense)
     }
 
@@ -473,21 +485,21 @@ impl<'a> Operand<'a> {
         exec: &Exec<'_>,
         parts: impl Iterator<Item = &'p Part> + Clone,
         to: &mut [u8],
-    ) {
+    ) -> Result<(), Ended> {
         if to.is_empty() {
-            return;
+            return Ok(());
         }
         let dims: Dims = parts.clone().map(|part| part.size).collect();
         let steps: SmallVec<[isize; 8]> = parts.map(|part| part.step as isize).collect();
         let places = Read { dims: &dims, start: 0, strides: &steps };
-        places.copy(exec.pool, self.numbers.width, &self.data, to);
+        places.copy(exec.pool, self.numbers.width, &self.data, to)
     }
 
     /// Writes the elements in the order of the result, which has no other axes.
-    fn write(&self, exec: &Exec<'_>, result: &[Axis], to: &mut [u8]) {
+    fn write(&self, exec: &Exec<'_>, result: &[Axis], to: &mut [u8]) -> Result<(), Ended> {
         let one = Part { axis: 0, size: 1, step: 0 };
         let parts: Parts = result.iter().map(|axis| *self.find(*axis).unwrap_or(&one)).collect();
-        self.copy(exec, parts.iter(), to);
+        self.copy(exec, parts.iter(), to)
     }
 
     /// Matrices of these axes, where they lie or copied.
@@ -542,7 +554,7 @@ impl<'a> Operand<'a> {
             let a = Stepped { data: &self.data, steps: &a_steps };
             let b = Stepped { data: &other.data, steps: &b_steps };
             if !y.is_empty() {
-                self.numbers.arithmetic.multiply(call.exec, &dims, a, b, &mut y);
+                self.numbers.arithmetic.multiply(call.exec, &dims, a, b, &mut y)?;
             }
         } else {
             // The same axes where they lie in the other operand.

@@ -93,12 +93,12 @@ impl<T: Loops + Element> Kernel for FusedPointwise<T> {
             });
         }
         if let Some((_, x)) = call.in_place::<T>()? {
-            T::pointwise_in_place(exec, &dims, &links, x);
+            T::pointwise_in_place(exec, &dims, &links, x)?;
             return Ok(());
         }
         let (x, x_strides) = (call.slice::<T>(0)?, steps(call.tensor(0)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;
-        T::pointwise(exec, &dims, Strided::new(x, &x_strides), &links, out);
+        T::pointwise(exec, &dims, Strided::new(x, &x_strides), &links, out)?;
         Ok(())
     }
 

@@ -140,7 +140,7 @@ impl Gemm {
         let left = Lhs::Plain(a.of(left));
         call.reserve(gemm_scratch(exec, &left, &right))?;
         let y = call.output_slice::<f32>(0, &[a.rows, cols])?;
-        gemm(exec, left, right, y, cols, &epilogue);
+        gemm(exec, left, right, y, cols, &epilogue)?;
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl Gemm {
         };
         let exec = call.exec;
         let y = call.output_slice::<T>(0, &[a.rows, b.cols])?;
-        gemm_generic(exec, alpha, left, right, addend, y, b.cols);
+        gemm_generic(exec, alpha, left, right, addend, y, b.cols)?;
         Ok(())
     }
 
@@ -208,7 +208,7 @@ impl Gemm {
         };
         let exec = call.exec;
         let y = call.output_slice::<T>(0, &[a.rows, b.cols])?;
-        gemm_generic(exec, one, left, right, None, y, b.cols);
+        gemm_generic(exec, one, left, right, None, y, b.cols)?;
         for (at, y) in y.iter_mut().enumerate() {
             let c = addend.map_or(0.0, |c| to(c.get(at / b.cols, at % b.cols)));
             *y = from(to(*y) * alpha + c * beta);
@@ -243,7 +243,7 @@ impl Gemm {
         let epilogue = Epilogue { alpha: self.alpha, addend, ..Epilogue::default() };
         let left = Lhs::Plain(a.of(&left));
         call.reserve(gemm_scratch(call.exec, &left, &right))?;
-        gemm(call.exec, left, right, &mut y, cols, &epilogue);
+        gemm(call.exec, left, right, &mut y, cols, &epilogue)?;
         narrow(call, 0, self.types.result, &dims, &y)
     }
 }

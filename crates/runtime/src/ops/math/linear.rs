@@ -30,7 +30,7 @@ impl<T: FloatLoops + Element> Kernel for Det<T> {
         // A copy of a matrix in double precision, for each thread.
         let copies = exec.pool.threads().min(stack.iter().product());
         call.reserve(copies.saturating_mul(rows * columns).saturating_mul(size_of::<f64>()))?;
-        T::determinants(exec, rows, x, call.output_slice::<T>(0, &stack)?);
+        T::determinants(exec, rows, x, call.output_slice::<T>(0, &stack)?)?;
         Ok(())
     }
 

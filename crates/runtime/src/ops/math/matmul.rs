@@ -237,7 +237,7 @@ impl MatMul {
         let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
         let exec = call.exec;
         let y = call.output_slice::<T>(0, &shapes.output)?;
-        gemm_batch_generic(exec, &shapes.batch, shapes.left(a), shapes.right(b), y);
+        gemm_batch_generic(exec, &shapes.batch, shapes.left(a), shapes.right(b), y)?;
         Ok(())
     }
 }
@@ -286,7 +286,7 @@ impl Kernel for MatMul {
                     right,
                     BatchOut { data: y, ldc: shapes.cols, stride: size },
                     &epilogue,
-                );
+                )?;
                 Ok(())
             }
             DataType::Double => self.run_plainly::<f64>(call, &shapes),
@@ -316,7 +316,7 @@ impl Kernel for MatMul {
                     right,
                     BatchOut { data: &mut y, ldc: shapes.cols, stride: size },
                     &epilogue,
-                );
+                )?;
                 narrow(call, 0, self.types.result, &shapes.output, &y)
             }
             other => fail!("type not implemented: {}", other.name()),

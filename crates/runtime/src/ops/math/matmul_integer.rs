@@ -209,7 +209,7 @@ impl Kernel for MatMulInteger {
                 a: a_points.matrix(&shapes, index),
                 b: b_points.matrix(&shapes, index),
             };
-            gemm_bytes(exec, left(index), right(index)?, zero_points, y);
+            gemm_bytes(exec, left(index), right(index)?, zero_points, y)?;
         }
         Ok(())
     }

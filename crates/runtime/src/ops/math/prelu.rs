@@ -50,7 +50,7 @@ impl<T: Loops + Element> Kernel for PRelu<T> {
             Strided::new(x, &x_steps),
             Strided::new(slope, &slope_steps),
             out,
-        );
+        )?;
         Ok(())
     }
 

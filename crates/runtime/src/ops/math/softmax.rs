@@ -58,13 +58,13 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
         if call.over.is_some() {
             let sizes = around(dims_in_place(call)?, self.axis)?;
             if let Some((_, x)) = call.in_place::<T>()? {
-                T::softmax_in_place(exec, self.op, sizes, x);
+                T::softmax_in_place(exec, self.op, sizes, x)?;
             }
             return Ok(());
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let sizes = around(&dims, self.axis)?;
-        T::softmax(exec, self.op, sizes, x, call.output_slice::<T>(0, &dims)?);
+        T::softmax(exec, self.op, sizes, x, call.output_slice::<T>(0, &dims)?)?;
         Ok(())
     }
 

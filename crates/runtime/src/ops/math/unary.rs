@@ -152,11 +152,11 @@ impl<T: UnaryElement + Element> Kernel for Map<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let exec = call.exec;
         if let Some((_, x)) = call.in_place::<T>()? {
-            unary_in_place(exec, self.op, x);
+            unary_in_place(exec, self.op, x)?;
             return Ok(());
         }
         let x = call.slice::<T>(0)?;
-        unary(exec, self.op, x, call.output_like::<T>()?);
+        unary(exec, self.op, x, call.output_like::<T>()?)?;
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl<T: Integer + Arith + Element> Kernel for BitwiseNot<T> {
             Strided::new(x, &x_steps),
             Strided::new(&ones, &repeated),
             out,
-        );
+        )?;
         Ok(())
     }
 

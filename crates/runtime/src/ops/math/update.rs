@@ -63,7 +63,7 @@ impl<T: Element + TrainingLoops> Kernel for UpdateStep<T> {
         if results.len() != self.over.len() {
             fail!("{} of {} outputs are wanted", results.len(), self.over.len());
         }
-        T::update(exec, &self.functions, &sources, &mut results);
+        T::update(exec, &self.functions, &sources, &mut results)?;
         Ok(())
     }
 

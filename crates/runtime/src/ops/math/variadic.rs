@@ -112,7 +112,7 @@ impl<T: Loops + Element> Kernel for Variadic<T> {
                             Strided::new(a, a_steps),
                             Strided::new(b, b_steps),
                             out,
-                        );
+                        )?;
                         inputs.drain(..2);
                     }
                 }
@@ -120,7 +120,7 @@ impl<T: Loops + Element> Kernel for Variadic<T> {
             }
         };
         for (input, steps) in &inputs {
-            T::binary_in_place(exec, self.op, Side::Left, &dims, out, Strided::new(input, steps));
+            T::binary_in_place(exec, self.op, Side::Left, &dims, out, Strided::new(input, steps))?;
         }
         if self.mean {
             let (count, repeated) = (T::from_f64(count as f64), Dims::from_elem(0, dims.len()));
@@ -131,7 +131,7 @@ impl<T: Loops + Element> Kernel for Variadic<T> {
                 &dims,
                 out,
                 Strided::new(&[count], &repeated),
-            );
+            )?;
         }
         Ok(())
     }

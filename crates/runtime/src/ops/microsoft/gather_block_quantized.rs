@@ -108,7 +108,7 @@ impl Kernel for GatherBlockQuantized {
         let output: Dims =
             dims[..axis].iter().chain(indices).chain(&dims[axis + 1..]).copied().collect();
         let mut y = call.scratch::<f32>(output.iter().product())?;
-        slices.gather(call.exec, &places, &mut y);
+        slices.gather(call.exec, &places, &mut y)?;
         narrow(call, 0, self.elem, &output, &y)
     }
 }

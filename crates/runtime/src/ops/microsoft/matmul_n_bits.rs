@@ -130,11 +130,11 @@ impl MatMulNBits {
         for first in (0..cols).step_by(step) {
             let count = step.min(cols - first);
             let some = &mut some[..count * depth];
-            columns.dequantize(call.exec, first, some);
+            columns.dequantize(call.exec, first, some)?;
             let bias = bias.map(|bias| Bias::Col(&bias[first..first + count]));
             let epilogue = Epilogue { bias, ..Epilogue::default() };
             let right = Rhs::Plain(MatRef::col_major(some, depth, count));
-            gemm(call.exec, a, right, &mut y[first..], cols, &epilogue);
+            gemm(call.exec, a, right, &mut y[first..], cols, &epilogue)?;
         }
         Ok(())
     }

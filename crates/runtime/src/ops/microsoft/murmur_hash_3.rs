@@ -47,7 +47,9 @@ impl Kernel for MurmurHash3 {
                 hashes.iter_mut().zip(elements).for_each(|(y, x)| *y = hash(x, self.seed));
             }
             None => {
-                hashes.iter_mut().zip(texts(x)?).for_each(|(y, x)| *y = hash(x, self.seed));
+                for (y, x) in hashes.iter_mut().zip(texts(x)?) {
+                    *y = hash(x?, self.seed);
+                }
             }
         }
         if self.is_positive {

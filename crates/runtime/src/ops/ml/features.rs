@@ -50,7 +50,7 @@ impl<T: FeatureLoops + Element> Kernel for Scaler<T> {
         demand_per_feature("offset", self.offsets.len(), features)?;
         demand_per_feature("scale", self.factors.len(), features)?;
         let y = call.output_like::<f32>()?;
-        T::scale_features(exec, features, [&self.offsets, &self.factors], x, y);
+        T::scale_features(exec, features, [&self.offsets, &self.factors], x, y)?;
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl<T: FeatureLoops + Element> Kernel for Normalizer<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let [_, width] = rows_and_columns(call.tensor(0)?.dims())?;
-        T::normalize_features(exec, self.norm, width, x, call.output_like::<f32>()?);
+        T::normalize_features(exec, self.norm, width, x, call.output_like::<f32>()?)?;
         Ok(())
     }
 
@@ -104,7 +104,7 @@ struct Binarizer<T> {
 impl<T: FeatureLoops + Element> Kernel for Binarizer<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
-        T::binarize(exec, self.threshold, x, call.output_like::<T>()?);
+        T::binarize(exec, self.threshold, x, call.output_like::<T>()?)?;
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl<T: FeatureLoops + Element> Kernel for Imputer<T> {
         demand_per_feature(self.name, self.numbers.len(), features)?;
         let y = call.output_like::<T>()?;
         match self.missing {
-            Some(missing) => T::impute(exec, features, missing, &self.numbers, x, y),
+            Some(missing) => T::impute(exec, features, missing, &self.numbers, x, y)?,
             None => y.copy_from_slice(x),
         }
         Ok(())
@@ -224,7 +224,7 @@ impl Kernel for OneHot {
             fail!("element {at}, {element}, is not a category, and attribute 'zeros' is 0");
         }
         let pool = call.exec.pool;
-        ml::one_hot(pool, self.categories, &places, call.output_slice::<f32>(0, &dims)?);
+        ml::one_hot(pool, self.categories, &places, call.output_slice::<f32>(0, &dims)?)?;
         Ok(())
     }
 
@@ -311,7 +311,7 @@ impl<T: FeatureLoops + Element> Kernel for Vectorizer<T> {
         let y = call.output_slice::<f32>(0, &[rows, width])?;
         let mut at = 0;
         for (x, columns, count) in parts {
-            T::place_columns(exec, columns, [width, at, count], x, y);
+            T::place_columns(exec, columns, [width, at, count], x, y)?;
             at += count;
         }
         Ok(())

@@ -51,7 +51,7 @@ impl Labels {
         if !call.has_output(0) {
             return Ok(());
         }
-        let outside = || KernelError("a class has no label".to_string());
+        let outside = || KernelError::Failed("a class has no label".to_string());
         let dims = Dims::from(&[classes.len()][..]);
         match self {
             Labels::Ints(labels) => {

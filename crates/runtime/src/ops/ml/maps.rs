@@ -70,8 +70,7 @@ impl Values {
             let pool = call.exec.pool;
             let mut output = call.output(0, numbers.data_type(), dims)?;
             let (table, y) = (numbers.bytes().as_chunks::<N>().0, output.bytes_mut());
-            ml::look_up(pool, table, places, y.as_chunks_mut::<N>().0);
-            Ok(())
+            Ok(ml::look_up(pool, table, places, y.as_chunks_mut::<N>().0)?)
         }
         match self {
             Values::Texts(texts) => {

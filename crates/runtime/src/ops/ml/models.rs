@@ -7,7 +7,7 @@ use sardonyx_kernels::ml::{
 };
 use sardonyx_kernels::number::{Arith, Number};
 use sardonyx_kernels::reduce::{Extreme, Ties};
-use sardonyx_kernels::{Exec, FeatureLoops, Loops, ScoreLoops, ml};
+use sardonyx_kernels::{Ended, Exec, FeatureLoops, Loops, ScoreLoops, ml};
 use sardonyx_tensor::{DataType, Element};
 
 use super::attributes::{floats, ints, known_features, post_transform, reals, rows_and_columns};
@@ -23,8 +23,13 @@ const CLASSES: &str = "classlabels_ints";
 /// A type in which scores are computed.
 trait ScoreType: ScoreLoops + Loops + Element {
     /// Where the first greatest score of each row of `width` is. NaN is above all.
-    fn best_score(exec: &Exec<'_>, width: usize, scores: &[Self], best: &mut [i64]) {
-        Self::arg_extreme(exec, Extreme::Max, Ties::First, [best.len(), width, 1], scores, best);
+    fn best_score(
+        exec: &Exec<'_>,
+        width: usize,
+        scores: &[Self],
+        best: &mut [i64],
+    ) -> Result<(), Ended> {
+        Self::arg_extreme(exec, Extreme::Max, Ties::First, [best.len(), width, 1], scores, best)
     }
 }
 
@@ -42,7 +47,7 @@ where
     }
     let x = call.slice::<T>(0)?;
     let mut made = call.scratch::<T::Real>(x.len())?;
-    T::to_reals(call.exec, x, &mut made);
+    T::to_reals(call.exec, x, &mut made)?;
     Ok(Contents::Made(made))
 }
 
@@ -62,7 +67,7 @@ fn with_scores<R: ScoreType>(
     let mut scores = call.scratch::<R>(dims[0].saturating_mul(dims[1]))?;
     compute(exec, &mut scores)?;
     if is_wanted {
-        R::to_singles(exec, &scores, call.output_slice::<f32>(index, &dims)?);
+        R::to_singles(exec, &scores, call.output_slice::<f32>(index, &dims)?)?;
     }
     Ok(())
 }
@@ -75,13 +80,13 @@ fn rank<R: ScoreType>(
     width: usize,
     scores: &mut [R],
     best: &mut [i64],
-) {
+) -> Result<(), Ended> {
     if how.keeps_order() {
-        R::best_score(exec, width, scores, best);
-        R::post_transform(exec, how, width, scores);
+        R::best_score(exec, width, scores, best)?;
+        R::post_transform(exec, how, width, scores)
     } else {
-        R::post_transform(exec, how, width, scores);
-        R::best_score(exec, width, scores, best);
+        R::post_transform(exec, how, width, scores)?;
+        R::best_score(exec, width, scores, best)
     }
 }
 
@@ -173,18 +178,18 @@ where
         let mut best = call.scratch::<i64>(rows)?;
         with_scores(call, 1, [rows, width], |exec, scores: &mut [T::Real]| {
             let to = scores.get_mut(width - sums..).unwrap_or_default();
-            T::Real::sums(exec, sizes, &x, &self.coefficients, bias, to);
+            T::Real::sums(exec, sizes, &x, &self.coefficients, bias, to)?;
             if is_mirrored {
-                T::Real::mirror_scores(exec, scores);
+                T::Real::mirror_scores(exec, scores)?;
             }
             if width == 1 {
-                T::Real::post_transform(exec, self.how, 1, scores);
+                T::Real::post_transform(exec, self.how, 1, scores)?;
                 let least = if self.how == PostTransform::None { 0.0 } else { 0.5 };
                 ml::map(exec.pool, 2, scores, &mut best, |score| {
                     i64::from(score.to_f64() >= least)
-                });
+                })?;
             } else {
-                rank(exec, self.how, width, scores, &mut best);
+                rank(exec, self.how, width, scores, &mut best)?;
             }
             Ok(())
         })?;
@@ -240,8 +245,8 @@ where
             call.scratch::<T::Real>(if self.intercepts.is_empty() { targets } else { 0 })?;
         let bias = if self.intercepts.is_empty() { &zeros[..] } else { &self.intercepts };
         with_scores(call, 0, [rows, targets], |exec, scores: &mut [T::Real]| {
-            T::Real::sums(exec, sizes, &x, &self.coefficients, bias, scores);
-            T::Real::post_transform(exec, self.how, targets, scores);
+            T::Real::sums(exec, sizes, &x, &self.coefficients, bias, scores)?;
+            T::Real::post_transform(exec, self.how, targets, scores)?;
             Ok(())
         })
     }
@@ -311,10 +316,10 @@ impl<R: ScoreType> Vectors<R> {
         (BLOCK / self.count.saturating_add(more)).clamp(1, rows.max(1))
     }
 
-    fn compare(&self, exec: &Exec<'_>, x: &[R], similarities: &mut [R]) {
+    fn compare(&self, exec: &Exec<'_>, x: &[R], similarities: &mut [R]) -> Result<(), Ended> {
         let rows = similarities.len() / self.count;
         let sizes = Sums { rows, features: self.features, sums: self.count, pitch: self.count };
-        R::similarities(exec, self.kernel, sizes, x, [&self.vectors, &self.zeros], similarities);
+        R::similarities(exec, self.kernel, sizes, x, [&self.vectors, &self.zeros], similarities)
     }
 
     /// The most scratch memory that comparing some rows takes.
@@ -399,15 +404,15 @@ where
         with_scores(call, 0, [rows, 1], |exec, scores: &mut [T::Real]| {
             match &self.vectors {
                 None => {
-                    T::Real::weigh_similarities(exec, &self.weights, self.constant, &x, scores);
+                    T::Real::weigh_similarities(exec, &self.weights, self.constant, &x, scores)?;
                 }
                 Some(vectors) => {
                     for (block, scores) in scores.chunks_mut(at_a_time).enumerate() {
                         let x = &x[block * at_a_time * features..][..scores.len() * features];
                         let similarities = &mut similarities[..scores.len() * count];
-                        vectors.compare(exec, x, similarities);
+                        vectors.compare(exec, x, similarities)?;
                         let (weights, constant) = (&self.weights, self.constant);
-                        T::Real::weigh_similarities(exec, weights, constant, similarities, scores);
+                        T::Real::weigh_similarities(exec, weights, constant, similarities, scores)?;
                     }
                 }
             }
@@ -417,7 +422,7 @@ where
                     *score = if is_seen { T::Real::ONE } else { T::Real::ONE.neg() };
                 }
             }
-            T::Real::post_transform(exec, self.how, 1, scores);
+            T::Real::post_transform(exec, self.how, 1, scores)?;
             Ok(())
         })
     }
@@ -510,8 +515,8 @@ where
         call.reserve(T::Real::sums_scratch(call.exec, sizes, &x, &self.coefficients))?;
         let mut best = call.scratch::<i64>(rows)?;
         with_scores(call, 1, [rows, sums], |exec, scores: &mut [T::Real]| {
-            T::Real::sums(exec, sizes, &x, &self.coefficients, &self.constants, scores);
-            T::Real::best_score(exec, sums, scores, &mut best);
+            T::Real::sums(exec, sizes, &x, &self.coefficients, &self.constants, scores)?;
+            T::Real::best_score(exec, sums, scores, &mut best)?;
             for (best, row) in best.iter_mut().zip(scores.chunks_exact(sums)) {
                 let score = row[*best as usize].to_f64();
                 match self.choice {
@@ -521,7 +526,7 @@ where
                     Choice::Sign => *best = i64::from(score > 0.0),
                 }
             }
-            transform_decisions(exec, self.how, sums, scores);
+            transform_decisions(exec, self.how, sums, scores)?;
             Ok(())
         })?;
         self.labels.write(call, &best)
@@ -539,10 +544,11 @@ fn transform_decisions<R: ScoreType>(
     how: PostTransform,
     width: usize,
     scores: &mut [R],
-) {
+) -> Result<(), Ended> {
     if width > 1 || how == PostTransform::Probit {
-        R::post_transform(exec, how, width, scores);
+        R::post_transform(exec, how, width, scores)?;
     }
+    Ok(())
 }
 
 /// A classifier with a machine for each pair of classes.
@@ -623,20 +629,20 @@ where
         block: Block<'_, T::Real>,
         scores: &mut [T::Real],
         best: &mut [i64],
-    ) {
+    ) -> Result<(), Ended> {
         let Block { similarities, decisions, work } = block;
-        self.vectors.compare(exec, x, similarities);
+        self.vectors.compare(exec, x, similarities)?;
         let pairs = Pairs {
             per_class: &self.per_class,
             coefficients: &self.coefficients,
             constants: &self.rho,
         };
-        T::Real::decide_pairs(exec, &pairs, similarities, decisions, best);
+        T::Real::decide_pairs(exec, &pairs, similarities, decisions, best)?;
         match &self.sigmoids {
             Some([a, b]) => {
                 let sigmoids = Sigmoids { a, b };
                 let classes = self.per_class.len();
-                T::Real::couple_pairs(exec, classes, sigmoids, decisions, work, scores);
+                T::Real::couple_pairs(exec, classes, sigmoids, decisions, work, scores)?;
             }
             None if self.width() == decisions.len() / best.len() => {
                 scores.copy_from_slice(decisions);
@@ -644,9 +650,10 @@ where
             None => {
                 let pairs = scores.chunks_exact_mut(2).zip(&*decisions);
                 pairs.for_each(|(pair, decision)| pair[1] = *decision);
-                T::Real::mirror_scores(exec, scores);
+                T::Real::mirror_scores(exec, scores)?;
             }
         }
+        Ok(())
     }
 }
 
@@ -677,9 +684,9 @@ where
                     decisions: &mut decisions[..best.len() * pairs],
                     work: &mut work,
                 };
-                self.score_block(exec, x, block, scores, best);
+                self.score_block(exec, x, block, scores, best)?;
             }
-            transform_decisions(exec, self.how, width, scores);
+            transform_decisions(exec, self.how, width, scores)?;
             Ok(())
         })?;
         if self.is_second {

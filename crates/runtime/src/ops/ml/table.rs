@@ -108,7 +108,7 @@ impl Table {
                 let (pool, start) = (call.exec.pool, view.offset());
                 ml::fill(pool, WORK, places, |at| {
                     table.get(texts.get(start + at)).copied().unwrap_or(other)
-                });
+                })?;
                 Ok(())
             }
             (Table::Ints(table), DataType::Int16) => {
@@ -142,6 +142,6 @@ fn numbers<T: Element + Copy>(
     key: fn(T) -> u64,
 ) -> Result<(), KernelError> {
     let x = call.slice::<T>(index)?;
-    ml::map(call.exec.pool, WORK, x, places, |x| table.get(&key(*x)).copied().unwrap_or(other));
+    ml::map(call.exec.pool, WORK, x, places, |x| table.get(&key(*x)).copied().unwrap_or(other))?;
     Ok(())
 }

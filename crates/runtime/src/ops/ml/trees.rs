@@ -80,7 +80,7 @@ impl Kernel for Predict {
                 _ => Scores::Half(call.output_slice::<f16>(0, &dims)?),
             };
             let out = Outputs { scores, best: None };
-            self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch);
+            self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch)?;
             return Ok(());
         };
         let mut best = call.scratch::<i64>(if call.has_output(0) { rows } else { 0 })?;
@@ -94,7 +94,7 @@ impl Kernel for Predict {
             Scores::Unwanted
         };
         let out = Outputs { scores, best: call_best(&mut best, rows) };
-        self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch);
+        self.trees.predict(exec, [rows, columns], x, &self.finish, out, scratch)?;
         if is_part {
             let kept = call.output_slice::<f32>(1, &[rows, 1])?;
             kept.iter_mut().zip(both.chunks_exact(2)).for_each(|(kept, row)| *kept = row[1]);

@@ -63,7 +63,7 @@ where
         let mut running = [wide(call, 3)?, wide(call, 4)?];
         let mut found = call.scratch::<[f64; 2]>(channels)?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
-        T::channel_statistics(exec, [batch, channels, inner], x, &mut found);
+        T::channel_statistics(exec, [batch, channels, inner], x, &mut found)?;
         let mut split = [call.scratch::<f64>(channels)?, call.scratch::<f64>(channels)?];
         for (which, split) in split.iter_mut().enumerate() {
             let values = split.iter_mut().zip(&found[..]);
@@ -75,7 +75,7 @@ where
         fold(parameters, self.epsilon, &mut scale, &mut shift)?;
         if call.has_output(0) {
             let y = call.output_slice::<T>(0, &dims)?;
-            T::scale_shift(exec, inner, &scale, &shift, x, y);
+            T::scale_shift(exec, inner, &scale, &shift, x, y)?;
         }
         for (which, running) in running.iter_mut().enumerate() {
             if running.len() != channels {
@@ -217,7 +217,7 @@ where
         }
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        T::scale_shift(exec, inner, scale, shift, x, y);
+        T::scale_shift(exec, inner, scale, shift, x, y)?;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 use sardonyx_kernels::columns::{BlockAxis, MAX_AXES, any_of_columns};
-use sardonyx_kernels::{Exec, Loops};
+use sardonyx_kernels::{Ended, Exec, Loops};
 use sardonyx_tensor::{DataType, Dims};
 use smallvec::SmallVec;
 
@@ -25,7 +25,7 @@ struct Col2Im {
 
 /// Adds up columns, given as bytes like the images: what computes sizes is compiled once, not for
 /// each type.
-type AddUp = fn(&Exec<'_>, &mut Axes, &[u8], &mut [u8]);
+type AddUp = fn(&Exec<'_>, &mut Axes, &[u8], &mut [u8]) -> Result<(), Ended>;
 
 /// `Col2Im`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -134,7 +134,7 @@ impl Kernel for Col2Im {
         let image = dims[2..].iter().fold(width.max(4), |n, dim| n.saturating_mul(*dim));
         let images = exec.pool.threads().min(dims[0].saturating_mul(dims[1]));
         call.reserve(images.saturating_mul(image))?;
-        (self.add_up)(exec, &mut axes, &x, call.output(0, self.elem, &dims)?.bytes_mut());
+        (self.add_up)(exec, &mut axes, &x, call.output(0, self.elem, &dims)?.bytes_mut())?;
         Ok(())
     }
 
@@ -143,19 +143,29 @@ impl Kernel for Col2Im {
     }
 }
 
-fn numbers<T: Loops + Pod>(exec: &Exec<'_>, axes: &mut Axes, x: &[u8], y: &mut [u8]) {
-    T::add_columns(exec, axes, bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y));
+fn numbers<T: Loops + Pod>(
+    exec: &Exec<'_>,
+    axes: &mut Axes,
+    x: &[u8],
+    y: &mut [u8],
+) -> Result<(), Ended> {
+    T::add_columns(exec, axes, bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y))
 }
 
 /// A sum of truth values is true if one of them is.
-fn truth_values(exec: &Exec<'_>, axes: &mut Axes, x: &[u8], y: &mut [u8]) {
-    any_of_columns(exec, axes, x, y);
+fn truth_values(exec: &Exec<'_>, axes: &mut Axes, x: &[u8], y: &mut [u8]) -> Result<(), Ended> {
+    any_of_columns(exec, axes, x, y)
 }
 
 /// The parts of complex numbers are one axis more, along which blocks do not reach.
-fn complex<T: Loops + Pod>(exec: &Exec<'_>, axes: &mut Axes, x: &[u8], y: &mut [u8]) {
+fn complex<T: Loops + Pod>(
+    exec: &Exec<'_>,
+    axes: &mut Axes,
+    x: &[u8],
+    y: &mut [u8],
+) -> Result<(), Ended> {
     axes.push(BlockAxis { image: 2, block: 1, stride: 1, dilation: 1, before: 0, count: 2 });
-    numbers::<T>(exec, axes, x, y);
+    numbers::<T>(exec, axes, x, y)
 }
 
 #[cfg(test)]

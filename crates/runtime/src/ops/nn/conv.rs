@@ -341,20 +341,19 @@ impl Conv {
         window: &Window,
         placed: &Placed,
     ) -> Result<Prepared<PackedConv>, KernelError> {
-        let invalid = |error: ConvError| KernelError(error.to_string());
         let pack = |elements: &[f32], dims: &[usize], lasts: Lasts| {
             let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             // What is packed in a run is packed in the least time.
-            let algorithm = Algorithm::of(&params, Some(0)).map_err(invalid)?;
+            let algorithm = Algorithm::of(&params, Some(0))?;
             let bytes = PackedConv::bytes_of(self.isa, &params, algorithm);
-            call.reserve(bytes.map_err(invalid)?)?;
+            call.reserve(bytes?)?;
             let source = WeightSource::Floats(elements);
             let pool = call.exec.pool;
             let scale = self.scale.as_deref();
             let packed = pool.pack_within(|| {
                 PackedConv::scaled(self.isa, params, algorithm, source, scale, lasts)
             });
-            packed.map_err(invalid)
+            Ok::<_, KernelError>(packed?)
         };
         match &self.weights {
             Weights::Packed { packed, .. } => packed.get().cloned().map(Prepared::Kept),
@@ -419,23 +418,22 @@ impl Conv {
         let x = call.image(0)?;
         let pool = call.exec.pool;
         let orders = [x.order, call.output_image(0, dims)?.order];
-        let failed = |error: ConvError| KernelError(error.to_string());
         if let Some(position) = self.gate {
-            let gate = GatedConv::new(&packed, call.slice::<f32>(position)?).map_err(failed)?;
-            call.reserve(gate.scratch(pool, images, spatial, orders).map_err(failed)?)?;
+            let gate = GatedConv::new(&packed, call.slice::<f32>(position)?)?;
+            call.reserve(gate.scratch(pool, images, spatial, orders)?)?;
             let y = call.output_image(0, dims)?;
-            return gate.run(pool, images, spatial, x, y, &epilogue).map_err(failed);
+            return Ok(gate.run(pool, images, spatial, x, y, &epilogue)?);
         }
         let Some((first, expansion)) = &first else {
-            call.reserve(packed.scratch(pool, images, spatial, orders).map_err(failed)?)?;
+            call.reserve(packed.scratch(pool, images, spatial, orders)?)?;
             let y = call.output_image(0, dims)?;
-            return packed.run(pool, images, spatial, x, y, &epilogue).map_err(failed);
+            return Ok(packed.run(pool, images, spatial, x, y, &epilogue)?);
         };
-        let both = ExpandedConv::new(expansion, &packed).map_err(failed)?;
-        call.reserve(both.scratch(pool, images, spatial, orders).map_err(failed)?)?;
+        let both = ExpandedConv::new(expansion, &packed)?;
+        call.reserve(both.scratch(pool, images, spatial, orders)?)?;
         let epilogues = [&first.epilogue(call, dims)?, &epilogue];
         let y = call.output_image(0, dims)?;
-        both.run(pool, images, spatial, x, y, epilogues).map_err(failed)
+        Ok(both.run(pool, images, spatial, x, y, epilogues)?)
     }
 
     /// What is done to results before they are written; `dims` are those of the output.
@@ -485,8 +483,7 @@ impl Conv {
         if y.is_empty() {
             return Ok(());
         }
-        conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y)
-            .map_err(|error| KernelError(error.to_string()))
+        Ok(conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y)?)
     }
 
     fn run_narrow(
@@ -505,8 +502,7 @@ impl Conv {
         let mut y = call.scratch::<f32>(dims.iter().product())?;
         let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
         if !y.is_empty() {
-            conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
-                .map_err(|e| KernelError(e.to_string()))?;
+            conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)?;
         }
         narrow(call, 0, self.elem, dims, &y)
     }

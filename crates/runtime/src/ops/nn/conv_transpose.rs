@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Exec;
 use sardonyx_kernels::conv::{
-    ConvError, Lasts, PackedTranspose, PerAxis, TransposeParams, conv_transpose_naive,
+    Lasts, PackedTranspose, PerAxis, TransposeParams, conv_transpose_naive,
 };
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::{SmallVec, smallvec};
@@ -284,7 +284,7 @@ impl ConvTranspose {
         let (pool, bias) = (call.exec.pool, call.maybe_slice::<f64>(2)?);
         let y = call.output_slice::<f64>(0, &placed.dims)?;
         let (batch, sizes) = (placed.batch, placed.sizes());
-        conv_transpose_naive(pool, &placed.params, batch, sizes, (x, w, bias), y).map_err(said)
+        Ok(conv_transpose_naive(pool, &placed.params, batch, sizes, (x, w, bias), y)?)
     }
 
     /// Narrower floats are computed in `f32`.
@@ -328,13 +328,13 @@ impl ConvTranspose {
         let Placed { params, batch, .. } = &ready.placed;
         let sizes = ready.placed.sizes();
         if let Some(packed) = &ready.packed {
-            return packed.run(exec, *batch, sizes, (x, bias, results), y).map_err(said);
+            return Ok(packed.run(exec, *batch, sizes, (x, bias, results), y)?);
         }
         let constant = self.weights.as_ref().map(|(weights, _)| &weights[..]);
         let Some(weights) = constant.or(given) else {
             fail!("input 1, the weights, is missing");
         };
-        conv_transpose_naive(exec.pool, params, *batch, sizes, (x, weights, bias), y).map_err(said)
+        Ok(conv_transpose_naive(exec.pool, params, *batch, sizes, (x, weights, bias), y)?)
     }
 }
 
@@ -346,8 +346,8 @@ impl Ready {
             return call.brief_tensor(DataType::Float, &[0]);
         };
         let (batch, spatial) = (self.placed.batch, &self.placed.spatial);
-        call.reserve(packed.scratch(call.exec.pool, batch, spatial).map_err(said)?)?;
-        call.brief_tensor(DataType::Float, &[packed.results_len(batch, spatial).map_err(said)?])
+        call.reserve(packed.scratch(call.exec.pool, batch, spatial)?)?;
+        call.brief_tensor(DataType::Float, &[packed.results_len(batch, spatial)?])
     }
 }
 
@@ -359,16 +359,12 @@ fn pack(
     lasts: Lasts,
 ) -> Result<PackedTranspose, KernelError> {
     let (isa, params, sizes) = (call.exec.isa, &placed.params, placed.sizes());
-    call.reserve(PackedTranspose::bytes_of(isa, params, sizes).map_err(said)?)?;
+    call.reserve(PackedTranspose::bytes_of(isa, params, sizes)?)?;
     let packed = call
         .exec
         .pool
         .pack_within(|| PackedTranspose::new(isa, params.clone(), sizes, weights, lasts));
-    packed.map_err(said)
-}
-
-fn said(error: ConvError) -> KernelError {
-    KernelError(error.to_string())
+    Ok(packed?)
 }
 
 /// How many outputs the spread input reaches along an axis, with the extra ones at the end.

@@ -143,7 +143,7 @@ where
     fn reals(call: &Call<'_>, index: usize) -> Result<Scratch<T::Real>, KernelError> {
         let x = call.slice::<T>(index)?;
         let mut reals = call.scratch::<T::Real>(x.len())?;
-        T::to_reals(call.exec, x, &mut reals);
+        T::to_reals(call.exec, x, &mut reals)?;
         Ok(reals)
     }
 
@@ -192,7 +192,7 @@ where
             let offsets = &offsets[image * of_image * rank..][..of_image * rank];
             let mask = mask.as_ref().map(|mask| &mask[image * of_image..][..of_image]);
             let x = &x[image * plane..][..plane];
-            T::Real::deformed_patches(exec, &geometry, x, offsets, mask, &mut patches);
+            T::Real::deformed_patches(exec, &geometry, x, offsets, mask, &mut patches)?;
             for group in 0..self.group {
                 let first = group * rows;
                 let a = gemm::MatRef::row_major(&w[first * deep..][..rows * deep], rows, deep);
@@ -207,7 +207,7 @@ where
                     None,
                     &mut y[..rows * outputs],
                     outputs,
-                );
+                )?;
             }
         }
         if let Some(bias) = bias.filter(|_| outputs > 0) {
@@ -216,7 +216,7 @@ where
                 y.iter_mut().for_each(|y| *y = y.plus(bias));
             }
         }
-        T::from_reals(exec, &y, call.output_slice::<T>(0, &dims)?);
+        T::from_reals(exec, &y, call.output_slice::<T>(0, &dims)?)?;
         Ok(())
     }
 }

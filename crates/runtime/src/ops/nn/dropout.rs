@@ -135,7 +135,7 @@ impl<T: Number + Element> Kernel for Training<T> {
         let x = call.slice::<T>(0)?;
         let mut mask = mask_for(call, x.len())?;
         let out = call.output_slice::<T>(0, &dims)?;
-        random::dropout(exec, generator, ratio, scale, x, out, mask.as_deref_mut());
+        random::dropout(exec, generator, ratio, scale, x, out, mask.as_deref_mut())?;
         write_mask(call, &dims, mask)
     }
 
@@ -160,7 +160,7 @@ impl Kernel for TrainingNarrow {
         let x = widen(call, &input)?;
         let mut y = call.scratch::<f32>(x.len())?;
         let mut mask = mask_for(call, x.len())?;
-        random::dropout(exec, generator, ratio, scale, &x, &mut y, mask.as_deref_mut());
+        random::dropout(exec, generator, ratio, scale, &x, &mut y, mask.as_deref_mut())?;
         narrow(call, 0, input.data_type(), &dims, &y)?;
         write_mask(call, &dims, mask)
     }

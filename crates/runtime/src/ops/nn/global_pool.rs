@@ -80,7 +80,7 @@ impl<T: Element + Loops> Kernel for GlobalPool<T> {
         let axes: SmallVec<[bool; 6]> = (0..input.len()).map(|axis| axis >= 2).collect();
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        T::reduce(exec, self.what, &input, &axes, x, y);
+        T::reduce(exec, self.what, &input, &axes, x, y)?;
         Ok(())
     }
 }
@@ -107,7 +107,7 @@ impl<T: Element + FloatLoops<Wide: Pod>> Kernel for GlobalLpPool<T> {
         };
         let mut scratch = call.scratch(lp_pool_scratch(planes, &window))?;
         let y = call.output_slice::<T>(0, &dims)?;
-        T::lp_pool(exec, planes, &window, self.p, x, &mut scratch, y);
+        T::lp_pool(exec, planes, &window, self.p, x, &mut scratch, y)?;
         Ok(())
     }
 }

@@ -127,14 +127,14 @@ impl Kernel for WithPixels {
             OverPixels::AveragePool(window, divisor) => {
                 let g = Geometry::new(window, &dims)?;
                 let y = pooled_pixels(call, &g.output)?;
-                pixels::average_pool(exec, images, &g.window(), *divisor, x, y);
+                pixels::average_pool(exec, images, &g.window(), *divisor, x, y)?;
             }
             OverPixels::MaxPool(window) => {
                 let g = Geometry::new(window, &dims)?;
-                pixels::max_pool(exec, images, &g.window(), x, pooled_pixels(call, &g.output)?);
+                pixels::max_pool(exec, images, &g.window(), x, pooled_pixels(call, &g.output)?)?;
             }
             OverPixels::Local(response) => {
-                pixels::local_response_norm(exec, *response, x, call.output_pixels(0, &dims)?);
+                pixels::local_response_norm(exec, *response, x, call.output_pixels(0, &dims)?)?;
             }
             OverPixels::Groups { groups, epsilon } => {
                 let groups = groups.unwrap_or(dims[1]);
@@ -149,23 +149,23 @@ impl Kernel for WithPixels {
                     );
                 }
                 let norm = GroupNorm { groups, epsilon: *epsilon, scale, shift };
-                pixels::group_norm(exec, images, norm, x, call.output_pixels(0, &dims)?);
+                pixels::group_norm(exec, images, norm, x, call.output_pixels(0, &dims)?)?;
             }
             OverPixels::Affine { scale, shift } => {
                 if scale.len() != dims[1] {
                     fail!("{} channels have parameters for {}", dims[1], scale.len());
                 }
                 let y = call.output_pixels(0, &dims)?;
-                pixels::scale_shift(exec, scale, shift, Some(x), y);
+                pixels::scale_shift(exec, scale, shift, Some(x), y)?;
             }
             OverPixels::Softmax(op) => {
-                pixels::softmax(exec, *op, Some(x), call.output_pixels(0, &dims)?);
+                pixels::softmax(exec, *op, Some(x), call.output_pixels(0, &dims)?)?;
             }
             OverPixels::Total(total, keeps_dims) => {
                 let kept = if *keeps_dims { dims.len() - 2 } else { 0 };
                 let to: Dims = dims[..2].iter().copied().chain(repeat_n(1, kept)).collect();
                 let y = PixelsMut::new(call.output_slice(0, &to)?, images, dims[1], dims[1]);
-                pixels::reduce(exec, *total, images, x, y);
+                pixels::reduce(exec, *total, images, x, y)?;
             }
         }
         Ok(())

@@ -72,7 +72,7 @@ where
             y,
             None,
             None,
-        );
+        )?;
         Ok(())
     }
 }

@@ -237,7 +237,7 @@ fn normalize_pixels(
     let scale = over_rows::<f32>(call, 1, dims, last)?;
     let bias = if has_bias { Some(over_rows::<f32>(call, 2, dims, last)?) } else { None };
     let y = PixelsMut::new(call.output_slice::<f32>(0, dims)?, count, width, width);
-    pixels::layer_norm(exec, &scale, bias.as_deref(), epsilon, Some(x), y);
+    pixels::layer_norm(exec, &scale, bias.as_deref(), epsilon, Some(x), y)?;
     Ok(())
 }
 
@@ -280,7 +280,7 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
                 means: means.as_deref_mut(),
                 inverse_deviations: inverses.as_deref_mut(),
             },
-        );
+        )?;
         let mut reduced = dims;
         reduced[axis..].fill(1);
         for (index, statistic) in [(1, means), (2, inverses)] {
@@ -319,7 +319,7 @@ impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
             RowInputs { x, residual, scale: &scale, epsilon: self.epsilon },
             y,
             sum,
-        );
+        )?;
         Ok(())
     }
 
@@ -352,7 +352,7 @@ impl Kernel for MixedRootMeanSquare {
             RowInputs { x: &x, residual: None, scale: &scale, epsilon: self.epsilon },
             &mut y,
             None,
-        );
+        )?;
         let mut output = call.output(0, self.scale, &dims)?;
         Ok(cast_slices(
             DataType::Double,
@@ -407,7 +407,7 @@ where
             y,
             None,
             None,
-        );
+        )?;
         Ok(())
     }
 
@@ -428,7 +428,7 @@ impl<T: Element + FloatLoops> Kernel for LpNormalization<T> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let sizes = around(&dims, self.axis)?;
         let y = call.output_slice::<T>(0, &dims)?;
-        T::lp_norm(exec, self.norm, sizes, x, y);
+        T::lp_norm(exec, self.norm, sizes, x, y)?;
         Ok(())
     }
 
@@ -480,7 +480,7 @@ impl Reduced {
         }
         let (own, repeated) = (steps(dims, dims)?, steps(&self.dims, dims)?);
         let marked = &self.marked[..dims.len()];
-        T::reduce(exec, Reduce::Mean, dims, marked, x, statistic);
+        T::reduce(exec, Reduce::Mean, dims, marked, x, statistic)?;
         T::binary(
             exec,
             Binary::Sub,
@@ -488,9 +488,9 @@ impl Reduced {
             Strided::new(x, &own),
             Strided::new(statistic, &repeated),
             y,
-        );
+        )?;
         // Around the mean, not the difference of two large sums.
-        T::reduce(exec, Reduce::SumSquare, dims, marked, y, statistic);
+        T::reduce(exec, Reduce::SumSquare, dims, marked, y, statistic)?;
         let count = (y.len() / statistic.len()) as f64;
         for value in statistic.iter_mut() {
             *value = T::from_f64((value.to_f64() / count).sqrt() + 1e-9);
@@ -502,7 +502,7 @@ impl Reduced {
             dims,
             y,
             Strided::new(statistic, &repeated),
-        );
+        )?;
         Ok(())
     }
 }
@@ -580,7 +580,7 @@ fn broadcast<'a, T: Element + Number>(
         return Ok(Contents::Borrowed(values));
     }
     let mut all = call.scratch::<T>(product(target))?;
-    expand(call.exec.pool, own, target, values, &mut all);
+    expand(call.exec.pool, own, target, values, &mut all)?;
     Ok(Contents::Made(all))
 }
 

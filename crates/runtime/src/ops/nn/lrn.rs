@@ -47,7 +47,7 @@ impl<T: Element + FloatLoops> Kernel for Lrn<T> {
         let sizes = [*batch, *channels, spatial.iter().product()];
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        T::local_response_norm(exec, sizes, self.response, x, y);
+        T::local_response_norm(exec, sizes, self.response, x, y)?;
         Ok(())
     }
 }

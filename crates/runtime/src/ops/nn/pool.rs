@@ -142,7 +142,7 @@ impl<T: Element + FloatLoops> Kernel for AveragePool<T> {
         let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &g.output)?;
-        T::average_pool(exec, g.planes(), &g.window(), self.divisor, x, y);
+        T::average_pool(exec, g.planes(), &g.window(), self.divisor, x, y)?;
         Ok(())
     }
 }
@@ -153,7 +153,7 @@ impl<T: Element + FloatLoops<Wide: Pod>> Kernel for LpPool<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let mut scratch = call.scratch(pooling::lp_pool_scratch(g.planes(), &g.window()))?;
         let y = call.output_slice::<T>(0, &g.output)?;
-        T::lp_pool(exec, g.planes(), &g.window(), self.p, x, &mut scratch, y);
+        T::lp_pool(exec, g.planes(), &g.window(), self.p, x, &mut scratch, y)?;
         Ok(())
     }
 }
@@ -164,11 +164,11 @@ impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         if !call.has_output(1) {
             let y = call.output_slice::<T>(0, &g.output)?;
-            T::max_pool(exec, g.planes(), &g.window(), x, y);
+            T::max_pool(exec, g.planes(), &g.window(), x, y)?;
             return Ok(());
         }
         if let (y, Some(indices)) = call.output_slices::<T, i64>(1, &g.output)? {
-            T::max_pool_with_indices(exec, g.planes(), &g.window(), self.order, x, y, indices);
+            T::max_pool_with_indices(exec, g.planes(), &g.window(), self.order, x, y, indices)?;
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ impl<T: Element + TrainingLoops> Kernel for PoolGradient<T> {
             fail!("there are {} indices for {} gradients", places.len(), dy.len());
         }
         let dx = call.output_slice::<T>(0, &dims)?;
-        T::max_pool_gradient(exec, self.size, places, dy, dx);
+        T::max_pool_gradient(exec, self.size, places, dy, dx)?;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The gradient of the weights of a convolution, without transposing any operand.
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::conv::{self, ConvError, ConvParams};
+use sardonyx_kernels::conv::{self, ConvParams};
 use sardonyx_tensor::Dims;
 
 use crate::error::{KernelError, fail};
@@ -48,12 +48,11 @@ impl Kernel for WeightGradient {
             inputs: &x[2..],
             outputs: &dy[2..],
         };
-        let failed = |error: ConvError| KernelError(error.to_string());
-        call.reserve(gradient.scratch(self.isa, call.exec.pool).map_err(failed)?)?;
+        call.reserve(gradient.scratch(self.isa, call.exec.pool)?)?;
         let dims: Dims = [dy[1], x[1]].into_iter().chain(window.kernel.iter().copied()).collect();
         let exec = call.exec;
         let (x, dy) = (call.slice::<f32>(0)?, call.slice::<f32>(1)?);
         let dw = call.output_slice::<f32>(0, &dims)?;
-        gradient.run(exec, x, dy, dw).map_err(failed)
+        Ok(gradient.run(exec, x, dy, dw)?)
     }
 }

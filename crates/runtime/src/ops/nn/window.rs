@@ -146,7 +146,7 @@ impl Window {
     /// Reads the attributes; `kernel` comes from them or from the weights.
     pub(crate) fn new(site: &Site<'_>, kernel: Vec<usize>) -> Result<Window, BindError> {
         let window = WindowSettings::new(site)?.with_kernel(kernel);
-        window.map_err(|KernelError(why)| BindError::Invalid(why))
+        Ok(window?)
     }
 
     /// The padding, if it does not depend on the size of the input.

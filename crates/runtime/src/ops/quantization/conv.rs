@@ -151,7 +151,7 @@ impl ConvBytes {
             Factors { rows: &[x_scale], columns, result: y_scale, precision: Precision::Same };
         let ending = ByteEnding { bias, factors, zero };
         let exec = call.exec;
-        T::conv_codes(exec, conv, operands, &ending, call.output_slice(0, dims)?);
+        T::conv_codes(exec, conv, operands, &ending, call.output_slice(0, dims)?)?;
         Ok(())
     }
 }
@@ -205,7 +205,7 @@ impl Kernel for ConvBytes {
         call.reserve(conv_bytes_scratch(exec, &conv, &operands))?;
         match y_type {
             DataType::Int32 => {
-                conv_bytes(exec, &conv, &operands, call.output_slice(0, &dims)?);
+                conv_bytes(exec, &conv, &operands, call.output_slice(0, &dims)?)?;
                 Ok(())
             }
             _ => {

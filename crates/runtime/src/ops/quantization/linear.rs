@@ -4,7 +4,7 @@
 use sardonyx_kernels::quantized::{
     Codes, Precision, Scaling, Spread, dequantize_packed, limits, quantize_packed,
 };
-use sardonyx_kernels::{CodeLoops, DividendLoops, Exec, StoredLoops};
+use sardonyx_kernels::{CodeLoops, DividendLoops, Ended, Exec, StoredLoops};
 use sardonyx_tensor::{CastOptions, DataType, Dims, TensorView, cast_slices};
 
 use super::spread;
@@ -235,12 +235,12 @@ impl Quantize {
                     precision,
                     &x,
                     &mut quotients,
-                );
+                )?;
             }
             Division::Double => {
                 let (x, scales) = (doubles(call, X)?, &*doubles(call, SCALE)?);
                 let scaling = Scaling { spread, scales, zeros: &[] };
-                f64::divide(exec, &scaling, Precision::Same, &x, &mut quotients);
+                f64::divide(exec, &scaling, Precision::Same, &x, &mut quotients)?;
             }
         }
         Ok(quotients)
@@ -259,21 +259,21 @@ pub(super) fn write_quantized(
     let (to, saturate) = to;
     let exec = call.exec;
     if let Some(form) = shared(to) {
-        quantize_packed(exec, scaling, form, x, call.output(0, to, dims)?.bytes_mut());
+        quantize_packed(exec, scaling, form, x, call.output(0, to, dims)?.bytes_mut())?;
         return Ok(());
     }
     match to {
-        DataType::Int8 => i8::quantize(exec, scaling, x, call.output_slice(0, dims)?),
-        DataType::Uint8 => u8::quantize(exec, scaling, x, call.output_slice(0, dims)?),
-        DataType::Int16 => i16::quantize(exec, scaling, x, call.output_slice(0, dims)?),
-        DataType::Uint16 => u16::quantize(exec, scaling, x, call.output_slice(0, dims)?),
+        DataType::Int8 => i8::quantize(exec, scaling, x, call.output_slice(0, dims)?)?,
+        DataType::Uint8 => u8::quantize(exec, scaling, x, call.output_slice(0, dims)?)?,
+        DataType::Int16 => i16::quantize(exec, scaling, x, call.output_slice(0, dims)?)?,
+        DataType::Uint16 => u16::quantize(exec, scaling, x, call.output_slice(0, dims)?)?,
         _ => {
             // A zero point of zero is none: it would take the sign of zeros.
             let is_none = FLOAT8.contains(&to) && scaling.zeros.iter().all(|zero| *zero == 0.0);
             let zeros = if is_none { &[] } else { scaling.zeros };
             let scaling = Scaling { zeros, ..*scaling };
             let mut quotients = call.scratch::<f32>(x.len())?;
-            f32::divide(exec, &scaling, Precision::Same, x, &mut quotients);
+            f32::divide(exec, &scaling, Precision::Same, x, &mut quotients)?;
             let options = CastOptions { saturate, ..CastOptions::default() };
             let conversion = Conversion { from: DataType::Float, to, options };
             let source = bytemuck::cast_slice(&quotients);
@@ -367,7 +367,12 @@ impl<'a> Source<'a> {
         })
     }
 
-    fn dequantize(&self, exec: &Exec<'_>, scaling: &Scaling<'_>, y: &mut [f32]) {
+    fn dequantize(
+        &self,
+        exec: &Exec<'_>,
+        scaling: &Scaling<'_>,
+        y: &mut [f32],
+    ) -> Result<(), Ended> {
         match self {
             Source::Int8(x) => i8::dequantize(exec, scaling, x, y),
             Source::Uint8(x) => u8::dequantize(exec, scaling, x, y),
@@ -376,7 +381,7 @@ impl<'a> Source<'a> {
             Source::Int32(x) => i32::dequantize(exec, scaling, x, y),
             Source::Shared { bytes, bits, signed } => {
                 let codes = Codes { bytes, bits: *bits, signed: *signed };
-                dequantize_packed(exec, scaling, codes, y);
+                dequantize_packed(exec, scaling, codes, y)
             }
             Source::Floats(x) => f32::dequantize(exec, scaling, x, y),
         }
@@ -403,15 +408,15 @@ impl Kernel for Dequantize {
         let scaling = Scaling { spread, scales: &scales, zeros };
         let (source, exec) = (Source::new(call, elem)?, call.exec);
         if to == DataType::Float {
-            source.dequantize(exec, &scaling, call.output_slice(0, &dims)?);
+            source.dequantize(exec, &scaling, call.output_slice(0, &dims)?)?;
             return Ok(());
         }
         let mut wide = call.scratch::<f32>(call.tensor(X)?.len())?;
-        source.dequantize(exec, &scaling, &mut wide);
+        source.dequantize(exec, &scaling, &mut wide)?;
         let conversion = Conversion { from: DataType::Float, to, options: CastOptions::default() };
         let mut output = call.output(0, to, &dims)?;
         let source = bytemuck::cast_slice(&wide);
-        Ok(conversion.convert(exec.pool, source, output.bytes_mut(), wide.len())?)
+        conversion.convert(exec.pool, source, output.bytes_mut(), wide.len())
     }
 }
 
@@ -427,12 +432,12 @@ struct DynamicQuantize;
 impl Kernel for DynamicQuantize {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (x, exec) = (call.slice::<f32>(X)?, call.exec);
-        let [low, high] = limits(exec, x);
+        let [low, high] = limits(exec, x)?;
         let scale = (high - low) / 255.0;
         // NaN, as of zeros alone, becomes 0.
         let zero = (0.0 - low / scale).clamp(0.0, 255.0).round_ties_even() as u8;
         let scaling = Scaling { spread: Spread::One, scales: &[scale], zeros: &[f32::from(zero)] };
-        u8::quantize(exec, &scaling, x, call.output_like()?);
+        u8::quantize(exec, &scaling, x, call.output_like()?)?;
         if call.has_output(1) {
             call.output_slice(1, &[])?.fill(scale);
         }

@@ -129,14 +129,14 @@ impl QLinearMatMul {
                 let (first, rows) = (block * step, y.len() / n);
                 let sums = &mut sums[..y.len()];
                 let zero_points = ZeroPoints { a: some_rows(a_zeros, first, rows), b: b_zeros };
-                gemm_bytes(exec, left(index, first, rows), right(index)?, zero_points, sums);
+                gemm_bytes(exec, left(index, first, rows), right(index)?, zero_points, sums)?;
                 let factors = Factors {
                     rows: some_rows(a_scales, first, rows),
                     columns,
                     result,
                     precision: self.precision,
                 };
-                T::requantize(exec, &factors, y_zero, n, sums, y);
+                T::requantize(exec, &factors, y_zero, n, sums, y)?;
             }
         }
         Ok(())
@@ -175,11 +175,11 @@ impl QLinearMatMul {
                     fail!("{} zero points for {} scales", zeros.len(), scales.len());
                 }
                 let spread = if scales.len() == 1 { Spread::One } else { spread };
-                f32::dequantize(exec, &Scaling { spread, scales, zeros }, x, real);
+                f32::dequantize(exec, &Scaling { spread, scales, zeros }, x, real)?;
             }
             let left = Lhs::Plain(MatRef::row_major(&a_real, m, k));
             let right = Rhs::Plain(MatRef::row_major(&b_real, k, n));
-            gemm(exec, left, right, y, n, &Epilogue::default());
+            gemm(exec, left, right, y, n, &Epilogue::default())?;
         }
         let scaling = Scaling { spread: Spread::One, scales: &[result], zeros: &[y_zero] };
         write_quantized(call, (self.types[2], true), &scaling, &y, &shapes.output)

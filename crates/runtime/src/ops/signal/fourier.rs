@@ -83,7 +83,7 @@ impl<T: FloatLoops + Element> Kernel for Dft<T> {
         };
         let tables = self.kept.tables(call, &spectrum)?;
         let y = call.output_slice::<T>(0, &to)?;
-        T::fourier_transform(exec, &tables, spectrum, lines, None, x, y);
+        T::fourier_transform(exec, &tables, spectrum, lines, None, x, y)?;
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Kept {
         if let Some((_, tables)) = kept.as_ref().filter(|(of, _)| *of == length) {
             return Ok(tables.clone());
         }
-        let Some(tables) = Tables::new(call.exec.isa, length).map(Arc::new) else {
+        let Some(tables) = Tables::new(call.exec.isa, length)?.map(Arc::new) else {
             fail!("not enough memory for a transform of {length} elements");
         };
         *kept = Some((length, tables.clone()));
@@ -195,7 +195,7 @@ impl<T: FloatLoops + Element> Kernel for Stft<T> {
         };
         let tables = self.kept.tables(call, &spectrum)?;
         let y = call.output_slice::<T>(0, &[batch, frames, outputs, 2])?;
-        T::fourier_transform(exec, &tables, spectrum, lines, window, x, y);
+        T::fourier_transform(exec, &tables, spectrum, lines, window, x, y)?;
         Ok(())
     }
 

@@ -3,9 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use sardonyx_kernels::Pool;
-use sardonyx_tensor::{
-    CastOptions, DataType, RoundMode, TensorError, TensorView, Value, cast, cast_slices,
-};
+use sardonyx_tensor::{CastOptions, DataType, RoundMode, TensorView, Value, cast, cast_slices};
 
 use super::moves::dense;
 use crate::error::{BindError, KernelError, fail};
@@ -67,7 +65,7 @@ impl Kernel for Cast {
         let pool = call.exec.pool;
         let source = dense(call, &input)?;
         let mut output = call.output(0, self.0.to, input.dims())?;
-        Ok(self.0.convert(pool, &source, output.bytes_mut(), input.len())?)
+        self.0.convert(pool, &source, output.bytes_mut(), input.len())
     }
 
     fn describe(&self) -> String {
@@ -110,9 +108,9 @@ impl Conversion {
         source: &[u8],
         target: &mut [u8],
         elems: usize,
-    ) -> Result<(), TensorError> {
+    ) -> Result<(), KernelError> {
         let whole = |target: &mut [u8]| {
-            cast_slices(self.from, source, self.to, target, elems, self.options)
+            Ok(cast_slices(self.from, source, self.to, target, elems, self.options)?)
         };
         // A multiple of 8 elements fills whole bytes in every type.
         let count = elems.div_ceil(4 * pool.threads()).max(MIN_CHUNK).next_multiple_of(8);
@@ -130,7 +128,7 @@ impl Conversion {
             if done.is_err() {
                 *result.lock().unwrap_or_else(PoisonError::into_inner) = done;
             }
-        });
-        result.into_inner().unwrap_or_else(PoisonError::into_inner)
+        })?;
+        Ok(result.into_inner().unwrap_or_else(PoisonError::into_inner)?)
     }
 }

@@ -1,6 +1,6 @@
 //! Concat: tensors joined along one axis.
 
-use sardonyx_kernels::{MoveLoops, Pool};
+use sardonyx_kernels::{Ended, MoveLoops, Pool};
 use sardonyx_tensor::{DataType, Dims, TensorView, ViewData, shape, shape::normalize_axis};
 use smallvec::SmallVec;
 
@@ -102,11 +102,11 @@ fn join_through_strides(
         let part = Part { pool, input, data, start, steps: &steps };
         let out = output.bytes_mut();
         match data_type.bits() {
-            Some(8) => part.copy::<1>(out),
-            Some(16) => part.copy::<2>(out),
-            Some(32) => part.copy::<4>(out),
-            Some(64) => part.copy::<8>(out),
-            _ => part.copy::<16>(out),
+            Some(8) => part.copy::<1>(out)?,
+            Some(16) => part.copy::<2>(out)?,
+            Some(32) => part.copy::<4>(out)?,
+            Some(64) => part.copy::<8>(out)?,
+            _ => part.copy::<16>(out)?,
         }
         start += input.dims()[axis] * steps[axis];
     }
@@ -169,8 +169,7 @@ fn copy_into(
     };
     let from = Layout { offset: input.offset(), strides: input.strides() };
     let to = Layout { offset, strides: layout.strides.clone() };
-    copy_images(pool, input.dims(), (data, &from), (bytes, &to));
-    Ok(())
+    Ok(copy_images(pool, input.dims(), (data, &from), (bytes, &to))?)
 }
 
 /// Joins inputs into an output that does not lie in rows.
@@ -201,7 +200,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn copy<const WIDTH: usize>(&self, out: &mut [u8])
+    fn copy<const WIDTH: usize>(&self, out: &mut [u8]) -> Result<(), Ended>
     where
         [u8; WIDTH]: MoveLoops,
     {
@@ -210,7 +209,7 @@ impl Part<'_> {
             self.input.dims(),
             (self.data.as_chunks::<WIDTH>().0, self.input.offset(), &self.input.strides()),
             (out.as_chunks_mut::<WIDTH>().0, self.start, self.steps),
-        );
+        )
     }
 }
 
@@ -225,7 +224,7 @@ impl Movement for Join {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::concat(pool, self.outer, sources, out);
+        T::concat(pool, self.outer, sources, out)?;
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl Movement for Fill {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::fill(pool, sources[0][0], out);
+        T::fill(pool, sources[0][0], out)?;
         Ok(())
     }
 }

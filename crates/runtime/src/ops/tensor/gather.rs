@@ -73,7 +73,8 @@ impl Movement for Pick<'_> {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::gather(pool, self.split, sources[0], self.indices, out)
-            .map_err(|error| KernelError(format!("axis {}: {error}", self.axis)))
+        T::gather(pool, self.split, sources[0], self.indices, out).map_err(|failure| {
+            KernelError::of(failure, |error| format!("axis {}: {error}", self.axis))
+        })
     }
 }

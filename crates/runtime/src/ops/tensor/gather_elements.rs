@@ -86,7 +86,7 @@ impl Movement for Elements<'_> {
     ) -> Result<(), KernelError> {
         let &Elements { axis, ref dims, index_dims, indices } = self;
         T::gather_elements(pool, axis, dims, sources[0], index_dims, indices, out)
-            .map_err(|error| KernelError(format!("axis {axis}: {error}")))
+            .map_err(|failure| KernelError::of(failure, |error| format!("axis {axis}: {error}")))
     }
 }
 
@@ -149,7 +149,7 @@ impl Movement for Tuples<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         T::gather_nd(pool, &self.dims, self.batch_dims, self.depth, sources[0], self.indices, out)
-            .map_err(|error| KernelError(error.to_string()))
+            .map_err(|failure| KernelError::of(failure, |error| error.to_string()))
     }
 }
 

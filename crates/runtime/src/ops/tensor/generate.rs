@@ -71,7 +71,7 @@ impl<T: Ranged + Element> Kernel for Range<T> {
         }
         let count = count.max(0.0) as usize;
         let out = call.output_slice::<T>(0, &[count])?;
-        elementwise::range(exec, start, delta, out);
+        elementwise::range(exec, start, delta, out)?;
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Movement for Diagonal {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::fill(pool, T::default(), out);
+        T::fill(pool, T::default(), out)?;
         for (row, out) in (0i64..).zip(out.chunks_exact_mut(self.width)) {
             let column = usize::try_from(row.saturating_add(self.diagonal)).ok();
             if let Some(one) = column.and_then(|column| out.get_mut(column)) {
@@ -188,7 +188,7 @@ impl Movement for Hot {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         let (off, on) = (sources[0][0], sources[0][1]);
-        T::one_hot(pool, self.sizes, &self.indices, off, on, out);
+        T::one_hot(pool, self.sizes, &self.indices, off, on, out)?;
         Ok(())
     }
 }
@@ -227,7 +227,7 @@ impl Movement for Triangle {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::triangle(pool, self.upper, self.diagonal, self.sizes, sources[0], out);
+        T::triangle(pool, self.upper, self.diagonal, self.sizes, sources[0], out)?;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 
 use bytemuck::Pod;
 use sardonyx_kernels::elementwise::broadcast_strides;
-use sardonyx_kernels::{MoveLoops, Pool};
+use sardonyx_kernels::{Ended, MoveLoops, Pool};
 use sardonyx_tensor::{
     Dims, Strides, StringArray, Tensor, TensorView, Value, ViewData, packed, shape,
 };
@@ -139,8 +139,7 @@ fn copy_to_images(
         fail!("{:?} cannot be written as {dims:?} with channels last", view.dims());
     }
     let from = Layout { offset: view.offset(), strides: view.strides() };
-    copy_images(pool, dims, (data, &from), (bytes, layout));
-    Ok(())
+    Ok(copy_images(pool, dims, (data, &from), (bytes, layout))?)
 }
 
 /// Copies elements of 32 bits of images from and to where layouts say they lie.
@@ -149,7 +148,7 @@ pub(in crate::ops) fn copy_images(
     dims: &[usize],
     (from, x): (&[u8], &Layout),
     (to, y): (&mut [u8], &Layout),
-) {
+) -> Result<(), Ended> {
     // Channels are written next to each other.
     let order = || std::iter::once(0).chain(2..dims.len()).chain([1]);
     let over_pixels: Dims = order().map(|axis| dims[axis]).collect();
@@ -160,7 +159,7 @@ pub(in crate::ops) fn copy_images(
         &over_pixels,
         (from.as_chunks::<4>().0, x.offset, &x_strides),
         (to.as_chunks_mut::<4>().0, y.offset, &y_strides),
-    );
+    )
 }
 
 /// A copy of the elements of a view in memory of its own, whose bytes are counted until
@@ -188,7 +187,7 @@ fn copy_elements(pool: &Pool, view: &TensorView<'_>, out: &mut [u8]) -> Result<(
     let from = Read { dims: view.dims(), start: view.offset(), strides: &strides };
     match view.data_type().bits() {
         Some(bits @ (8 | 16 | 32 | 64 | 128)) if view.rank() <= MAX_RANK => {
-            from.copy(pool, bits / 8, data, out);
+            from.copy(pool, bits / 8, data, out)?;
         }
         _ => view.copy_to(out)?,
     }
@@ -203,9 +202,9 @@ pub(in crate::ops) fn copy_strided<T: Pod>(
     strides: &[isize],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let (x, y) = (bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y));
-    Read { dims, start: 0, strides }.copy(pool, size_of::<T>(), x, y);
+    Read { dims, start: 0, strides }.copy(pool, size_of::<T>(), x, y)
 }
 
 /// Writes `x`, of dimensions `dims`, to `y`, of dimensions `out_dims`, to which it broadcasts.
@@ -215,12 +214,12 @@ pub(in crate::ops) fn expand<T: Pod>(
     out_dims: &[usize],
     x: &[T],
     y: &mut [T],
-) {
+) -> Result<(), Ended> {
     let mut strides: Dims = out_dims.into();
     let fits = broadcast_strides(dims, out_dims, &mut strides);
     assert!(fits.is_some(), "{dims:?} does not broadcast to {out_dims:?}");
     let strides: Strides = strides.iter().map(|stride| *stride as isize).collect();
-    copy_strided(pool, out_dims, &strides, x, y);
+    copy_strided(pool, out_dims, &strides, x, y)
 }
 
 /// Places of elements in a source.
@@ -232,7 +231,13 @@ pub(in crate::ops) struct Read<'a> {
 
 impl Read<'_> {
     /// Copies elements of this many bytes, of which there are loops for 1, 2, 4, 8 and 16.
-    pub(in crate::ops) fn copy(&self, pool: &Pool, width: usize, x: &[u8], y: &mut [u8]) {
+    pub(in crate::ops) fn copy(
+        &self,
+        pool: &Pool,
+        width: usize,
+        x: &[u8],
+        y: &mut [u8],
+    ) -> Result<(), Ended> {
         match width {
             1 => self.copy_wide::<1>(pool, x, y),
             2 => self.copy_wide::<2>(pool, x, y),
@@ -243,12 +248,17 @@ impl Read<'_> {
         }
     }
 
-    fn copy_wide<const WIDTH: usize>(&self, pool: &Pool, x: &[u8], y: &mut [u8])
+    fn copy_wide<const WIDTH: usize>(
+        &self,
+        pool: &Pool,
+        x: &[u8],
+        y: &mut [u8],
+    ) -> Result<(), Ended>
     where
         [u8; WIDTH]: MoveLoops,
     {
         let (x, y) = (x.as_chunks::<WIDTH>().0, y.as_chunks_mut::<WIDTH>().0);
-        MoveLoops::copy_strided(pool, self.dims, self.start, self.strides, x, y);
+        MoveLoops::copy_strided(pool, self.dims, self.start, self.strides, x, y)
     }
 }
 

@@ -108,7 +108,7 @@ impl Movement for Frame {
             &self.dims,
             sources[0],
             out,
-        );
+        )?;
         Ok(())
     }
 }

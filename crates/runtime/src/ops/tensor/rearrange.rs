@@ -89,7 +89,7 @@ impl Kernel for Shuffle {
                 fail!("input 0 is in rows, output 0 is not");
             };
             let exec = call.exec;
-            pixels::shuffle(exec, self.groups, x, call.output_pixels(0, &dims)?);
+            pixels::shuffle(exec, self.groups, x, call.output_pixels(0, &dims)?)?;
             return Ok(());
         }
         let width = dims[1] / self.groups;
@@ -158,7 +158,7 @@ impl Movement for Reversed<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         let Reversed { time_first, sizes, lengths } = *self;
-        T::reverse_sequences(pool, time_first, sizes, lengths, sources[0], out);
+        T::reverse_sequences(pool, time_first, sizes, lengths, sources[0], out)?;
         Ok(())
     }
 }
@@ -177,7 +177,7 @@ impl Movement for Strided {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        T::copy_strided(pool, &self.dims, 0, &self.steps, sources[0], out);
+        T::copy_strided(pool, &self.dims, 0, &self.steps, sources[0], out)?;
         Ok(())
     }
 }

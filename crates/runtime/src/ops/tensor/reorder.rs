@@ -28,13 +28,13 @@ impl Kernel for Reorder {
         let is_image = pitch_of_strides(&dims, &view.strides()).is_some();
         if view.is_contiguous() && is_laid {
             let x = view.as_slice::<f32>()?;
-            pixels::from_rows(exec, images, x, call.output_pixels(0, &dims)?);
+            pixels::from_rows(exec, images, x, call.output_pixels(0, &dims)?)?;
             return Ok(());
         }
         let x = if is_image { call.pixels(0)? } else { None };
         match x {
             Some(x) if !is_laid => {
-                pixels::to_rows(exec, images, x, call.output_slice::<f32>(0, &dims)?);
+                pixels::to_rows(exec, images, x, call.output_slice::<f32>(0, &dims)?)?;
                 Ok(())
             }
             _ => copy_view(call, 0, &view, &dims),

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use sardonyx_kernels::copy::{IndexOutOfRange, Indices, ScatterInto};
 use sardonyx_kernels::number::{Arith, Number};
-use sardonyx_kernels::{MoveLoops, Pool, ScatterLoops};
+use sardonyx_kernels::{Failure, MoveLoops, Pool, ScatterLoops};
 use sardonyx_tensor::{DataType, Dims, Element, TensorView, shape::normalize_axis};
 
 use super::gather_elements::{check_elements, indices_of};
@@ -248,7 +248,7 @@ impl<'a> Places<'a> {
         y: &mut [T],
     ) -> Result<(), KernelError> {
         let dims = &self.dims;
-        let written: Result<(), IndexOutOfRange> = match &self.by {
+        let written: Result<(), Failure<IndexOutOfRange>> = match &self.by {
             By::Elements { axis, index_dims, indices } => {
                 T::scatter_elements(into, *axis, dims, index_dims, *indices, updates, y)
             }
@@ -259,8 +259,8 @@ impl<'a> Places<'a> {
                 Ok(())
             }
         };
-        written.map_err(|error| {
-            KernelError(match &self.by {
+        written.map_err(|failure| {
+            KernelError::of(failure, |error| match &self.by {
                 By::Elements { axis, .. } => format!("axis {axis}: {error}"),
                 By::Tuples(..) | By::Sequences(_) => error.to_string(),
             })

@@ -100,7 +100,7 @@ impl Movement for Slices<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         T::gather(pool, self.sizes, sources[0], Indices::Long(self.indices), out)
-            .map_err(|error| KernelError(error.to_string()))
+            .map_err(|failure| KernelError::of(failure, |error| error.to_string()))
     }
 }
 
@@ -129,7 +129,9 @@ impl Kernel for NonEmptyStrings {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let strings = texts(call.tensor(0)?)?;
         let mut lengths = call.scratch::<usize>(strings.len())?;
-        lengths.iter_mut().zip(strings).for_each(|(length, string)| *length = string.len());
+        for (length, string) in lengths.iter_mut().zip(strings) {
+            *length = string?.len();
+        }
         non_zero(call, &lengths, |length| length != 0)
     }
 }
@@ -172,14 +174,14 @@ impl<T: Loops + Element> Kernel for TopK<T> {
         if call.has_output(0)
             && let (values, Some(positions)) = call.output_slices::<T, i64>(1, &dims)?
         {
-            T::top_k(pool, self.largest, sizes, k, x, values, positions);
+            T::top_k(pool, self.largest, sizes, k, x, values, positions)?;
             return Ok(());
         }
         // One of the two is wanted by nobody.
         let len = dims.iter().product();
         let mut values = call.scratch::<T>(len)?;
         let mut positions = call.scratch::<i64>(len)?;
-        T::top_k(pool, self.largest, sizes, k, x, &mut values, &mut positions);
+        T::top_k(pool, self.largest, sizes, k, x, &mut values, &mut positions)?;
         if call.has_output(0) {
             call.output_slice::<T>(0, &dims)?.copy_from_slice(&values);
         }

@@ -1,7 +1,7 @@
 //! Unique: the elements or slices that differ.
 
 use sardonyx_kernels::unique::{Groups, KeyRows, NAN_KEY, unique};
-use sardonyx_kernels::{Loops, Pool};
+use sardonyx_kernels::{Ended, Loops, Pool};
 use sardonyx_tensor::shape::normalize_axis;
 use sardonyx_tensor::{Bool8, Complex64, Complex128, DataType, Dims, Element, StringArray};
 
@@ -73,7 +73,7 @@ impl Kernel for Unique {
         let mut counts = call.scratch::<i64>(len)?;
         let mut groups = Groups { first: &mut first, of_row: &mut of_row, counts: &mut counts };
         let rows = KeyRows { keys: &keys, width, nan_differs };
-        let count = unique(rows, self.sorted, &mut order, &mut groups);
+        let count = unique(rows, self.sorted, &mut order, &mut groups)?;
         dims[at] = count;
         if call.has_output(0) {
             let indices = &first[..count];
@@ -114,7 +114,7 @@ macro_rules! numbers {
                 sizes: [usize; 3],
                 keys: &mut [u64],
             ) -> Result<(), KernelError> {
-                <$t as Loops>::keys(call.exec.pool, sizes, call.slice::<$t>(0)?, keys);
+                <$t as Loops>::keys(call.exec.pool, sizes, call.slice::<$t>(0)?, keys)?;
                 Ok(())
             }
         }
@@ -132,7 +132,7 @@ impl Keyed for Bool8 {
 
     fn keys(call: &Call<'_>, sizes: [usize; 3], keys: &mut [u64]) -> Result<(), KernelError> {
         let bytes: &[u8] = bytemuck::cast_slice(call.slice::<Bool8>(0)?);
-        <u8 as Loops>::keys(call.exec.pool, sizes, bytes, keys);
+        <u8 as Loops>::keys(call.exec.pool, sizes, bytes, keys)?;
         // Any byte but 0 is true.
         keys.iter_mut().for_each(|key| *key = (*key).min(1));
         Ok(())
@@ -146,7 +146,7 @@ fn keys_of_parts<T: Element, P: Element + Loops>(
     keys: &mut [u64],
 ) -> Result<(), KernelError> {
     let parts: &[P] = bytemuck::cast_slice(call.slice::<T>(0)?);
-    P::keys(call.exec.pool, [outer, axis, 2 * inner], parts, keys);
+    P::keys(call.exec.pool, [outer, axis, 2 * inner], parts, keys)?;
     Ok(())
 }
 
@@ -182,7 +182,7 @@ impl Keyed for Strings {
         };
         let mut ranks = call.scratch::<u64>(strings.len())?;
         call.reserve(strings.len().saturating_mul(size_of::<(&[u8], usize)>()))?;
-        rank_strings(call.exec.pool, strings, &mut ranks, sizes, keys);
+        rank_strings(call.exec.pool, strings, &mut ranks, sizes, keys)?;
         Ok(())
     }
 }
@@ -193,7 +193,7 @@ fn rank_strings(
     ranks: &mut [u64],
     sizes: [usize; 3],
     keys: &mut [u64],
-) {
+) -> Result<(), Ended> {
     let mut order: Vec<(&[u8], usize)> = strings.iter().zip(0..).collect();
     order.sort_unstable();
     let mut rank = 0;
@@ -203,7 +203,7 @@ fn rank_strings(
         }
         ranks[*position] = rank;
     }
-    <u64 as Loops>::keys(pool, sizes, ranks, keys);
+    <u64 as Loops>::keys(pool, sizes, ranks, keys)
 }
 
 #[cfg(test)]

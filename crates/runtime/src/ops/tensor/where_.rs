@@ -69,7 +69,7 @@ impl Movement for Choice<'_> {
             Strided::new(sources[0], x),
             Strided::new(sources[1], y),
             out,
-        );
+        )?;
         Ok(())
     }
 }

@@ -72,7 +72,7 @@ impl Kernel for FullMatch {
         let texts = texts(&view)?;
         let mut out = call.output(0, DataType::Bool, &Dims::from(view.dims()))?;
         for (out, text) in out.bytes_mut().iter_mut().zip(texts) {
-            *out = u8::from(self.0.is_match(text));
+            *out = u8::from(self.0.is_match(text?));
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ impl Kernel for Normalize {
         // for that.
         let (mut count, mut bytes) = (0, 0usize);
         for (index, text) in texts.clone().enumerate() {
-            if let Some(text) = self.of(text, index)? {
+            if let Some(text) = self.of(text?, index)? {
                 count += 1;
                 bytes = bytes.saturating_add(text.len());
             }
@@ -113,10 +113,11 @@ impl Kernel for Normalize {
                 strings.push(b"");
             }
             for (index, text) in texts.enumerate() {
-                if let Ok(Some(text)) = self.of(text, index) {
+                if let Some(text) = self.of(text?, index)? {
                     strings.push(text);
                 }
             }
+            Ok(())
         })
     }
 

@@ -40,7 +40,7 @@ impl Kernel for Split {
         let (mut most, mut bytes) = (0, 0);
         for (text, count) in texts.clone().zip(counts.iter_mut()) {
             let mut parts = 0;
-            self.each_part(text, |part| {
+            self.each_part(text?, |part| {
                 parts += 1;
                 bytes += part.len();
             });
@@ -56,9 +56,10 @@ impl Kernel for Split {
         dims.push(most);
         set_strings(call, 0, &dims, bytes, |strings| {
             for (text, count) in texts.zip(counts.iter()) {
-                self.each_part(text, |part| strings.push(part));
+                self.each_part(text?, |part| strings.push(part));
                 (*count as usize..most).for_each(|_| strings.push(b""));
             }
+            Ok(())
         })
     }
 

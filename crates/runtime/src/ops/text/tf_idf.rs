@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
-use sardonyx_kernels::Pace;
+use sardonyx_kernels::{Ended, Pace};
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{DataType, Dims, shape};
 
@@ -253,7 +253,7 @@ impl Vectorizer {
             }
             (Known::Strings(known), DataType::String) => {
                 for (to, token) in tokens.iter_mut().zip(texts(view)?) {
-                    *to = known.get(token).copied().unwrap_or(UNKNOWN);
+                    *to = known.get(token?).copied().unwrap_or(UNKNOWN);
                 }
             }
             (_, other) => fail!("the input is {other}, but the vocabulary is not"),
@@ -262,14 +262,14 @@ impl Vectorizer {
     }
 
     /// Counts the n-grams of a row by their places in the output.
-    fn count(&self, row: &[u32], counts: &mut [u64]) {
+    fn count(&self, row: &[u32], counts: &mut [u64]) -> Result<(), Ended> {
         let [mut least, most] = self.lengths;
         // Beyond the length of the row no two tokens are that far apart.
         let last = self.gaps.saturating_add(1).min(row.len());
         let pace = Pace::default();
         for distance in 1..=last {
             for start in 0..row.len() {
-                pace.count(1);
+                pace.count(1)?;
                 let mut node = ROOT;
                 for (length, token) in (1..=most).zip(row[start..].iter().step_by(distance)) {
                     let Some(next) = self.tree.next.get(&(node, *token)) else {
@@ -288,6 +288,7 @@ impl Vectorizer {
                 break;
             }
         }
+        Ok(())
     }
 
     fn weigh(&self, counts: &[u64], out: &mut [f32]) {
@@ -316,7 +317,7 @@ impl Kernel for Vectorizer {
         let out = call.output_slice::<f32>(0, &dims)?;
         for (row, out) in out.chunks_exact_mut(self.width).enumerate() {
             counts.fill(0);
-            self.count(&tokens[row * len..][..len], &mut counts);
+            self.count(&tokens[row * len..][..len], &mut counts)?;
             self.weigh(&counts, out);
         }
         Ok(())

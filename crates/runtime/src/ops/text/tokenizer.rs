@@ -75,12 +75,12 @@ impl Kernel for Tokenizer {
             // As in ONNX Runtime: of no texts the last axis counts tokens, and none is added.
             dims.pop();
             dims.push(0);
-            return set_strings(call, 0, &dims, 0, |_| ());
+            return set_strings(call, 0, &dims, 0, |_| Ok(()));
         }
         let mut counts = call.scratch::<usize>(texts.len())?;
         let (mut most, mut bytes) = (0, 0_usize);
         for (text, count) in texts.clone().zip(counts.iter_mut()) {
-            self.each_token(text, &mut |token| {
+            self.each_token(text?, &mut |token| {
                 *count += 1;
                 bytes += token.len();
             });
@@ -93,10 +93,11 @@ impl Kernel for Tokenizer {
         set_strings(call, 0, &dims, bytes.saturating_add(padded), |strings| {
             for (text, count) in texts.zip(counts.iter()) {
                 marks.first().into_iter().for_each(|mark| strings.push(mark));
-                self.each_token(text, &mut |token| strings.push(token));
+                self.each_token(text?, &mut |token| strings.push(token));
                 marks.last().into_iter().for_each(|mark| strings.push(mark));
                 (*count..most).for_each(|_| strings.push(&self.pad));
             }
+            Ok(())
         })
     }
 

@@ -5,11 +5,11 @@
 //! change of axes follows, it writes its output in that order.
 
 use bytemuck::Pod;
-use sardonyx_kernels::Exec;
 use sardonyx_kernels::attention::{
     Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_plain,
 };
 use sardonyx_kernels::number::Math;
+use sardonyx_kernels::{Ended, Exec};
 use sardonyx_passes::BLIND_IS_NAN;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_slices, shape};
 use smallvec::{SmallVec, smallvec};
@@ -250,7 +250,7 @@ enum Hidden<'a, T> {
 }
 
 /// Computes one attention into memory with these strides.
-type Compute<T> = fn(&Exec<'_>, &Job<'_, T>, &mut [T], [usize; 4]);
+type Compute<T> = fn(&Exec<'_>, &Job<'_, T>, &mut [T], [usize; 4]) -> Result<(), Ended>;
 
 impl Attention {
     fn run_as<T: Operands>(
@@ -301,7 +301,7 @@ impl Attention {
         let has_scores = call.has_output(SCORES);
         let batch = if has_scores { sizes.batch } else { 0 };
         let mut scores = call.scratch::<T>(batch.saturating_mul(row))?;
-        let mut fill = |y: &mut [T]| {
+        let mut fill = |y: &mut [T]| -> Result<(), Ended> {
             for (index, job) in jobs.iter().enumerate() {
                 let y = y.get_mut(index * strides[0]..).unwrap_or_default();
                 if has_scores {
@@ -309,15 +309,16 @@ impl Attention {
                     let wanted = (self.stage, &mut scores[index * row..], sizes.keys);
                     attention_plain(job, y, strides, Some(wanted));
                 } else {
-                    compute(exec, job, y, strides);
+                    compute(exec, job, y, strides)?;
                 }
             }
+            Ok(())
         };
         if T::DATA_TYPE == self.elem {
-            fill(call.output_slice::<T>(0, &dims)?);
+            fill(call.output_slice::<T>(0, &dims)?)?;
         } else {
             let mut y = call.scratch::<T>(dims.iter().product())?;
-            fill(&mut y);
+            fill(&mut y)?;
             give(call, 0, self.elem, &dims, &y)?;
         }
         if has_scores {
@@ -539,8 +540,12 @@ impl Kernel for Attention {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         match (self.elem, self.value_elem) {
-            (DataType::Double, _) | (_, DataType::Double) => self
-                .run_as::<f64>(call, |_, job, y, strides| attention_plain(job, y, strides, None)),
+            (DataType::Double, _) | (_, DataType::Double) => {
+                self.run_as::<f64>(call, |_, job, y, strides| {
+                    attention_plain(job, y, strides, None);
+                    Ok(())
+                })
+            }
             _ => self.run_as::<f32>(call, attention),
         }
     }

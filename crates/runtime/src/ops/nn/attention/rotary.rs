@@ -102,7 +102,7 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
         let (exec, x) = (call.exec, call.slice::<T>(0)?);
         let (cos, sin) = (call.slice::<T>(1)?, call.slice::<T>(2)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        T::rotary(exec, which, layout, x, Angles { cos, sin, positions }, y);
+        T::rotary(exec, which, layout, x, Angles { cos, sin, positions }, y)?;
         Ok(())
     }
 

@@ -54,7 +54,7 @@ impl Wide for f32 {
     fn pack(call: &Call<'_>, matrix: MatRef<'_>) -> Result<Option<PackedB>, KernelError> {
         let (isa, rows, cols) = (call.exec.isa, matrix.rows(), matrix.cols());
         call.reserve(PackedB::bytes_of(isa, Storage::F32, rows, cols).unwrap_or(usize::MAX))?;
-        Ok(Some(PackedB::new(isa, matrix)))
+        Ok(Some(PackedB::new(isa, matrix)?))
     }
 }
 
@@ -247,7 +247,7 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
             let bias = has_bias.then_some(&work.bias[..]);
             let weights = self.input_weights(direction)?;
             let (x, product) = (self.rows_of_x(), &mut work.product[..]);
-            T::product(self.exec, x, weights, bias, product, width, Sweep::FromFirst);
+            T::product(self.exec, x, weights, bias, product, width, Sweep::FromFirst)?;
             let sequences = Sequences {
                 steps,
                 batch,
@@ -270,7 +270,7 @@ impl<'k, 'a, T: Wide> Given<'k, 'a, T> {
                 inputs,
                 states,
                 &mut work.scratch,
-            );
+            )?;
         }
         Ok(())
     }
