@@ -154,7 +154,7 @@ pub fn with_scratch_of<T: AnyBits, R>(len: usize, f: impl FnOnce(&mut [T]) -> R)
 }
 
 /// Runs `f` with `len` floats of this thread's scratch memory. Contents are whatever the last user
-/// left.
+/// left, or NaN in builds with assertions.
 ///
 /// Calls may nest; each level has its own buffer. Buffers grow to the largest size asked for and
 /// are kept for the life of the thread.
@@ -163,9 +163,18 @@ pub fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
         return f(&mut []);
     }
     let mut buf = take_scratch(len);
+    poison(&mut buf[..len]);
     let result = f(&mut buf[..len]);
     give_scratch(buf);
     result
+}
+
+/// Fills scratch memory with NaN, which is the greatest integer of any width too, in builds with
+/// assertions: a kernel that reads what it has not written then fails.
+fn poison(floats: &mut [f32]) {
+    if cfg!(debug_assertions) {
+        floats.fill(f32::from_bits(u32::MAX));
+    }
 }
 
 /// At least `len` floats of this thread's scratch memory.
@@ -213,11 +222,14 @@ impl PackedBuf {
     ///
     /// Every float must be written before the buffer is read.
     pub unsafe fn unwritten(len: usize, lasts: Lasts) -> PackedBuf {
-        let buf = match lasts {
+        let mut buf = match lasts {
             // SAFETY: the caller's promise.
             Lasts::ForGood => unsafe { AlignedBuf::unwritten(len) },
             Lasts::ForOneRun => take_scratch(len),
         };
+        if lasts == Lasts::ForOneRun {
+            poison(&mut buf[..len]);
+        }
         PackedBuf { buf, len, lasts }
     }
 
