@@ -1,73 +1,181 @@
-//! Kernels that open no region of the pool end all the same.
+//! Every kernel that can end is ended at random moments. Its outputs begin as poison, and scratch
+//! memory is poisoned by [`with_scratch`](sardonyx_simd::buffer::with_scratch) in these builds: a
+//! kernel that went on after its end would read poison and fail, or return `Ok` with a wrong output.
+
+mod arrays;
+mod elementwise;
+mod images;
+mod learning;
+mod products;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
-use crate::boxes::{Suppression, suppress};
-use crate::choose::top_k;
-use crate::copy::{Indices, scatter_elements, scatter_nd};
-use crate::determinant::determinants;
-use crate::fourier::{Lines, Spectrum, Tables, transform};
-use crate::unique::{Groups, KeyRows, unique};
-use crate::{Ended, Exec, Isa, Pool};
+use sardonyx_simd::buffer::AnyBits;
 
-fn mixed(at: usize) -> f32 {
-    ((at * 7919) % 10007) as f32
+use crate::conv::ConvError;
+use crate::{Ended, Exec, Failure, Isa, Pool};
+
+/// Elements that several chunks share, even of the cheapest kernel on one thread.
+const MANY: usize = 50_000;
+/// Ended runs of each kernel, for each number of threads.
+const ROUNDS: usize = 6;
+
+/// A call of a kernel that returns the bytes of its outputs.
+struct Case {
+    /// File and function, such as `kernels/softmax softmax`.
+    name: &'static str,
+    call: Box<dyn Fn(&Exec<'_>) -> Result<Vec<u8>, Ended>>,
 }
 
-/// Whether work ends once it is asked for the third time, and does not without.
-fn ends(what: &str, work: impl Fn(&Exec<'_>)) {
-    let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
-    let asked = Cell::new(0);
-    let third = || asked.replace(asked.get() + 1) == 2;
-    assert_eq!(Pool::until(&third, || work(&exec)), Err(Ended), "{what}");
-    assert_eq!(Pool::until(&|| false, || work(&exec)), Ok(()), "{what}");
+/// The end out of the errors of a kernel, of which no other one may occur.
+trait OnlyEnded {
+    fn only_ended(self) -> Result<(), Ended>;
+}
+
+impl OnlyEnded for Result<(), Ended> {
+    fn only_ended(self) -> Result<(), Ended> {
+        self
+    }
+}
+
+impl OnlyEnded for Result<(), ConvError> {
+    fn only_ended(self) -> Result<(), Ended> {
+        self.map_err(|error| match error {
+            ConvError::Ended(ended) => ended,
+            error => panic!("{error}"),
+        })
+    }
+}
+
+impl<E: std::fmt::Debug> OnlyEnded for Result<(), Failure<E>> {
+    fn only_ended(self) -> Result<(), Ended> {
+        self.map_err(|failure| match failure {
+            Failure::Ended(ended) => ended,
+            Failure::Operand(operand) => panic!("{operand:?}"),
+        })
+    }
+}
+
+/// A kernel that writes an output of `len` elements.
+fn case<T: AnyBits, R: OnlyEnded>(
+    name: &'static str,
+    len: usize,
+    call: impl Fn(&Exec<'_>, &mut [T]) -> R + 'static,
+) -> Case {
+    let call = move |exec: &Exec<'_>| {
+        let mut bytes = vec![0xaa; len * size_of::<T>() + align_of::<T>()];
+        let skipped = bytes.as_ptr().align_offset(align_of::<T>());
+        // SAFETY: the elements lie within the bytes, aligned, and any bits are elements.
+        let y =
+            unsafe { std::slice::from_raw_parts_mut(bytes[skipped..].as_mut_ptr().cast(), len) };
+        call(exec, y).only_ended()?;
+        Ok(bytes[skipped..][..len * size_of::<T>()].to_vec())
+    };
+    Case { name, call: Box::new(call) }
+}
+
+/// Floats from -1 to 1, no two neighbours equal.
+fn floats(len: usize) -> Vec<f32> {
+    (0..len).map(|at| ((at * 7919) % 10007) as f32 / 5003.5 - 1.0).collect()
+}
+
+/// Indices below `below`.
+fn indices(len: usize, below: usize) -> Vec<i64> {
+    (0..len).map(|at| (at * 7919 % below) as i64).collect()
+}
+
+fn all() -> Vec<Case> {
+    [elementwise::cases(), products::cases(), arrays::cases(), images::cases(), learning::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 #[test]
-fn kernels_without_regions_end() {
-    const LEN: usize = 1 << 16;
-    let x: Vec<f32> = (0..LEN).map(mixed).collect();
-    ends("top_k", |exec| {
-        let (mut values, mut positions) = (vec![0.0; 32], vec![0; 32]);
-        top_k(exec.pool, true, [32, LEN / 32, 1], 1, &x, &mut values, &mut positions);
-    });
-    ends("unique", |_| {
-        let keys: Vec<u64> = x.iter().map(|x| x.to_bits().into()).collect();
-        let (mut order, mut found) = (vec![[0; 2]; LEN], [0; 3].map(|_| vec![0; LEN]));
-        let [first, of_row, counts] = &mut found;
-        let rows = KeyRows { keys: &keys, width: 1, nan_differs: false };
-        unique(rows, true, &mut order, &mut Groups { first, of_row, counts });
-    });
-    ends("suppress", |exec| {
-        let boxes: Vec<f32> =
-            (0..1000).flat_map(|at| [at, at, at + 1, at + 1]).map(|at| at as f32).collect();
-        let (mut kept, mut counts) = (vec![0; 1000], vec![0]);
-        let how = Suppression { overlap: 0.5, score: None };
-        suppress(exec, how, [1, 1, 1000], &boxes, &x[..1000], &mut kept, &mut counts);
-    });
-    ends("determinants", |exec| determinants(exec, 16, &x[..256], &mut [0.0]));
-    ends("transform", |exec| {
-        let length = 1 << 10;
-        let tables = Tables::new(exec.isa, length).expect("memory");
-        let spectrum = Spectrum { length, complex: false, inverse: false, half: false };
-        let lines = Lines { grid: [1, 1], len: length, x: [0, 0, 1], y: [0, 0, 1] };
-        let mut y = vec![0.0; 2 * length];
-        transform::<f32>(exec, &tables, spectrum, lines, None, &x[..length], &mut y);
-    });
-    let indices: Vec<i64> = (0..LEN).map(|at| (at * 5 % LEN) as i64).collect();
-    ends("scatter_elements", |_| {
-        let mut y = vec![0.0; LEN];
-        scatter_elements(|_, x| x, 0, &[LEN], &[LEN], Indices::Long(&indices), &x, &mut y)
-            .expect("inside");
-    });
-    ends("scatter_elements of columns", |_| {
-        let (mut y, dims) = (vec![0.0; LEN], [LEN / 2, 2]);
-        let indices: Vec<i64> = indices.iter().map(|at| at / 2).collect();
-        scatter_elements(|_, x| x, 0, &dims, &dims, Indices::Long(&indices), &x, &mut y)
-            .expect("inside");
-    });
-    ends("scatter_nd", |_| {
-        let mut y = vec![0.0; LEN];
-        scatter_nd(|_, x| x, &[LEN], 1, &indices, &x, &mut y).expect("inside");
-    });
+fn kernels_end_at_any_moment() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let pools = [1, 3].map(Pool::new);
+    for Case { name, call } in all() {
+        let exec = |pool| Exec { pool, isa: Isa::detect() };
+        let asked = Cell::new(0);
+        let never = || {
+            asked.set(asked.get() + 1);
+            false
+        };
+        let expected = Pool::until(&never, || call(&exec(&pools[0])));
+        let expected = expected.unwrap_or_else(|_| panic!("{name} ends without a reason"));
+        let questions = asked.get();
+        assert!(questions > 0, "{name} does not ask whether it is to end");
+        for pool in &pools {
+            for _ in 0..ROUNDS {
+                let (left, ended) = (Cell::new(random(questions)), Cell::new(false));
+                let ends = || {
+                    ended.set(ended.get() || left.get() == 0);
+                    left.set(left.get().saturating_sub(1));
+                    ended.get()
+                };
+                match Pool::until(&ends, || call(&exec(pool))) {
+                    Ok(found) => {
+                        assert!(!ended.get(), "{name} goes on after its end");
+                        assert!(found == expected, "{name} has other bits");
+                    }
+                    Err(_) => assert!(ended.get(), "{name} ends without a reason"),
+                }
+            }
+            let found = call(&exec(pool)).unwrap_or_else(|_| panic!("{name} ends unasked"));
+            assert!(found == expected, "{name} has other bits after a run that ended");
+        }
+    }
+}
+
+/// Public functions of a folder that can end, as names of cases.
+fn public_kernels(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            public_kernels(&path, &format!("{prefix}/{stem}"), found);
+            continue;
+        }
+        if stem.ends_with("tests") || stem == "per_type" {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for function in text.split("pub fn ").skip(1) {
+            let signature = function.split('{').next().unwrap();
+            let (name, _) = signature.split_once(['(', '<']).unwrap();
+            let result = signature.rsplit_once("->").map_or("", |(_, result)| result);
+            let convolves = result.contains("ConvError>")
+                && (result.contains("Packed")
+                    || result.contains("()")
+                        && (signature.contains("pool:") || signature.contains("exec:")));
+            if result.contains("Ended>") || result.contains("Failure<") || convolves {
+                found.insert(format!("{prefix}/{stem} {name}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn all_kernels_that_can_end_are_ended() {
+    let mut public = BTreeSet::new();
+    for crate_name in ["elementwise", "gemm", "kernels"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_name).join("src");
+        public_kernels(&folder, crate_name, &mut public);
+    }
+    let ended: BTreeSet<String> = all().iter().map(|case| case.name.to_string()).collect();
+    let missing: Vec<&String> = public.difference(&ended).collect();
+    assert!(missing.is_empty(), "public kernels without a case: {missing:#?}");
+    let unknown: Vec<&String> = ended.difference(&public).collect();
+    assert!(unknown.is_empty(), "cases of no public kernel: {unknown:#?}");
 }
