@@ -23,6 +23,8 @@ mod json_page;
 mod ls;
 mod ops;
 mod pack;
+#[cfg(unix)]
+mod panic_abort;
 mod phrases;
 mod save;
 mod scan;

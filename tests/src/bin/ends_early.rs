@@ -1,0 +1,138 @@
+//! Ends runs of seconds, or without end, in one of several ways: `ends_early PLACE WAY`. A test
+//! compiles this program with `panic = "abort"`, where an end that unwound would end the process.
+//!
+//! Prints `running` once the run begins, and then the error. Exit codes: 0 for a run that was
+//! stopped, 1 for one that was not, or that failed otherwise.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sardonyx::devices::{Division, Limits};
+use sardonyx::{
+    DeviceOptions, ErrorKind, Model, Outputs, RunOptions, Session, StopFlag, Tensor, Trainer,
+};
+
+/// After this time the run ends.
+const AFTER: Duration = Duration::from_millis(300);
+/// Rows and columns of matrices whose product takes seconds.
+const SIDE: usize = 4096;
+
+const LOOP: &str = "<ir_version: 10, opset_import: [\"\": 21]>
+    g (float x) => (float y) {
+        y = Loop (, , x) <
+            body = iteration (int64 i, bool c, float v) => (bool d, float w) {
+                d = Constant <value = bool {1}> ()
+                w = Add (v, v)
+            }>
+    }";
+
+const PRODUCT: &str = "<ir_version: 11, opset_import: [\"\": 21]>
+    g (float[4096, 4096] x) => (float[4096, 4096] y) {
+        a = MatMul (x, x)
+        b = MatMul (a, x)
+        y = Neg (b)
+    }";
+
+const TRAINING: &str = "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21]>
+    g (float[1] x) => (float[1] y) <float[1] w = {1}> {
+        y = Mul (x, w)
+    }
+    @<training_info: [{
+        algorithm: descent (float[4096, 4096] big) => (float loss, float[1] w1) {
+            a = MatMul (big, big)
+            b = MatMul (a, big)
+            loss = ReduceSum <keepdims: int = 0> (b)
+            w1 = Sub (w, loss)
+        },
+        update_binding: [\"w\": \"w1\"]
+    }]>";
+
+type Failure = Box<dyn Error>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [place, way] = &arguments[..] else {
+        eprintln!(
+            "usage: ends_early (loop|product|threads|training|devices) (deadline|flag|interrupt)"
+        );
+        return ExitCode::from(2);
+    };
+    match run(place, way) {
+        Ok(Ok(_)) => eprintln!("the run came to its end"),
+        Ok(Err(error)) => {
+            eprintln!("{error}");
+            if error.kind() == ErrorKind::Stopped {
+                return ExitCode::SUCCESS;
+            }
+        }
+        Err(failure) => eprintln!("{failure}"),
+    }
+    ExitCode::FAILURE
+}
+
+/// Prepares a run, and returns its result.
+fn run(place: &str, way: &str) -> Result<Result<Outputs, sardonyx::Error>, Failure> {
+    let matrix = || Tensor::from_vec([SIDE, SIDE], vec![0.5f32; SIDE * SIDE]);
+    Ok(match place {
+        "loop" => {
+            let session = Session::builder(&Model::from_text(LOOP)?).threads(1).build()?;
+            session.run_with([("x", Tensor::scalar(1f32))], options(&limits(way)?))
+        }
+        "product" | "threads" => {
+            let threads = if place == "threads" { 2 } else { 1 };
+            let session = Session::builder(&Model::from_text(PRODUCT)?).threads(threads).build()?;
+            let x = matrix()?;
+            session.run_with([("x", x)], options(&limits(way)?))
+        }
+        "training" => {
+            let mut trainer = Trainer::new(&Model::from_text(TRAINING)?)?;
+            let big = matrix()?;
+            trainer.step_with(0, [("big", big)], options(&limits(way)?))
+        }
+        "devices" => {
+            let model = Model::from_text(PRODUCT)?;
+            let (model, _) = model.shard(("two", 2), Division::Pipeline, &[])?;
+            let session = Session::builder(&model).devices(DeviceOptions::new())?;
+            let x = matrix()?;
+            session.run_many([[("x", x)]], &limits(way)?).map(|mut runs| runs.remove(0))
+        }
+        other => return Err(format!("unknown place `{other}`").into()),
+    })
+}
+
+/// What ends a run that begins now.
+fn limits(way: &str) -> Result<Limits, Failure> {
+    let mut limits = Limits::default();
+    match way {
+        "deadline" => limits.deadline = Some(Instant::now() + AFTER),
+        "flag" => {
+            let flag = StopFlag::new();
+            limits.stop = Some(flag.clone());
+            thread::spawn(move || {
+                thread::sleep(AFTER);
+                flag.stop();
+            });
+        }
+        "interrupt" => {
+            let flag = StopFlag::new();
+            limits.stop = Some(flag.clone());
+            ctrlc::set_handler(move || flag.stop())?;
+        }
+        other => return Err(format!("unknown way `{other}`").into()),
+    }
+    println!("running");
+    Ok(limits)
+}
+
+fn options(limits: &Limits) -> RunOptions<'static> {
+    let mut options = RunOptions::new();
+    if let Some(flag) = &limits.stop {
+        options = options.stop(flag);
+    }
+    if let Some(deadline) = limits.deadline {
+        options = options.deadline(deadline);
+    }
+    options
+}
