@@ -9,10 +9,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sardonyx::devices::{Division, Limits};
-use sardonyx::{
-    DeviceOptions, ErrorKind, Model, Outputs, RunOptions, Session, StopFlag, Tensor, Trainer,
-};
+use sardonyx::device::{DeviceOptions, Division, ShardOptions};
+use sardonyx::{ErrorKind, Model, Outputs, RunOptions, Session, StopFlag, Tensor, Trainer};
 
 /// After this time the run ends.
 const AFTER: Duration = Duration::from_millis(300);
@@ -78,61 +76,51 @@ fn run(place: &str, way: &str) -> Result<Result<Outputs, sardonyx::Error>, Failu
     Ok(match place {
         "loop" => {
             let session = Session::builder(&Model::from_text(LOOP)?).threads(1).build()?;
-            session.run_with([("x", Tensor::scalar(1f32))], options(&limits(way)?))
+            session.run([("x", Tensor::scalar(1f32))], &options(way)?)
         }
         "product" | "threads" => {
             let threads = if place == "threads" { 2 } else { 1 };
             let session = Session::builder(&Model::from_text(PRODUCT)?).threads(threads).build()?;
             let x = matrix()?;
-            session.run_with([("x", x)], options(&limits(way)?))
+            session.run([("x", x)], &options(way)?)
         }
         "training" => {
             let mut trainer = Trainer::new(&Model::from_text(TRAINING)?)?;
             let big = matrix()?;
-            trainer.step_with(0, [("big", big)], options(&limits(way)?))
+            trainer.step(0, [("big", big)], &options(way)?)
         }
         "devices" => {
             let model = Model::from_text(PRODUCT)?;
-            let (model, _) = model.shard(("two", 2), Division::Pipeline, &[])?;
+            let (model, _) = model.shard(&ShardOptions::new(Division::Pipeline, 2))?;
             let session = Session::builder(&model).devices(DeviceOptions::new())?;
             let x = matrix()?;
-            session.run_many([[("x", x)]], &limits(way)?).map(|mut runs| runs.remove(0))
+            session.run([("x", x)], &options(way)?)
         }
         other => return Err(format!("unknown place `{other}`").into()),
     })
 }
 
-/// What ends a run that begins now.
-fn limits(way: &str) -> Result<Limits, Failure> {
-    let mut limits = Limits::default();
-    match way {
-        "deadline" => limits.deadline = Some(Instant::now() + AFTER),
+/// Returns options that end a run that begins now.
+fn options(way: &str) -> Result<RunOptions<'static>, Failure> {
+    let options = match way {
+        "deadline" => RunOptions::new().deadline(Instant::now() + AFTER),
         "flag" => {
             let flag = StopFlag::new();
-            limits.stop = Some(flag.clone());
+            let options = RunOptions::new().stop(&flag);
             thread::spawn(move || {
                 thread::sleep(AFTER);
                 flag.stop();
             });
+            options
         }
         "interrupt" => {
             let flag = StopFlag::new();
-            limits.stop = Some(flag.clone());
+            let options = RunOptions::new().stop(&flag);
             ctrlc::set_handler(move || flag.stop())?;
+            options
         }
         other => return Err(format!("unknown way `{other}`").into()),
-    }
+    };
     println!("running");
-    Ok(limits)
-}
-
-fn options(limits: &Limits) -> RunOptions<'static> {
-    let mut options = RunOptions::new();
-    if let Some(flag) = &limits.stop {
-        options = options.stop(flag);
-    }
-    if let Some(deadline) = limits.deadline {
-        options = options.deadline(deadline);
-    }
-    options
+    Ok(options)
 }
