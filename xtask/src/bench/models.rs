@@ -53,7 +53,7 @@ pub(crate) struct Models {
     /// Do not run models in double precision as a judge.
     #[arg(long)]
     no_float64: bool,
-    /// Write the table into docs/performance.md.
+    /// Write the tables into a new note under docs/measurements.
     #[arg(long)]
     write: bool,
     /// Print JSON instead of a table.

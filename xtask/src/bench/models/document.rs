@@ -1,39 +1,52 @@
-//! The table in docs/performance.md.
+//! Dated notes of measurements under docs/measurements/.
 
 use super::groups::Summary;
 use super::row::{Outcome, Row};
 use super::sides::Sides;
-use crate::Result;
 use crate::workspace::{readable_path, root};
+use crate::{Result, shell};
 use std::fmt::Write;
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-const BEGIN: &str = "<!-- written by `cargo xtask bench models --write` from here -->\n";
-const END: &str = "<!-- to here -->\n";
+const COLUMNS: &str = "\
+Speed is the time of ONNX Runtime divided by ours: 2 means half of its time. Both run on the same cores, pinned, and their
+processes take turns.
 
-/// Writes the table between the two marks, and nothing else.
+- *speed, best* compares the best run of each in any round; *median* is the median of the rounds.
+- *session* is our time to create a session divided by that of ONNX Runtime. Smaller is better.
+- *memory* is our peak divided by its peak, which includes the Python interpreter. Smaller is better.
+- *apart* is the largest difference between the outputs, as a fraction of the output's largest magnitude.
+- *off float64* is the distance from the model computed in double precision, for ours and for ONNX Runtime's output.
+- *fast* is the speed with `--precision fast`, and its error.
+";
+
+/// Writes the tables of a run as a new note; earlier notes stay as they are.
 pub(super) fn write(rows: &[Row], summaries: &[Summary], sides: &Sides) -> Result {
-    let path = root().join("docs/performance.md");
-    let document = fs::read_to_string(&path)?;
-    let table = format!(
-        "{}\n{}{}\n{}",
+    let today = shell::output(Command::new("date").args(["-u", "+%F"]))?;
+    let path = new_note(&root().join("docs/measurements"), today.trim());
+    let note = format!(
+        "# Models against ONNX Runtime\n\n{}\n{COLUMNS}\n{}{}\n{}",
         measured_on(rows, sides)?,
         case_table(rows)?,
         refusals(rows),
         summary_table(summaries)?
     );
-    let document = with_between_marks(&document, &table)
-        .ok_or_else(|| format!("{} has no marks to write between", readable_path(&path)))?;
-    fs::write(&path, document)?;
-    eprintln!("wrote the table of {}", readable_path(&path));
+    fs::write(&path, note)?;
+    eprintln!("wrote {}: list it in docs/measurements/README.md", readable_path(&path));
     Ok(())
 }
 
-/// Replaces the text between the marks of a document.
-fn with_between_marks(document: &str, text: &str) -> Option<String> {
-    let (before, rest) = document.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{}\n\n{END}{after}", text.trim()))
+/// Returns the path of a note of the day that does not exist yet.
+fn new_note(directory: &Path, day: &str) -> PathBuf {
+    let mut path = directory.join(format!("{day}-models.md"));
+    let mut number = 2;
+    while path.exists() {
+        path = directory.join(format!("{day}-models-{number}.md"));
+        number += 1;
+    }
+    path
 }
 
 /// Describes the machine, the versions and the number of rounds.
@@ -159,17 +172,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_between_the_marks_changes() {
-        let document = format!("# A\n\n{BEGIN}\nold\n\n{END}\nrest\n");
-        let wanted = format!("# A\n\n{BEGIN}\nnew\n\n{END}\nrest\n");
-        assert_eq!(with_between_marks(&document, "new\n\n"), Some(wanted));
-        assert_eq!(with_between_marks("no marks", "new"), None);
-    }
-
-    #[test]
-    fn the_document_has_the_marks() {
-        let document = fs::read_to_string(root().join("docs/performance.md")).expect("it is there");
-        assert!(with_between_marks(&document, "").is_some());
+    fn notes_are_never_overwritten() {
+        let notes = root().join("docs/measurements");
+        assert_eq!(new_note(&notes, "2026-11-22"), notes.join("2026-11-22-models-2.md"));
+        assert_eq!(new_note(&notes, "1999-01-01"), notes.join("1999-01-01-models.md"));
     }
 
     #[test]
