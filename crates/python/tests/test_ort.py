@@ -3,6 +3,7 @@
 Most behaviour is in one table: a call, and what both do. Where we differ, a row says what ours does and why.
 """
 
+import copy
 import ctypes
 import importlib
 import json
@@ -448,6 +449,33 @@ def test_sessions_are_pickled_with_their_options(tmp_path):
         assert again.get_session_options().intra_op_num_threads == 1
         assert again.get_inputs()[0].shape == [3]
         assert again.run(None, {"x": f(3)})[0].tolist() == [0, 1, 2]
+
+
+class Picklable(ort.InferenceSession):
+    """A session that is pickled as its path and providers, as insightface has it."""
+
+    def __init__(self, path, **kwargs):
+        super().__init__(path, **kwargs)
+        self.path = path
+
+    def __getstate__(self):
+        return {"path": self.path, "providers": self.get_providers()}
+
+    def __setstate__(self, state):
+        self.__init__(state["path"], providers=state["providers"])
+
+
+class Extended(ort.InferenceSession):
+    """A subclass that says nothing of pickling."""
+
+
+def test_subclasses_say_how_they_are_pickled(tmp_path):
+    path = tmp_path / "relu.onnx"
+    path.write_bytes(content("relu"))
+    for kind in (Picklable, Extended):
+        for copied in (pickle.loads(pickle.dumps(kind(str(path)))), copy.copy(kind(str(path))), copy.deepcopy(kind(str(path)))):
+            assert type(copied) is kind and copied.run(None, {"x": f(3) - 1})[0].tolist() == [0, 0, 1]
+    assert pickle.loads(pickle.dumps(Picklable(str(path)))).path == str(path)
 
 
 def test_sessions_can_be_extended():

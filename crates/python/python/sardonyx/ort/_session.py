@@ -160,9 +160,13 @@ class InferenceSession(InnerNames, _core.Runner):
             # A session that goes without `end_profiling` leaves its profile too.
             weakref.finalize(self, self._profile.end)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    # Subclasses that make sessions of onnxruntime picklable define this pair, which must then count.
+    def __getstate__(self) -> Any:
         source = self._session.__reduce__()[1][0]
-        return type(self), (source, self._options, self._providers)
+        return source, self._options, self._providers
+
+    def __setstate__(self, state: Any) -> None:
+        InferenceSession.__init__(self, *state)
 
     def _repr_html_(self) -> str:
         return self._session._repr_html_()
