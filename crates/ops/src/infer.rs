@@ -146,6 +146,7 @@ impl std::error::Error for InferError {}
 
 impl<'a> Infer<'a> {
     /// For a node with that many outputs.
+    #[inline]
     pub fn new(
         schema: &'a Schema,
         attributes: &'a dyn Attributes,
@@ -169,6 +170,7 @@ impl<'a> Infer<'a> {
 
     /// With somebody who infers the graphs that are attributes of the node.
     #[must_use]
+    #[inline]
     pub fn with_subgraphs(self, subgraphs: &'a dyn Subgraphs) -> Self {
         Infer { subgraphs: Some(subgraphs), ..self }
     }
@@ -176,17 +178,20 @@ impl<'a> Infer<'a> {
     /// With what tells an absent input or output from one of which nothing is known. Otherwise all
     /// are taken to be there.
     #[must_use]
+    #[inline]
     pub fn with_present(self, present: Present<'a>) -> Self {
         Infer { present: Some(present), ..self }
     }
 
     /// With a list of what the node demands of sizes, if it is wanted.
     #[must_use]
+    #[inline]
     pub fn with_demands(self, wanted: bool) -> Self {
         Infer { demands: wanted.then(RefCell::default), ..self }
     }
 
     /// What the rule said.
+    #[inline]
     pub fn finish(self) -> Said {
         let demands = self.demands.map(RefCell::into_inner).unwrap_or_default();
         let (equal, cut_windows) = (self.equal.into_inner(), self.cut_windows.into_inner());

@@ -13,7 +13,7 @@ use crate::convert::{ConvertError, ConvertOptions, Target, convert_functions};
 use crate::expand::nodes_of_tree;
 use crate::finding::Finding;
 use crate::inline::{
-    Copies, InlineOptions, InlineRefusal, InlineReport, Inlining, Versions, conflicting,
+    Copies, Functions, InlineOptions, InlineRefusal, InlineReport, Inlining, Versions, conflicting,
     inline_with, specialize_to_inline,
 };
 use crate::results::{Accepted, JobInput, JobKind, Origins};
@@ -76,12 +76,14 @@ pub(crate) fn inline_in_any_order(
     registry: &Registry,
     options: &InlineOptions<'_>,
 ) -> Result<Inlining, InlineRefusal> {
-    let found = find_conflicting(model, registry, options)?;
-    match specialize_to_inline(model, registry, options, &found)? {
-        None => inline_converting(model, registry, options, found),
+    let functions = Functions::of(model, registry)?;
+    let found = find_conflicting(model, registry, options, &functions);
+    match specialize_to_inline(model, registry, options, &functions, &found)? {
+        None => inline_converting(model, registry, options, &functions, found),
         Some(special) => special.inline(model, options, |options| {
-            let found = find_conflicting(&special.model, registry, options)?;
-            inline_converting(&special.model, registry, options, found)
+            let functions = Functions::of(&special.model, registry)?;
+            let found = find_conflicting(&special.model, registry, options, &functions);
+            inline_converting(&special.model, registry, options, &functions, found)
         }),
     }
 }
@@ -91,8 +93,9 @@ fn find_conflicting(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
-) -> Result<BTreeMap<Versions, BTreeSet<usize>>, InlineRefusal> {
-    if options.convert { conflicting(model, registry, options) } else { Ok(BTreeMap::new()) }
+    functions: &Functions,
+) -> BTreeMap<Versions, BTreeSet<usize>> {
+    if options.convert { conflicting(model, registry, options, functions) } else { BTreeMap::new() }
 }
 
 /// Inlines calls where functions mean the same, and others by copies of their functions.
@@ -100,10 +103,11 @@ fn inline_converting(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
+    functions: &Functions,
     conflicting: BTreeMap<Versions, BTreeSet<usize>>,
 ) -> Result<Inlining, InlineRefusal> {
     if conflicting.is_empty() {
-        return inline_with(model, registry, options, &Copies::none(model));
+        return inline_with(model, registry, options, functions, &Copies::none(model));
     }
     let (mut aligned, mut copies, mut refusals) = (model.clone(), Copies::none(model), Vec::new());
     let mut origins = Origins::default();
@@ -113,7 +117,9 @@ fn inline_converting(
         refusals.extend(found.refusals);
         origins = origins.then(found.origins);
     }
-    match inline_with(&aligned, registry, options, &copies) {
+    let functions = Functions::new(&aligned, registry, &copies);
+    let functions = functions.map_err(InlineRefusal::Findings)?;
+    match inline_with(&aligned, registry, options, &functions, &copies) {
         Ok(mut inlined) => {
             // What stays is explained by why it could not be converted.
             if !inlined.report.kept.is_empty() {

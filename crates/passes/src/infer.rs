@@ -24,7 +24,9 @@ mod newer;
 mod operands;
 mod outputs;
 mod reference;
+mod repeats;
 mod sharded;
+mod table;
 mod undefined;
 mod unknown;
 mod windows;
@@ -53,6 +55,7 @@ pub(crate) use operands::{Bound, wrong_count};
 
 use engine::Engine;
 pub(crate) use engine::element;
+use table::TypeTable;
 
 /// How inference reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -156,7 +159,7 @@ impl std::fmt::Debug for InferOptions<'_> {
 /// What inference found, by value.
 #[derive(Debug, Clone, Default)]
 pub struct Inference {
-    types: Vec<Option<Type>>,
+    types: TypeTable,
     known: Vec<Option<Box<Known>>>,
     problems: Vec<Problem>,
     equalities: Vec<Equality>,
@@ -176,7 +179,7 @@ pub struct Inference {
 impl Inference {
     /// The type of a value.
     pub fn ty(&self, value: ValueId) -> Option<&Type> {
-        self.types.get(value.index())?.as_ref()
+        self.types.get(value)
     }
 
     /// Whether the model calls a function, by position: what is known of its values is so in all of

@@ -31,10 +31,10 @@ use crate::required::{MissingInput, RequiredInputs};
 use crate::resolve::Scope;
 use crate::results::{Origins, Rejected};
 
-use plans::{Bodies, Functions, Plans, roots};
+use plans::{Bodies, Plans, roots};
 
 pub(crate) use imports::Versions;
-pub(crate) use plans::Copies;
+pub(crate) use plans::{Copies, Functions};
 pub(crate) use specialize::{Specialized, is_other, specialize, specialize_to_inline};
 
 /// What is inlined, and what it may cost.
@@ -138,19 +138,14 @@ pub enum InlineRefusal {
 
 /// The functions that are to be inlined and mean something else where they are called, by the
 /// versions that count there.
-///
-/// # Errors
-///
-/// Functions that call themselves, and two of the same id.
 pub(crate) fn conflicting(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
-) -> Result<BTreeMap<Versions, BTreeSet<usize>>, InlineRefusal> {
-    let copies = Copies::none(model);
-    let functions = Functions::new(model, registry, &copies).map_err(InlineRefusal::Findings)?;
-    let wanted = wanted(model, options);
-    Ok(Plans::new(model, &functions, registry, &copies, wanted).conflicting())
+    functions: &Functions,
+) -> BTreeMap<Versions, BTreeSet<usize>> {
+    let (copies, wanted) = (Copies::none(model), wanted(model, options));
+    Plans::new(model, functions, registry, &copies, wanted).conflicting()
 }
 
 /// Which functions are to be inlined.
@@ -177,10 +172,10 @@ pub(crate) fn inline_with(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
+    functions: &Functions,
     copies: &Copies,
 ) -> Result<Inlining, InlineRefusal> {
-    let functions = Functions::new(model, registry, copies).map_err(InlineRefusal::Findings)?;
-    let mut job = Job::new(model, registry, options, &functions);
+    let mut job = Job::new(model, registry, options, functions);
     let stays = job.functions(copies)?;
     let scopes: Vec<Scope> = std::iter::once(None)
         .chain((0..stays.len()).filter(|index| stays[*index]).map(Some))
@@ -219,8 +214,7 @@ pub(crate) fn expand_nodes(
     registry: &Registry,
     nodes: &HashSet<NodeId>,
 ) -> Result<Expanded, InlineRefusal> {
-    let functions = Functions::new(model, registry, &Copies::none(model));
-    let functions = functions.map_err(InlineRefusal::Findings)?;
+    let functions = Functions::of(model, registry)?;
     // What is in the place of a node here is converted by who asks for it.
     let options = InlineOptions { convert: false, ..InlineOptions::default() };
     let mut job = Job::new(model, registry, &options, &functions);
@@ -241,7 +235,7 @@ struct Job<'a> {
     functions: &'a Functions,
     /// Inputs of functions that calls cannot leave out. `None` while nodes become bodies that are
     /// no functions of the model.
-    required: Option<RequiredInputs>,
+    required: Option<&'a RequiredInputs>,
     /// What takes the place of calls in the scope at hand.
     bodies: Bodies,
     /// Nodes that come in the place of all calls so far.
@@ -315,7 +309,7 @@ impl<'a> Job<'a> {
 
     /// Refuses a call that leaves out what nodes of the function need.
     fn inputs_of_call(&self, call: NodeId) -> Result<(), InlineError> {
-        let (Some(required), Some(function)) = (&self.required, self.called_by(call)) else {
+        let (Some(required), Some(function)) = (self.required, self.called_by(call)) else {
             return Ok(());
         };
         let missing = required.missing(&self.model, call, function);
@@ -345,7 +339,7 @@ impl<'a> Job<'a> {
     /// Inlines calls of functions of the model. Says which functions stay.
     fn functions(&mut self, copies: &Copies) -> Result<Vec<bool>, InlineRefusal> {
         let (original, functions) = (self.original, self.functions);
-        self.required = Some(plans::required(original, functions, self.registry));
+        self.required = Some(functions.required(original, self.registry));
         let wanted = wanted(original, self.options);
         let mut plans = Plans::new(original, functions, self.registry, copies, wanted);
         let mut all = Vec::new();

@@ -145,3 +145,67 @@ fn edits_are_checked_by_the_rules_that_they_can_break() {
         }
     }
 }
+
+/// A model of nodes in a long chain, with more nodes behind it. `a` starts the chain and `z` ends
+/// it.
+fn with_chain(header: &str, first: &str, last: &str, functions: &str) -> Model {
+    const LENGTH: usize = 3_000;
+    let step = |index: usize| match index % 3 {
+        0 => format!("a{} = Relu (a{index})", index + 1),
+        1 => format!("a{} = Add (a{index}, a{index})", index + 1),
+        _ => format!("a{} = Transpose <perm = [1, 0]> (a{index})", index + 1),
+    };
+    let chain: Vec<String> = (0..LENGTH).map(step).collect();
+    let chain = chain.join("\n");
+    parsed(&format!(
+        "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]> g ({header}) {{
+             a0 = {first}
+             {chain}
+             z = Identity (a{LENGTH})
+             {last}
+         }} {functions}"
+    ))
+}
+
+#[test]
+fn errors_far_behind_a_change_are_found() {
+    let f = "<domain: \"local\", opset_import: [\"\": 21]> f (p, q) => (r) { r = MatMul (p, q) }";
+    let inner = "b = If (c) <
+        then_branch = t () => (float[2, 2] o) { o = MatMul (z, w) },
+        else_branch = e () => (float[2, 2] o) { o = Identity (w) }>
+        y = Relu (b)";
+    let ports =
+        "float[2, 2] x, float[2, 3] x2, float[2, 2] w, bool c, float[N, N] s, float[1, N] row";
+    let rows: &[(&str, &str, &str, &str)] = &[
+        // The output and the operator of the node with the error.
+        ("float[2, 2] y", "y = MatMul (z, w)", "", "MatMul"),
+        ("float[2, 2] y", "y = Identity (z)", "", "Identity"),
+        ("float[2, 2] y", "y = local.f (z, w)", f, "MatMul"),
+        ("float[2, 2] y", inner, "", "MatMul"),
+        ("seq(float[2, 2]) y", "y = SequenceConstruct (z, z)", "", "SequenceConstruct"),
+        ("float[2, 2] y", "o = Optional (z) y = OptionalGetElement (o)", "", "OptionalGetElement"),
+        (
+            "float[2, 2] y",
+            "o = SequenceConstruct (z) i = Constant <value_int = 0> () \
+          y = SequenceAt (o, i)",
+            "",
+            "SequenceAt",
+        ),
+        ("float[4, 2] y", "y = Concat <axis = 0> (w, z)", "", "Concat"),
+    ];
+    for (output, last, functions, operator) in rows {
+        let header = format!("{ports}) => ({output}");
+        let chain = |first| with_chain(&header, first, last, functions);
+        let square = chain("Identity (x)");
+        assert_eq!(listed(check(&square, &chain("Relu (x)"))), Vec::<String>::new(), "{last}");
+        let expected = [format!("types-contradict {operator}")];
+        assert_eq!(listed(check(&square, &chain("Relu (x2)"))), expected, "{last}");
+    }
+    // Sizes with names.
+    let header = format!("{ports}) => (float[N, N] y");
+    let chain = |first| with_chain(&header, first, "y = MatMul (s, z)", "");
+    let square = chain("Identity (s)");
+    assert_eq!(listed(check(&square, &chain("Abs (s)"))), Vec::<String>::new());
+    let longer = chain("Concat <axis = 0> (s, row)");
+    assert_eq!(listed(check(&square, &longer)), ["types-contradict MatMul"]);
+}

@@ -25,6 +25,8 @@ use super::everywhere::InAllCalls;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
 use super::reference::weaken;
+use super::repeats::{Repeats, is_of_types};
+use super::table::TypeTable;
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, RuleAnswer, Rules, Style};
 use crate::check::codes;
@@ -58,7 +60,11 @@ pub(super) struct Engine<'a> {
     /// The sizes that names of the file stand for.
     named: HashMap<Symbol, Dim>,
     imports: HashMap<Scope, std::collections::HashMap<Cow<'a, str>, i64>>,
-    callees: HashMap<(Scope, Option<Symbol>, Option<Symbol>), Callee<'a>>,
+    callees: HashMap<CalleeKey, Callee<'a>>,
+    /// Nodes that were looked at, for those that are given the same.
+    pub(super) repeats: Repeats,
+    /// Problems and gaps so far, listed or not.
+    pub(super) complaints: usize,
     /// Functions of the model by domain, name and overload; empty texts are `None`.
     functions: HashMap<FunctionKey, usize>,
     empty: Option<Symbol>,
@@ -98,11 +104,16 @@ pub(super) struct Engine<'a> {
 /// What decides which operator sets count: the model, or a function.
 type Scope = Option<usize>;
 
+/// What decides what a node calls: the operator sets that count, the domain, and the operator.
+type CalleeKey = (Scope, Option<Symbol>, Option<Symbol>);
+
 type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 
 /// What a node calls, by domain and operator.
 #[derive(Clone, Copy)]
 pub(super) struct Callee<'a> {
+    /// A number that no other one has.
+    pub(super) number: u32,
     pub(super) schema: Option<&'a Schema>,
     /// The definition, of an operator of the standard.
     pub(super) operator: Option<&'static OpDef>,
@@ -112,7 +123,7 @@ pub(super) struct Callee<'a> {
     /// Whether the operator set is imported, whatever its version.
     imported: bool,
     /// Whether attributes are graphs.
-    has_graphs: bool,
+    pub(super) has_graphs: bool,
     /// Inputs whose integers decide shapes.
     pub(super) deciding: &'static [usize],
     /// What the reference implementation does not say, in its style.
@@ -130,6 +141,7 @@ impl<'a> Callee<'a> {
         let is_graph =
             |attribute: &Attribute| matches!(attribute.ty, AttrType::Graph | AttrType::Graphs);
         Callee {
+            number: 0,
             schema,
             operator,
             rule: operator.and_then(|operator| operator.inference_at(opset)),
@@ -180,8 +192,8 @@ impl<'a> Engine<'a> {
             resolved: None,
             of_resolved: Vec::new(),
             found: Inference {
-                types: (0..model.value_count()).map(|_| None).collect(),
-                known: (0..model.value_count()).map(|_| None).collect(),
+                types: TypeTable::new(model.value_count()),
+                known: vec![None; model.value_count()],
                 ..Inference::default()
             },
             equalities: Equalities::default(),
@@ -190,6 +202,8 @@ impl<'a> Engine<'a> {
             named: HashMap::new(),
             imports: HashMap::new(),
             callees: HashMap::new(),
+            repeats: Repeats::default(),
+            complaints: 0,
             functions: functions.rev().collect(),
             empty,
             calls: Vec::new(),
@@ -255,10 +269,10 @@ impl<'a> Engine<'a> {
     /// What is known in the end, once all nodes have been looked at.
     fn conclude(&mut self) {
         if !self.equalities.is_empty() {
-            for ty in self.found.types.iter_mut().flatten() {
-                self.equalities.apply_to(ty);
-            }
+            let equalities = &self.equalities;
+            self.found.types.change(|ty| equalities.apply_to(ty));
         }
+        self.found.types.forget_equal();
         self.found.visits = visits(self.model) - self.visits;
         self.found.names = self.fresh.count();
         let equalities = take(&mut self.equalities);
@@ -282,7 +296,7 @@ impl<'a> Engine<'a> {
         self.walked.extend(self.resolved.iter().flat_map(|resolved| resolved.graphs()));
         self.begin(id);
         for (value, ty) in given {
-            self.found.types[value.index()] = Some(ty.clone());
+            self.found.types.set(*value, Some(ty.clone()));
             self.found.known[value.index()] = None;
         }
         self.walk(id);
@@ -354,7 +368,7 @@ impl<'a> Engine<'a> {
             if matches!(model.value(value).producer, Producer::Input(_)) && self.is_algebra() {
                 // The default of an input, which must fit its declaration.
                 let default = self.constant(id, value, values.data_type, &initializer.tensor.dims);
-                let declared = self.found.types[value.index()].as_ref();
+                let declared = self.found.types.get(value);
                 let differs = declared.filter(|ty| ty.merge(&default).is_none());
                 if let Some(declared) = differs.map(Type::to_string) {
                     self.differs(id, ("sparse_initializer", index), &default, &declared);
@@ -368,7 +382,7 @@ impl<'a> Engine<'a> {
                     Type::Tensor(tensor) if !self.is_algebra() => Type::SparseTensor(tensor),
                     ty => ty,
                 };
-                self.found.types[value.index()] = Some(ty);
+                self.found.types.set(value, Some(ty));
             }
         }
     }
@@ -411,14 +425,14 @@ impl<'a> Engine<'a> {
                 if let Some(rank) = declared.as_mut().and_then(bound_rank) {
                     self.too_deep(id, value, rank);
                 }
-                let before = self.found.types[value.index()].take();
+                let before = self.found.types.take(value);
                 if let (Some(before), Some(declared)) = (&before, &declared)
                     && self.is_algebra()
                     && before.merge(declared).is_none()
                 {
                     self.declared_twice(id, value, before, declared);
                 }
-                self.found.types[value.index()] = declared;
+                self.found.types.set(value, declared);
             }
         }
         self.begin_sparse_initializers(id);
@@ -437,10 +451,11 @@ impl<'a> Engine<'a> {
                 self.defaults.insert(value, index);
             }
             let constant = self.constant(id, value, proto.data_type, &proto.dims);
-            let declared = self.found.types[value.index()].take();
-            let differs = declared.as_ref().filter(|ty| ty.merge(&constant).is_none());
-            if let Some(declared) = differs {
-                self.differs(id, ("initializer", index), &constant, &declared.to_string());
+            let declared = self.found.types.get(value);
+            let has_type = declared.is_some();
+            let differs = declared.filter(|ty| ty.merge(&constant).is_none());
+            if let Some(declared) = differs.map(Type::to_string) {
+                self.differs(id, ("initializer", index), &constant, &declared);
             } else if self.strange.contains(&value) {
                 self.differs(
                     id,
@@ -450,15 +465,13 @@ impl<'a> Engine<'a> {
                 );
             }
             // The reference implementation goes by what is declared.
-            let is_declared =
-                !self.is_algebra() && (declared.is_some() || self.strange.contains(&value));
-            self.found.types[value.index()] = declared;
+            let is_declared = !self.is_algebra() && (has_type || self.strange.contains(&value));
             // It may give way to anything that the declared type of the input allows.
             if is_default && self.is_algebra() {
                 continue;
             }
             if !is_default && !is_declared {
-                self.found.types[value.index()] = Some(constant);
+                self.found.types.set(value, Some(constant));
             }
             let elems = proto.dims.iter().try_fold(1i64, |product, dim| product.checked_mul(*dim));
             if elems.is_some_and(|elems| elems <= MAX_KNOWN as i64) && !proto.is_external() {
@@ -478,7 +491,7 @@ impl<'a> Engine<'a> {
         let inputs = graph.inputs.iter().filter_map(|info| info.value);
         let made = graph.nodes.iter().flat_map(|node| model.outputs(*node));
         for value in inputs.chain(made.flatten().copied()) {
-            self.found.types[value.index()] = None;
+            self.found.types.set(value, None);
             self.found.known[value.index()] = None;
         }
     }
@@ -488,7 +501,7 @@ impl<'a> Engine<'a> {
         let inputs = &self.model.graph(main).inputs;
         for (info, given) in inputs.iter().zip(self.options.inputs) {
             if let (Some(value), Some(given)) = (info.value, given) {
-                self.found.types[value.index()] = Some(given.clone());
+                self.found.types.set(value, Some(given.clone()));
             }
         }
         if !self.is_algebra() {
@@ -496,7 +509,7 @@ impl<'a> Engine<'a> {
         }
         // What the file leaves open gets a name as well, so that it can be followed.
         for value in inputs.iter().filter_map(|info| info.value) {
-            let Some(mut ty) = self.found.types[value.index()].take() else {
+            let Some(mut ty) = self.found.types.take(value) else {
                 continue;
             };
             let reason = "the model does not declare it".to_string();
@@ -506,7 +519,7 @@ impl<'a> Engine<'a> {
             if matches!(&ty, Type::Tensor(tensor) if tensor.shape.is_none()) {
                 self.note(value, Missing::Rank, None, reason, None);
             }
-            self.found.types[value.index()] = Some(ty);
+            self.found.types.set(value, Some(ty));
         }
     }
 
@@ -569,10 +582,29 @@ impl<'a> Engine<'a> {
             self.problem(node, ProblemKind::Limit, fact.into());
             return;
         }
-        let callee = self.callee(node);
-        if let Some(said) = self.said(node, &callee) {
-            self.outputs(node, said);
+        if self.found.types.is_crowded() {
+            self.found.types.remove_unused();
+            self.repeats.clear();
         }
+        let callee = self.callee(node);
+        let given = self.given_hash(node, &callee);
+        if given.is_some_and(|given| self.repeat(node, &callee, given)) {
+            return;
+        }
+        let follows_from_types = self.look_at(node, &callee);
+        if let Some(given) = given.filter(|_| follows_from_types) {
+            self.keep(node, given);
+        }
+    }
+
+    /// Finds what there is to say of the outputs of a node. Returns whether that follows from types
+    /// alone, and nothing is wrong or open.
+    pub(super) fn look_at(&mut self, node: NodeId, callee: &Callee<'_>) -> bool {
+        let before = (self.complaints, self.fresh.count());
+        let Some(said) = self.said(node, callee) else { return false };
+        let follows_from_types = is_of_types(&said);
+        self.outputs(node, said);
+        follows_from_types && before == (self.complaints, self.fresh.count())
     }
 
     /// What there is to say of the outputs of a node; nothing if something does not fit, or nobody
@@ -773,16 +805,26 @@ impl<'a> Engine<'a> {
             return found.unwrap_or_else(|| {
                 let OpRef { schema, opset, .. } = resolved.op_of_id(op);
                 let mut callee = Callee::new(self.registry, Some(schema), None, opset);
+                // Those that are not resolved have odd numbers.
+                callee.number = 2 * op.index() as u32;
                 self.as_reference(&mut callee);
                 self.of_resolved[op.index()] = Some(callee);
                 callee
             });
         }
-        let is_algebra = self.is_algebra();
         let key = (scope, found.domain, found.op_type);
         if let Some(callee) = self.callees.get(&key) {
             return *callee;
         }
+        let number = 2 * self.callees.len() as u32 + 1;
+        let callee = Callee { number, ..self.find_callee(node, scope) };
+        self.callees.insert(key, callee);
+        callee
+    }
+
+    /// Looks up what a node calls.
+    fn find_callee(&mut self, node: NodeId, scope: Scope) -> Callee<'a> {
+        let (model, is_algebra) = (self.model, self.is_algebra());
         let imports = self.imports.entry(scope).or_insert_with(|| {
             let imports: &[OperatorSetId] = match scope {
                 None => &model.header.opset_import,
@@ -801,7 +843,6 @@ impl<'a> Engine<'a> {
         // The reference implementation knows no operators of version 0, as it knows none of other
         // domains.
         callee.imported |= opset.is_some() && !is_algebra;
-        self.callees.insert(key, callee);
         callee
     }
 
@@ -861,7 +902,7 @@ impl<'a> Engine<'a> {
         }
         self.unsupported = true;
         for value in model.outputs(node).iter().flatten() {
-            if self.found.types[value.index()].is_none() {
+            if self.found.ty(*value).is_none() {
                 self.note(*value, Missing::Type, Some(node), reason.clone(), None);
             }
         }
@@ -869,6 +910,7 @@ impl<'a> Engine<'a> {
 
     #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn problem(&mut self, node: NodeId, mut kind: ProblemKind, mut fact: String) {
+        self.complaints += 1;
         if !self.is_algebra() {
             // Inside of a node it is a reason why that has no types.
             if self.depth > usize::from(self.alone)

@@ -33,6 +33,11 @@ impl Equalities {
         self.replaced.is_empty()
     }
 
+    /// How many symbols others stand for.
+    pub(super) fn count(&self) -> usize {
+        self.replaced.len()
+    }
+
     /// Learns that two sizes are equal. Of two symbols the one that `is_ours` goes, else one that
     /// is not of `sizes`, else the one that is named later in the alphabet: any order will do, as
     /// long as it is the same in every run.

@@ -39,7 +39,7 @@ impl Engine<'_> {
         }
         for (value, found) in of_any_call {
             let found = joined.remove(&value).unwrap_or(found);
-            self.found.types[value.index()] = found.ty;
+            self.found.types.set(value, found.ty);
             self.found.known[value.index()] = found.known.map(Box::new);
         }
         self.found.called = functions;
@@ -65,7 +65,7 @@ impl Engine<'_> {
     }
 
     fn inferred(&self, value: ValueId) -> Inferred {
-        let ty = self.found.types[value.index()].clone();
+        let ty = self.found.ty(value).cloned();
         Inferred { ty, known: self.found.known(value).cloned() }
     }
 

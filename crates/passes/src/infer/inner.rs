@@ -37,7 +37,7 @@ impl Engine<'_> {
         result?;
         let outputs = graph.outputs.iter().map(|info| match info.value {
             Some(value) => Inferred {
-                ty: self.found.types[value.index()].clone(),
+                ty: self.found.ty(value).cloned(),
                 known: self.found.known(value).cloned(),
             },
             None => Inferred { ty: info.ty.as_ref().and_then(|ty| model.type_of(ty)), known: None },
@@ -79,8 +79,7 @@ impl Engine<'_> {
         }
         for (index, (info, given)) in formal.iter().zip(inputs).enumerate() {
             let Some(value) = info.value else { continue };
-            let slot = value.index();
-            let declared = self.found.types[slot].take();
+            let declared = self.found.types.take(value);
             let algebra = self.is_algebra();
             if let Some(given) = given.ty.as_ref().filter(|ty| element(ty) != Some(None))
                 && self.strange.contains(&value)
@@ -109,8 +108,8 @@ impl Engine<'_> {
                     self.note(value, Missing::Dim(axis), owner, reason, Some(name));
                 }
             }
-            self.found.types[slot] = merged;
-            self.found.known[slot] = given.known.clone().map(Box::new);
+            self.found.types.set(value, merged);
+            self.found.known[value.index()] = given.known.clone().map(Box::new);
         }
         Ok(())
     }

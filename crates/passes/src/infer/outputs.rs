@@ -17,6 +17,7 @@ impl Engine<'_> {
         reason: String,
         symbol: Option<String>,
     ) {
+        self.complaints += 1;
         if self.options.explain && self.found.unknown.len() < MOST_LISTED {
             let call = self.calls.first().map(|call| call.node);
             self.found.unknown.push(Unknown { value, missing, node, reason, call, symbol });
@@ -31,10 +32,15 @@ impl Engine<'_> {
         }
         let algebra = self.is_algebra();
         if algebra {
+            let replaced = self.equalities.count();
             for (a, b) in &said.equal {
                 let fresh = &self.fresh;
                 self.equalities
                     .learn(node, a, b, self.options.sizes, |name| fresh.number(name).is_some());
+            }
+            // The same inputs give types in other symbols from here on.
+            if self.equalities.count() > replaced {
+                self.repeats.clear();
             }
             if self.options.sizes.is_some() {
                 let equal = said.equal.into_iter().map(|(a, b)| Demand::Equal(a, b));
@@ -70,9 +76,8 @@ impl Engine<'_> {
         reasons: &mut dyn Iterator<Item = &str>,
     ) {
         let algebra = self.is_algebra();
-        let slot = value.index();
         let Some(mut ty) = ty else {
-            if self.found.types[slot].is_none() {
+            if self.found.ty(value).is_none() {
                 self.note_unless_it_follows(node, value, Missing::Type, reasons);
             }
             return;
@@ -94,7 +99,7 @@ impl Engine<'_> {
             // at once.
             self.name_unknown(node, value, &mut ty, reasons);
         }
-        let declared = self.found.types[slot].take();
+        let declared = self.found.types.take(value);
         if self.strange.contains(&value) && element(&ty) != Some(None) {
             let fact =
                 format!("the node computes {ty}, but the model declares an undefined element type");
@@ -131,7 +136,7 @@ impl Engine<'_> {
                 }
             }
         }
-        self.found.types[slot] = Some(merged);
+        self.found.types.set(value, Some(merged));
     }
 
     /// Whether a node is a `Loop` whose body returns no optional for this output.
@@ -146,7 +151,7 @@ impl Engine<'_> {
         };
         // The first output of a body is the condition.
         let made = model.graph(body).outputs.get(output + 1).and_then(|info| info.value);
-        let ty = made.and_then(|made| self.found.types[made.index()].as_ref());
+        let ty = made.and_then(|made| self.found.ty(made));
         ty.is_some_and(|ty| !matches!(ty, Type::Optional(_)))
     }
 
@@ -209,7 +214,7 @@ impl Engine<'_> {
             return;
         }
         let mut inputs = self.model.inputs(node).flatten();
-        let follows = inputs.any(|input| match &self.found.types[input.index()] {
+        let follows = inputs.any(|input| match self.found.ty(input) {
             None => true,
             Some(Type::Tensor(tensor)) => match missing {
                 Missing::Elem => tensor.elem.is_none(),
@@ -231,7 +236,7 @@ impl Engine<'_> {
             None => usual_reason(
                 self.model,
                 node,
-                |value| self.found.types[value.index()].clone(),
+                |value| self.found.ty(value).cloned(),
                 |value| self.found.known[value.index()].is_some(),
             ),
         }

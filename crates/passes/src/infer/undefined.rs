@@ -1,6 +1,6 @@
 //! Names that nothing defines.
 
-use sardonyx_model::{GraphId, Id, Producer};
+use sardonyx_model::{GraphId, Producer};
 
 use super::engine::{Engine, MOST_LISTED};
 use super::unknown::Missing;
@@ -72,7 +72,7 @@ impl Engine<'_> {
                 let advised = self.found.problems.len() < MOST_ADVISED;
                 let (fact, advice) = undefined(model, graph, found.name, index, advised);
                 let reason = format!("nothing defines it, and the node reads it as input {index}");
-                if self.found.types[value.index()].is_none() {
+                if self.found.ty(value).is_none() {
                     self.note(value, Missing::Type, Some(*node), reason, None);
                 }
                 let advice = match &*advice {

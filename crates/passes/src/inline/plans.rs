@@ -1,11 +1,13 @@
 //! What becomes of the calls of functions: which are inlined where, and which functions stay.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Attribute, GraphId, Id, Model, NodeId, OperatorSetId};
 use sardonyx_ops::Registry;
 
+use super::InlineRefusal;
 use super::imports::{Conflict, Imports, Versions, is_operator, versions_of};
 use crate::check::codes;
 use crate::expand::{callees, nodes_of, nodes_of_tree};
@@ -15,7 +17,7 @@ use crate::required::{Called, RequiredInputs};
 use crate::resolve::Scope;
 
 /// The functions of a model, and which calls which.
-pub(super) struct Functions {
+pub(crate) struct Functions {
     /// By node: the function that it calls, by position.
     called_by: Vec<Option<u32>>,
     pub(super) ids: Vec<FunctionId>,
@@ -23,15 +25,27 @@ pub(super) struct Functions {
     callees: Vec<Vec<usize>>,
     /// All functions, each after those that it calls.
     order: Vec<usize>,
+    /// Inputs that calls cannot leave out, once something reads them.
+    required: OnceCell<RequiredInputs>,
 }
 
 impl Functions {
+    /// Looks at the functions of a model without copies.
+    ///
+    /// # Errors
+    ///
+    /// Functions that call themselves, and two of the same id.
+    pub(crate) fn of(model: &Model, registry: &Registry) -> Result<Functions, InlineRefusal> {
+        let functions = Functions::new(model, registry, &Copies::none(model));
+        functions.map_err(InlineRefusal::Findings)
+    }
+
     /// Looks at the functions of a model, of which the last are copies that nothing calls.
     ///
     /// # Errors
     ///
     /// Functions that call themselves, and two of the same id.
-    pub(super) fn new(
+    pub(crate) fn new(
         model: &Model,
         registry: &Registry,
         copies: &Copies,
@@ -50,6 +64,7 @@ impl Functions {
             ids: model.functions.iter().take(count).map(|f| FunctionId::of(model, f)).collect(),
             callees: Vec::new(),
             order: Vec::new(),
+            required: OnceCell::new(),
         };
         let called_by = |node| functions.called_by(node);
         functions.callees = (0..count).map(|index| callees(model, index, &called_by)).collect();
@@ -66,6 +81,11 @@ impl Functions {
     /// The function that a node of the file calls, by position.
     pub(super) fn called_by(&self, node: NodeId) -> Option<usize> {
         self.called_by.get(node.index()).copied().flatten().map(|function| function as usize)
+    }
+
+    /// The inputs of these functions, of this model, that calls cannot leave out.
+    pub(super) fn required(&self, model: &Model, registry: &Registry) -> &RequiredInputs {
+        self.required.get_or_init(|| find_required(model, self, registry))
     }
 
     /// The functions that the model or its functions call, some of them several times.
@@ -141,12 +161,8 @@ fn find_called(
     }
 }
 
-/// The inputs of the functions of a model that calls cannot leave out.
-pub(super) fn required(
-    model: &Model,
-    functions: &Functions,
-    registry: &Registry,
-) -> RequiredInputs {
+/// Finds the inputs of the functions of a model that calls cannot leave out.
+fn find_required(model: &Model, functions: &Functions, registry: &Registry) -> RequiredInputs {
     let mut versions = (usize::MAX, HashMap::new());
     RequiredInputs::new(model, functions.ids.len(), |index, node| {
         if let Some(function) = functions.called_by(node) {

@@ -13,7 +13,7 @@ use sardonyx_model::{Function, Model, NodeId, Producer, ValueId};
 use sardonyx_ops::{OpRef, Registry};
 
 use super::imports::{Versions, versions_of};
-use super::plans::{Copies, Functions, required, roots};
+use super::plans::{Functions, roots};
 use super::{InlineOptions, InlineRefusal, InlineReport, Inlining};
 use crate::expand::{nodes_of, nodes_of_tree};
 use crate::finding::{Finding, Place, Places, Spot, SpotPart};
@@ -54,11 +54,23 @@ pub(crate) fn specialize(
         return Ok(None);
     }
     // What is wrong with the functions is said by the job.
-    let Ok(functions) = Functions::new(model, registry, &Copies::none(model)) else {
+    let Ok(functions) = Functions::of(model, registry) else { return Ok(None) };
+    specialize_known(model, registry, &functions, limit, changes)
+}
+
+/// Like [`specialize`], where the functions of the model have been looked at.
+fn specialize_known(
+    model: &Model,
+    registry: &Registry,
+    functions: &Functions,
+    limit: u64,
+    changes: &dyn Fn(Scope, OpRef) -> bool,
+) -> Result<Option<Specialized>, InlineRefusal> {
+    if model.functions.is_empty() {
         return Ok(None);
-    };
-    let matter = inputs_that_change(model, registry, &functions, changes);
-    let calls = Calls::find(model, &functions, &matter, limit)?;
+    }
+    let matter = inputs_that_change(model, registry, functions, changes);
+    let calls = Calls::find(model, functions, &matter, limit)?;
     Ok(calls.has_absent_inputs().then(|| calls.specialize(model, registry)))
 }
 
@@ -87,7 +99,7 @@ fn inputs_that_change(
             _ => Reading::Other,
         }
     });
-    let required = required(model, functions, registry);
+    let required = functions.required(model, registry);
     let found = found.into_iter().enumerate();
     let found = found.map(|(function, inputs)| {
         let formals = &model.graph(model.functions[function].body).inputs;
@@ -348,6 +360,7 @@ pub(crate) fn specialize_to_inline(
     model: &Model,
     registry: &Registry,
     options: &InlineOptions<'_>,
+    functions: &Functions,
     conflicting: &BTreeMap<Versions, BTreeSet<usize>>,
 ) -> Result<Option<Specialized>, InlineRefusal> {
     if options.operators.is_none() && conflicting.is_empty() {
@@ -365,7 +378,7 @@ pub(crate) fn specialize_to_inline(
                 version.is_some_and(|version| is_other(op, *version))
             })
     };
-    specialize(model, registry, options.limit, &changes)
+    specialize_known(model, registry, functions, options.limit, &changes)
 }
 
 /// Whether an operator is another one at an opset version, or is not there.

@@ -1,0 +1,209 @@
+//! Nodes that are given what another node was given: inputs of the same types, the same operator
+//! and the same attributes. What was found of that node is so of them. Models repeat layers, so
+//! that most nodes are such.
+//!
+//! Only what follows from types alone is kept: nothing that a node with a problem, known values,
+//! names for open sizes, or demands on sizes gave.
+
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use sardonyx_model::{Attribute, AttributeValue, Id, Model, NodeId};
+use sardonyx_ops::Said;
+use smallvec::SmallVec;
+
+use super::engine::{Callee, Engine};
+
+/// Operands, attributes and numbers in an attribute of nodes that are looked up: to compare longer
+/// lists takes as long as to infer.
+const MOST_LISTED: usize = 64;
+
+/// Words that are kept: more different nodes than that do not repeat each other.
+const MOST_WORDS: usize = 1 << 18;
+
+/// Stands for the type of an operand that is left out.
+const ABSENT: u32 = u32::MAX;
+
+/// What was found of nodes, by what they were given.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    found: HashTable<Kept>,
+    /// Of each node that is kept: what it was given, then the numbers of the types of its outputs.
+    words: Vec<u32>,
+    /// What the node at hand is given.
+    given: Vec<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+/// A node of which it is known what was found.
+#[derive(Debug)]
+struct Kept {
+    hash: u64,
+    node: NodeId,
+    /// Position of its first word, and of what was found of it.
+    first: u32,
+    found: u32,
+}
+
+/// What a node is given, as a hash.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GivenHash(u64);
+
+impl Repeats {
+    /// Forgets everything: numbers of types, or what sizes are known to be, have changed.
+    pub(super) fn clear(&mut self) {
+        self.found.clear();
+        self.words.clear();
+    }
+
+    fn find(&self, model: &Model, node: NodeId, hash: GivenHash) -> Option<&[u32]> {
+        let Repeats { found, words, given, .. } = self;
+        let kept = found.find(hash.0, |kept| {
+            words[kept.first as usize..kept.found as usize] == given[..]
+                && have_same_attributes(model, kept.node, node)
+        })?;
+        let outputs = model.outputs(node).len();
+        words.get(kept.found as usize..kept.found as usize + outputs)
+    }
+
+    fn keep(&mut self, node: NodeId, hash: GivenHash, outputs: impl Iterator<Item = u32>) {
+        if self.words.len() > MOST_WORDS {
+            self.clear();
+        }
+        let first = self.words.len() as u32;
+        self.words.extend(&self.given);
+        let found = self.words.len() as u32;
+        self.words.extend(outputs);
+        let kept = Kept { hash: hash.0, node, first, found };
+        self.found.insert_unique(hash.0, kept, |kept| kept.hash);
+    }
+}
+
+impl Engine<'_> {
+    /// Looks at what a node is given; `None` if more than that decides what is found of it, or it
+    /// would take as long to compare.
+    pub(super) fn given_hash(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<GivenHash> {
+        // The reference implementation looks at how constants are stored.
+        let has_rule = callee.schema.is_some() && !callee.has_graphs;
+        let is_usual = self.is_algebra() && !self.alone && self.options.rules.is_none();
+        let (model, attributes) = (self.model, self.model.attributes(node));
+        let (inputs, outputs) = (model.inputs(node), model.outputs(node));
+        if !has_rule
+            || !is_usual
+            || inputs.len().max(outputs.len()).max(attributes.len()) > MOST_LISTED
+        {
+            return None;
+        }
+        let mut given = std::mem::take(&mut self.repeats.given);
+        given.clear();
+        given.extend([callee.number, inputs.len() as u32, attributes.len() as u32]);
+        let mut is_of_types = true;
+        for value in inputs {
+            // A call may leave out an input of which its function declares the type.
+            given.push(u32::from(self.has(value)));
+            given.push(value.map_or(ABSENT, |value| self.found.types.number(value)));
+            is_of_types &= value.is_none_or(|value| self.found.known(value).is_none());
+        }
+        // What the file declares of outputs is joined with what the operator says.
+        let declared = outputs.iter();
+        given.extend(
+            declared.map(|value| value.map_or(ABSENT, |value| self.found.types.number(value))),
+        );
+        let mut state = self.repeats.hasher.build_hasher();
+        given.hash(&mut state);
+        self.repeats.given = given;
+        for attribute in attributes {
+            is_of_types &= hash_attribute(model, model.attribute(*attribute), &mut state);
+        }
+        is_of_types.then(|| GivenHash(state.finish()))
+    }
+
+    /// Whether another node was given the same as one. Its outputs are of the same types then.
+    pub(super) fn repeat(&mut self, node: NodeId, callee: &Callee<'_>, given: GivenHash) -> bool {
+        let model = self.model;
+        let Some(numbers) = self.repeats.find(model, node, given) else { return false };
+        let numbers: SmallVec<[u32; 4]> = numbers.into();
+        if cfg!(debug_assertions) {
+            // A rule that looks at more than types, attributes and known values is found here.
+            assert!(self.look_at(node, callee), "a node like {node:?} was found to be fine");
+        }
+        for (value, number) in model.outputs(node).iter().zip(numbers) {
+            let Some(value) = *value else { continue };
+            debug_assert_eq!(self.found.types.get(value), self.found.types.of_number(number));
+            self.found.types.set_number(value, number);
+            let known = self.options.known.and_then(|known| known(value));
+            self.found.known[value.index()] = known.map(Box::new);
+        }
+        true
+    }
+
+    /// Keeps what was found of a node.
+    pub(super) fn keep(&mut self, node: NodeId, given: GivenHash) {
+        let types = &self.found.types;
+        let outputs = self.model.outputs(node).iter();
+        let numbers = outputs.map(|value| value.map_or(0, |value| types.number(value)));
+        self.repeats.keep(node, given, numbers);
+    }
+}
+
+/// Whether something was said that is about one node alone, or about values.
+pub(super) fn is_of_types(said: &Said) -> bool {
+    said.known.iter().all(Option::is_none)
+        && said.equal.is_empty()
+        && said.demands.is_empty()
+        && said.cut_windows.is_empty()
+        && said.difference.is_none()
+}
+
+/// Adds an attribute to a hash. Whether it is one that is compared.
+fn hash_attribute(model: &Model, attribute: &Attribute, state: &mut impl Hasher) -> bool {
+    if attribute.ref_attr_name().is_some() {
+        return false;
+    }
+    attribute.name.map(Id::index).hash(state);
+    attribute.ty.map(|ty| ty.0).hash(state);
+    let [value] = &attribute.values[..] else { return attribute.values.is_empty() };
+    match value {
+        AttributeValue::Float(value) => value.to_bits().hash(state),
+        AttributeValue::Int(value) => value.hash(state),
+        AttributeValue::String(span) if span.len as usize <= MOST_LISTED => {
+            model.bytes(*span).hash(state);
+        }
+        AttributeValue::Ints(values) if values.len() <= MOST_LISTED => values.hash(state),
+        AttributeValue::Floats(values) if values.len() <= MOST_LISTED => {
+            values.iter().for_each(|value| value.to_bits().hash(state));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Whether the attributes of two nodes are the same, floats by their bits, in the same order. Both
+/// are compared at all.
+fn have_same_attributes(model: &Model, a: NodeId, b: NodeId) -> bool {
+    let [a, b] = [a, b].map(|node| model.attributes(node));
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| {
+            let [a, b] = [*a, *b].map(|id| model.attribute(id));
+            a.name == b.name && a.ty == b.ty && have_same_values(model, a, b)
+        })
+}
+
+fn have_same_values(model: &Model, a: &Attribute, b: &Attribute) -> bool {
+    match (&a.values[..], &b.values[..]) {
+        ([], []) => true,
+        ([a], [b]) => match (a, b) {
+            (AttributeValue::Float(a), AttributeValue::Float(b)) => a.to_bits() == b.to_bits(),
+            (AttributeValue::Int(a), AttributeValue::Int(b)) => a == b,
+            (AttributeValue::String(a), AttributeValue::String(b)) => {
+                model.bytes(*a) == model.bytes(*b)
+            }
+            (AttributeValue::Ints(a), AttributeValue::Ints(b)) => a == b,
+            (AttributeValue::Floats(a), AttributeValue::Floats(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
