@@ -30,6 +30,8 @@ const STEPS: &[Step] = &[
     // Not optimised further: building takes longer than the suite does.
     step("onnx suite", &["xtask", "onnx-suite", "--profile", "dev"]),
     step("runtime suite", &["xtask", "runtime-suite", "--profile", "dev"]),
+    // One package of several: the others need more to install.
+    step("rapidocr", &["xtask", "packages", "programs", "rapidocr", "--profile", "dev"]),
     step("conformance", &["xtask", "conformance"]).release(),
     // A version for each case: all of them take minutes.
     step("conversions", &["xtask", "conversions", "--sample", "1"]).release(),

@@ -22,6 +22,7 @@ mod notation;
 mod onnx_suite;
 mod op;
 mod operators;
+mod packages;
 mod python;
 mod releases;
 mod requirements;
@@ -92,6 +93,9 @@ enum Task {
     Op(op::Op),
     /// Write docs/operators, or check that it is up to date.
     Operators(operators::Operators),
+    /// Run packages of PyPI that use onnxruntime, and the models inside them, on Sardonyx.
+    #[command(subcommand)]
+    Packages(packages::Packages),
     /// Run the node tests of older releases of the onnx package and compare with the expectations.
     Releases(releases::Releases),
     /// Print which requirements the tests quote.
@@ -141,6 +145,7 @@ fn run(task: Task) -> Result {
         Task::OnnxSuite(task) => onnx_suite::run(&task),
         Task::Op(task) => op::run(&task),
         Task::Operators(task) => operators::run(&task),
+        Task::Packages(task) => packages::run(&task),
         Task::Releases(task) => releases::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::RuntimeSuite(task) => runtime_suite::run(&task),

@@ -62,6 +62,7 @@ pub(crate) fn run(task: &OnnxSuite) -> Result {
 /// Our wheel, and a Python that has onnxruntime and what our package works with.
 pub(crate) struct Package {
     pub(crate) python: PathBuf,
+    pub(crate) wheel: PathBuf,
     /// Directory of the installed wheel.
     pub(crate) site: PathBuf,
 }
@@ -73,7 +74,7 @@ impl Package {
         let directory = artifacts("onnx-suite");
         let python = python::environment(&directory, &requirements)?;
         let wheel = wheel(&python, &directory, profile)?;
-        Ok(Package { site: install_wheel(&python, &directory, &wheel)?, python })
+        Ok(Package { site: install_wheel(&python, &directory, &wheel)?, wheel, python })
     }
 }
 

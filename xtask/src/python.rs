@@ -13,6 +13,15 @@ use std::process::Command;
 ///
 /// One that was made from the same pins by the same Python is used again.
 pub(crate) fn environment(directory: &Path, requirements: &Path) -> Result<PathBuf> {
+    environment_with(directory, requirements, &[])
+}
+
+/// Like [`environment`], with more options of `pip install`.
+pub(crate) fn environment_with(
+    directory: &Path,
+    requirements: &Path,
+    options: &[&str],
+) -> Result<PathBuf> {
     let venv = directory.join("venv");
     let interpreter = venv.join("bin/python");
     let pins = fs::read_to_string(requirements)
@@ -33,14 +42,9 @@ pub(crate) fn environment(directory: &Path, requirements: &Path) -> Result<PathB
     )?;
     shell::run(
         Command::new(&interpreter)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--requirement",
-            ])
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args(options)
+            .arg("--requirement")
             .arg(requirements),
     )?;
     fs::write(stamp, wanted)?;
