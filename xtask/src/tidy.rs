@@ -56,16 +56,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sardonyx-runtime",
         ],
     ),
+    ("sardonyx-ort", &["sardonyx"]),
     ("sardonyx-cli", &["sardonyx"]),
-    ("sardonyx-python", &["sardonyx"]),
+    ("sardonyx-python", &["sardonyx", "sardonyx-ort"]),
 ];
 /// The crate that programs use.
 const FRONT: &str = "sardonyx";
+/// Crates that products may name: the front, and what products share over it.
+const SHARED: &[&str] = &[FRONT, "sardonyx-ort"];
 const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests", "sardonyx-fuzz"];
 
 /// Crates of shipped programs. They use the library like every program: manifests and sources
 /// name no other crate of ours.
-const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src"];
+const PRODUCTS: &[&str] = &["crates/cli/src", "crates/python/src", "crates/ort/src"];
 
 /// The only places for `unsafe`.
 const UNSAFE_PLACES: &[&str] = &[
@@ -210,7 +213,7 @@ fn different_features(command: &Features, wheel: &Features) -> Vec<String> {
 fn products_use_the_front(findings: &mut Vec<String>) -> Result {
     let inner: Vec<String> = MAY_USE
         .iter()
-        .filter(|(name, _)| *name != FRONT)
+        .filter(|(name, _)| !SHARED.contains(name))
         .map(|(name, _)| name.replace('-', "_"))
         .collect();
     for directory in PRODUCTS {

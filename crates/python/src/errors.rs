@@ -33,7 +33,7 @@ create_exception!(
     PyException,
     "A model cannot be opened or run.\n\n\
      `code` says what kind of thing went wrong, for programs: `io`, `format`, `unsupported`,\n\
-     `invalid`, `external-data`, `argument`, `input`, `output`, `run`, `stopped` or `worker`.\n\
+     `invalid`, `external-data`, `argument`, `input`, `output`, `run`, `stopped`, `worker` or `internal`.\n\
      `message` is one sentence, `place` says where (a file, a field of it or a node), `help` what can be done about\n\
      it; both may be None. `unsupported` lists every operator that cannot run."
 );

@@ -31,6 +31,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ONNX_ML", true)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IR_VERSION", sardonyx::tool::NEWEST_IR_VERSION)?;
+    module.add("HAS_TEST_OPERATORS", cfg!(debug_assertions))?;
     let loaded = py.import("sys")?.getattr("modules")?;
     let add = |name: &str, fill: fn(&Bound<'_, PyModule>) -> PyResult<()>| {
         let full = format!("sardonyx._core.{name}");
@@ -43,6 +44,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add("checker", checker::fill)?;
     add("defs", defs::fill)?;
     add("inliner", inliner::fill)?;
+    add("ort", session::ort::fill)?;
     add("parser", parser::fill)?;
     add("printer", printer::fill)?;
     add("session", session::fill)?;

@@ -1,7 +1,6 @@
 //! `session`: models that run.
 
 mod arrays;
-mod binding;
 mod elements;
 mod engine;
 mod errors;
@@ -13,21 +12,20 @@ mod lists;
 mod member;
 mod memory;
 mod opened;
-mod ort;
-mod outside;
+pub(crate) mod ort;
 mod ports;
-mod profile;
 mod rank;
 mod settings;
 mod shard;
 mod take;
 mod tensor;
+mod test_operators;
 mod trainer;
 mod training;
 mod worker;
 
 use std::cell::Cell;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -35,6 +33,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use sardonyx::StopFlag;
+use sardonyx_ort::profile::Recorder;
 
 use crate::errors::Error;
 use engine::Engine;
@@ -54,16 +53,12 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<memory::PyTensor>()?;
     module.add_class::<PyStopFlag>()?;
     module.add_class::<Deadline>()?;
-    module.add_class::<profile::Profile>()?;
-    module.add_class::<ort::Runner>()?;
-    module.add_class::<binding::Binding>()?;
     interrupts::note_main_thread(module.py())?;
     module.add_function(wrap_pyfunction!(element_types, module)?)?;
     module.add_function(wrap_pyfunction!(training::add_training, module)?)?;
     module.add_function(wrap_pyfunction!(training::differentiate, module)?)?;
     module.add_function(wrap_pyfunction!(shard::shard, module)?)?;
-    module.add_function(wrap_pyfunction!(opened::model_content, module)?)?;
-    module.add_function(wrap_pyfunction!(outside::open_for_ort, module)?)
+    module.add_function(wrap_pyfunction!(opened::model_content, module)?)
 }
 
 /// Every element type: its number in a file, its ONNX name, and what numpy or ml_dtypes calls it.
@@ -289,13 +284,18 @@ impl PySession {
         let mut limits = limits_of(stop, timeout)?;
         let nothing = Some(&[][..]);
         self.0.run(feeds, nothing, limits.clone())?;
-        let profile = profile::Profile::new();
-        limits.profile = profile.recorder();
+        let recorder = Arc::new(Recorder::default());
+        limits.profile = Some(recorder.clone());
         for _ in 0..runs {
             self.0.run(feeds, nothing, limits.clone())?;
         }
+        let runs = recorder.take().into_iter().map(|run| {
+            let steps = run.steps.iter().map(|step| (step.number, step.start, step.took));
+            (run.start, run.took, steps.collect())
+        });
+        let runs: Vec<(u64, u64, Vec<(usize, u64, u64)>)> = runs.collect();
         let made = py.import("sardonyx._profile")?.getattr("Profile")?;
-        made.call1((self.steps(), profile.end(), self.threads()))
+        made.call1((self.steps(), runs, self.threads()))
     }
 
     /// What a run takes, in the order of the model.
@@ -308,11 +308,6 @@ impl PySession {
     #[getter]
     fn outputs(&self) -> Vec<PyPort> {
         self.0.outputs()
-    }
-
-    /// The texts that mark sizes of an input or output as unknown, such as `?`, each with its axis.
-    fn _size_marks(&self, name: &str) -> Vec<(usize, String)> {
-        self.0.size_marks(name)
     }
 
     /// What the steps of a run are: the name of a node, its operator, and what computes it. Nodes

@@ -759,16 +759,18 @@ def test_numpy_is_optional():
     subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], check=True)
 
 
-def test_stubs_name_what_is_there():
-    stub = Path(sardonyx.__file__).parent / "_core" / "session.pyi"
+@pytest.mark.parametrize("module", [_core.session, _core.ort], ids=["session", "ort"])
+def test_stubs_name_what_is_there(module):
+    stub = Path(sardonyx.__file__).parent / "_core" / f"{module.__name__.rpartition('.')[2]}.pyi"
     items = ast.parse(stub.read_text()).body
+    constants = {item.target.id for item in items if isinstance(item, ast.AnnAssign)}
     typed = {item.name: item for item in items if isinstance(item, (ast.ClassDef, ast.FunctionDef))}
-    assert set(typed) == {name for name in vars(_core.session) if not name.startswith("__")}
+    assert set(typed) | constants == {name for name in vars(module) if not name.startswith("__")}
     for name, item in typed.items():
-        assert getattr(_core.session, name).__doc__
+        assert getattr(module, name).__doc__
         if name == "Error" or isinstance(item, ast.FunctionDef):
             continue
-        there = vars(getattr(_core.session, name))
+        there = vars(getattr(module, name))
         members = {part.name for part in item.body if isinstance(part, ast.FunctionDef)}
         special = {"__call__", "__enter__", "__exit__", "__dlpack__", "__dlpack_device__"} & set(there)
         named = {part for part in there if not part.startswith("__")} | special

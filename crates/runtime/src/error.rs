@@ -72,6 +72,8 @@ pub struct UnsupportedOperator {
     pub name: String,
     /// Version of the operator set that the model imports, if it imports one for the domain.
     pub opset: Option<i64>,
+    /// Newest version known of the operator set, if the model imports a newer one.
+    pub newest_opset: Option<u32>,
     /// How many nodes use it.
     pub nodes: usize,
     /// Why it cannot run.

@@ -64,6 +64,16 @@ pub(crate) enum Source {
     Taken { place: u32, slot: Slot },
 }
 
+impl Source {
+    /// Number of the held value that it is, or is a part of, and stays.
+    pub(crate) fn held_place(&self) -> Option<u32> {
+        match self {
+            Source::Held { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+}
+
 /// Where an output of a step goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {

@@ -188,6 +188,14 @@ fn newest(domain: &str) -> u32 {
     versions.next().map_or(1, |(_, version)| *version)
 }
 
+/// The newest version of an operator set, if a model imports a newer one and the operator is known.
+fn newest_if_exceeded(domain: &str, name: &str, opset: Option<i64>) -> Option<u32> {
+    let newest = newest(domain);
+    let exceeds = opset.is_some_and(|opset| opset > i64::from(newest));
+    let is_known = exceeds && Registry::with_microsoft().operator(domain, name).is_some();
+    is_known.then_some(newest)
+}
+
 fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<String> {
     if LAYOUT_DOMAINS.contains(&domain) {
         return Some(OF_ONE_LAYOUT.to_string());
@@ -198,8 +206,7 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
         return Some(format!("operator not implemented{near}"));
     };
     let opset = opset?;
-    let newest = newest(domain);
-    if opset > i64::from(newest) {
+    if let Some(newest) = newest_if_exceeded(domain, name, Some(opset)) {
         return Some(format!("the newest opset version known is {newest}"));
     }
     if u32::try_from(opset).ok().and_then(|opset| operator.version_at(opset)).is_none() {
@@ -246,6 +253,7 @@ impl<'m> Unsupported<'m> {
             .found
             .into_iter()
             .map(|((domain, name, why), (opset, nodes, first))| UnsupportedOperator {
+                newest_opset: newest_if_exceeded(&domain, &name, opset),
                 domain,
                 name,
                 opset,

@@ -67,6 +67,33 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All kinds.
+    const ALL: [ErrorKind; 12] = [
+        ErrorKind::Io,
+        ErrorKind::Format,
+        ErrorKind::Unsupported,
+        ErrorKind::Invalid,
+        ErrorKind::ExternalData,
+        ErrorKind::Argument,
+        ErrorKind::Input,
+        ErrorKind::Output,
+        ErrorKind::Run,
+        ErrorKind::Stopped,
+        ErrorKind::Worker,
+        ErrorKind::Internal,
+    ];
+
+    /// The kind of this name; `None` if there is none. Inverse of [`ErrorKind::name`].
+    ///
+    /// ```
+    /// # use sardonyx::ErrorKind;
+    /// assert_eq!(ErrorKind::from_name("external-data"), Some(ErrorKind::ExternalData));
+    /// assert_eq!(ErrorKind::from_name("nothing"), None);
+    /// ```
+    pub fn from_name(name: &str) -> Option<ErrorKind> {
+        ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// A name for programs, such as `external-data`. Names stay.
     pub fn name(self) -> &'static str {
         match self {

@@ -8,8 +8,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use sardonyx::io::Access;
+use sardonyx::tool::profile::StepInfo;
 use sardonyx::tool::{ModelExt, SessionExt};
 use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, Value};
+use sardonyx_ort::ports::size_names;
 use smallvec::SmallVec;
 
 use super::errors::{of_kind, raised, refused};
@@ -20,6 +22,7 @@ use super::opened::{Source, opened_by};
 use super::ports::PyPort;
 use super::settings::Settings;
 use super::take::{Taker, as_dict, shown};
+use super::test_operators;
 
 /// A run that took less than this is expected to do so again, and is not worth the release of the
 /// interpreter: other threads would have to wait for longer to get it back.
@@ -116,14 +119,21 @@ impl Engine {
         py: Python<'_>,
         model: Model,
         source: Source,
-        mut settings: Settings,
+        settings: Settings,
     ) -> PyResult<Engine> {
-        if settings.ignores_other_dims {
-            let names = size_names(&model.inputs());
-            settings.dims.retain(|(name, _)| names.contains(name));
-        }
-        let session = py.detach(|| settings.applied(Session::builder(&model)).build());
-        let session = session.map_err(|error| raised(py, &error))?;
+        let engine = Engine::build(py, model, source, settings);
+        engine.map_err(|error| raised(py, &error))
+    }
+
+    /// Makes a model ready to run, without an exception for the error.
+    pub(crate) fn build(
+        py: Python<'_>,
+        model: Model,
+        source: Source,
+        settings: Settings,
+    ) -> Result<Engine, sardonyx::Error> {
+        let builder = test_operators::add_to(Session::builder(&model), &model);
+        let session = py.detach(|| settings.applied(builder).build())?;
         let names = |ports: &[Port]| {
             ports.iter().map(|port| PyString::intern(py, port.name()).unbind()).collect()
         };
@@ -307,7 +317,12 @@ impl Engine {
         &self.output_names
     }
 
-    /// What a run takes.
+    /// Inputs of a run.
+    pub(crate) fn input_ports(&self) -> &[Port] {
+        self.session.inputs()
+    }
+
+    /// Inputs of a run, as objects.
     pub(crate) fn inputs(&self) -> Vec<PyPort> {
         self.session.inputs().iter().cloned().map(PyPort).collect()
     }
@@ -336,6 +351,11 @@ impl Engine {
     /// The texts that mark sizes of an input or output as unknown, each with its axis.
     pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
         self.model.size_marks(name)
+    }
+
+    /// The steps of a run.
+    pub(crate) fn step_infos(&self) -> Vec<StepInfo> {
+        self.session.steps()
     }
 
     /// What the steps of a run are: the name of the node, its operator, and its kernel.
@@ -485,17 +505,6 @@ fn with_names_of_model(port: &Port, names: &[String]) -> Port {
         ty.for_each_dim(&mut forget);
     }
     Port::new(port.name().to_string(), ty, port.is_required())
-}
-
-/// The names of sizes that inputs or outputs leave open.
-fn size_names(ports: &[Port]) -> Vec<String> {
-    let mut names = Vec::new();
-    for port in ports {
-        let Some(ty) = port.ty() else { continue };
-        let mut ty = ty.clone();
-        ty.for_each_dim(&mut |dim| names.extend(dim.as_symbol().map(str::to_string)));
-    }
-    names
 }
 
 fn facts(model: &Model) -> Facts {

@@ -75,7 +75,7 @@ pub(crate) fn of_kind(
 }
 
 /// Gives an exception its attributes.
-fn set(
+pub(super) fn set(
     py: Python<'_>,
     exception: PyErr,
     kind: ErrorKind,

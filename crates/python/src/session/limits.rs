@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use sardonyx::run::StepEvent;
 use sardonyx::{Error, RunOptions, StopFlag};
+use sardonyx_ort::profile::Recorder;
 
 use super::errors::raised;
 use super::group::attentive;
 use super::interrupts::Interrupts;
-use super::profile::Recorder;
 
 /// What may end a run, and who is told of its steps.
 #[derive(Debug, Clone, Default)]

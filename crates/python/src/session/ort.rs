@@ -1,161 +1,110 @@
-//! What `sardonyx.ort.InferenceSession` is built on: the run, which must take no time of its own.
+//! `ort`: the crate `sardonyx-ort` with objects of Python, on which `sardonyx.ort` is built.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+mod binding;
+mod errors;
+mod opening;
+mod options;
+mod profile;
+mod runner;
+
+use std::collections::BTreeMap;
+
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::PyTuple;
+use sardonyx_ort::{Status, options as tables, providers, refused};
 
-use super::binding::{self, Binding, Snapshot};
-use super::engine::Objects;
-use super::limits::Limits;
-use super::profile::Profile;
-use super::take::kind_of;
-use super::{PySession, PyStopFlag, limits};
+use errors::raised;
 
-/// Runs a session that is set once. A class that extends it says in `_failed` what an error
-/// becomes.
-#[pyclass(frozen, subclass, name = "Runner", module = "sardonyx._core.session")]
-pub(crate) struct Runner {
-    session: PyOnceLock<Py<PySession>>,
-    profile: PyOnceLock<Py<Profile>>,
+pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("VERSION", sardonyx_ort::VERSION)?;
+    module.add("VENDOR", sardonyx_ort::VENDOR)?;
+    module.add("NO_MODEL_VERSION", sardonyx_ort::NO_MODEL_VERSION)?;
+    module.add("CPU_PROVIDER", providers::CPU_PROVIDER)?;
+    module.add("CPU_MEMORY", providers::CPU_MEMORY)?;
+    module.add("AVAILABLE_PROVIDERS", PyTuple::new(module.py(), providers::AVAILABLE)?)?;
+    module.add_class::<runner::Runner>()?;
+    module.add_class::<binding::Binding>()?;
+    module.add_class::<options::SessionOptions>()?;
+    module.add_class::<options::RunOptions>()?;
+    module.add_class::<profile::Profile>()?;
+    module.add_function(wrap_pyfunction!(build_info, module)?)?;
+    module.add_function(wrap_pyfunction!(levels, module)?)?;
+    module.add_function(wrap_pyfunction!(statuses, module)?)?;
+    module.add_function(wrap_pyfunction!(set_seed, module)?)?;
+    module.add_function(wrap_pyfunction!(normalize_providers, module)?)?;
+    module.add_function(wrap_pyfunction!(demand_provider, module)?)?;
+    module.add_function(wrap_pyfunction!(demand_device, module)?)?;
+    module.add_function(wrap_pyfunction!(demand_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(refusal, module)?)
 }
 
-#[pymethods]
-impl Runner {
-    #[new]
-    #[pyo3(signature = (*_args, **_kwargs))]
-    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Runner {
-        Runner { session: PyOnceLock::new(), profile: PyOnceLock::new() }
-    }
-
-    /// Sets the session.
-    fn _use(&self, py: Python<'_>, session: Py<PySession>) -> PyResult<()> {
-        let set = self.session.set(py, session);
-        set.map_err(|_| PyRuntimeError::new_err("the session is set already"))
-    }
-
-    /// Has all runs recorded in a profile.
-    fn _record(&self, py: Python<'_>, profile: Py<Profile>) -> PyResult<()> {
-        let set = self.profile.set(py, profile);
-        set.map_err(|_| PyRuntimeError::new_err("runs are recorded already"))
-    }
-
-    /// The session.
-    #[getter]
-    fn _session<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySession>> {
-        self.session(py).cloned()
-    }
-
-    /// Runs the model and returns the outputs in a list: those of these names, or all if
-    /// `output_names` is None or empty.
-    #[pyo3(signature = (output_names, input_feed, run_options=None))]
-    fn run<'py>(
-        slf: &Bound<'py, Self>,
-        output_names: &Bound<'py, PyAny>,
-        input_feed: &Bound<'py, PyAny>,
-        run_options: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        match slf.get().attempt(output_names, input_feed, run_options) {
-            Ok(outputs) => Ok(outputs.into_any()),
-            Err(error) => {
-                slf.call_method1("_failed", (error, output_names, input_feed, run_options))
-            }
-        }
-    }
-
-    /// Runs the model on what is bound.
-    #[pyo3(signature = (iobinding, run_options=None))]
-    fn run_with_iobinding<'py>(
-        slf: &Bound<'py, Self>,
-        iobinding: &Bound<'py, PyAny>,
-        run_options: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        let py = slf.py();
-        let Ok(binding) = iobinding.cast::<Binding>() else {
-            let found = kind_of(iobinding);
-            let what = format!("iobinding is {found}, which is not an IOBinding");
-            return Err(PyTypeError::new_err(what));
-        };
-        if !binding.get().is_of(slf) {
-            return Err(PyValueError::new_err(
-                "the binding is of another session; use one that io_binding() of this session made",
-            ));
-        }
-        let snapshot = binding.get().snapshot(py);
-        if snapshot.outputs.is_empty() {
-            return Binding::keep(binding, &snapshot, Objects::new());
-        }
-        let outputs = match slf.get().attempt_bound(py, &snapshot, run_options) {
-            Ok(outputs) => outputs,
-            Err(error) => {
-                let engine = &slf.get().session(py)?.get().0;
-                let names = engine.output_names();
-                let names = snapshot.outputs.iter().map(|number| names[*number].bind(py));
-                let names = PyList::new(py, names)?;
-                let feed = binding::by_name(py, engine.input_names(), &snapshot.inputs)?;
-                let outputs = slf.call_method1("_failed", (error, names, feed, run_options))?;
-                Objects::from_vec(outputs.extract()?)
-            }
-        };
-        Binding::keep(binding, &snapshot, outputs)
-    }
+/// Text that describes the build.
+#[pyfunction]
+fn build_info() -> String {
+    sardonyx_ort::build_info()
 }
 
-impl Runner {
-    /// The session.
-    pub(super) fn session<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
-        match self.session.get(py) {
-            Some(session) => Ok(session.bind(py)),
-            None => {
-                Err(PyRuntimeError::new_err("the session is not initialized: __init__ did not run"))
-            }
+/// Numbers with names, by the name of their type.
+#[pyfunction]
+fn levels() -> BTreeMap<&'static str, Vec<(&'static str, i64)>> {
+    tables::LEVELS.iter().map(|levels| (levels.name, levels.members.to_vec())).collect()
+}
+
+/// Status codes, by the name of their exception class.
+#[pyfunction]
+fn statuses() -> BTreeMap<&'static str, i32> {
+    Status::ALL.iter().map(|status| (status.name(), status.number())).collect()
+}
+
+/// Sets the seed of random operators without one of their own, in sessions that are made later.
+#[pyfunction]
+#[pyo3(signature = (seed, /))]
+fn set_seed(seed: u64) {
+    sardonyx_ort::set_seed(seed);
+}
+
+/// Providers, each once with its options, and warnings about the others.
+#[pyfunction]
+#[pyo3(signature = (given, available, /))]
+fn normalize_providers(
+    given: Vec<providers::Provider>,
+    available: Vec<String>,
+) -> (Vec<providers::Provider>, Vec<String>) {
+    let normalized = providers::normalize(given, &available);
+    (normalized.providers, normalized.warnings)
+}
+
+/// Refuses every execution provider other than that of the CPU.
+#[pyfunction]
+#[pyo3(signature = (name, /))]
+fn demand_provider(py: Python<'_>, name: &str) -> PyResult<()> {
+    providers::demand_provider(name).map_err(|error| raised(py, &error))
+}
+
+/// Refuses memory of any device other than the CPU.
+#[pyfunction]
+#[pyo3(signature = (name, /))]
+fn demand_device(py: Python<'_>, name: &str) -> PyResult<()> {
+    providers::demand_device(name).map_err(|error| raised(py, &error))
+}
+
+/// Refuses the name of any memory other than that of the CPU.
+#[pyfunction]
+#[pyo3(signature = (name, /))]
+fn demand_memory(py: Python<'_>, name: &str) -> PyResult<()> {
+    providers::demand_memory(name).map_err(|error| raised(py, &error))
+}
+
+/// The exception for what Sardonyx does not have, by its key, about things of these names.
+#[pyfunction]
+#[pyo3(signature = (key, /, *names))]
+fn refusal<'py>(key: &Bound<'py, PyAny>, names: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match refused::find(&key.extract::<String>()?, &names) {
+        Some(error) => {
+            Ok(raised(key.py(), &error).into_value(key.py()).into_bound(key.py()).into_any())
         }
-    }
-
-    fn attempt_bound<'py>(
-        &self,
-        py: Python<'py>,
-        snapshot: &Snapshot<'py>,
-        run_options: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Objects<'py>> {
-        let limits = self.limits(py, run_options)?;
-        let engine = &self.session(py)?.get().0;
-        engine.run_given(py, &snapshot.inputs, snapshot.wanted(), limits)
-    }
-
-    /// Limits of a run with these options, and the recorder of its steps.
-    fn limits(&self, py: Python<'_>, run_options: Option<&Bound<'_, PyAny>>) -> PyResult<Limits> {
-        let mut limits = match run_options {
-            None => limits(None, None),
-            Some(options) => {
-                let stop = options.getattr_opt("_stop")?;
-                let Some(stop) = stop.and_then(|stop| stop.cast_into::<PyStopFlag>().ok()) else {
-                    let found = kind_of(options);
-                    let what = format!("run_options is {found}, which is not RunOptions");
-                    return Err(PyTypeError::new_err(what));
-                };
-                Limits { stop: Some(stop.get().0.clone()), ..limits(None, None) }
-            }
-        };
-        limits.profile = self.profile.get(py).and_then(|profile| profile.get().recorder());
-        Ok(limits)
-    }
-
-    fn attempt<'py>(
-        &self,
-        output_names: &Bound<'py, PyAny>,
-        input_feed: &Bound<'py, PyAny>,
-        run_options: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let py = input_feed.py();
-        let engine = &self.session(py)?.get().0;
-        let wanted = if output_names.is_none() {
-            None
-        } else {
-            Some(engine.wanted(output_names)?).filter(|wanted| !wanted.is_empty())
-        };
-        let limits = self.limits(py, run_options)?;
-        let outputs = engine.run(input_feed, wanted.as_deref(), limits)?;
-        PyList::new(py, outputs)
+        None => Err(PyKeyError::new_err(key.clone().unbind())),
     }
 }

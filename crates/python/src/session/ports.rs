@@ -2,7 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use sardonyx::{Dim, Port, Type};
+use sardonyx::{Dim, Port};
+use sardonyx_ort::ports::{tensor_type, type_name};
 
 /// An input or output of a model.
 #[pyclass(frozen, skip_from_py_object, name = "Port", module = "sardonyx")]
@@ -34,7 +35,7 @@ impl PyPort {
     /// the model declares none.
     #[getter]
     fn kind(&self) -> String {
-        self.0.ty().map_or_else(String::new, kind)
+        self.0.ty().map_or_else(String::new, type_name)
     }
 
     /// The element type of a tensor, such as `float`; else None.
@@ -73,29 +74,5 @@ impl PyPort {
 
     fn __repr__(&self) -> String {
         format!("Port({})", self.text())
-    }
-}
-
-/// The type of a tensor, also of one that may be missing.
-fn tensor_type(ty: &Type) -> Option<&sardonyx::value::TensorType> {
-    match ty {
-        Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor),
-        Type::Optional(inner) => tensor_type(inner),
-        Type::Sequence(_) | Type::Map(..) | Type::Opaque { .. } => None,
-    }
-}
-
-/// A type without sizes, as schemas of operators write it.
-fn kind(ty: &Type) -> String {
-    let elem = |tensor: &sardonyx::value::TensorType| {
-        tensor.elem.map_or("undefined", sardonyx::DataType::name)
-    };
-    match ty {
-        Type::Tensor(tensor) => format!("tensor({})", elem(tensor)),
-        Type::SparseTensor(tensor) => format!("sparse_tensor({})", elem(tensor)),
-        Type::Sequence(inner) => format!("seq({})", kind(inner)),
-        Type::Map(key, inner) => format!("map({},{})", key.name(), kind(inner)),
-        Type::Optional(inner) => format!("optional({})", kind(inner)),
-        Type::Opaque { domain, name } => format!("opaque({domain},{name})"),
     }
 }

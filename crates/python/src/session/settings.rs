@@ -16,8 +16,6 @@ pub(crate) struct Settings {
     pub(crate) memory_limit: Option<usize>,
     pub(crate) dims: Vec<(String, usize)>,
     pub(crate) seed: Option<u64>,
-    /// Whether names in `dims` that no input has are left out instead of refused.
-    pub(crate) ignores_other_dims: bool,
     /// Whether sizes of the model were fixed by denotation.
     pub(crate) has_denoted_sizes: bool,
     /// Whether weights stay in mapped files.

@@ -520,16 +520,16 @@ impl Session {
         let sources = &planned.schedule.outputs;
         let outputs = self.outputs().iter().zip(&self.executable.body.outputs);
         for (index, (source, (port, slot))) in sources.iter().zip(outputs).enumerate() {
-            let Source::Held { place, .. } = source else { continue };
-            let place @ Held::Nothing = &mut held[*place as usize] else { continue };
+            let Source::Held { place: number, .. } = source else { continue };
+            let place @ Held::Nothing = &mut held[*number as usize] else { continue };
             let Some((data_type, dims)) = &planned.plan.types[slot.index()] else { continue };
             // A sparse tensor is made of what steps write, memory of 0 bytes may lie anywhere, and
             // of two outputs that are one value only one could have the memory.
             let is_dense = matches!(port.ty(), Some(Type::Tensor(_)));
-            if !is_dense
-                || dims.contains(&0)
-                || sources.iter().filter(|other| *other == source).count() > 1
-            {
+            let is_other = |(other, source): (usize, &Source)| {
+                other != index && source.held_place() == Some(*number)
+            };
+            if !is_dense || dims.contains(&0) || sources.iter().enumerate().any(is_other) {
                 continue;
             }
             let Some(mut memory) = lend(index, *data_type, dims) else { continue };

@@ -9,7 +9,7 @@ so 100 by 0.29 is 28 and not 29. The manual lists all such operators under "Resu
 
 from __future__ import annotations
 
-from sardonyx import __version__ as _sardonyx_version
+from sardonyx._core import ort as _core
 from sardonyx._values import SparseTensor
 from sardonyx.ort._devices import (
     OrtAllocatorType,
@@ -119,7 +119,7 @@ __all__ = [
 ]
 
 #: The release of onnxruntime whose names and behaviour these are.
-__version__ = "1.31.1"
+__version__: str = _core.VERSION
 
 SessionIOBinding = IOBinding
 
@@ -131,7 +131,7 @@ def get_version_string() -> str:
 
 def get_build_info() -> str:
     """The names and the releases of Sardonyx and of onnxruntime."""
-    return f"Sardonyx {_sardonyx_version}, with the names of onnxruntime {__version__}"
+    return _core.build_info()
 
 
 def get_device() -> str:

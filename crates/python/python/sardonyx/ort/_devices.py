@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sardonyx._core import __version__ as _sardonyx_version
+from sardonyx._core import ort as _core
 from sardonyx.ort import _errors
-from sardonyx.ort._options import CPU_PROVIDER, Number, not_there
+from sardonyx.ort._options import Number
 
 
 class OrtMemType(Number):
@@ -88,15 +89,14 @@ class OrtSparseFormat(Number):
 class OrtMemoryInfo:
     """Describes the memory of a device. Runs use memory of the CPU whatever it says."""
 
-    name = "Cpu"
+    name = _core.CPU_MEMORY
     device_id = device_vendor_id = 0
     allocator_type = OrtAllocatorType.ORT_DEVICE_ALLOCATOR
     mem_type = OrtMemType.DEFAULT
     device_mem_type = OrtDeviceMemoryType.DEFAULT
 
     def __init__(self, name: str, allocator_type: OrtAllocatorType, id: int, mem_type: OrtMemType) -> None:
-        if name != "Cpu":
-            raise not_there(f"the memory of the device '{name}' is not available", "use the name 'Cpu'")
+        _core.demand_memory(name)
         self.device_id = int(id)
         self.allocator_type, self.mem_type = OrtAllocatorType(allocator_type), OrtMemType(mem_type)
 
@@ -113,8 +113,8 @@ class OrtMemoryInfo:
     ) -> OrtMemoryInfo:
         """Describes the memory of a device by kind and maker; the CPU only."""
         if OrtMemoryInfoDeviceType(device_type) != OrtMemoryInfoDeviceType.CPU:
-            raise not_there(f"memory of the kind {device_type} is not available", "use OrtMemoryInfoDeviceType.CPU")
-        info = cls("Cpu", allocator_type, device_id, OrtMemType.DEFAULT)
+            raise _core.refusal("memory kind", str(device_type))
+        info = cls(_core.CPU_MEMORY, allocator_type, device_id, OrtMemType.DEFAULT)
         info.name, info.device_mem_type, info.device_vendor_id = name, OrtDeviceMemoryType(mem_type), int(vendor_id)
         return info
 
@@ -160,8 +160,7 @@ def create_and_register_allocator_v2(
 ) -> None:
     """Accepted and ignored for the execution provider of the CPU, and refused for others."""
     _demand(memory_info, OrtMemoryInfo)
-    if provider != CPU_PROVIDER:
-        raise not_there(f"the execution provider '{provider}' is not available", f"use {CPU_PROVIDER}")
+    _core.demand_provider(provider)
 
 
 def _demand(value: Any, kind: type) -> None:
@@ -186,8 +185,8 @@ class OrtHardwareDevice:
 class OrtEpDevice:
     """A device together with the execution provider that uses it."""
 
-    ep_name = CPU_PROVIDER
-    ep_vendor = "Sardonyx"
+    ep_name = _core.CPU_PROVIDER
+    ep_vendor = _core.VENDOR
     device = OrtHardwareDevice()
 
     @property
@@ -206,12 +205,12 @@ class OrtEpDevice:
 
     def create_sync_stream(self, options: Mapping[str, str] | None = None) -> None:
         """Refused: values on the CPU need no stream."""
-        raise not_there("the CPU has no streams", "leave the stream out: values on the CPU are there at once")
+        raise _core.refusal("stream")
 
 
 def cpu_memory() -> OrtMemoryInfo:
     """Describes the memory that inputs and outputs lie in."""
-    return OrtMemoryInfo("Cpu", OrtAllocatorType.ORT_DEVICE_ALLOCATOR, 0, OrtMemType.DEFAULT)
+    return OrtMemoryInfo(_core.CPU_MEMORY, OrtAllocatorType.ORT_DEVICE_ALLOCATOR, 0, OrtMemType.DEFAULT)
 
 
 def copy_tensors(src: Any, dst: Any, stream: Any = None) -> None:
@@ -227,10 +226,7 @@ def get_ep_devices() -> list[OrtEpDevice]:
 
 def register_execution_provider_library(name: str, path: str) -> None:
     """Refused: libraries of execution providers are compiled for onnxruntime."""
-    raise not_there(
-        f"the library '{path}' of the execution provider '{name}' is compiled for onnxruntime",
-        f"leave it out and use {CPU_PROVIDER}",
-    )
+    raise _core.refusal("provider library", str(path), str(name))
 
 
 def unregister_execution_provider_library(name: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sardonyx._core import ort as _core
 from sardonyx.ort import _devices
-from sardonyx.ort._options import not_there
 
 if TYPE_CHECKING:
     from sardonyx.ort._session import InferenceSession
@@ -61,7 +61,7 @@ class InnerNames:
     """What ``InferenceSession`` has under names that begin with an underscore, and its less known methods."""
 
     _enable_fallback = True
-    _fallback_providers = ["CPUExecutionProvider"]
+    _fallback_providers = [_core.CPU_PROVIDER]
     _model_bytes = None
 
     @property
@@ -114,13 +114,11 @@ class InnerNames:
 
     def get_provider_graph_assignment_info(self) -> list[Any]:
         """Refused: nodes are not assigned to providers."""
-        raise not_there(
-            "nodes are not assigned to execution providers", "Session.profile says what computes each step"
-        )
+        raise _core.refusal("graph assignment")
 
     def set_ep_dynamic_options(self, options: dict[str, str]) -> None:
         """Refused: the execution provider of the CPU has no options."""
-        raise not_there("the execution provider has no options that change while it runs", "leave the call out")
+        raise _core.refusal("dynamic options")
 
     def get_tuning_results(self) -> list[Any]:
         """What kernels were tuned by: nothing."""

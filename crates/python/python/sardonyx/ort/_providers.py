@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from sardonyx.ort._options import CPU_PROVIDER
+from sardonyx._core import ort as _core
 
 
 def check_and_normalize_provider_args(
@@ -25,12 +25,12 @@ def choose_providers(providers: Any, options: Any, *, falls_back: bool) -> list[
     What cannot be understood raises ValueError, or with ``falls_back`` warns, as the session runs on the CPU anyway.
     """
     try:
-        _normalized(providers, options, [CPU_PROVIDER], stacklevel=4)
+        _normalized(providers, options, list(_core.AVAILABLE_PROVIDERS), stacklevel=4)
     except ValueError as error:
         if not falls_back:
             raise
-        warnings.warn(f"{error}; the session runs on {CPU_PROVIDER}", stacklevel=3)
-    return [CPU_PROVIDER]
+        warnings.warn(f"{error}; the session runs on {_core.CPU_PROVIDER}", stacklevel=3)
+    return list(_core.AVAILABLE_PROVIDERS)
 
 
 def _normalized(
@@ -38,16 +38,14 @@ def _normalized(
 ) -> tuple[list[str], list[dict[str, str]]]:
     if providers is None:
         return [], []
-    normal: dict[str, dict[str, str]] = {}
-    for name, given in _pairs(providers, options):
-        if name not in available:
-            use = "', '".join(available)
-            warnings.warn(f"the provider '{name}' is not available; use '{use}'", stacklevel=stacklevel)
-        if name in normal:
-            warnings.warn(f"duplicate provider '{name}': the first one counts", stacklevel=stacklevel)
-            continue
-        normal[name] = {str(key): str(value) for key, value in given.items()}
-    return list(normal), list(normal.values())
+    given = [
+        (name, [(str(key), str(value)) for key, value in options.items()])
+        for name, options in _pairs(providers, options)
+    ]
+    normal, notes = _core.normalize_providers(given, list(available))
+    for note in notes:
+        warnings.warn(note, stacklevel=stacklevel)
+    return [name for name, _ in normal], [dict(options) for _, options in normal]
 
 
 def _pairs(providers: Any, options: Any) -> list[tuple[str, dict[Any, Any]]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sardonyx.ort._options import Number, not_there
+from sardonyx._core import ort as _core
+from sardonyx.ort._options import Number
 
 
 class OrtCompileApiFlags(Number):
@@ -21,7 +22,7 @@ class LoraAdapter:
 
     def Load(self, path: str) -> None:
         """Refused: a run uses the weights of its model."""
-        raise _no_adapters(f"the adapter '{path}' cannot be loaded")
+        raise _core.refusal("adapter", str(path))
 
 
 class AdapterFormat:
@@ -33,39 +34,29 @@ class AdapterFormat:
     @staticmethod
     def read_adapter(file_path: Any) -> AdapterFormat:
         """Refused: a run uses the weights of its model."""
-        raise _no_adapters(f"the adapter '{file_path}' cannot be read")
+        raise _core.refusal("adapter file to read", str(file_path))
 
     def export_adapter(self, file_path: Any) -> None:
         """Refused: a run uses the weights of its model."""
-        raise _no_adapters(f"the adapter '{file_path}' cannot be written")
+        raise _core.refusal("adapter file to write", str(file_path))
 
     def set_parameters(self, params: Any) -> None:
         """Refused: a run uses the weights of its model."""
-        raise _no_adapters("an adapter cannot be made")
-
-
-def _no_adapters(what: str) -> Exception:
-    return not_there(
-        f"{what}: Sardonyx has no adapters",
-        "add the parameters to the weights of the model, or make them inputs of the model",
-    )
+        raise _core.refusal("adapter to make")
 
 
 class ModelCompiler:
     """Refused when it is made: sessions prepare models by themselves."""
 
     def __init__(self, sess_options: Any, input_model_path_or_bytes: Any, *args: Any, **options: Any) -> None:
-        raise not_there(
-            "models are not compiled to files", "give the model itself to InferenceSession, which prepares it"
-        )
+        raise _core.refusal("compiled model")
 
 
 class _NeverMade:
     """A class of which Sardonyx makes no objects."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        name = type(self).__name__
-        raise not_there(f"{name} is not supported", f"remove it: no function of Sardonyx takes or returns a {name}")
+        raise _core.refusal("class", type(self).__name__)
 
 
 class OrtEpAssignedNode(_NeverMade):
@@ -92,44 +83,35 @@ class OrtSyncStream(_NeverMade):
     """Refused: the CPU has no streams."""
 
 
-#: Functions of ``onnxruntime.capi`` that work on models or describe kernels, and what to use instead.
+#: Functions of ``onnxruntime.capi`` that work on models or describe kernels, by what they are to the core.
 _FUNCTIONS = {
-    **dict.fromkeys(
-        (
-            "quantize_matmul_2bits",
-            "quantize_matmul_4bits",
-            "quantize_matmul_8bits",
-            "quantize_matmul_bnb4",
-            "quantize_qdq_matmul_2bits",
-            "quantize_qdq_matmul_4bits",
-            "pack_fp4_weights_for_cuda_moe_gemm",
-        ),
-        "quantize the model where onnxruntime is installed; Sardonyx runs the result",
+    "quantizing function": (
+        "quantize_matmul_2bits",
+        "quantize_matmul_4bits",
+        "quantize_matmul_8bits",
+        "quantize_matmul_bnb4",
+        "quantize_qdq_matmul_2bits",
+        "quantize_qdq_matmul_4bits",
+        "pack_fp4_weights_for_cuda_moe_gemm",
     ),
-    **dict.fromkeys(
-        ("get_all_operator_schema", "get_all_opkernel_def", "get_registered_ep_kernel_defs"),
-        "sardonyx.defs.get_all_schemas_with_history lists the operators",
-    ),
-    **dict.fromkeys(
-        (
-            "get_compatibility_info_from_model",
-            "get_compatibility_info_from_model_bytes",
-            "get_hardware_device_ep_incompatibility_details",
-            "get_model_compatibility_for_ep_devices",
-        ),
-        "leave it out: models are not compiled for a device",
+    "schema function": ("get_all_operator_schema", "get_all_opkernel_def", "get_registered_ep_kernel_defs"),
+    "compatibility function": (
+        "get_compatibility_info_from_model",
+        "get_compatibility_info_from_model_bytes",
+        "get_hardware_device_ep_incompatibility_details",
+        "get_model_compatibility_for_ep_devices",
     ),
 }
 
 
 def make_functions() -> dict[str, Callable[..., Any]]:
     """Makes functions of ``onnxruntime.capi``, by name, that refuse with advice when they are called."""
-    return {name: _make_function(name, help) for name, help in _FUNCTIONS.items()}
+    return {name: _make_function(name, key) for key, names in _FUNCTIONS.items() for name in names}
 
 
-def _make_function(name: str, help: str) -> Callable[..., Any]:
+def _make_function(name: str, key: str) -> Callable[..., Any]:
     def refuse(*args: Any, **options: Any) -> Any:
-        raise not_there(f"onnxruntime.capi has no function '{name}' here", help)
+        raise _core.refusal(key, name)
 
-    refuse.__name__, refuse.__doc__ = name, f"Refused: {help}."
+    refuse.__name__, refuse.__doc__ = name, f"Refused: {_core.refusal(key, name).help}."
     return refuse

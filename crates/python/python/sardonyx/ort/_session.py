@@ -10,31 +10,23 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sardonyx._core import session as _core
+from sardonyx._core import ort as _core
+from sardonyx._core.session import Session
 from sardonyx._messages import serialize_argument
-from sardonyx.ort import _errors
 from sardonyx.ort._inner import InnerNames
-from sardonyx.ort._options import CPU_PROVIDER, RunOptions, SessionOptions
-from sardonyx.ort._profiles import ProfileFile
+from sardonyx.ort._options import RunOptions, SessionOptions
 from sardonyx.ort._providers import choose_providers
 from sardonyx.ort._values import IOBinding, OrtValue
-
-# The version of a model that does not say it.
-_NO_VERSION = 2**63 - 1
-
-# What random operators of sessions that are made later start from.
-_seed: int | None = None
 
 
 def set_seed(seed: int) -> None:
     """Sets what operators without a seed draw random numbers by, in sessions that are made later."""
-    global _seed
-    _seed = int(seed) % 2**64
+    _core.set_seed(int(seed) % 2**64)
 
 
 def get_available_providers() -> list[str]:
     """What models run on: the CPU."""
-    return [CPU_PROVIDER]
+    return list(_core.AVAILABLE_PROVIDERS)
 
 
 get_all_providers = get_available_providers
@@ -43,30 +35,25 @@ get_all_providers = get_available_providers
 class NodeArg:
     """An input or output of a model."""
 
-    __slots__ = ("_marks", "_port")
+    __slots__ = ("_kind", "_name", "_shape")
 
-    def __init__(self, port: _core.Port, marks: Sequence[tuple[int, str]] = ()) -> None:
-        self._port = port
-        self._marks = marks
+    def __init__(self, name: str, kind: str, shape: list[int | str | None]) -> None:
+        self._name, self._kind, self._shape = name, kind, shape
 
     @property
     def name(self) -> str:
         """Its name."""
-        return self._port.name
+        return self._name
 
     @property
     def shape(self) -> list[int | str | None]:
         """Its sizes: numbers, texts of the model for sizes that are open, None for those that it leaves out."""
-        shape = self._port.shape or []
-        for axis, text in self._marks:
-            if shape[axis : axis + 1] == [None]:
-                shape[axis] = text
-        return shape
+        return list(self._shape)
 
     @property
     def type(self) -> str:
         """Its type, such as ``tensor(float)``."""
-        return self._port.kind
+        return self._kind
 
     def __str__(self) -> str:
         return f"NodeArg(name='{self.name}', type='{self.type}', shape={self.shape})"
@@ -85,7 +72,7 @@ class ModelMetadata:
 
     __slots__ = ("_info", "_metadata")
 
-    def __init__(self, session: _core.Session) -> None:
+    def __init__(self, session: Session) -> None:
         self._info, self._metadata = session.info, session.metadata
 
     producer_name = _info("producer_name", "The tool that made the model.")
@@ -98,7 +85,7 @@ class ModelMetadata:
     def version(self) -> int:
         """The version of the model; the largest number if it does not say."""
         version = self._info["version"]
-        return _NO_VERSION if version is None else version
+        return _core.NO_MODEL_VERSION if version is None else version
 
     @property
     def custom_metadata_map(self) -> dict[str, str]:
@@ -130,35 +117,20 @@ class InferenceSession(InnerNames, _core.Runner):
         self._enable_fallback = bool(int(kwargs.get("enable_fallback", 1)))
         self._providers = choose_providers(providers, provider_options, falls_back=self._enable_fallback)
         self._options = SessionOptions() if sess_options is None else sess_options
-        self._independent: _core.Session | None = None
-        options = self._options
-        if options.optimized_model_filepath:
-            warnings.warn(
-                "the option 'optimized_model_filepath' is ignored: Sardonyx writes no optimized model",
-                stacklevel=2,
-            )
-        self._profile = ProfileFile(options.profile_file_prefix) if options.enable_profiling else None
-        self._began = time.time_ns()
-        start = time.monotonic_ns()
         is_path = isinstance(path_or_bytes, (str, os.PathLike))
         if not is_path:
             path_or_bytes = serialize_argument(path_or_bytes, "path_or_bytes")
-        try:
-            session = _core.open_for_ort(
-                path_or_bytes, max(options.intra_op_num_threads, 0), options._dims, _seed, options._outside
-            )
-        except _errors.Error as error:
-            raise _errors.of_model(error, path_or_bytes) from None
-        self._use(session)
+        for note in self._options._warnings():
+            warnings.warn(note, stacklevel=2)
+        self._began = time.time_ns()
+        profile = self._open(path_or_bytes, self._options)
+        if profile is not None:
+            # A session that goes without `end_profiling` leaves its profile too.
+            weakref.finalize(self, profile.end)
         # Where packages such as optimum look for files beside the model; None if it was given as bytes.
         self._model_path = os.fspath(path_or_bytes) if is_path else None
         # By name of an output: its type, in the order of the model.
-        self._kinds = {port.name: port.kind for port in session.outputs}
-        if self._profile is not None:
-            self._profile.begin(session, (time.monotonic_ns() - start) // 1000)
-            self._record(self._profile.recorder)
-            # A session that goes without `end_profiling` leaves its profile too.
-            weakref.finalize(self, self._profile.end)
+        self._kinds = {name: kind for name, kind, _ in self._outputs()}
 
     # Subclasses that make sessions of onnxruntime picklable define this pair, which must then count.
     def __getstate__(self) -> Any:
@@ -172,52 +144,6 @@ class InferenceSession(InnerNames, _core.Runner):
         return self._session._repr_html_()
 
     # ``run`` and ``run_with_iobinding`` are those of the base class: they cost no time here.
-
-    def _failed(
-        self, error: BaseException, output_names: Any, input_feed: Any, run_options: Any
-    ) -> list[Any]:
-        """What a run that failed becomes: the outputs after all, or an exception of onnxruntime."""
-        if not isinstance(error, _errors.Error):
-            raise error
-        if error.code == "input" and isinstance(input_feed, Mapping):
-            self._demand_inputs(input_feed, error.help)
-            if self._has_other_sizes(input_feed):
-                return self._run_independent(output_names, input_feed, run_options)
-        raise _errors.of_run(error) from None
-
-    def _demand_inputs(self, feed: Mapping[str, Any], help: str | None = None) -> None:
-        """Refuses inputs without one that a run needs."""
-        inputs = self._session.inputs
-        missing = [port.name for port in inputs if port.required and feed.get(port.name) is None]
-        if missing:
-            text = f"Required inputs ({missing}) are missing: the inputs given are {list(feed)}"
-            raise _errors.made(_errors.MissingInput, text, code="input", help=help) from None
-
-    def _has_other_sizes(self, feed: Mapping[str, Any]) -> bool:
-        """Whether inputs differ in a size that the model gives one name."""
-        sizes: dict[str, int] = {}
-        for port in self._session.inputs:
-            shape = getattr(feed.get(port.name), "shape", None)
-            for name, size in zip(port.shape or (), shape or (), strict=False):
-                if isinstance(name, str) and sizes.setdefault(name, size) != size:
-                    return True
-        return False
-
-    def _run_independent(self, output_names: Any, feed: Any, run_options: Any) -> list[Any]:
-        try:
-            if self._independent is None:
-                self._independent = self._session.with_independent_sizes()
-                warnings.warn(
-                    "inputs differ in a size to which the model gives one name: it runs with sizes that have "
-                    "nothing to do with each other",
-                    stacklevel=3,
-                )
-            names = list(output_names or ()) or [port.name for port in self._session.outputs]
-            stop = run_options._stop if run_options is not None else None
-            outputs = self._independent.run(feed, outputs=list(dict.fromkeys(names)), stop=stop)
-            return [outputs[name] for name in names]
-        except _errors.Error as error:
-            raise _errors.of_run(error) from None
 
     def run_async(
         self,
@@ -260,25 +186,15 @@ class InferenceSession(InnerNames, _core.Runner):
 
     def get_inputs(self) -> list[NodeArg]:
         """What a run takes, without inputs that have a value in the model."""
-        ports = self._session.inputs
-        return [self._arg(port) for port in ports if port.required or port.kind.startswith("optional")]
+        return [NodeArg(*facts) for facts in self._inputs()]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Inputs that have a value in the model."""
-        ports = self._session.inputs
-        return [
-            self._arg(port)
-            for port in ports
-            if not port.required and not port.kind.startswith("optional")
-        ]
+        return [NodeArg(*facts) for facts in self._overridable()]
 
     def get_outputs(self) -> list[NodeArg]:
         """What a run gives back."""
-        return [self._arg(port) for port in self._session.outputs]
-
-    def _arg(self, port: _core.Port) -> NodeArg:
-        """An input or output, with the texts of the model for sizes of which nothing is known."""
-        return NodeArg(port, self._session._size_marks(port.name))
+        return [NodeArg(*facts) for facts in self._outputs()]
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model says about itself."""
@@ -315,7 +231,7 @@ class InferenceSession(InnerNames, _core.Runner):
 
         The name begins as ``profile_file_prefix`` says. What is in it can be seen in ``chrome://tracing``.
         """
-        return "" if self._profile is None else self._profile.end()
+        return self._end_profiling()
 
     def get_profiling_start_time_ns(self) -> int:
         """When the profile began, on the clock of ``time.time_ns``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from sardonyx._core import ort as _ort
 from sardonyx._core import session as _core
 from sardonyx._values import SparseTensor as _Sparse
 from sardonyx.ort import _errors
@@ -48,13 +49,7 @@ def dtype_of(element_type: Any) -> Any:
 
 def demand_cpu(device: str, device_id: int = 0) -> None:
     """Refuses memory of any other device."""
-    if str(device).lower() not in ("cpu", "cpu_pinned"):
-        raise _errors.made(
-            _errors.NotImplemented,
-            f"the device is '{device}', and models run on the CPU only",
-            code="unsupported",
-            help="bind values to the device 'cpu'",
-        )
+    _ort.demand_device(str(device))
 
 
 def at_address(address: int, dtype: Any, shape: Any) -> Any:
@@ -294,7 +289,7 @@ class OrtValue:
         raise RuntimeError("the type of the value is not known")
 
 
-class IOBinding(_core.Binding):
+class IOBinding(_ort.Binding):
     """Inputs and outputs of runs of a session, which are bound once."""
 
     # The base class keeps what is bound, by number, as ``run_with_iobinding`` needs it.

@@ -7,35 +7,19 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
+use sardonyx_ort::{Bindings, unknown_name};
 use smallvec::SmallVec;
 
-use super::engine::{Objects, Wanted};
-use super::ort::Runner;
+use super::super::engine::{Objects, Wanted};
+use super::runner::Runner;
 
 /// Inputs and outputs of the runs of one session. A class that extends it says in `_write` how an
 /// output is copied into an array that a run could not write itself.
-#[pyclass(frozen, subclass, name = "Binding", module = "sardonyx._core.session")]
+#[pyclass(frozen, subclass, name = "Binding", module = "sardonyx._core.ort")]
 pub(crate) struct Binding {
     runner: Py<Runner>,
     /// Never locked while code of Python may run.
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// By number of the input.
-    inputs: Vec<Option<Py<PyAny>>>,
-    /// In the order in which they were bound first.
-    outputs: Vec<BoundOutput>,
-    /// Outputs of the last run, in the order of `outputs`.
-    results: SmallVec<[Py<PyAny>; 2]>,
-}
-
-/// An output that runs return.
-struct BoundOutput {
-    number: usize,
-    /// The array that takes it; `None` for a new one in each run.
-    into: Option<Py<PyAny>>,
+    bindings: Mutex<Bindings<Py<PyAny>>>,
 }
 
 /// State of a binding when a run starts.
@@ -54,8 +38,8 @@ impl<'py> Snapshot<'py> {
 }
 
 impl Binding {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn bindings(&self) -> MutexGuard<'_, Bindings<Py<PyAny>>> {
+        self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this is the session whose inputs and outputs are bound.
@@ -65,13 +49,14 @@ impl Binding {
 
     /// Copies the references to bound inputs and outputs.
     pub(super) fn snapshot<'py>(&self, py: Python<'py>) -> Snapshot<'py> {
-        let state = self.state();
-        let inputs = state.inputs.iter().enumerate();
-        let inputs = inputs.filter_map(|(number, value)| Some((number, value.as_ref()?)));
-        let into = state.outputs.iter().map(|output| output.into.as_ref());
+        let bindings = self.bindings();
+        let into = bindings.outputs().iter().map(|output| output.into.as_ref());
         Snapshot {
-            inputs: inputs.map(|(number, value)| (number, value.bind(py).clone())).collect(),
-            outputs: state.outputs.iter().map(|output| output.number).collect(),
+            inputs: bindings
+                .inputs()
+                .map(|(number, value)| (number, value.bind(py).clone()))
+                .collect(),
+            outputs: bindings.outputs().iter().map(|output| output.number).collect(),
             into: into.map(|into| into.map(|into| into.bind(py).clone())).collect(),
         }
     }
@@ -95,7 +80,7 @@ impl Binding {
             slf.call_method1("_write", (name, into, output))?;
             results.push(into.clone().unbind());
         }
-        let before = std::mem::replace(&mut slf.get().state().results, results);
+        let before = slf.get().bindings().keep(results);
         // Code of Python may run as they go.
         drop(before);
         Ok(())
@@ -105,9 +90,8 @@ impl Binding {
     fn unknown(name: &Bound<'_, PyString>, kind: &str, all: &[Py<PyString>]) -> PyErr {
         let py = name.py();
         let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
-        let all = all.join("', '");
-        let name = name.to_string_lossy();
-        PyRuntimeError::new_err(format!("the model has no {kind} '{name}'; it has '{all}'"))
+        let all: Vec<&str> = all.iter().map(|known| &**known).collect();
+        PyRuntimeError::new_err(unknown_name(kind, &name.to_string_lossy(), &all))
     }
 }
 
@@ -115,7 +99,7 @@ impl Binding {
 impl Binding {
     #[new]
     fn new(session: Py<Runner>) -> Binding {
-        Binding { runner: session, state: Mutex::default() }
+        Binding { runner: session, bindings: Mutex::default() }
     }
 
     /// The session whose inputs and outputs are bound.
@@ -131,13 +115,7 @@ impl Binding {
         let Some(number) = engine.input_number(name)? else {
             return Err(Binding::unknown(name, "input", engine.input_names()));
         };
-        let before = {
-            let inputs = &mut self.state().inputs;
-            if inputs.len() <= number {
-                inputs.resize_with(number + 1, || None);
-            }
-            inputs[number].replace(value)
-        };
+        let before = self.bindings().bind_input(number, value);
         drop(before);
         Ok(())
     }
@@ -149,15 +127,7 @@ impl Binding {
         let Some(number) = engine.output_number(name)? else {
             return Err(Binding::unknown(name, "output", engine.output_names()));
         };
-        let before = {
-            let outputs = &mut self.state().outputs;
-            if let Some(bound) = outputs.iter_mut().find(|output| output.number == number) {
-                std::mem::replace(&mut bound.into, into)
-            } else {
-                outputs.push(BoundOutput { number, into });
-                None
-            }
-        };
+        let before = self.bindings().bind_output(number, into);
         drop(before);
         Ok(())
     }
@@ -165,43 +135,41 @@ impl Binding {
     /// The outputs of the last run, in the order in which they were bound.
     fn _results<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let results: Vec<Bound<'py, PyAny>> =
-            self.state().results.iter().map(|result| result.bind(py).clone()).collect();
+            self.bindings().results().iter().map(|result| result.bind(py).clone()).collect();
         PyList::new(py, results)
     }
 
     /// The numbers of the bound outputs, in the order in which they were bound.
     fn _output_numbers(&self) -> Vec<usize> {
-        self.state().outputs.iter().map(|output| output.number).collect()
+        self.bindings().outputs().iter().map(|output| output.number).collect()
     }
 
     /// Takes all bindings of inputs back.
     fn _clear_inputs(&self) {
-        let before = take(&mut self.state().inputs);
+        let before = self.bindings().clear_inputs();
         drop(before);
     }
 
     /// Takes all bindings of outputs back, and what runs have returned.
     fn _clear_outputs(&self) {
-        let before = {
-            let mut state = self.state();
-            (take(&mut state.outputs), take(&mut state.results))
-        };
+        let before = self.bindings().clear_outputs();
         drop(before);
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.runner)?;
-        // The collector runs in a thread that holds the interpreter, and so does whoever locks it.
-        let Ok(state) = self.state.try_lock() else { return Ok(()) };
-        let into = state.outputs.iter().map(|output| &output.into);
-        for object in state.inputs.iter().chain(into).flatten().chain(&state.results) {
+        // The collector and every holder of the lock hold the interpreter: never waits.
+        let Ok(bindings) = self.bindings.try_lock() else { return Ok(()) };
+        let inputs = bindings.inputs().map(|(_, value)| value);
+        let into = bindings.outputs().iter().filter_map(|output| output.into.as_ref());
+        for object in inputs.chain(into).chain(bindings.results()) {
             visit.call(object)?;
         }
         Ok(())
     }
 
     fn __clear__(&self) {
-        let before = take(&mut *self.state());
+        let before = take(&mut *self.bindings());
         drop(before);
     }
 }

@@ -1,0 +1,56 @@
+//! Opening a model with the values of Python that a caller gives beside it.
+
+use std::path::absolute;
+
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyBytes;
+use sardonyx_ort::{Opened, Opening, Source, Status};
+
+use super::super::PySession;
+use super::super::engine::Engine;
+use super::super::opened::{self, file_path};
+use super::super::settings::Settings;
+use super::super::take::{Taker, What};
+use super::errors::{of_run, raised};
+use super::options::SessionOptions;
+use crate::message;
+
+/// Makes a session as onnxruntime makes one. `model` is a path or bytes.
+pub(super) fn open(
+    model: &Bound<'_, PyAny>,
+    options: &Bound<'_, SessionOptions>,
+) -> PyResult<PySession> {
+    let py = model.py();
+    let (source, kept) = match model.cast::<PyBytes>() {
+        Ok(bytes) => {
+            let content: PyBackedBytes = bytes.extract()?;
+            let kept = opened::Source::Bytes(bytes.clone().into_any().unbind());
+            (Source::Bytes(message::shared(content)), kept)
+        }
+        Err(_) => {
+            let path = file_path(model)?;
+            // Where it lies is remembered, wherever the process goes.
+            let full = absolute(&path).unwrap_or_else(|_| path.clone());
+            (Source::Path(path), opened::Source::Path(full))
+        }
+    };
+    let options = options.get().copied();
+    let opening = py.detach(|| Opening::start(&source, &options));
+    let mut opening = opening.map_err(|error| raised(py, &error))?;
+    for given in opening.wanted().map_err(|error| raised(py, &error))? {
+        let what = What::Other("the initializer");
+        let tensor = Taker::copying().tensor(given.value.bind(py), None, &what);
+        let tensor = tensor.map_err(|error| of_run(py, error))?;
+        opening.replace(&given.name, &tensor).map_err(|error| raised(py, &error))?;
+    }
+    let opened = py.detach(|| opening.finish()).map_err(|error| raised(py, &error))?;
+    let Opened { model, threads, sizes, has_denoted_sizes, seed } = opened;
+    let settings =
+        Settings { threads, dims: sizes, seed, has_denoted_sizes, ..Settings::default() };
+    let engine = Engine::build(py, model, kept, settings).map_err(|error| {
+        let status = Status::of_model(&error, &source);
+        raised(py, &sardonyx_ort::Error::from_sardonyx(status, &error))
+    })?;
+    Ok(PySession(engine))
+}

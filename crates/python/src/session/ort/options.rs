@@ -1,0 +1,342 @@
+//! The base classes of `sardonyx.ort.SessionOptions` and `RunOptions`.
+
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice, PyTuple};
+use sardonyx_ort as ort;
+use sardonyx_ort::options::{
+    GivenInitializer, OptionDefault, OptionInfo, OptionValue, RUN_OPTIONS, SESSION_OPTIONS, Values,
+    file_lengths,
+};
+
+use super::super::take::shown;
+use super::errors::raised;
+use crate::message;
+
+/// An array that a caller gives in the place of an initializer.
+type Shared = Arc<Py<PyAny>>;
+
+/// State that pickle keeps: values, entries, sizes by name and by denotation, initializers, contents
+/// of data files.
+type State<'py> = (
+    Bound<'py, PyDict>,
+    Vec<(String, OsString)>,
+    Vec<(String, usize)>,
+    Vec<(String, usize)>,
+    Vec<(String, Bound<'py, PyAny>, bool)>,
+    Vec<(String, PyBackedBytes)>,
+);
+
+/// Options of a session.
+#[pyclass(frozen, subclass, name = "SessionOptions", module = "sardonyx._core.ort")]
+pub(crate) struct SessionOptions {
+    /// Never locked while code of Python may run.
+    options: Mutex<ort::SessionOptions<Shared>>,
+}
+
+impl SessionOptions {
+    fn options(&self) -> MutexGuard<'_, ort::SessionOptions<Shared>> {
+        self.options.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy, which shares arrays and contents of files.
+    pub(super) fn copied(&self) -> ort::SessionOptions<Shared> {
+        self.options().clone()
+    }
+}
+
+#[pymethods]
+impl SessionOptions {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> SessionOptions {
+        SessionOptions { options: Mutex::default() }
+    }
+
+    /// Documentation of the options, by name.
+    #[staticmethod]
+    fn _docs() -> Vec<(&'static str, &'static str)> {
+        docs(&SESSION_OPTIONS)
+    }
+
+    /// The value of an option.
+    fn _get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let value = self.options().values.get(name);
+        object(py, name, value)
+    }
+
+    /// Sets an option.
+    fn _set(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = taken(&SESSION_OPTIONS, name, value)?;
+        let set = self.options().values.set(name, value);
+        set.map_err(|error| PyTypeError::new_err(error.message))
+    }
+
+    /// Warnings about options whose effect a caller would miss.
+    fn _warnings(&self) -> Vec<String> {
+        self.options().warnings()
+    }
+
+    /// Keeps an entry of the configuration.
+    fn _add_entry(&self, key: String, value: OsString) {
+        self.options().values.add_entry(key, value);
+    }
+
+    /// The entry of a key.
+    fn _entry(&self, key: &str) -> PyResult<OsString> {
+        entry(&self.options().values, key)
+    }
+
+    /// Fixes a size that the model leaves open and gives this name.
+    fn _fix_size(&self, name: String, size: usize) {
+        self.options().fix_size(name, size);
+    }
+
+    /// Fixes sizes of axes with a denotation.
+    fn _fix_denoted(&self, denotation: String, size: usize) {
+        self.options().denoted.push((denotation, size));
+    }
+
+    /// Adds an array in the place of an initializer.
+    fn _add_initializer(&self, py: Python<'_>, name: String, array: Py<PyAny>) -> PyResult<()> {
+        let added = self.options().add_initializer(name, Arc::new(array));
+        added.map_err(|error| raised(py, &error))
+    }
+
+    /// Adds arrays in the place of initializers that lie in data files.
+    fn _add_external(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        arrays: Vec<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let arrays = arrays.into_iter().map(Arc::new).collect();
+        let added = self.options().add_external_initializers(names, arrays);
+        added.map_err(|error| raised(py, &error))
+    }
+
+    /// Adds contents of data files, each the first bytes of a buffer.
+    fn _add_files(
+        &self,
+        py: Python<'_>,
+        names: Vec<String>,
+        buffers: Vec<Bound<'_, PyAny>>,
+        lengths: Vec<i64>,
+    ) -> PyResult<()> {
+        let sizes = buffers.iter().map(|buffer| {
+            // The error of an object that is no buffer names the type.
+            PyUntypedBuffer::get(buffer).map(|buffer| buffer.len_bytes())
+        });
+        let sizes = sizes.collect::<PyResult<Vec<usize>>>()?;
+        let lengths = file_lengths(&names, &sizes, &lengths).map_err(|error| raised(py, &error))?;
+        let mut contents = Vec::with_capacity(names.len());
+        for ((buffer, size), length) in buffers.iter().zip(sizes).zip(lengths) {
+            contents.push(message::shared(first_bytes(buffer, size, length)?));
+        }
+        let mut options = self.options();
+        for (name, content) in names.into_iter().zip(contents) {
+            options.add_file(name, content);
+        }
+        Ok(())
+    }
+
+    fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let options = self.copied();
+        let values = PyDict::new(py);
+        for (name, value) in options.values.set_values() {
+            values.set_item(name, object(py, name, Some(value.clone()))?)?;
+        }
+        let entries = options.values.entries();
+        let entries: Vec<_> = entries.map(|(key, value)| (key, value.to_os_string())).collect();
+        let initializers = options.initializers.iter();
+        let initializers: Vec<_> = initializers
+            .map(|given| (&*given.name, given.value.bind(py), given.must_be_external))
+            .collect();
+        let files = options.files.iter();
+        let files: Vec<_> =
+            files.map(|(name, content)| (&**name, PyBytes::new(py, content.as_slice()))).collect();
+        (values, entries, options.sizes, options.denoted, initializers, files).into_pyobject(py)
+    }
+
+    fn __setstate__(&self, state: State<'_>) -> PyResult<()> {
+        let (values, entries, sizes, denoted, initializers, files) = state;
+        for (name, value) in values {
+            self._set(&name.extract::<String>()?, &value)?;
+        }
+        let mut options = self.options();
+        for (key, value) in entries {
+            options.values.add_entry(key, value);
+        }
+        options.sizes = sizes;
+        options.denoted = denoted;
+        let given = initializers.into_iter().map(|(name, value, must_be_external)| {
+            GivenInitializer { name, value: Arc::new(value.unbind()), must_be_external }
+        });
+        options.initializers = given.collect();
+        let files = files.into_iter().map(|(name, content)| (name, message::shared(content)));
+        options.files = files.collect();
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // The collector and every holder of the lock hold the interpreter: never waits.
+        let Ok(options) = self.options.try_lock() else { return Ok(()) };
+        // A copy that a session is being made from keeps them as well.
+        let own = options.initializers.iter().filter(|given| Arc::strong_count(&given.value) == 1);
+        for given in own {
+            visit.call(&*given.value)?;
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        let before = std::mem::take(&mut self.options().initializers);
+        drop(before);
+    }
+}
+
+/// Options of a run.
+#[pyclass(frozen, subclass, name = "RunOptions", module = "sardonyx._core.ort")]
+pub(crate) struct RunOptions {
+    options: Mutex<ort::RunOptions>,
+}
+
+impl RunOptions {
+    fn options(&self) -> MutexGuard<'_, ort::RunOptions> {
+        self.options.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The flag that ends runs with these options.
+    pub(super) fn stop(&self) -> sardonyx::StopFlag {
+        self.options().stop.clone()
+    }
+}
+
+#[pymethods]
+impl RunOptions {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> RunOptions {
+        RunOptions { options: Mutex::default() }
+    }
+
+    /// Documentation of the options, by name.
+    #[staticmethod]
+    fn _docs() -> Vec<(&'static str, &'static str)> {
+        docs(&RUN_OPTIONS)
+    }
+
+    /// The value of an option.
+    fn _get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let value = self.options().values.get(name);
+        object(py, name, value)
+    }
+
+    /// Sets an option.
+    fn _set(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let value = taken(&RUN_OPTIONS, name, value)?;
+        let set = self.options().values.set(name, value);
+        set.map_err(|error| PyTypeError::new_err(error.message))
+    }
+
+    /// Keeps an entry of the configuration.
+    fn _add_entry(&self, key: String, value: OsString) {
+        self.options().values.add_entry(key, value);
+    }
+
+    /// The entry of a key.
+    fn _entry(&self, key: &str) -> PyResult<OsString> {
+        entry(&self.options().values, key)
+    }
+
+    /// Whether runs with these options end before their next step; any thread may set it.
+    #[getter]
+    fn terminate(&self) -> bool {
+        self.options().stop.is_raised()
+    }
+
+    #[setter]
+    fn set_terminate(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let Ok(is_raised) = value.extract::<bool>() else {
+            return Err(wrong_type("terminate", value, "bool"));
+        };
+        let stop = self.stop();
+        if is_raised {
+            stop.stop()
+        } else {
+            stop.reset()
+        }
+        Ok(())
+    }
+}
+
+/// Names and documentation of options.
+fn docs(table: &[OptionInfo]) -> Vec<(&'static str, &'static str)> {
+    table.iter().map(|option| (option.name, option.doc)).collect()
+}
+
+/// The value of an option as an object.
+fn object<'py>(
+    py: Python<'py>,
+    name: &str,
+    value: Option<OptionValue>,
+) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match value {
+        Some(OptionValue::Int(number)) => number.into_pyobject(py)?.into_any(),
+        Some(OptionValue::Bool(choice)) => choice.into_pyobject(py)?.to_owned().into_any(),
+        Some(OptionValue::Text(text)) => text.into_pyobject(py)?.into_any(),
+        None => return Err(PyAttributeError::new_err(format!("there is no option '{name}'"))),
+    })
+}
+
+/// An object as the value of an option.
+///
+/// # Errors
+///
+/// `TypeError` for an object of another type.
+fn taken(
+    table: &'static [OptionInfo],
+    name: &str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<OptionValue> {
+    let Some(info) = table.iter().find(|option| option.name == name) else {
+        return Err(PyAttributeError::new_err(format!("there is no option '{name}'")));
+    };
+    let taken = match info.default {
+        OptionDefault::Bool(_) => value.extract().ok().map(OptionValue::Bool),
+        OptionDefault::Text(_) => value.extract().ok().map(OptionValue::Text),
+        OptionDefault::Int(_) | OptionDefault::Level(..) => {
+            value.extract().ok().map(OptionValue::Int)
+        }
+    };
+    taken.ok_or_else(|| wrong_type(name, value, info.default.type_name()))
+}
+
+/// The refusal of a value of another type than an option has.
+fn wrong_type(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr {
+    let found = shown(value);
+    PyTypeError::new_err(format!("the option '{name}' is {found}, which is not of the type {kind}"))
+}
+
+/// The entry of a key.
+fn entry(values: &Values, key: &str) -> PyResult<OsString> {
+    let found = values.entry(key).map(ToOwned::to_owned);
+    found.map_err(|error| PyRuntimeError::new_err(error.message))
+}
+
+/// The first bytes of a buffer: itself if it is `bytes` of that length, else a copy.
+fn first_bytes(buffer: &Bound<'_, PyAny>, size: usize, length: usize) -> PyResult<PyBackedBytes> {
+    if length == size && buffer.is_instance_of::<PyBytes>() {
+        return Ok(buffer.extract()?);
+    }
+    let view = PyMemoryView::from(buffer)?.call_method1("cast", ("B",))?;
+    let end = isize::try_from(length).unwrap_or(isize::MAX);
+    let part = view.get_item(PySlice::new(buffer.py(), 0, end, 1))?;
+    Ok(part.call_method0("tobytes")?.extract()?)
+}
