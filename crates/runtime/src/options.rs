@@ -150,8 +150,8 @@ pub struct RunOptions<'a> {
     pub deadline: Option<Instant>,
     /// How many iterations of loops and scans the run may take, all of them together.
     pub iteration_limit: Option<u64>,
-    /// Seed of this run for random operators without an attribute `seed`, in place of the session's.
-    /// Runs of one model with the same seed draw the same numbers.
+    /// Seed of this run for random operators without an attribute `seed`, in place of the
+    /// session's. Runs of one model with the same seed draw the same numbers.
     pub seed: Option<u64>,
     /// Function that ends the run by returning true. The running thread calls it whenever the other
     /// limits are tested. Runs on devices, which have threads of their own, do not call it.

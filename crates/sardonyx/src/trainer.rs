@@ -137,8 +137,8 @@ impl Trainer {
         Ok(ports.filter_map(|(port, returned)| returned.then_some(port)))
     }
 
-    /// Returns the inputs of inference, in the model's order. State variables that are inputs of the
-    /// main graph are optional.
+    /// Returns the inputs of inference, in the model's order. State variables that are inputs of
+    /// the main graph are optional.
     pub fn inference_inputs(&self) -> impl Iterator<Item = &Port> {
         let inputs = self.programs.inference.session.inputs().iter();
         inputs.filter(|port| match self.programs.inference.variable_of(port.name()) {
@@ -152,9 +152,9 @@ impl Trainer {
         self.programs.inference.session.outputs()
     }
 
-    /// Returns the state variables with their current values: those of the main graph in the order of its
-    /// initializers, then those of the algorithms. A name that variables of two entries have is
-    /// told apart by the entry: `training_info[1].rate`. Values that are on devices in parts are
+    /// Returns the state variables with their current values: those of the main graph in the order
+    /// of its initializers, then those of the algorithms. A name that variables of two entries have
+    /// is told apart by the entry: `training_info[1].rate`. Values that are on devices in parts are
     /// put together.
     ///
     /// # Errors
@@ -192,8 +192,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns the number of devices that run steps and inference, of all processes together; 0 if this
-    /// trainer was made without devices.
+    /// Returns the number of devices that run steps and inference, of all processes together; 0 if
+    /// this trainer was made without devices.
     pub fn device_count(&self) -> usize {
         self.programs.devices.as_ref().map_or(0, DeviceSession::device_count)
     }
@@ -257,7 +257,8 @@ impl Trainer {
         Ok(model)
     }
 
-    /// Returns the model with the current values in its initializers and without its training information.
+    /// Returns the model with the current values in its initializers and without its training
+    /// information.
     ///
     /// # Errors
     ///

@@ -1,11 +1,10 @@
 //! Models on several devices give what they give on one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sardonyx::device::DeviceOptions;
-use sardonyx::device::Division;
-use sardonyx::device::ShardOptions;
-use sardonyx::{ErrorKind, Model, Session, Tensor};
+use sardonyx::device::{DeviceOptions, Division, ShardOptions};
+use sardonyx::run::{Run, Runner, StepEvent};
+use sardonyx::{ErrorKind, Model, RunOptions, Session, Tensor, TensorViewMut};
 
 /// A layer of two products, with a configuration of two devices for it.
 const LAYER: &str = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -47,6 +46,45 @@ fn with_constants() -> Model {
         ),
     );
     Model::from_text(&text).unwrap()
+}
+
+/// A session and a session on devices run in one way, with the same errors.
+#[test]
+fn a_runner_has_either_session() {
+    let model = with_constants();
+    let (divided, _) = model.shard(&ShardOptions::new(Division::Pipeline, 2)).unwrap();
+    let divided = Session::builder(&divided).devices(DeviceOptions::new()).unwrap();
+    let runners = [Runner::from(Session::new(&model).unwrap()), Runner::from(divided)];
+    let (x, options) = (numbers(&[4, 64], 31), RunOptions::default());
+    let late = RunOptions::new().deadline(Instant::now());
+    let wanted = Session::new(&model).unwrap().run([("x", x.clone())], &options).unwrap();
+    for runner in &runners {
+        assert_eq!(runner.inputs()[0].name(), "x");
+        assert_eq!(runner.outputs().len(), 1);
+        assert_eq!(runner.run([("x", x.clone())], &options).unwrap(), wanted);
+        let mut memory = vec![0f32; 4 * 64];
+        let y = TensorViewMut::from_slice([4, 64], &mut memory).unwrap();
+        runner.run_into(&[("x", x.view())], &mut [("y", y)], &options).unwrap();
+        assert_eq!(memory, wanted.tensor("y").unwrap().to_vec::<f32>().unwrap());
+
+        let error = runner.run([("x", x.clone())], &late).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Stopped);
+        let twice = [("x", x.clone()), ("x", x.clone())];
+        let error = runner.run(twice, &options).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::Input, "the input 'x' is given twice")
+        );
+        for inputs in [vec![("z", x.clone())], vec![]] {
+            assert_eq!(runner.run(inputs, &options).unwrap_err().kind(), ErrorKind::Input);
+        }
+    }
+    let watch = |_: StepEvent| {};
+    let watched = options.clone().watch(&watch);
+    runners[0].run([("x", x.clone())], &watched).unwrap();
+    let error = runners[1].run([("x", x)], &watched).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.help().is_some_and(|help| help.contains("run_watched")));
 }
 
 /// DIST-16, DIST-20

@@ -127,6 +127,34 @@ fn devices_are_spread_over_workers() {
     }
 }
 
+/// The seed of a run reaches all devices, also those of other workers.
+#[test]
+fn runs_of_one_seed_draw_the_same_numbers() {
+    let text = "<ir_version: 11, opset_import: [\"\": 21]>
+        g (float[4, 64] x) => (float[4, 64] y, float[4, 64] r, float[4, 64] s) {
+            r = RandomUniformLike (x)
+            a = MatMul (r, v)
+            b = MatMul (a, w)
+            s = RandomUniformLike (b)
+            y = Add (b, s)
+        }";
+    let model = with_weights(text).shard(&ShardOptions::new(Division::Pipeline, 2)).unwrap().0;
+    let mut all = Vec::new();
+    for workers in [1, 2] {
+        let ended = with_workers(sessions(&model, workers, |_, options| options), |session| {
+            let run = |options: &RunOptions<'_>| session.run([("x", input(4))], options).unwrap();
+            let seven = RunOptions::new().seed(7);
+            let found = run(&seven);
+            assert_eq!(found, run(&seven));
+            assert_ne!(found["s"], run(&RunOptions::default())["s"]);
+            assert_ne!(found["s"], found["r"]);
+            all.push(found);
+        });
+        assert!(ended.iter().all(Result::is_ok), "{workers} workers: {ended:?}");
+    }
+    assert_eq!(all[0], all[1]);
+}
+
 /// What devices did is told of all of them, in one process and in several: each step once, and in
 /// exchanges what the plan says.
 #[test]

@@ -8,7 +8,8 @@ use sardonyx_devices::{Settings, Transport};
 #[cfg(doc)]
 use super::DeviceSession;
 
-/// Options of a session on several devices; see [`SessionBuilder::devices`](crate::SessionBuilder::devices).
+/// Options of a session on several devices; see
+/// [`SessionBuilder::devices`](crate::SessionBuilder::devices).
 #[derive(Debug, Clone, Default)]
 pub struct DeviceOptions {
     pub(super) configuration: Option<String>,
@@ -61,10 +62,10 @@ impl DeviceOptions {
     }
 
     /// Makes this process one worker of several, connected by a transport:
-    /// [`Processes`](super::Processes), `Mpi`, [`Channels`](super::Channels), or one of the program's own. Each worker makes a session of the same model
-    /// with the same options. Devices are spread evenly over the workers; a worker may have several
-    /// devices, or none. Worker 0 calls [`DeviceSession::run`], all others
-    /// [`DeviceSession::serve`].
+    /// [`Processes`](super::Processes), `Mpi`, [`Channels`](super::Channels), or one of the
+    /// program's own. Each worker makes a session of the same model with the same options. Devices
+    /// are spread evenly over the workers; a worker may have several devices, or none. Worker 0
+    /// calls [`DeviceSession::run`], all others [`DeviceSession::serve`].
     #[must_use]
     pub fn transport(mut self, transport: Arc<dyn Transport>) -> Self {
         self.transport = Some(transport);

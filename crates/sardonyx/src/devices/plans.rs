@@ -254,7 +254,8 @@ impl DeviceSession {
         (types, symbols)
     }
 
-    /// Makes the session of the part of a plan that a device runs; only to be looked at, if `looks`.
+    /// Makes the session of the part of a plan that a device runs; only to be looked at, if
+    /// `looks`.
     pub(super) fn make_part(
         &self,
         plan: &Arc<Plan>,

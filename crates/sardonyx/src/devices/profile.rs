@@ -67,9 +67,9 @@ pub struct DevicePart {
 }
 
 impl DeviceSession {
-    /// Returns the parts of the model that devices run for inputs of these types, or of the declared
-    /// types where none is given, in the order of their numbers. For devices of other processes, the parts are
-    /// as this process would run them.
+    /// Returns the parts of the model that devices run for inputs of these types, or of the
+    /// declared types where none is given, in the order of their numbers. For devices of other
+    /// processes, the parts are as this process would run them.
     ///
     /// # Errors
     ///

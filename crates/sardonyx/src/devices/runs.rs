@@ -36,10 +36,10 @@ impl DeviceSession {
     /// # Errors
     ///
     /// Those of [`Session::run`](crate::Session::run); [`ErrorKind::Unsupported`] for options that
-    /// watch steps: call [`DeviceSession::run_watched`]. If a device fails, the run ends on the others too, and the error is
-    /// that of the device that failed first; where that is one of another process,
-    /// [`ErrorKind::Worker`]. Other runs go on, unless a worker is lost: then none of the workers
-    /// can run anything any more.
+    /// watch steps: call [`DeviceSession::run_watched`]. If a device fails, the run ends on the
+    /// others too, and the error is that of the device that failed first; where that is one of
+    /// another process, [`ErrorKind::Worker`]. Other runs go on, unless a worker is lost: then none
+    /// of the workers can run anything any more.
     pub fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,

@@ -201,8 +201,8 @@ fn seeded<'o>(options: &RunOptions<'o>, seed: u64) -> RunOptions<'o> {
     options.clone().seed(options.seed.unwrap_or(seed))
 }
 
-/// Copies returned outputs into memory of the caller, before anything is assigned. Checks the memory
-/// of those that will lie in the place of an old value.
+/// Copies returned outputs into memory of the caller, before anything is assigned. Checks the
+/// memory of those that will lie in the place of an old value.
 fn copy_returned(
     program: &TrainingProgram,
     variables: &[Variable],
