@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::tempdir;
 
-/// Far more than a run takes that ends, far less than one that does not.
+/// Longest wait for a run: far more than one takes that ends, far less than one that does not.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What Cargo says about the libraries that this test was linked with.
+/// Libraries that this test was linked with, by what Cargo says.
 struct Libraries {
     sardonyx: PathBuf,
     ctrlc: PathBuf,

@@ -1,6 +1,7 @@
 //! Every kernel that can end is ended at random moments. Its outputs begin as poison, and scratch
 //! memory is poisoned by [`with_scratch`](sardonyx_simd::buffer::with_scratch) in these builds: a
-//! kernel that went on after its end would read poison and fail, or return `Ok` with a wrong output.
+//! kernel that went on after its end would read poison and fail, or return `Ok` with a wrong
+//! output.
 
 mod arrays;
 mod elementwise;

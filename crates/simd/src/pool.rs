@@ -38,8 +38,8 @@ const EPOCH: u64 = 1 << 32;
 /// What a region asks whether it is to end.
 type Ends = dyn Fn() -> bool;
 
-/// The end of work before it is done. Only a question of [`Pool::until`] leads to it, and outputs of
-/// a function that returns it hold any values.
+/// The end of work before it is done. Only a question of [`Pool::until`] leads to it. Outputs of a
+/// function that returns it hold any values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ended;
