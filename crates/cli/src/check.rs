@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sardonyx::OpenOptions;
 use sardonyx::check::{CheckOptions, CheckReport, Code, Finding, Severity};
 use sardonyx::ops::UnsupportedOperator;
 use sardonyx::text::Position;
 use sardonyx::tool::{Document, Reference};
+use sardonyx::{Error, OpenOptions};
 use sardonyx::{check, tool};
 use serde_json::{Value, json};
 
@@ -180,13 +180,9 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 fn options(args: &Args) -> Result<CheckOptions, Failure> {
-    let unknown = |error: check::UnknownCode| {
-        let names = tool::CODES.iter().map(|code| code.name);
-        let failure = Failure::new(error.to_string());
-        match tool::suggest::closest(&error.0, names) {
-            Some(near) => failure.help(format!("did you mean '{near}'?")),
-            None => failure.help("`sardonyx explain` lists all codes"),
-        }
+    let unknown = |error: Error| {
+        let help = error.help().unwrap_or("`sardonyx explain` lists all codes").to_string();
+        Failure::new(error.message()).help(help)
     };
     let mut options = CheckOptions::new()
         .strict(args.strict)

@@ -35,11 +35,13 @@ impl std::fmt::Debug for AttributeView<'_> {
 
 impl<'a> AttributeView<'a> {
     /// The attributes of a node that follows a schema.
+    #[doc(hidden)]
     pub fn new(schema: &'a Schema, attributes: &'a dyn Attributes) -> Self {
         AttributeView { schema, attributes }
     }
 
     /// The value of any attribute that the node has; defaults are not looked up.
+    #[doc(hidden)]
     pub fn get(&self, name: &str) -> Option<AttrValue<'a>> {
         self.attributes.attribute(name)
     }

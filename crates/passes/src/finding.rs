@@ -54,6 +54,7 @@ pub struct Code {
     /// What it means and why it matters, in a few sentences.
     pub about: &'static str,
     /// Whether the checker of the `onnx` package refuses a model for it, too.
+    #[doc(hidden)]
     pub reference: Reference,
 }
 
@@ -172,6 +173,7 @@ impl Spot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The spot.
+    #[doc(hidden)]
     pub spot: Spot,
     /// The way through the messages of the file, such as `graph.node[3].input[0]`.
     pub path: String,
@@ -212,6 +214,7 @@ impl fmt::Display for Finding {
 
 impl Finding {
     /// A finding of a job that has found few, with the advice of its code.
+    #[doc(hidden)]
     pub fn new(model: &Model, code: &'static Code, spot: Spot, fact: impl Into<String>) -> Finding {
         Finding {
             code,
@@ -224,6 +227,7 @@ impl Finding {
 
     /// The same with other advice.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_advice(self, advice: impl Into<Cow<'static, str>>) -> Finding {
         Finding { advice: advice.into(), ..self }
     }

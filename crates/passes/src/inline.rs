@@ -100,6 +100,7 @@ pub struct InlineReport {
     /// takes the place of there.
     pub added: Vec<(FunctionId, FunctionId)>,
     /// Nodes that were to be inlined and are as they were, as there is no body for them.
+    #[doc(hidden)]
     pub without_body: Vec<WithoutBody>,
 }
 

@@ -213,6 +213,7 @@ pub struct OperatorCall<'c, 'a> {
 
 impl<'c, 'a> OperatorCall<'c, 'a> {
     /// The operator in the version that the node follows.
+    #[doc(hidden)]
     pub fn schema(&self) -> &'static Schema {
         self.step.schema
     }

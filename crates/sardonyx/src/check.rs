@@ -26,18 +26,17 @@ use std::path::Path;
 
 use sardonyx_model::{AttributeId, NodeId, TensorId};
 use sardonyx_passes as passes;
-use sardonyx_passes::check::{Document, OperatorSet, codes};
+use sardonyx_passes::check::{CODES, Document, OperatorSet, UnknownCode, codes};
+
 use sardonyx_passes::{CheckPart, Findings, Spot};
 
 pub use crate::scan::{
     ScanFacts, ScanFinding, ScanOptions, ScanReport, ScannedDomain, ScannedFile,
 };
 #[doc(inline)]
-pub use sardonyx_passes::check::UnknownCode;
-#[doc(inline)]
 pub use sardonyx_passes::{CheckReport, Code, Finding, Place, Severity};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::external::Missed;
 use crate::model::Model;
 use document::{document_bytes, not_a};
@@ -69,9 +68,9 @@ impl CheckOptions {
     ///
     /// # Errors
     ///
-    /// There is no such code.
-    pub fn allow(mut self, name: &str) -> Result<CheckOptions, UnknownCode> {
-        self.passes.levels.allow(name)?;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if there is no such code.
+    pub fn allow(mut self, name: &str) -> Result<CheckOptions, Error> {
+        self.passes.levels.allow(name).map_err(unknown_code)?;
         Ok(self)
     }
 
@@ -79,9 +78,9 @@ impl CheckOptions {
     ///
     /// # Errors
     ///
-    /// There is no such code.
-    pub fn deny(mut self, name: &str) -> Result<CheckOptions, UnknownCode> {
-        self.passes.levels.deny(name)?;
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if there is no such code.
+    pub fn deny(mut self, name: &str) -> Result<CheckOptions, Error> {
+        self.passes.levels.deny(name).map_err(unknown_code)?;
         Ok(self)
     }
 
@@ -158,6 +157,7 @@ impl CheckOptions {
 
     /// The operators that exist: the standard's, and those that were registered.
     #[must_use]
+    #[doc(hidden)]
     pub fn registry(mut self, registry: sardonyx_ops::Registry) -> CheckOptions {
         self.passes.registry = registry;
         self
@@ -327,6 +327,17 @@ impl Model {
                 attributes.map(|(index, id)| (*id, (*node, index)))
             })
             .collect()
+    }
+}
+
+/// Suggests the code that is most like the unknown one.
+fn unknown_code(error: UnknownCode) -> Error {
+    let near = sardonyx_proto::closest(&error.0, CODES.iter().map(|code| code.name));
+    let help = near.map(|near| format!("did you mean '{near}'?"));
+    let failed = Error::new(ErrorKind::Argument, error.to_string()).with_source(error);
+    match help {
+        Some(help) => failed.with_help(help),
+        None => failed,
     }
 }
 

@@ -87,6 +87,7 @@ impl ConvertOptions {
 
     /// The operators that exist: the standard's, and those that were registered.
     #[must_use]
+    #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> ConvertOptions {
         self.registry = registry;
         self

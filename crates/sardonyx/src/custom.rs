@@ -69,6 +69,7 @@ pub trait CustomOperator: Send + Sync {
 
     /// What nodes may be given: inputs, outputs, attributes with their defaults, types. Domain and
     /// name are those under which the operator is added. Without it everything is taken.
+    #[doc(hidden)]
     fn schema(&self) -> Option<Schema> {
         None
     }

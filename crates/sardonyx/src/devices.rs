@@ -140,6 +140,7 @@ impl DeviceSession {
     }
 
     /// Returns the traffic that each device of this process has sent so far.
+    #[doc(hidden)]
     pub fn traffic(&self) -> Vec<Traffic> {
         self.crew.traffic()
     }

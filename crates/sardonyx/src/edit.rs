@@ -16,7 +16,7 @@ pub use crate::inline::{InlineError, InlineOptions};
 #[doc(inline)]
 pub use crate::results::InvalidResult;
 #[doc(inline)]
-pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport, WithoutBody};
+pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport};
 
 /// Changing the header.
 ///

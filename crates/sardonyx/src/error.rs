@@ -199,11 +199,13 @@ impl Error {
 
     /// The node that failed while a model ran or its constants were computed, with the nodes around
     /// it and what it was given, if that is what went wrong.
+    #[doc(hidden)]
     pub fn node(&self) -> Option<&NodeError> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
     /// Why a run ended early and what would have been next, if that is what went wrong.
+    #[doc(hidden)]
     pub fn stopped(&self) -> Option<&Stopped> {
         self.0.source.as_deref()?.downcast_ref()
     }

@@ -58,6 +58,7 @@ impl InferOptions {
 
     /// How to reason.
     #[must_use]
+    #[doc(hidden)]
     pub fn style(mut self, style: Style) -> InferOptions {
         self.style = style;
         self
@@ -65,6 +66,7 @@ impl InferOptions {
 
     /// How sizes that are expressions are written.
     #[must_use]
+    #[doc(hidden)]
     pub fn naming(mut self, naming: Naming) -> InferOptions {
         self.naming = naming;
         self
@@ -89,6 +91,7 @@ impl InferOptions {
 
     /// The operators that exist: the standard's, and those that were registered.
     #[must_use]
+    #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> InferOptions {
         self.registry = registry;
         self
@@ -245,6 +248,7 @@ impl Inferred {
     }
 
     /// How many nodes were looked at: those of bodies as often as these were walked through.
+    #[doc(hidden)]
     pub fn visits(&self) -> u64 {
         self.found.visits()
     }
@@ -268,6 +272,7 @@ impl Inferred {
     }
 
     /// How many [`values`](Inferred::values) there are, and of how many something is open.
+    #[doc(hidden)]
     pub fn type_counts(&self, model: &Model) -> TypeCounts {
         let mut counts = TypeCounts::default();
         for defined in self.defined(model) {
@@ -306,6 +311,7 @@ impl Inferred {
 
     /// What stays unknown, in the order of the nodes. What merely follows from it is not listed
     /// again.
+    #[doc(hidden)]
     pub fn unknown(&self, model: &Model) -> Vec<UnknownValue> {
         let listed = self.found.unknown().iter();
         listed
@@ -329,6 +335,7 @@ impl Inferred {
 
     /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does
     /// not say so.
+    #[doc(hidden)]
     pub fn equalities(&self, model: &Model) -> Vec<Equality> {
         let learned = self.found.equalities().iter();
         learned
@@ -341,6 +348,7 @@ impl Inferred {
     }
 
     /// What does not fit, of these kinds. Each is put into words when the iterator comes to it.
+    #[doc(hidden)]
     pub fn problems<'a>(
         &'a self,
         model: &'a Model,

@@ -190,6 +190,7 @@ impl OpenOptions {
     /// # Errors
     ///
     /// See [`open`](OpenOptions::open).
+    #[doc(hidden)]
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Loaded, Error> {
         let path = path.as_ref();
         let form = self.form.or_else(|| Form::of_path(path));
@@ -211,6 +212,7 @@ impl OpenOptions {
     /// # Errors
     ///
     /// See [`open`](OpenOptions::open).
+    #[doc(hidden)]
     pub fn load_bytes(&self, bytes: impl Into<Buffer>) -> Result<Loaded, Error> {
         self.finish(self.source_of_bytes(bytes.into())?)
     }
@@ -220,6 +222,7 @@ impl OpenOptions {
     /// # Errors
     ///
     /// See [`open`](OpenOptions::open).
+    #[doc(hidden)]
     pub fn load_reader(&self, reader: impl Read) -> Result<Loaded, Error> {
         let mut stream: &mut dyn BufRead = &mut BufReader::new(reader);
         if self.skip_payloads {

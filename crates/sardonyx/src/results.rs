@@ -26,6 +26,7 @@ impl InvalidResult {
     }
 
     /// The errors that the input does not have, and the job.
+    #[doc(hidden)]
     pub fn errors(&self) -> &NewErrors {
         &self.errors
     }

@@ -1,12 +1,12 @@
 //! The notation: models as text, to read, compare, edit and write by hand. `docs/notation.md`
 //! describes it.
 //!
-//! [`Model::open`] and [`Model::save`] take files called `.onnxtxt` or `.onnxtext` like any other,
-//! and [`OpenOptions::load`] also gives warnings about a text; here are the pieces, and what a text
-//! has beyond a model: a form, values outside of it, comments.
+//! [`Model::open`] and [`Model::save`] take files called `.onnxtxt` or `.onnxtext` like any other.
+//! [`PrintOptions`] also print parts of a model, and values outside of the text; [`format`] keeps
+//! comments.
 //!
 //! ```
-//! use sardonyx::{Model, tool};
+//! use sardonyx::{Model, text};
 //!
 //! let model = Model::from_text(
 //!     "<ir_version: 10, opset_import: [\"\": 21]>
@@ -16,8 +16,8 @@
 //! let again = Model::from_text(&model.to_text())?;
 //! assert_eq!(again.to_bytes(), model.to_bytes());
 //!
-//! let error = tool::parse_part(tool::TextPart::Node, "y = Add(x x)".as_bytes().to_vec()).unwrap_err();
-//! assert!(error.to_string().contains("inputs are separated by commas"));
+//! let error = text::format(b"g (float[N] x) => (float[N] y) { y = Add(x x) }".to_vec());
+//! assert!(error.unwrap_err().to_string().contains("inputs are separated by commas"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 use sardonyx_model::{self as graph, ExternalData, ReadLimits, SourceId, Span, TensorProto};
 use sardonyx_tensor::Buffer;
-use sardonyx_text::{ParseOptions, Parsed, Payloads, Placed, PrintPart};
+use sardonyx_text::{ParseOptions, Parsed, Payloads, Placed, PrintPart, TextForm};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
@@ -42,9 +42,7 @@ use crate::stored;
 use crate::whole::WholeFile;
 
 #[doc(inline)]
-pub use sardonyx_text::{
-    Diagnostic, DiagnosticSeverity, LeftOut, LeftOutKind, ParseError, Position, TextForm,
-};
+pub use sardonyx_text::{Diagnostic, LeftOut, ParseError, Position};
 
 /// A text in the layout in which models are printed, with its comments. Formatting it again changes
 /// nothing.
@@ -136,6 +134,7 @@ impl PrintOptions {
     }
 
     /// Which form of the notation. The default is the full one.
+    #[doc(hidden)]
     pub fn form(mut self, form: TextForm) -> PrintOptions {
         self.form = form;
         self
@@ -230,6 +229,7 @@ impl PrintOptions {
     /// # Errors
     ///
     /// See [`print_nodes`](PrintOptions::print_nodes).
+    #[doc(hidden)]
     pub fn print_message(
         &self,
         model: &Model,

@@ -41,7 +41,7 @@ pub use sardonyx_proto::{Encoded, suggest}; // tests: pieces of a model; cli: "d
 pub use sardonyx_runtime::{NodeError, StopReason, Stopped}; // cli, python: why a run ended
 pub use sardonyx_runtime::{keep_panic_places, rewrites}; // cli, python: panics; cli: explain
 pub use sardonyx_tensor::{CastOptions, cast}; // cli: inputs; python: TensorProto to arrays
-pub use sardonyx_tensor::{Class, ViewData, swap_bytes}; // cli: stats; python: arrays
+pub use sardonyx_tensor::{Class, swap_bytes}; // cli: stats; python: arrays
 pub use sardonyx_tensor::{Distance, WorstElement, npy}; // cli: run --expect; cli: arrays
 pub use sardonyx_text::{DiagnosticSeverity, TextForm, render as render_diagnostics}; // cli: parse
 

@@ -199,6 +199,7 @@ impl Trainer {
     }
 
     /// Returns the traffic that each device of this process has sent so far.
+    #[doc(hidden)]
     pub fn traffic(&self) -> Vec<Traffic> {
         self.programs.devices.as_ref().map_or_else(Vec::new, DeviceSession::traffic)
     }
@@ -210,6 +211,7 @@ impl Trainer {
     ///
     /// [`ErrorKind::Argument`] if there is no such entry, or the trainer was made without devices;
     /// those of [`Trainer::step`] before anything runs.
+    #[doc(hidden)]
     pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
         match &self.programs.entry(entry)?.step.session {
             Runner::Session(_) => Err(Error::new(ErrorKind::Argument, "the trainer has no devices")
@@ -223,6 +225,7 @@ impl Trainer {
     /// # Errors
     ///
     /// [`ErrorKind::Argument`] if there is no such entry.
+    #[doc(hidden)]
     pub fn last_plan(&self, entry: usize) -> Result<Option<Arc<Plan>>, Error> {
         Ok(match &self.programs.entry(entry)?.step.session {
             Runner::Session(_) => None,

@@ -62,6 +62,7 @@ impl TrainingOptions {
     /// How weights move: the rule with all its numbers, such as
     /// [`OptimizerName::with`] makes it.
     #[must_use]
+    #[doc(hidden)]
     pub fn with_optimizer(mut self, optimizer: Optimizer) -> TrainingOptions {
         self.optimizer = optimizer;
         self

@@ -60,6 +60,7 @@ impl Buffer {
     }
 
     /// Takes over an aligned allocation; no copy.
+    #[doc(hidden)]
     pub fn from_aligned(bytes: AlignedBytes) -> Buffer {
         let len = bytes.len();
         Buffer { owner: Some(Arc::new(bytes)), offset: 0, len }
@@ -88,11 +89,13 @@ impl Buffer {
     }
 
     /// Refers to all bytes of a mapping; no copy.
+    #[doc(hidden)]
     pub fn from_pages(pages: Arc<dyn Pages>) -> Buffer {
         Buffer::from_owner(Arc::new(Mapped(pages)))
     }
 
     /// Says that the bytes will be read soon; see [`Pages`].
+    #[doc(hidden)]
     pub fn fetch_pages(&self) {
         if let Some(pages) = self.owner.as_ref().and_then(|owner| owner.pages()) {
             pages.fetch(self.offset..self.offset + self.len);
@@ -100,6 +103,7 @@ impl Buffer {
     }
 
     /// Says that the bytes will not be read for long; see [`Pages`].
+    #[doc(hidden)]
     pub fn give_back_pages(&self) {
         if let Some(pages) = self.owner.as_ref().and_then(|owner| owner.pages()) {
             pages.give_back(self.offset..self.offset + self.len);
@@ -136,6 +140,7 @@ impl Buffer {
     }
 
     /// A name for these bytes.
+    #[doc(hidden)]
     pub fn name(&self) -> BufferName {
         let owner = self.owner.as_ref().map(Arc::downgrade);
         BufferName { owner, offset: self.offset, len: self.len }

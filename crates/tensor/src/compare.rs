@@ -125,6 +125,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Mismatch::Type`] or [`Mismatch::Dims`]; elements that differ are no error.
+    #[doc(hidden)]
     pub fn distance(&self, want: &Tensor, tolerance: Tolerance) -> Result<Distance, Mismatch> {
         if self.data_type() != want.data_type() {
             return Err(Mismatch::Type { got: self.data_type(), want: want.data_type() });

@@ -146,6 +146,7 @@ impl DataType {
     }
 
     /// What its elements are made of.
+    #[doc(hidden)]
     pub const fn class(self) -> Class {
         self.facts().class
     }

@@ -210,6 +210,7 @@ impl Tensor {
     }
 
     /// The values as they are kept.
+    #[doc(hidden)]
     pub fn storage(&self) -> &Storage {
         &self.storage
     }

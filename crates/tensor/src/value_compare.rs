@@ -50,6 +50,7 @@ impl Value {
     /// # Errors
     ///
     /// Another type, shape or length than is wanted, in words.
+    #[doc(hidden)]
     pub fn distances(
         &self,
         want: &Value,

@@ -19,6 +19,7 @@ pub enum DiagnosticSeverity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// How bad it is.
+    #[doc(hidden)]
     pub severity: DiagnosticSeverity,
     /// Where, in bytes from the start of the text.
     pub span: Range<usize>,

@@ -34,6 +34,7 @@ impl LeftOut {
     }
 
     /// What was left out, in the order in which it came up.
+    #[doc(hidden)]
     pub fn kinds(&self) -> &[LeftOutKind] {
         &self.kinds
     }

@@ -115,6 +115,7 @@ impl DeviceSession {
     /// # Errors
     ///
     /// Those of [`DeviceSession::run`] before anything runs.
+    #[doc(hidden)]
     pub fn plan(&self, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
         let types = self.by_position(|name| {
             inputs.iter().find(|(given, _)| *given == name).map(|(_, ty)| ty.clone())
@@ -125,6 +126,7 @@ impl DeviceSession {
     }
 
     /// Returns the plan of the last run.
+    #[doc(hidden)]
     pub fn last_plan(&self) -> Option<Arc<Plan>> {
         self.kept_plans().last().map(|prepared| Arc::clone(&prepared.plan))
     }

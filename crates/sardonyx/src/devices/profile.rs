@@ -74,6 +74,7 @@ impl DeviceSession {
     /// # Errors
     ///
     /// Those of [`DeviceSession::run`] before anything runs.
+    #[doc(hidden)]
     pub fn parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
         guarded(|| self.make_parts(inputs))
     }

@@ -182,6 +182,7 @@ impl RankModels {
     }
 
     /// The plan that the models follow.
+    #[doc(hidden)]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -110,6 +110,7 @@ impl DeviceSession {
     /// # Errors
     ///
     /// Those of [`DeviceSession::run`].
+    #[doc(hidden)]
     pub fn run_watched<I, N, V>(
         &self,
         inputs: I,

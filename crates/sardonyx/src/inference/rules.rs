@@ -71,6 +71,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     }
 
     /// The version of the operator that it calls.
+    #[doc(hidden)]
     pub fn schema(&self) -> &Schema {
         self.schema
     }
@@ -119,6 +120,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     }
 
     /// An input that is a sparse constant, as a `SparseTensorProto`.
+    #[doc(hidden)]
     pub fn sparse_constant(&self, index: usize) -> Option<Vec<u8>> {
         sparse_constant(self.model, self.model.inputs(self.node).nth(index)??)
     }
@@ -140,6 +142,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
 
     /// An attribute that it has, as an `AttributeProto`. In a function, what refers to an attribute
     /// of that is what the caller gives.
+    #[doc(hidden)]
     pub fn attribute(&self, name: &str) -> Option<Vec<u8>> {
         attribute_of_node(self.model, self.node, name, || self.known.attribute(name))
     }
@@ -167,6 +170,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     /// # Errors
     ///
     /// What does not fit, in words.
+    #[doc(hidden)]
     pub fn by_rule_of(
         &self,
         registry: &Registry,

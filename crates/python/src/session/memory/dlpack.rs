@@ -11,7 +11,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 use pyo3::{PyErr, ffi};
-use sardonyx::tool::ViewData;
+use sardonyx::value::ViewData;
 use sardonyx::{DataType, ErrorKind, Tensor, TensorView};
 
 use crate::session::errors::{of_kind, refused};
