@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sardonyx::check::{CheckOptions, CheckReport, Code, Finding, Severity};
 use sardonyx::ops::UnsupportedOperator;
 use sardonyx::text::Position;
-use sardonyx::tool::{Document, Reference};
+use sardonyx::tool::Reference;
+use sardonyx::tool::document::{self, Document};
 use sardonyx::{Error, OpenOptions};
 use sardonyx::{check, tool};
 use serde_json::{Value, json};
@@ -242,12 +243,12 @@ fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<Found, 
     let document = match args.kind {
         Some(kind) => kind.document(),
         None if is_stdin(path) => None,
-        None => tool::recognise(path),
+        None => document::recognise(path),
     };
     if let Some(document) = document {
-        let report = tool::check_document(path, document, options)?;
+        let report = document::check_document(path, document, options)?;
         let findings = report.findings.iter();
-        let renderings = findings.map(|found| tool::render_document(found, &name)).collect();
+        let renderings = findings.map(|found| document::render_document(found, &name)).collect();
         let (positions, cannot_run) = (Vec::new(), None);
         return Ok(Found { report, renderings, positions, is_model: false, cannot_run });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sardonyx::edit::InvalidResult;
 use sardonyx::io::Weights;
-use sardonyx::tool::{Edit, NewError};
+use sardonyx::tool::edits::{Edit, NewError};
 use sardonyx::{SaveOptions, check};
 use serde_json::{Value, json};
 

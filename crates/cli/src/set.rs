@@ -2,8 +2,9 @@
 
 use sardonyx::io::Weights;
 use sardonyx::tool::ModelExt;
+use sardonyx::tool::edits::{Edit, JobKind};
 use sardonyx::tool::schema::Registry;
-use sardonyx::tool::{Edit, JobKind, format_version, parse_version, suggest};
+use sardonyx::tool::{format_version, parse_version, suggest};
 use sardonyx::{ErrorKind, Model, SaveOptions};
 use serde_json::json;
 

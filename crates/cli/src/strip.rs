@@ -3,7 +3,7 @@
 use sardonyx::SaveOptions;
 use sardonyx::edit::{StripOptions, StripReport};
 use sardonyx::io::Weights;
-use sardonyx::tool::Edit;
+use sardonyx::tool::edits::Edit;
 use serde_json::json;
 
 use crate::failure::Failure;

@@ -44,7 +44,7 @@ pub(crate) use state::{Forms, Stay, Stays};
 /// Each device is a thread with a session of its own for its part of the model; all threads are in
 /// this process, unless [`DeviceOptions::transport`] connects it with others. The results are those
 /// of a [`Session`]: annotations decide only where and in which parts values are computed; sums may
-/// be rounded otherwise. A [`Plan`] is made in the first run. It holds for all sizes that the model
+/// be rounded otherwise. A plan is made in the first run. It holds for all sizes that the model
 /// leaves open, apart from 0 and 1, and from those along which something is split.
 ///
 /// ```

@@ -72,7 +72,8 @@ impl Model {
     ///
     /// ```
     /// use sardonyx::Model;
-    /// use sardonyx::tool::{Edit, JobKind, ModelExt};
+    /// use sardonyx::tool::edits::{Edit, JobKind};
+    /// use sardonyx::tool::ModelExt;
     ///
     /// let before = Model::from_text(
     ///     "<ir_version: 8, opset_import: [\"\": 17]>

@@ -340,7 +340,7 @@ impl SessionBuilder<'_> {
     }
 
     /// Refuses a model of an IR version above [`NEWEST_IR_VERSION`]. By default it runs without the
-    /// fields that are not known; [`Model::tolerated`] tells of it.
+    /// fields that are not known.
     ///
     /// ```
     /// # use sardonyx::{Model, Session};

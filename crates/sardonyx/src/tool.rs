@@ -13,7 +13,6 @@ use crate::infer::{InferOptions, Inferred};
 use crate::value::Tolerance;
 use crate::{Error, Model, Session, SessionBuilder, Type, Value};
 
-pub use crate::check::document::{check_document, recognise, render_document}; // cli: check
 pub use crate::check::excerpt::excerpt; // cli: check --json
 pub use crate::difference::Difference; // cli: run --expect; xtask: agree
 pub use crate::external::{DataAccess, open_data_file}; // python: onnx.external_data_helper
@@ -31,14 +30,11 @@ pub use crate::training::{OptimizerName, OptimizerNumbers}; // cli, python: add-
 pub use crate::versions::{format_version, parse_version}; // cli: info, set
 pub use crate::whole::WholeFile; // cli: outputs; python: infer_shapes_path
 pub use sardonyx_formats::{npz, safetensors}; // cli: inputs and outputs of run
-pub use sardonyx_passes::check::{CODES, Document, code}; // cli: check, explain
+pub use sardonyx_passes::check::{CODES, code}; // cli: check, explain
 pub use sardonyx_passes::{CheckPart, Reference}; // python: onnx.checker; cli: check --json
-pub use sardonyx_passes::{Edit, JobKind, NewError}; // cli: set, invalid results of jobs
 pub use sardonyx_passes::{NEWEST_IR_VERSION, RELEASES}; // python: onnx.helper; cli: convert --help
-pub use sardonyx_passes::{NodePath, Part as PathPart}; // cli: places of failures
 pub use sardonyx_passes::{Optimizer, WithoutBody}; // cli, python: add-training, inline
 pub use sardonyx_proto::{Encoded, suggest}; // tests: pieces of a model; cli: "did you mean"
-pub use sardonyx_runtime::{NodeError, StopReason, Stopped}; // cli, python: why a run ended
 pub use sardonyx_runtime::{keep_panic_places, rewrites}; // cli, python: panics; cli: explain
 pub use sardonyx_tensor::{CastOptions, cast}; // cli: inputs; python: TensorProto to arrays
 pub use sardonyx_tensor::{Class, swap_bytes}; // cli: stats; python: arrays
@@ -57,6 +53,23 @@ pub mod diff {
         ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
         NodeChange, NodeChangeKind, NodeDetail, PortChange, TensorChange,
     };
+}
+
+/// Files that hold no model. Product: cli, `check`.
+pub mod document {
+    pub use crate::check::document::{check_document, recognise, render_document};
+    pub use sardonyx_passes::check::Document;
+}
+
+/// Reasons why a run ended, with nodes. Products: cli, messages; python, exceptions.
+pub mod failure {
+    pub use sardonyx_passes::{NodePath, Part as PathPart};
+    pub use sardonyx_runtime::{NodeError, StopReason, Stopped};
+}
+
+/// Edits and the errors that they bring. Product: cli, `set` and invalid results of jobs.
+pub mod edits {
+    pub use sardonyx_passes::{Edit, JobKind, NewError};
 }
 
 /// Element types of 8-bit floats. Product: python, `onnx.numpy_helper`.
@@ -117,8 +130,8 @@ pub trait ModelExt {
     fn check_edits(
         &self,
         before: &Model,
-        job: JobKind,
-        edits: &[Edit],
+        job: edits::JobKind,
+        edits: &[edits::Edit],
     ) -> Result<(), Box<InvalidResult>>;
     /// Infers types, asking the rules of the program first. Product: python.
     fn infer_with(&self, options: &InferOptions, rules: Option<&dyn infer::InferRules>)
@@ -182,8 +195,8 @@ impl ModelExt for Model {
     fn check_edits(
         &self,
         before: &Model,
-        job: JobKind,
-        edits: &[Edit],
+        job: edits::JobKind,
+        edits: &[edits::Edit],
     ) -> Result<(), Box<InvalidResult>> {
         Model::check_edits(self, before, job, edits)
     }

@@ -59,8 +59,7 @@ impl TrainingOptions {
         self
     }
 
-    /// How weights move: the rule with all its numbers, such as
-    /// [`OptimizerName::with`] makes it.
+    /// Rule by which weights move, with all its numbers.
     #[must_use]
     #[doc(hidden)]
     pub fn with_optimizer(mut self, optimizer: Optimizer) -> TrainingOptions {
