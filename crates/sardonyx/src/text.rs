@@ -16,8 +16,10 @@
 //! let again = Model::from_text(&model.to_text())?;
 //! assert_eq!(again.to_bytes(), model.to_bytes());
 //!
-//! let error = text::format(b"g (float[N] x) => (float[N] y) { y = Add(x x) }".to_vec());
-//! assert!(error.unwrap_err().to_string().contains("inputs are separated by commas"));
+//! let wrong = "<ir_version: 10, opset_import: [\"\": 21]>
+//!     double (float[N] x) => (float[N] y) { y = Add(x x) }";
+//! let error = text::format(wrong.as_bytes().to_vec()).unwrap_err();
+//! assert!(error.to_string().contains("inputs are separated by commas"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
