@@ -16,13 +16,29 @@ struct Step {
 /// are optimised once, and they try the released code.
 const STEPS: &[Step] = &[
     step("format", &["fmt", "--all", "--check"]),
-    step("lint", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    // With the feature that is off elsewhere.
+    step(
+        "lint",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--features",
+            "sardonyx/tracing",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
     step("tidy", &["xtask", "tidy"]),
+    step("interface", &["xtask", "api", "--check"]),
     step("coverage", &["xtask", "coverage", "--check"]),
     step("operators", &["xtask", "operators", "--check"]),
     step("findings", &["xtask", "findings", "--check"]),
     step("requirements", &["xtask", "requirements", "--check"]),
     step("test", &["test", "--workspace"]),
+    // Products have no spans, so crates that have them are built for this test.
+    step("spans", &["test", "--workspace", "--features", "sardonyx/tracing", "--test", "spans"]),
     // Needs the command, which the tests have built.
     step("commands", &["xtask", "commands", "--check"]),
     step("isa", &["xtask", "isa", "--lower"]),

@@ -1,6 +1,7 @@
 //! `cargo xtask`: everything we do beside cargo. One file per subcommand.
 
 mod agree;
+mod api;
 mod bench;
 mod ci;
 mod commands;
@@ -52,6 +53,8 @@ struct Arguments {
 enum Task {
     /// Check that whole models give what ONNX Runtime gives.
     Agree(agree::Agree),
+    /// Compare the public interface of the library with the list of it.
+    Api(api::Api),
     /// Measure against other runtimes.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -109,9 +112,10 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let result = match std::env::var_os(bench::BUILD_LOG) {
-        Some(log) => bench::wrap_rustc(&log),
-        None => run(Arguments::parse().task).map(|()| ExitCode::SUCCESS),
+    let result = match (std::env::var_os(bench::BUILD_LOG), std::env::var_os(api::RUSTDOC)) {
+        (Some(log), _) => bench::wrap_rustc(&log),
+        (None, Some(rustdoc)) => api::wrap_rustdoc(&rustdoc),
+        (None, None) => run(Arguments::parse().task).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,
@@ -125,6 +129,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result {
     match task {
         Task::Agree(task) => agree::run(&task),
+        Task::Api(task) => api::run(&task),
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
         Task::Commands(task) => commands::run(&task),

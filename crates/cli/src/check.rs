@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::info::unsupported_json;
+use crate::objects::merged;
 use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
 use crate::{Limits, Verdict, is_stdin};
@@ -362,17 +363,16 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
 
 fn as_json(all: &[Checked], args: &Args) -> Value {
     let files = all.iter().map(|checked| match &checked.result {
-        Ok(found) => json!({
-            "model": checked.name,
-            "verdict": verdict(&found.report),
-            "errors": found.report.errors,
-            "warnings": found.report.warnings,
-            "notes": found.report.notes,
-            "types_checked": found.report.types_checked,
-            "unsupported": found.cannot_run.as_ref().map(|list| list.iter().map(unsupported_json).collect::<Vec<_>>()),
-            "findings": found.findings().map(finding).collect::<Vec<_>>(),
-            "not_listed": found.report.more.iter().map(|(code, more)| json!({"code": code, "findings": more})).collect::<Vec<_>>(),
-        }),
+        Ok(found) => {
+            let unsupported = found.cannot_run.as_ref();
+            let unsupported =
+                unsupported.map(|list| list.iter().map(unsupported_json).collect::<Vec<_>>());
+            let mut answer = merged(json!({"model": checked.name}), json!(found.report));
+            // With their places in the text.
+            answer["findings"] = found.findings().map(finding).collect();
+            answer["unsupported"] = json!(unsupported);
+            answer
+        }
         Err(failure) => json!({
             "model": checked.name,
             "verdict": "unreadable",
@@ -397,17 +397,8 @@ fn verdict(report: &CheckReport) -> &'static str {
 
 /// A finding for programs, with its place in the text that the model was read from.
 pub(crate) fn finding((found, position): (&Finding, Option<Position>)) -> Value {
-    json!({
-        "code": found.code.name,
-        "severity": found.severity.name(),
-        "requirement": requirement(found.code),
-        "place": found.place.words,
-        "path": found.place.path,
-        "line": position.map(|position| position.line),
-        "column": position.map(|position| position.column),
-        "message": found.fact,
-        "help": found.advice,
-    })
+    let (line, column) = position.map(|position| (position.line, position.column)).unzip();
+    merged(json!(found), json!({"line": line, "column": column}))
 }
 
 fn requirement(code: &Code) -> Option<&'static str> {

@@ -40,6 +40,7 @@ mod invalid;
 mod last_resort;
 mod ls;
 mod nodes;
+mod objects;
 mod ops;
 mod outputs;
 mod pack;

@@ -15,6 +15,7 @@ use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::files::{self, Protected};
 use crate::human::{bytes, count};
+use crate::objects::merged;
 use crate::terminal::Terminal;
 use crate::{ModelArg, is_stdin};
 
@@ -376,31 +377,11 @@ impl Saved {
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
-        let SaveReport { bytes, files, removed, shared, left, left_out, .. } = &self.report;
-        let files: Vec<_> = files
-            .iter()
-            .map(|file| {
-                json!({
-                    "location": file.location,
-                    "bytes": file.bytes,
-                    "tensors": file.tensors,
-                    "reused": file.reused,
-                })
-            })
-            .collect();
-        json!({
-            "output": match &self.target {
-                Target::File(path) => path.display().to_string(),
-                Target::Stdout => "-".to_string(),
-            },
-            "bytes": bytes,
-            "exceeds_2_gib": self.report.exceeds_2_gib(),
-            "files": files,
-            "removed": removed,
-            "shared": shared,
-            "left": left,
-            "left_out": left_out,
-        })
+        let output = match &self.target {
+            Target::File(path) => path.display().to_string(),
+            Target::Stdout => "-".to_string(),
+        };
+        merged(json!({"output": output}), json!(self.report))
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
+use crate::objects::merged;
 use crate::terminal::Terminal;
 use crate::{Verdict, is_stdin};
 
@@ -191,48 +192,5 @@ fn verdict_line(report: &ScanReport, strict: bool) -> String {
 }
 
 fn as_json(name: &str, report: &ScanReport, strict: bool) -> Value {
-    let facts = &report.facts;
-    let findings = report.findings.iter().map(|found| {
-        json!({
-            "code": found.code,
-            "severity": found.severity.name(),
-            "place": found.place,
-            "message": found.message,
-            "help": found.help,
-            "requirement": found.requirement,
-        })
-    });
-    let sets = facts.opsets.iter().map(|set| json!({"domain": set.domain, "version": set.version}));
-    let files = facts.data_files.iter().map(
-        |file| json!({"location": file.location, "bytes": file.size, "tensors": file.tensors}),
-    );
-    let domains = facts.domains.iter().map(|domain| {
-        json!({"domain": domain.domain, "operators": domain.operators, "nodes": domain.nodes})
-    });
-    json!({
-        "model": name,
-        "verdict": word(report, strict),
-        "errors": report.errors,
-        "warnings": report.warnings,
-        "notes": report.notes,
-        "facts": {
-            "bytes": facts.size,
-            "ir_version": facts.ir_version,
-            "opsets": sets.collect::<Vec<_>>(),
-            "producer_name": facts.producer_name,
-            "producer_version": facts.producer_version,
-            "graphs": facts.graphs,
-            "nodes": facts.nodes,
-            "functions": facts.functions,
-            "tensors": facts.tensors,
-            "messages": facts.messages,
-            "depth": facts.depth,
-            "inside_bytes": facts.inside_bytes,
-            "outside_claimed": facts.outside_claimed,
-            "outside_present": facts.outside_present,
-            "data_files": files.collect::<Vec<_>>(),
-            "domains": domains.collect::<Vec<_>>(),
-        },
-        "findings": findings.collect::<Vec<_>>(),
-    })
+    merged(json!({"model": name, "verdict": word(report, strict)}), json!(report))
 }

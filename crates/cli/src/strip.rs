@@ -79,14 +79,7 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         let answer = json!({
             "schema": SCHEMA,
             "model": args.model.name(),
-            "stripped": {
-                "docs": report.docs,
-                "names": report.names,
-                "metadata": report.metadata,
-                "unused": report.unused_initializers,
-                "training": report.training,
-                "types": report.inferred_types,
-            },
+            "stripped": report,
             "checked": invalid::checked(&Edit::of_strip(&options)),
             "saved": saved.json(),
         });

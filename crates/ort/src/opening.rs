@@ -203,7 +203,7 @@ mod tests {
     fn run(options: &Options) -> Result<Vec<f32>, Error> {
         let model = opened(&bytes(), options)?.model;
         let session = Session::new(&model).map_err(|error| of_model(&error, &bytes()))?;
-        let outputs = session.run([("x", floats(&[1.0, 1.0]))]).unwrap();
+        let outputs = session.run([("x", floats(&[1.0, 1.0]))], &RunOptions::default()).unwrap();
         Ok(outputs.tensor("y").unwrap().to_vec().unwrap())
     }
 

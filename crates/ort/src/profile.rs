@@ -240,7 +240,7 @@ mod tests {
             ];
             let recorder = profile.recorder().unwrap();
             recorder
-                .record(|watch| session.run_with(inputs, RunOptions::new().watch(watch)))
+                .record(|watch| session.run(inputs, &RunOptions::new().watch(watch)))
                 .unwrap();
         }
         let steps = session.steps();

@@ -26,6 +26,8 @@ mod fuse;
 mod infer;
 mod inline;
 mod ir_version;
+#[cfg(feature = "serde")]
+mod json_form;
 mod node_path;
 mod order;
 pub mod payload;

@@ -52,6 +52,7 @@ mod scratch;
 mod select;
 mod session;
 mod sizes;
+mod spans;
 mod stop;
 mod thread_pool;
 mod unsupported;

@@ -27,6 +27,7 @@ use crate::node_error::{NodeError, NodeInput};
 use crate::plan::Plan;
 use crate::random::{Draws, Randomness};
 use crate::schedule::{Goal, Schedule, Scheduled, Source};
+use crate::spans;
 use crate::stop::{Limits, StopReason, Stopped};
 
 pub(crate) use iteration_plans::IterationPlans;
@@ -312,6 +313,7 @@ impl Run<'_> {
         scheduled: &Scheduled,
         watch: &mut Option<Watch<'_>>,
     ) -> Result<(), Failed> {
+        let _span = spans::enter_step(self.executable, &body.steps[scheduled.step]);
         let Room { arena, inner, held } = room;
         let account = self.account;
         self.progress.node.set(Some(body.steps[scheduled.step].origins[0]));

@@ -26,6 +26,7 @@ use crate::report::CompileReport;
 use crate::rewrite::Note;
 use crate::run::IterationPlans;
 use crate::sizes::KnownSizes;
+use crate::spans;
 
 pub use runs::Input;
 
@@ -117,6 +118,7 @@ impl Session {
         external: &dyn ExternalData,
         options: &Options,
     ) -> Result<Session, CompileError> {
+        let _span = spans::enter_plan(model);
         let pool = pool_of(options)?;
         let as_run = as_run(model, &options.dims);
         let model_to_run = as_run.as_ref().unwrap_or(model);

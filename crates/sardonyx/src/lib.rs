@@ -29,10 +29,23 @@
 //!
 //! # Features
 //!
-//! With `images` sessions decode images for the operator `ImageDecoder`: BMP, JPEG, JPEG 2000, PNG,
-//! PNM, TIFF and WebP. Without it such models need
-//! [a decoder of the program](SessionBuilder::image_decoder). `io::DecodedImage` decodes the same
-//! formats for inputs.
+//! None is on by default.
+//!
+//! - `images`: decoders of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP for the operator
+//!   `ImageDecoder`, and `io::DecodedImage`, which decodes the same formats for inputs. Without the
+//!   feature models with that operator need
+//!   [a decoder of the program](SessionBuilder::image_decoder).
+//! - `mpi`: devices that are processes of an MPI job. The library of the system is opened at run
+//!   time.
+//! - `ndarray`: `Tensor::from_array` and `as_array`, likewise of views, for arrays of the crate
+//!   `ndarray` 0.17. Elements are borrowed or taken over where their layout allows.
+//! - `num-complex`: `Complex<f32>` and `Complex<f64>` of the crate `num-complex` 0.4 as elements,
+//!   with the layout of [`value::Complex64`] and [`value::Complex128`].
+//! - `serde`: `serde::Serialize` for reports that the command prints with `--json`, with the keys
+//!   of these answers: [`check::CheckReport`] and its findings, [`check::ScanReport`],
+//!   [`io::SaveReport`], [`edit::StripReport`].
+//! - `tracing`: spans of the crate `tracing` 0.1 with the target `sardonyx`: `open`, `plan` and
+//!   `run` at the level DEBUG, `step` with its number and nodes at TRACE.
 //!
 //! # What is not promised
 //!
@@ -41,6 +54,7 @@
 //! differ between instruction sets and releases. The other crates named `sardonyx-…` are parts of
 //! this one and may change with any release.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -71,6 +85,8 @@ mod inference;
 mod inline;
 pub mod inspect;
 pub mod io;
+#[cfg(feature = "serde")]
+mod json_form;
 mod large_pages;
 mod load;
 mod mapping;
@@ -89,6 +105,7 @@ mod scan;
 mod scores;
 mod session;
 mod sniff;
+mod spans;
 mod stamp;
 mod stored;
 mod tensors;

@@ -27,6 +27,7 @@ use crate::model::Model;
 use crate::open::{Access, directory_given, io_error, open_file, read_file, read_stream, shown};
 use crate::positions::positions;
 use crate::sniff::recognise;
+use crate::spans;
 use crate::stamp::Stamp;
 
 /// When the files are opened that hold a model's external data.
@@ -193,6 +194,7 @@ impl OpenOptions {
     #[doc(hidden)]
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Loaded, Error> {
         let path = path.as_ref();
+        let _span = spans::enter_open(|| path.display().to_string());
         let form = self.form.or_else(|| Form::of_path(path));
         let is_skimmed = self.skip_payloads
             && self.access == Access::Read
@@ -214,6 +216,7 @@ impl OpenOptions {
     /// See [`open`](OpenOptions::open).
     #[doc(hidden)]
     pub fn load_bytes(&self, bytes: impl Into<Buffer>) -> Result<Loaded, Error> {
+        let _span = spans::enter_open(|| "bytes".to_string());
         self.finish(self.source_of_bytes(bytes.into())?)
     }
 
@@ -224,6 +227,7 @@ impl OpenOptions {
     /// See [`open`](OpenOptions::open).
     #[doc(hidden)]
     pub fn load_reader(&self, reader: impl Read) -> Result<Loaded, Error> {
+        let _span = spans::enter_open(|| "stream".to_string());
         let mut stream: &mut dyn BufRead = &mut BufReader::new(reader);
         if self.skip_payloads {
             // Text is read whole: it has no payloads that could be passed over.

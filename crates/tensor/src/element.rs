@@ -215,7 +215,7 @@ pub fn swap_bytes(data_type: DataType, bytes: &mut [u8]) -> Result<(), TensorErr
     Ok(())
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 

@@ -28,13 +28,18 @@
 // (`buffer`), advice to the kernel about huge pages (`buffer`), and handing out disjoint exclusive
 // slices of one block (`arena`).
 #![allow(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod arena;
+#[cfg(feature = "ndarray")]
+mod arrays;
 mod buffer;
 mod compare;
+#[cfg(feature = "num-complex")]
+mod complex;
 mod convert;
 mod element;
 mod error;

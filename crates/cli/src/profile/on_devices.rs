@@ -11,6 +11,7 @@ use super::measured::{self, micros, rounded, rounded_micros};
 use super::{Args, Device, Exchanges};
 use crate::failure::{Code, Failure};
 use crate::human::{self, Align, columns, count, cut};
+use crate::objects::merged;
 use crate::timing::median;
 
 /// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
@@ -284,12 +285,4 @@ impl Report {
             "moves": moves.collect::<Vec<_>>(),
         })
     }
-}
-
-/// An object with the members of two.
-fn merged(mut one: Value, other: Value) -> Value {
-    if let (Value::Object(one), Value::Object(other)) = (&mut one, other) {
-        one.extend(other);
-    }
-    one
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pyo3::prelude::*;
+use sardonyx::run::StepEvent;
 use sardonyx::{Error, RunOptions, StopFlag};
 use sardonyx_ort::profile::Recorder;
 

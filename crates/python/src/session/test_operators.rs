@@ -13,7 +13,7 @@ const DOMAIN: &str = "ai.sardonyx.test";
 /// Adds the operators to the session of a model that imports their domain.
 #[cfg(debug_assertions)]
 pub(crate) fn add_to<'m>(builder: SessionBuilder<'m>, model: &Model) -> SessionBuilder<'m> {
-    use sardonyx::{OperatorCall, OperatorError};
+    use sardonyx::ops::{OperatorCall, OperatorError};
 
     if !model.opsets().iter().any(|opset| opset.domain == DOMAIN) {
         return builder;

@@ -13,6 +13,7 @@ use crate::executable::{Region, Step};
 use crate::kernel::{Call, Operand};
 use crate::program::Along;
 use crate::registers::{Made, Registers, ScalarCode, ScalarIterations, bytes_of, word_of};
+use crate::spans;
 
 /// What iterations stack, and the register that each is in.
 type Stacks<'t, 'o> = SmallVec<[(Stack<'t, 'o>, &'t Made); 2]>;
@@ -43,6 +44,7 @@ impl Run<'_> {
         let stacks = stacked.iter_mut().map(|target| Stack::new(target, Along::FIRST));
         let mut stacks: Stacks<'_, '_> = stacks.zip(&iterations.stacked).collect();
         let iteration = Watch::step(watch, inside.number, |_| {
+            let _span = spans::enter_step(self.executable, inside);
             let limits = (most, goes_on);
             self.take_scalar_iterations(
                 step,

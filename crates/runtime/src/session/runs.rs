@@ -26,6 +26,7 @@ use crate::program::Slot;
 use crate::run::{IterationPlans, Progress, Run, StepEvent, Watch, postpone};
 use crate::schedule::{Schedule, Source};
 use crate::sizes::{Found, Scope, inferred};
+use crate::spans;
 use crate::stop::Limits;
 
 /// An input of a run.
@@ -207,6 +208,7 @@ impl Session {
         values: Option<(&mut Values, impl FnOnce(&mut Values) -> Result<(), E>)>,
         options: &RunOptions<'_>,
     ) -> Result<(), E> {
+        let _span = spans::enter_run();
         let progress = Progress::default();
         let ran = caught(|| self.walk_noting(inputs, want, lend, values, options, &progress));
         ran.unwrap_or_else(|panic| Err(self.internal(panic, &progress).into()))

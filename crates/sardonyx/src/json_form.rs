@@ -1,0 +1,169 @@
+//! Forms of the front's reports for the crate `serde`. The answers of the command have the same
+//! keys, as it writes these forms.
+
+use serde::{Serialize, Serializer};
+
+use crate::inspect::OperatorSet;
+use crate::save::{SaveReport, SavedFile};
+use crate::scan::{ScanFacts, ScanFinding, ScanReport, Severity, ScannedDomain, ScannedFile};
+
+/// `domain` (empty for `ai.onnx`) and `version`.
+impl Serialize for OperatorSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            domain: &'a str,
+            version: i64,
+        }
+        Form { domain: &self.domain, version: self.version }.serialize(serializer)
+    }
+}
+
+/// `location`, `bytes`, `tensors` and `reused`.
+impl Serialize for SavedFile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            location: &'a str,
+            bytes: u64,
+            tensors: usize,
+            reused: bool,
+        }
+        let SavedFile { location, bytes, tensors, reused } = self;
+        let (bytes, tensors, reused) = (*bytes, *tensors, *reused);
+        Form { location, bytes, tensors, reused }.serialize(serializer)
+    }
+}
+
+/// `bytes`, `exceeds_2_gib`, `files`, and the names that are `removed`, `shared`, `left` and
+/// `left_out`.
+impl Serialize for SaveReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            bytes: u64,
+            exceeds_2_gib: bool,
+            files: &'a [SavedFile],
+            removed: &'a [String],
+            shared: &'a [String],
+            left: &'a [String],
+            left_out: &'a [String],
+        }
+        let SaveReport { bytes, files, removed, shared, left, left_out } = self;
+        let exceeds_2_gib = self.exceeds_2_gib();
+        let form = Form { bytes: *bytes, exceeds_2_gib, files, removed, shared, left, left_out };
+        form.serialize(serializer)
+    }
+}
+
+/// `location`, `bytes` (null if the file is not there or was not looked for) and `tensors`.
+impl Serialize for ScannedFile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            location: &'a str,
+            bytes: Option<u64>,
+            tensors: u64,
+        }
+        let form = Form { location: &self.location, bytes: self.size, tensors: self.tensors };
+        form.serialize(serializer)
+    }
+}
+
+/// `domain`, and the numbers of different `operators` and of `nodes`.
+impl Serialize for ScannedDomain {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            domain: &'a str,
+            operators: u64,
+            nodes: u64,
+        }
+        let ScannedDomain { domain, operators, nodes } = self;
+        Form { domain, operators: *operators, nodes: *nodes }.serialize(serializer)
+    }
+}
+
+/// The fields by their names, `size` as `bytes`.
+impl Serialize for ScanFacts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            bytes: u64,
+            ir_version: Option<i64>,
+            opsets: &'a [OperatorSet],
+            producer_name: &'a str,
+            producer_version: &'a str,
+            graphs: u64,
+            nodes: u64,
+            functions: u64,
+            tensors: u64,
+            messages: u64,
+            depth: u32,
+            inside_bytes: u64,
+            outside_claimed: u64,
+            outside_present: u64,
+            data_files: &'a [ScannedFile],
+            domains: &'a [ScannedDomain],
+        }
+        let form = Form {
+            bytes: self.size,
+            ir_version: self.ir_version,
+            opsets: &self.opsets,
+            producer_name: &self.producer_name,
+            producer_version: &self.producer_version,
+            graphs: self.graphs,
+            nodes: self.nodes,
+            functions: self.functions,
+            tensors: self.tensors,
+            messages: self.messages,
+            depth: self.depth,
+            inside_bytes: self.inside_bytes,
+            outside_claimed: self.outside_claimed,
+            outside_present: self.outside_present,
+            data_files: &self.data_files,
+            domains: &self.domains,
+        };
+        form.serialize(serializer)
+    }
+}
+
+/// `code`, `severity`, `place`, `message`, `help` and `requirement` (null if none is violated).
+impl Serialize for ScanFinding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            code: &'a str,
+            severity: Severity,
+            place: &'a str,
+            message: &'a str,
+            help: &'a str,
+            requirement: Option<&'a str>,
+        }
+        let ScanFinding { code, severity, place, message, help, requirement } = self;
+        let (severity, requirement) = (*severity, *requirement);
+        Form { code, severity, place, message, help, requirement }.serialize(serializer)
+    }
+}
+
+/// `errors`, `warnings`, `notes`, `facts` and `findings`.
+impl Serialize for ScanReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            errors: u64,
+            warnings: u64,
+            notes: u64,
+            facts: &'a ScanFacts,
+            findings: &'a [ScanFinding],
+        }
+        let form = Form {
+            errors: self.errors,
+            warnings: self.warnings,
+            notes: self.notes,
+            facts: &self.facts,
+            findings: &self.findings,
+        };
+        form.serialize(serializer)
+    }
+}
