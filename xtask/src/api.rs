@@ -75,18 +75,23 @@ pub(crate) fn wrap_rustdoc(rustdoc: &OsStr) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Has rustdoc describe the front and the crates of ours that it uses, the front first.
+/// Has rustdoc describe the front and all crates of ours below it, the front first.
 fn document() -> Result<Vec<Documented>> {
     let packages = packages()?;
     let front = packages.iter().find(|package| package["name"] == FRONT);
     let front = front.ok_or_else(|| format!("the workspace has no package {FRONT}"))?;
-    let is_ours = |name: &str| packages.iter().any(|package| package["name"] == name);
-    let used = front["dependencies"].as_array().into_iter().flatten();
-    let used = used.filter(|dependency| dependency["kind"].is_null());
-    let used =
-        used.filter_map(|dependency| dependency["name"].as_str()).filter(|name| is_ours(name));
-    let names: BTreeSet<&str> = used.filter(|name| *name != FRONT).collect();
-    let names: Vec<&str> = [FRONT].into_iter().chain(names).collect();
+    let mut names: Vec<&str> = vec![FRONT];
+    let mut next = 0;
+    while let Some(name) = names.get(next) {
+        let package = packages.iter().find(|package| package["name"] == *name);
+        let used = package.and_then(|package| package["dependencies"].as_array());
+        for dependency in used.into_iter().flatten().filter(|used| used["kind"].is_null()) {
+            let ours = packages.iter().find(|package| package["name"] == dependency["name"]);
+            let ours = ours.and_then(|package| package["name"].as_str());
+            names.extend(ours.filter(|name| !names.contains(name)));
+        }
+        next += 1;
+    }
     let features = front["features"].as_object().into_iter().flat_map(|features| features.keys());
     let features: Vec<String> = features.map(|name| format!("{FRONT}/{name}")).collect();
 
@@ -187,12 +192,12 @@ impl Iterator for Choice
 variant Choice::A(u8)
 variant Choice::B { x: Rc<str> }
 struct Moved<'a, T: Send = u8> { .. }
-impl From<Moved<'a>> for Vec<u8>
 impl<'a, T: Clone + Send> Clone for Moved<'a, T>
+impl<'a> From<Moved<'a>> for Vec<u8>
 field Moved::a: &'a [T]
 fn Moved::get(&self, at: impl Fn(&str) -> Option<T> + 'a) -> Result<&'a T, io::Error> in impl<'a, T: Send> Moved<'a, T>
 const fn Moved::wide(self) -> inner::Unnamed in impl Moved<'_, u16>
-#[deprecated] static OLD: &'static str
+#[deprecated] static OLD: &str
 trait Own: Sync
 impl Own for u8
 const Own::N: usize

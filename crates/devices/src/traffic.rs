@@ -6,6 +6,7 @@ use std::time::Duration;
 /// What a worker sent since its transport was made. Messages of barriers, of agreement and of the
 /// default collectives count as all others; a notice of failure does not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Traffic {
     /// By receiver, as many as there are workers. What a worker sends to itself counts, too.
     pub sent: Vec<Sent>,

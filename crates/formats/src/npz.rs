@@ -176,6 +176,7 @@ fn unpack(member: ZipFile<'_, Cursor<&[u8]>>, name: &str) -> Result<Buffer, NpzE
 
 /// How the arrays of a new archive are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Packing {
     /// Not at all, as NumPy's `savez` does.
     #[default]

@@ -175,7 +175,7 @@ fn demand_known_version(model: &Model) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sardonyx::Session;
+    use sardonyx::{RunOptions, Session};
 
     const TEXT: &str = "<ir_version: 8, opset_import: [\"\": 17]>
         g (float[N] x) => (float[N] y)

@@ -138,6 +138,7 @@ pub fn has_different_sizes(
 mod tests {
     use super::*;
     use sardonyx::Model;
+    use sardonyx::tool::ModelExt;
 
     fn inputs(graph: &str) -> (Model, Vec<Port>) {
         let head = "<ir_version: 8, opset_import: [\"\": 18, \"ai.onnx.ml\": 3]>";

@@ -215,6 +215,7 @@ fn write_new(prefix: &OsStr, now: LocalTime, content: &str) -> Result<OsString, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sardonyx::tool::SessionExt;
     use sardonyx::{Model, RunOptions, Session, Tensor};
 
     const NOW: LocalTime =

@@ -80,6 +80,7 @@ impl Default for CheckOptions {
 
 /// A part of a model that can be checked by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CheckPart {
     /// The types of the main graph's inputs.
     Inputs,

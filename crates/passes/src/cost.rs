@@ -24,6 +24,7 @@ pub use sum::{ASSUMED_SIZE, Sum, at_assumed_sizes};
 
 /// Work and data of a node, or of many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Work {
     /// Elements of initializers that are read.
     pub parameters: Sum,

@@ -50,6 +50,7 @@ pub enum GradientBy {
 
 /// What was done.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct GradientReport {
     /// The value that was differentiated.
     pub of: String,

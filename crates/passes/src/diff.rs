@@ -77,6 +77,7 @@ pub struct ModelDiff {
 
 /// A changed text or number.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FieldChange {
     /// The field, such as `producer_name`; with the key of an entry, such as
     /// `metadata_props['author']`.
@@ -89,6 +90,7 @@ pub struct FieldChange {
 
 /// A changed import of an operator set.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImportChange {
     /// The domain; empty for `ai.onnx`.
     pub domain: String,
@@ -100,6 +102,7 @@ pub struct ImportChange {
 
 /// A function or training step that only one of the models has.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PartChange {
     /// The part, such as `function 'local.f'`.
     pub name: String,

@@ -171,6 +171,7 @@ impl Spot {
 
 /// Where in a model, for programs and for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Place {
     /// The spot.
     #[doc(hidden)]
@@ -189,6 +190,7 @@ impl fmt::Display for Place {
 
 /// One thing that is wrong with a model, or with a wish about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// What kind.
     pub code: &'static Code,
@@ -471,6 +473,7 @@ pub struct Findings {
 
 /// What a job found.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CheckReport {
     /// The findings, the worst first, otherwise in the order of the file. Of each code only the
     /// first few are listed.

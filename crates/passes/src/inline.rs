@@ -106,6 +106,7 @@ pub struct InlineReport {
 
 /// Nodes of an operator that have no body, all for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WithoutBody {
     /// Domain of the operator; empty for `ai.onnx`.
     pub domain: String,

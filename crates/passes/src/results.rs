@@ -76,6 +76,7 @@ impl fmt::Display for JobKind {
 
 /// An error in the result of a job that its input does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewError {
     /// The error, and its place in the result.
     pub finding: Finding,
@@ -102,6 +103,7 @@ impl fmt::Display for NewError {
 
 /// The errors in the result of a job that its input does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewErrors {
     /// The job.
     pub job: JobKind,

@@ -24,6 +24,7 @@ pub struct StripOptions {
 
 /// How much was taken out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StripReport {
     /// Texts of documentation.
     pub docs: usize,

@@ -73,6 +73,7 @@ impl fmt::Debug for TrainingOptions<'_> {
 
 /// What training information was added.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct TrainingReport {
     /// Weights that are trained, and how many elements each has.
     pub variables: Vec<(String, usize)>,
@@ -98,6 +99,7 @@ pub struct TrainingReport {
 
 /// Why an initializer of floats is not trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Skipped {
     /// The loss does not depend on it.
     NoInfluence,

@@ -110,7 +110,8 @@ fn exception(refusal: InlineError) -> PyErr {
         };
         let broken: Vec<check::Finding> = findings.iter().filter(is_broken).cloned().collect();
         if !broken.is_empty() {
-            let report = check::CheckReport { findings: broken, ..check::CheckReport::default() };
+            let mut report = check::CheckReport::default();
+            report.findings = broken;
             if let Err(error) = verdict(report) {
                 return error;
             }

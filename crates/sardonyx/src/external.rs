@@ -60,6 +60,7 @@ impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, B
 
 /// Which links may lead to a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Links {
     /// Those whose target lies in the model's directory, or in the directory of the real model file
     /// if the model is a link itself. The cache of Hugging Face is built like that.
@@ -396,6 +397,7 @@ impl DataFiles {
 
 /// What a data file is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DataAccess {
     /// Reading.
     Read,

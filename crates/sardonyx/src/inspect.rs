@@ -185,6 +185,7 @@ impl Model {
 
 /// A configuration for several devices (`DeviceConfigurationProto`).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceConfiguration {
     /// Its name, by which nodes refer to it.
     pub name: String,

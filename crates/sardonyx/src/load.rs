@@ -32,6 +32,7 @@ use crate::stamp::Stamp;
 
 /// When the files are opened that hold a model's external data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum ExternalFiles {
     /// When something asks for the values, such as a session.
     #[default]

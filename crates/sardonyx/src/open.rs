@@ -14,6 +14,7 @@ use crate::stamp::Stamp;
 
 /// How the bytes of a model file, and of the data files beside it, come into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Access {
     /// Mapped: pages come in when touched. If another program truncates a mapped file, touching the
     /// missing part ends the process (SIGBUS); if it overwrites the file in place, values change.

@@ -20,6 +20,7 @@ use crate::model::Model;
 
 /// Where a saved model has the values of its tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Weights {
     /// Where they are: those inside stay inside, those in files beside the model stay there. If the
     /// model is saved to another directory than that of its data files, these values are copied
@@ -35,6 +36,7 @@ pub enum Weights {
 
 /// How many data files there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Layout {
     /// One for all tensors.
     #[default]

@@ -88,7 +88,13 @@ fn run_all() {
 
 #[test]
 fn spans_are_nested_as_the_work_is() {
-    assert_eq!(observe(Level::TRACE, run_all), "");
+    let seen = observe(Level::TRACE, run_all);
+    assert!(seen.starts_with("open source=\"bytes\"\nplan nodes=4\nrun\n  step number="), "{seen}");
+    let count = |depth: usize, node: &str| {
+        let start = format!("{}step number=", "  ".repeat(depth));
+        seen.lines().filter(|line| line.starts_with(&start) && line.contains(node)).count()
+    };
+    assert_eq!((count(1, "first"), count(1, "again"), count(2, "inside")), (1, 1, 2), "{seen}");
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Tolerance {
 
 /// How two tensors differ.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Mismatch {
     /// In element type.
     Type {
@@ -66,6 +67,7 @@ pub enum Mismatch {
 
 /// How far two tensors of the same type and dims are apart.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Distance {
     /// How many elements differ by more than is allowed.
     pub count: usize,
@@ -85,6 +87,7 @@ pub struct Distance {
 
 /// An element of a tensor that is not the wanted one.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct WorstElement {
     /// Where it is.
     pub index: Vec<usize>,

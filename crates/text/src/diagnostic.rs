@@ -17,6 +17,7 @@ pub enum DiagnosticSeverity {
 
 /// One thing that is wrong with a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// How bad it is.
     #[doc(hidden)]

@@ -10,6 +10,7 @@ pub struct LeftOut {
 
 /// One kind of thing that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeftOutKind {
     /// What.
     pub what: &'static str,

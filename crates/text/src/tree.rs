@@ -4,6 +4,7 @@ use std::ops::Range;
 
 /// What a part of a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SyntaxKind {
     /// The whole text.
     Model,
@@ -57,6 +58,7 @@ pub struct SyntaxTree {
 
 /// A part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SyntaxPart {
     /// What it is.
     pub kind: SyntaxKind,

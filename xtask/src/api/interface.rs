@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const NOTICED: &[&str] = &["Send", "Sync"];
 
 /// Impls that are no promise of their own.
-const IMPLIED: &[&str] = &["StructuralPartialEq"];
+const IMPLIED: &[&str] = &["Drop", "StructuralPartialEq"];
 
 /// Everything that users can name, and what was noticed on the way.
 pub(super) struct Interface {

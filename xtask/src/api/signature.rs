@@ -38,6 +38,7 @@ impl Names {
         let segments: Vec<&str> = rest.split("::").collect();
         match segments[..] {
             [.., "result", "Result"] => "Result".to_string(),
+            [.., outer, "error", last] if AMBIGUOUS.contains(&last) => format!("{outer}::{last}"),
             [.., module, last] if AMBIGUOUS.contains(&last) => format!("{module}::{last}"),
             [.., last] => last.to_string(),
             [] => path.to_string(),

@@ -28,6 +28,7 @@ use crate::scratch::{Piece, Scratch};
 
 /// The binary interface of a library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MpiInterface {
     /// That of MPI 5.
     Standard,

@@ -87,6 +87,7 @@ pub(super) struct Replaced {
 
 /// A node that means the same only if what the caller grants holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Assumed {
     /// What is granted.
     pub assumption: Assumption,
@@ -96,6 +97,7 @@ pub struct Assumed {
 
 /// An operator set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct ConvertedImport {
     /// Domain; empty for `ai.onnx`.
     pub domain: String,

@@ -6,6 +6,7 @@ use sardonyx_ops::{Registry, shown_domain};
 
 /// A release of the standard: the versions that came with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Release {
     /// Its number without a patch level, such as `1.16`. The patch release 1.1.2 has versions of
     /// its own.

@@ -10,6 +10,7 @@ pub const ASSUMED_SIZE: i64 = 1024;
 
 /// A sum, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sum {
     /// The sum of what is known; unknown if it became too large to be written.
     pub known: Dim,

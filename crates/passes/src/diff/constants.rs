@@ -17,6 +17,7 @@ const PIECE: usize = 1 << 20;
 
 /// A constant that only one of the graphs has, or that differs.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ConstantChange {
     /// Name and type in the first graph, such as `float[64, 3, 7, 7] conv1.weight`.
     pub before: Option<String>,
@@ -51,6 +52,7 @@ impl TensorChange {
 
 /// Distance between the elements of two tensors.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Spread {
     /// Number of elements that differ.
     pub count: usize,

@@ -20,6 +20,7 @@ use super::versions::Impact;
 
 /// A changed input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PortChange {
     /// Input or output.
     pub kind: PortKind,
@@ -37,6 +38,7 @@ pub struct PortChange {
 
 /// Input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PortKind {
     /// An input.
     Input,

@@ -27,6 +27,7 @@ pub struct NodeChange {
 
 /// Kind of a change of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum NodeChangeKind {
     /// Only the second graph has it.
     Added,

@@ -33,6 +33,7 @@ impl Impact {
 
 /// Advice on `model_version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct VersionAdvice {
     /// The part of the version to raise.
     pub impact: Impact,

@@ -41,6 +41,7 @@ pub enum Division {
 
 /// What was suggested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShardReport {
     /// Products whose matrices are split by columns.
     pub columns: usize,

@@ -13,6 +13,7 @@ use crate::addition::Addition;
 
 /// How gradients are kept small.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Clipping {
     /// All gradients are multiplied by the same factor, if the root of the sum of the squares of
     /// all their elements is greater than this, so that it becomes this.

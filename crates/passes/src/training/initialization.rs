@@ -16,6 +16,7 @@ use super::variables::{Role, Variable};
 /// What weights are before the first step. Biases are 0 and factors of normalizations 1 unless
 /// weights are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub enum Initialization {
     /// What the model stores.
     #[default]

@@ -10,6 +10,7 @@ use crate::derivatives::DeriveError;
 
 /// What training makes small.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Loss {
     /// The mean cross entropy between an output, which holds a score for each class, and the
     /// numbers of the right classes, which are a new input `label` of `int64`. Where the output

@@ -35,6 +35,7 @@ pub struct Optimizer {
 
 /// A rule by which weights move.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum OptimizerKind {
     /// w ← w − r·g
     Sgd,
