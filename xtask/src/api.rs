@@ -1,7 +1,7 @@
 //! `cargo xtask api`: the public interface of the library as a file, so that it grows by decision.
 //!
-//! rustdoc describes the crates in JSON, a form that only unstable options give: they are switched
-//! on for rustdoc alone, as build programs of other crates run again when `RUSTC_BOOTSTRAP` appears.
+//! rustdoc describes the crates in JSON, a form that only unstable options give. They are switched
+//! on for rustdoc alone: build scripts of other crates run again when `RUSTC_BOOTSTRAP` appears.
 
 mod documented;
 mod interface;

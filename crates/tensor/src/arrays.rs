@@ -63,8 +63,8 @@ impl Tensor {
         self.view().as_array()
     }
 
-    /// Borrows the elements as an array to write, after copying if others share them or they are not
-    /// aligned.
+    /// Borrows the elements as an array to write, after copying if others share them or they are
+    /// not aligned.
     ///
     /// # Errors
     /// `Type` if the elements are not `T`; or if a copy is needed and memory is refused.
@@ -91,8 +91,8 @@ impl<'a> TensorView<'a> {
     /// ```
     ///
     /// # Errors
-    /// `Unsupported` if there are gaps between the elements, as in some columns of a matrix: what is
-    /// in the gaps may be borrowed for writing. [`Tensor::from_array`] copies such a view.
+    /// `Unsupported` if there are gaps between the elements, as in some columns of a matrix:
+    /// elements in the gaps may be borrowed for writing. [`Tensor::from_array`] copies such a view.
     pub fn from_array<T: Element, D: Dimension>(
         array: ArrayView<'a, T, D>,
     ) -> Result<TensorView<'a>, TensorError> {
