@@ -157,6 +157,7 @@ impl fmt::Display for Problem {
 
 /// How many values there are, and of how many not everything is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TypeCounts {
     /// The values that inputs and nodes define.
     pub values: usize,
@@ -166,6 +167,7 @@ pub struct TypeCounts {
 
 /// Something that stays unknown, where that begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnknownValue {
     /// The name of the value.
     pub value: String,
@@ -181,6 +183,7 @@ pub struct UnknownValue {
 
 /// Two sizes that a node demands to be equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Equality {
     /// One size.
     pub left: Dim,
