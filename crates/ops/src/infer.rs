@@ -1,7 +1,7 @@
 //! The context in which an operator computes the types of its outputs.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use sardonyx_model::{Dim, GraphId, Shape, TensorType, Type};
@@ -35,6 +35,8 @@ pub struct Infer<'a> {
     subgraphs: Option<&'a dyn Subgraphs>,
     present: Option<Present<'a>>,
     said: Said,
+    /// Whether a known value was handed out.
+    used_values: Cell<bool>,
     equal: RefCell<Vec<(Dim, Dim)>>,
     cut_windows: RefCell<Vec<String>>,
     /// `None` if they are not asked for.
@@ -120,6 +122,9 @@ pub struct Said {
     pub difference: Option<String>,
     /// Windows that count although the formula of the standard gives none, in words.
     pub cut_windows: Vec<String>,
+    /// Whether the rule read the value of an input. Otherwise all follows from types, attributes,
+    /// and from which values are known.
+    pub used_values: bool,
 }
 
 impl fmt::Debug for Infer<'_> {
@@ -162,6 +167,7 @@ impl<'a> Infer<'a> {
             subgraphs: None,
             present: None,
             said: Said { types: (0..outputs).map(|_| None).collect(), ..Said::default() },
+            used_values: Cell::new(false),
             equal: RefCell::default(),
             cut_windows: RefCell::default(),
             demands: None,
@@ -195,7 +201,8 @@ impl<'a> Infer<'a> {
     pub fn finish(self) -> Said {
         let demands = self.demands.map(RefCell::into_inner).unwrap_or_default();
         let (equal, cut_windows) = (self.equal.into_inner(), self.cut_windows.into_inner());
-        Said { equal, cut_windows, demands, ..self.said }
+        let used_values = self.used_values.get();
+        Said { equal, cut_windows, demands, used_values, ..self.said }
     }
 
     /// Applies the rule of another operator to the node.
@@ -229,7 +236,9 @@ impl<'a> Infer<'a> {
     fn apply<'o>(&self, rule: InferFn, mut other: Infer<'o>) -> Result<Said, InferError> {
         other.demands = self.demands.as_ref().map(|_| RefCell::default());
         rule(&mut other)?;
-        Ok(other.finish())
+        let said = other.finish();
+        self.used_values.set(self.used_values.get() | said.used_values);
+        Ok(said)
     }
 
     /// Takes over the types that a rule gave, and what it demands of sizes.
@@ -304,7 +313,14 @@ impl<'a> Infer<'a> {
 
     /// The value of an input, as far as known.
     pub fn known(&self, index: usize) -> Option<&'a Known> {
-        *self.known.get(index)?
+        let known = (*self.known.get(index)?)?;
+        self.used_values.set(true);
+        Some(known)
+    }
+
+    /// Whether something is known of the value of an input.
+    pub(crate) fn is_known(&self, index: usize) -> bool {
+        self.known.get(index).is_some_and(Option::is_some)
     }
 
     /// The integers of an input that is a known scalar or vector.

@@ -1,8 +1,8 @@
 //! Which operators of a model cannot run, and why.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{AttributeValue, Model, NodeId, Symbol, Type, ValueId};
 use sardonyx_ops::operators::GRADIENT;
 use sardonyx_ops::{OpDef, OpRef, Registry};
@@ -222,7 +222,7 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
 /// Collects operators that cannot run, one entry for each reason.
 pub(crate) struct Unsupported<'m> {
     model: &'m Model,
-    opsets: HashMap<Cow<'m, str>, i64>,
+    opsets: std::collections::HashMap<Cow<'m, str>, i64>,
     /// By domain, name and reason: the opset version, the number of nodes and the first one.
     found: HashMap<(String, String, String), (Option<i64>, usize, NodeId)>,
 }

@@ -179,6 +179,9 @@ pub(crate) fn broadcast_dims<'a>(all: impl IntoIterator<Item = &'a [usize]>) -> 
 
 /// The first output is `f` over all inputs, element by element.
 pub(crate) fn combine(cx: &mut Infer<'_>, f: impl Fn(&Dim, &Dim) -> Dim) {
+    if !(0..cx.input_count()).all(|index| cx.is_known(index)) {
+        return;
+    }
     let mut result: Option<Ints> = None;
     for index in 0..cx.input_count() {
         let Some(next) = of_input(cx, index) else {

@@ -2,8 +2,8 @@
 //! and the same attributes. What was found of that node is so of them. Models repeat layers, so
 //! that most nodes are such.
 //!
-//! Only what follows from types alone is kept: nothing that a node with a problem, known values,
-//! names for open sizes, or demands on sizes gave.
+//! Only what follows from types alone is kept: nothing that a rule found by the values of inputs,
+//! and nothing of nodes with a problem, names for open sizes, or demands on sizes.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -97,12 +97,14 @@ impl Engine<'_> {
         let mut given = std::mem::take(&mut self.repeats.given);
         given.clear();
         given.extend([callee.number, inputs.len() as u32, attributes.len() as u32]);
-        let mut is_of_types = true;
         for value in inputs {
             // A call may leave out an input of which its function declares the type.
-            given.push(u32::from(self.has(value)));
-            given.push(value.map_or(ABSENT, |value| self.found.types.number(value)));
-            is_of_types &= value.is_none_or(|value| self.found.known(value).is_none());
+            given.push(value.map_or(ABSENT, |value| {
+                let is_known = u32::from(self.found.known(value).is_some());
+                let is_given = u32::from(self.has(Some(value)));
+                // A type takes tens of bytes, so that its number has bits to spare.
+                self.found.types.number(value) << 2 | is_known << 1 | is_given
+            }));
         }
         // What the file declares of outputs is joined with what the operator says.
         let declared = outputs.iter();
@@ -112,10 +114,9 @@ impl Engine<'_> {
         let mut state = self.repeats.hasher.build_hasher();
         given.hash(&mut state);
         self.repeats.given = given;
-        for attribute in attributes {
-            is_of_types &= hash_attribute(model, model.attribute(*attribute), &mut state);
-        }
-        is_of_types.then(|| GivenHash(state.finish()))
+        let mut attributes = attributes.iter().map(|id| model.attribute(*id));
+        let are_compared = attributes.all(|found| hash_attribute(model, found, &mut state));
+        are_compared.then(|| GivenHash(state.finish()))
     }
 
     /// Whether another node was given the same as one. Its outputs are of the same types then.
@@ -148,7 +149,8 @@ impl Engine<'_> {
 
 /// Whether something was said that is about one node alone, or about values.
 pub(super) fn is_of_types(said: &Said) -> bool {
-    said.known.iter().all(Option::is_none)
+    !said.used_values
+        && said.known.iter().all(Option::is_none)
         && said.equal.is_empty()
         && said.demands.is_empty()
         && said.cut_windows.is_empty()
@@ -205,5 +207,70 @@ fn have_same_values(model: &Model, a: &Attribute, b: &Attribute) -> bool {
             _ => false,
         },
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_ops::Registry;
+    use sardonyx_tensor::Buffer;
+    use sardonyx_text::{ParseOptions, parse_model};
+
+    use super::*;
+    use crate::infer::InferOptions;
+
+    /// How many nodes are kept of a model.
+    fn kept(nodes: &str) -> usize {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>
+             g (float[N, 4] x, float[N, 4] x2, float[4, N] w, float[M, N] v) => (float[N, 4] y)
+             <float[4] b = {{1, 2, 3, 4}}, float[4] c = {{5, 6, 7, 8}}, int64[1] s = {{-1}}> {{ {nodes} }}
+             <domain: \"local\", opset_import: [\"\": 21]> f <k = 0> (p) => (q) {{
+                 h = Abs (p)
+                 i = Abs (h)
+                 q = Softmax <axis: int = @k> (i)
+             }}"
+        );
+        let parsed = parse_model(Buffer::from_vec(text.into_bytes()), ParseOptions::default());
+        let model = parsed.unwrap_or_else(|error| panic!("{error}")).model;
+        let registry = Registry::standard();
+        let mut engine = Engine::new(&model, &registry, InferOptions::default());
+        let main = model.main.unwrap();
+        engine.begin(main);
+        engine.walk(main);
+        engine.repeats.found.len()
+    }
+
+    #[test]
+    fn nodes_that_are_given_the_same_are_looked_at_once() {
+        let rows = [
+            ("y = Abs (x)", 1),
+            ("a = Abs (x) b1 = Abs (x2) c1 = Abs (a) y = Identity (a)", 2),
+            // Attributes.
+            ("a = Transpose <perm = [1, 0]> (x) e = Transpose <perm = [1, 0]> (x2)", 1),
+            ("a = Transpose <perm = [1, 0]> (x) e = Transpose <perm = [0, 1]> (x2)", 2),
+            ("a = Softmax <axis = 0> (x) e = Softmax <axis = 1> (x2)", 2),
+            ("a = Gelu <approximate = \"none\"> (x) e = Gelu <approximate = \"tanh\"> (x)", 2),
+            ("a = Elu <alpha = 0.0> (x) e = Elu <alpha = -0.0> (x)", 2),
+            // Values that the rule does not read.
+            ("a = Add (x, b) e = Add (x2, c)", 1),
+            ("a = Add (b, x) e = Add (c, x2)", 1),
+            // Values that it does.
+            ("a = Reshape (x, s) e = Reshape (x2, s)", 0),
+            ("a = Shape (x) e = Shape (x2)", 0),
+            // Sizes that stay open, and demands.
+            ("a = NonZero (x) e = NonZero (x2)", 0),
+            ("a = MatMul (v, x) e = MatMul (v, x)", 1),
+            // A size that is known from here on: what was found before it is not kept.
+            ("a = Abs (x) e = Concat <axis = 0> (x, v) h = Abs (x)", 1),
+            ("a = Abs (x) e = MatMul (x, x) h = Abs (x)", 1),
+            // Problems.
+            ("a = Transpose <perm = [0]> (x) e = Transpose <perm = [0]> (x2)", 0),
+            // Graphs and functions: their nodes are kept, unless a call says what they are.
+            ("a = local.f (x) e = local.f (x2) h = local.f <k = 1> (x)", 1),
+        ];
+        for (nodes, count) in rows {
+            assert_eq!(kept(nodes), count, "{nodes}");
+        }
     }
 }

@@ -16,10 +16,17 @@ pub(super) struct TypeTable {
     /// Types, from number 1 on. Walks through the same graph again leave some that no value has.
     types: Vec<Type>,
     /// Numbers by type.
-    index: HashTable<u32>,
+    index: HashTable<Indexed>,
     hasher: DefaultHashBuilder,
     /// How many types there may be before unused ones are removed.
     most: usize,
+}
+
+/// The number of a type, with the hash of the type: to compute it again takes longer.
+#[derive(Debug, Clone, Copy)]
+struct Indexed {
+    hash: u64,
+    number: u32,
 }
 
 impl TypeTable {
@@ -66,15 +73,15 @@ impl TypeTable {
 
     fn number_of(&mut self, ty: Type) -> u32 {
         let TypeTable { types, index, hasher, .. } = self;
-        let is_same = |number: &u32| types[*number as usize - 1] == ty;
         let hash = hasher.hash_one(&ty);
-        if let Some(number) = index.find(hash, is_same) {
-            return *number;
+        let is_same =
+            |found: &Indexed| found.hash == hash && types[found.number as usize - 1] == ty;
+        if let Some(found) = index.find(hash, is_same) {
+            return found.number;
         }
-        // A type takes tens of bytes, so that its number has bits to spare.
         let number = types.len() as u32 + 1;
         types.push(ty);
-        index.insert_unique(hash, number, |number| hasher.hash_one(&types[*number as usize - 1]));
+        index.insert_unique(hash, Indexed { hash, number }, |found| found.hash);
         number
     }
 
@@ -100,8 +107,8 @@ impl TypeTable {
         let TypeTable { index, hasher, .. } = self;
         index.clear();
         for (position, ty) in types.iter().enumerate() {
-            let hash = |number: &u32| hasher.hash_one(&types[*number as usize - 1]);
-            index.insert_unique(hasher.hash_one(ty), position as u32 + 1, hash);
+            let (hash, number) = (hasher.hash_one(ty), position as u32 + 1);
+            index.insert_unique(hash, Indexed { hash, number }, |found| found.hash);
         }
         self.most = types.len() + self.numbers.len() + SLACK;
         self.types = types;
