@@ -3,7 +3,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::finding::{Finding, Report, Severity};
+use crate::finding::{CheckReport, Finding, Severity};
 use crate::strip::StripReport;
 
 /// `note`, `warning` or `error`.
@@ -42,7 +42,7 @@ impl Serialize for Finding {
 
 /// `verdict` (`fine`, `warnings` or `errors`), `errors`, `warnings`, `notes`, `types_checked`,
 /// `findings`, and `not_listed` with a `code` and the number of its other `findings`.
-impl Serialize for Report {
+impl Serialize for CheckReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct NotListed {
