@@ -22,8 +22,8 @@ use crate::message;
 /// An array that a caller gives in the place of an initializer.
 type Shared = Arc<Py<PyAny>>;
 
-/// State that pickle keeps: values, entries, sizes by name and by denotation, initializers, contents
-/// of data files.
+/// State that pickle keeps: values, entries, sizes by name and by denotation, initializers,
+/// contents of data files.
 type State<'py> = (
     Bound<'py, PyDict>,
     Vec<(String, OsString)>,
