@@ -15,7 +15,7 @@ from sardonyx.ort import _errors
 
 MODEL = sardonyx.parser.parse_model(
     """<ir_version: 8, opset_import: ["": 17, "ai.sardonyx.test": 1]>
-    g (float[N] x) => (float[N] y) { [fragile] z = ai.sardonyx.test.Panic (x) y = Neg (z) }"""
+    g (float[N] x) => (float[N] y) <float[N] z> { [fragile] z = ai.sardonyx.test.Panic (x) y = Neg (z) }"""
 )
 GOOD, BAD = np.float32([1, 2]), np.float32([1, -2])
 needs_operator = pytest.mark.skipif(not _core.HAS_TEST_OPERATORS, reason="a released build has no operator that panics")
