@@ -1,5 +1,5 @@
 //! `cargo xtask ci`: everything that must hold before a change goes in, in the order in which
-//! failures are likely.
+//! failures are likely. `cargo xtask full`: what takes too long for that, at full size.
 
 use crate::workspace::{Environment, cargo};
 use crate::{Result, shell, static_build};
@@ -71,6 +71,24 @@ const STEPS: &[Step] = &[
     step("bench of devices", &["xtask", "bench", "devices", "--smoke"]).release(),
 ];
 
+/// Suites at full size. They take more than an hour on two cores, most of it for the agreement of whole
+/// models and for packages.
+const FULL: &[Step] = &[
+    step("conformance", &["xtask", "conformance"]).release(),
+    step("conversions", &["xtask", "conversions"]).release(),
+    step("matrix", &["xtask", "matrix"]).release(),
+    step("devices", &["xtask", "devices"]).release(),
+    step("instruction sets", &["xtask", "isa"]),
+    step("releases", &["xtask", "releases"]).release(),
+    step("notation", &["xtask", "notation"]).release(),
+    step("onnx suite", &["xtask", "onnx-suite"]),
+    step("runtime suite", &["xtask", "runtime-suite"]),
+    step("agreement", &["xtask", "agree"]).release(),
+    step("models in packages", &["xtask", "packages", "models"]),
+    step("packages", &["xtask", "packages", "programs"]),
+    step("fuzz", &["xtask", "fuzz", "600"]),
+];
+
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {
     Step { name, arguments, environment: &[] }
 }
@@ -81,11 +99,22 @@ impl Step {
     }
 }
 
+/// Runs the steps of CI.
 pub(crate) fn run() -> Result {
+    run_steps("ci", STEPS)
+}
+
+/// Runs the suites at full size.
+pub(crate) fn run_full() -> Result {
+    run_steps("full", FULL)
+}
+
+/// Runs steps in turn, up to the first that fails, and prints the time of each.
+fn run_steps(task: &str, steps: &[Step]) -> Result {
     let mut times = Vec::new();
-    for (index, step) in STEPS.iter().enumerate() {
+    for (index, step) in steps.iter().enumerate() {
         let command_line = format!("cargo {}", step.arguments.join(" "));
-        println!("\n==> {} of {}, {}: {command_line}", index + 1, STEPS.len(), step.name);
+        println!("\n==> {} of {}, {}: {command_line}", index + 1, steps.len(), step.name);
         let start = Instant::now();
         let result = run_step(step);
         times.push((step.name, start.elapsed()));
@@ -96,7 +125,7 @@ pub(crate) fn run() -> Result {
         }
     }
     print_times(&times);
-    println!("ci: all {} steps passed", STEPS.len());
+    println!("{task}: all {} steps passed", steps.len());
     Ok(())
 }
 

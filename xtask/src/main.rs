@@ -78,6 +78,8 @@ enum Task {
     Findings(findings::Findings),
     /// Compare protobuf JSON and text format with those of the protobuf package.
     Formats(formats::Formats),
+    /// Run the suites at full size, which takes more than an hour.
+    Full,
     /// Look for bytes that break a property of our readers.
     Fuzz(fuzz::Fuzz),
     /// Exchange files with the onnx package, ONNX Runtime, NumPy and safetensors.
@@ -141,6 +143,7 @@ fn run(task: Task) -> Result {
         Task::Distributed(task) => distributed::run(&task),
         Task::Findings(task) => findings::run(&task),
         Task::Formats(task) => formats::run(&task),
+        Task::Full => ci::run_full(),
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Interop(task) => interop::run(&task),
         Task::Isa(task) => isa::run(&task),
