@@ -7,7 +7,7 @@ mod documented;
 mod interface;
 mod signature;
 
-use crate::workspace::{cargo, packages, root, shown};
+use crate::workspace::{cargo, packages, readable_path, root};
 use crate::{Result, shell};
 use documented::Documented;
 use interface::Interface;
@@ -55,7 +55,8 @@ pub(crate) fn run(task: &Api) -> Result {
     if !task.check {
         return Ok(());
     }
-    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
+    let text =
+        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", readable_path(&path)))?;
     let differences = compare(&text, &render(&interface));
     if differences.is_empty() {
         return Ok(());

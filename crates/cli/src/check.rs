@@ -387,14 +387,6 @@ fn as_json(all: &[Checked], args: &Args) -> Value {
     })
 }
 
-fn verdict(report: &CheckReport) -> &'static str {
-    match (report.errors, report.warnings) {
-        (0, 0) => "fine",
-        (0, _) => "warnings",
-        _ => "errors",
-    }
-}
-
 /// A finding for programs, with its place in the text that the model was read from.
 pub(crate) fn finding((found, position): (&Finding, Option<Position>)) -> Value {
     let (line, column) = position.map(|position| (position.line, position.column)).unzip();

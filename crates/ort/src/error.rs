@@ -25,7 +25,7 @@ pub struct Error {
     /// Every operator that cannot run, in words.
     pub unsupported: Vec<String>,
     /// All of it as one text.
-    text: String,
+    text: Box<str>,
 }
 
 impl Error {
@@ -35,7 +35,7 @@ impl Error {
         Error {
             status,
             kind,
-            text: message.clone(),
+            text: message.clone().into(),
             message,
             place: None,
             help: None,
@@ -47,7 +47,7 @@ impl Error {
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Error {
         let help = help.into();
-        self.text = format!("{}\nhelp: {help}", self.message);
+        self.text = format!("{}\nhelp: {help}", self.message).into();
         self.help = Some(help);
         self
     }
@@ -66,7 +66,7 @@ impl Error {
             place: error.place().map(str::to_string),
             help: error.help().map(str::to_string),
             unsupported: error.unsupported().iter().map(ToString::to_string).collect(),
-            text: error.to_string(),
+            text: error.to_string().into(),
         }
     }
 }

@@ -240,9 +240,7 @@ mod tests {
                 ("axis", Tensor::scalar(0i32)),
             ];
             let recorder = profile.recorder().unwrap();
-            recorder
-                .record(|watch| session.run(inputs, &RunOptions::new().watch(watch)))
-                .unwrap();
+            recorder.record(|watch| session.run(inputs, &RunOptions::new().watch(watch))).unwrap();
         }
         let steps = session.steps();
         let name = profile.end(&steps, NOW, 9).unwrap().unwrap();

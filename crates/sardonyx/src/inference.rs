@@ -157,7 +157,6 @@ impl fmt::Display for Problem {
 
 /// How many values there are, and of how many not everything is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct TypeCounts {
     /// The values that inputs and nodes define.
     pub values: usize,

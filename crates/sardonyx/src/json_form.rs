@@ -3,9 +3,10 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::check::Severity;
 use crate::inspect::OperatorSet;
 use crate::save::{SaveReport, SavedFile};
-use crate::scan::{ScanFacts, ScanFinding, ScanReport, Severity, ScannedDomain, ScannedFile};
+use crate::scan::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
 
 /// `domain` (empty for `ai.onnx`) and `version`.
 impl Serialize for OperatorSet {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use allocation_counter::measure;
 use sardonyx::ops::OperatorCall;
 use sardonyx::run::{MemoryBudget, ThreadPool};
+use sardonyx::tool::SessionExt;
 use sardonyx::{DataType, ErrorKind, Model, RunOptions, Session, Tensor};
 
 fn model(body: &str) -> Model {

@@ -244,7 +244,7 @@ mod tests {
         for axis in 0..3 {
             let mut view = array.view();
             view.invert_axis(Axis(axis));
-            views.push(view.clone());
+            views.push(view);
             views.push(view.permuted_axes([2, 0, 1]));
         }
         for array in views {

@@ -1,7 +1,7 @@
 //! Crates in the JSON form of rustdoc.
 
 use crate::Result;
-use crate::workspace::shown;
+use crate::workspace::readable_path;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs;
@@ -22,10 +22,10 @@ pub(super) struct Documented {
 impl Documented {
     /// Reads the file that rustdoc has written for a crate.
     pub(super) fn read(path: &Path, name: &str) -> Result<Documented> {
-        let text = fs::read(path).map_err(|error| format!("{}: {error}", shown(path)))?;
+        let text = fs::read(path).map_err(|error| format!("{}: {error}", readable_path(path)))?;
         let json: Value = serde_json::from_slice(&text)
-            .map_err(|error| format!("{} is not JSON: {error}", shown(path)))?;
-        Self::new(json, name).map_err(|error| format!("{}: {error}", shown(path)).into())
+            .map_err(|error| format!("{} is not JSON: {error}", readable_path(path)))?;
+        Self::new(json, name).map_err(|error| format!("{}: {error}", readable_path(path)).into())
     }
 
     pub(super) fn new(json: Value, name: &str) -> Result<Documented> {
