@@ -4,11 +4,10 @@
 use crate::cases::Case;
 use crate::outcome::{Class, Failure, Outcome};
 use crate::run_case::{caught, failure, run_model, unreadable};
-use sardonyx::Model;
-use sardonyx::check;
 use sardonyx::check::Severity;
 use sardonyx::convert::{ConvertError, ConvertOptions, Target};
 use sardonyx::value::Tolerance;
+use sardonyx::{Model, check};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use sardonyx::tool;
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::Optimizer;
-use sardonyx::tool::OptimizerNumbers;
+use sardonyx::tool::{ModelExt, Optimizer, OptimizerNumbers};
 use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, TrainingReport};
 use serde_json::{Value, json};
 

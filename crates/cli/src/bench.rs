@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use sardonyx::run::{Run, Runner};
 use sardonyx::tool::SessionExt;
-use sardonyx::{Error, RunOptions, Value};
-use sardonyx::{ErrorKind, Outputs};
+use sardonyx::{Error, ErrorKind, Outputs, RunOptions, Value};
 use serde::Serialize;
 
 use crate::devices::DeviceArgs;

@@ -12,8 +12,7 @@ use sardonyx::ops::UnsupportedOperator;
 use sardonyx::text::Position;
 use sardonyx::tool::Reference;
 use sardonyx::tool::document::{self, Document};
-use sardonyx::{Error, OpenOptions};
-use sardonyx::{check, tool};
+use sardonyx::{Error, OpenOptions, check, tool};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -3,9 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::ScoreOperator;
-use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{CastOptions, ModelExt, ScoreOperator, cast};
 use sardonyx::{DataType, ErrorKind, Model, Tensor};
 use serde_json::{Value, json};
 

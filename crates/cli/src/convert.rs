@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx::check;
 use sardonyx::convert::{Assumption, ConvertError, ConvertOptions, ConvertReport, Target};
 use sardonyx::io::Weights;
 use sardonyx::tool::RELEASES;
-use sardonyx::{Model, SaveOptions};
+use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sardonyx::inspect::NodeInfo;
 use sardonyx::io::read_value;
-use sardonyx::tool::{CastOptions, cast};
-use sardonyx::tool::{Distance, WorstElement, npz, safetensors};
+use sardonyx::tool::{CastOptions, Distance, WorstElement, cast, npz, safetensors};
 use sardonyx::value::{Buffer, Sequence, Tolerance};
 use sardonyx::{DataType, ErrorKind, Outputs, Tensor, Type, Value, ValueType};
 use serde_json::json;

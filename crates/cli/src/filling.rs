@@ -3,8 +3,7 @@
 use std::fmt;
 
 use sardonyx::infer::{InferOptions, Inferred};
-use sardonyx::tool::Glob;
-use sardonyx::tool::ModelExt;
+use sardonyx::tool::{Glob, ModelExt};
 use sardonyx::{DataType, ErrorKind, Model, Port, Type};
 
 use crate::failure::Failure;

@@ -4,8 +4,7 @@
 //! shrinks); an alpha channel is dropped; the orientation that cameras store is applied. What the
 //! model's metadata says about its images holds where no option says otherwise.
 
-use sardonyx::io::DecodeLimits;
-use sardonyx::io::DecodedImage;
+use sardonyx::io::{DecodeLimits, DecodedImage};
 use sardonyx::tool::{CastOptions, cast};
 use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Tensor, Type};
 

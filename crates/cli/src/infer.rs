@@ -4,11 +4,9 @@ use std::borrow::Cow;
 
 use sardonyx::infer::{InferOptions, Inferred, InferredValue};
 use sardonyx::io::Weights;
-use sardonyx::tool::infer::{Equality, UnknownValue};
-use sardonyx::tool::infer::{Missing, Naming, Style, TypeCounts};
+use sardonyx::tool::infer::{Equality, Missing, Naming, Style, TypeCounts, UnknownValue};
 use sardonyx::tool::{Glob, suggest};
-use sardonyx::{Model, SaveOptions};
-use sardonyx::{Type, check};
+use sardonyx::{Model, SaveOptions, Type, check};
 use serde::Serialize;
 use serde_json::{Value, json};
 

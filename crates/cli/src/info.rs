@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use sardonyx::inspect::DeviceConfiguration;
-use sardonyx::inspect::{ExternalFile, FunctionInfo, TensorStorage, Totals};
+use sardonyx::inspect::{DeviceConfiguration, ExternalFile, FunctionInfo, TensorStorage, Totals};
 use sardonyx::ops::UnsupportedOperator;
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::TrainingEntry;
-use sardonyx::tool::format_version;
+use sardonyx::tool::{ModelExt, TrainingEntry, format_version};
 use sardonyx::{DataType, Dim, Model, OpenOptions, Port, Type};
 use serde::Serialize;
 use serde_json::json;

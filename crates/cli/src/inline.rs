@@ -1,9 +1,8 @@
 //! `sardonyx inline`: calls of functions replaced by what the functions do.
 
-use sardonyx::check;
 use sardonyx::edit::{FunctionId, InlineError, InlineOptions, InlineReport};
 use sardonyx::io::Weights;
-use sardonyx::{Model, SaveOptions};
+use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sardonyx::inspect::TensorRole;
 use sardonyx::io::read_value;
-use sardonyx::tool::npz;
-use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{CastOptions, cast, npz};
 use sardonyx::value::{Buffer, Sequence};
 use sardonyx::{DataType, ErrorKind, Model, Port, Session, Tensor, Type, Value};
 

@@ -1,8 +1,7 @@
 //! `sardonyx info --nodes`: the nodes of a model as a table.
 
 use sardonyx::infer::InferOptions;
-use sardonyx::inspect::ValueSource;
-use sardonyx::inspect::{NodeInfo, NodeValue};
+use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 use sardonyx::tool::{Glob, suggest};
 use sardonyx::{Model, Type};
 use serde::Serialize;

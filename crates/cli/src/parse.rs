@@ -2,8 +2,7 @@
 
 use sardonyx::check::{Finding, Severity};
 use sardonyx::io::{Access, Form, Weights};
-use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions};
-use sardonyx::{check, tool};
+use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, check, tool};
 use serde_json::json;
 
 use crate::data_files::{DataFiles, Found};

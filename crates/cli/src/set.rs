@@ -1,10 +1,9 @@
 //! `sardonyx set`: change what a model says about itself.
 
 use sardonyx::io::Weights;
-use sardonyx::tool::ModelExt;
 use sardonyx::tool::edits::{Edit, JobKind};
 use sardonyx::tool::schema::Registry;
-use sardonyx::tool::{format_version, parse_version, suggest};
+use sardonyx::tool::{ModelExt, format_version, parse_version, suggest};
 use sardonyx::{ErrorKind, Model, SaveOptions};
 use serde_json::json;
 

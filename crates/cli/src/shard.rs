@@ -2,8 +2,7 @@
 
 mod local;
 
-use sardonyx::device::ShardOptions;
-use sardonyx::device::{Division, ShardReport};
+use sardonyx::device::{Division, ShardOptions, ShardReport};
 use sardonyx::io::Weights;
 use sardonyx::tool::ModelExt;
 use sardonyx::{Model, SaveOptions};

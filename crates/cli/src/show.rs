@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use sardonyx::tool::Class;
-use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{CastOptions, Class, cast};
 use sardonyx::{DataType, Tensor, Value};
 use serde_json::{Number, json};
 

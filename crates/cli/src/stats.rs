@@ -1,8 +1,7 @@
 //! Statistics over the values of a tensor, chunk by chunk: a tensor of gigabytes takes no memory of
 //! that size.
 
-use sardonyx::tool::Class;
-use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{CastOptions, Class, cast};
 use sardonyx::value::{Buffer, Complex128, TensorError};
 use sardonyx::{DataType, Element, Tensor};
 use serde_json::json;

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use sardonyx::device::DeviceOptions;
 use sardonyx::io::Weights;
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{CastOptions, ModelExt, cast};
 use sardonyx::{DataType, Error, Model, Outputs, SaveOptions, Trainer};
 use serde_json::json;
 

@@ -1,11 +1,11 @@
 //! Runs of a model before and after a change that keeps its meaning.
 
-use sardonyx::RunOptions;
 use sardonyx::convert::ConvertReport;
-use sardonyx::tool::Difference;
-use sardonyx::tool::ModelExt;
+use sardonyx::tool::{Difference, ModelExt};
 use sardonyx::value::Tolerance;
-use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Session, Type, Value as Operand};
+use sardonyx::{
+    DataType, Dim, ErrorKind, Model, Port, RunOptions, Session, Type, Value as Operand,
+};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -130,9 +130,8 @@ fn a_run_uses_memory_of_the_caller() -> Result {
 #[test]
 fn an_operator_is_code_of_the_program() -> Result {
     // begin
-    use sardonyx::RunOptions;
     use sardonyx::ops::OperatorCall;
-    use sardonyx::{Model, Session, Tensor};
+    use sardonyx::{Model, RunOptions, Session, Tensor};
 
     let model = Model::from_text(
         "<ir_version: 10, opset_import: [\"com.example\": 1]>
@@ -147,6 +146,21 @@ fn an_operator_is_code_of_the_program() -> Result {
     let x = Tensor::from_vec([3], vec![1f32, 2.0, 4.0])?;
     let outputs = session.run([("x", x)], &RunOptions::default())?;
     assert_eq!(outputs.tensor("s")?.as_slice::<f32>()?, [7.0]);
+    // end
+    Ok(())
+}
+
+/// docs/from-tract-rten-ort.md
+#[test]
+fn a_model_runs_in_four_lines() -> Result {
+    at_the_top();
+    // begin
+    use sardonyx::{Model, RunOptions, Session, Tensor};
+
+    let session = Session::new(&Model::open("examples/digits/digits.onnx")?)?;
+    let image = Tensor::from_vec([1, 1, 8, 8], vec![0.5f32; 64])?;
+    let outputs = session.run([("image", image)], &RunOptions::default())?;
+    assert_eq!(outputs.tensor("probabilities")?.as_slice::<f32>()?.len(), 10);
     // end
     Ok(())
 }

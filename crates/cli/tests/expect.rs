@@ -5,9 +5,8 @@ use std::fs;
 
 use crate::support::{Answer, Files};
 use sardonyx::io::write_value;
-use sardonyx::tool::npy;
-use sardonyx::tool::npz;
 use sardonyx::tool::npz::Packing;
+use sardonyx::tool::{npy, npz};
 use sardonyx::value::{Sequence, bf16};
 use sardonyx::{Tensor, Value};
 use serde_json::json;

@@ -2,9 +2,8 @@
 
 use crate::support::Files;
 use sardonyx::io::write_value;
-use sardonyx::tool::npy;
-use sardonyx::tool::npz;
 use sardonyx::tool::npz::Packing;
+use sardonyx::tool::{npy, npz};
 use sardonyx::value::{Sequence, Sparse};
 use sardonyx::{Tensor, Value};
 

@@ -7,9 +7,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sardonyx::check::{CheckOptions, CheckReport, Finding, Severity};
 use sardonyx::io::{Form, Links};
-use sardonyx::tool::ModelExt;
 use sardonyx::tool::schema::Registry;
-use sardonyx::tool::{DataAccess, open_data_file};
+use sardonyx::tool::{DataAccess, ModelExt, open_data_file};
 use sardonyx::{ErrorKind, OpenOptions};
 
 use crate::errors::ValidationError;

@@ -5,10 +5,9 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sardonyx::Model;
-use sardonyx::check;
 use sardonyx::edit::{InlineError, InlineOptions};
 use sardonyx::tool::schema::Registry;
+use sardonyx::{Model, check};
 
 use crate::checker::verdict;
 use crate::message;

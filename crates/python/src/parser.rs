@@ -4,8 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sardonyx::text::ParseError;
-use sardonyx::tool::DiagnosticSeverity;
-use sardonyx::tool::{TextPart, parse_part_like_onnx};
+use sardonyx::tool::{DiagnosticSeverity, TextPart, parse_part_like_onnx};
 
 type Parsed<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 

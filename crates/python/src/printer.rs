@@ -5,8 +5,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use sardonyx::Model;
 use sardonyx::text::PrintOptions;
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::TextForm;
+use sardonyx::tool::{ModelExt, TextForm};
 
 use crate::errors::InferenceError;
 use crate::message::{self, Header, Part};

@@ -13,13 +13,10 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use sardonyx::infer::{InferOptions, Inferred};
 use sardonyx::io::{Access, ExternalFiles};
-use sardonyx::tool;
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::WholeFile;
-use sardonyx::tool::infer::{Naming, Style};
-use sardonyx::tool::infer::{Problem, ProblemKind};
+use sardonyx::tool::infer::{Naming, Problem, ProblemKind, Style};
 use sardonyx::tool::schema::Registry;
-use sardonyx::{ErrorKind, Model};
+use sardonyx::tool::{ModelExt, WholeFile};
+use sardonyx::{ErrorKind, Model, tool};
 
 use crate::checker::{like_onnx, verdict};
 use crate::errors::{InferenceError, ValidationError};

@@ -11,10 +11,8 @@ use crate::inference::NodeTypes;
 /// that takes an [`OperatorCall`] is one, of which nothing else is known.
 ///
 /// ```
-/// use sardonyx::ops::{NodeTypes, RuleAnswer};
-/// use sardonyx::{Model, Session, Tensor};
-/// use sardonyx::ops::{CustomOperator, OperatorCall, OperatorError};
-/// use sardonyx::RunOptions;
+/// use sardonyx::ops::{CustomOperator, NodeTypes, OperatorCall, OperatorError, RuleAnswer};
+/// use sardonyx::{Model, RunOptions, Session, Tensor};
 ///
 /// /// Each element times the attribute `by`.
 /// struct Scale;

@@ -2,8 +2,7 @@
 //! `FunctionProto`.
 //!
 //! ```
-//! use sardonyx::tool::OperatorFunction;
-//! use sardonyx::tool::{TextPart, parse_part};
+//! use sardonyx::tool::{OperatorFunction, TextPart, parse_part};
 //!
 //! let hard_swish = OperatorFunction::of("", "HardSwish", 22);
 //! let hard_swish = hard_swish.expect("a function that does not depend on the call");

@@ -222,9 +222,8 @@ impl SessionBuilder<'_> {
     /// the [schema](CustomOperator::schema) contradicts itself.
     ///
     /// ```
-    /// use sardonyx::{Model, Session, Tensor};
     /// use sardonyx::ops::OperatorCall;
-    /// use sardonyx::RunOptions;
+    /// use sardonyx::{Model, RunOptions, Session, Tensor};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"com.example\": 1]>
@@ -256,10 +255,8 @@ impl SessionBuilder<'_> {
     /// place. Making a session of a model with that operator fails if there is no decoder.
     ///
     /// ```
-    /// use sardonyx::{Model, Session};
     /// use sardonyx::ops::{EncodedImage, ImageDecoder, OperatorError, PixelFormat};
-    /// use sardonyx::Tensor;
-    /// use sardonyx::RunOptions;
+    /// use sardonyx::{Model, RunOptions, Session, Tensor};
     ///
     /// /// Decodes every file to one pixel: its first byte.
     /// #[derive(Debug)]

@@ -319,8 +319,7 @@ impl Model {
     /// `ai.onnx` only where the gradients have no equivalent in its own.
     ///
     /// ```
-    /// use sardonyx::{Model, Session, Tensor, train};
-    /// use sardonyx::RunOptions;
+    /// use sardonyx::{Model, RunOptions, Session, Tensor, train};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 8, opset_import: [\"\": 17]>

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sardonyx::device::Threads;
-use sardonyx::device::{Transport, TransportSettings};
+use sardonyx::device::{Threads, Transport, TransportSettings};
 use sardonyx::tool::SessionBuilderExt;
 use sardonyx::{Error, ErrorKind, Model, Outputs, Session, Tensor};
 

@@ -1,9 +1,8 @@
 //! What is converted computes the same, in the engine's hands before and after.
 
-use sardonyx::check;
 use sardonyx::convert::{ConvertError, ConvertOptions, Target};
 use sardonyx::tool::RELEASES;
-use sardonyx::{Model, Session, Tensor};
+use sardonyx::{Model, Session, Tensor, check};
 
 fn model(opset: u32, nodes: &str) -> Model {
     let text = format!(

@@ -4,8 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sardonyx::ops::{CustomOperator, OperatorCall, OperatorError};
-use sardonyx::ops::{NodeTypes, RuleAnswer};
+use sardonyx::ops::{CustomOperator, NodeTypes, OperatorCall, OperatorError, RuleAnswer};
 use sardonyx::run::Optimization;
 use sardonyx::tool::schema::{
     Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema,

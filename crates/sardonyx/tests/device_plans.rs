@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use sardonyx::device::DeviceOptions;
-use sardonyx::device::Division;
-use sardonyx::device::ShardOptions;
+use sardonyx::device::{DeviceOptions, Division, ShardOptions};
 use sardonyx::tool::shard::Plan;
 use sardonyx::{Model, Session, Tensor};
 

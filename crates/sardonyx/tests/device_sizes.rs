@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use sardonyx::device::Division;
-use sardonyx::device::ShardOptions;
-use sardonyx::device::{DeviceOptions, DeviceSession};
+use sardonyx::device::{DeviceOptions, DeviceSession, Division, ShardOptions};
 use sardonyx::tool::shard::Plan;
 use sardonyx::{Model, Session, Tensor};
 

@@ -1,8 +1,6 @@
 //! Training on several devices gives what it gives on one, and the state stays in parts.
 
-use sardonyx::device::DeviceOptions;
-use sardonyx::device::Division;
-use sardonyx::device::ShardOptions;
+use sardonyx::device::{DeviceOptions, Division, ShardOptions};
 use sardonyx::tool::shard::Plan;
 use sardonyx::train::{Loss, OptimizerKind, TrainingOptions};
 use sardonyx::{ErrorKind, Model, Session, Tensor, Trainer};

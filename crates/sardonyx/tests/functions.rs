@@ -3,10 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use sardonyx::tool::OperatorFunction;
-use sardonyx::tool::schema::OpDef;
-use sardonyx::tool::schema::{Arity, Registry};
-use sardonyx::tool::{TextPart, parse_part};
+use sardonyx::tool::schema::{Arity, OpDef, Registry};
+use sardonyx::tool::{OperatorFunction, TextPart, parse_part};
 use sardonyx::{Model, Type};
 use sardonyx_model::{self as graph, GraphId, Producer};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec, model};

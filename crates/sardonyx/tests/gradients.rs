@@ -8,11 +8,10 @@ mod sequences;
 use std::collections::BTreeSet;
 use std::fs;
 
-use sardonyx::check;
 use sardonyx::check::Severity;
 use sardonyx::tool::{CastOptions, cast};
 use sardonyx::train::GradientOptions;
-use sardonyx::{DataType, Model, Outputs, Session, Tensor, Value};
+use sardonyx::{DataType, Model, Outputs, Session, Tensor, Value, check};
 use sardonyx_ops::{Differentiability, OpDef, Param, Registry};
 
 /// What a gradient may be off, in parts of the largest element or of 1.

@@ -2,8 +2,7 @@
 //! gives elsewhere, and no file does harm.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
-use sardonyx::io::DecodeLimits;
-use sardonyx::io::DecodedImage;
+use sardonyx::io::{DecodeLimits, DecodedImage};
 use sardonyx::ops::{ImageDecoder, PixelFormat};
 use sardonyx::tool::Images;
 use sardonyx::{ErrorKind, Model, Session, Tensor};

@@ -3,11 +3,10 @@
 
 use std::fmt::Write;
 
-use sardonyx::Dim;
-use sardonyx::Model;
 use sardonyx::infer::InferOptions;
 use sardonyx::io::ReadLimits;
 use sardonyx::tool::infer::Style;
+use sardonyx::{Dim, Model};
 
 const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>\n";
 

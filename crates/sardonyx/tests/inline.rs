@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use sardonyx::check;
 use sardonyx::edit::InlineOptions;
 use sardonyx::tool::schema::{Determinism, Registry};
 use sardonyx::value::Buffer;
-use sardonyx::{Model, Session, Tensor};
+use sardonyx::{Model, Session, Tensor, check};
 use sardonyx_model as graph;
 use sardonyx_runtime::has_kernel;
 

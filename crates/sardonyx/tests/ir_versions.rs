@@ -5,15 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::random::Random;
-use sardonyx::check;
 use sardonyx::check::Severity;
 use sardonyx::convert::{ConvertOptions, Target};
-use sardonyx::edit::InlineOptions;
-use sardonyx::edit::StripOptions;
+use sardonyx::edit::{InlineOptions, StripOptions};
 use sardonyx::infer::InferOptions;
 use sardonyx::tool::NEWEST_IR_VERSION;
 use sardonyx::train::{GradientOptions, Loss, TrainingOptions};
-use sardonyx::{Model, Session, Tensor};
+use sardonyx::{Model, Session, Tensor, check};
 
 /// Models of each version of the format.
 const MODELS: u64 = 16;

@@ -4,11 +4,9 @@
 use std::fs;
 
 use sardonyx::io::{Access, Form};
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::message;
 use sardonyx::tool::message::{Header, MessagePart};
-use sardonyx::{ErrorKind, Model, OpenOptions};
-use sardonyx::{check, text, tool};
+use sardonyx::tool::{ModelExt, message};
+use sardonyx::{ErrorKind, Model, OpenOptions, check, text, tool};
 
 const TEXT: &str = "<ir_version: 10, opset_import: [\"\": 21]>\n\
     g (float[2] x) => (float[2] y)\n\

@@ -6,9 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use sardonyx::device::Division;
-use sardonyx::device::ShardOptions;
-use sardonyx::device::{DeviceOptions, DeviceSession};
+use sardonyx::device::{DeviceOptions, DeviceSession, Division, ShardOptions};
 use sardonyx::io::{Access, Layout, Weights};
 use sardonyx::run::Optimization;
 use sardonyx::tool::{SessionBuilderExt, SessionExt};

@@ -6,11 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use sardonyx::device::DeviceOptions;
-use sardonyx::device::Division;
-use sardonyx::device::ShardOptions;
-use sardonyx::ops::{CustomOperator, OperatorCall, OperatorError};
-use sardonyx::ops::{NodeTypes, RuleAnswer};
+use sardonyx::device::{DeviceOptions, Division, ShardOptions};
+use sardonyx::ops::{CustomOperator, NodeTypes, OperatorCall, OperatorError, RuleAnswer};
 use sardonyx::run::StepEvent;
 use sardonyx::tool::keep_panic_places;
 use sardonyx::{

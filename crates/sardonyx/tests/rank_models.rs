@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sardonyx::check::Severity;
-use sardonyx::device::ShardOptions;
-use sardonyx::device::Threads;
-use sardonyx::device::{Division, TransportSettings};
+use sardonyx::device::{Division, ShardOptions, Threads, TransportSettings};
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::shard::{Collectives, RankOptions};
-use sardonyx::{DataType, ErrorKind, Model, Outputs, SaveOptions, Session, Tensor, Type, Value};
-use sardonyx::{check, infer};
+use sardonyx::{
+    DataType, ErrorKind, Model, Outputs, SaveOptions, Session, Tensor, Type, Value, check, infer,
+};
 
 const BOTH: [Collectives; 2] = [Collectives::Microsoft, Collectives::TensorRt];
 

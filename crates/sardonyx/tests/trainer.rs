@@ -7,8 +7,7 @@ use std::time::Instant;
 use sardonyx::check;
 use sardonyx::io::Weights;
 use sardonyx::run::Optimization;
-use sardonyx::tool::ModelExt;
-use sardonyx::tool::{npy, npz, safetensors};
+use sardonyx::tool::{ModelExt, npy, npz, safetensors};
 use sardonyx::train::{Clipping, Loss, OptimizerKind, TrainingOptions};
 use sardonyx::{
     DataType, Error, ErrorKind, Model, Outputs, RunOptions, SaveOptions, Session, Tensor,

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use sardonyx::RunOptions;
-use sardonyx::device::ShardOptions;
-use sardonyx::device::{DeviceOptions, DeviceSession};
-use sardonyx::device::{Division, OutputPart, Results, Transport, TransportSettings};
+use sardonyx::device::{
+    DeviceOptions, DeviceSession, Division, OutputPart, Results, ShardOptions, Transport,
+    TransportSettings,
+};
 use sardonyx::tool::shard::EXCHANGE;
-use sardonyx::{DataType, ErrorKind, Model, Session, StopFlag, Tensor, TensorViewMut, Type};
+use sardonyx::{
+    DataType, ErrorKind, Model, RunOptions, Session, StopFlag, Tensor, TensorViewMut, Type,
+};
 use sardonyx_devices::{Delayed, Endpoint, Group, Notice, Reduction, Tag, Threads, TransportError};
 
 const PRODUCTS: &str = "<ir_version: 11, opset_import: [\"\": 21]>

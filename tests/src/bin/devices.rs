@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use sardonyx::device::{DeviceOptions, DeviceSession};
-use sardonyx::infer;
 use sardonyx::tool::shard::Plan;
 use sardonyx::value::Tolerance;
-use sardonyx::{DataType, ErrorKind, Model, Session, Tensor, Type, Value};
+use sardonyx::{DataType, ErrorKind, Model, Session, Tensor, Type, Value, infer};
 use sardonyx_passes::{Computed, Step};
 use sardonyx_tests::annotate::{self, Random};
 use sardonyx_tests::cases::{self, Case};

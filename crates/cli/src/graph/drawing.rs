@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use sardonyx::Type;
-use sardonyx::inspect::ValueSource;
-use sardonyx::inspect::{NodeInfo, NodeValue};
+use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
 use super::folds::Folds;
 use crate::human;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use sardonyx::inspect::ValueSource;
-use sardonyx::inspect::{NodeInfo, NodeValue};
+use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
 /// Most nodes of a part that is repeated.
 const LONGEST: usize = 500;

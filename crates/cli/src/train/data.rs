@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sardonyx::tool::npz;
-use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{CastOptions, cast, npz};
 use sardonyx::value::Buffer;
 use sardonyx::{DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer};
 

@@ -8,8 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySet};
 use sardonyx::tool::NEWEST_IR_VERSION;
 use sardonyx::tool::message::Around;
-use sardonyx::tool::schema::OpDef;
-use sardonyx::tool::schema::{AttrType, Differentiability};
+use sardonyx::tool::schema::{AttrType, Differentiability, OpDef};
 
 use super::default_value;
 use super::description::{AttributeDescription, Description, Parameter, TypeConstraint};

@@ -1,10 +1,8 @@
 //! What the operators of the standard are beyond their schemas: functions of simpler ones,
 //! repeatable or not.
 
-use sardonyx::tool::OperatorFunction;
-use sardonyx::tool::schema;
-use sardonyx::tool::schema::OpDef;
-use sardonyx::tool::schema::Schema;
+use sardonyx::tool::schema::{OpDef, Schema};
+use sardonyx::tool::{OperatorFunction, schema};
 
 use super::enums::Determinism;
 use sardonyx::tool::message::types_from_bytes;

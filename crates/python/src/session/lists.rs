@@ -4,8 +4,7 @@ use pyo3::PyErr;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PyList, PyString, PyTuple};
-use sardonyx::tool::Class;
-use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{CastOptions, Class, cast};
 use sardonyx::value::{Complex128, StringArray, TensorError};
 use sardonyx::{DataType, ErrorKind, Tensor};
 

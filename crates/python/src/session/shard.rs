@@ -4,8 +4,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sardonyx::Model;
-use sardonyx::device::Division;
-use sardonyx::device::ShardOptions;
+use sardonyx::device::{Division, ShardOptions};
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::shard::{Collectives, RankOptions};
 

@@ -3,8 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyList, PyString};
 use pyo3::{IntoPyObjectExt, PyErr};
-use sardonyx::tool::Class;
-use sardonyx::tool::{CastOptions, cast};
+use sardonyx::tool::{CastOptions, Class, cast};
 use sardonyx::value::{Complex128, TensorError};
 use sardonyx::{DataType, Tensor};
 

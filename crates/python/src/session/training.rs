@@ -3,8 +3,7 @@
 
 use pyo3::prelude::*;
 use sardonyx::Model;
-use sardonyx::tool::Optimizer;
-use sardonyx::tool::{OptimizerName, OptimizerNumbers};
+use sardonyx::tool::{Optimizer, OptimizerName, OptimizerNumbers};
 use sardonyx::train::{
     Clipping, GradientOptions, Initialization, Loss, TrainingError, TrainingOptions,
 };

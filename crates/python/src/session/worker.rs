@@ -2,10 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use sardonyx::RunOptions;
-use sardonyx::device::{DeviceOptions, DeviceSession};
-use sardonyx::device::{OutputPart, Results};
-use sardonyx::{Outputs, Session};
+use sardonyx::device::{DeviceOptions, DeviceSession, OutputPart, Results};
+use sardonyx::{Outputs, RunOptions, Session};
 
 use super::engine::wanted;
 use super::errors::wrong_argument;

@@ -4,8 +4,7 @@ use pyo3::prelude::*;
 use sardonyx::tool;
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::infer::ProblemKind;
-use sardonyx::tool::message::type_to_bytes;
-use sardonyx::tool::message::{Around, Named, NodeOutputs};
+use sardonyx::tool::message::{Around, Named, NodeOutputs, type_to_bytes};
 
 use super::functions::with_functions;
 use super::{as_reference, raise};

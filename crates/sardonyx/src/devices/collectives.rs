@@ -355,8 +355,7 @@ impl SessionBuilder<'_> {
     /// ```
     /// use std::sync::Arc;
     /// use sardonyx::device::{Threads, Transport, TransportSettings};
-    /// use sardonyx::{Model, Session, Tensor};
-    /// use sardonyx::RunOptions;
+    /// use sardonyx::{Model, RunOptions, Session, Tensor};
     ///
     /// let model = Model::from_text(
     ///     "<ir_version: 10, opset_import: [\"\": 21, \"com.microsoft\": 1]>

@@ -15,11 +15,8 @@ impl DeviceSession {
     /// their own; copies of inputs take the memory of those of the last run where it fits.
     ///
     /// ```
-    /// use sardonyx::device::{Division};
-    /// use sardonyx::{Model, Session, TensorView, TensorViewMut};
-    /// use sardonyx::device::DeviceOptions;
-    /// use sardonyx::device::ShardOptions;
-    /// use sardonyx::RunOptions;
+    /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
+    /// use sardonyx::{Model, RunOptions, Session, TensorView, TensorViewMut};
     ///
     /// let text = "<ir_version: 11, opset_import: [\"\": 21]>
     ///     g (float[2] x) => (float[2] y) { a = Abs (x)  y = Neg (a) }";

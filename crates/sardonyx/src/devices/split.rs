@@ -67,10 +67,8 @@ impl DeviceSession {
     /// is made with [`Results::Split`].
     ///
     /// ```
-    /// use sardonyx::device::{Results};
-    /// use sardonyx::{Model, Session, Tensor};
-    /// use sardonyx::device::DeviceOptions;
-    /// use sardonyx::RunOptions;
+    /// use sardonyx::device::{DeviceOptions, Results};
+    /// use sardonyx::{Model, RunOptions, Session, Tensor};
     ///
     /// let text = r#"<ir_version: 11, opset_import: ["": 21]>
     ///     g (float[4] x) => (float[4] y) {
