@@ -87,7 +87,8 @@ fn run(place: &str, way: &str) -> Result<Result<Outputs, sardonyx::Error>, Failu
         "training" => {
             let mut trainer = Trainer::new(&Model::from_text(TRAINING)?)?;
             let big = matrix()?;
-            trainer.step(0, [("big", big)], &options(way)?)
+            let x = Tensor::from_vec([1], vec![1f32])?;
+            trainer.step(0, [("x", x), ("big", big)], &options(way)?)
         }
         "devices" => {
             let model = Model::from_text(PRODUCT)?;
