@@ -188,8 +188,7 @@ mod tests {
     ";
     const LINES: &str = "\
 #[non_exhaustive] enum Choice
-impl !Send + !Sync for Choice
-impl Iterator for Choice
+impl !Send + !Sync + Iterator for Choice
 variant Choice::A(u8)
 variant Choice::B { x: Rc<str> }
 struct Moved<'a, T: Send = u8> { .. }

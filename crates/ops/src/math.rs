@@ -182,7 +182,7 @@ pub(crate) mod testing {
         let mut made = MadeNodes::default();
         let build = NodeBuilder::new(&mut model, &mut made, node);
         if let Err(refusal) = adapter(&mut Adapt::new(build, &types)) {
-            return refusal.to_string();
+            return format!("{}: {refusal}", def.name);
         }
         for initializer in &model.graph(graph).initializers {
             let tensor =

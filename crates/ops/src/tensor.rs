@@ -217,7 +217,7 @@ pub(crate) mod testing {
         let build = NodeBuilder::new(&mut model, &mut made, node);
         let types = std::collections::HashMap::new();
         if let Err(refusal) = adapter(&mut Adapt::new(build, &types).granting(granted)) {
-            return refusal.to_string();
+            return format!("{}: {refusal}", def.name);
         }
         let mut text = String::new();
         for id in model.attributes(node) {

@@ -80,7 +80,7 @@ fn operations() -> Vec<Case> {
         }),
         case("elementwise/update update", MANY, move |exec, y: &mut [f32]| {
             let applied = Applied { function: Function::Binary(Binary::Add), reads: [0, 1] };
-            let functions = Update::new(2, &[applied], &[0]).unwrap();
+            let functions = Update::new(2, &[applied], &[2]).unwrap();
             y.copy_from_slice(&x());
             let gradients = x();
             let sources = [Source::Result(0), Source::All(&gradients)];

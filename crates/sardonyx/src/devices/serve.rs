@@ -8,14 +8,16 @@ use sardonyx_devices::RunNumber;
 use sardonyx_passes::Device;
 use sardonyx_runtime::StopFlag;
 
+#[cfg(doc)]
+use super::Results;
 use super::plans::Fitted;
 use super::seat::{Done, Finished, Limits, Taken, Terms};
 use super::team::Said;
 use super::{DeviceSession, OutputPart};
-#[cfg(doc)]
-use super::{Results, Transport};
 use crate::error::{Error, ErrorKind, guarded};
 use crate::outputs::Outputs;
+#[cfg(doc)]
+use sardonyx_devices::Transport;
 
 impl DeviceSession {
     /// Runs the devices of this process whenever worker 0 runs the model, until its session is
