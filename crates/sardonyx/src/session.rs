@@ -179,7 +179,8 @@ impl SessionBuilder<'_> {
     /// sessions, of which fewer take part in the runs of the others.
     ///
     /// ```
-    /// # use sardonyx::{Model, Session, ThreadPool};
+    /// # use sardonyx::run::ThreadPool;
+    /// # use sardonyx::{Model, Session};
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
     /// let model = Model::open(path)?;
     /// let pool = ThreadPool::new(2);

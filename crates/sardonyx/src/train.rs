@@ -1,7 +1,7 @@
 //! Gradients and training for models that have none: what [`Trainer`](crate::Trainer) runs.
 //!
 //! ```
-//! use sardonyx::{Model, Tensor, Trainer, train};
+//! use sardonyx::{Model, RunOptions, Tensor, Trainer, train};
 //!
 //! // y = x * w + b
 //! let model = Model::from_text(
@@ -19,7 +19,8 @@
 //! let x = Tensor::from_vec([4, 1], vec![-1f32, 0.0, 1.0, 2.0])?;
 //! let target = Tensor::from_vec([4, 1], vec![-1f32, 1.0, 3.0, 5.0])?;
 //! for _ in 0..200 {
-//!     trainer.step(0, [("x", x.clone()), ("target", target.clone())])?;
+//!     let inputs = [("x", x.clone()), ("target", target.clone())];
+//!     trainer.step(0, inputs, &RunOptions::default())?;
 //! }
 //! let w: f32 = trainer.variable("w")?.item()?;
 //! assert!((w - 2.0).abs() < 1e-2);

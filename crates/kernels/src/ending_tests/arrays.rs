@@ -51,7 +51,7 @@ fn moves() -> Vec<Case> {
             copy_strided(exec.pool, &[COLS, ROWS], 0, &[1, COLS as isize], &x(), y)
         }),
         case("kernels/copy/strided copy_between", MANY, move |exec, y: &mut [f32]| {
-            let (from, to) = ([COLS as isize, 1], [1, ROWS]);
+            let (from, to) = ([1, ROWS as isize], [COLS, 1]);
             copy_between(exec.pool, &[ROWS, COLS], (&x(), 0, &from), (y, 0, &to))
         }),
         case("kernels/copy/triangle triangle", MANY, move |exec, y: &mut [f32]| {
