@@ -69,10 +69,10 @@ fn compile(program: &Path) {
     rustc.args(["--edition", "2024", "-C", "panic=abort"]).arg("-o").arg(program).arg(source);
     for (name, library) in [("sardonyx", &sardonyx), ("ctrlc", &ctrlc)] {
         rustc.arg("--extern").arg(format!("{name}={}", library.display()));
-        let folder = library.parent().unwrap().display();
-        // A library lies beside its dependencies, or above their folder.
-        rustc.arg("-L").arg(format!("dependency={folder}"));
-        rustc.arg("-L").arg(format!("dependency={folder}/deps"));
+        let directory = library.parent().unwrap().display();
+        // A library lies beside its dependencies, or above their directory.
+        rustc.arg("-L").arg(format!("dependency={directory}"));
+        rustc.arg("-L").arg(format!("dependency={directory}/deps"));
     }
     for path in native {
         rustc.arg("-L").arg(path);
@@ -100,8 +100,8 @@ fn wait(mut child: Child, what: &str) -> (Option<i32>, String) {
 
 #[test]
 fn runs_end_with_an_error() {
-    let folder = tempdir().unwrap();
-    let program = folder.path().join("ends-early");
+    let directory = tempdir().unwrap();
+    let program = directory.path().join("ends-early");
     compile(&program);
     for place in ["loop", "product", "threads", "training", "devices"] {
         for way in ["deadline", "flag", "interrupt"] {

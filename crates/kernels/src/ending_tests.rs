@@ -138,9 +138,9 @@ fn kernels_end_at_any_moment() {
     }
 }
 
-/// Public functions of a folder that can end, as names of cases.
-fn public_kernels(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
+/// Public functions of a directory that can end, as names of cases.
+fn public_kernels(directory: &Path, prefix: &str, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let stem = path.file_stem().unwrap().to_str().unwrap();
         if path.is_dir() {
@@ -171,8 +171,9 @@ fn public_kernels(folder: &Path, prefix: &str, found: &mut BTreeSet<String>) {
 fn all_kernels_that_can_end_are_ended() {
     let mut public = BTreeSet::new();
     for crate_name in ["elementwise", "gemm", "kernels"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_name).join("src");
-        public_kernels(&folder, crate_name, &mut public);
+        let directory =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(crate_name).join("src");
+        public_kernels(&directory, crate_name, &mut public);
     }
     let ended: BTreeSet<String> = all().iter().map(|case| case.name.to_string()).collect();
     let missing: Vec<&String> = public.difference(&ended).collect();

@@ -1,4 +1,5 @@
-//! Converts a model to an older version of the operators, saves it, and compares the results of both.
+//! Converts a model to an older version of the operators, saves it, and compares the results of
+//! both.
 
 use std::error::Error;
 

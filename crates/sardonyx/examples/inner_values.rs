@@ -17,7 +17,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // A copy of the model has inner values as outputs; they are those of the model as it is written.
+    // A copy of the model has inner values as outputs; they are those of the model as it is
+    // written.
     let watched = model.with_outputs(["relu1", "flat"])?;
     let session = Session::new(&watched)?;
     let image = Tensor::from_vec([1, 1, 8, 8], vec![0.5f32; 64])?;

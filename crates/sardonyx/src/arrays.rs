@@ -32,8 +32,8 @@ impl TensorFormat {
     }
 }
 
-/// Reads the tensors of a file with their names, whichever [`TensorFormat`] it has. The tensor of an
-/// `.npy` file has an empty name.
+/// Reads the tensors of a file with their names, whichever [`TensorFormat`] it has. The tensor of
+/// an `.npy` file has an empty name.
 ///
 /// ```
 /// use sardonyx::Tensor;
@@ -69,8 +69,8 @@ pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Er
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Argument`] if the format lacks the element type of a tensor, a name occurs twice, or
-/// the tensors are too many for the format.
+/// [`ErrorKind::Argument`] if the format lacks the element type of a tensor, a name occurs twice,
+/// or the tensors are too many for the format.
 pub fn write_tensors<'a>(
     format: TensorFormat,
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,

@@ -17,7 +17,8 @@
 //!     "<ir_version: 8, opset_import: [\"\": 18]>
 //!      g (float[2] x) => (float[2] y) { y = BitwiseNot (x) }",
 //! )?;
-//! let refused = newest.convert(&convert::ConvertOptions::new(convert::Target::new().opset("", 17)));
+//! let to_17 = convert::ConvertOptions::new(convert::Target::new().opset("", 17));
+//! let refused = newest.convert(&to_17);
 //! assert!(refused.unwrap_err().to_string().contains("BitwiseNot"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```

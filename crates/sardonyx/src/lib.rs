@@ -22,10 +22,10 @@
 //! - [`Error`] says what went wrong, where, and what to do about it; [`Error::kind`] is for
 //!   programs.
 //!
-//! The rest is in modules: [`io`] for files, [`check`], [`convert`], [`infer`] and [`edit`] for jobs
-//! on models, [`inspect`] for what is in a model, [`text`] for the notation, [`train`] for gradients
-//! and training, [`ops`] for operators, [`value`] for values other than tensors, [`run`] and
-//! [`device`] for how and where sessions compute.
+//! The rest is in modules: [`io`] for files, [`check`], [`convert`], [`infer`] and [`edit`] for
+//! jobs on models, [`inspect`] for what is in a model, [`text`] for the notation, [`train`] for
+//! gradients and training, [`ops`] for operators, [`value`] for values other than tensors, [`run`]
+//! and [`device`] for how and where sessions compute.
 //!
 //! # Features
 //!

@@ -156,7 +156,8 @@ impl ScanOptions {
     /// ```
     /// use sardonyx::check::ScanOptions;
     ///
-    /// # let directory = std::env::temp_dir().join(format!("sardonyx-scan-{}", std::process::id()));
+    /// # let name = format!("sardonyx-scan-{}", std::process::id());
+    /// # let directory = std::env::temp_dir().join(name);
     /// # std::fs::create_dir_all(&directory).unwrap();
     /// # let path = directory.join("page.onnx");
     /// # std::fs::write(&path, b"<html>404</html>").unwrap();
