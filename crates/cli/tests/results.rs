@@ -62,10 +62,11 @@ fn is_alike(
     let run = |model: &str, more: [&str; 2]| {
         sardonyx(directory, &[&["run", model, "--random", "1"], &more[..]].concat())
     };
-    // Some models do not run, and others give something else in each run.
+    // Some models do not run, and others draw numbers in each run: of few elements, which are equal
+    // in one of some dozen pairs of runs.
     if is_free
         || !run(given, ["-o", "outputs"]).status.success()
-        || !run(given, ["--expect", "outputs"]).status.success()
+        || (0..3).any(|_| !run(given, ["--expect", "outputs"]).status.success())
     {
         return Ok(());
     }
