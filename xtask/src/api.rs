@@ -113,7 +113,7 @@ fn document() -> Result<Vec<Documented>> {
     read.collect()
 }
 
-/// Directory of cargo's documentation.
+/// Returns the directory of cargo's documentation.
 fn doc_directory() -> Result<std::path::PathBuf> {
     let metadata = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
     let metadata: Value = serde_json::from_slice(&metadata.stdout)?;
@@ -148,7 +148,8 @@ fn describe_counts(interface: &Interface) -> String {
     )
 }
 
-/// Lines that one text has and the other lacks, in the order of the file, as `diff` marks them.
+/// Lists lines that one text has and the other lacks, in the order of the file, as `diff` marks
+/// them.
 fn compare(old: &str, new: &str) -> Vec<String> {
     let [old_lines, new_lines] = [old, new].map(|text| BTreeSet::from_iter(text.lines()));
     let gone = old.lines().filter(|line| !new_lines.contains(line)).map(|line| format!("- {line}"));

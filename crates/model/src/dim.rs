@@ -102,7 +102,8 @@ impl Dim {
         }
     }
 
-    /// The number as a size.
+    /// Returns the number if it is known and a size: `None` for expressions, for unknown dimensions
+    /// and for negative numbers.
     pub fn size(&self) -> Option<usize> {
         self.known().and_then(|value| usize::try_from(value).ok())
     }

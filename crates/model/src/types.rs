@@ -101,7 +101,8 @@ impl Type {
         }
     }
 
-    /// Shape of a tensor.
+    /// Returns the shape of a dense or sparse tensor: a slice of dimensions. `None` for other types
+    /// and where the rank is unknown.
     pub fn shape(&self) -> Option<&Shape> {
         self.as_tensor().and_then(|tensor| tensor.shape.as_ref())
     }

@@ -204,6 +204,7 @@ pub struct Finding {
     pub advice: Cow<'static, str>,
 }
 
+/// One line: the place, the fact, and the advice in parentheses, without severity and code.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.fact)?;

@@ -14,14 +14,14 @@ fn main() -> Result<(), Box<dyn Error>> {
          }",
     )?;
     let loss = Loss::SquaredError { output: None };
-    let options = TrainingOptions::new(loss).optimizer(OptimizerKind::Sgd, 0.1);
+    let options = TrainingOptions::new(loss).optimizer(OptimizerKind::adam(), 0.1);
     let (training, report) = model.add_training(&options)?;
     println!("trains {:?}", report.variables);
 
     let mut trainer = Trainer::new(&training)?;
     let x = Tensor::from_vec([4, 1], vec![-1f32, 0.0, 1.0, 2.0])?;
     let target = Tensor::from_vec([4, 1], vec![-1f32, 1.0, 3.0, 5.0])?;
-    for _ in 0..200 {
+    for _ in 0..400 {
         let inputs = [("x", x.clone()), ("target", target.clone())];
         trainer.step(0, inputs, &RunOptions::default())?;
     }

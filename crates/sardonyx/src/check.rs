@@ -51,7 +51,8 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// The defaults: everything, at the levels that the table of codes gives.
+    /// Makes the defaults: all rules but those about types, each finding at the severity of its
+    /// [`Code`], at most 20 findings of a code.
     pub fn new() -> CheckOptions {
         CheckOptions::default()
     }
@@ -118,15 +119,16 @@ impl CheckOptions {
         self
     }
 
-    /// Whether types and shapes are inferred as well, where the operators have rules for that, and
-    /// contradictions said. Of a model with other errors nothing is inferred.
+    /// Infers types and shapes as well, if `types`, and reports contradictions, like `sardonyx
+    /// check --full`. Off by default. A model with other errors is not inferred.
     #[must_use]
     pub fn types(mut self, types: bool) -> CheckOptions {
         self.types = types;
         self
     }
 
-    /// How many findings of each code are listed; the rest is counted.
+    /// Lists at most `count` findings of each code, by default 20; the rest is counted in
+    /// [`CheckReport::more`]. `usize::MAX` lists all.
     #[must_use]
     pub fn per_code(mut self, count: usize) -> CheckOptions {
         self.passes.per_code = count;
@@ -370,8 +372,9 @@ fn join(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report
 }
 
-/// A finding for people: what, where, the part of the model with a mark under it, advice, and where
-/// to read more.
+/// Renders a finding for people on several lines: severity, code and fact, the place in `file` (a
+/// name for the message; nothing is read), the part of the model with a mark under it, advice, and
+/// the rule.
 pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
     rendering(finding, file, excerpt(model, finding))
 }

@@ -87,7 +87,8 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Makes a model ready to be trained.
+    /// Makes a model ready to be trained, from the values of its initializers.
+    /// [`Trainer::initialize`] is for models with an initialization of their own.
     ///
     /// # Errors
     ///
@@ -249,7 +250,8 @@ impl Trainer {
         self.state.position = DataPosition { epochs, examples };
     }
 
-    /// Returns the model with the current values in its initializers, ready to be trained further.
+    /// Returns the model with the current values in its initializers and with its training
+    /// information, ready to be trained further. To run it, take [`Trainer::export_inference`].
     ///
     /// # Errors
     ///
@@ -260,7 +262,7 @@ impl Trainer {
         Ok(model)
     }
 
-    /// Returns the model with the current values in its initializers and without its training
+    /// Returns the trained model for inference: current values in its initializers, no training
     /// information.
     ///
     /// # Errors

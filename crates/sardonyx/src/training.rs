@@ -90,7 +90,8 @@ impl TrainingOptions {
         self
     }
 
-    /// Trains the initializers that one of these [patterns](Glob) fits. By default those that
+    /// Trains the initializers that one of these patterns fits: `*` stands for any characters, `?`
+    /// for one. By default those that
     /// operators read as weights: matrices and filters, biases, factors of normalizations, tables
     /// that rows are taken from.
     #[must_use]
@@ -102,7 +103,8 @@ impl TrainingOptions {
         self
     }
 
-    /// Does not train the initializers that one of these [patterns](Glob) fits.
+    /// Does not train the initializers that one of these patterns fits: `*` stands for any
+    /// characters, `?` for one.
     #[must_use]
     pub fn frozen<P: Into<String>>(
         mut self,

@@ -43,27 +43,27 @@ impl Documented {
         Ok(Documented { name: name.to_string(), json, ids })
     }
 
-    /// Module that holds all others.
+    /// Returns the module that holds all others.
     pub(super) fn root(&self) -> String {
         self.json["root"].to_string()
     }
 
-    /// The item, if it is one that the documentation of this crate shows.
+    /// Returns the item, if it is one that the documentation of this crate shows.
     pub(super) fn item(&self, id: &str) -> Option<&Value> {
         self.json["index"].get(id)
     }
 
-    /// All items, in no order that means anything.
+    /// Returns all items in arbitrary order.
     pub(super) fn items(&self) -> impl Iterator<Item = &Value> {
         self.json["index"].as_object().into_iter().flat_map(|index| index.values())
     }
 
-    /// Kind and definition path of an item of any crate, such as `struct a::b::C`.
+    /// Returns the kind and definition path of an item of any crate, such as `struct a::b::C`.
     pub(super) fn definition(&self, id: &str) -> Option<String> {
         self.json["paths"].get(id).map(definition)
     }
 
-    /// Id of an item of this crate.
+    /// Returns the id of an item of this crate.
     pub(super) fn id_of(&self, definition: &str) -> Option<&str> {
         self.ids.get(definition).map(String::as_str)
     }
@@ -74,17 +74,17 @@ fn definition(summary: &Value) -> String {
     format!("{} {path}", summary["kind"].as_str().unwrap_or_default())
 }
 
-/// Texts of a list.
+/// Returns the texts of a list.
 pub(super) fn strings(list: &Value) -> impl Iterator<Item = &str> {
     elements(list).iter().filter_map(Value::as_str)
 }
 
-/// Elements of a list. Null is an empty one.
+/// Returns the elements of a list. Null is an empty one.
 pub(super) fn elements(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The only key of an object and its value, which is how rustdoc writes an enum.
+/// Returns the only key of an object and its value, which is how rustdoc writes an enum.
 pub(super) fn variant(value: &Value) -> (&str, &Value) {
     match value {
         Value::String(name) => (name, &Value::Null),

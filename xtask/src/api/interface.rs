@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Auto traits whose absence users notice.
 const NOTICED: &[&str] = &["Send", "Sync"];
 
-/// Impls that are no promise of their own.
+/// Impls that promise nothing of their own.
 const IMPLIED: &[&str] = &["Drop", "StructuralPartialEq"];
 
 /// Everything that users can name, and what was noticed on the way.
@@ -71,7 +71,7 @@ impl Interface {
     }
 }
 
-/// The path by which the interface calls each item: the shortest one.
+/// Chooses the path by which the interface calls each item: the shortest one.
 fn canonical(crates: &[Documented], named: &[Named]) -> HashMap<String, String> {
     let mut shortest: HashMap<String, &[String]> = HashMap::new();
     for one in named {
@@ -120,14 +120,14 @@ impl Walk<'_> {
             ("use", import) => self.import(krate, import, module),
             // Methods, which are shown with their types.
             ("impl", _) => Ok(()),
-            _ => self.target(Target::Ours(krate, id.to_string()), &named(module, &item["name"])),
+            _ => self.target(Target::Ours(krate, id.to_string()), &path_in_module(module, &item["name"])),
         }
     }
 
     fn import(&mut self, krate: usize, import: &Value, module: &[String]) -> Result {
-        let target = self.imported(krate, import)?;
+        let target = self.resolve_import(krate, import)?;
         if import["is_glob"] != true {
-            return self.target(target, &named(module, &import["name"]));
+            return self.target(target, &path_in_module(module, &import["name"]));
         }
         match target {
             Target::Ours(krate, id) => self.module(krate, &id, module),
@@ -138,7 +138,7 @@ impl Walk<'_> {
         }
     }
 
-    fn imported(&self, krate: usize, import: &Value) -> Result<Target> {
+    fn resolve_import(&self, krate: usize, import: &Value) -> Result<Target> {
         let own = &self.crates[krate];
         let source = || import["source"].as_str().unwrap_or_default().to_string();
         if import["id"].is_null() {
@@ -165,7 +165,7 @@ impl Walk<'_> {
                 ("module", _) => self.module(*krate, id, path)?,
                 // A re-export of a re-export.
                 ("use", import) => {
-                    let inner = self.imported(*krate, import)?;
+                    let inner = self.resolve_import(*krate, import)?;
                     return self.target(inner, path);
                 }
                 _ => {}
@@ -176,7 +176,7 @@ impl Walk<'_> {
     }
 }
 
-fn named(module: &[String], name: &Value) -> Vec<String> {
+fn path_in_module(module: &[String], name: &Value) -> Vec<String> {
     let name = name.as_str().unwrap_or_default().to_string();
     module.iter().cloned().chain([name]).collect()
 }
@@ -195,7 +195,7 @@ impl<'a> Page<'a> {
         let (krate, id) = match &named.target {
             Target::Ours(krate, id) => (*krate, id),
             Target::Foreign(definition) => {
-                let name = self.names.of(definition);
+                let name = self.names.display_name(definition);
                 self.lines.push((named.path.clone(), format!("use {path} = {name}")));
                 return false;
             }
@@ -273,7 +273,7 @@ impl<'a> Page<'a> {
     fn fields(&mut self, own: &'a Documented, path: &[String], ids: &Value) {
         let fields = elements(ids).iter().filter_map(|id| own.item(&id.to_string()));
         for field in fields {
-            let path = named(path, &field["name"]);
+            let path = path_in_module(path, &field["name"]);
             let ty = self.signatures(own).ty(&field["inner"]["struct_field"]);
             let line = format!("{}field {}: {ty}", attributes(field), path.join("::"));
             self.lines.push((path, line));
@@ -284,7 +284,7 @@ impl<'a> Page<'a> {
         let Some(item) = own.item(id) else {
             return;
         };
-        let path = named(path, &item["name"]);
+        let path = path_in_module(path, &item["name"]);
         let s = self.signatures(own);
         let field = |id: &Value| own.item(&id.to_string());
         let ty = |item: &Value| s.ty(&item["inner"]["struct_field"]);
@@ -312,7 +312,7 @@ impl<'a> Page<'a> {
         let Some(item) = own.item(id) else {
             return;
         };
-        let path = named(path, &item["name"]);
+        let path = path_in_module(path, &item["name"]);
         let name = path.join("::");
         let s = self.signatures(own);
         let line = match variant(&item["inner"]) {
@@ -338,7 +338,7 @@ impl<'a> Page<'a> {
 
     /// Adds the impls of all types, traits that several impls of one type have in one line.
     fn impls(&mut self) {
-        // What is implemented, by the place of the line and the words around the traits.
+        // Implemented traits, by the place of the line and the words around the traits.
         let mut grouped: BTreeMap<(Vec<String>, String, String), BTreeSet<String>> =
             BTreeMap::new();
         for own in self.crates {
@@ -382,8 +382,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Path of the type or, if that is not ours, of the trait of an impl. `None` for an impl that
-    /// users cannot see.
+    /// Returns the path of the type or, if that is not ours, of the trait of an impl. `None` for an
+    /// impl that users cannot see.
     fn place(&self, own: &Documented, found: &Value) -> Option<Vec<String>> {
         let public = |path: &Value| {
             let definition = own.definition(&path["id"].to_string())?;
@@ -461,7 +461,7 @@ fn has_private_fields(inner: &Value) -> bool {
         || elements(&fields["tuple"]).iter().any(Value::is_null)
 }
 
-/// Attributes that are promises, each with a space after it.
+/// Formats attributes that are promises, each with a space after it.
 fn attributes(item: &Value) -> String {
     let mut shown = String::new();
     if !item["deprecation"].is_null() {

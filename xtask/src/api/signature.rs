@@ -22,8 +22,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Name of an item: the public one of ours, a short one of the standard library.
-    pub(super) fn of(&self, definition: &str) -> String {
+    /// Formats the name of an item: the public one of ours, a short one of the standard library.
+    pub(super) fn display_name(&self, definition: &str) -> String {
         if let Some(path) = self.public.get(definition) {
             return path.clone();
         }
@@ -46,7 +46,7 @@ impl Names {
     }
 }
 
-/// Renders what one crate says.
+/// Renders signatures of one crate.
 #[derive(Clone, Copy)]
 pub(super) struct Signatures<'a> {
     pub(super) documented: &'a Documented,
@@ -54,7 +54,7 @@ pub(super) struct Signatures<'a> {
 }
 
 impl Signatures<'_> {
-    /// A type.
+    /// Formats a type.
     pub(super) fn ty(self, ty: &Value) -> String {
         let (kind, inner) = variant(ty);
         match kind {
@@ -81,13 +81,13 @@ impl Signatures<'_> {
                 let higher = self.higher_ranked(&inner["generic_params"]);
                 format!("{higher}{}fn({inputs}){}", header(&inner["header"]), self.output(sig))
             }
-            "qualified_path" => self.qualified(inner),
+            "qualified_path" => self.qualified_path(inner),
             // A form that no item of ours has: shown as it is, so that it is seen.
             _ => ty.to_string(),
         }
     }
 
-    /// `dyn A + B` and `impl A + B` need parentheses after `&`.
+    /// Puts `dyn A + B` and `impl A + B` into parentheses after `&`.
     fn pointee(self, ty: &Value) -> String {
         let text = self.ty(ty);
         let is_sum = matches!(variant(ty).0, "dyn_trait" | "impl_trait") && text.contains(" + ");
@@ -98,8 +98,8 @@ impl Signatures<'_> {
         types.iter().map(|ty| self.ty(ty)).collect::<Vec<_>>().join(", ")
     }
 
-    /// `Self::Item` and `<T as Trait>::Item`.
-    fn qualified(self, path: &Value) -> String {
+    /// Formats a path such as `Self::Item` or `<T as Trait>::Item`.
+    fn qualified_path(self, path: &Value) -> String {
         let (own, name) = (self.ty(&path["self_type"]), text(&path["name"]));
         let arguments = self.arguments(&path["args"]);
         let of_trait = &path["trait"];
@@ -109,11 +109,11 @@ impl Signatures<'_> {
         format!("<{own} as {}>::{name}{arguments}", self.path(of_trait))
     }
 
-    /// An item with its arguments.
+    /// Formats an item with its arguments.
     pub(super) fn path(self, path: &Value) -> String {
         let definition = self.documented.definition(&path["id"].to_string());
         let name = match definition {
-            Some(definition) => self.names.of(&definition),
+            Some(definition) => self.names.display_name(&definition),
             None => text(&path["path"]).to_string(),
         };
         format!("{name}{}", self.arguments(&path["args"]))
@@ -146,7 +146,7 @@ impl Signatures<'_> {
         }
     }
 
-    /// `Item = T` and `Item: Bound`.
+    /// Formats `Item = T` or `Item: Bound`.
     fn constraint(self, constraint: &Value) -> String {
         let name = format!("{}{}", text(&constraint["name"]), self.arguments(&constraint["args"]));
         match variant(&constraint["binding"]) {
@@ -155,7 +155,7 @@ impl Signatures<'_> {
         }
     }
 
-    /// ` -> T`, or nothing.
+    /// Formats ` -> T`, or nothing.
     fn output(self, of: &Value) -> String {
         match &of["output"] {
             Value::Null => String::new(),
@@ -172,7 +172,7 @@ impl Signatures<'_> {
         traits.chain(lifetime).collect::<Vec<_>>().join(" + ")
     }
 
-    /// `A + ?Sized + 'a`.
+    /// Formats bounds, such as `A + ?Sized + 'a`.
     pub(super) fn bounds(self, bounds: &Value) -> String {
         let bounds = elements(bounds).iter().map(|bound| match variant(bound) {
             ("trait_bound", bound) => {
@@ -196,14 +196,14 @@ impl Signatures<'_> {
         }
     }
 
-    /// `<'a, T: Bound = Default>`, or nothing.
+    /// Formats `<'a, T: Bound = Default>`, or nothing.
     pub(super) fn parameters(self, parameters: &Value) -> String {
         let shown = elements(parameters).iter().filter_map(|parameter| self.parameter(parameter));
         let shown: Vec<String> = shown.collect();
         if shown.is_empty() { String::new() } else { format!("<{}>", shown.join(", ")) }
     }
 
-    /// One parameter; `None` for those that `impl Trait` in an argument stands for.
+    /// Formats one parameter; `None` for those that `impl Trait` in an argument stands for.
     fn parameter(self, parameter: &Value) -> Option<String> {
         let mut shown = text(&parameter["name"]).to_string();
         let (kind, inner) = variant(&parameter["kind"]);
@@ -235,7 +235,7 @@ impl Signatures<'_> {
         Some(shown)
     }
 
-    /// ` where T: Bound`, or nothing.
+    /// Formats ` where T: Bound`, or nothing.
     pub(super) fn conditions(self, generics: &Value) -> String {
         let conditions = elements(&generics["where_predicates"]).iter().map(|condition| {
             let (kind, inner) = variant(condition);
@@ -256,7 +256,7 @@ impl Signatures<'_> {
         if conditions.is_empty() { conditions } else { format!(" where {conditions}") }
     }
 
-    /// `const unsafe fn path<T>(&self, n: usize) -> T where T: Bound`.
+    /// Formats `const unsafe fn path<T>(&self, n: usize) -> T where T: Bound`.
     pub(super) fn function(self, path: &str, function: &Value) -> String {
         let (sig, generics) = (&function["sig"], &function["generics"]);
         let inputs = elements(&sig["inputs"]).iter();
@@ -286,7 +286,7 @@ impl Signatures<'_> {
     }
 }
 
-/// `&'a mut `, before what is borrowed.
+/// Formats the beginning of a reference: `&'a mut `.
 fn reference(borrowed: &Value) -> String {
     let lifetime = borrowed["lifetime"].as_str().map(|name| format!("{name} "));
     let access = if borrowed["is_mutable"] == true { "mut " } else { "" };

@@ -67,6 +67,13 @@ pub enum OptimizerKind {
     },
 }
 
+impl OptimizerKind {
+    /// Makes Adam with the usual numbers: β₁ 0.9, β₂ 0.999, ε 10⁻⁸.
+    pub fn adam() -> OptimizerKind {
+        OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: false }
+    }
+}
+
 impl Optimizer {
     /// Whether the numbers are possible.
     pub(super) fn check(&self) -> Result<(), String> {
