@@ -120,7 +120,10 @@ impl Walk<'_> {
             ("use", import) => self.import(krate, import, module),
             // Methods, which are shown with their types.
             ("impl", _) => Ok(()),
-            _ => self.target(Target::Ours(krate, id.to_string()), &path_in_module(module, &item["name"])),
+            _ => self.target(
+                Target::Ours(krate, id.to_string()),
+                &path_in_module(module, &item["name"]),
+            ),
         }
     }
 
