@@ -1,10 +1,13 @@
 //! Spans as an observer of the crate `tracing` sees them.
 
+// In a test, a panic is the report.
+#![allow(clippy::unwrap_used)]
+
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sardonyx::{Model, Session, Tensor};
+use sardonyx::{Model, RunOptions, Session, Tensor};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -83,7 +86,7 @@ const LOOP: &str = "<ir_version: 10, opset_import: [\"\": 21]>
 fn run_all() {
     let session = Session::new(&Model::from_text(LOOP).unwrap()).unwrap();
     let x = Tensor::from_vec([2], vec![1f32, 2.0]).unwrap();
-    session.run([("x", x), ("n", Tensor::scalar(2i64))]).unwrap();
+    session.run([("x", x), ("n", Tensor::scalar(2i64))], &RunOptions::default()).unwrap();
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn a_span_ends_with_an_error() {
     let seen = observe(Level::DEBUG, || {
         assert!(Model::open("no-such-file.onnx").is_err());
         let session = Session::new(&Model::from_text(LOOP).unwrap()).unwrap();
-        assert!(session.run([("x", Tensor::scalar(1f32))]).is_err());
+        assert!(session.run([("x", Tensor::scalar(1f32))], &RunOptions::default()).is_err());
     });
     let expected = "open source=\"no-such-file.onnx\"\nopen source=\"bytes\"\nplan nodes=4\nrun\n";
     assert_eq!(seen, expected);
