@@ -71,8 +71,7 @@ const STEPS: &[Step] = &[
     step("bench of devices", &["xtask", "bench", "devices", "--smoke"]).release(),
 ];
 
-/// Suites at full size. They take more than an hour on two cores, most of it for the agreement of
-/// whole models and for packages.
+/// Suites at full size, for a run by hand.
 const FULL: &[Step] = &[
     step("conformance", &["xtask", "conformance"]).release(),
     step("conversions", &["xtask", "conversions"]).release(),

@@ -78,7 +78,7 @@ enum Task {
     Findings(findings::Findings),
     /// Compare protobuf JSON and text format with those of the protobuf package.
     Formats(formats::Formats),
-    /// Run the suites at full size, which takes more than an hour.
+    /// Run the suites at full size, by hand.
     Full,
     /// Look for bytes that break a property of our readers.
     Fuzz(fuzz::Fuzz),

@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 /// Methods return what they replace, so that the caller drops it where code of its own may run.
 #[derive(Debug)]
 pub struct Bindings<V> {
-    /// By number of the input.
+    /// Bound values, by number of the input.
     inputs: Vec<Option<V>>,
-    /// In the order in which they were bound first.
+    /// Bound outputs, in the order in which they were bound first.
     outputs: Vec<BoundOutput<V>>,
     /// Outputs of the last run, in the order of `outputs`.
     results: SmallVec<[V; 2]>,

@@ -30,7 +30,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// As [`OpenOptions::open`] and [`OpenOptions::from_bytes`].
+    /// The errors of [`OpenOptions::open`] and [`OpenOptions::from_bytes`].
     pub fn open(&self, options: &OpenOptions) -> Result<Model, sardonyx::Error> {
         match self {
             Source::Path(path) => options.open(path),

@@ -24,7 +24,7 @@ pub struct Levels {
     pub members: &'static [(&'static str, i64)],
 }
 
-/// How much of a graph may change.
+/// Levels of graph optimization: the share of a graph that may change.
 pub const GRAPH_OPTIMIZATION_LEVEL: Levels = Levels {
     name: "GraphOptimizationLevel",
     members: &[
@@ -319,7 +319,7 @@ pub struct GivenInitializer<V> {
     pub must_be_external: bool,
 }
 
-/// How a session is made. `V` is what an interface keeps of a tensor.
+/// Options of a session. `V` is the form in which an interface keeps a tensor.
 #[derive(Debug, Clone)]
 pub struct SessionOptions<V> {
     /// Options and entries of the configuration.
@@ -461,7 +461,7 @@ fn demand_as_many(
     Err(Error::argument(found, format!("give as many {others} as {what}")))
 }
 
-/// How a run goes.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Options and entries of the configuration.

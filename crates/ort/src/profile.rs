@@ -118,7 +118,7 @@ pub struct LocalTime {
 pub struct Profile {
     prefix: OsString,
     recorder: Arc<Recorder>,
-    /// How long the session took to make, in microseconds.
+    /// Time that making the session took, in microseconds.
     making: u64,
     has_ended: AtomicBool,
 }
@@ -129,7 +129,7 @@ impl Profile {
         Profile { prefix, recorder, making: to_micros(making), has_ended: AtomicBool::new(false) }
     }
 
-    /// Where runs are recorded, until the profile is ended.
+    /// Returns the recorder of runs, until the profile is ended.
     pub fn recorder(&self) -> Option<Arc<Recorder>> {
         (!self.has_ended.load(Ordering::Relaxed)).then(|| self.recorder.clone())
     }

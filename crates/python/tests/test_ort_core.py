@@ -27,7 +27,7 @@ def test_options_are_those_of_the_core(cls):
     for name, doc in docs.items():
         assert vars(cls)[name].__doc__ == doc
     options = cls()
-    with pytest.raises(AttributeError, match="there is no option 'other'"):
+    with pytest.raises(AttributeError, match="unknown option 'other'"):
         options._set("other", 1)
     with pytest.raises(AttributeError):
         options.other = 1

@@ -725,7 +725,7 @@ fn a_default_is_state_and_may_be_overridden_for_inference() {
 fn a_state_variable_that_is_no_input_is_not_overridden() {
     let trainer = trainer(DESCENT);
     let own = [("x", vector(&[1.0, 1.0])), ("w", vector(&[7.0, 8.0]))];
-    let error = trainer.infer(own, &RunOptions::default()).expect_err("w is no input");
+    let error = trainer.infer(own, &RunOptions::default()).expect_err("w is not an input");
     assert_eq!(error.message(), "'w' is a state variable, not an input");
 }
 

@@ -104,7 +104,7 @@ pub(super) struct Engine<'a> {
 /// What decides which operator sets count: the model, or a function.
 type Scope = Option<usize>;
 
-/// What decides what a node calls: the operator sets that count, the domain, and the operator.
+/// Key of a callee: the operator sets in force, the domain, and the operator.
 type CalleeKey = (Scope, Option<Symbol>, Option<Symbol>);
 
 type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);

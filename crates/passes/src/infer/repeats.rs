@@ -24,13 +24,13 @@ const MOST_WORDS: usize = 1 << 18;
 /// Stands for the type of an operand that is left out.
 const ABSENT: u32 = u32::MAX;
 
-/// What was found of nodes, by what they were given.
+/// Types found for nodes, by their operands, operators and attributes.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     found: HashTable<Kept>,
-    /// Of each node that is kept: what it was given, then the numbers of the types of its outputs.
+    /// Operands of each kept node, then the numbers of the types of its outputs.
     words: Vec<u32>,
-    /// What the node at hand is given.
+    /// Operands of the node at hand.
     given: Vec<u32>,
     hasher: DefaultHashBuilder,
 }
@@ -45,7 +45,7 @@ struct Kept {
     found: u32,
 }
 
-/// What a node is given, as a hash.
+/// Hash of the operands, the operator and the attributes of a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GivenHash(u64);
 

@@ -11,14 +11,14 @@ const SLACK: usize = 1024;
 /// Types by value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TypeTable {
-    /// By value: the number of its type, 0 if it is not known.
+    /// Number of the type of each value, 0 if it is not known.
     numbers: Vec<u32>,
     /// Types, from number 1 on. Walks through the same graph again leave some that no value has.
     types: Vec<Type>,
     /// Numbers by type.
     index: HashTable<Indexed>,
     hasher: DefaultHashBuilder,
-    /// How many types there may be before unused ones are removed.
+    /// Number of types from which on unused ones are removed.
     most: usize,
 }
 
@@ -30,7 +30,7 @@ struct Indexed {
 }
 
 impl TypeTable {
-    /// For a number of values of which nothing is known.
+    /// Makes a table for `values` values of which nothing is known.
     pub(super) fn new(values: usize) -> TypeTable {
         TypeTable { numbers: vec![0; values], most: values + SLACK, ..TypeTable::default() }
     }

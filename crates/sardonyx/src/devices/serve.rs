@@ -148,7 +148,8 @@ impl<'s> Serving<'s> {
         }
     }
 
-    /// What devices of this process have of the outputs of a run with which all are done.
+    /// Takes the parts of outputs that devices of this process have, of a run that all have
+    /// finished.
     pub(super) fn keep(&mut self, run: RunNumber) -> Vec<OutputPart> {
         let position =
             |active: &VecDeque<ServedRun>| active.iter().position(|active| active.terms.run == run);

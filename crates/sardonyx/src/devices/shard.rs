@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::results::InvalidResult;
 
-/// How [`Model::shard`] divides a model.
+/// Options of [`Model::shard`].
 ///
 /// ```
 /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};

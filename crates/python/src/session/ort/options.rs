@@ -291,7 +291,7 @@ fn object<'py>(
         Some(OptionValue::Int(number)) => number.into_pyobject(py)?.into_any(),
         Some(OptionValue::Bool(choice)) => choice.into_pyobject(py)?.to_owned().into_any(),
         Some(OptionValue::Text(text)) => text.into_pyobject(py)?.into_any(),
-        None => return Err(PyAttributeError::new_err(format!("there is no option '{name}'"))),
+        None => return Err(PyAttributeError::new_err(format!("unknown option '{name}'"))),
     })
 }
 
@@ -306,7 +306,7 @@ fn taken(
     value: &Bound<'_, PyAny>,
 ) -> PyResult<OptionValue> {
     let Some(info) = table.iter().find(|option| option.name == name) else {
-        return Err(PyAttributeError::new_err(format!("there is no option '{name}'")));
+        return Err(PyAttributeError::new_err(format!("unknown option '{name}'")));
     };
     let taken = match info.default {
         OptionDefault::Bool(_) => value.extract().ok().map(OptionValue::Bool),

@@ -28,7 +28,7 @@ impl Profile {
         Profile { profile: profile::Profile::new(prefix, recorder, making), session }
     }
 
-    /// Where runs are recorded, until the profile is ended.
+    /// Returns the recorder of runs, until the profile is ended.
     pub(super) fn recorder(&self) -> Option<Arc<Recorder>> {
         self.profile.recorder()
     }
