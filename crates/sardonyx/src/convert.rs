@@ -1,4 +1,4 @@
-//! Conversion between versions of operator sets: a model that means the same.
+//! Converts models between versions of operator sets without a change of their results.
 //!
 //! ```
 //! use sardonyx::{Model, convert};
@@ -12,7 +12,7 @@
 //! assert_eq!((report.operators[0].op, report.operators[0].rewritten), ("ReduceMax", 1));
 //! assert_eq!(newer.opsets()[0].version, 18);
 //!
-//! // What has no exact equivalent is refused, and the model stays as it is.
+//! // A node without an exact equivalent in the target is an error; the model is unchanged.
 //! let newest = Model::from_text(
 //!     "<ir_version: 8, opset_import: [\"\": 18]>
 //!      g (float[2] x) => (float[2] y) { y = BitwiseNot (x) }",
@@ -38,7 +38,7 @@ pub use sardonyx_ops::Assumption;
 #[doc(inline)]
 pub use sardonyx_passes::{Assumed, ConvertReport, ConvertedImport, ConvertedOperator, Target};
 
-/// What to convert to, and how.
+/// Target versions of a conversion, and the changes that it may make.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
     passes: passes::ConvertOptions,
@@ -46,7 +46,7 @@ pub struct ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// To versions of operator sets and of the format.
+    /// Makes options for a target: versions of operator sets and of the file format.
     pub fn new(target: Target) -> ConvertOptions {
         let passes = passes::ConvertOptions {
             target,
@@ -57,25 +57,26 @@ impl ConvertOptions {
         ConvertOptions { passes, registry: Registry::default() }
     }
 
-    /// Leaves nodes without an equivalent of their own refused. Otherwise such a node becomes the
-    /// body of its function, if it has one and the body has an equivalent.
+    /// Fails for operators that the target lacks. By default such a node is expanded to the
+    /// operator's function body, if the standard defines one that the target can represent.
     #[must_use]
     pub fn without_expansion(mut self) -> ConvertOptions {
         self.passes.expand = false;
         self
     }
 
-    /// Grants an assumption. Each node that means the same only if it holds is reported.
+    /// Allows conversions that are exact only if `assumption` holds. The report lists the nodes
+    /// that rely on it.
     #[must_use]
     pub fn assume(mut self, assumption: Assumption) -> ConvertOptions {
         self.passes.granted.push(assumption);
         self
     }
 
-    /// Does as the converter of the `onnx` package where both keep the meaning of a model. No node
-    /// becomes a function, all [assumptions](Assumption) of that package are granted, constants
-    /// that nodes need are `Constant` nodes before them, and what only that package refuses is
-    /// refused.
+    /// Matches the version converter of the `onnx` package where both preserve the results of a
+    /// model. Nodes are not expanded to function bodies, [assumptions](Assumption) of that package
+    /// are allowed, added constants are `Constant` nodes, and models that only that package
+    /// rejects are rejected too.
     #[must_use]
     pub fn like_onnx(mut self) -> ConvertOptions {
         self.passes.expand = false;
@@ -86,7 +87,7 @@ impl ConvertOptions {
         self
     }
 
-    /// The operators that exist: the standard's, and those that were registered.
+    /// Sets the registry of known operators: the standard's and those that the program added.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> ConvertOptions {
@@ -95,16 +96,17 @@ impl ConvertOptions {
     }
 }
 
-/// Why a model was not converted.
+/// Reason for which a model was not converted.
 #[derive(Debug, Clone)]
 pub enum ConvertError {
-    /// What it was to be converted to does not exist, or means nothing for this model.
+    /// The target version does not exist, or the model does not use its operator set.
     Target(String),
-    /// Everything that has no exact equivalent there.
+    /// Nodes and other parts that have no exact equivalent in the target, all of them.
     Refused(Vec<Finding>),
-    /// With [`ConvertOptions::like_onnx`]: what the graphs of that package's converter cannot hold.
+    /// With [`ConvertOptions::like_onnx`]: a part of the model that the internal representation of
+    /// the `onnx` package's converter cannot hold.
     NotHeld(Box<Finding>),
-    /// A result that has errors which the model does not have.
+    /// The converted model would have errors that the model does not have.
     Invalid(Box<InvalidResult>),
 }
 
@@ -134,13 +136,13 @@ impl From<ConvertError> for Error {
 }
 
 impl Model {
-    /// The same model with other versions of operator sets: each node is unchanged or rewritten,
-    /// so that it means exactly the same. Weights are shared with this model.
+    /// Converts the model to other versions of operator sets. Each node is kept, or rewritten so
+    /// that it computes exactly the same. Weights are shared with this model.
     ///
     /// # Errors
     ///
-    /// A target that does not exist, or everything that has no exact equivalent there. A result
-    /// that has errors which the model does not have.
+    /// The target does not exist; nodes have no exact equivalent in it, all of which are listed; or
+    /// the result would have errors that the model does not have.
     pub fn convert(
         &self,
         options: &ConvertOptions,

@@ -1,4 +1,4 @@
-//! Where two models that should compute the same do not.
+//! Finds the first node at which two models that should compute the same values differ.
 
 use std::collections::HashMap;
 
@@ -11,26 +11,26 @@ use crate::error::Error;
 use crate::model::Model;
 use crate::session::Session;
 
-/// The first value in which two models differ.
+/// First value in which two models differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The name of the value.
+    /// Name of the value, in both models.
     pub value: String,
-    /// The node of the first model that makes it.
+    /// Description of the node that makes it in the first model.
     pub node: String,
-    /// How the values differ: first what the second model gives, then what the first does.
+    /// Description of the difference, with the second model's value before the first model's.
     pub what: String,
 }
 
 impl Model {
-    /// Runs this model and another one with all values of the main graph that both have as outputs,
-    /// and gives the first in the order of this model's nodes in which they differ; `None` if there
-    /// is none. Values have the same name in both. All of them are in memory at once.
+    /// Runs this model and `other`, compares the values of the main graphs by name, and returns the
+    /// first one that differs, in the order of this model's nodes. All compared values are in
+    /// memory at once.
     ///
     /// # Errors
     ///
-    /// As [`Session::new`] and [`Session::run`] for one of the models.
+    /// Errors of [`Session::new`] and [`Session::run`] for either model.
     pub(crate) fn first_difference(
         &self,
         other: &Model,
@@ -60,22 +60,21 @@ impl Model {
         Ok(None)
     }
 
-    /// The outputs of a run, and these values.
+    /// Runs the model. Returns its outputs and the given values by name.
     fn run_with_outputs(
         &self,
         values: impl Iterator<Item = ValueId>,
         inputs: &[(String, Value)],
     ) -> Result<HashMap<String, Value>, Error> {
         let model = self.with_output_values(values);
-        // Nodes without a seed draw the same numbers in both models if their outputs are called the
-        // same.
+        // With a fixed seed, random nodes draw equal numbers if their outputs have equal names.
         let session = Session::builder(&model).seed(0).build()?;
         let outputs = session.run(inputs.iter().cloned(), &RunOptions::default())?;
         Ok(outputs.into_iter().collect())
     }
 }
 
-/// The values that nodes of the main graph make, in their order.
+/// Iterates over the outputs of the main graph's nodes, in the order of the nodes.
 fn made_values(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
     let nodes = model.main.into_iter().flat_map(|main| &model.graph(main).nodes);
     nodes.flat_map(|node| model.outputs(*node).iter().flatten().map(|value| (*node, *value)))

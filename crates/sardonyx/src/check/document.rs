@@ -1,4 +1,4 @@
-//! Checks of files that hold no model: operator sets and stored values.
+//! Checks files that hold operator sets or stored values instead of models.
 
 use std::path::Path;
 
@@ -11,20 +11,21 @@ use super::{CheckOptions, rendering};
 use crate::error::{Error, ErrorKind};
 use crate::load::{read_message, start_of};
 
-/// What a file is that is no model, if it says so itself. Pipes are left alone, as they can be read
-/// only once; so is what cannot be read.
+/// Recognizes an operator set by its magic number. Returns `None` for every other file, for pipes,
+/// which can be read only once, and for files that cannot be read.
 pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
-    // The first field is the magic: its tag, its length, its text.
+    // The first field is the magic: 1 byte of tag, 1 byte of length, then the text.
     let start = start_of(path.as_ref(), OPERATOR_SET_MAGIC.len() as u64 + 2)?;
     (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
 }
 
-/// Checks a file that is no model: an operator set, or a stored value. It may be in any form that
-/// models may be in, but for the notation.
+/// Checks a file with an operator set or a stored value. The file may be in any form of models
+/// except ONNX text.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such document.
+/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is not a document of
+/// this kind.
 pub fn check_document(
     path: impl AsRef<Path>,
     document: Document,
@@ -50,7 +51,7 @@ fn document_name(document: Document) -> &'static str {
     }
 }
 
-/// The binary form of a document.
+/// Reads a document in any form except ONNX text, and returns it in binary form.
 pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
     let what = document_name(document);
     match document {
@@ -61,7 +62,8 @@ pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>,
     }
 }
 
-/// Renders a finding about a file that holds no model; see [`render`](super::render).
+/// Renders a finding of [`check_document`] on several lines, like [`render`](super::render) but
+/// without an excerpt.
 pub fn render_document(finding: &Finding, file: &str) -> String {
     rendering(finding, file, None)
 }
