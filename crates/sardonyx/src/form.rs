@@ -1,5 +1,5 @@
-//! The serialisations of a model: the binary one that everybody reads, the notation, and the two
-//! textual forms of protobuf.
+//! Serialization formats of models: binary protobuf, ONNX text, protobuf JSON and protobuf text
+//! format.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,18 +12,18 @@ use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
 
-/// A serialisation of the messages of the format.
+/// Serialization format of a model file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Form {
-    /// Protobuf, what `.onnx` and `.pb` files hold.
+    /// Binary protobuf, for files with the suffix `.onnx` or `.pb`.
     #[default]
     Binary,
-    /// The notation, ONNX text: `.onnxtxt`, `.onnxtext`. See [`text`](crate::text).
+    /// ONNX text, for `.onnxtxt` and `.onnxtext`; see [`text`](crate::text).
     Notation,
-    /// Protobuf JSON: `.json`, `.onnxjson`.
+    /// Protobuf JSON, for `.json` and `.onnxjson`.
     Json,
-    /// Protobuf text format: `.textproto`, `.txtpb`, `.prototxt`, `.pbtxt`.
+    /// Protobuf text format, for `.textproto`, `.txtpb`, `.prototxt` and `.pbtxt`.
     TextFormat,
 }
 
@@ -41,7 +41,7 @@ const SUFFIXES: &[(&str, Form)] = &[
 ];
 
 impl Form {
-    /// The form that a suffix stands for, if it stands for one.
+    /// Returns the form for the suffix of a path; `None` for other suffixes.
     ///
     /// ```
     /// use std::path::Path;
@@ -56,8 +56,8 @@ impl Form {
         row.map(|(_, form)| *form)
     }
 
-    /// The form of bytes that come without a name. Text is recognised where no binary model could
-    /// begin like it.
+    /// Recognizes the form of a file by its content. Text is recognized only if no binary model can
+    /// begin with the same bytes.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Form {
         let start = &bytes[..bytes.len().min(4096)];
         let trimmed = start.trim_ascii_start();
@@ -81,8 +81,8 @@ impl Form {
         if is_field { Form::TextFormat } else { Form::Binary }
     }
 
-    /// From this form to the binary one. The notation may refer to values in files, which
-    /// `external` finds.
+    /// Converts a model from this form to the binary one. `external` loads values that ONNX text
+    /// takes from files.
     pub(crate) fn read(
         self,
         text: &Buffer,
@@ -97,8 +97,8 @@ impl Form {
         }
     }
 
-    /// From this form to the binary one, for any message of the format; `what` it is, for error
-    /// messages. The notation has no other messages than models.
+    /// Converts any message from this form to the binary one. `what` names the message in errors.
+    /// ONNX text has only models, and is an error.
     pub(crate) fn read_message<M: MessageType>(
         self,
         text: &[u8],
@@ -125,8 +125,8 @@ impl Form {
         })
     }
 
-    /// Writes a model, whose binary form this is, in this form. What cannot be expressed is left
-    /// out and listed.
+    /// Writes a model in this form. `encoded` is its binary form. Returns descriptions of the parts
+    /// that this form cannot express, which are left out.
     pub(crate) fn write(
         self,
         graph: &graph::Model,
@@ -174,7 +174,7 @@ impl fmt::Display for Form {
     }
 }
 
-/// What was left out, in lines for people.
+/// Describes the parts that could not be written, one per line.
 fn listed(left_out: &LeftOut) -> Vec<String> {
     let mut lines: Vec<String> = left_out
         .first
