@@ -1,9 +1,9 @@
-//! Models that run on several devices: threads, processes or machines.
+//! Runs a model on several devices: threads, processes or machines.
 //!
-//! [`Model::shard`](crate::Model::shard) divides a model, and
-//! [`SessionBuilder::devices`](crate::SessionBuilder::devices) makes a [`DeviceSession`] of it. By
-//! default each device is a thread of this process; a [`Transport`] connects the devices of several
-//! processes.
+//! [`Model::shard`](crate::Model::shard) annotates a model with the division of its nodes and
+//! tensors, and [`SessionBuilder::devices`](crate::SessionBuilder::devices) builds a
+//! [`DeviceSession`] from it. By default each device is a thread of this process; a [`Transport`]
+//! connects the devices of several processes.
 
 #[doc(inline)]
 pub use crate::devices::{DeviceOptions, DeviceSession, OutputPart, Results, ShardOptions};
