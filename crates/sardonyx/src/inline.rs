@@ -1,4 +1,4 @@
-//! Calls of functions replaced by what the functions do.
+//! Replaces calls of functions by the bodies of the functions.
 //!
 //! ```
 //! use sardonyx::{Model, edit};
@@ -29,7 +29,7 @@ use crate::glob::Glob;
 use crate::model::Model;
 use crate::results::InvalidResult;
 
-/// Which functions of a model.
+/// Selection of functions of a model, by patterns.
 #[derive(Debug, Clone, Default)]
 enum Functions {
     #[default]
@@ -38,7 +38,7 @@ enum Functions {
     Except(Vec<String>),
 }
 
-/// Which operators of the standard, as far as they are functions of others.
+/// Selection of standard operators that are defined as functions of other operators.
 #[derive(Debug, Clone, Default)]
 enum Operators {
     #[default]
@@ -48,7 +48,29 @@ enum Operators {
     Except(Vec<String>),
 }
 
-/// What is inlined, and what it may cost.
+impl Functions {
+    fn includes(&self, id: &FunctionId) -> bool {
+        match self {
+            Functions::All => true,
+            Functions::Only(patterns) => fits_any(patterns, id),
+            Functions::Except(patterns) => !fits_any(patterns, id),
+        }
+    }
+}
+
+impl Operators {
+    fn includes(&self, op: OpRef) -> bool {
+        let id = || id_of(op.def.domain, op.def.name);
+        match self {
+            Operators::None => false,
+            Operators::WithoutKernel => !has_kernel(op),
+            Operators::Only(patterns) => fits_any(patterns, &id()),
+            Operators::Except(patterns) => !fits_any(patterns, &id()),
+        }
+    }
+}
+
+/// Selection of the functions that [`Model::inline`] replaces, and limits of the result.
 #[derive(Debug, Clone)]
 pub struct InlineOptions {
     functions: Functions,
@@ -70,22 +92,22 @@ impl Default for InlineOptions {
     }
 }
 
-/// Patterns are `domain.name` for functions with any overload, or `domain.name:overload`. The
-/// default domain is `ai.onnx`, and may be left out. `*` and `?` mean what they do in a [`Glob`].
+/// Selects functions by patterns: `domain.name` for all overloads, or `domain.name:overload`. The
+/// domain `ai.onnx` may be left out. `*` matches any characters, `?` exactly one.
 impl InlineOptions {
-    /// All functions of the model, and no operators.
+    /// Makes the defaults: inlines all functions of the model, and no operators.
     pub fn new() -> InlineOptions {
         InlineOptions::default()
     }
 
-    /// Only functions that fit one of the patterns.
+    /// Inlines only functions that match one of the patterns.
     #[must_use]
     pub fn only(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> InlineOptions {
         self.functions = Functions::Only(patterns.into_iter().map(Into::into).collect());
         self
     }
 
-    /// All functions but those that fit one of the patterns.
+    /// Inlines all functions except those that match one of the patterns.
     #[must_use]
     pub fn except(
         mut self,
@@ -95,7 +117,8 @@ impl InlineOptions {
         self
     }
 
-    /// Also operators of the standard that fit one of the patterns and are functions of others.
+    /// Expands standard operators too: those that match one of the patterns and that the standard
+    /// defines as functions of other operators.
     #[must_use]
     pub fn operators(
         mut self,
@@ -105,8 +128,8 @@ impl InlineOptions {
         self
     }
 
-    /// Also all operators of the standard that are functions of others, but those that fit one of
-    /// the patterns.
+    /// Expands standard operators too: all that the standard defines as functions of other
+    /// operators, except those that match one of the patterns.
     #[must_use]
     pub fn operators_except(
         mut self,
@@ -116,30 +139,32 @@ impl InlineOptions {
         self
     }
 
-    /// Also all operators of the standard that are functions of others and have no kernel here.
+    /// Expands standard operators too: those that the standard defines as functions of other
+    /// operators and for which this engine has no kernel.
     #[must_use]
     pub fn operators_without_kernel(mut self) -> InlineOptions {
         self.operators = Operators::WithoutKernel;
         self
     }
 
-    /// How many nodes may come in the place of calls: 10 million by default.
+    /// Limits the number of nodes that replace calls: at most 10 million by default.
     #[must_use]
     pub fn limit(mut self, nodes: u64) -> InlineOptions {
         self.limit = nodes;
         self
     }
 
-    /// Leaves calls as they are that cannot be inlined, and lists them in
-    /// [`InlineReport::kept`](InlineReport). Otherwise the model is refused for them.
+    /// Keeps calls that cannot be inlined, and lists them in [`InlineReport::kept`]. By default
+    /// they are errors.
     #[must_use]
     pub fn keep_conflicting(mut self, keep: bool) -> InlineOptions {
         self.keep_conflicting = keep;
         self
     }
 
-    /// Converts no function. A call of a function that means something else at the versions of the
-    /// model cannot be inlined then.
+    /// Does not convert function bodies to other operator set versions. A call then cannot be
+    /// inlined if the function imports another version than its caller and operators in it differ
+    /// between the two.
     #[must_use]
     pub fn without_conversion(mut self) -> InlineOptions {
         self.convert = false;
@@ -147,34 +172,34 @@ impl InlineOptions {
     }
 }
 
-/// Why a model was not inlined. It is as it was.
+/// Reason for which [`Model::inline`] failed. The model is unchanged.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum InlineError {
-    /// What stands against it.
+    /// Calls that cannot be inlined, each with the reason.
     Findings(Vec<Finding>),
-    /// Too many nodes would be made.
+    /// The result would have too many nodes.
     TooLarge {
-        /// How many.
+        /// Number of nodes that would replace the calls.
         nodes: u64,
-        /// How many may be made.
+        /// Maximum number of such nodes.
         limit: u64,
     },
-    /// The model has no function that fits a pattern.
+    /// No function of the model matches a pattern.
     UnknownFunction {
-        /// The pattern.
+        /// Pattern without a match.
         pattern: String,
-        /// A function with a similar name.
+        /// Function with a similar name.
         similar: Option<String>,
     },
-    /// The standard has no operator that fits a pattern.
+    /// No operator of the standard matches a pattern.
     UnknownOperator {
-        /// The pattern.
+        /// Pattern without a match.
         pattern: String,
-        /// An operator with a similar name.
+        /// Operator with a similar name.
         similar: Option<String>,
     },
-    /// A result that has errors which the model does not have.
+    /// The result would have errors that the model does not have.
     Invalid(Box<InvalidResult>),
 }
 
@@ -218,52 +243,40 @@ impl From<InlineError> for Error {
 }
 
 impl Model {
-    /// Replaces calls of functions by what the functions do, in all graphs and in functions that
-    /// stay. Functions that nothing calls any more are removed. Where a function is called and
-    /// other versions of operator sets count, at which it means something else, a copy of it is
-    /// converted to these.
+    /// Replaces calls of functions by the functions' bodies, in all graphs and in the functions
+    /// that remain. Functions without a remaining call are removed. If caller and function import
+    /// different versions of an operator set, a copy of the body is converted to the caller's.
     ///
-    /// What calls a function is as in a [`Session`](crate::Session): a node whose domain and name
-    /// are those of an operator of the standard, in the version that the model or the function
-    /// around the node imports, is no call of a function of that name.
+    /// A node with the domain and name of a standard operator, in the imported version, is not a
+    /// call, even if the model has a function of that name. A [`Session`](crate::Session) applies
+    /// the same rule.
     ///
     /// # Errors
     ///
-    /// See [`InlineError`]. The model is as it was then.
+    /// See [`InlineError`]. The model is unchanged then.
     pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, InlineError> {
         let registry = Registry::standard();
         self.check_patterns(options, &registry)?;
-        let fits_function = |model: &sardonyx_model::Model, function: &Function| {
-            let id = FunctionId::of(model, function);
-            match &options.functions {
-                Functions::All => true,
-                Functions::Only(patterns) => fits_any(patterns, &id),
-                Functions::Except(patterns) => !fits_any(patterns, &id),
-            }
-        };
-        let fits_operator = |op: OpRef| match &options.operators {
-            Operators::None => false,
-            Operators::WithoutKernel => !has_kernel(op),
-            Operators::Only(patterns) => fits_any(patterns, &id_of(op.def.domain, op.def.name)),
-            Operators::Except(patterns) => !fits_any(patterns, &id_of(op.def.domain, op.def.name)),
-        };
-        let any = !matches!(options.operators, Operators::None);
+        let functions: &dyn Fn(&sardonyx_model::Model, &Function) -> bool =
+            &|model, function| options.functions.includes(&FunctionId::of(model, function));
+        let operators: &dyn Fn(OpRef) -> bool = &|op| options.operators.includes(op);
+        let expands_operators = !matches!(options.operators, Operators::None);
         let passes = passes::InlineOptions {
-            functions: &fits_function,
-            operators: any.then_some(&fits_operator as &dyn Fn(OpRef) -> bool),
+            functions,
+            operators: expands_operators.then_some(operators),
             limit: options.limit,
             keep_conflicting: options.keep_conflicting,
             convert: options.convert,
         };
         let inlined = sardonyx_passes::inline(&self.graph, &registry, &passes);
         let (graph, mut report) = inlined.map_err(|refusal| self.refusal(refusal))?;
-        // Who names all operators, or all but some, means those that are functions.
+        // An operator without a function is reported only if a pattern is exactly its name.
         report.without_body.retain(|kept| {
             let id = id_of(&kept.domain, &kept.name);
-            let is_named = |pattern: &&String| !pattern.contains(['*', '?']) && fits(pattern, &id);
             match &options.operators {
                 Operators::Only(patterns) => {
-                    kept.has_function || patterns.iter().find(is_named).is_some()
+                    let mut names = patterns.iter().filter(|pattern| !Glob::is_pattern(pattern));
+                    kept.has_function || names.any(|name| fits(name, &id))
                 }
                 Operators::None | Operators::Except(_) => kept.has_function,
                 Operators::WithoutKernel => true,
@@ -283,7 +296,7 @@ impl Model {
         }
     }
 
-    /// Whether each pattern names something.
+    /// Fails if a pattern matches no function or operator.
     fn check_patterns(
         &self,
         options: &InlineOptions,
@@ -293,7 +306,7 @@ impl Model {
             let functions = self.graph.functions.iter();
             let ids: Vec<FunctionId> =
                 functions.map(|function| FunctionId::of(&self.graph, function)).collect();
-            if let Some((pattern, similar)) = unknown(patterns, &ids) {
+            if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
                 return Err(InlineError::UnknownFunction { pattern, similar });
             }
         }
@@ -301,7 +314,7 @@ impl Model {
             let ids = registry.schemas().map(|schema| id_of(schema.domain, schema.name));
             let mut ids: Vec<FunctionId> = ids.collect();
             ids.dedup();
-            if let Some((pattern, similar)) = unknown(patterns, &ids) {
+            if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
                 return Err(InlineError::UnknownOperator { pattern, similar });
             }
         }
@@ -309,8 +322,8 @@ impl Model {
     }
 }
 
-/// The first pattern that nothing fits, with something that has a similar name.
-fn unknown(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Option<String>)> {
+/// Finds the first pattern without a match. Also returns a name that is similar to it.
+fn find_unmatched(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Option<String>)> {
     let pattern = patterns.iter().find(|pattern| !ids.iter().any(|id| fits(pattern, id)))?;
     let names: Vec<String> = ids.iter().map(FunctionId::to_string).collect();
     let is_short = !pattern.contains('.');
@@ -330,16 +343,16 @@ fn fits_any(patterns: &[String], id: &FunctionId) -> bool {
     patterns.iter().any(|pattern| fits(pattern, id))
 }
 
-/// Whether a function is one that a pattern names. A pattern without overload names all.
+/// Whether a pattern matches a function. A pattern without an overload matches all overloads.
 fn fits(pattern: &str, id: &FunctionId) -> bool {
     let Ok(glob) = Glob::parse(pattern) else { return false };
     let without = FunctionId { overload: String::new(), ..id.clone() }.to_string();
     let with = format!("{without}:{}", id.overload);
-    let fits = |name: &str| {
+    let is_match = |name: &str| {
         glob.matches(name)
             || name
                 .strip_prefix("ai.onnx.")
                 .is_some_and(|name| id.domain.is_empty() && glob.matches(name))
     };
-    fits(&without) || fits(&with)
+    is_match(&without) || is_match(&with)
 }

@@ -1,4 +1,4 @@
-//! Inference of one node, and of one function, with nothing around it but types.
+//! Infers outputs of a single node or function, without a model around it.
 
 use sardonyx_model::{self as graphs, NodeId, Type};
 use sardonyx_ops::Schema;
@@ -14,37 +14,37 @@ use super::{InferOptions, InferRules, Problem};
 use crate::error::Error;
 use crate::message::{self, Header, MessagePart};
 
-/// Messages by name.
+/// Serialized messages by name of the value.
 pub type Named = Vec<(String, Vec<u8>)>;
 
-/// What is known around a node.
+/// Context of a single node: types and constants that it reads, and header fields of its model.
 #[derive(Debug, Clone, Default)]
 pub struct Around {
     /// Types of values, as `TypeProto`s.
     pub types: Named,
-    /// Constants, as `TensorProto`s.
+    /// Dense constants, as `TensorProto`s.
     pub constants: Named,
-    /// Constants, as `SparseTensorProto`s.
+    /// Sparse constants, as `SparseTensorProto`s.
     pub sparse_constants: Named,
-    /// What a model around it says.
+    /// IR version and operator set imports of the model.
     pub header: Header,
 }
 
-/// What comes out of a node, or of a function.
+/// Inferred outputs of a node or a function.
 #[derive(Debug, Clone)]
 pub struct NodeOutputs {
-    /// The outputs by name, each with its type as far as that is known.
+    /// Names of the outputs, each with its type as far as it is known.
     pub types: Vec<(String, Option<Type>)>,
-    /// What does not fit.
+    /// Problems of the node itself.
     pub problems: Vec<Problem>,
 }
 
-/// The types of the outputs of a `NodeProto`, as a version of an operator infers them. What does
-/// not fit in graphs inside of the node only means that less is known.
+/// Infers the types of the outputs of a `NodeProto` by the rule of one operator version. Problems
+/// in subgraphs of the node are not reported: they only make the result less complete.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are no such message.
+/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `NodeProto`.
 pub fn node_outputs(
     node: &[u8],
     around: &Around,
@@ -66,12 +66,12 @@ pub fn node_outputs(
     Ok(outputs(&model, node, types, &problems))
 }
 
-/// The types of the outputs of a `FunctionProto` for types of its inputs, as `TypeProto`s, and
-/// values of its attributes, as `AttributeProto`s. An input without bytes is left out.
+/// Infers the types of the outputs of a `FunctionProto` for a call with these input types
+/// (`TypeProto`s; empty bytes stand for an omitted input) and attributes (`AttributeProto`s).
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are no such message.
+/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `FunctionProto`.
 pub fn function_outputs(
     function: &[u8],
     input_types: &[Vec<u8>],
@@ -128,7 +128,7 @@ fn first_node(model: &graphs::Model) -> Option<NodeId> {
     model.main_graph()?.nodes.first().copied()
 }
 
-/// A graph that consists of a node, and whose inputs are all that is known around it.
+/// Graph that has only this node, and its context as inputs and initializers.
 struct NodeInGraph<'a> {
     around: &'a Around,
     node: &'a [u8],
@@ -140,14 +140,14 @@ impl Encode for NodeInGraph<'_> {
         for (name, data) in &self.around.constants {
             out.message(graph::Initializer, |out| {
                 out.records(data);
-                // The last name counts.
+                // Of a repeated field, the last one is in effect: it overrides the tensor's name.
                 out.put(tensor::Name, name.as_bytes());
             });
         }
         for (name, data) in &self.around.sparse_constants {
             out.message(graph::SparseInitializer, |out| {
                 out.records(data);
-                // Further fields of the values, of which the last name counts.
+                // Repeated messages are merged: this overrides only the name of the values.
                 out.message(sparse_tensor::Values, |out| {
                     out.put(tensor::Name, name.as_bytes());
                 });
@@ -159,8 +159,8 @@ impl Encode for NodeInGraph<'_> {
     }
 }
 
-/// A graph that consists of a call, of whose arguments only the types are known. One without a type
-/// is left out.
+/// Graph that has only a call of a function, with inputs of these types. An input without a type is
+/// omitted from the call.
 struct CallInGraph<'a> {
     input_types: &'a [Vec<u8>],
     attributes: &'a [Vec<u8>],
