@@ -1,4 +1,5 @@
-//! A panic below a session is an error of the call that met it, and of no other.
+//! Panics during runs, of operators and callbacks of the program: each becomes an error of the call
+//! that caused it, and later calls work.
 
 use std::cell::Cell;
 use std::iter;
@@ -15,7 +16,7 @@ use sardonyx::{
     Trainer, Value,
 };
 
-/// Adds 1 to each element; panics as long as it is told to.
+/// Operator that adds 1 to each element, and panics while `breaks` is set.
 #[derive(Clone, Default)]
 struct Fragile {
     breaks: Arc<AtomicBool>,
@@ -70,7 +71,7 @@ fn is_internal(error: &Error, what: &str, node: &str) {
     assert!(error.help().unwrap().contains("bug"), "{error}");
 }
 
-/// What an operator of the program breaks is its run.
+/// Checks that a panic of an operator fails only its run.
 #[test]
 fn a_session_runs_again_after_a_panic() {
     keep_panic_places();
@@ -92,7 +93,7 @@ fn a_session_runs_again_after_a_panic() {
         for _ in 0..3 {
             fragile.set(true);
             is_internal(&run().unwrap_err(), "the operator broke", "Fragile");
-            // With a limit, kernels run where an end unwinds.
+            // With a deadline, kernels run inside another `catch_unwind`, which cancels by a panic.
             let deadline = Instant::now() + Duration::from_secs(600);
             let limited = session.run([("x", x())], &RunOptions::new().deadline(deadline));
             is_internal(&limited.unwrap_err(), "the operator broke", "Fragile");
@@ -173,8 +174,9 @@ fn devices_run_again_after_a_panic_of_one() {
     }
 }
 
-/// A model whose step subtracts `slope` from `w`, by an operator of the program.
-fn trained() -> Model {
+/// Makes a model whose training step subtracts `slope`, the output of an operator of the program,
+/// from `w`.
+fn training_model() -> Model {
     Model::from_text(
         "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21, \"com.example\": 1]>
          g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = Mul (x, w) }
@@ -196,7 +198,7 @@ fn weights(trainer: &Trainer) -> Vec<f32> {
 #[test]
 fn a_panic_of_a_step_leaves_the_state_as_it_was() {
     keep_panic_places();
-    let model = trained();
+    let model = training_model();
     let fragile = Fragile::default();
     let builder = Trainer::builder(&model)
         .session(|session| session.operator("com.example", "Fragile", fragile.clone()));
@@ -213,9 +215,9 @@ fn a_panic_of_a_step_leaves_the_state_as_it_was() {
 }
 
 #[test]
-fn a_trainer_says_that_its_state_is_torn() {
+fn a_trainer_with_partly_written_state_fails() {
     keep_panic_places();
-    let model = trained();
+    let model = training_model();
     let builder = Trainer::builder(&model)
         .session(|session| session.operator("com.example", "Fragile", Fragile::default()));
     let mut trainer = builder.build().unwrap();
@@ -227,7 +229,7 @@ fn a_trainer_says_that_its_state_is_torn() {
     let after_one = weights(&trainer);
     trainer.save(&saved).unwrap();
     for loads in [false, true] {
-        // The last step writes over `w`.
+        // The last step of the program overwrites `w` in place.
         let left = Cell::new(events.get());
         let last = |_: StepEvent| {
             left.update(|left| left - 1);
