@@ -247,7 +247,7 @@ impl Model {
                     Err(Missed::Missing(looked)) if looked.is_empty() => {
                         self.data.size(&reference.location)
                     }
-                    Err(missed) => Err(missed.words(&reference.location)),
+                    Err(missed) => Err(missed.message(&reference.location)),
                 }
             });
             let mut add = |code: &'static Code, fact: String| {

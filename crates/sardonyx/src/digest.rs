@@ -85,7 +85,7 @@ impl Model {
             let Some(bytes) = value.ok().and_then(|value| value.buffer().cloned()) else {
                 continue;
             };
-            let span = graph.add_bytes(sampled(bytes));
+            let span = graph.add_bytes(sample_pages(bytes));
             let stored = graph.stored_mut(id);
             stored.typed.clear();
             stored.raw_data = Some(span);
@@ -102,7 +102,7 @@ const PAGE: usize = 1 << 12;
 
 /// Returns evenly spaced pages of a tensor of more than [`SAMPLED`] bytes, the first and the last
 /// included; smaller tensors are returned in full.
-fn sampled(bytes: Buffer) -> Buffer {
+fn sample_pages(bytes: Buffer) -> Buffer {
     if bytes.len() <= SAMPLED {
         return bytes;
     }

@@ -83,8 +83,8 @@ impl Model {
     }
 
     /// Sets the imported version of an operator set, and removes duplicate entries of it. Nodes
-    /// are not converted, so they may compute something else in the new version; for that see
-    /// [`Model::convert`]. [`check_edits`](Model::check_edits) checks whether they are valid in it.
+    /// stay as they are, so they may be invalid in the new version or compute something else;
+    /// [`Model::convert`] converts them.
     pub fn set_opset(&mut self, domain: &str, version: i64) {
         let wanted = match domain {
             "ai.onnx" => "",
@@ -165,7 +165,8 @@ impl Model {
         self.graph.header.domain = Some(self.graph.intern(domain));
     }
 
-    /// Sets the version of the model itself; see [`parse_version`].
+    /// Sets the version of the model itself, which may pack major, minor and patch version into
+    /// 16, 16 and 32 bits.
     pub fn set_model_version(&mut self, version: i64) {
         self.graph.header.model_version = Some(version);
     }

@@ -116,7 +116,7 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Inner {
             kind,
-            message: bounded(message.into()),
+            message: shorten_lines(message.into()),
             place: None,
             help: None,
             unsupported: Vec::new(),
@@ -127,16 +127,16 @@ impl Error {
     /// Makes the error for a panic outside of a run.
     #[cold]
     pub(crate) fn internal(panic: Panic) -> Error {
-        Error::of_panic(&panic, panic.place.clone().unwrap_or_default())
+        Error::from_panic(&panic, panic.place.clone().unwrap_or_default())
     }
 
     /// Makes the error for a panic during a run, with the node that was running.
     #[cold]
     pub(crate) fn internal_in_run(internal: Internal) -> Error {
-        Error::of_panic(&internal.panic, internal.places()).with_source(internal)
+        Error::from_panic(&internal.panic, internal.places()).with_source(internal)
     }
 
-    fn of_panic(panic: &Panic, place: String) -> Error {
+    fn from_panic(panic: &Panic, place: String) -> Error {
         let error = Error::new(ErrorKind::Internal, format!("internal error: {}", panic.what));
         error.with_place(place).with_help(
             "this is a bug in sardonyx, unless the place is in code of your own; please report it, \
@@ -151,7 +151,7 @@ impl Error {
     }
 
     pub(crate) fn with_place(mut self, place: impl Into<String>) -> Error {
-        let place = bounded(place.into());
+        let place = shorten_lines(place.into());
         self.0.place = (!place.is_empty()).then_some(place);
         self
     }
@@ -230,7 +230,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, E
 
 /// Shortens each line of a message by leaving out its middle: a hostile file may have names of
 /// megabytes.
-fn bounded(text: String) -> String {
+fn shorten_lines(text: String) -> String {
     let lines: Vec<_> =
         (text.lines()).map(|line| sardonyx_proto::without_middle(line, 800, 200)).collect();
     lines.join("\n")

@@ -207,7 +207,7 @@ impl DataFiles {
             Place::Directories(directories) => {
                 let found = self.find(directories, location);
                 let FoundFile { file, path, len, identity, .. } =
-                    found.map_err(|missed| missed.words(location))?;
+                    found.map_err(|missed| missed.message(location))?;
                 let failed = |error| unreadable(location, &error);
                 let stamp = Stamp::of(&path, &file).map_err(failed)?;
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
@@ -321,7 +321,7 @@ impl DataFiles {
         let found = found.map_err(|missed| match missed {
             Missed::Refused(Refusal::Io(error)) => error,
             Missed::Missing(_) => io::ErrorKind::NotFound.into(),
-            other => io::Error::other(other.words(location)),
+            other => io::Error::other(other.message(location)),
         })?;
         match &file.stamp {
             Some(stamp) if !stamp.is_of(&found.file)? => {
@@ -425,7 +425,7 @@ pub fn open_data_file(
         DataAccess::Read => directory.open_file(Path::new(location)),
         DataAccess::Write => directory.open_to_write(Path::new(location)),
     });
-    opened.map_err(|refusal| refused(Missed::Refused(refusal).words(location)))
+    opened.map_err(|refusal| refused(Missed::Refused(refusal).message(location)))
 }
 
 /// Open data file.
@@ -457,7 +457,7 @@ pub(crate) enum Missed {
 
 impl Missed {
     /// Formats the reason as a message about the file at `location`.
-    pub(crate) fn words(&self, location: &str) -> String {
+    pub(crate) fn message(&self, location: &str) -> String {
         match self {
             Missed::Location(why) => why.clone(),
             Missed::Missing(looked) => {
@@ -759,7 +759,7 @@ impl<'a> Watched<'a> {
         Watched { files, failed: AtomicBool::new(false) }
     }
 
-    pub(crate) fn failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 

@@ -153,7 +153,7 @@ impl Form {
                 sink,
             ),
         };
-        left_out.map(|left_out| listed(&left_out)).map_err(|error| match error.kind() {
+        left_out.map(|left_out| describe_left_out(&left_out)).map_err(|error| match error.kind() {
             sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
             _ => io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -175,7 +175,7 @@ impl fmt::Display for Form {
 }
 
 /// Describes the parts that could not be written, one per line.
-fn listed(left_out: &LeftOut) -> Vec<String> {
+fn describe_left_out(left_out: &LeftOut) -> Vec<String> {
     let mut lines: Vec<String> = left_out
         .first
         .iter()

@@ -142,7 +142,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn of(model: &graph::Model, places: &mut Places, problem: &passes::Problem) -> Problem {
+    fn new(model: &graph::Model, places: &mut Places, problem: &passes::Problem) -> Problem {
         let place = places.of(model, problem.spot).to_string();
         Problem { kind: problem.kind, place, fact: problem.fact.clone() }
     }
@@ -264,7 +264,7 @@ impl Inferred {
         let graph = &model.graph;
         let places: HashMap<GraphId, Arc<str>> =
             graph.graph_places().into_iter().map(|(id, place)| (id, place.into())).collect();
-        self.defined(model).map(move |defined| InferredValue {
+        self.defined_values(model).map(move |defined| InferredValue {
             graph: places.get(&defined.graph).cloned().unwrap_or_default(),
             name: shown(graph.text(graph.value(defined.value).name)),
             ty: self.found.ty(defined.value),
@@ -279,7 +279,7 @@ impl Inferred {
     #[doc(hidden)]
     pub fn type_counts(&self, model: &Model) -> TypeCounts {
         let mut counts = TypeCounts::default();
-        for defined in self.defined(model) {
+        for defined in self.defined_values(model) {
             let ty = self.found.ty(defined.value);
             counts.values += 1;
             counts.open += usize::from(!ty.is_some_and(Type::is_whole));
@@ -289,7 +289,7 @@ impl Inferred {
 
     /// Iterates over the inputs and node outputs of the main graph and its subgraphs, in the order
     /// of the file.
-    fn defined<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
+    fn defined_values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
         let model = &model.graph;
         let mut graphs = Vec::new();
         let mut left: Vec<GraphId> = model.main.into_iter().collect();
@@ -361,7 +361,7 @@ impl Inferred {
     ) -> impl Iterator<Item = Problem> + 'a {
         let mut places = Places::default();
         let wanted = self.found.problems().iter().filter(move |problem| is_wanted(problem.kind));
-        wanted.map(move |problem| Problem::of(&model.graph, &mut places, problem))
+        wanted.map(move |problem| Problem::new(&model.graph, &mut places, problem))
     }
 
     /// Reports contradictions between types as findings, like [`Model::check`].

@@ -125,7 +125,8 @@ impl Model {
         self.graph.display(self.graph.header.domain)
     }
 
-    /// Returns the version of the model itself, which may pack three numbers into one.
+    /// Returns the version of the model itself, which may pack major, minor and patch version into
+    /// 16, 16 and 32 bits.
     pub fn model_version(&self) -> Option<i64> {
         self.graph.header.model_version
     }

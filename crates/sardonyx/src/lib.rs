@@ -17,7 +17,7 @@
 //! - [`Session`] runs a model. Building it checks the model, converts it to the newest operator
 //!   versions, plans memory and packs weights. Threads can share a session.
 //! - [`Trainer`] runs the training steps that a model file describes and keeps their state. A model
-//!   without training steps gets them from `Model::add_training`; see [`train`].
+//!   without training steps gets them from [`Model::add_training`]; see [`train`].
 //! - [`Value`] is an input or output of a run: nearly always a [`Tensor`], sometimes a sequence, a
 //!   map or an optional.
 //! - [`Error`] has a message, the place of the fault and advice; [`Error::kind`] is what programs

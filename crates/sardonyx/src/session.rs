@@ -837,7 +837,7 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
             };
             if only.advice.is_empty() { made } else { made.with_help(&*only.advice) }
         }
-        CompileError::Constant(_) if external.failed() => {
+        CompileError::Constant(_) if external.has_failed() => {
             let made = Error::new(ErrorKind::ExternalData, error.to_string());
             let made = if model.data.has_place() {
                 made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")

@@ -34,7 +34,7 @@ fn numbers(outputs: &Outputs, name: &str) -> Vec<f32> {
     outputs.tensor(name).expect("a tensor").to_vec::<f32>().expect("of float")
 }
 
-fn refused(builder: SessionBuilder<'_>) -> Error {
+fn build_error(builder: SessionBuilder<'_>) -> Error {
     builder.build().expect_err("no session")
 }
 
@@ -129,19 +129,19 @@ fn an_operator_of_the_program_runs_in_every_graph() {
 fn without_the_operator_or_the_import_there_is_no_session() {
     let text = "g (float[N] x) => (float[N] y) { y = com.example.Plus (x) }";
     let known = model(text);
-    let error = refused(Session::builder(&known));
+    let error = build_error(Session::builder(&known));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(error.unsupported()[0].name, "Plus");
     let stranger = Model::from_text(&format!("<ir_version: 10, opset_import: [\"\": 21]> {text}"));
     let stranger = stranger.expect("the text is a model");
-    let error = refused(Session::builder(&stranger).operator("com.example", "Plus", Plus::new()));
+    let error = build_error(Session::builder(&stranger).operator("com.example", "Plus", Plus::new()));
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("does not import"), "{error}");
     // The registered operator has version 2, and the model imports version 1.
     let old =
         Model::from_text(&format!("<ir_version: 10, opset_import: [\"com.example\": 1]> {text}"));
     let old = old.expect("the text is a model");
-    let error = refused(Session::builder(&old).operator("com.example", "Plus", Plus::new()));
+    let error = build_error(Session::builder(&old).operator("com.example", "Plus", Plus::new()));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
@@ -155,12 +155,12 @@ fn a_node_that_the_schema_or_the_rule_does_not_allow_is_refused() {
     ];
     for (nodes, wanted) in cases {
         let model = model(&format!("g (float[N] x) => (y) {{ {nodes} }}"));
-        let error = refused(Session::builder(&model).operator("com.example", "Plus", Plus::new()));
+        let error = build_error(Session::builder(&model).operator("com.example", "Plus", Plus::new()));
         assert_eq!(error.kind(), ErrorKind::Invalid, "{nodes}");
         assert!(format!("{error}").contains(wanted), "{nodes}: {error}");
     }
     let relu = model("g (float[N] x) => (float[N] y) { y = Relu (x) }");
-    let error = refused(Session::builder(&relu).operator("", "Relu", Plus::new()));
+    let error = build_error(Session::builder(&relu).operator("", "Relu", Plus::new()));
     assert!(error.to_string().contains("'Relu' of the domain 'ai.onnx'"), "{error}");
 }
 
@@ -206,7 +206,7 @@ fn declared_types_serve_where_there_is_no_rule() {
     let session = Session::builder(&declared).operator("com.example", "Double", double);
     assert_eq!(numbers(&run(&session.build().expect("a session")), "y"), [2.0, 0.0]);
     let bare = model(&text(""));
-    let error = refused(Session::builder(&bare).operator("com.example", "Double", double));
+    let error = build_error(Session::builder(&bare).operator("com.example", "Double", double));
     assert_eq!(error.unsupported()[0].name, "Relu");
 }
 
@@ -254,7 +254,7 @@ fn operators_of_the_program_take_precedence() {
     let with_function = Session::builder(&of_model).function(function);
     assert_eq!(built(with_function.clone()), [1.0, 2.0]);
     assert_eq!(built(with_function.operator("com.example", "F", Plus::new())), [2.0, -1.0]);
-    let error = refused(Session::builder(&of_model).function("F (x) => (y) {"));
+    let error = build_error(Session::builder(&of_model).function("F (x) => (y) {"));
     assert_eq!(error.kind(), ErrorKind::Format);
 
     let of_microsoft = model("g (float[N] x) => (float[N] y) { y = com.microsoft.QuickGelu (x) }");

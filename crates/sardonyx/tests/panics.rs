@@ -60,9 +60,9 @@ fn numbers(outputs: &Outputs) -> Vec<f32> {
     outputs.tensor("y").unwrap().to_vec::<f32>().unwrap()
 }
 
-/// An error of a panic in this file, at this node.
+/// Asserts that an error is of a panic in this file, with this message and node.
 #[track_caller]
-fn is_internal(error: &Error, what: &str, node: &str) {
+fn assert_internal(error: &Error, what: &str, node: &str) {
     assert_eq!((error.kind(), error.kind().name()), (ErrorKind::Internal, "internal"), "{error}");
     assert_eq!(error.message(), format!("internal error: {what}"));
     let place = error.place().unwrap();
@@ -92,11 +92,11 @@ fn a_session_runs_again_after_a_panic() {
         let wanted = numbers(&run().unwrap());
         for _ in 0..3 {
             fragile.set(true);
-            is_internal(&run().unwrap_err(), "the operator broke", "Fragile");
+            assert_internal(&run().unwrap_err(), "the operator broke", "Fragile");
             // With a deadline, kernels run inside another `catch_unwind`, which cancels by a panic.
             let deadline = Instant::now() + Duration::from_secs(600);
             let limited = session.run([("x", x())], &RunOptions::new().deadline(deadline));
-            is_internal(&limited.unwrap_err(), "the operator broke", "Fragile");
+            assert_internal(&limited.unwrap_err(), "the operator broke", "Fragile");
             let (given, mut memory) = (x().to_vec::<f32>().unwrap(), vec![0f32; 4]);
             let view = TensorView::from_slice([2, 2], &given).unwrap();
             let output = TensorViewMut::from_slice([2, 2], &mut memory).unwrap();
@@ -105,7 +105,7 @@ fn a_session_runs_again_after_a_panic() {
                 &mut [("y", output)],
                 &RunOptions::default(),
             );
-            is_internal(&into.unwrap_err(), "the operator broke", "Fragile");
+            assert_internal(&into.unwrap_err(), "the operator broke", "Fragile");
             fragile.set(false);
             assert_eq!(numbers(&run().unwrap()), wanted);
             let output = TensorViewMut::from_slice([2, 2], &mut memory).unwrap();
@@ -122,7 +122,7 @@ fn a_panic_of_a_watcher_ends_its_run_only() {
     let session = session.unwrap();
     let watch = |_: StepEvent| panic!("the watcher broke");
     let error = session.run([("x", x())], &RunOptions::new().watch(&watch)).unwrap_err();
-    is_internal(&error, "the watcher broke", "Erf");
+    assert_internal(&error, "the watcher broke", "Erf");
     assert_eq!(numbers(&session.run([("x", x())], &RunOptions::default()).unwrap()).len(), 4);
 }
 
@@ -137,7 +137,7 @@ fn a_session_is_not_made_after_a_panic() {
     let build = |fragile: &Fragile| {
         Session::builder(&constant).operator("com.example", "Fragile", fragile.clone()).build()
     };
-    is_internal(&build(&fragile).unwrap_err(), "the operator broke", "");
+    assert_internal(&build(&fragile).unwrap_err(), "the operator broke", "");
     fragile.set(false);
     assert_eq!(
         numbers(
@@ -149,7 +149,7 @@ fn a_session_is_not_made_after_a_panic() {
         [-2.0, -3.0]
     );
     let typed = Fragile { breaks_types: true, ..Fragile::default() };
-    is_internal(&build(&typed).unwrap_err(), "the types broke", "");
+    assert_internal(&build(&typed).unwrap_err(), "the types broke", "");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn devices_run_again_after_a_panic_of_one() {
     let wanted = numbers(&run().unwrap());
     for _ in 0..3 {
         fragile.set(true);
-        is_internal(&run().unwrap_err(), "the operator broke", "Fragile");
+        assert_internal(&run().unwrap_err(), "the operator broke", "Fragile");
         fragile.set(false);
         assert_eq!(numbers(&run().unwrap()), wanted);
     }
@@ -207,7 +207,7 @@ fn a_panic_of_a_step_leaves_the_state_as_it_was() {
     let before = weights(&trainer);
     fragile.set(true);
     let error = trainer.step(0, [("x", x())], &RunOptions::default()).unwrap_err();
-    is_internal(&error, "the operator broke", "Fragile");
+    assert_internal(&error, "the operator broke", "Fragile");
     assert_eq!(weights(&trainer), before);
     fragile.set(false);
     trainer.step(0, [("x", x())], &RunOptions::default()).unwrap();
@@ -237,7 +237,7 @@ fn a_trainer_with_partly_written_state_fails() {
         };
         let options = RunOptions::new().watch(&last);
         let error = trainer.step(0, [("x", x())], &options).unwrap_err();
-        is_internal(&error, "the watcher broke", "");
+        assert_internal(&error, "the watcher broke", "");
         let torn = [
             trainer.step(0, [("x", x())], &RunOptions::default()).map(drop),
             trainer.infer([("x", x())], &RunOptions::default()).map(drop),
