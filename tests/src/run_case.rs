@@ -99,7 +99,7 @@ pub(crate) fn unreadable(error: std::io::Error) -> Failure {
 }
 
 pub(crate) fn failure(error: Error) -> Failure {
-    let operators = error.unsupported().iter().map(|operator| match operator.domain.as_str() {
+    let operators = error.unsupported_operators().iter().map(|operator| match operator.domain.as_str() {
         "" => operator.name.clone(),
         domain => format!("{domain}.{}", operator.name),
     });

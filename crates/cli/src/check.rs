@@ -258,7 +258,7 @@ fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<Found, 
         report.findings.iter().map(|found| check::render(&loaded.model, found, &name)).collect();
     let positions = loaded.positions(&report.findings);
     let is_asked = report.types_checked && !args.like_onnx;
-    let cannot_run = is_asked.then(|| loaded.model.unsupported());
+    let cannot_run = is_asked.then(|| loaded.model.unsupported_operators());
     Ok(Found { report, renderings, positions, is_model: true, cannot_run })
 }
 

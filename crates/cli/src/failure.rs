@@ -392,9 +392,9 @@ impl From<sardonyx::Error> for Failure {
         if let Some(found) = error.syntax() {
             return syntax(found, error.place().unwrap_or("standard input"));
         }
-        let operators = error.unsupported().iter().cloned();
+        let operators = error.unsupported_operators().iter().cloned();
         let node = error.node().cloned().map(End::Node);
-        let end = node.or_else(|| error.stopped().cloned().map(End::Stopped));
+        let end = node.or_else(|| error.as_stopped().cloned().map(End::Stopped));
         Failure {
             code: error.kind().into(),
             place: error.place().map(str::to_string),

@@ -119,7 +119,7 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     out.rows("metadata", pairs(model.metadata()));
     out.gap();
 
-    let unsupported = model.unsupported();
+    let unsupported = model.unsupported_operators();
     if unsupported.is_empty() {
         out.row("cannot run", "nothing: every operator is supported")
     } else {
@@ -378,7 +378,7 @@ fn join<S: AsRef<str>>(separator: &str, parts: [S; 2]) -> String {
 fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
     let list = |ports: Vec<Port>| ports.iter().map(port_json).collect::<Vec<_>>();
     let sums = |totals: Totals| json!({"tensors": totals.tensors, "elements": totals.elements, "bytes": totals.bytes});
-    let unsupported = model.unsupported();
+    let unsupported = model.unsupported_operators();
     let file_size = file_bytes(arg);
     json!({
         "schema": SCHEMA,

@@ -134,16 +134,16 @@ impl Args {
         let mut options =
             InlineOptions::new().limit(self.limit).keep_conflicting(self.keep_conflicting);
         if let Some(only) = &self.only {
-            options = options.only(only);
+            options = options.functions(only);
         }
         if let Some(except) = &self.except {
-            options = options.except(except);
+            options = options.functions_except(except);
         }
         if let Some(operators) = &self.operators {
             options = options.operators(operators);
             // Operators alone, unless functions are named as well.
             if self.only.is_none() && self.except.is_none() {
-                options = options.only(Vec::<String>::new());
+                options = options.functions(Vec::<String>::new());
             }
         }
         if self.without_kernel {

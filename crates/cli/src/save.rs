@@ -86,7 +86,7 @@ const SCHEMA: &str = "sardonyx.save/1";
 
 impl Named {
     fn of_path(path: &Path) -> Option<Named> {
-        Some(match (Format::of_path(path), Form::of_path(path)) {
+        Some(match (Format::of_path(path), Form::from_path(path)) {
             (Some(Format::Npy), _) => Named::Npy,
             (Some(Format::Npz), _) => Named::Npz,
             (Some(Format::Proto), _) => Named::Pb,

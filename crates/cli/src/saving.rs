@@ -169,7 +169,7 @@ impl Args {
             && form.is_none()
             && self.output.is_some()
             && path.extension().is_some()
-            && Form::of_path(path).is_none()
+            && Form::from_path(path).is_none()
         {
             terminal.note(&format!(
                 "the extension of '{}' selects no format: the model is written as binary ONNX; \

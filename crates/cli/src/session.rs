@@ -54,7 +54,7 @@ pub(crate) struct SessionArgs {
 /// Notes what the model has that its version of the format does not allow, and that counts all the
 /// same.
 pub(crate) fn note_tolerated(model: &Model, terminal: &Terminal) {
-    for finding in model.tolerated() {
+    for finding in model.find_tolerated() {
         terminal.note(&finding.fact);
     }
 }

@@ -74,7 +74,7 @@ fn functions(model: &Model, ids: &[(String, String)], exclude: bool) -> InlineOp
     };
     let patterns = ids.iter().filter(is_there).map(pattern);
     let options = InlineOptions::new().without_conversion();
-    if exclude { options.except(patterns) } else { options.only(patterns) }
+    if exclude { options.functions_except(patterns) } else { options.functions(patterns) }
 }
 
 fn normal(domain: &str) -> &str {

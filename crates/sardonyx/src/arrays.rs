@@ -23,7 +23,7 @@ pub enum TensorFormat {
 impl TensorFormat {
     /// Recognizes a format by the magic number of a file. Safetensors has none, so every file that
     /// is neither `.npy` nor `.npz` counts as safetensors.
-    fn of_bytes(bytes: &[u8]) -> TensorFormat {
+    fn from_bytes(bytes: &[u8]) -> TensorFormat {
         match bytes {
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => TensorFormat::Npy,
             [b'P', b'K', ..] => TensorFormat::Npz,
@@ -51,7 +51,7 @@ impl TensorFormat {
 /// that unpacks to more than 1 GiB and more than 100 times its size.
 pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Error> {
     let file = file.into();
-    match TensorFormat::of_bytes(file.as_slice()) {
+    match TensorFormat::from_bytes(file.as_slice()) {
         TensorFormat::Npy => Ok(vec![(String::new(), npy::read(&file).map_err(format_error)?)]),
         TensorFormat::Npz => {
             let members = npz::read(&file).map_err(format_error)?;

@@ -195,11 +195,11 @@ impl Model {
     /// # use sardonyx::tool::ModelExt;
     /// let text = "<ir_version: 99, opset_import: [\"\": 21]>
     ///     g (float[N] x) => (float[N] y) { y = Abs (x) }";
-    /// let found = sardonyx::Model::from_text(text)?.tolerated();
+    /// let found = sardonyx::Model::from_text(text)?.find_tolerated();
     /// assert_eq!(found[0].code.name, "newer-ir-version");
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn tolerated(&self) -> Vec<Finding> {
+    pub(crate) fn find_tolerated(&self) -> Vec<Finding> {
         passes::tolerated(&self.graph)
     }
 

@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Io,
     /// The bytes are not an ONNX model, or not a value of the expected type.
     Format,
-    /// The model uses operators that cannot run; see [`Error::unsupported`].
+    /// The model uses operators that cannot run; see [`Error::unsupported_operators`].
     Unsupported,
     /// The model contradicts itself or the standard, so that it cannot be run or converted.
     Invalid,
@@ -206,7 +206,7 @@ impl Error {
     /// Returns the reason for an early end of the run and the node that would have run next, for
     /// errors of [`ErrorKind::Stopped`].
     #[doc(hidden)]
-    pub fn stopped(&self) -> Option<&Stopped> {
+    pub fn as_stopped(&self) -> Option<&Stopped> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
@@ -218,13 +218,13 @@ impl Error {
 
     /// Returns every operator of the model that cannot run, for errors of
     /// [`ErrorKind::Unsupported`]; otherwise empty.
-    pub fn unsupported(&self) -> &[UnsupportedOperator] {
+    pub fn unsupported_operators(&self) -> &[UnsupportedOperator] {
         &self.0.unsupported
     }
 }
 
 /// Calls `work` and converts a panic of it to an error of [`ErrorKind::Internal`].
-pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     caught(work).unwrap_or_else(|panic| Err(Error::internal(panic)))
 }
 

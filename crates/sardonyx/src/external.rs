@@ -142,7 +142,7 @@ pub(crate) struct DataOptions {
 impl DataFiles {
     /// Uses the files in the directory of a model file and, if the model file is a symlink, in the
     /// directory of its target.
-    pub(crate) fn beside(model: &Path, options: DataOptions) -> DataFiles {
+    pub(crate) fn from_model_path(model: &Path, options: DataOptions) -> DataFiles {
         let of_link = Directory::open(directory_of(model)).ok();
         let of_file = fs::canonicalize(model)
             .ok()
@@ -154,7 +154,7 @@ impl DataFiles {
     }
 
     /// Uses the files in a directory.
-    pub(crate) fn at(directory: &Path, options: DataOptions) -> io::Result<DataFiles> {
+    pub(crate) fn from_directory(directory: &Path, options: DataOptions) -> io::Result<DataFiles> {
         let directories = vec![Directory::open(directory)?];
         Ok(DataFiles::new(Place::Directories(directories), options))
     }
@@ -168,7 +168,7 @@ impl DataFiles {
 
     /// Makes a set of files in which every access fails. `why` completes the message "values are in
     /// the file …, and".
-    pub(crate) fn nowhere(why: &'static str) -> DataFiles {
+    pub(crate) fn unavailable(why: &'static str) -> DataFiles {
         DataFiles::new(Place::Nowhere(why), DataOptions::default())
     }
 
@@ -797,7 +797,7 @@ mod tests {
         fs::create_dir(scratch.join("données")).unwrap();
         fs::write(scratch.join("données/w.bin"), (0..100).collect::<Vec<u8>>()).unwrap();
         for access in [Access::Map, Access::Read] {
-            let directory = DataFiles::beside(&scratch.join("model.onnx"), options(access));
+            let directory = DataFiles::from_model_path(&scratch.join("model.onnx"), options(access));
             let load = |offset, length| directory.load("données/w.bin", offset, length);
             assert_eq!(load(10, Some(3)).unwrap().as_slice(), [10, 11, 12]);
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
@@ -817,7 +817,7 @@ mod tests {
         // EXT-02, EXT-09-, EXT-10-, EXT-26-
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
-        let directory = DataFiles::at(scratch, DataOptions::default()).unwrap();
+        let directory = DataFiles::from_directory(scratch, DataOptions::default()).unwrap();
         for location in [
             "",
             "../w.bin",
@@ -856,7 +856,7 @@ mod tests {
         symlink("../blobs/2", snapshot.join("good")).unwrap();
         symlink("../elsewhere/3", snapshot.join("bad")).unwrap();
         symlink("../elsewhere", snapshot.join("sub")).unwrap();
-        let directory = DataFiles::beside(&snapshot.join("model.onnx"), DataOptions::default());
+        let directory = DataFiles::from_model_path(&snapshot.join("model.onnx"), DataOptions::default());
         assert_eq!(directory.load("good", 0, None).unwrap().as_slice(), b"data");
         // A data file that exists only beside the target of the model's symlink.
         assert_eq!(directory.load("2", 0, None).unwrap().as_slice(), b"data");
@@ -884,7 +884,7 @@ mod tests {
         fs::hard_link(scratch.join("first"), scratch.join("second")).unwrap();
         let files = |links| {
             let options = DataOptions { links, ..DataOptions::default() };
-            DataFiles::beside(&scratch.join("m.onnx"), options)
+            DataFiles::from_model_path(&scratch.join("m.onnx"), options)
         };
         let (lenient, strict) = (files(Links::Inside), files(Links::Refuse));
         for location in ["link", "directory/w"] {
@@ -909,7 +909,7 @@ mod tests {
         fs::write(scratch.path().join("w"), b"abc").unwrap();
         let files = |access, verify| {
             let options = DataOptions { access, verify, ..DataOptions::default() };
-            DataFiles::beside(&scratch.path().join("m.onnx"), options)
+            DataFiles::from_model_path(&scratch.path().join("m.onnx"), options)
         };
         let mapped = files(Access::Map, true);
         let start = |location| mapped.load(location, 0, None).unwrap().as_slice().as_ptr();
@@ -931,7 +931,7 @@ mod tests {
         fs::write(&path, b"abcdef").unwrap();
         let whole = DataOptions { whole: true, ..options(Access::Read) };
         let [apart, whole] = [options(Access::Read), whole]
-            .map(|options| DataFiles::beside(&scratch.path().join("m.onnx"), options));
+            .map(|options| DataFiles::from_model_path(&scratch.path().join("m.onnx"), options));
         for files in [&apart, &whole] {
             assert_eq!(files.load("w", 1, Some(2)).unwrap().as_slice(), b"bc");
             assert!(files.stamps().is_empty());

@@ -47,10 +47,10 @@ impl Form {
     /// use std::path::Path;
     /// use sardonyx::io::Form;
     ///
-    /// assert_eq!(Form::of_path(Path::new("model.pbtxt")), Some(Form::TextFormat));
-    /// assert_eq!(Form::of_path(Path::new("model.bin")), None);
+    /// assert_eq!(Form::from_path(Path::new("model.pbtxt")), Some(Form::TextFormat));
+    /// assert_eq!(Form::from_path(Path::new("model.bin")), None);
     /// ```
-    pub fn of_path(path: &Path) -> Option<Form> {
+    pub fn from_path(path: &Path) -> Option<Form> {
         let suffix = path.extension()?.to_str()?;
         let row = SUFFIXES.iter().find(|(known, _)| suffix.eq_ignore_ascii_case(known));
         row.map(|(_, form)| *form)
@@ -58,7 +58,7 @@ impl Form {
 
     /// Recognizes the form of a file by its content. Text is recognized only if no binary model can
     /// begin with the same bytes.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Form {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Form {
         let start = &bytes[..bytes.len().min(4096)];
         let trimmed = start.trim_ascii_start();
         // The byte of `{` opens a group with number 15, which no field has.

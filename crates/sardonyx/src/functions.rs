@@ -4,7 +4,7 @@
 //! ```
 //! use sardonyx::tool::{OperatorFunction, TextPart, parse_part};
 //!
-//! let hard_swish = OperatorFunction::of("", "HardSwish", 22);
+//! let hard_swish = OperatorFunction::find("", "HardSwish", 22);
 //! let hard_swish = hard_swish.expect("a function that does not depend on the call");
 //! assert_eq!(
 //!     hard_swish.text(),
@@ -17,9 +17,9 @@
 //! );
 //!
 //! // The body of `Clip` depends on which limits the call has.
-//! assert_eq!(OperatorFunction::of("", "Clip", 13), None);
+//! assert_eq!(OperatorFunction::find("", "Clip", 13), None);
 //! let node = parse_part(TextPart::Node, b"y = Clip (x, low)".to_vec())?;
-//! let clip = OperatorFunction::of_call(node, &[], 13)?.expect("a function for this call");
+//! let clip = OperatorFunction::from_call(node, &[], 13)?.expect("a function for this call");
 //! assert!(clip.text().contains("output = Where (below, min, input)"));
 //! assert!(!clip.text().contains("above"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -44,7 +44,7 @@ impl OperatorFunction {
     /// Returns the function of an operator at version `opset` of its domain. `None` if the operator
     /// has no function, if the function depends on the call, or if operators in it changed between
     /// the version that it is written for and `opset`.
-    pub fn of(domain: &str, operator: &str, opset: u32) -> Option<OperatorFunction> {
+    pub fn find(domain: &str, operator: &str, opset: u32) -> Option<OperatorFunction> {
         let operator = Registry::standard().operator(domain, operator)?;
         let text = operator.function_text(&Registry::standard(), opset, None)?;
         Some(OperatorFunction { text })
@@ -57,7 +57,7 @@ impl OperatorFunction {
     /// # Errors
     ///
     /// [`ErrorKind::Format`] if the bytes are not a `NodeProto`.
-    pub fn of_call(
+    pub fn from_call(
         node: impl Into<Buffer>,
         types: &[Option<Type>],
         opset: u32,

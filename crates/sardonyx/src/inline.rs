@@ -102,14 +102,14 @@ impl InlineOptions {
 
     /// Inlines only functions that match one of the patterns.
     #[must_use]
-    pub fn only(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> InlineOptions {
+    pub fn functions(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> InlineOptions {
         self.functions = Functions::Only(patterns.into_iter().map(Into::into).collect());
         self
     }
 
     /// Inlines all functions except those that match one of the patterns.
     #[must_use]
-    pub fn except(
+    pub fn functions_except(
         mut self,
         patterns: impl IntoIterator<Item = impl Into<String>>,
     ) -> InlineOptions {

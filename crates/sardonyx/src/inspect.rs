@@ -375,10 +375,10 @@ impl Model {
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
     /// let model = sardonyx::Model::open(path)?;
-    /// assert!(model.unsupported().is_empty());
+    /// assert!(model.unsupported_operators().is_empty());
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn unsupported(&self) -> Vec<UnsupportedOperator> {
+    pub fn unsupported_operators(&self) -> Vec<UnsupportedOperator> {
         sardonyx_runtime::unsupported(&self.graph)
     }
 

@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions, DataResolver, Links};
 use crate::form::Form;
 use crate::model::Model;
-use crate::open::{Access, directory_given, io_error, open_file, read_file, read_stream, shown};
+use crate::open::{Access, directory_given, display_path, io_error, open_file, read_file, read_stream};
 use crate::positions::positions;
 use crate::sniff::recognise;
 use crate::spans;
@@ -196,7 +196,7 @@ impl OpenOptions {
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Loaded, Error> {
         let path = path.as_ref();
         let _span = spans::enter_open(|| path.display().to_string());
-        let form = self.form.or_else(|| Form::of_path(path));
+        let form = self.form.or_else(|| Form::from_path(path));
         let is_skimmed = self.skip_payloads
             && self.access == Access::Read
             && form.unwrap_or_default() == Form::Binary;
@@ -233,7 +233,7 @@ impl OpenOptions {
         if self.skip_payloads {
             // Text is read whole: it has no payloads that could be passed over.
             let start = stream.fill_buf().map_err(unreadable)?;
-            if self.form.unwrap_or_else(|| Form::of_bytes(start)) == Form::Binary {
+            if self.form.unwrap_or_else(|| Form::from_bytes(start)) == Form::Binary {
                 let graph = self.skim(&mut stream, discard)?;
                 return self.with_data(graph, self.data(from_bytes)?);
             }
@@ -244,8 +244,8 @@ impl OpenOptions {
     /// A file, read or mapped.
     pub(crate) fn source(&self, path: &Path) -> Result<Source, Error> {
         let (bytes, stamp) = open_file(path, self.access, self.max_bytes)?;
-        let form = self.form.or_else(|| Form::of_path(path));
-        let data = self.data(|| DataFiles::beside(path, self.data_options()))?;
+        let form = self.form.or_else(|| Form::from_path(path));
+        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
         Ok(Source { stamp, ..Source::new(bytes, form, data) })
     }
 
@@ -276,7 +276,7 @@ impl OpenOptions {
             }
         };
         let graph = self.skim(&mut file, skip).map_err(|error| within(path, error))?;
-        let data = self.data(|| DataFiles::beside(path, self.data_options()))?;
+        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
         self.with_data(graph, data).map_err(|error| within(path, error))
     }
 
@@ -339,11 +339,11 @@ impl OpenOptions {
     /// Where the files beside the model are.
     fn data(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
         Ok(match (&self.resolver, &self.directory) {
-            _ if self.external == ExternalFiles::Never => DataFiles::nowhere(NEVER),
+            _ if self.external == ExternalFiles::Never => DataFiles::unavailable(NEVER),
             (Some(resolver), _) => {
                 DataFiles::from_resolver(Arc::clone(resolver), self.data_options())
             }
-            (None, Some(directory)) => DataFiles::at(directory, self.data_options())
+            (None, Some(directory)) => DataFiles::from_directory(directory, self.data_options())
                 .map_err(|error| io_error("cannot use the directory", directory, error))?,
             (None, None) => beside(),
         })
@@ -393,7 +393,7 @@ const FROM_BYTES: &str = "the model was read from bytes without a directory";
 const NEVER: &str = "the model was opened without its data files";
 
 fn from_bytes() -> DataFiles {
-    DataFiles::nowhere(FROM_BYTES)
+    DataFiles::unavailable(FROM_BYTES)
 }
 
 fn unreadable(error: io::Error) -> Error {
@@ -403,8 +403,8 @@ fn unreadable(error: io::Error) -> Error {
 /// An error about what is in a file.
 fn within(path: &Path, error: Error) -> Error {
     let place = match error.place() {
-        Some(place) => format!("{}, {place}", shown(path)),
-        None => shown(path),
+        Some(place) => format!("{}, {place}", display_path(path)),
+        None => display_path(path),
     };
     error.with_place(place)
 }
@@ -445,7 +445,7 @@ pub(crate) struct Source {
 
 impl Source {
     fn new(bytes: Buffer, form: Option<Form>, data: DataFiles) -> Source {
-        let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
+        let form = form.unwrap_or_else(|| Form::from_bytes(bytes.as_slice()));
         Source { bytes, form, data, stamp: None }
     }
 
@@ -546,7 +546,7 @@ impl fmt::Display for Refusal {
 /// tells; `what` it is, for error messages.
 pub(crate) fn read_message<M: MessageType>(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     let file = read_file(path, Access::Read, None)?;
-    let form = Form::of_path(path).unwrap_or_default();
+    let form = Form::from_path(path).unwrap_or_default();
     let read = form.read_message::<M>(file.as_slice(), ReadLimits::default(), what);
     read.map_err(|error| within(path, error))
 }
@@ -577,7 +577,7 @@ pub(crate) fn referring(path: &Path) -> Option<Referring> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
-    let form = Form::of_path(path).unwrap_or_default();
+    let form = Form::from_path(path).unwrap_or_default();
     let options = OpenOptions::new().form(form).external(ExternalFiles::Never);
     let source = options.source(path).ok()?;
     if form == Form::Notation {

@@ -48,7 +48,7 @@ impl Model {
     pub(crate) fn in_memory(graph: graph::Model) -> Model {
         Model::with_data(
             graph,
-            DataFiles::nowhere("the model was read from bytes without a directory"),
+            DataFiles::unavailable("the model was read from bytes without a directory"),
         )
     }
 
@@ -208,7 +208,7 @@ impl Model {
     /// [`ErrorKind::Io`] if the directory does not exist or cannot be opened.
     pub(crate) fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
         let directory = directory.as_ref();
-        let found = DataFiles::at(directory, DataOptions::default())
+        let found = DataFiles::from_directory(directory, DataOptions::default())
             .map_err(|error| io_error("cannot use the directory", directory, error))?;
         self.data = Arc::new(found);
         Ok(())
@@ -229,7 +229,7 @@ impl Model {
 
     /// Serializes the model in its binary form as a list of pieces, to be sent or hashed. Payloads
     /// are borrowed, so a model of one gigabyte needs only the memory of its nodes and names.
-    pub(crate) fn encoded(&self) -> Encoded<'_> {
+    pub(crate) fn encode(&self) -> Encoded<'_> {
         self.graph.encoded()
     }
 

@@ -67,7 +67,7 @@ pub(crate) fn open_file(
         return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
     }
     if is_device(&metadata) {
-        return Err(Error::new(ErrorKind::Io, "a device is not a model").with_place(shown(path)));
+        return Err(Error::new(ErrorKind::Io, "a device is not a model").with_place(display_path(path)));
     }
     Ok((read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)?, None))
 }
@@ -121,7 +121,7 @@ pub(crate) fn directory_given(path: &Path) -> Error {
         .collect();
     inside.sort();
     let error =
-        Error::new(ErrorKind::Io, "this is a directory, not a model file").with_place(shown(path));
+        Error::new(ErrorKind::Io, "this is a directory, not a model file").with_place(display_path(path));
     if inside.is_empty() {
         error.with_help("give the path of the .onnx file")
     } else {
@@ -200,9 +200,9 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
         // Leaves out dangling symlinks.
         .filter(|entry| entry.path().exists())
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| match (Form::of_path(path), path.extension()) {
+        .filter(|name| match (Form::from_path(path), path.extension()) {
             // The suffix of a model may have been left out.
-            (Some(_), _) | (None, None) => Form::of_path(Path::new(name)).is_some(),
+            (Some(_), _) | (None, None) => Form::from_path(Path::new(name)).is_some(),
             (None, suffix) => Path::new(name).extension() == suffix,
         })
         .collect();
@@ -212,6 +212,6 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(found))
 }
 
-pub(crate) fn shown(path: &Path) -> String {
+pub(crate) fn display_path(path: &Path) -> String {
     path.display().to_string()
 }

@@ -55,7 +55,7 @@ impl Operator {
     }
 
     /// Describes in a few sentences what the operator computes.
-    pub fn about(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         self.0.about
     }
 

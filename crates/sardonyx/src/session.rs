@@ -18,7 +18,7 @@ use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
 use crate::custom::{Adapter, CustomOperator, schema_of};
 use crate::devices::collectives::{self, Rank};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::external::Watched;
 use crate::model::Model;
 use crate::outputs::Outputs;
@@ -714,7 +714,7 @@ impl Session {
             let (index, _) = self.0.compiled.input(name).map_err(input_error)?;
             types[index] = Some(ty);
         }
-        guarded(|| self.0.compiled.details(&types).map_err(run_error))
+        catch_panic(|| self.0.compiled.details(&types).map_err(run_error))
     }
 
     /// The program as text, if [`SessionBuilder::print_after`] asked for it: a line for each input,

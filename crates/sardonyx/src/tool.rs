@@ -121,11 +121,11 @@ pub trait ModelExt {
     /// Names the directory in which files with external data are looked for. Product: python.
     fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error>;
     /// Returns the bytes of the model's file in pieces. Product: tests.
-    fn encoded(&self) -> Encoded<'_>;
+    fn encode(&self) -> Encoded<'_>;
     /// Checks a part of the model by itself. Product: python.
     fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport;
     /// Lists violations of the standard that a session accepts. Product: cli.
-    fn tolerated(&self) -> Vec<Finding>;
+    fn find_tolerated(&self) -> Vec<Finding>;
     /// Checks the model after edits against what it was before. Product: cli, `set`.
     fn check_edits(
         &self,
@@ -180,16 +180,16 @@ impl ModelExt for Model {
         Model::look_in(self, directory)
     }
 
-    fn encoded(&self) -> Encoded<'_> {
-        Model::encoded(self)
+    fn encode(&self) -> Encoded<'_> {
+        Model::encode(self)
     }
 
     fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport {
         Model::check_part(self, part, options)
     }
 
-    fn tolerated(&self) -> Vec<Finding> {
-        Model::tolerated(self)
+    fn find_tolerated(&self) -> Vec<Finding> {
+        Model::find_tolerated(self)
     }
 
     fn check_edits(

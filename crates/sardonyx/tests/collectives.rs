@@ -169,7 +169,7 @@ fn without_other_ranks_it_is_said_what_is_needed() {
     let model = model("g (float[2, 2] x) => (float[2, 2] y) { y = com.microsoft.AllReduce (x) }");
     let error = Session::new(&model).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    let why = error.unsupported().iter().map(ToString::to_string).collect::<String>();
+    let why = error.unsupported_operators().iter().map(ToString::to_string).collect::<String>();
     assert!(why.contains("--processes") && why.contains("SessionBuilder::transport"), "{why}");
     // It can be looked at, and not run.
     let session = Session::builder(&model).only_look().build().unwrap();

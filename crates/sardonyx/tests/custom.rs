@@ -131,7 +131,7 @@ fn without_the_operator_or_the_import_there_is_no_session() {
     let known = model(text);
     let error = build_error(Session::builder(&known));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(error.unsupported()[0].name, "Plus");
+    assert_eq!(error.unsupported_operators()[0].name, "Plus");
     let stranger = Model::from_text(&format!("<ir_version: 10, opset_import: [\"\": 21]> {text}"));
     let stranger = stranger.expect("the text is a model");
     let error = build_error(Session::builder(&stranger).operator("com.example", "Plus", Plus::new()));
@@ -207,7 +207,7 @@ fn declared_types_serve_where_there_is_no_rule() {
     assert_eq!(numbers(&run(&session.build().expect("a session")), "y"), [2.0, 0.0]);
     let bare = model(&text(""));
     let error = build_error(Session::builder(&bare).operator("com.example", "Double", double));
-    assert_eq!(error.unsupported()[0].name, "Relu");
+    assert_eq!(error.unsupported_operators()[0].name, "Relu");
 }
 
 #[test]

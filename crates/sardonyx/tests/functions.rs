@@ -184,7 +184,7 @@ fn functions_that_do_not_depend_on_the_call_are_sound() {
     let mut count = 0;
     for (operator, since, _) in operators_with_functions().filter(|(_, _, needs_call)| !needs_call)
     {
-        let function = OperatorFunction::of(operator.domain, operator.name, since).unwrap();
+        let function = OperatorFunction::find(operator.domain, operator.name, since).unwrap();
         assert_eq!(judge(function.text(), &[]), [""; 0], "{}", function.text());
         count += 1;
     }
@@ -270,7 +270,7 @@ fn types(text: &str) -> Vec<Option<Type>> {
 
 fn of_call(node: &str, inputs: &str, opset: u32) -> Option<OperatorFunction> {
     let node = parse_part(TextPart::Node, node.as_bytes().to_vec()).unwrap();
-    OperatorFunction::of_call(node, &types(inputs), opset).unwrap()
+    OperatorFunction::from_call(node, &types(inputs), opset).unwrap()
 }
 
 #[test]
@@ -364,8 +364,8 @@ fn subgraphs_of_the_call_are_inserted_unchanged() {
 #[test]
 fn bytes_that_are_not_a_node_are_an_error() {
     for bytes in [&b"\xff"[..], b"\x0a\xff\x01"] {
-        let error = OperatorFunction::of_call(bytes.to_vec(), &[], 18).unwrap_err();
+        let error = OperatorFunction::from_call(bytes.to_vec(), &[], 18).unwrap_err();
         assert_eq!(error.kind(), sardonyx::ErrorKind::Format, "{bytes:?}");
     }
-    assert_eq!(OperatorFunction::of_call(Vec::new(), &[], 18).unwrap(), None);
+    assert_eq!(OperatorFunction::from_call(Vec::new(), &[], 18).unwrap(), None);
 }

@@ -368,8 +368,8 @@ fn failed_inlining_leaves_the_model_unchanged() {
     let mut model = model("t = local.f (x) y = local.f (t, x)", &functions);
     let before = model.to_bytes();
     assert!(model.inline(&InlineOptions::new()).is_err());
-    assert!(model.inline(&InlineOptions::new().limit(1).only(["local.f"])).is_err());
-    assert!(model.inline(&InlineOptions::new().only(["local.g"])).is_err());
+    assert!(model.inline(&InlineOptions::new().limit(1).functions(["local.f"])).is_err());
+    assert!(model.inline(&InlineOptions::new().functions(["local.g"])).is_err());
     assert_eq!(model.to_bytes(), before);
     let report = model.inline(&InlineOptions::new().keep_conflicting(true)).unwrap();
     assert_eq!((report.kept.len(), report.removed.len()), (1, 0));
@@ -530,7 +530,7 @@ fn subgraph_arguments_keep_the_scope_of_the_caller() {
     };
     let wanted = run(&model("y = LeakyRelu <alpha = 0.125> (x)", ""));
     assert_eq!(inlined(InlineOptions::new()), wanted);
-    assert_eq!(inlined(InlineOptions::new().only(["local.hands_over"])), wanted);
+    assert_eq!(inlined(InlineOptions::new().functions(["local.hands_over"])), wanted);
 }
 
 /// Checks that a function is converted to the version of each caller, and copied unchanged into
@@ -551,7 +551,7 @@ fn each_caller_gets_a_function_in_its_version() {
         &functions,
     );
     let before = run(&called);
-    let report = called.inline(&InlineOptions::new().only(["local.old"])).unwrap();
+    let report = called.inline(&InlineOptions::new().functions(["local.old"])).unwrap();
     assert_eq!(report.functions.values().sum::<usize>(), 3);
     assert_eq!((report.converted.len(), report.removed.len()), (1, 1));
     assert_eq!(run(&called), before);

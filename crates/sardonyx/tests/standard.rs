@@ -150,7 +150,7 @@ fn headers_are_told_without_running_anything() {
     assert_eq!(model.doc(), doc);
     assert_eq!(model.metadata_value("model_author").as_deref(), Some("Ada, Grace"));
     assert_eq!(model.opsets()[0].domain, "com.acme");
-    assert_eq!(model.unsupported().len(), 1);
+    assert_eq!(model.unsupported_operators().len(), 1);
     for version in [0, 7, -1, i64::MAX] {
         let model = relu(8, |out| out.put(model::ModelVersion, version));
         assert_eq!(model.model_version(), Some(version));

@@ -37,7 +37,7 @@ pub(crate) fn body(operator: Option<&'static OpDef>, since: i32, opset: Option<i
     let fixed = bodies(operator, since).fixed;
     let written_for = fixed.into_iter().rfind(|version| *version <= opset);
     let function = operator.zip(written_for).and_then(|(operator, version)| {
-        OperatorFunction::of(operator.domain, operator.name, u32::try_from(version).ok()?)
+        OperatorFunction::find(operator.domain, operator.name, u32::try_from(version).ok()?)
     });
     serialized(function)
 }
@@ -59,7 +59,7 @@ pub(crate) fn body_of_node(
     };
     let types = types_from_bytes(types);
     let opset = u32::try_from(opset).unwrap_or(0);
-    let function = OperatorFunction::of_call(node.to_vec(), &types, opset);
+    let function = OperatorFunction::from_call(node.to_vec(), &types, opset);
     serialized(function.ok().flatten())
 }
 

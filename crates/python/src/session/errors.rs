@@ -12,7 +12,7 @@ use crate::errors::Error;
 /// The exception for an error of the library.
 pub(crate) fn raised(py: Python<'_>, error: &sardonyx::Error) -> PyErr {
     let exception = Error::new_err(error.to_string());
-    let unsupported = error.unsupported().iter().map(ToString::to_string);
+    let unsupported = error.unsupported_operators().iter().map(ToString::to_string);
     let unsupported: Vec<String> = unsupported.collect();
     set(py, exception, error.kind(), error.message(), error.place(), error.help(), unsupported)
 }

@@ -9,7 +9,7 @@ use super::options::{DeviceOptions, Results};
 use super::plans::ShardSource;
 use super::state::Stays;
 use super::team::{self, Team};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::{Choices, SessionBuilder};
 
@@ -25,7 +25,7 @@ impl SessionBuilder<'_> {
     /// chosen; [`ErrorKind::Worker`] if workers do not have the same model, options and version, or
     /// one is missing; those of [`SessionBuilder::build`].
     pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
-        guarded(|| self.make_on_devices(options))
+        catch_panic(|| self.make_on_devices(options))
     }
 
     fn make_on_devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {

@@ -14,7 +14,7 @@ use super::DeviceSession;
 use super::exchange::{Exchange, Link, Routes};
 use super::seat::Inputs;
 use super::shard::shard_error;
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::Session;
 
@@ -122,7 +122,7 @@ impl DeviceSession {
         });
         // Of training steps, plans are made for numbers alone.
         let open = (!self.stays.is_empty()).then_some(&[][..]);
-        guarded(|| self.make_plan(&self.stays.with_types(types), open))
+        catch_panic(|| self.make_plan(&self.stays.with_types(types), open))
     }
 
     /// Returns the plan of the last run.

@@ -9,7 +9,7 @@ use sardonyx_runtime::{RunDetails, StepEvent, StepInfo};
 
 use super::DeviceSession;
 use super::plans::Fitted;
-use crate::error::{Error, guarded};
+use crate::error::{Error, catch_panic};
 
 /// Steps of one device in a run; see [`DeviceSession::run_watched`].
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ impl DeviceSession {
     /// Those of [`DeviceSession::run`] before anything runs.
     #[doc(hidden)]
     pub fn parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
-        guarded(|| self.make_parts(inputs))
+        catch_panic(|| self.make_parts(inputs))
     }
 
     fn make_parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {

@@ -14,7 +14,7 @@ use super::profile::DeviceRun;
 use super::seat::{Done, Failed, Finished, Given, Inputs, Limits, Taken, Terms};
 use super::team::{self, Order};
 use super::{DeviceSession, OutputPart, Results};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::outputs::Outputs;
 
 /// Results of a run in this process.
@@ -141,7 +141,7 @@ impl DeviceSession {
     {
         let limits = Limits::new(options)?;
         let mut runs = runs.into_iter().map(|inputs| self.inputs_of(inputs));
-        guarded(|| self.run_each(&mut runs, &limits, watched))
+        catch_panic(|| self.run_each(&mut runs, &limits, watched))
     }
 
     /// Brings inputs into the form in which devices take them.

@@ -16,7 +16,7 @@ use super::parts::Parts;
 use super::plans::{Fitted, LocalSession};
 use super::profile::DeviceRun;
 use super::team;
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 
 /// Options of a run as threads of devices take them. A limit of iterations holds for each device.
 #[derive(Debug, Clone, Default)]
@@ -212,7 +212,7 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
         let Job { fitted, part, taken, terms, sends, done } = job;
         let part = &fitted.prepared.parts[part];
         link.begin(terms.run);
-        let result = guarded(|| -> Result<Done, Error> {
+        let result = catch_panic(|| -> Result<Done, Error> {
             part.exchange.set_sizes(&fitted.numbers);
             let mut watched = terms.watched.map(|time| DeviceRun::begin(device as usize, time));
             let place = (device, link);

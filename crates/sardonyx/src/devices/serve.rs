@@ -14,7 +14,7 @@ use super::plans::Fitted;
 use super::seat::{Done, Finished, Limits, Taken, Terms};
 use super::team::Said;
 use super::{DeviceSession, OutputPart};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::outputs::Outputs;
 #[cfg(doc)]
 use sardonyx_devices::Transport;
@@ -74,7 +74,7 @@ impl DeviceSession {
             serving.note_finished();
             let limits = Limits { stop: Some(stop.clone()), ..order.limits };
             let terms = Terms::new(order.run, &limits, order.watched);
-            match guarded(|| self.fit_plan(&order.types)) {
+            match catch_panic(|| self.fit_plan(&order.types)) {
                 Ok(fitted) => {
                     let taken = Arc::new(Taken { inputs: order.inputs, residents: Vec::new() });
                     self.crew.hand_out(&fitted, &taken, &terms, &done);

@@ -10,7 +10,7 @@ use sardonyx_tensor::{DataType, Tensor, Value};
 use super::runs::{Found, Running};
 use super::seat::{Inputs, Limits, Taken, Terms};
 use super::{DeviceSession, Parts};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Choices;
@@ -146,7 +146,7 @@ impl DeviceSession {
         options: &RunOptions<'_>,
     ) -> Result<OnDevices, Error> {
         let (inputs, limits) = (self.inputs_of(inputs)?, Limits::new(options)?);
-        guarded(|| self.run_with_parts(inputs, parts, &limits))
+        catch_panic(|| self.run_with_parts(inputs, parts, &limits))
     }
 
     fn run_with_parts(

@@ -25,7 +25,7 @@ use crate::form::Form;
 use crate::load::{Referring, referring};
 use crate::mapping;
 use crate::model::Model;
-use crate::open::{io_error, shown};
+use crate::open::{display_path, io_error};
 use crate::stored;
 use crate::unfinished::{Unfinished, remove_abandoned, remove_of_earlier_releases};
 
@@ -74,15 +74,15 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
     let failed = |error| io_error("cannot write", path, error);
     if path.is_dir() {
         return Err(Error::new(ErrorKind::Io, "this is a directory; a file name is missing")
-            .with_place(shown(path)));
+            .with_place(display_path(path)));
     }
     let name = path.file_name().ok_or_else(|| {
-        Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path))
+        Error::new(ErrorKind::Io, "a file name is missing").with_place(display_path(path))
     })?;
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
         let message = "this is a device, pipe or socket, which would be replaced by a file";
         return Err(Error::new(ErrorKind::Io, message)
-            .with_place(shown(path))
+            .with_place(display_path(path))
             .with_help("name a file (Rust: Model::write_to writes to anything that is open)"));
     }
     model.check_complete()?;
@@ -128,7 +128,7 @@ impl Saving<'_> {
     fn run(&mut self, model: &Model, planned: Vec<PlannedFile>) -> Done<SaveReport> {
         let form = match self.options.form {
             Some(form) => form,
-            None => Form::of_path(self.path).unwrap_or_default(),
+            None => Form::from_path(self.path).unwrap_or_default(),
         };
         let mut changed = None;
         if self.options.weights == Weights::Inside {
@@ -470,7 +470,7 @@ impl Saving<'_> {
         let mut used = BTreeSet::new();
         for entry in entries.into_iter().flatten().flatten() {
             let path = entry.path();
-            if entry.file_name() != self.name && Form::of_path(&path).is_some() {
+            if entry.file_name() != self.name && Form::from_path(&path).is_some() {
                 let locations = files_needed(&path).unwrap_or_default();
                 used.extend(locations.iter().map(|location| clean(location)));
             }

@@ -12,7 +12,7 @@ use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingProgra
 use super::state::{Places, State, type_of};
 use super::{Run, Runner, Trainer};
 use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::{Choices, Session, SessionBuilder};
 
@@ -109,7 +109,7 @@ impl<'m> TrainerBuilder<'m> {
     /// or the standard; [`ErrorKind::Unsupported`] if a state variable is a tensor of strings;
     /// [`ErrorKind::Output`] for an output that no entry has; else as [`SessionBuilder::build`].
     pub fn build(self) -> Result<Trainer, Error> {
-        guarded(|| self.make())
+        catch_panic(|| self.make())
     }
 
     fn make(self) -> Result<Trainer, Error> {

@@ -11,7 +11,7 @@ use super::Trainer;
 use super::state::{DataPosition, New, State};
 use crate::error::{Error, ErrorKind};
 use crate::external::directory_of;
-use crate::open::{Access, io_error, read_file, shown};
+use crate::open::{Access, display_path, io_error, read_file};
 use crate::unfinished::remove_of_earlier_releases;
 use crate::whole::WholeFile;
 
@@ -151,7 +151,7 @@ impl Trainer {
             let Some(value) = values.remove(name) else {
                 return Err(unfit(path, format!("it has no value for '{name}'")));
             };
-            let at = |error: Error| error.with_place(shown(path));
+            let at = |error: Error| error.with_place(display_path(path));
             state.check(index, &value, ErrorKind::Format).map_err(at)?;
             state.set(index, New::Whole(value));
         }
@@ -289,5 +289,5 @@ fn read_npz(bytes: &Buffer, state: &State) -> Result<(Facts, HashMap<String, Ten
 
 /// The error about a file that does not hold, or cannot hold, a state of this model.
 fn unfit(path: &Path, what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Format, what).with_place(shown(path))
+    Error::new(ErrorKind::Format, what).with_place(display_path(path))
 }
