@@ -37,9 +37,9 @@ pub use crate::scan::{
 pub use sardonyx_passes::{CheckReport, Code, Finding, Place, Severity};
 
 use crate::error::{Error, ErrorKind};
-use crate::external::Missed;
+use crate::external::OpenFailure;
 use crate::model::Model;
-use document::{document_bytes, not_a};
+use document::{document_bytes, document_error};
 use excerpt::excerpt;
 
 /// Rules that [`Model::check`] applies, and the severity of their findings.
@@ -147,11 +147,11 @@ impl CheckOptions {
     pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<CheckOptions, Error> {
         let path = path.as_ref();
         let bytes = document_bytes(path, Document::OperatorSet)?;
-        let broken = |error: sardonyx_proto::Error| not_a(Document::OperatorSet, path, &error);
+        let broken = |error: sardonyx_proto::Error| document_error(Document::OperatorSet, path, &error);
         let report = passes::check::check_document(&bytes, Document::OperatorSet, &self.passes);
         let report = report.map_err(broken)?;
         if let Some(found) = report.findings.first().filter(|_| report.errors > 0) {
-            return Err(not_a(Document::OperatorSet, path, found));
+            return Err(document_error(Document::OperatorSet, path, found));
         }
         let set = OperatorSet::read(&bytes).map_err(broken)?;
         self.passes.operator_sets.push(set);
@@ -241,10 +241,10 @@ impl Model {
                 continue;
             }
             let size = files.entry(reference.location.clone()).or_insert_with(|| {
-                match self.data.look(&reference.location) {
+                match self.data.open(&reference.location) {
                     Ok(file) => Ok(file.len),
                     // A `DataResolver` has no file system to query.
-                    Err(Missed::Missing(looked)) if looked.is_empty() => {
+                    Err(OpenFailure::Missing(looked)) if looked.is_empty() => {
                         self.data.size(&reference.location)
                     }
                     Err(missed) => Err(missed.message(&reference.location)),

@@ -270,7 +270,7 @@ impl DataFiles {
     /// # Errors
     ///
     /// A message, if memory is refused or a file cannot be read. Missing files are not errors here.
-    pub(crate) fn in_own_memory(
+    pub(crate) fn copy_to_own_memory(
         &self,
         locations: BTreeSet<String>,
         weights: &SharedWeights,
@@ -319,8 +319,8 @@ impl DataFiles {
         };
         let found = self.find(directories, location);
         let found = found.map_err(|missed| match missed {
-            Missed::Refused(Refusal::Io(error)) => error,
-            Missed::Missing(_) => io::ErrorKind::NotFound.into(),
+            OpenFailure::Refused(Refusal::Io(error)) => error,
+            OpenFailure::Missing(_) => io::ErrorKind::NotFound.into(),
             other => io::Error::other(other.message(location)),
         })?;
         match &file.stamp {
@@ -359,16 +359,16 @@ impl DataFiles {
     }
 
     /// Opens the file at a location without reading it.
-    pub(crate) fn look(&self, location: &str) -> Result<FoundFile, Missed> {
+    pub(crate) fn open(&self, location: &str) -> Result<FoundFile, OpenFailure> {
         match &self.place {
             Place::Directories(directories) => self.find(directories, location),
-            Place::Resolver(_) | Place::Nowhere(_) => Err(Missed::Missing(Vec::new())),
+            Place::Resolver(_) | Place::Nowhere(_) => Err(OpenFailure::Missing(Vec::new())),
         }
     }
 
     /// Opens the file at a location in the first directory that has it.
-    fn find(&self, directories: &[Directory], location: &str) -> Result<FoundFile, Missed> {
-        check_location(location).map_err(Missed::Location)?;
+    fn find(&self, directories: &[Directory], location: &str) -> Result<FoundFile, OpenFailure> {
+        check_location(location).map_err(OpenFailure::Location)?;
         let mut looked = Vec::new();
         for directory in directories {
             let mut through_link = false;
@@ -388,10 +388,10 @@ impl DataFiles {
                 Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                     looked.push(directory.path().join(location));
                 }
-                other => return other.map_err(Missed::Refused),
+                other => return other.map_err(OpenFailure::Refused),
             }
         }
-        Err(Missed::Missing(looked))
+        Err(OpenFailure::Missing(looked))
     }
 }
 
@@ -425,7 +425,7 @@ pub fn open_data_file(
         DataAccess::Read => directory.open_file(Path::new(location)),
         DataAccess::Write => directory.open_to_write(Path::new(location)),
     });
-    opened.map_err(|refusal| refused(Missed::Refused(refusal).message(location)))
+    opened.map_err(|refusal| refused(OpenFailure::Refused(refusal).message(location)))
 }
 
 /// Open data file.
@@ -442,7 +442,7 @@ pub(crate) struct FoundFile {
 
 /// Reason for which an external data file is not opened.
 #[derive(Debug)]
-pub(crate) enum Missed {
+pub(crate) enum OpenFailure {
     /// The location is invalid, for this reason.
     Location(String),
     /// None of these paths exists.
@@ -455,12 +455,12 @@ pub(crate) enum Missed {
     Refused(Refusal),
 }
 
-impl Missed {
+impl OpenFailure {
     /// Formats the reason as a message about the file at `location`.
     pub(crate) fn message(&self, location: &str) -> String {
         match self {
-            Missed::Location(why) => why.clone(),
-            Missed::Missing(looked) => {
+            OpenFailure::Location(why) => why.clone(),
+            OpenFailure::Missing(looked) => {
                 let looked: Vec<String> =
                     looked.iter().map(|path| path.display().to_string()).collect();
                 format!(
@@ -468,31 +468,31 @@ impl Missed {
                     looked.join(" and ")
                 )
             }
-            Missed::DanglingLink => format!("'{location}' is a link to a file that is missing"),
-            Missed::Outside(real) => format!(
+            OpenFailure::DanglingLink => format!("'{location}' is a link to a file that is missing"),
+            OpenFailure::Outside(real) => format!(
                 "'{location}' is a link to {}, outside of the model's directory, and is not read",
                 real.display()
             ),
-            Missed::Refused(Refusal::Link) => {
+            OpenFailure::Refused(Refusal::Link) => {
                 format!("'{location}' is or contains a symbolic link, and links are not followed")
             }
-            Missed::Refused(Refusal::Kind(kind)) => {
+            OpenFailure::Refused(Refusal::Kind(kind)) => {
                 format!("'{location}' is {kind}; values are read only from regular files")
             }
-            Missed::Refused(Refusal::HardLink) => format!(
+            OpenFailure::Refused(Refusal::HardLink) => format!(
                 "'{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of it can be used"
             ),
-            Missed::Refused(Refusal::Io(error)) => unreadable(location, error),
+            OpenFailure::Refused(Refusal::Io(error)) => unreadable(location, error),
         }
     }
 }
 
 /// Opens the target of a path with symlinks, if it lies in one of the directories.
-fn follow(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal>, Missed> {
+fn follow(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal>, OpenFailure> {
     let real = match fs::canonicalize(path) {
         Ok(real) => real,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Missed::DanglingLink),
-        Err(error) => return Err(Missed::Refused(Refusal::Io(error))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(OpenFailure::DanglingLink),
+        Err(error) => return Err(OpenFailure::Refused(Refusal::Io(error))),
     };
     // The canonical path has no symlinks, and opening it permits none, so it fails if another
     // process has put one there meanwhile.
@@ -501,7 +501,7 @@ fn follow(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal
             return Ok(directory.open_file(relative));
         }
     }
-    Err(Missed::Outside(real))
+    Err(OpenFailure::Outside(real))
 }
 
 fn unreadable(location: &str, error: &io::Error) -> String {
@@ -735,7 +735,7 @@ impl DataFiles {
     }
 
     /// Returns the paths of existing files from which values of an ONNX text were loaded.
-    pub(crate) fn taken_from(&self) -> Vec<PathBuf> {
+    pub(crate) fn text_sources(&self) -> Vec<PathBuf> {
         let Place::Directories(directories) = &self.place else {
             return Vec::new();
         };
@@ -749,14 +749,14 @@ impl DataFiles {
 
 /// Wrapper of [`DataFiles`] that records whether a load failed: the engine reports only that a
 /// tensor has no value.
-pub(crate) struct Watched<'a> {
+pub(crate) struct WatchedFiles<'a> {
     files: &'a DataFiles,
     failed: AtomicBool,
 }
 
-impl<'a> Watched<'a> {
-    pub(crate) fn new(files: &'a DataFiles) -> Watched<'a> {
-        Watched { files, failed: AtomicBool::new(false) }
+impl<'a> WatchedFiles<'a> {
+    pub(crate) fn new(files: &'a DataFiles) -> WatchedFiles<'a> {
+        WatchedFiles { files, failed: AtomicBool::new(false) }
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -771,7 +771,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl ExternalData for Watched<'_> {
+impl ExternalData for WatchedFiles<'_> {
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
         self.watch(self.files.load(location, offset, length))
     }

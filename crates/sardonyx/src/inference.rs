@@ -13,7 +13,7 @@ use sardonyx_ops::Registry;
 use sardonyx_passes::{self as passes, CheckReport, Findings, Inference, Places};
 use sardonyx_proto::shown;
 
-pub use alone::{Around, Named, NodeOutputs, function_outputs, node_outputs};
+pub use alone::{NamedMessages, NodeContext, NodeOutputs, function_outputs, node_outputs};
 pub use rules::{InferRules, NodeTypes};
 use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 
@@ -205,7 +205,7 @@ impl Model {
         options: &InferOptions,
         rules: Option<&dyn InferRules>,
     ) -> Inferred {
-        let rules = rules.map(rules::OfProgram);
+        let rules = rules.map(rules::ProgramRules);
         let rules = rules.as_ref().map(|rules| rules as &dyn passes::Rules);
         let settings = passes::InferOptions { rules, ..options.settings() };
         Inferred {

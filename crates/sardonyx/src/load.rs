@@ -24,7 +24,7 @@ use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions, DataResolver, Links};
 use crate::form::Form;
 use crate::model::Model;
-use crate::open::{Access, directory_given, display_path, io_error, open_file, read_file, read_stream};
+use crate::open::{Access, directory_error, display_path, io_error, open_file, read_file, read_stream};
 use crate::positions::positions;
 use crate::sniff::recognise;
 use crate::spans;
@@ -265,7 +265,7 @@ impl OpenOptions {
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
-            return Err(directory_given(path));
+            return Err(directory_error(path));
         }
         let mut file = BufReader::new(file);
         let skip = |file: &mut BufReader<File>, bytes| {

@@ -102,23 +102,23 @@ impl Model {
     pub fn with_own_structure(mut self) -> Result<Model, Error> {
         let Model { graph, weights, .. } = &mut self;
         let copied = graph.copy_small(sardonyx_ops::MAX_KNOWN, &mut |bytes| weights.copy_of(bytes));
-        copied.map_err(no_memory)?;
+        copied.map_err(memory_error)?;
         Ok(self)
     }
 
     /// Copies the model and its external data into private memory, so that later changes of the
     /// files have no effect.
-    pub(crate) fn in_own_memory(&self) -> Result<Model, Error> {
+    pub(crate) fn copy_to_own_memory(&self) -> Result<Model, Error> {
         self.demand_unchanged_files()?;
         let mut graph = self.graph.clone();
         let copied = graph.copy_sources(&mut |bytes| self.weights.copy_of(bytes));
-        copied.map_err(no_memory)?;
+        copied.map_err(memory_error)?;
         let external = graph.tensors().into_iter().filter_map(|id| {
             let stored = graph.stored(id);
             let reference = stored.is_external().then(|| graph.external_reference(stored));
             Some(reference?.ok()?.location)
         });
-        let data = self.data.in_own_memory(external.collect(), &self.weights);
+        let data = self.data.copy_to_own_memory(external.collect(), &self.weights);
         let data = data.map_err(|what| Error::new(ErrorKind::ExternalData, what))?;
         self.demand_unchanged_files()?;
         let own = self.with_graph(graph);
@@ -206,7 +206,7 @@ impl Model {
     /// # Errors
     ///
     /// [`ErrorKind::Io`] if the directory does not exist or cannot be opened.
-    pub(crate) fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
+    pub(crate) fn set_data_directory(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
         let directory = directory.as_ref();
         let found = DataFiles::from_directory(directory, DataOptions::default())
             .map_err(|error| io_error("cannot use the directory", directory, error))?;
@@ -302,7 +302,7 @@ impl Model {
     }
 }
 
-fn no_memory(error: TensorError) -> Error {
+fn memory_error(error: TensorError) -> Error {
     Error::new(ErrorKind::Run, error.to_string()).with_source(error)
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn open_file(
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(directory_given(path));
+        return Err(directory_error(path));
     }
     if metadata.is_file() && access.maps() {
         // Before mapping, so that a change between the two is detected later.
@@ -110,7 +110,7 @@ fn is_device(_: &fs::Metadata) -> bool {
     false
 }
 
-pub(crate) fn directory_given(path: &Path) -> Error {
+pub(crate) fn directory_error(path: &Path) -> Error {
     let mut inside: Vec<String> = fs::read_dir(path)
         .into_iter()
         .flatten()

@@ -19,7 +19,7 @@ use sardonyx_text::{ParseError, ParseOptions, parse_function};
 use crate::custom::{Adapter, CustomOperator, schema_of};
 use crate::devices::collectives::{self, Rank};
 use crate::error::{Error, ErrorKind, catch_panic};
-use crate::external::Watched;
+use crate::external::WatchedFiles;
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::runner::{NamedValues, named};
@@ -405,7 +405,7 @@ impl SessionBuilder<'_> {
         choices.options.keeps_mapped = model.shares;
         let demand_files = || model.demand_unchanged_files();
         demand_files().map_err(|error| told(rank.as_ref(), error))?;
-        let external = Watched::new(&model.data);
+        let external = WatchedFiles::new(&model.data);
         let compiled = runtime::Session::compile(&graph, &external, &choices.options);
         let compiled = compiled
             .map_err(|error| told(rank.as_ref(), compile_error(error, &external, model)))?;
@@ -798,7 +798,7 @@ fn not_a_function(error: ParseError) -> Error {
     Error::new(ErrorKind::Format, message).with_source(error)
 }
 
-pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> Error {
+pub(crate) fn compile_error(error: CompileError, external: &WatchedFiles<'_>, model: &Model) -> Error {
     match &error {
         CompileError::Unsupported(operators) => {
             let count = operators.len();

@@ -70,7 +70,7 @@ impl Model {
     /// The files from which the text took values that the model was read from. A file may be found
     /// in several places.
     pub(crate) fn files_of_text(&self) -> Vec<PathBuf> {
-        self.data.taken_from()
+        self.data.text_sources()
     }
 
     /// The model in the full form of the notation, with all values.

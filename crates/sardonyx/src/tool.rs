@@ -87,7 +87,9 @@ pub mod infer {
 
 /// Messages that stand alone. Product: python, `onnx` messages without a model.
 pub mod message {
-    pub use crate::inference::{Around, Named, NodeOutputs, function_outputs, node_outputs};
+    pub use crate::inference::{
+        NamedMessages, NodeContext, NodeOutputs, function_outputs, node_outputs,
+    };
     pub use crate::message::{
         AttributeType, Header, MessagePart, default_from_bytes, default_to_bytes, read,
         shape_to_bytes, type_of_attribute, type_to_bytes, types_from_bytes,
@@ -119,7 +121,7 @@ pub mod shard {
 /// Methods of models that products use.
 pub trait ModelExt {
     /// Names the directory in which files with external data are looked for. Product: python.
-    fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error>;
+    fn set_data_directory(&mut self, directory: impl AsRef<Path>) -> Result<(), Error>;
     /// Returns the bytes of the model's file in pieces. Product: tests.
     fn encode(&self) -> Encoded<'_>;
     /// Checks a part of the model by itself. Product: python.
@@ -176,8 +178,8 @@ pub trait ModelExt {
 }
 
 impl ModelExt for Model {
-    fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
-        Model::look_in(self, directory)
+    fn set_data_directory(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
+        Model::set_data_directory(self, directory)
     }
 
     fn encode(&self) -> Encoded<'_> {

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySet};
 use sardonyx::tool::NEWEST_IR_VERSION;
-use sardonyx::tool::message::Around;
+use sardonyx::tool::message::NodeContext;
 use sardonyx::tool::schema::{AttrType, Differentiability, OpDef};
 
 use super::default_value;
@@ -286,7 +286,7 @@ impl OpSchema {
         opset_imports: BTreeMap<String, i64>,
         ir_version: Option<i32>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let around = Around {
+        let around = NodeContext {
             types: value_types.into_iter().collect(),
             constants: input_data.into_iter().collect(),
             sparse_constants: input_sparse_data.into_iter().collect(),

@@ -120,7 +120,7 @@ impl Facts {
         let inputs = 0..node.input_count();
         let each = |fact: &dyn Fn(usize) -> Option<Vec<u8>>| inputs.clone().map(fact).collect();
         Facts {
-            name: node.words(),
+            name: node.describe(),
             types: each(&|index| Some(type_to_bytes(Some(node.input(index)?)))),
             data: each(&|index| write_value(&node.constant(index)?.clone().into(), "").ok()),
             sparse_data: each(&|index| node.sparse_constant(index)),
@@ -281,7 +281,7 @@ impl Asking {
                     self.told(node.graph_outputs(&name, types_from_bytes(&inputs)))
                 }
                 ToEngine::Rule((domain, operator, version)) => {
-                    self.told(node.by_rule_of(&self.registry, domain, operator, version))
+                    self.told(node.infer_by_rule(&self.registry, domain, operator, version))
                 }
                 ToEngine::Done(outputs) => {
                     for (index, ty) in types_from_bytes(&outputs?).into_iter().enumerate() {

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use sardonyx::tool;
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::infer::ProblemKind;
-use sardonyx::tool::message::{Around, Named, NodeOutputs, type_to_bytes};
+use sardonyx::tool::message::{NamedMessages, NodeContext, NodeOutputs, type_to_bytes};
 
 use super::functions::with_functions;
 use super::{as_reference, raise};
@@ -24,8 +24,8 @@ pub(crate) fn node_outputs(
     py: Python<'_>,
     description: &Description,
     node: &[u8],
-    mut around: Around,
-) -> PyResult<Named> {
+    mut around: NodeContext,
+) -> PyResult<NamedMessages> {
     let (operators, schema) = registry::snapshot().with(description)?;
     let own_version = [(description.domain.clone(), i64::from(description.since))];
     let alone =

@@ -34,10 +34,10 @@ pub fn check_document(
     let path = path.as_ref();
     let bytes = document_bytes(path, document)?;
     passes::check::check_document(&bytes, document, &options.passes)
-        .map_err(|error| not_a(document, path, &error))
+        .map_err(|error| document_error(document, path, &error))
 }
 
-pub(super) fn not_a(document: Document, path: &Path, why: &dyn std::fmt::Display) -> Error {
+pub(super) fn document_error(document: Document, path: &Path, why: &dyn std::fmt::Display) -> Error {
     let message = format!("this is not an {}: {why}", document_name(document));
     Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
 }

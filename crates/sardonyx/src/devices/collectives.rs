@@ -230,7 +230,7 @@ impl CustomOperator for Connected {
 
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
         let registry = Registry::with_microsoft();
-        match node.by_rule_of(&registry, self.domain, self.name, 1) {
+        match node.infer_by_rule(&registry, self.domain, self.name, 1) {
             Ok(types) => {
                 for (index, ty) in types.into_iter().enumerate() {
                     if let Some(ty) = ty {

@@ -9,7 +9,7 @@ use sardonyx_passes::{
 
 use super::shard::{self, shard_error};
 use crate::error::{Error, ErrorKind};
-use crate::external::Watched;
+use crate::external::WatchedFiles;
 use crate::model::Model;
 use sardonyx_passes::JobKind;
 
@@ -203,7 +203,7 @@ impl RankModels {
                 format!("rank {rank} does not exist: the model has {} ranks, from 0", self.count());
             Error::new(ErrorKind::Argument, message)
         })?;
-        let external = Watched::new(&self.model.data);
+        let external = WatchedFiles::new(&self.model.data);
         let graph = self.plan.rank_model(device, self.collectives, &external);
         let mut graph = graph.map_err(rank_error)?;
         if let Some(opset) = self.opset {

@@ -149,7 +149,7 @@ pub(super) fn shard_error(error: ShardError, model: &Model) -> Error {
         }
         ShardError::Invalid(findings) => crate::session::compile_error(
             sardonyx_runtime::CompileError::Invalid(findings),
-            &crate::external::Watched::new(&model.data),
+            &crate::external::WatchedFiles::new(&model.data),
             model,
         ),
         ShardError::Rejected(rejected) => InvalidResult::of(model, *rejected).into(),

@@ -9,23 +9,23 @@ use sardonyx_proto::{
     Encode, Encoder, encode_to_vec, graph, node, sparse_tensor, tensor, value_info,
 };
 
-use super::rules::OfProgram;
+use super::rules::ProgramRules;
 use super::{InferOptions, InferRules, Problem};
 use crate::error::Error;
 use crate::message::{self, Header, MessagePart};
 
 /// Serialized messages by name of the value.
-pub type Named = Vec<(String, Vec<u8>)>;
+pub type NamedMessages = Vec<(String, Vec<u8>)>;
 
 /// Context of a single node: types and constants that it reads, and header fields of its model.
 #[derive(Debug, Clone, Default)]
-pub struct Around {
+pub struct NodeContext {
     /// Types of values, as `TypeProto`s.
-    pub types: Named,
+    pub types: NamedMessages,
     /// Dense constants, as `TensorProto`s.
-    pub constants: Named,
+    pub constants: NamedMessages,
     /// Sparse constants, as `SparseTensorProto`s.
-    pub sparse_constants: Named,
+    pub sparse_constants: NamedMessages,
     /// IR version and operator set imports of the model.
     pub header: Header,
 }
@@ -47,17 +47,17 @@ pub struct NodeOutputs {
 /// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `NodeProto`.
 pub fn node_outputs(
     node: &[u8],
-    around: &Around,
+    context: &NodeContext,
     schema: &Schema,
     options: &InferOptions,
     rules: Option<&dyn InferRules>,
 ) -> Result<NodeOutputs, Error> {
-    let inside = encode_to_vec(&NodeInGraph { around, node });
-    let model = message::read(&inside, MessagePart::Graph, &around.header)?.graph;
+    let inside = encode_to_vec(&NodeInGraph { context, node });
+    let model = message::read(&inside, MessagePart::Graph, &context.header)?.graph;
     let Some(node) = first_node(&model) else {
         return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
-    let rules = rules.map(OfProgram);
+    let rules = rules.map(ProgramRules);
     let settings = settings(options, rules.as_ref());
     let (types, mut problems) = infer_node(&model, &options.registry, node, schema, settings);
     problems.retain(|problem| {
@@ -90,7 +90,7 @@ pub fn function_outputs(
     let Some(node) = first_node(&model) else {
         return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
-    let rules = rules.map(OfProgram);
+    let rules = rules.map(ProgramRules);
     let settings = settings(options, rules.as_ref());
     let (types, problems) = infer_function(&model, &options.registry, node, 0, settings);
     Ok(outputs(&model, node, types, &problems))
@@ -98,7 +98,7 @@ pub fn function_outputs(
 
 fn settings<'a>(
     options: &'a InferOptions,
-    rules: Option<&'a OfProgram<'a>>,
+    rules: Option<&'a ProgramRules<'a>>,
 ) -> passes::InferOptions<'a> {
     passes::InferOptions {
         rules: rules.map(|rules| rules as &dyn passes::Rules),
@@ -130,21 +130,21 @@ fn first_node(model: &graphs::Model) -> Option<NodeId> {
 
 /// Graph that has only this node, and its context as inputs and initializers.
 struct NodeInGraph<'a> {
-    around: &'a Around,
+    context: &'a NodeContext,
     node: &'a [u8],
 }
 
 impl Encode for NodeInGraph<'_> {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.message(graph::Node, |out| out.records(self.node));
-        for (name, data) in &self.around.constants {
+        for (name, data) in &self.context.constants {
             out.message(graph::Initializer, |out| {
                 out.records(data);
                 // Of a repeated field, the last one is in effect: it overrides the tensor's name.
                 out.put(tensor::Name, name.as_bytes());
             });
         }
-        for (name, data) in &self.around.sparse_constants {
+        for (name, data) in &self.context.sparse_constants {
             out.message(graph::SparseInitializer, |out| {
                 out.records(data);
                 // Repeated messages are merged: this overrides only the name of the values.
@@ -153,7 +153,7 @@ impl Encode for NodeInGraph<'_> {
                 });
             });
         }
-        for (name, ty) in &self.around.types {
+        for (name, ty) in &self.context.types {
             input(out, name, ty);
         }
     }

@@ -58,7 +58,7 @@ pub struct NodeTypes<'a, 'i> {
 
 impl fmt::Debug for NodeTypes<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeTypes({})", self.words())
+        write!(f, "NodeTypes({})", self.describe())
     }
 }
 
@@ -79,7 +79,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     }
 
     /// Describes the node by operator, domain and name, such as `node Relu (first)`.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let node = self.model.node(self.node);
         let mut words = format!("node {}", self.model.display(node.op_type));
         let domain = self.model.display(node.domain);
@@ -173,7 +173,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     ///
     /// A message about an input or attribute that the rule rejects.
     #[doc(hidden)]
-    pub fn by_rule_of(
+    pub fn infer_by_rule(
         &self,
         registry: &Registry,
         domain: &str,
@@ -203,9 +203,9 @@ fn message(error: InferError) -> String {
 }
 
 /// Adapts [`InferRules`] to the trait of the inference pass.
-pub(super) struct OfProgram<'r>(pub(super) &'r dyn InferRules);
+pub(super) struct ProgramRules<'r>(pub(super) &'r dyn InferRules);
 
-impl passes::Rules for OfProgram<'_> {
+impl passes::Rules for ProgramRules<'_> {
     fn infer(
         &self,
         model: &graph::Model,

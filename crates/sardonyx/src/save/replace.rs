@@ -227,7 +227,7 @@ impl Saving<'_> {
             return Ok(());
         };
         for location in locations(&model.graph) {
-            let found = model.data.look(&location).ok();
+            let found = model.data.open(&location).ok();
             if found.is_some_and(|found| found.identity == Some(replaced)) {
                 return Err(stored::still_needed(&location).into());
             }

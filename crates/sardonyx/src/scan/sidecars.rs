@@ -14,7 +14,7 @@ use super::places::Stored;
 use super::report::{Findings, ScanFacts, ScannedFile};
 use super::tensors::Claim;
 use crate::beneath::{Identity, Refusal};
-use crate::external::{DataFiles, Missed, sha1_of};
+use crate::external::{DataFiles, OpenFailure, sha1_of};
 
 /// Data files that are looked at.
 const LOOKED_AT: usize = 100_000;
@@ -395,28 +395,28 @@ fn look_at(
     found: &mut Findings,
 ) -> Option<(u64, Option<Identity>)> {
     let location = std::str::from_utf8(&file.location).ok()?;
-    let seen = match data.look(location) {
+    let seen = match data.open(location) {
         Ok(seen) => seen,
         Err(missed) => {
             let (code, what) = match missed {
-                Missed::Location(_) => (&codes::LOCATION_ESCAPES, "is rejected"),
-                Missed::Missing(_) => (&codes::DATA_FILE_MISSING, "does not exist"),
-                Missed::DanglingLink => {
+                OpenFailure::Location(_) => (&codes::LOCATION_ESCAPES, "is rejected"),
+                OpenFailure::Missing(_) => (&codes::DATA_FILE_MISSING, "does not exist"),
+                OpenFailure::DanglingLink => {
                     (&codes::DATA_FILE_MISSING, "is a link to a file that does not exist")
                 }
-                Missed::Outside(_) => {
+                OpenFailure::Outside(_) => {
                     (&codes::LINK_OUTSIDE, "is a link to outside of the model's directory")
                 }
-                Missed::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
-                Missed::Refused(Refusal::Kind(kind)) => {
+                OpenFailure::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
+                OpenFailure::Refused(Refusal::Kind(kind)) => {
                     let message = || format!("'{name}' is {kind}");
                     found.add(&codes::NOT_A_FILE, || (file.first.place(model), message()));
                     return None;
                 }
-                Missed::Refused(Refusal::HardLink) => {
+                OpenFailure::Refused(Refusal::HardLink) => {
                     (&codes::HARD_LINK, "has more than one hard link")
                 }
-                Missed::Refused(Refusal::Io(error)) => {
+                OpenFailure::Refused(Refusal::Io(error)) => {
                     let message = || format!("'{name}' cannot be opened: {error}");
                     found
                         .add(&codes::DATA_FILE_UNREADABLE, || (file.first.place(model), message()));

@@ -114,7 +114,7 @@ impl<'m> TrainerBuilder<'m> {
 
     fn make(self) -> Result<Trainer, Error> {
         // Saved states and exported models read it for as long as the trainer lives.
-        let own = self.model.in_own_memory()?;
+        let own = self.model.copy_to_own_memory()?;
         let model = &own;
         if model.graph.training_info.is_empty() {
             let message = "the model has no training information";
