@@ -1,7 +1,7 @@
 //! `sardonyx parse`: a model of text.
 
 use sardonyx::check::{Finding, Severity};
-use sardonyx::io::{Access, Form, Weights};
+use sardonyx::io::{Access, ModelFormat, Weights};
 use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, check, tool};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ const SCHEMA: &str = "sardonyx.parse/1";
 
 pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     // A text may be edited while it is looked at.
-    let options = OpenOptions::new().form(Form::Notation).access(Access::Read);
+    let options = OpenOptions::new().form(ModelFormat::Notation).access(Access::Read);
     let loaded = args.model.load(options)?;
     let (model, warnings) = (&loaded.model, &loaded.warnings);
     if let (Some(text), false) = (&loaded.text, warnings.is_empty()) {

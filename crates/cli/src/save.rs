@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use sardonyx::io::{Form, Weights, read_value, write_value};
+use sardonyx::io::{ModelFormat, Weights, read_value, write_value};
 use sardonyx::tool::{npz, safetensors};
 use sardonyx::value::{Buffer, Map, MapKey, Sequence};
 use sardonyx::{DataType, Model, OpenOptions, SaveOptions, Tensor, Type, Value, ValueType};
@@ -86,28 +86,28 @@ const SCHEMA: &str = "sardonyx.save/1";
 
 impl Named {
     fn of_path(path: &Path) -> Option<Named> {
-        Some(match (Format::of_path(path), Form::from_path(path)) {
+        Some(match (Format::of_path(path), ModelFormat::from_path(path)) {
             (Some(Format::Npy), _) => Named::Npy,
             (Some(Format::Npz), _) => Named::Npz,
             (Some(Format::Proto), _) => Named::Pb,
             (Some(Format::Safetensors), _) => Named::Safetensors,
             (Some(Format::Text), _) => Named::Txt,
             (Some(Format::Csv), _) => Named::Csv,
-            (_, Some(Form::Binary)) => Named::Onnx,
-            (_, Some(Form::Notation)) => Named::Onnxtxt,
-            (_, Some(Form::Json)) => Named::Json,
-            (_, Some(Form::TextFormat)) => Named::Textproto,
+            (_, Some(ModelFormat::Binary)) => Named::Onnx,
+            (_, Some(ModelFormat::Notation)) => Named::Onnxtxt,
+            (_, Some(ModelFormat::Json)) => Named::Json,
+            (_, Some(ModelFormat::TextFormat)) => Named::Textproto,
             _ => return None,
         })
     }
 
     /// The form of a model; `None` for a form of values.
-    fn model(self) -> Option<Form> {
+    fn model(self) -> Option<ModelFormat> {
         match self {
-            Named::Onnx => Some(Form::Binary),
-            Named::Onnxtxt => Some(Form::Notation),
-            Named::Json => Some(Form::Json),
-            Named::Textproto => Some(Form::TextFormat),
+            Named::Onnx => Some(ModelFormat::Binary),
+            Named::Onnxtxt => Some(ModelFormat::Notation),
+            Named::Json => Some(ModelFormat::Json),
+            Named::Textproto => Some(ModelFormat::TextFormat),
             _ => None,
         }
     }
@@ -204,8 +204,8 @@ impl Args {
 
 fn model(
     args: &Args,
-    from: Form,
-    to: Form,
+    from: ModelFormat,
+    to: ModelFormat,
     target: &Target,
     terminal: &Terminal,
 ) -> Result<Verdict, Failure> {

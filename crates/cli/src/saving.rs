@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use sardonyx::inspect::TensorStorage;
-use sardonyx::io::{Form, SaveReport, Weights};
+use sardonyx::io::{ModelFormat, SaveReport, Weights};
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::shard::PrivateDirectory;
 use sardonyx::{ErrorKind, Model, SaveOptions};
@@ -59,12 +59,12 @@ pub(crate) enum ModelForm {
 }
 
 impl ModelForm {
-    pub(crate) fn form(self) -> Form {
+    pub(crate) fn form(self) -> ModelFormat {
         match self {
-            ModelForm::Onnx => Form::Binary,
-            ModelForm::Onnxtxt => Form::Notation,
-            ModelForm::Json => Form::Json,
-            ModelForm::Textproto => Form::TextFormat,
+            ModelForm::Onnx => ModelFormat::Binary,
+            ModelForm::Onnxtxt => ModelFormat::Notation,
+            ModelForm::Json => ModelFormat::Json,
+            ModelForm::Textproto => ModelFormat::TextFormat,
         }
     }
 }
@@ -169,7 +169,7 @@ impl Args {
             && form.is_none()
             && self.output.is_some()
             && path.extension().is_some()
-            && Form::from_path(path).is_none()
+            && ModelFormat::from_path(path).is_none()
         {
             terminal.note(&format!(
                 "the extension of '{}' selects no format: the model is written as binary ONNX; \
@@ -180,7 +180,7 @@ impl Args {
         let report = match &target {
             Target::File(path) => to_file(arg, model, options, path, terminal),
             Target::Stdout => {
-                let form = form.unwrap_or(Form::Binary);
+                let form = form.unwrap_or(ModelFormat::Binary);
                 to_stdout(arg, model, options, weights, form, terminal)
             }
         }?;
@@ -219,12 +219,12 @@ pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
 
 /// Only one thing can go to stdout, and a terminal shows no binary data, which a model is unless a
 /// form is given that is text.
-pub(crate) fn check_stdout(json: bool, form: Option<Form>) -> Result<(), Failure> {
+pub(crate) fn check_stdout(json: bool, form: Option<ModelFormat>) -> Result<(), Failure> {
     if json {
         return Err(Failure::new("--json and the output cannot both be written to stdout")
             .help("give --output FILE, or remove --json"));
     }
-    let is_text = form.is_some_and(|form| form != Form::Binary);
+    let is_text = form.is_some_and(|form| form != ModelFormat::Binary);
     if io::stdout().is_terminal() && !is_text {
         Err(Failure::new("this is binary data, and stdout is a terminal")
             .help("give --output FILE, or pipe the output to another program"))
@@ -260,11 +260,11 @@ pub(crate) fn to_stdout(
     model: &Model,
     options: SaveOptions,
     weights: Weights,
-    form: Form,
+    form: ModelFormat,
     terminal: &Terminal,
 ) -> Result<SaveReport, Failure> {
     let stays_outside = weights == Weights::Keep && !model.external_files().is_empty();
-    if form == Form::Binary && weights == Weights::Keep {
+    if form == ModelFormat::Binary && weights == Weights::Keep {
         if stays_outside {
             terminal.note("values stay in data files; the output needs these files beside it");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 use pyo3::pybacked::PyBackedBytes;
-use sardonyx::io::Form;
+use sardonyx::io::ModelFormat;
 use sardonyx::tool::message;
 use sardonyx::value::Buffer;
 use sardonyx::{Error, Model, OpenOptions};
@@ -51,7 +51,7 @@ fn read_buffer(bytes: Buffer) -> Result<Model, PyErr> {
 
 /// How models are read: in their binary form only, and also those that are not complete yet.
 pub(crate) fn open_options() -> OpenOptions {
-    OpenOptions::new().form(Form::Binary).lenient(true)
+    OpenOptions::new().form(ModelFormat::Binary).lenient(true)
 }
 
 /// The exception for bytes that are not the message that they should be.

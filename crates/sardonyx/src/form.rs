@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 /// Serialization format of a model file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Form {
+pub enum ModelFormat {
     /// Binary protobuf, for files with the suffix `.onnx` or `.pb`.
     #[default]
     Binary,
@@ -27,30 +27,30 @@ pub enum Form {
     TextFormat,
 }
 
-const SUFFIXES: &[(&str, Form)] = &[
-    ("onnx", Form::Binary),
-    ("pb", Form::Binary),
-    ("onnxtxt", Form::Notation),
-    ("onnxtext", Form::Notation),
-    ("json", Form::Json),
-    ("onnxjson", Form::Json),
-    ("textproto", Form::TextFormat),
-    ("txtpb", Form::TextFormat),
-    ("prototxt", Form::TextFormat),
-    ("pbtxt", Form::TextFormat),
+const SUFFIXES: &[(&str, ModelFormat)] = &[
+    ("onnx", ModelFormat::Binary),
+    ("pb", ModelFormat::Binary),
+    ("onnxtxt", ModelFormat::Notation),
+    ("onnxtext", ModelFormat::Notation),
+    ("json", ModelFormat::Json),
+    ("onnxjson", ModelFormat::Json),
+    ("textproto", ModelFormat::TextFormat),
+    ("txtpb", ModelFormat::TextFormat),
+    ("prototxt", ModelFormat::TextFormat),
+    ("pbtxt", ModelFormat::TextFormat),
 ];
 
-impl Form {
+impl ModelFormat {
     /// Returns the form for the suffix of a path; `None` for other suffixes.
     ///
     /// ```
     /// use std::path::Path;
-    /// use sardonyx::io::Form;
+    /// use sardonyx::io::ModelFormat;
     ///
-    /// assert_eq!(Form::from_path(Path::new("model.pbtxt")), Some(Form::TextFormat));
-    /// assert_eq!(Form::from_path(Path::new("model.bin")), None);
+    /// assert_eq!(ModelFormat::from_path(Path::new("model.pbtxt")), Some(ModelFormat::TextFormat));
+    /// assert_eq!(ModelFormat::from_path(Path::new("model.bin")), None);
     /// ```
-    pub fn from_path(path: &Path) -> Option<Form> {
+    pub fn from_path(path: &Path) -> Option<ModelFormat> {
         let suffix = path.extension()?.to_str()?;
         let row = SUFFIXES.iter().find(|(known, _)| suffix.eq_ignore_ascii_case(known));
         row.map(|(_, form)| *form)
@@ -58,15 +58,15 @@ impl Form {
 
     /// Recognizes the form of a file by its content. Text is recognized only if no binary model can
     /// begin with the same bytes.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Form {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> ModelFormat {
         let start = &bytes[..bytes.len().min(4096)];
         let trimmed = start.trim_ascii_start();
         // The byte of `{` opens a group with number 15, which no field has.
         if trimmed.starts_with(b"{") {
-            return Form::Json;
+            return ModelFormat::Json;
         }
         if sardonyx_text::looks_like_text(trimmed) {
-            return Form::Notation;
+            return ModelFormat::Notation;
         }
         let lines = trimmed.split(|byte| *byte == b'\n');
         let first = lines
@@ -78,7 +78,7 @@ impl Form {
                 line.iter().take_while(|byte| byte.is_ascii_lowercase() || **byte == b'_').count();
             name >= 4 && matches!(line[name..].trim_ascii_start().first(), Some(b':' | b'{' | b'<'))
         });
-        if is_field { Form::TextFormat } else { Form::Binary }
+        if is_field { ModelFormat::TextFormat } else { ModelFormat::Binary }
     }
 
     /// Converts a model from this form to the binary one. `external` loads values that ONNX text
@@ -90,7 +90,7 @@ impl Form {
         external: &dyn ExternalData,
     ) -> Result<Vec<u8>, Error> {
         match self {
-            Form::Notation => {
+            ModelFormat::Notation => {
                 Ok(crate::text::parse(text.clone(), limits, external)?.model.to_bytes())
             }
             form => form.read_message::<ModelProto>(text.as_slice(), limits, "ONNX model"),
@@ -107,13 +107,13 @@ impl Form {
     ) -> Result<Vec<u8>, Error> {
         let limits = Limits { depth: limits.depth };
         let read = match self {
-            Form::Binary => Ok(text.to_vec()),
-            Form::Notation => {
+            ModelFormat::Binary => Ok(text.to_vec()),
+            ModelFormat::Notation => {
                 let message = format!("ONNX text is for models only, not for an {what}");
                 return Err(Error::new(ErrorKind::Format, message));
             }
-            Form::Json => json::read::<M>(text, limits),
-            Form::TextFormat => text_format::read::<M>(text, limits),
+            ModelFormat::Json => json::read::<M>(text, limits),
+            ModelFormat::TextFormat => text_format::read::<M>(text, limits),
         };
         read.map_err(|error| {
             let place = match error.place() {
@@ -134,20 +134,20 @@ impl Form {
         sink: &mut dyn Write,
     ) -> io::Result<Vec<String>> {
         let left_out = match self {
-            Form::Binary => {
+            ModelFormat::Binary => {
                 encoded.write_to(sink)?;
                 return Ok(Vec::new());
             }
-            Form::Notation => {
+            ModelFormat::Notation => {
                 let options = sardonyx_text::PrintOptions::default();
                 let left_out = sardonyx_text::print_model(graph, options, sink)?;
                 return Ok(left_out.to_string().lines().map(String::from).collect());
             }
-            Form::Json => {
+            ModelFormat::Json => {
                 let options = json::WriteOptions::default();
                 json::write::<ModelProto>(&encoded.into_vec(), options, sink)
             }
-            Form::TextFormat => text_format::write::<ModelProto>(
+            ModelFormat::TextFormat => text_format::write::<ModelProto>(
                 &encoded.into_vec(),
                 text_format::WriteOptions::default(),
                 sink,
@@ -163,13 +163,13 @@ impl Form {
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for ModelFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Form::Binary => "binary form",
-            Form::Notation => "ONNX text",
-            Form::Json => "protobuf JSON",
-            Form::TextFormat => "protobuf text format",
+            ModelFormat::Binary => "binary form",
+            ModelFormat::Notation => "ONNX text",
+            ModelFormat::Json => "protobuf JSON",
+            ModelFormat::TextFormat => "protobuf text format",
         })
     }
 }

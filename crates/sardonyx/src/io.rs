@@ -10,7 +10,7 @@ pub use crate::arrays::{TensorFormat, read_tensors, write_tensors};
 #[doc(inline)]
 pub use crate::external::{DataResolver, Links};
 #[doc(inline)]
-pub use crate::form::Form;
+pub use crate::form::ModelFormat;
 #[cfg(feature = "images")]
 #[doc(inline)]
 pub use crate::images::{DecodeLimits, DecodedImage};

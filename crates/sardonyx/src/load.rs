@@ -22,7 +22,7 @@ use sardonyx_text::{Diagnostic, Position};
 use crate::check::Finding;
 use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions, DataResolver, Links};
-use crate::form::Form;
+use crate::form::ModelFormat;
 use crate::model::Model;
 use crate::open::{Access, directory_error, display_path, io_error, open_file, read_file, read_stream};
 use crate::positions::positions;
@@ -64,7 +64,7 @@ pub struct OpenOptions {
     limits: ReadLimits,
     max_bytes: Option<u64>,
     skip_payloads: bool,
-    form: Option<Form>,
+    form: Option<ModelFormat>,
     lenient: bool,
     directory: Option<PathBuf>,
     /// How data files are opened, if not like the model.
@@ -126,7 +126,7 @@ impl OpenOptions {
     }
 
     /// The serialisation. The default follows the suffix of the file and the first bytes.
-    pub fn form(mut self, form: Form) -> OpenOptions {
+    pub fn form(mut self, form: ModelFormat) -> OpenOptions {
         self.form = Some(form);
         self
     }
@@ -196,10 +196,10 @@ impl OpenOptions {
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Loaded, Error> {
         let path = path.as_ref();
         let _span = spans::enter_open(|| path.display().to_string());
-        let form = self.form.or_else(|| Form::from_path(path));
+        let form = self.form.or_else(|| ModelFormat::from_path(path));
         let is_skimmed = self.skip_payloads
             && self.access == Access::Read
-            && form.unwrap_or_default() == Form::Binary;
+            && form.unwrap_or_default() == ModelFormat::Binary;
         let mut loaded = if is_skimmed {
             self.skim_file(path)?
         } else {
@@ -233,7 +233,7 @@ impl OpenOptions {
         if self.skip_payloads {
             // Text is read whole: it has no payloads that could be passed over.
             let start = stream.fill_buf().map_err(unreadable)?;
-            if self.form.unwrap_or_else(|| Form::from_bytes(start)) == Form::Binary {
+            if self.form.unwrap_or_else(|| ModelFormat::from_bytes(start)) == ModelFormat::Binary {
                 let graph = self.skim(&mut stream, discard)?;
                 return self.with_data(graph, self.data(from_bytes)?);
             }
@@ -244,7 +244,7 @@ impl OpenOptions {
     /// A file, read or mapped.
     pub(crate) fn source(&self, path: &Path) -> Result<Source, Error> {
         let (bytes, stamp) = open_file(path, self.access, self.max_bytes)?;
-        let form = self.form.or_else(|| Form::from_path(path));
+        let form = self.form.or_else(|| ModelFormat::from_path(path));
         let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
         Ok(Source { stamp, ..Source::new(bytes, form, data) })
     }
@@ -322,7 +322,7 @@ impl OpenOptions {
     }
 
     fn read(&self, source: Source) -> Result<Loaded, Error> {
-        if source.form == Form::Notation {
+        if source.form == ModelFormat::Notation {
             let text = source.bytes.clone();
             let parsed = crate::text::parse(source.bytes, self.limits, &source.data)?;
             let loaded = self.with_data(parsed.model, source.data)?;
@@ -332,7 +332,7 @@ impl OpenOptions {
         let graph = read_graph(binary.clone(), self.limits, self.lenient)
             .map_err(|refusal| refusal.explain(binary.as_slice()))?;
         let mut loaded = self.with_data(graph, source.data)?;
-        loaded.model.file = (source.form == Form::Binary).then(graph::SourceId::first);
+        loaded.model.file = (source.form == ModelFormat::Binary).then(graph::SourceId::first);
         Ok(loaded)
     }
 
@@ -436,7 +436,7 @@ impl Loaded {
 pub(crate) struct Source {
     pub(crate) bytes: Buffer,
     /// Their serialisation: the one that is asked for, that of the suffix, or what they look like.
-    pub(crate) form: Form,
+    pub(crate) form: ModelFormat,
     /// Where the files beside the model are.
     pub(crate) data: DataFiles,
     /// The file as it was when it was mapped.
@@ -444,15 +444,15 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    fn new(bytes: Buffer, form: Option<Form>, data: DataFiles) -> Source {
-        let form = form.unwrap_or_else(|| Form::from_bytes(bytes.as_slice()));
+    fn new(bytes: Buffer, form: Option<ModelFormat>, data: DataFiles) -> Source {
+        let form = form.unwrap_or_else(|| ModelFormat::from_bytes(bytes.as_slice()));
         Source { bytes, form, data, stamp: None }
     }
 
     /// The binary form: the bytes themselves, or what they are once their text is read.
     pub(crate) fn binary(&self, limits: ReadLimits) -> Result<Buffer, Error> {
         match self.form {
-            Form::Binary => Ok(self.bytes.clone()),
+            ModelFormat::Binary => Ok(self.bytes.clone()),
             text => text.read(&self.bytes, limits, &self.data).map(Buffer::from_vec),
         }
     }
@@ -546,7 +546,7 @@ impl fmt::Display for Refusal {
 /// tells; `what` it is, for error messages.
 pub(crate) fn read_message<M: MessageType>(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     let file = read_file(path, Access::Read, None)?;
-    let form = Form::from_path(path).unwrap_or_default();
+    let form = ModelFormat::from_path(path).unwrap_or_default();
     let read = form.read_message::<M>(file.as_slice(), ReadLimits::default(), what);
     read.map_err(|error| within(path, error))
 }
@@ -577,10 +577,10 @@ pub(crate) fn referring(path: &Path) -> Option<Referring> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
-    let form = Form::from_path(path).unwrap_or_default();
+    let form = ModelFormat::from_path(path).unwrap_or_default();
     let options = OpenOptions::new().form(form).external(ExternalFiles::Never);
     let source = options.source(path).ok()?;
-    if form == Form::Notation {
+    if form == ModelFormat::Notation {
         let named = Named::default();
         let text = source.bytes;
         return Some(match crate::text::parse(text.clone(), options.limits, &named) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
-use crate::form::Form;
+use crate::form::ModelFormat;
 use crate::mapping;
 use crate::stamp::Stamp;
 
@@ -200,9 +200,9 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
         // Leaves out dangling symlinks.
         .filter(|entry| entry.path().exists())
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| match (Form::from_path(path), path.extension()) {
+        .filter(|name| match (ModelFormat::from_path(path), path.extension()) {
             // The suffix of a model may have been left out.
-            (Some(_), _) | (None, None) => Form::from_path(Path::new(name)).is_some(),
+            (Some(_), _) | (None, None) => ModelFormat::from_path(Path::new(name)).is_some(),
             (None, suffix) => Path::new(name).extension() == suffix,
         })
         .collect();

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::form::Form;
+use crate::form::ModelFormat;
 use crate::model::Model;
 
 /// Where a saved model has the values of its tensors.
@@ -80,7 +80,7 @@ pub struct SaveOptions {
     checksum: bool,
     sync: bool,
     replace: bool,
-    form: Option<Form>,
+    form: Option<ModelFormat>,
     progress: Option<Arc<Progress>>,
     /// Called before every change of the disk; an error is that of the change. For tests of what a
     /// crash leaves behind.
@@ -184,7 +184,7 @@ impl SaveOptions {
     }
 
     /// The serialisation. The default follows the suffix of the file.
-    pub fn form(mut self, form: Form) -> SaveOptions {
+    pub fn form(mut self, form: ModelFormat) -> SaveOptions {
         self.form = Some(form);
         self
     }

@@ -34,7 +34,7 @@ use sardonyx_text::{ParseOptions, Parsed, Payloads, Placed, PrintPart, TextForm}
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
-use crate::form::Form;
+use crate::form::ModelFormat;
 use crate::load::OpenOptions;
 use crate::message;
 use crate::model::Model;
@@ -64,7 +64,7 @@ impl Model {
     /// [`ErrorKind::Format`]; [`Error::syntax`] has everything that is wrong with the text.
     pub fn from_text(text: &str) -> Result<Model, Error> {
         let text = Buffer::from_vec(text.into());
-        OpenOptions::new().form(Form::Notation).from_bytes(text)
+        OpenOptions::new().form(ModelFormat::Notation).from_bytes(text)
     }
 
     /// The files from which the text took values that the model was read from. A file may be found

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use sardonyx::io::{Access, Form};
+use sardonyx::io::{Access, ModelFormat};
 use sardonyx::tool::message::{Header, MessagePart};
 use sardonyx::tool::{ModelExt, message};
 use sardonyx::{ErrorKind, Model, OpenOptions, check, text, tool};
@@ -42,7 +42,7 @@ fn a_text_comes_with_its_warnings_and_places() {
 fn what_says_nothing_is_a_model_only_for_those_who_ask_for_it() {
     // Nothing, and ir_version 10.
     for bytes in [&b""[..], b"\x08\x0a"] {
-        let options = OpenOptions::new().form(Form::Binary);
+        let options = OpenOptions::new().form(ModelFormat::Binary);
         let error = options.from_bytes(bytes.to_vec()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format);
         let model = options.lenient(true).from_bytes(bytes.to_vec()).unwrap();
@@ -58,7 +58,7 @@ fn what_says_nothing_is_a_model_only_for_those_who_ask_for_it() {
         b"\x3a\x04\x0a\x02\x22\x04\x12\x02me",
         b"\x3a\x08\x2a\x06\x08\x01\x10\x01\x4a\x04\x12\x02me",
     ] {
-        let read = OpenOptions::new().form(Form::Binary).lenient(true).from_bytes(damaged.to_vec());
+        let read = OpenOptions::new().form(ModelFormat::Binary).lenient(true).from_bytes(damaged.to_vec());
         assert_eq!(read.unwrap_err().kind(), ErrorKind::Format, "{damaged:x?}");
     }
 }

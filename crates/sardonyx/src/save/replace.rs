@@ -21,7 +21,7 @@ use super::{SaveOptions, SaveReport, SavedFile, Weights};
 use crate::beneath::{Directory, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
 use crate::external::{HashWriter, check_location, directory_of, hex};
-use crate::form::Form;
+use crate::form::ModelFormat;
 use crate::load::{Referring, referring};
 use crate::mapping;
 use crate::model::Model;
@@ -128,7 +128,7 @@ impl Saving<'_> {
     fn run(&mut self, model: &Model, planned: Vec<PlannedFile>) -> Done<SaveReport> {
         let form = match self.options.form {
             Some(form) => form,
-            None => Form::from_path(self.path).unwrap_or_default(),
+            None => ModelFormat::from_path(self.path).unwrap_or_default(),
         };
         let mut changed = None;
         if self.options.weights == Weights::Inside {
@@ -221,7 +221,7 @@ impl Saving<'_> {
 
     /// Refuses to replace a file with values that the model, or the text that it was read from,
     /// needs from it.
-    fn check_replaced(&self, model: &Model, successor: &graph::Model, form: Form) -> Done {
+    fn check_replaced(&self, model: &Model, successor: &graph::Model, form: ModelFormat) -> Done {
         let Some(replaced) = File::open(self.path).ok().and_then(|file| identity(&file).ok()?)
         else {
             return Ok(());
@@ -232,7 +232,7 @@ impl Saving<'_> {
                 return Err(stored::still_needed(&location).into());
             }
         }
-        let successor = (form == Form::Binary).then_some(successor);
+        let successor = (form == ModelFormat::Binary).then_some(successor);
         Ok(model.data.check_successor(replaced, successor)?)
     }
 
@@ -378,7 +378,7 @@ impl Saving<'_> {
     fn write_model(
         &mut self,
         graph: &graph::Model,
-        form: Form,
+        form: ModelFormat,
         report: &mut SaveReport,
     ) -> Done<Unfinished> {
         let mut pending = self.create()?;
@@ -390,7 +390,7 @@ impl Saving<'_> {
     fn fill_model(
         &mut self,
         graph: &graph::Model,
-        form: Form,
+        form: ModelFormat,
         report: &mut SaveReport,
         file: &File,
     ) -> Done {
@@ -470,7 +470,7 @@ impl Saving<'_> {
         let mut used = BTreeSet::new();
         for entry in entries.into_iter().flatten().flatten() {
             let path = entry.path();
-            if entry.file_name() != self.name && Form::from_path(&path).is_some() {
+            if entry.file_name() != self.name && ModelFormat::from_path(&path).is_some() {
                 let locations = files_needed(&path).unwrap_or_default();
                 used.extend(locations.iter().map(|location| clean(location)));
             }
