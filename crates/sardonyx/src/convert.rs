@@ -99,7 +99,7 @@ impl ConvertOptions {
 /// Reason for which a model was not converted.
 #[derive(Debug, Clone)]
 pub enum ConvertError {
-    /// The target version does not exist, or the model does not use its operator set.
+    /// The target version does not exist, or the model does not import its operator set.
     Target(String),
     /// Nodes and other parts that have no exact equivalent in the target, all of them.
     Refused(Vec<Finding>),

@@ -100,8 +100,8 @@ impl Model {
 const SAMPLED: usize = 1 << 16;
 const PAGE: usize = 1 << 12;
 
-/// Returns evenly spaced pages of a tensor of more than [`SAMPLED`] bytes, the first and the last
-/// included; smaller tensors are returned in full.
+/// Returns evenly spaced pages of a tensor of more than [`SAMPLED`] bytes, from its beginning to
+/// its end; smaller tensors are returned in full.
 fn sample_pages(bytes: Buffer) -> Buffer {
     if bytes.len() <= SAMPLED {
         return bytes;

@@ -84,8 +84,8 @@ impl Model {
         Ok(())
     }
 
-    /// Sets the size of all input axes that have a denotation, such as `DATA_BATCH`, and no fixed
-    /// size yet. Returns the number of these axes.
+    /// Sets the size of all input axes that have this denotation, such as `DATA_BATCH`, and no
+    /// fixed size. Returns the number of these axes.
     ///
     /// ```
     /// # use sardonyx::{Model, tool::ModelExt};

@@ -72,7 +72,7 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         NodeTypes { model, node, schema, known }
     }
 
-    /// Returns the schema of the node's operator, in the version that the model imports.
+    /// Returns the schema of the node's operator, in the imported version.
     #[doc(hidden)]
     pub fn schema(&self) -> &Schema {
         self.schema
