@@ -648,13 +648,13 @@ impl ExternalData for DataFiles {
         }
     }
 
-    fn stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+    fn load_stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
         let file = self.file(wanted.location).map_err(|message| NotStored {
             message,
             help: Some(stored::ADVICE_ON_FILE.to_string()),
             is_of_file: true,
         })?;
-        let bytes = self.stored_in(&file, wanted)?;
+        let bytes = self.load_stored_from(&file, wanted)?;
         if let Some(expected) = wanted.sha256
             && !expected.eq_ignore_ascii_case(&stored::sha256(bytes.as_slice()))
         {
@@ -686,7 +686,7 @@ impl ExternalData for DataFiles {
 impl DataFiles {
     /// Loads values that an ONNX text takes from a file: at the stated offset if the digest shows
     /// that the file is unchanged, otherwise by the name of the tensor.
-    fn stored_in(&self, file: &DataFile, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+    fn load_stored_from(&self, file: &DataFile, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
         let location = wanted.location;
         let load_at_offset = || {
             let loaded = self.load(location, wanted.offset, wanted.length);
