@@ -68,7 +68,7 @@ impl Directory {
 #[cfg(unix)]
 impl Directory {
     /// Opens the directory itself. Fails if another directory is in its place by now.
-    fn handle(&self) -> io::Result<File> {
+    fn open_handle(&self) -> io::Result<File> {
         // O_PATH needs only search permission, which is granted more often than read permission.
         #[cfg(target_os = "linux")]
         let access = OFlags::PATH;
@@ -102,12 +102,12 @@ impl Directory {
 
         // Checked before opening, as merely opening a device may have effects. This check can be
         // outrun, so the open file is checked again below.
-        let directory = self.handle()?;
+        let directory = self.open_handle()?;
         match statat(&directory, relative, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(before) => match FileType::from_raw_mode(before.st_mode) {
                 FileType::RegularFile => {}
                 FileType::Symlink => return Err(Refusal::Link),
-                kind => return Err(Refusal::Kind(name_of(kind))),
+                kind => return Err(Refusal::Kind(kind_name(kind))),
             },
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(error) => return Err(Refusal::Io(error.into())),
@@ -132,27 +132,27 @@ fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // EAGAIN: a component was renamed while the kernel resolved the path. Retries 16 times.
     for _ in 0..16 {
-        return match openat2(&directory, relative, flags, mode_of(flags), resolve) {
+        return match openat2(&directory, relative, flags, creation_mode(flags), resolve) {
             Ok(file) => Ok(File::from(file)),
             Err(Errno::AGAIN) => continue,
             Err(Errno::LOOP) => Err(Refusal::Link),
             // Linux before 5.6 lacks openat2, and some sandboxes refuse it.
-            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => walk(directory, relative, flags),
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => open_by_components(directory, relative, flags),
             Err(error) => Err(Refusal::Io(error.into())),
         };
     }
-    walk(directory, relative, flags)
+    open_by_components(directory, relative, flags)
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
 fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
-    walk(directory, relative, flags)
+    open_by_components(directory, relative, flags)
 }
 
 /// Opens a file without `openat2`: opens each directory of the path relative to the previous one,
 /// then the file.
 #[cfg(unix)]
-fn walk(mut directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+fn open_by_components(mut directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
     use rustix::fs::{AtFlags, FileType, openat, statat};
     use std::path::Component;
 
@@ -178,7 +178,7 @@ fn walk(mut directory: File, relative: &Path, flags: OFlags) -> Result<File, Ref
             }
         };
     }
-    match openat(&directory, *name, flags | OFlags::NOFOLLOW, mode_of(flags)) {
+    match openat(&directory, *name, flags | OFlags::NOFOLLOW, creation_mode(flags)) {
         Ok(file) => Ok(File::from(file)),
         Err(rustix::io::Errno::LOOP) => Err(Refusal::Link),
         Err(error) => Err(Refusal::Io(error.into())),
@@ -202,12 +202,12 @@ const WRITE: OFlags = OFlags::RDWR
 /// Returns the mode of a file that these flags may create: 0600. Without CREATE the mode must be 0,
 /// or `openat2` fails.
 #[cfg(unix)]
-fn mode_of(flags: OFlags) -> Mode {
+fn creation_mode(flags: OFlags) -> Mode {
     if flags.contains(OFlags::CREATE) { Mode::RUSR | Mode::WUSR } else { Mode::empty() }
 }
 
 #[cfg(unix)]
-fn name_of(kind: rustix::fs::FileType) -> &'static str {
+fn kind_name(kind: rustix::fs::FileType) -> &'static str {
     use rustix::fs::FileType;
     match kind {
         FileType::Directory => "a directory",
@@ -280,10 +280,10 @@ mod tests {
         symlink("deep", scratch.join("directory/link")).unwrap();
         let directory = Directory::open(&scratch.join("directory")).unwrap();
         let both: [(fn(File, &Path, OFlags) -> Result<File, Refusal>, &str); 2] =
-            [(open_without_links, "deep/new1"), (walk, "deep/new2")];
+            [(open_without_links, "deep/new1"), (open_by_components, "deep/new2")];
         for (open, new) in both {
             let open = |path: &str, flags: OFlags| {
-                open(directory.handle().unwrap(), Path::new(path), flags)
+                open(directory.open_handle().unwrap(), Path::new(path), flags)
             };
             for flags in [READ, WRITE] {
                 assert!(open("deep/file", flags).is_ok());

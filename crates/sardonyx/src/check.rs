@@ -175,16 +175,16 @@ impl Model {
     pub fn check(&self, options: &CheckOptions) -> CheckReport {
         let mut report = passes::check(&self.graph, &options.passes);
         if options.types && report.errors == 0 {
-            report = join(report, passes::check_types(&self.graph, &options.passes));
+            report = join_reports(report, passes::check_types(&self.graph, &options.passes));
         } else if !options.passes.levels.shared_only {
-            report = join(report, self.check_differences(options));
+            report = join_reports(report, self.check_differences(options));
         }
         if options.without_files || !self.data.has_place() {
             return report;
         }
         let mut files = Findings::new(options.passes.per_code);
         self.check_files(options, &mut files);
-        join(report, files.report())
+        join_reports(report, files.report())
     }
 
     /// Lists violations of the standard that a session accepts because real files have them: an
@@ -252,8 +252,8 @@ impl Model {
             });
             let mut add = |code: &'static Code, fact: String| {
                 if let Some(severity) = options.passes.levels.of(code) {
-                    let owners = owners.get_or_insert_with(|| self.owners());
-                    let spot = spot_of(id, owners);
+                    let owners = owners.get_or_insert_with(|| self.attribute_owners());
+                    let spot = tensor_spot(id, owners);
                     found.add(model, code, severity, spot, || (fact, "".into()));
                 }
             };
@@ -309,9 +309,9 @@ impl Model {
         // Sorted by the text: a hash map has no stable order.
         surplus.sort_by(|a, b| a.1.cmp(&b.1));
         for (id, fact) in surplus {
-            let owners = owners.get_or_insert_with(|| self.owners());
+            let owners = owners.get_or_insert_with(|| self.attribute_owners());
             let code = &codes::SURPLUS_EXTERNAL;
-            found.add(model, code, severity, spot_of(id, owners), || (fact, "".into()));
+            found.add(model, code, severity, tensor_spot(id, owners), || (fact, "".into()));
         }
     }
 
@@ -321,7 +321,7 @@ impl Model {
     }
 
     /// Maps each attribute to its node and its index among the attributes of the node.
-    fn owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
+    fn attribute_owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
         let model = &self.graph;
         let nodes = model.graphs().flat_map(|(_, graph)| &graph.nodes);
         nodes
@@ -344,7 +344,7 @@ fn unknown_code(error: UnknownCode) -> Error {
     }
 }
 
-fn spot_of(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
+fn tensor_spot(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
     match id {
         TensorId::Initializer(graph, index) => {
             Spot::graph(graph).item("initializer", index as usize)
@@ -362,7 +362,7 @@ fn spot_of(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot
     }
 }
 
-fn join(mut report: CheckReport, more: CheckReport) -> CheckReport {
+fn join_reports(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report.findings.extend(more.findings);
     report.findings.sort_by_key(|found| std::cmp::Reverse(found.severity));
     report.errors += more.errors;
@@ -377,10 +377,10 @@ fn join(mut report: CheckReport, more: CheckReport) -> CheckReport {
 /// place in `file` (a name to print; no file is read); the line of the model, underlined; advice;
 /// and the rule.
 pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
-    rendering(finding, file, excerpt(model, finding))
+    render_with_excerpt(finding, file, excerpt(model, finding))
 }
 
-fn rendering(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {
+fn render_with_excerpt(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
     let _ = write!(

@@ -37,11 +37,11 @@ impl Model {
         inputs: &[(String, Value)],
         tolerance: Tolerance,
     ) -> Result<Option<Difference>, Error> {
-        let theirs: HashMap<&[u8], ValueId> = made_values(&other.graph)
+        let theirs: HashMap<&[u8], ValueId> = computed_values(&other.graph)
             .map(|(_, value)| (other.graph.text(other.graph.value(value).name), value))
             .collect();
         let mut shared = Vec::new();
-        for (node, value) in made_values(&self.graph) {
+        for (node, value) in computed_values(&self.graph) {
             let name = self.graph.text(self.graph.value(value).name);
             shared.extend(theirs.get(name).map(|their| (node, value, *their)));
         }
@@ -75,7 +75,7 @@ impl Model {
 }
 
 /// Iterates over the outputs of the main graph's nodes, in the order of the nodes.
-fn made_values(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
+fn computed_values(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
     let nodes = model.main.into_iter().flat_map(|main| &model.graph(main).nodes);
     nodes.flat_map(|node| model.outputs(*node).iter().flatten().map(|value| (*node, *value)))
 }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_node_is_told() {
+    fn the_first_differing_value_is_reported() {
         let one = model("a = Exp (x) b = Neg (a) y = Abs (b)");
         let x = Tensor::from_vec([3], vec![-1.0f32, 0.0, 2.0]).unwrap();
         let inputs = [("x".to_string(), Value::from(x))];

@@ -40,7 +40,7 @@ impl Model {
         // Copying a model of many nodes takes as long as writing it, so a model that has all values
         // in `raw_data` already is hashed without a copy.
         if tensors.iter().all(|id| is_raw(self.graph.stored(*id))) {
-            return digest_of(&self.graph);
+            return hash_graph(&self.graph);
         }
         let mut graph = self.graph.clone();
         embed(&mut graph, &self.data)?;
@@ -59,7 +59,7 @@ impl Model {
             stored.external_data.clear();
             stored.data_location = None;
         }
-        digest_of(&graph)
+        hash_graph(&graph)
     }
 
     /// Computes a [`Model::content_hash`] that is equal for models that differ only in their
@@ -92,7 +92,7 @@ impl Model {
             stored.external_data.clear();
             stored.data_location = None;
         }
-        digest_of(&graph)
+        hash_graph(&graph)
     }
 }
 
@@ -120,7 +120,7 @@ fn is_raw(stored: &TensorProto) -> bool {
 /// Computes the SHA-256 of a model in its binary form. Mapped pages are released once they are
 /// hashed: a trainer hashes its model to save the state, and does not need the initial weights in
 /// memory then.
-fn digest_of(graph: &graph::Model) -> Result<String, Error> {
+fn hash_graph(graph: &graph::Model) -> Result<String, Error> {
     let mut hasher = Sha256::new();
     hasher.update(HEADING);
     let raw = graph.tensors().into_iter().filter_map(|id| graph.stored(id).raw_data);

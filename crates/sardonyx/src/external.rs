@@ -208,7 +208,7 @@ impl DataFiles {
                 let found = self.find(directories, location);
                 let FoundFile { file, path, len, identity, .. } =
                     found.map_err(|missed| missed.message(location))?;
-                let failed = |error| unreadable(location, &error);
+                let failed = |error| read_failure(location, &error);
                 let stamp = Stamp::of(&path, &file).map_err(failed)?;
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
                 if let Some(known) = known.map(Arc::clone) {
@@ -228,7 +228,7 @@ impl DataFiles {
             }
             Place::Resolver(resolver) => {
                 let found = resolver.resolve(location);
-                let found = found.map_err(|error| unreadable(location, &error))?;
+                let found = found.map_err(|error| read_failure(location, &error))?;
                 (Content::Whole(found), None, None)
             }
             Place::Nowhere(why) => {
@@ -286,8 +286,8 @@ impl DataFiles {
         for location in locations {
             // A file that cannot be opened is an error only once its values are needed.
             let Ok(file) = self.file(&location) else { continue };
-            let unreadable = |error: io::Error| unreadable(&location, &error);
-            let whole = self.whole(&file).map_err(unreadable)?;
+            let whole = self.read_whole(&file);
+            let whole = whole.map_err(|error| read_failure(&location, &error))?;
             let whole = if whole.is_mapped() {
                 weights.copy_of(whole).map_err(|error| error.to_string())?
             } else {
@@ -332,7 +332,7 @@ impl DataFiles {
     }
 
     /// Returns the full content of a file, and reads it if it is not in memory.
-    fn whole<'f>(&self, file: &'f DataFile) -> io::Result<&'f Buffer> {
+    fn read_whole<'f>(&self, file: &'f DataFile) -> io::Result<&'f Buffer> {
         let (location, size) = match &file.content {
             Content::Whole(bytes) => return Ok(bytes),
             Content::Apart(location, size) => (location, *size),
@@ -375,7 +375,7 @@ impl DataFiles {
             let opened = match directory.open_file(Path::new(location)) {
                 Err(Refusal::Link) if self.options.links == Links::Inside => {
                     through_link = true;
-                    follow(directories, &directory.path().join(location))?
+                    open_symlink_target(directories, &directory.path().join(location))?
                 }
                 other => other,
             };
@@ -482,13 +482,13 @@ impl OpenFailure {
             OpenFailure::Refused(Refusal::HardLink) => format!(
                 "'{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of it can be used"
             ),
-            OpenFailure::Refused(Refusal::Io(error)) => unreadable(location, error),
+            OpenFailure::Refused(Refusal::Io(error)) => read_failure(location, error),
         }
     }
 }
 
 /// Opens the target of a path with symlinks, if it lies in one of the directories.
-fn follow(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal>, OpenFailure> {
+fn open_symlink_target(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal>, OpenFailure> {
     let real = match fs::canonicalize(path) {
         Ok(real) => real,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(OpenFailure::DanglingLink),
@@ -504,7 +504,7 @@ fn follow(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal
     Err(OpenFailure::Outside(real))
 }
 
-fn unreadable(location: &str, error: &io::Error) -> String {
+fn read_failure(location: &str, error: &io::Error) -> String {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_string(),
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
@@ -626,7 +626,7 @@ impl ExternalData for DataFiles {
                 match read {
                     Ok(n) if n == len => Ok(Buffer::from_vec(bytes)),
                     Ok(_) => Err(format!("'{location}' was truncated while it was read")),
-                    Err(error) => Err(unreadable(location, &error)),
+                    Err(error) => Err(read_failure(location, &error)),
                 }
             }
         }
@@ -637,7 +637,7 @@ impl ExternalData for DataFiles {
             return Ok(());
         }
         let digest = self.digest(&*self.file(location)?);
-        let digest = digest.map_err(|error| unreadable(location, &error))?;
+        let digest = digest.map_err(|error| read_failure(location, &error))?;
         if digest.eq_ignore_ascii_case(checksum.trim()) {
             Ok(())
         } else {
@@ -696,7 +696,7 @@ impl DataFiles {
             return load_at_offset();
         };
         let whole =
-            self.whole(file).map_err(|error| NotStored::new(unreadable(location, &error)))?;
+            self.read_whole(file).map_err(|error| NotStored::new(read_failure(location, &error)))?;
         let digest = file.file_digest.get_or_init(|| stored::file_digest(whole.as_slice()));
         if digest.as_deref() == Some(expected) {
             return load_at_offset();

@@ -52,20 +52,20 @@ impl Functions {
     fn includes(&self, id: &FunctionId) -> bool {
         match self {
             Functions::All => true,
-            Functions::Only(patterns) => fits_any(patterns, id),
-            Functions::Except(patterns) => !fits_any(patterns, id),
+            Functions::Only(patterns) => matches_any(patterns, id),
+            Functions::Except(patterns) => !matches_any(patterns, id),
         }
     }
 }
 
 impl Operators {
     fn includes(&self, op: OpRef) -> bool {
-        let id = || id_of(op.def.domain, op.def.name);
+        let id = || operator_id(op.def.domain, op.def.name);
         match self {
             Operators::None => false,
             Operators::WithoutKernel => !has_kernel(op),
-            Operators::Only(patterns) => fits_any(patterns, &id()),
-            Operators::Except(patterns) => !fits_any(patterns, &id()),
+            Operators::Only(patterns) => matches_any(patterns, &id()),
+            Operators::Except(patterns) => !matches_any(patterns, &id()),
         }
     }
 }
@@ -269,14 +269,14 @@ impl Model {
             convert: options.convert,
         };
         let inlined = sardonyx_passes::inline(&self.graph, &registry, &passes);
-        let (graph, mut report) = inlined.map_err(|refusal| self.refusal(refusal))?;
+        let (graph, mut report) = inlined.map_err(|refusal| self.inline_error(refusal))?;
         // An operator without a function is reported only if a pattern is exactly its name.
         report.without_body.retain(|kept| {
-            let id = id_of(&kept.domain, &kept.name);
+            let id = operator_id(&kept.domain, &kept.name);
             match &options.operators {
                 Operators::Only(patterns) => {
                     let mut names = patterns.iter().filter(|pattern| !Glob::is_pattern(pattern));
-                    kept.has_function || names.any(|name| fits(name, &id))
+                    kept.has_function || names.any(|name| matches_pattern(name, &id))
                 }
                 Operators::None | Operators::Except(_) => kept.has_function,
                 Operators::WithoutKernel => true,
@@ -286,7 +286,7 @@ impl Model {
         Ok(report)
     }
 
-    fn refusal(&self, refusal: InlineRefusal) -> InlineError {
+    fn inline_error(&self, refusal: InlineRefusal) -> InlineError {
         match refusal {
             InlineRefusal::Findings(findings) => InlineError::Findings(findings),
             InlineRefusal::TooLarge { nodes, limit } => InlineError::TooLarge { nodes, limit },
@@ -311,7 +311,7 @@ impl Model {
             }
         }
         if let Operators::Only(patterns) | Operators::Except(patterns) = &options.operators {
-            let ids = registry.schemas().map(|schema| id_of(schema.domain, schema.name));
+            let ids = registry.schemas().map(|schema| operator_id(schema.domain, schema.name));
             let mut ids: Vec<FunctionId> = ids.collect();
             ids.dedup();
             if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
@@ -324,7 +324,7 @@ impl Model {
 
 /// Finds the first pattern without a match. Also returns a name that is similar to it.
 fn find_unmatched(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Option<String>)> {
-    let pattern = patterns.iter().find(|pattern| !ids.iter().any(|id| fits(pattern, id)))?;
+    let pattern = patterns.iter().find(|pattern| !ids.iter().any(|id| matches_pattern(pattern, id)))?;
     let names: Vec<String> = ids.iter().map(FunctionId::to_string).collect();
     let is_short = !pattern.contains('.');
     let shown = names.iter().map(|name| match name.strip_prefix("ai.onnx.") {
@@ -335,16 +335,16 @@ fn find_unmatched(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Op
     Some((pattern.clone(), similar))
 }
 
-fn id_of(domain: &str, name: &str) -> FunctionId {
+fn operator_id(domain: &str, name: &str) -> FunctionId {
     FunctionId { domain: domain.into(), name: name.into(), overload: String::new() }
 }
 
-fn fits_any(patterns: &[String], id: &FunctionId) -> bool {
-    patterns.iter().any(|pattern| fits(pattern, id))
+fn matches_any(patterns: &[String], id: &FunctionId) -> bool {
+    patterns.iter().any(|pattern| matches_pattern(pattern, id))
 }
 
 /// Whether a pattern matches a function. A pattern without an overload matches all overloads.
-fn fits(pattern: &str, id: &FunctionId) -> bool {
+fn matches_pattern(pattern: &str, id: &FunctionId) -> bool {
     let Ok(glob) = Glob::parse(pattern) else { return false };
     let without = FunctionId { overload: String::new(), ..id.clone() }.to_string();
     let with = format!("{without}:{}", id.overload);

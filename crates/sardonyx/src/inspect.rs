@@ -224,7 +224,7 @@ impl Model {
             .map(|input| {
                 let has_default = input.name.is_some_and(|name| defaults.contains(&name));
                 let ty = input.ty.as_ref().and_then(|ty| self.graph.type_of(ty));
-                self.port(input, !has_default && !matches!(ty, Some(Type::Optional(_))))
+                self.make_port(input, !has_default && !matches!(ty, Some(Type::Optional(_))))
             })
             .collect()
     }
@@ -232,10 +232,10 @@ impl Model {
     /// Lists the outputs of the main graph.
     pub fn outputs(&self) -> Vec<Port> {
         let outputs = self.graph.main_graph().map_or(&[][..], |main| &main.outputs);
-        outputs.iter().map(|output| self.port(output, true)).collect()
+        outputs.iter().map(|output| self.make_port(output, true)).collect()
     }
 
-    fn port(&self, info: &ValueInfo, required: bool) -> Port {
+    fn make_port(&self, info: &ValueInfo, required: bool) -> Port {
         let name = self.graph.display(info.name).into_owned();
         let ty = info.ty.as_ref().and_then(|ty| self.graph.type_of(ty));
         let doc = self.graph.display(info.doc_string).into_owned();
@@ -279,15 +279,15 @@ impl Model {
 
     /// Counts the model's parameters: all initializers. Sparse ones count with their stored values.
     pub fn parameters(&self) -> Totals {
-        self.totals(TensorId::is_initializer)
+        self.sum_tensors(TensorId::is_initializer)
     }
 
     /// Counts the tensors in attributes of nodes, mostly those of `Constant` nodes.
     pub fn constants(&self) -> Totals {
-        self.totals(|id| !id.is_initializer())
+        self.sum_tensors(|id| !id.is_initializer())
     }
 
-    fn totals(&self, counts: impl Fn(TensorId) -> bool) -> Totals {
+    fn sum_tensors(&self, counts: impl Fn(TensorId) -> bool) -> Totals {
         let mut totals = Totals::default();
         for id in self.graph.tensors() {
             if counts(id) && id.sparse_part() != Some(SparsePart::Indices) {
@@ -426,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_see_initializers_and_attributes() {
+    fn counts_include_initializers_and_attributes() {
         let mut model = Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec()).unwrap();
         let main = model.main();
         let weights = Tensor::zeros(DataType::Int4, [3, 5]).unwrap();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_every_size_is_what_was_asked_for() {
+    fn memory_of_every_size_is_usable() {
         for size in [
             16,
             4096,

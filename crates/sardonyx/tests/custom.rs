@@ -126,7 +126,7 @@ fn an_operator_of_the_program_runs_in_every_graph() {
 /// Checks that a session needs the operator, the import of its domain and its version. MODEL-19-,
 /// MODEL-04-
 #[test]
-fn without_the_operator_or_the_import_there_is_no_session() {
+fn a_session_needs_the_operator_and_its_import() {
     let text = "g (float[N] x) => (float[N] y) { y = com.example.Plus (x) }";
     let known = model(text);
     let error = build_error(Session::builder(&known));
@@ -167,7 +167,7 @@ fn a_node_that_the_schema_or_the_rule_does_not_allow_is_refused() {
 /// Checks that a deterministic operator of constants runs once, when the session is built, and
 /// another one in each run.
 #[test]
-fn constants_are_computed_ahead_where_that_is_allowed() {
+fn only_deterministic_operators_are_folded() {
     let model = model(
         "g (float[N] x) => (float[N] y) <float[2] w = {1, 2}> {
             a = com.example.Plus (w)
@@ -191,7 +191,7 @@ fn constants_are_computed_ahead_where_that_is_allowed() {
 /// Checks that outputs of a closure, which has no type inference, have the types that the model
 /// declares, and that the next operator is unsupported without a declaration.
 #[test]
-fn declared_types_serve_where_there_is_no_rule() {
+fn declared_types_replace_missing_inference() {
     let double = |call: &mut OperatorCall<'_, '_>| {
         let x = call.slice::<f32>(0)?;
         let y = call.output_slice::<f32>(0, &[x.len()])?;

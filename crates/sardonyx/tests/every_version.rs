@@ -124,7 +124,7 @@ impl Block {
 
     /// Sets each omitted attribute that takes a keyword to an empty text. `None` if no attribute
     /// takes one.
-    fn with_empty_words(&self, version: u32) -> Option<Block> {
+    fn with_empty_keywords(&self, version: u32) -> Option<Block> {
         let (domain, name) = self.operator.rsplit_once('.').unwrap_or(("", &self.operator));
         let registry = Registry::standard();
         let schema = registry.schema(domain, name, version)?;
@@ -224,11 +224,11 @@ fn every_version_runs_on_inputs_of_any_rank() {
 /// Checks that an empty text means the default in every keyword attribute of every version.
 /// ATTR-16+
 #[test]
-fn empty_words_are_defaults() {
+fn empty_keywords_mean_the_default() {
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
     for_each_block(|file, block| {
         for version in &block.versions {
-            let Some(other) = block.with_empty_words(*version) else { continue };
+            let Some(other) = block.with_empty_keywords(*version) else { continue };
             for inputs in [Inputs::Constant, Inputs::OfAnyRank] {
                 // Some blocks run only with constants, and some only with inputs.
                 if block.check(*version, inputs).is_err() {

@@ -148,7 +148,7 @@ fn operators_with_functions() -> impl Iterator<Item = (&'static OpDef, u32, bool
 }
 
 #[test]
-fn faults_are_seen() {
+fn faults_of_functions_are_found() {
     let rows = [
         ("y = Neg (x)", None),
         ("y = Negg (x)", Some("operator Negg does not exist")),

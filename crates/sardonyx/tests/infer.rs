@@ -63,7 +63,7 @@ fn nests_of_functions_are_refused_by_their_depth() {
 }
 
 #[test]
-fn calls_that_double_are_walked_through_once_for_each_kind() {
+fn repeated_calls_are_inferred_once_per_argument_types() {
     // FUNC-26, SHAPE-24
     let levels = 60;
     let mut text = format!("{HEADER}g (float[N] x) => (y) {{ y = local.f0 (x) }}\n");
@@ -149,7 +149,7 @@ fn graphs_within_graphs_are_refused_by_their_depth() {
 }
 
 #[test]
-fn many_dimensions_and_large_ones() {
+fn large_ranks_and_sizes_are_bounded() {
     // SHAPE-09, SHAPE-12
     let (ones, too_many) = (vec!["1"; 64].join(", "), vec!["1"; 1_024].join(", "));
     let large = i64::MAX;

@@ -314,7 +314,7 @@ fn run_call(model: &Model, sizes: &[&[usize]]) -> Vec<f32> {
 /// Compares each kernel with the function body of its operator, within a tolerance for the rounding
 /// in each node of the body. FUNC-04+, OPSET-26+
 #[test]
-fn kernels_compute_what_bodies_say() {
+fn kernels_agree_with_function_bodies() {
     let registry = Registry::standard();
     for (operator, calls, sizes) in CALLS {
         for call in *calls {

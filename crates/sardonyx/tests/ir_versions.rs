@@ -262,7 +262,7 @@ const COMMANDS: &[Command] = &[
 ];
 
 #[test]
-fn all_that_is_written_obeys_its_ir_version() {
+fn results_obey_their_ir_version() {
     // VER-23+, VER-24+, GRAPH-08+, GRAPH-20+, MODEL-26+: random models of all IR versions, and the
     // results of each operation on them, are valid in their version and compute equal values.
     let (mut written, mut crossed, mut ran) = (BTreeMap::<&str, usize>::new(), 0, 0);

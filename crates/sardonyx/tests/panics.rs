@@ -127,7 +127,7 @@ fn a_panic_of_a_watcher_ends_its_run_only() {
 }
 
 #[test]
-fn a_session_is_not_made_after_a_panic() {
+fn building_a_session_fails_after_a_panic() {
     keep_panic_places();
     let constant = model(
         "g () => (float[2] y) <float[2] w = {1, 2}> { a = com.example.Fragile (w) y = Neg (a) }",

@@ -7,7 +7,7 @@ use sardonyx_passes::check::{Document, OPERATOR_SET_MAGIC};
 use sardonyx_passes::{CheckReport, Finding};
 use sardonyx_proto::{MapProto, OperatorSetProto, OptionalProto, SequenceProto};
 
-use super::{CheckOptions, rendering};
+use super::{CheckOptions, render_with_excerpt};
 use crate::error::{Error, ErrorKind};
 use crate::load::{read_message, start_of};
 
@@ -65,5 +65,5 @@ pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>,
 /// Renders a finding of [`check_document`] on several lines, like [`render`](super::render) but
 /// without an excerpt.
 pub fn render_document(finding: &Finding, file: &str) -> String {
-    rendering(finding, file, None)
+    render_with_excerpt(finding, file, None)
 }
