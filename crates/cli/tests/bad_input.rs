@@ -181,7 +181,12 @@ fn survives(bytes: Vec<u8>, what: &str) {
                 model.parameters(),
                 model.constants(),
             );
-            let _ = (model.external_files(), model.metadata(), model.unsupported_operators(), model.opsets());
+            let _ = (
+                model.external_files(),
+                model.metadata(),
+                model.unsupported_operators(),
+                model.opsets(),
+            );
             Session::builder(&model).threads(1).build()
         });
         let session = match session {

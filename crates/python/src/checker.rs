@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sardonyx::check::{CheckOptions, CheckReport, Finding, Severity};
-use sardonyx::io::{ModelFormat, Links};
+use sardonyx::io::{Links, ModelFormat};
 use sardonyx::tool::schema::Registry;
 use sardonyx::tool::{DataAccess, ModelExt, open_data_file};
 use sardonyx::{ErrorKind, OpenOptions};

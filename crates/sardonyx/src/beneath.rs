@@ -137,7 +137,9 @@ fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result
             Err(Errno::AGAIN) => continue,
             Err(Errno::LOOP) => Err(Refusal::Link),
             // Linux before 5.6 lacks openat2, and some sandboxes refuse it.
-            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => open_by_components(directory, relative, flags),
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
+                open_by_components(directory, relative, flags)
+            }
             Err(error) => Err(Refusal::Io(error.into())),
         };
     }
@@ -152,7 +154,11 @@ fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result
 /// Opens a file without `openat2`: opens each directory of the path relative to the previous one,
 /// then the file.
 #[cfg(unix)]
-fn open_by_components(mut directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+fn open_by_components(
+    mut directory: File,
+    relative: &Path,
+    flags: OFlags,
+) -> Result<File, Refusal> {
     use rustix::fs::{AtFlags, FileType, openat, statat};
     use std::path::Component;
 

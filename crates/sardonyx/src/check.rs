@@ -147,7 +147,8 @@ impl CheckOptions {
     pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<CheckOptions, Error> {
         let path = path.as_ref();
         let bytes = document_bytes(path, Document::OperatorSet)?;
-        let broken = |error: sardonyx_proto::Error| document_error(Document::OperatorSet, path, &error);
+        let broken =
+            |error: sardonyx_proto::Error| document_error(Document::OperatorSet, path, &error);
         let report = passes::check::check_document(&bytes, Document::OperatorSet, &self.passes);
         let report = report.map_err(broken)?;
         if let Some(found) = report.findings.first().filter(|_| report.errors > 0) {
@@ -380,7 +381,11 @@ pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
     render_with_excerpt(finding, file, excerpt(model, finding))
 }
 
-fn render_with_excerpt(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {
+fn render_with_excerpt(
+    finding: &Finding,
+    file: &str,
+    excerpt: Option<(String, Range<usize>)>,
+) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
     let _ = write!(

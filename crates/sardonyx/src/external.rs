@@ -468,7 +468,9 @@ impl OpenFailure {
                     looked.join(" and ")
                 )
             }
-            OpenFailure::DanglingLink => format!("'{location}' is a link to a file that is missing"),
+            OpenFailure::DanglingLink => {
+                format!("'{location}' is a link to a file that is missing")
+            }
             OpenFailure::Outside(real) => format!(
                 "'{location}' is a link to {}, outside of the model's directory, and is not read",
                 real.display()
@@ -488,10 +490,15 @@ impl OpenFailure {
 }
 
 /// Opens the target of a path with symlinks, if it lies in one of the directories.
-fn open_symlink_target(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal>, OpenFailure> {
+fn open_symlink_target(
+    directories: &[Directory],
+    path: &Path,
+) -> Result<Result<File, Refusal>, OpenFailure> {
     let real = match fs::canonicalize(path) {
         Ok(real) => real,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(OpenFailure::DanglingLink),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(OpenFailure::DanglingLink);
+        }
         Err(error) => return Err(OpenFailure::Refused(Refusal::Io(error))),
     };
     // The canonical path has no symlinks, and opening it permits none, so it fails if another
@@ -686,7 +693,11 @@ impl ExternalData for DataFiles {
 impl DataFiles {
     /// Loads values that an ONNX text takes from a file: at the stated offset if the digest shows
     /// that the file is unchanged, otherwise by the name of the tensor.
-    fn load_stored_from(&self, file: &DataFile, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+    fn load_stored_from(
+        &self,
+        file: &DataFile,
+        wanted: &StoredValues<'_>,
+    ) -> Result<Buffer, NotStored> {
         let location = wanted.location;
         let load_at_offset = || {
             let loaded = self.load(location, wanted.offset, wanted.length);
@@ -695,8 +706,9 @@ impl DataFiles {
         let Some(expected) = wanted.file_digest else {
             return load_at_offset();
         };
-        let whole =
-            self.read_whole(file).map_err(|error| NotStored::new(read_failure(location, &error)))?;
+        let whole = self
+            .read_whole(file)
+            .map_err(|error| NotStored::new(read_failure(location, &error)))?;
         let digest = file.file_digest.get_or_init(|| stored::file_digest(whole.as_slice()));
         if digest.as_deref() == Some(expected) {
             return load_at_offset();
@@ -797,7 +809,8 @@ mod tests {
         fs::create_dir(scratch.join("données")).unwrap();
         fs::write(scratch.join("données/w.bin"), (0..100).collect::<Vec<u8>>()).unwrap();
         for access in [Access::Map, Access::Read] {
-            let directory = DataFiles::from_model_path(&scratch.join("model.onnx"), options(access));
+            let directory =
+                DataFiles::from_model_path(&scratch.join("model.onnx"), options(access));
             let load = |offset, length| directory.load("données/w.bin", offset, length);
             assert_eq!(load(10, Some(3)).unwrap().as_slice(), [10, 11, 12]);
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
@@ -856,7 +869,8 @@ mod tests {
         symlink("../blobs/2", snapshot.join("good")).unwrap();
         symlink("../elsewhere/3", snapshot.join("bad")).unwrap();
         symlink("../elsewhere", snapshot.join("sub")).unwrap();
-        let directory = DataFiles::from_model_path(&snapshot.join("model.onnx"), DataOptions::default());
+        let directory =
+            DataFiles::from_model_path(&snapshot.join("model.onnx"), DataOptions::default());
         assert_eq!(directory.load("good", 0, None).unwrap().as_slice(), b"data");
         // A data file that exists only beside the target of the model's symlink.
         assert_eq!(directory.load("2", 0, None).unwrap().as_slice(), b"data");

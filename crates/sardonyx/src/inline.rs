@@ -102,7 +102,10 @@ impl InlineOptions {
 
     /// Inlines only functions that match one of the patterns.
     #[must_use]
-    pub fn functions(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> InlineOptions {
+    pub fn functions(
+        mut self,
+        patterns: impl IntoIterator<Item = impl Into<String>>,
+    ) -> InlineOptions {
         self.functions = Functions::Only(patterns.into_iter().map(Into::into).collect());
         self
     }
@@ -324,7 +327,8 @@ impl Model {
 
 /// Finds the first pattern without a match. Also returns a name that is similar to it.
 fn find_unmatched(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Option<String>)> {
-    let pattern = patterns.iter().find(|pattern| !ids.iter().any(|id| matches_pattern(pattern, id)))?;
+    let pattern =
+        patterns.iter().find(|pattern| !ids.iter().any(|id| matches_pattern(pattern, id)))?;
     let names: Vec<String> = ids.iter().map(FunctionId::to_string).collect();
     let is_short = !pattern.contains('.');
     let shown = names.iter().map(|name| match name.strip_prefix("ai.onnx.") {

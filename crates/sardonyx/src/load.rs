@@ -24,7 +24,9 @@ use crate::error::{Error, ErrorKind};
 use crate::external::{DataFiles, DataOptions, DataResolver, Links};
 use crate::form::ModelFormat;
 use crate::model::Model;
-use crate::open::{Access, directory_error, display_path, io_error, open_file, read_file, read_stream};
+use crate::open::{
+    Access, directory_error, display_path, io_error, open_file, read_file, read_stream,
+};
 use crate::positions::positions;
 use crate::sniff::recognise;
 use crate::spans;

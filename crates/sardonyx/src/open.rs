@@ -67,7 +67,9 @@ pub(crate) fn open_file(
         return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
     }
     if is_device(&metadata) {
-        return Err(Error::new(ErrorKind::Io, "a device is not a model").with_place(display_path(path)));
+        return Err(
+            Error::new(ErrorKind::Io, "a device is not a model").with_place(display_path(path))
+        );
     }
     Ok((read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)?, None))
 }
@@ -120,8 +122,8 @@ pub(crate) fn directory_error(path: &Path) -> Error {
         .map(|entry| entry.path().display().to_string())
         .collect();
     inside.sort();
-    let error =
-        Error::new(ErrorKind::Io, "this is a directory, not a model file").with_place(display_path(path));
+    let error = Error::new(ErrorKind::Io, "this is a directory, not a model file")
+        .with_place(display_path(path));
     if inside.is_empty() {
         error.with_help("give the path of the .onnx file")
     } else {

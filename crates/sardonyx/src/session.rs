@@ -798,7 +798,11 @@ fn not_a_function(error: ParseError) -> Error {
     Error::new(ErrorKind::Format, message).with_source(error)
 }
 
-pub(crate) fn compile_error(error: CompileError, external: &WatchedFiles<'_>, model: &Model) -> Error {
+pub(crate) fn compile_error(
+    error: CompileError,
+    external: &WatchedFiles<'_>,
+    model: &Model,
+) -> Error {
     match &error {
         CompileError::Unsupported(operators) => {
             let count = operators.len();

@@ -134,7 +134,8 @@ fn a_session_needs_the_operator_and_its_import() {
     assert_eq!(error.unsupported_operators()[0].name, "Plus");
     let stranger = Model::from_text(&format!("<ir_version: 10, opset_import: [\"\": 21]> {text}"));
     let stranger = stranger.expect("the text is a model");
-    let error = build_error(Session::builder(&stranger).operator("com.example", "Plus", Plus::new()));
+    let error =
+        build_error(Session::builder(&stranger).operator("com.example", "Plus", Plus::new()));
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("does not import"), "{error}");
     // The registered operator has version 2, and the model imports version 1.
@@ -155,7 +156,8 @@ fn a_node_that_the_schema_or_the_rule_does_not_allow_is_refused() {
     ];
     for (nodes, wanted) in cases {
         let model = model(&format!("g (float[N] x) => (y) {{ {nodes} }}"));
-        let error = build_error(Session::builder(&model).operator("com.example", "Plus", Plus::new()));
+        let error =
+            build_error(Session::builder(&model).operator("com.example", "Plus", Plus::new()));
         assert_eq!(error.kind(), ErrorKind::Invalid, "{nodes}");
         assert!(format!("{error}").contains(wanted), "{nodes}: {error}");
     }

@@ -207,12 +207,7 @@ fn broken_structure() -> Vec<Row> {
             Format,
             "whole number of 8-byte",
         ),
-        bytes(
-            "packed dims that end early",
-            wrap(&[7, 5, 1], b"\x01\x80"),
-            Format,
-            "the data ends",
-        ),
+        bytes("packed dims that end early", wrap(&[7, 5, 1], b"\x01\x80"), Format, "the data ends"),
         bytes(
             "packed ints that end early",
             wrap(&[7, 1, 5, 8], b"\x01\x80"),
@@ -425,9 +420,8 @@ fn with_data_file(name: &'static str, model: Vec<u8>, words: &'static str) -> Ro
 /// Lists files with invalid references to data files.
 fn impossible_references() -> Vec<Row> {
     use ErrorKind::ExternalData;
-    let with = |name, entries: &[(&str, &str)], words| {
-        with_data_file(name, external(entries), words)
-    };
+    let with =
+        |name, entries: &[(&str, &str)], words| with_data_file(name, external(entries), words);
     let file = ("location", "w.bin");
     let absolute = "is an absolute path";
     let strings = initializer(

@@ -58,7 +58,8 @@ fn what_says_nothing_is_a_model_only_for_those_who_ask_for_it() {
         b"\x3a\x04\x0a\x02\x22\x04\x12\x02me",
         b"\x3a\x08\x2a\x06\x08\x01\x10\x01\x4a\x04\x12\x02me",
     ] {
-        let read = OpenOptions::new().form(ModelFormat::Binary).lenient(true).from_bytes(damaged.to_vec());
+        let read =
+            OpenOptions::new().form(ModelFormat::Binary).lenient(true).from_bytes(damaged.to_vec());
         assert_eq!(read.unwrap_err().kind(), ErrorKind::Format, "{damaged:x?}");
     }
 }

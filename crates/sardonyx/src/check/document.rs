@@ -37,7 +37,11 @@ pub fn check_document(
         .map_err(|error| document_error(document, path, &error))
 }
 
-pub(super) fn document_error(document: Document, path: &Path, why: &dyn std::fmt::Display) -> Error {
+pub(super) fn document_error(
+    document: Document,
+    path: &Path,
+    why: &dyn std::fmt::Display,
+) -> Error {
     let message = format!("this is not an {}: {why}", document_name(document));
     Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
 }

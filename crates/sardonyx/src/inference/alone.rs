@@ -120,7 +120,10 @@ fn outputs(
     let mut places = Places::default();
     NodeOutputs {
         types: names.zip(types).collect(),
-        problems: problems.iter().map(|problem| Problem::new(model, &mut places, problem)).collect(),
+        problems: problems
+            .iter()
+            .map(|problem| Problem::new(model, &mut places, problem))
+            .collect(),
     }
 }
 
