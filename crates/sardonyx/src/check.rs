@@ -275,7 +275,7 @@ impl Model {
                     let end = reference.offset.checked_add(length.unwrap_or(0));
                     if end.is_none_or(|end| end > *size) {
                         let fact = format!(
-                            "its {} bytes at {} are beyond the end of '{}', which has {size} bytes",
+                            "{} bytes at offset {} are beyond the end of '{}', which has {size} bytes",
                             length.unwrap_or(0),
                             reference.offset,
                             sardonyx_proto::shown(reference.location.as_bytes())

@@ -521,7 +521,7 @@ fn read_failure(location: &str, error: &io::Error) -> String {
         }
         _ => error.to_string(),
     };
-    format!("its file '{location}' cannot be read: {reason}")
+    format!("the data file '{location}' cannot be read: {reason}")
 }
 
 /// Returns the directory of a path: `.` if the path has only a file name.
@@ -608,9 +608,12 @@ impl ExternalData for DataFiles {
             None => Some(size),
         };
         let Some(end) = end.filter(|end| *end <= size && offset <= *end) else {
-            let wanted = length.map_or(String::new(), |length| format!("{length} bytes "));
+            let values = match length {
+                Some(length) => format!("{length} bytes at offset {offset} are"),
+                None => format!("offset {offset} is"),
+            };
             return Err(format!(
-                "its {wanted}at {offset} are beyond the end of '{location}', which has {size} bytes; the file may be truncated"
+                "{values} beyond the end of '{location}', which has {size} bytes; the file may be truncated"
             ));
         };
         let range = |n: u64| {
@@ -625,7 +628,7 @@ impl ExternalData for DataFiles {
                 let len = range(end - offset)?;
                 bytes
                     .try_reserve_exact(len)
-                    .map_err(|_| format!("not enough memory for its {len} bytes"))?;
+                    .map_err(|_| format!("not enough memory for {len} bytes of '{location}'"))?;
                 let read = self.reopen(location, &file).and_then(|mut file| {
                     file.seek(SeekFrom::Start(offset))?;
                     file.take(end - offset).read_to_end(&mut bytes)
