@@ -62,7 +62,7 @@ pub(crate) fn open_file(
     }
     if metadata.is_file() && access.maps() {
         // Before it is mapped: a change between the two is found later.
-        let stamp = Stamp::of(path, &file).map_err(failed)?;
+        let stamp = Stamp::new(path, &file).map_err(failed)?;
         return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
     }
     if is_device(&metadata) {

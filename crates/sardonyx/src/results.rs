@@ -20,7 +20,7 @@ pub struct InvalidResult {
 
 impl InvalidResult {
     /// The result of a job on `input`.
-    pub(crate) fn of(input: &Model, rejected: passes::Rejected) -> InvalidResult {
+    pub(crate) fn new(input: &Model, rejected: passes::Rejected) -> InvalidResult {
         let passes::Rejected { errors, model } = rejected;
         InvalidResult { errors, model: input.with_graph(model) }
     }

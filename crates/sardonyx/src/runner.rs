@@ -116,7 +116,7 @@ impl From<DeviceSession> for Runner {
 pub(crate) type NamedValues<'p> = SmallVec<[(Cow<'p, str>, Value); 4]>;
 
 /// Collects inputs. Names of ports are not copied: the ports' own are taken in their place.
-pub(crate) fn named<'p, N: AsRef<str>, V: Into<Value>>(
+pub(crate) fn collect_inputs<'p, N: AsRef<str>, V: Into<Value>>(
     inputs: impl IntoIterator<Item = (N, V)>,
     ports: impl Iterator<Item = &'p Port> + Clone,
 ) -> NamedValues<'p> {

@@ -8,7 +8,7 @@ mod layout;
 mod replace;
 
 pub(crate) use layout::embed;
-pub(crate) use replace::numbered;
+pub(crate) use replace::number_name;
 
 use std::fmt;
 use std::path::Path;
@@ -157,7 +157,7 @@ impl SaveOptions {
 
     /// Whether values in typed lists go outside too, not only those in `raw_data`. They come back
     /// as `raw_data`.
-    pub fn typed(mut self, typed: bool) -> SaveOptions {
+    pub fn typed_values(mut self, typed: bool) -> SaveOptions {
         self.typed = typed;
         self
     }

@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind, guarded};
 use crate::external::Watched;
 use crate::model::Model;
 use crate::outputs::Outputs;
-use crate::runner::{NamedValues, named};
+use crate::runner::{NamedValues, collect_inputs};
 use crate::stamp::Stamp;
 
 /// A model made ready to run. Can be shared between threads; runs do not disturb each other. A
@@ -549,7 +549,7 @@ impl Session {
         N: AsRef<str>,
         V: Into<Value>,
     {
-        self.run_values(named(inputs, self.inputs().iter()), options)
+        self.run_values(collect_inputs(inputs, self.inputs().iter()), options)
     }
 
     /// Runs the model for [`Session::run`], which has an instance for each type of inputs.

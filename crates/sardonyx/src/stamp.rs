@@ -53,13 +53,13 @@ impl Facts {
 
 impl Stamp {
     /// The stamp of an open file.
-    pub(crate) fn of(path: &Path, file: &File) -> io::Result<Stamp> {
+    pub(crate) fn new(path: &Path, file: &File) -> io::Result<Stamp> {
         let path = std::path::absolute(path)?;
         Ok(Stamp { path, facts: Facts::of(&file.metadata()?) })
     }
 
     /// Whether an open file is the same, with the same content as far as size and times tell.
-    pub(crate) fn is_of(&self, file: &File) -> io::Result<bool> {
+    pub(crate) fn matches(&self, file: &File) -> io::Result<bool> {
         let facts = Facts::of(&file.metadata()?);
         Ok(facts.identity == self.facts.identity && !self.has_other_content(facts))
     }

@@ -92,14 +92,14 @@ pub(crate) enum Found {
 
 impl Tensors {
     /// Those of a model file; an error for people if it is none.
-    pub(crate) fn of(bytes: &Buffer) -> Result<Tensors, String> {
+    pub(crate) fn read(bytes: &Buffer) -> Result<Tensors, String> {
         let model = read_graph(bytes.clone(), ReadLimits::default(), true)
             .map_err(|refusal| format!("it is not a model: {refusal}"))?;
-        Ok(Tensors::of_graph(&model))
+        Ok(Tensors::from_graph(&model))
     }
 
     /// Those of a model.
-    pub(crate) fn of_graph(model: &graph::Model) -> Tensors {
+    pub(crate) fn from_graph(model: &graph::Model) -> Tensors {
         let mut by_path: HashMap<Vec<u8>, Vec<Stored>> = HashMap::new();
         for (id, path) in model.tensor_paths(|_| true) {
             let stored = Stored::of(model, model.stored(id));
@@ -194,7 +194,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn of(values: &StoredValues<'_>) -> Wanted {
+    pub(crate) fn from_values(values: &StoredValues<'_>) -> Wanted {
         Wanted {
             tensor: values.tensor.map(<[u8]>::to_vec),
             initializer: values.initializer.map(graph::path_of_initializer),
@@ -239,7 +239,7 @@ pub(crate) struct TakenFrom {
 impl TakenFrom {
     /// Refuses a model in the place of the file if the text would not find its values in it.
     pub(crate) fn check_successor(&self, model: &graph::Model) -> Result<(), Error> {
-        let tensors = Tensors::of_graph(model);
+        let tensors = Tensors::from_graph(model);
         let mut values = self.values.iter();
         let missing = values.find(|wanted| !wanted.is_in(&tensors, model));
         let Some(wanted) = missing else {
@@ -262,7 +262,7 @@ impl TakenFrom {
 const ADVICE_ON_REPLACING: &str = "write the model to another file, or write the values into the text first: sardonyx print --inline all";
 
 /// The error about a file that a text needs and that a file of another kind would replace.
-pub(crate) fn still_needed(location: &str) -> Error {
+pub(crate) fn still_needed_error(location: &str) -> Error {
     let message = format!("'{location}' contains values of the model, which would be lost");
     Error::new(ErrorKind::Io, message).with_help("write to another file")
 }
@@ -271,7 +271,7 @@ pub(crate) fn still_needed(location: &str) -> Error {
 pub(crate) const ADVICE_ON_FILE: &str = "keep a text in the directory of the model that it was printed from; sardonyx print --inline all writes all values into the text, --sidecar into a separate file";
 
 /// Advice about a file that is not what it was.
-pub(crate) fn changed(location: &str, what: &str) -> NotStored {
+pub(crate) fn changed_error(location: &str, what: &str) -> NotStored {
     NotStored {
         message: format!("'{location}' {what}"),
         help: Some("print the model again, or refer to a file that has these values".to_string()),
@@ -280,7 +280,7 @@ pub(crate) fn changed(location: &str, what: &str) -> NotStored {
 }
 
 /// The location of a data file of the model at `location`, from the directory of that one's reader.
-pub(crate) fn beside(location: &str, data: &str) -> String {
+pub(crate) fn path_beside(location: &str, data: &str) -> String {
     let directory = Path::new(location).parent().and_then(Path::to_str);
     match directory {
         Some(directory) if !directory.is_empty() => format!("{directory}/{data}"),

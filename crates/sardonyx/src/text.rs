@@ -39,7 +39,7 @@ use crate::load::OpenOptions;
 use crate::message;
 use crate::model::Model;
 use crate::open::io_error;
-use crate::save::numbered;
+use crate::save::number_name;
 use crate::stored;
 use crate::whole::WholeFile;
 
@@ -494,7 +494,7 @@ impl Beside {
     fn choose_name(&mut self, head: &[u8], length: u64, file: WholeFile) -> io::Result<()> {
         let base = self.name.clone();
         for attempt in 1.. {
-            self.name = numbered(&base, attempt);
+            self.name = number_name(&base, attempt);
             let path = self.path.with_file_name(&self.name);
             match fs::symlink_metadata(&path) {
                 Err(_) => {

@@ -106,7 +106,7 @@ impl TrainingOptions {
     /// Does not train the initializers that one of these patterns fits: `*` stands for any
     /// characters, `?` for one.
     #[must_use]
-    pub fn frozen<P: Into<String>>(
+    pub fn freeze<P: Into<String>>(
         mut self,
         patterns: impl IntoIterator<Item = P>,
     ) -> TrainingOptions {
@@ -200,7 +200,7 @@ impl TrainingError {
             DeriveError::Option(message) => TrainingError::Option(message),
             DeriveError::Refused(findings) => TrainingError::Findings(findings),
             DeriveError::Invalid(rejected) => {
-                TrainingError::Invalid(Box::new(InvalidResult::of(model, *rejected)))
+                TrainingError::Invalid(Box::new(InvalidResult::new(model, *rejected)))
             }
         }
     }
@@ -232,7 +232,7 @@ impl GradientOptions {
     /// The value to differentiate. If it is no scalar, the gradients are those of the sum of its
     /// elements.
     #[must_use]
-    pub fn of(mut self, name: &str) -> GradientOptions {
+    pub fn differentiate(mut self, name: &str) -> GradientOptions {
         self.of = Some(name.to_string());
         self
     }
@@ -240,7 +240,10 @@ impl GradientOptions {
     /// The values by which it is differentiated: inputs and initializers that one of these
     /// [patterns](Glob) fits, and other values by their whole names.
     #[must_use]
-    pub fn by<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> GradientOptions {
+    pub fn with_respect_to<P: Into<String>>(
+        mut self,
+        patterns: impl IntoIterator<Item = P>,
+    ) -> GradientOptions {
         self.by = Some(patterns.into_iter().map(Into::into).collect());
         self
     }

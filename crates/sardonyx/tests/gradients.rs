@@ -1031,7 +1031,10 @@ fn files_hold_gradients_through_graphs_and_layers() {
         });
         let expected: Vec<f64> = expected.collect();
         for is_node in [false, true] {
-            let options = GradientOptions::new().of("y").by(["x", "w"]).gradient_node(is_node);
+            let options = GradientOptions::new()
+                .differentiate("y")
+                .with_respect_to(["x", "w"])
+                .gradient_node(is_node);
             let (changed, _) = model.add_gradients(&options).unwrap();
             let report = changed.check(&check::CheckOptions::new());
             let errors = report.findings.iter().filter(|found| found.severity == Severity::Error);

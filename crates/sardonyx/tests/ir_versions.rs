@@ -221,7 +221,7 @@ const COMMANDS: &[Command] = &[
     }),
     ("differentiate", |model, _| Some(model.add_gradients(&GradientOptions::new()).ok()?.0)),
     ("differentiate by x", |model, _| {
-        Some(model.add_gradients(&GradientOptions::new().by(["x"])).ok()?.0)
+        Some(model.add_gradients(&GradientOptions::new().with_respect_to(["x"])).ok()?.0)
     }),
     ("add Gradient nodes", |model, _| {
         Some(model.add_gradients(&GradientOptions::new().gradient_node(true)).ok()?.0)

@@ -188,7 +188,7 @@ enum Form {
 fn save(directory: &Path, model: &Model, form: Form) -> Vec<PathBuf> {
     let weights = if form == Form::Beside { Weights::Outside } else { Weights::Inside };
     let options = SaveOptions::new().weights(weights).layout(Layout::PerTensor).threshold(64);
-    let options = options.attributes(true).typed(form == Form::Beside).sync(false);
+    let options = options.attributes(true).typed_values(form == Form::Beside).sync(false);
     let path = directory.join("model.onnx");
     let mut model = model.clone();
     if form == Form::Raw {

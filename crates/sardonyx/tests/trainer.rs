@@ -931,7 +931,7 @@ fn an_export_has_the_current_values() {
 fn stored_values_may_lie_in_data_files() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("m.onnx");
-    let options = SaveOptions::new().weights(Weights::Outside).typed(true).threshold(0);
+    let options = SaveOptions::new().weights(Weights::Outside).typed_values(true).threshold(0);
     options.save(&model(DESCENT), &path).expect("saved");
     let model = Model::open(&path).expect("a model");
     assert!(model.external_files().iter().len() > 0);

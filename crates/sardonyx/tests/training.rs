@@ -210,7 +210,7 @@ fn weights_are_trained_and_other_constants_are_not() {
     // The version has everything.
     assert_eq!(report.opset, (13, 13));
 
-    let only = cross_entropy().variables(["w*"]).frozen(["w1"]);
+    let only = cross_entropy().variables(["w*"]).freeze(["w1"]);
     let (_, report) = model(CLASSIFIER).add_training(&only).unwrap();
     assert_eq!(report.variables, [("w2".to_string(), 8)]);
     let refused = |options: TrainingOptions| match model(CLASSIFIER).add_training(&options) {

@@ -229,7 +229,7 @@ impl Saving<'_> {
         for location in locations(&model.graph) {
             let found = model.data.look(&location).ok();
             if found.is_some_and(|found| found.identity == Some(replaced)) {
-                return Err(stored::still_needed(&location).into());
+                return Err(stored::still_needed_error(&location).into());
             }
         }
         let successor = (form == Form::Binary).then_some(successor);
@@ -684,13 +684,13 @@ fn clean(location: &str) -> PathBuf {
 /// attempt on.
 fn named(base: &str, label: &str, several: bool, attempt: u32) -> String {
     match (several, label) {
-        (true, label) if !label.is_empty() => numbered(&format!("{base}_{label}"), attempt),
-        _ => numbered(base, attempt),
+        (true, label) if !label.is_empty() => number_name(&format!("{base}_{label}"), attempt),
+        _ => number_name(base, attempt),
     }
 }
 
 /// A name with a number from the second attempt on.
-pub(crate) fn numbered(base: &str, attempt: u32) -> String {
+pub(crate) fn number_name(base: &str, attempt: u32) -> String {
     let mut name = base.to_string();
     if attempt > 1 {
         // In front of the suffixes, by which people recognise and ignore such files.

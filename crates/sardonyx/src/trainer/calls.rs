@@ -12,7 +12,7 @@ use super::state::{State, Variable};
 use crate::devices::Run;
 use crate::error::{Error, ErrorKind};
 use crate::outputs::Outputs;
-use crate::runner::named;
+use crate::runner::collect_inputs;
 #[cfg(doc)]
 use crate::session::Session;
 
@@ -63,7 +63,7 @@ impl Trainer {
         let Trainer { programs, state, buffers } = self;
         let options = seeded(options, state.seed_of_step());
         let program = &programs.entry(entry)?.step;
-        let inputs = named(inputs, program.session.inputs().iter());
+        let inputs = collect_inputs(inputs, program.session.inputs().iter());
         let (access, inputs) = (StateAccess::Write(state), StepInputs::Values(&inputs));
         program.run(access, inputs, buffers, &options, |_, _| Ok(()))?;
         state.assign(&mut buffers.assigned);
@@ -123,7 +123,7 @@ impl Trainer {
     {
         let program = &self.programs.entry(entry)?.step;
         let options = seeded(options, self.state.seed_of_step());
-        let inputs = named(inputs, program.session.inputs().iter());
+        let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
     }
 
@@ -147,7 +147,7 @@ impl Trainer {
         let programs = Arc::clone(&self.programs);
         let entries = &programs.entries;
         let ports = entries.iter().flat_map(|entry| entry.step.session.inputs());
-        let inputs = named(inputs, ports);
+        let inputs = collect_inputs(inputs, ports);
         let takes = |entry: &EntryPrograms, name: &str| {
             entry.step.session.inputs().iter().any(|port| port.name() == name)
         };
@@ -191,7 +191,7 @@ impl Trainer {
     {
         let program = &self.programs.inference;
         let options = seeded(options, self.state.seed_of_inference());
-        let inputs = named(inputs, program.session.inputs().iter());
+        let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
     }
 }
