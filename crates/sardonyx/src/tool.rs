@@ -126,17 +126,17 @@ pub trait ModelExt {
     fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport;
     /// Lists violations of the standard that a session accepts. Product: cli.
     fn tolerated(&self) -> Vec<Finding>;
-    /// Checks the model after edits against what it was before. Product: cli, `set`.
+    /// Checks for errors that edits have added to the model. Product: cli, `set`.
     fn check_edits(
         &self,
         before: &Model,
         job: edits::JobKind,
         edits: &[edits::Edit],
     ) -> Result<(), Box<InvalidResult>>;
-    /// Infers types, asking the rules of the program first. Product: python.
+    /// Infers types; the inference rules of the caller take precedence. Product: python.
     fn infer_with(&self, options: &InferOptions, rules: Option<&dyn infer::InferRules>)
     -> Inferred;
-    /// Counts what the model costs. Product: cli, `cost`.
+    /// Counts operations and memory of the model. Product: cli, `cost`.
     fn cost(&self, options: &InferOptions) -> cost::Cost;
     /// Compares the model with a later version of it. Product: cli, `diff`.
     fn diff(&self, after: &Model, options: &diff::DiffOptions) -> diff::ModelDiff;
@@ -147,17 +147,17 @@ pub trait ModelExt {
         inputs: &[(String, Value)],
         tolerance: Tolerance,
     ) -> Result<Option<Difference>, Error>;
-    /// Divides the model into one model for each rank. Products: cli, `shard`; python.
+    /// Splits the model into one model for each rank. Products: cli, `shard`; python.
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
-    /// Explains why a division left the model whole. Products: cli, `shard`; python.
+    /// Explains why a model was not divided over devices. Products: cli, `shard`; python.
     fn undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
     /// Whether nodes call collectives. Product: cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
-    /// Returns the bound of indices that an input holds. Product: cli, made-up inputs.
+    /// Returns the exclusive upper bound of the indices in an input. Product: cli, generated inputs.
     fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
-    /// Finds the operator that makes an output of scores. Product: cli, classes.
+    /// Finds the operator that computes the class scores in an output. Product: cli, classes.
     fn score_operator(&self, output: &str) -> Option<ScoreOperator>;
-    /// Lists the sizes that are marks, not names. Product: python.
+    /// Lists the symbolic dimensions whose names are placeholders. Product: python.
     fn size_marks(&self, name: &str) -> Vec<(usize, String)>;
     /// Describes an initializer of the main graph. Product: python.
     fn initializer(&self, name: &str) -> Option<InitializerInfo>;
@@ -279,7 +279,7 @@ impl ModelExt for Model {
     }
 }
 
-/// Choices of sessions that products use.
+/// Session options that products use.
 pub trait SessionBuilderExt {
     /// Makes a session that can be looked at, but cannot run. Products: cli, `explain`; tests.
     #[must_use]
@@ -306,7 +306,7 @@ impl SessionBuilderExt for SessionBuilder<'_> {
     }
 }
 
-/// What a session was compiled to. Products: cli, `explain` and `profile`; python; tests.
+/// Compiled content of a session. Products: cli, `explain` and `profile`; python; tests.
 pub trait SessionExt {
     /// Lists the steps in the order of a run.
     fn steps(&self) -> Vec<profile::StepInfo>;
@@ -319,9 +319,9 @@ pub trait SessionExt {
         N: AsRef<str>;
     /// Returns the text that [`SessionBuilderExt::print_after`] keeps.
     fn program(&self) -> Option<&str>;
-    /// Lists groups of nodes that were or could not be fused.
+    /// Lists fusions of nodes, and near misses with the reason.
     fn fusions(&self) -> &[profile::Fusion];
-    /// Lists the steps that compute several nodes, with the nodes.
+    /// Lists pairs of a step and a node that is fused into it, by name.
     fn fused_steps(&self) -> Vec<(String, String)>;
 }
 
