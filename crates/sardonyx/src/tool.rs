@@ -153,11 +153,11 @@ pub trait ModelExt {
     fn undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
     /// Whether nodes call collectives. Product: cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
-    /// Returns the exclusive upper bound of the indices in an input. Product: cli, generated inputs.
+    /// Returns the exclusive upper bound of indices in an input. Product: cli, generated inputs.
     fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
     /// Finds the operator that computes the class scores in an output. Product: cli, classes.
     fn score_operator(&self, output: &str) -> Option<ScoreOperator>;
-    /// Lists the symbolic dimensions whose names are placeholders. Product: python.
+    /// Lists names such as `?` that mark a dimension as unknown. Product: python.
     fn size_marks(&self, name: &str) -> Vec<(usize, String)>;
     /// Describes an initializer of the main graph. Product: python.
     fn initializer(&self, name: &str) -> Option<InitializerInfo>;
