@@ -1,4 +1,4 @@
-//! Models that carry their training run, run as written.
+//! Tests of trainers, which run the training information of a model.
 
 mod files;
 mod initialization;
@@ -19,7 +19,7 @@ fn trainer(text: &str) -> Trainer {
     Trainer::new(&model(text)).expect("the model can be trained")
 }
 
-fn refused(text: &str) -> Error {
+fn expect_refusal(text: &str) -> Error {
     Trainer::new(&model(text)).expect_err("no trainer")
 }
 
@@ -31,12 +31,12 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
     tensor.to_vec::<f32>().expect("of float")
 }
 
-/// The values of a state variable.
-fn of(trainer: &Trainer, name: &str) -> Vec<f32> {
+/// Returns the elements of a state variable.
+fn value_of(trainer: &Trainer, name: &str) -> Vec<f32> {
     numbers(&trainer.variable(name).expect("a state variable"))
 }
 
-/// Bits of the whole state.
+/// Returns the bytes of all state variables, for comparing states exactly.
 fn bits(trainer: &Trainer) -> Vec<(String, Vec<u8>)> {
     let state = trainer.state().expect("the state").into_iter();
     state.map(|(name, value)| (name.to_string(), value.bytes().to_vec())).collect()
@@ -46,7 +46,7 @@ fn output(outputs: &Outputs, name: &str) -> Vec<f32> {
     numbers(outputs.tensor(name).expect("an output"))
 }
 
-fn nothing() -> [(&'static str, Tensor); 0] {
+fn no_inputs() -> [(&'static str, Tensor); 0] {
     []
 }
 
@@ -54,7 +54,7 @@ fn x(elements: &[f32]) -> [(&'static str, Tensor); 1] {
     [("x", vector(elements))]
 }
 
-/// y = x * w; descent with the rate 0.5 towards a target.
+/// Model y = x * w with gradient descent towards a target at the learning rate 0.5.
 const DESCENT: &str = "
     g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] frozen = {3, 4}> {
         y = Mul (x, w)
@@ -80,7 +80,7 @@ fn descent_data() -> Vec<(&'static str, Tensor)> {
     vec![("x", vector(&[1.0, 2.0])), ("target", vector(&[0.0, 0.0]))]
 }
 
-/// Adds one, and doubles.
+/// Model with two entries: the first adds one to `w`, the second doubles it.
 const ADD_AND_DOUBLE: &str = "
     g (float x) => (float y) <float w = {3}> { y = Mul (x, w) }
     @<training_info: [
@@ -97,7 +97,7 @@ const ADD_AND_DOUBLE: &str = "
         }
     ]>";
 
-/// Random numbers come from the trainer's generator.
+/// Model whose initialization, steps and inference draw random numbers.
 const RANDOM: &str = "
     g (float[4] x) => (float[4] y, float[4] noise) <float[4] w = {0, 0, 0, 0}> {
         y = Mul (x, w)

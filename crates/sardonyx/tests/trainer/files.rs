@@ -1,4 +1,4 @@
-//! Exported models and saved states.
+//! Tests of exported models and saved states.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,17 +9,18 @@ use sardonyx::train::{Loss, OptimizerKind, TrainingOptions};
 use sardonyx::{ErrorKind, Model, RunOptions, SaveOptions, Session, Tensor, Trainer};
 
 use super::{
-    ADD_AND_DOUBLE, DESCENT, RANDOM, bits, descent_data, model, of, output, trainer, vector, x,
+    ADD_AND_DOUBLE, DESCENT, RANDOM, bits, descent_data, model, output, trainer, value_of, vector,
+    x,
 };
 
-/// MODEL-12+-, TRAIN-27+: a model with training information is exported byte by byte before the
-/// first step, and a session runs it. After a step, the inference model computes the results of
-/// `infer`, and the exported model continues from the state of the trainer.
+/// Checks that an untrained model with training information is exported byte by byte, and that a
+/// session runs it. After a step, the inference model returns the outputs of `infer`, and the
+/// exported model continues from the state of the trainer (MODEL-12+-, TRAIN-27+).
 #[test]
 fn an_export_has_the_current_values() {
     let model = model(DESCENT);
     let mut trainer = Trainer::new(&model).expect("a trainer");
-    // What was never assigned is written as the file has it.
+    // An unassigned variable keeps its encoding in the file.
     assert_eq!(trainer.export().expect("an export").to_bytes(), model.to_bytes());
     let untrained = trainer.infer(x(&[3.0, 5.0]), &RunOptions::default()).expect("a run");
     let session = Session::new(&model).expect("a session");
@@ -43,7 +44,7 @@ fn an_export_has_the_current_values() {
     assert_eq!(model.to_bytes(), self::model(DESCENT).to_bytes());
 }
 
-/// State variables whose values lie in a file beside the model.
+/// Checks that state variables may have external data.
 #[test]
 fn stored_values_may_lie_in_data_files() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -54,11 +55,11 @@ fn stored_values_may_lie_in_data_files() {
     assert!(model.external_files().iter().len() > 0);
     let mut trainer = Trainer::new(&model).expect("a trainer");
     trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
-    assert_eq!(of(&trainer, "w"), [0.5, -2.0]);
+    assert_eq!(value_of(&trainer, "w"), [0.5, -2.0]);
     let out = directory.path().join("out.onnx");
     trainer.export().expect("an export").save(&out).expect("saved");
     let again = Trainer::new(&Model::open(&out).expect("a model")).expect("a trainer");
-    assert_eq!(of(&again, "w"), [0.5, -2.0]);
+    assert_eq!(value_of(&again, "w"), [0.5, -2.0]);
 }
 
 struct Files(tempfile::TempDir);
@@ -73,7 +74,8 @@ impl Files {
     }
 }
 
-/// The state in a file of its own, with the generator: training goes on as if nothing had happened.
+/// Checks that a loaded state includes the random generator, so that training continues with the
+/// same numbers.
 #[test]
 fn a_state_is_saved_and_loaded() {
     let files = Files::new();
@@ -105,8 +107,8 @@ fn a_state_is_saved_and_loaded() {
     assert!(error.help().is_some_and(|help| help.contains(".safetensors or .npz")), "{error}");
 }
 
-/// The place in the data goes with the state. The hash of earlier releases, which counted devices,
-/// is taken as well.
+/// Checks that a saved state includes the position in the data, and that a hash of earlier
+/// releases, which covered device annotations, is accepted.
 #[test]
 fn a_state_has_a_place_in_the_data() {
     let files = Files::new();
@@ -141,7 +143,8 @@ fn a_state_has_a_place_in_the_data() {
     assert_eq!(other.data_position(), sardonyx::train::DataPosition::default());
 }
 
-/// A state that was loaded and is the stored one leaves the file as it is.
+/// Checks that loading a state with the stored values leaves the encoding of the initializers
+/// unchanged.
 #[test]
 fn values_that_did_not_change_stay_as_they_are_stored() {
     let files = Files::new();
@@ -155,7 +158,7 @@ fn values_that_did_not_change_stay_as_they_are_stored() {
     assert_ne!(other.export().expect("an export").to_bytes(), model.to_bytes());
 }
 
-/// What is no state of this model leaves the state as it was.
+/// Checks that a file which is not a state of the model is refused, and leaves the state unchanged.
 #[test]
 fn a_state_of_another_model_is_refused() {
     let files = Files::new();
@@ -186,8 +189,8 @@ fn a_state_of_another_model_is_refused() {
     assert_eq!(bits(&trainer), before);
 }
 
-/// A session of an exported model shares packed weights with later ones of the same bytes, and not
-/// with those that a step has written over them.
+/// Checks that sessions of exported models share packed weights only if the weights have equal
+/// bytes: a later step, which overwrites them in place, must not change earlier sessions.
 #[test]
 fn sessions_of_exports_have_the_weights_of_their_time() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
@@ -197,22 +200,25 @@ fn sessions_of_exports_have_the_weights_of_their_time() {
     let (model, _) =
         Model::from_text(text).expect("a model").add_training(&options).expect("training");
     let mut trainer = Trainer::new(&model).expect("a trainer");
-    let pair = |elements: [f32; 2]| Tensor::from_vec([1, 2], elements.to_vec()).expect("a row");
-    let data = [("x", pair([1.0, 2.0])), ("target", pair([0.0, 1.0]))];
+    let data = [("x", row([1.0, 2.0])), ("target", row([0.0, 1.0]))];
     let mut sessions = Vec::new();
     for _ in 0..3 {
         trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
         let session = Session::new(&trainer.export_inference().expect("a model")).expect("it runs");
         sessions.push((
             session,
-            trainer.infer([("x", pair([1.0, 2.0]))], &RunOptions::default()).expect("inference"),
+            trainer.infer([("x", row([1.0, 2.0]))], &RunOptions::default()).expect("inference"),
         ));
     }
     for (session, expected) in &sessions {
-        let found = session.run([("x", pair([1.0, 2.0]))], &RunOptions::default()).expect("a run");
+        let found = session.run([("x", row([1.0, 2.0]))], &RunOptions::default()).expect("a run");
         assert_eq!(output(&found, "y"), output(expected, "y"));
     }
     let distinct = sessions.iter().map(|(_, outputs)| output(outputs, "y"));
     let distinct: Vec<Vec<f32>> = distinct.collect();
     assert!(distinct[0] != distinct[1] && distinct[1] != distinct[2], "{distinct:?}");
+}
+
+fn row(elements: [f32; 2]) -> Tensor {
+    Tensor::from_slice([1, 2], &elements).expect("a row")
 }

@@ -1,12 +1,12 @@
-//! Initialization of the state, and random numbers.
+//! Tests of the initialization of the state and of random numbers.
 
 use sardonyx::{RunOptions, Tensor, Trainer};
 
-use super::{RANDOM, bits, model, of, output, trainer, x};
+use super::{RANDOM, bits, model, output, trainer, value_of, x};
 
-/// TRAIN-02+-, TRAIN-21+: the initialization assigns its outputs; a variable that no initialization
-/// binding names goes back to its stored value. After training the state equals that of a fresh
-/// object.
+/// Checks that initialization assigns its outputs, and resets a variable that no initialization
+/// binding names to its stored value. After training and initialization, the state equals that of a
+/// new trainer (TRAIN-02+-, TRAIN-21+).
 #[test]
 fn initialization_brings_the_untrained_state_back() {
     let text = "
@@ -23,21 +23,22 @@ fn initialization_brings_the_untrained_state_back() {
         }]>";
     let mut fresh = trainer(text);
     fresh.initialize(&RunOptions::default()).expect("an initialization");
-    assert_eq!(of(&fresh, "w"), [5.0, 6.0]);
-    assert_eq!(of(&fresh, "last"), [7.0, 8.0]);
+    assert_eq!(value_of(&fresh, "w"), [5.0, 6.0]);
+    assert_eq!(value_of(&fresh, "last"), [7.0, 8.0]);
 
     let mut trained = trainer(text);
     for _ in 0..3 {
         trained.step(0, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
     }
-    assert_eq!(of(&trained, "last"), [3.0, 8.0]);
+    assert_eq!(value_of(&trained, "last"), [3.0, 8.0]);
     assert_ne!(bits(&trained), bits(&fresh));
     trained.initialize(&RunOptions::default()).expect("an initialization");
     assert_eq!(bits(&trained), bits(&fresh));
 }
 
-/// TRAIN-01+, TRAIN-12+: of two entries that initialize one variable the second wins, and it sees
-/// nothing of the first. TRAIN-08-: a variable that two entries update is said, and works.
+/// Checks that of two entries that initialize one variable, the second wins and does not see the
+/// first (TRAIN-01+, TRAIN-12+). Updating one variable from two entries works, with a warning
+/// (TRAIN-08-).
 #[test]
 fn entries_initialize_in_the_order_of_the_list() {
     let entry = |name: &str, value: f32| {
@@ -63,16 +64,16 @@ fn entries_initialize_in_the_order_of_the_list() {
         let mut trainer = trainer(&text);
         assert_eq!(trainer.entries(), 2);
         trainer.initialize(&RunOptions::default()).expect("an initialization");
-        assert_eq!(of(&trainer, "w"), [expected]);
+        assert_eq!(value_of(&trainer, "w"), [expected]);
         let [warning] = trainer.warnings() else { panic!("{:?}", trainer.warnings()) };
         assert!(warning.contains("'w' is also assigned by another training entry"), "{warning}");
         trainer.step(1, [("x", Tensor::scalar(1f32))], &RunOptions::default()).expect("a step");
-        assert_eq!(of(&trainer, "w"), [-expected]);
+        assert_eq!(value_of(&trainer, "w"), [-expected]);
     }
 }
 
-/// TRAIN-18+: an initialization of random numbers. TRAIN-21+, TRAIN-24-: the generator is part of
-/// the state: initialization brings it back, inference does not move it.
+/// Checks that initialization may draw random numbers (TRAIN-18+), and that the generator is part
+/// of the state: initialization resets it, inference does not advance it (TRAIN-21+, TRAIN-24-).
 #[test]
 fn a_seed_decides_all_random_numbers() {
     let model = model(RANDOM);
@@ -80,10 +81,10 @@ fn a_seed_decides_all_random_numbers() {
     let four = || x(&[1.0, 1.0, 1.0, 1.0]);
     let history = |trainer: &mut Trainer| {
         trainer.initialize(&RunOptions::default()).expect("an initialization");
-        let mut states = vec![of(trainer, "w")];
+        let mut states = vec![value_of(trainer, "w")];
         for _ in 0..2 {
             trainer.step(0, four(), &RunOptions::default()).expect("a step");
-            states.push(of(trainer, "w"));
+            states.push(value_of(trainer, "w"));
             let one = trainer.infer(four(), &RunOptions::default()).expect("a run");
             assert_eq!(one, trainer.infer(four(), &RunOptions::default()).expect("a run"));
             states.push(output(&one, "noise"));

@@ -1,20 +1,23 @@
-//! Training information that is refused, and failing calls that leave the state unchanged.
+//! Tests of training information that is refused, and of failing calls, which leave the state
+//! unchanged.
 
 use std::time::Instant;
 
 use sardonyx::{ErrorKind, RunOptions, Tensor};
 
-use super::{DESCENT, bits, nothing, of, refused, trainer, vector, x};
+use super::{DESCENT, bits, expect_refusal, no_inputs, trainer, value_of, vector, x};
 
-/// What training information must not say, with what is said about it.
+/// Makes a model with more initializers, and one entry of training information.
+fn with_training(initializers: &str, info: &str) -> String {
+    format!(
+        "g (float[2] x) => (float[2] y) <float[2] w = {{1, 2}}{initializers}> {{ y = Mul (x, w) }}
+         @<training_info: [{{{info}}}]>"
+    )
+}
+
+/// Checks the error for each contradiction in training information.
 #[test]
 fn training_information_that_contradicts_itself_is_refused() {
-    let with = |initializers: &str, info: &str| {
-        format!(
-            "g (float[2] x) => (float[2] y) <float[2] w = {{1, 2}}{initializers}> {{ y = Mul (x, w) }}
-             @<training_info: [{{{info}}}]>"
-        )
-    };
     let step = "algorithm: step () => (float[2] w1) { inner = Abs (w) w1 = Neg (inner) }";
     for (initializers, info, expected) in [
         // TRAIN-03-
@@ -39,7 +42,7 @@ fn training_information_that_contradicts_itself_is_refused() {
         ("", format!("{step}, update_binding: [\"w\": \"inner\"]"), "'inner' is not an output"),
         // TRAIN-13-
         ("", "initialization_binding: [\"w\": \"w0\"]".to_string(), "initialization graph"),
-        // TRAIN-16-: the combined graph follows the rules of graphs.
+        // TRAIN-16-: names of the main graph and of the algorithm must be distinct.
         ("", "algorithm: s () => (float[2] y) { y = Neg (w) }".to_string(), "'y' is also a name of the main graph"),
         // TRAIN-18-
         (
@@ -49,7 +52,7 @@ fn training_information_that_contradicts_itself_is_refused() {
                 .to_string(),
             "has an input",
         ),
-        // TRAIN-25-: said by the declared type, and by the inferred one.
+        // TRAIN-25-: the declared type differs, then the inferred one.
         (
             "",
             "algorithm: s () => (float[3] w1) { w1 = Constant <value_floats: floats = [1.0, 2.0, 3.0]> () },
@@ -78,12 +81,12 @@ fn training_information_that_contradicts_itself_is_refused() {
             "the state variable 's' has type string",
         ),
     ] {
-        let error = refused(&with(initializers, &info));
+        let error = expect_refusal(&with_training(initializers, &info));
         assert!(error.to_string().contains(expected), "{info}\n{error}");
     }
 }
 
-/// Graphs of training entries run in sorted order, and a warning names those that are not sorted.
+/// Checks that graphs of training entries run in sorted order, with a warning for unsorted ones.
 #[test]
 fn unsorted_training_graphs_are_named() {
     let trainer = trainer(
@@ -122,10 +125,11 @@ fn unsorted_training_graphs_are_named() {
     assert_eq!(trainer.variable("z").unwrap().to_vec::<f32>().unwrap(), [0.0; 2]);
 }
 
-/// TRAIN-17-: the main graph cannot read what an algorithm makes, although both run together.
+/// Checks that the main graph cannot read a value of an algorithm, although a step runs both
+/// (TRAIN-17-).
 #[test]
 fn the_main_graph_reads_nothing_of_an_algorithm() {
-    let error = refused(
+    let error = expect_refusal(
         "g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w1) }
          @<training_info: [{
              algorithm: step () => (float[2] w1) { w1 = Neg (w) },
@@ -136,19 +140,19 @@ fn the_main_graph_reads_nothing_of_an_algorithm() {
     assert!(error.to_string().contains("'w1'"), "{error}");
 }
 
-/// TRAIN-23-: without training information there is nothing to run.
+/// Checks that a model without training information is refused (TRAIN-23-).
 #[test]
 fn a_model_without_training_information_is_refused() {
-    let error = refused("g (float x) => (float y) { y = Neg (x) }");
+    let error = expect_refusal("g (float x) => (float y) { y = Neg (x) }");
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.message().contains("no training information"), "{error}");
     assert!(error.help().is_some_and(|help| help.contains("add-training")), "{error}");
 }
 
-/// A step that fails, whichever way, leaves every variable as it was.
+/// Checks that the state is unchanged after a step that fails for any reason.
 #[test]
 fn a_failing_step_changes_nothing() {
-    // The first variable could be assigned; the value of the second has another shape.
+    // The new value of `a` fits, that of `b` has another shape.
     let text = "
         g (float[N] x) => (float[N] y) <float[2] a = {1, 2}, float[2] b = {3, 4}> {
             y = Add (x, x)
@@ -171,7 +175,7 @@ fn a_failing_step_changes_nothing() {
         trainer.step(0, given, &RunOptions::default()).expect_err("no float").kind(),
         ErrorKind::Input
     );
-    let error = trainer.step(0, nothing(), &RunOptions::default()).expect_err("no input");
+    let error = trainer.step(0, no_inputs(), &RunOptions::default()).expect_err("no input");
     assert_eq!(error.kind(), ErrorKind::Input);
     let given = [("x", vector(&[1.0, 2.0])), ("a", vector(&[1.0, 2.0]))];
     let error = trainer.step(0, given, &RunOptions::default()).expect_err("a is given");
@@ -182,10 +186,11 @@ fn a_failing_step_changes_nothing() {
     assert_eq!(bits(&trainer), before);
 
     trainer.step(0, x(&[1.0, 2.0]), &RunOptions::default()).expect("a step");
-    assert_eq!([of(&trainer, "a"), of(&trainer, "b")], [[-1.0, -2.0], [2.0, 4.0]]);
+    assert_eq!([value_of(&trainer, "a"), value_of(&trainer, "b")], [[-1.0, -2.0], [2.0, 4.0]]);
 }
 
-/// An iteration whose second step fails undoes the first; so does an initialization.
+/// Checks that an iteration whose second step fails undoes the first step, and likewise for
+/// initialization.
 #[test]
 fn a_failing_iteration_changes_nothing() {
     let mut trainer = trainer(
@@ -218,7 +223,7 @@ fn a_failing_iteration_changes_nothing() {
         .expect_err("y is too long for b");
     assert_eq!(error.kind(), ErrorKind::Run);
     assert_eq!(bits(&trainer), before);
-    // Its shape is known only when it is computed.
+    // The shape of `b0` is known only after it has been computed.
     let error =
         trainer.initialize(&RunOptions::default()).expect_err("b0 has another shape than b");
     assert_eq!(error.kind(), ErrorKind::Run);
@@ -231,5 +236,5 @@ fn a_failing_iteration_changes_nothing() {
         alone.iterate([("z", vector(&[1.0]))], &RunOptions::default()).expect_err("z is unknown");
     assert_eq!(error.message(), "no training step has an input 'z'");
     trainer.iterate(x(&[1.0, 2.0]), &RunOptions::default()).expect("an iteration");
-    assert_eq!([of(&trainer, "a"), of(&trainer, "b")], [[-1.0, -2.0], [2.0, 4.0]]);
+    assert_eq!([value_of(&trainer, "a"), value_of(&trainer, "b")], [[-1.0, -2.0], [2.0, 4.0]]);
 }

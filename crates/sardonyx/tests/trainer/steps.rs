@@ -1,18 +1,20 @@
-//! Training steps: order of entries, inputs and outputs, gradients, clones.
+//! Tests of training steps: order of entries, inputs and outputs, gradients, clones.
 
 use sardonyx::{ErrorKind, Model, RunOptions, Tensor, Trainer, Value};
 
-use super::{ADD_AND_DOUBLE, DESCENT, bits, descent_data, model, of, output, trainer, vector, x};
+use super::{
+    ADD_AND_DOUBLE, DESCENT, bits, descent_data, model, output, trainer, value_of, vector, x,
+};
 
-/// MODEL-18+-, TRAIN-10+-, TRAIN-11+, TRAIN-24-: inference uses the current state and changes none
-/// of it; a step changes it. TRAIN-06+, TRAIN-17+: one step of descent gives the value that was
-/// computed by hand; its loss reads an output of the main graph. TRAIN-09+: `frozen` and `rate` are
-/// no state, as no binding names them.
+/// Checks that inference reads the current state and does not change it, and that a step changes it
+/// (MODEL-18+-, TRAIN-10+-, TRAIN-11+, TRAIN-24-). A step of gradient descent, whose loss reads an
+/// output of the main graph, gives the value computed by hand (TRAIN-06+, TRAIN-17+). `frozen` and
+/// `rate` are not state, because no binding names them (TRAIN-09+).
 #[test]
 fn a_step_changes_what_inference_computes() {
     let mut trainer = trainer(DESCENT);
     assert_eq!(trainer.state_types().map(|(name, _)| name).collect::<Vec<_>>(), ["w"]);
-    assert_eq!(of(&trainer, "w"), [1.0, 2.0]);
+    assert_eq!(value_of(&trainer, "w"), [1.0, 2.0]);
     let infer = |trainer: &Trainer| {
         trainer.infer(x(&[1.0, 1.0]), &RunOptions::default()).expect("inference runs")
     };
@@ -29,45 +31,50 @@ fn a_step_changes_what_inference_computes() {
     assert_eq!(output(&outputs, "y"), [1.0, 4.0]);
     assert_eq!(output(&outputs, "loss"), [17.0]);
     // w - rate * x * (y - target): 1 - 0.5 * 1 * 1, 2 - 0.5 * 2 * 4.
-    assert_eq!(of(&trainer, "w"), [0.5, -2.0]);
+    assert_eq!(value_of(&trainer, "w"), [0.5, -2.0]);
     let after = bits(&trainer);
     assert_eq!(output(&infer(&trainer), "y"), [0.5, -2.0]);
     assert_eq!(infer(&trainer), infer(&trainer));
     assert_eq!(bits(&trainer), after);
 
-    // The second step begins where the first ended.
+    // The second step continues from the state after the first.
     let outputs = trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     assert_eq!(output(&outputs, "y"), [0.5, -4.0]);
-    assert_eq!(of(&trainer, "w"), [0.25, 2.0]);
+    assert_eq!(value_of(&trainer, "w"), [0.25, 2.0]);
     let error = trainer.variable("frozen").expect_err("not a state variable");
     assert_eq!(error.kind(), ErrorKind::Input);
 }
 
-/// TRAIN-14+, TRAIN-15+-: any entry may be run, in any order; the order is the caller's and decides
-/// the result. TRAIN-22+: an iteration is all of them once in the order of the list.
+/// Checks that entries may run in any order, which decides the result (TRAIN-14+, TRAIN-15+-). An
+/// iteration runs each entry once in the order of the list (TRAIN-22+).
 #[test]
 fn the_order_of_steps_is_that_of_the_caller() {
-    let given = || [("x", Tensor::scalar(1f32))];
     for (order, expected) in
         [(vec![0, 1], 8.0), (vec![1, 0], 7.0), (vec![1, 1], 12.0), (vec![0, 1, 1, 0], 17.0)]
     {
         let mut trainer = trainer(ADD_AND_DOUBLE);
         for entry in &order {
-            trainer.step(*entry, given(), &RunOptions::default()).expect("a step");
+            trainer
+                .step(*entry, [("x", Tensor::scalar(1f32))], &RunOptions::default())
+                .expect("a step");
         }
-        assert_eq!(of(&trainer, "w"), [expected], "{order:?}");
+        assert_eq!(value_of(&trainer, "w"), [expected], "{order:?}");
     }
     let mut iterated = trainer(ADD_AND_DOUBLE);
-    let returned = iterated.iterate(given(), &RunOptions::default()).expect("an iteration");
-    assert_eq!(of(&iterated, "w"), [8.0]);
+    let returned = iterated
+        .iterate([("x", Tensor::scalar(1f32))], &RunOptions::default())
+        .expect("an iteration");
+    assert_eq!(value_of(&iterated, "w"), [8.0]);
     let [first, second] = &returned[..] else { panic!("{returned:?}") };
     assert_eq!((output(first, "added"), output(second, "doubled")), (vec![4.0], vec![8.0]));
-    let error = iterated.step(2, given(), &RunOptions::default()).expect_err("no such entry");
+    let error = iterated
+        .step(2, [("x", Tensor::scalar(1f32))], &RunOptions::default())
+        .expect_err("no such entry");
     assert_eq!(error.to_string(), "training step 2 does not exist\nhelp: use an entry from 0 to 1");
 }
 
-/// TRAIN-19+-: two variables are swapped by their bindings, also where the values are no output of
-/// any node. Assigning one after the other would leave two equal ones.
+/// Checks that bindings can swap two variables, even if the values are not outputs of a node:
+/// assigning one after the other would make both equal (TRAIN-19+-).
 #[test]
 fn two_variables_swap() {
     for (outputs, body) in [
@@ -87,7 +94,11 @@ fn two_variables_swap() {
         for round in 0..4 {
             let expected =
                 if round % 2 == 0 { [[1.0, 2.0], [3.0, 4.0]] } else { [[3.0, 4.0], [1.0, 2.0]] };
-            assert_eq!([of(&trainer, "a"), of(&trainer, "b")], expected, "{body}, round {round}");
+            assert_eq!(
+                [value_of(&trainer, "a"), value_of(&trainer, "b")],
+                expected,
+                "{body}, round {round}"
+            );
             let outputs = trainer.step(0, x(&[0.0, 0.0]), &RunOptions::default()).expect("a step");
             let sign = if round % 2 == 0 { -2.0 } else { 2.0 };
             assert_eq!(output(&outputs, "y"), [sign, sign]);
@@ -95,8 +106,8 @@ fn two_variables_swap() {
     }
 }
 
-/// TRAIN-07+: the value of a binding may be an output of the main graph, and that may be an input
-/// or a constant; one value may go into several variables.
+/// Checks that a binding may name an output of the main graph, even one that is an input or a
+/// constant, and that one value may be assigned to several variables (TRAIN-07+).
 #[test]
 fn outputs_of_the_main_graph_are_assigned() {
     let mut trainer = trainer(
@@ -110,12 +121,12 @@ fn outputs_of_the_main_graph_are_assigned() {
          }]>",
     );
     trainer.step(0, x(&[4.0, 5.0]), &RunOptions::default()).expect("a step");
-    assert_eq!([of(&trainer, "u"), of(&trainer, "v")], [[5.0, 6.0], [5.0, 6.0]]);
-    assert_eq!([of(&trainer, "w"), of(&trainer, "z")], [[4.0, 5.0], [9.0, 9.0]]);
+    assert_eq!([value_of(&trainer, "u"), value_of(&trainer, "v")], [[5.0, 6.0], [5.0, 6.0]]);
+    assert_eq!([value_of(&trainer, "w"), value_of(&trainer, "z")], [[4.0, 5.0], [9.0, 9.0]]);
 }
 
-/// TRAIN-20+, TRAIN-13+: absent graphs are empty: a step of an empty entry returns what the main
-/// graph does and changes nothing, and neither does its initialization.
+/// Checks that an absent graph is like an empty one: a step of an empty entry returns the outputs
+/// of the main graph and leaves the state unchanged (TRAIN-20+, TRAIN-13+).
 #[test]
 fn an_empty_entry_changes_nothing() {
     let mut trainer = trainer(
@@ -136,13 +147,14 @@ fn an_empty_entry_changes_nothing() {
          }]>",
     );
     kept.step(0, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
-    assert_eq!(of(&kept, "w"), [1.0, 2.0]);
+    assert_eq!(value_of(&kept, "w"), [1.0, 2.0]);
     kept.step(1, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
     kept.step(0, x(&[3.0, 4.0]), &RunOptions::default()).expect("a step");
-    assert_eq!(of(&kept, "w"), [-1.0, -2.0]);
+    assert_eq!(value_of(&kept, "w"), [-1.0, -2.0]);
 }
 
-/// TRAIN-26+-: an optimizer of `ai.onnx.preview.training` runs if its version is imported.
+/// Checks that an optimizer of `ai.onnx.preview.training` runs only if its domain is imported
+/// (TRAIN-26+-).
 #[test]
 fn operators_of_training_need_their_import() {
     let text = |import: &str| {
@@ -166,11 +178,11 @@ fn operators_of_training_need_their_import() {
     let mut trainer = Trainer::new(&with).expect("a trainer");
     let given = [("x", vector(&[1.0, 1.0])), ("slope", vector(&[2.0, 4.0]))];
     trainer.step(0, given.clone(), &RunOptions::default()).expect("a step");
-    // Averages: half of the slope, and half of its square; no correction for the first step.
-    assert_eq!([of(&trainer, "v"), of(&trainer, "h")], [[1.0, 2.0], [2.0, 8.0]]);
+    // Adam: both running means move by half; without bias correction in the first step.
+    assert_eq!([value_of(&trainer, "v"), value_of(&trainer, "h")], [[1.0, 2.0], [2.0, 8.0]]);
     let expected =
         [(1f32, 1f32, 2f32), (2.0, 2.0, 8.0)].map(|(w, v, h)| w - 0.5 * v / (h.sqrt() + 1.0));
-    for (found, expected) in of(&trainer, "w").iter().zip(expected) {
+    for (found, expected) in value_of(&trainer, "w").iter().zip(expected) {
         assert!((found - expected).abs() < 1e-6, "{found} {expected}");
     }
     trainer.step(0, given, &RunOptions::default()).expect("a step");
@@ -181,8 +193,8 @@ fn operators_of_training_need_their_import() {
     assert!(error.to_string().contains("ai.onnx.preview.training"), "{error}");
 }
 
-/// TRAIN-16+, TRAIN-26+, TRAIN-17+: Gradient refers to values by their names, of the main graph and
-/// of the algorithm; its `xs` is a state variable.
+/// Checks that a `Gradient` node can name values of the main graph and of the algorithm, and that
+/// its `xs` may be a state variable (TRAIN-16+, TRAIN-26+, TRAIN-17+).
 #[test]
 fn a_gradient_names_values_of_both_graphs() {
     let mut trainer = trainer(
@@ -203,10 +215,11 @@ fn a_gradient_names_values_of_both_graphs() {
     );
     trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     // w - 0.5 * 2 * (y - target) * x, where y is 1 and 4.
-    assert_eq!(of(&trainer, "w"), [0.0, -6.0]);
+    assert_eq!(value_of(&trainer, "w"), [0.0, -6.0]);
 }
 
-/// Each entry has inputs of its own; an iteration is given those of all.
+/// Checks that the step of each entry has only the inputs of its algorithm, and that an iteration
+/// takes the union.
 #[test]
 fn steps_take_the_inputs_of_their_algorithm() {
     let mut trainer = trainer(
@@ -225,13 +238,13 @@ fn steps_take_the_inputs_of_their_algorithm() {
         names.iter().map(|name| (*name, Tensor::scalar(1f32))).collect()
     };
     trainer.iterate(given(&["x", "p", "q"]), &RunOptions::default()).expect("an iteration");
-    assert_eq!([of(&trainer, "a"), of(&trainer, "b")], [[3.0], [4.0]]);
+    assert_eq!([value_of(&trainer, "a"), value_of(&trainer, "b")], [[3.0], [4.0]]);
     assert!(trainer.step(0, given(&["x", "q"]), &RunOptions::default()).is_err());
 }
 
-/// Only what is asked for or assigned is returned and computed.
+/// Checks that a step computes only outputs that are selected or assigned.
 #[test]
-fn outputs_that_nobody_asks_for_are_not_computed() {
+fn unselected_outputs_are_not_computed() {
     let text = "
         g (float[N] x) => (float[N] y, bad) <float[2] w = {1, 1}> {
             y = Mul (x, w)
@@ -250,16 +263,16 @@ fn outputs_that_nobody_asks_for_are_not_computed() {
     assert_eq!(names, ["loss"]);
     let outputs = trainer.step(0, x(&[2.0, 3.0]), &RunOptions::default()).expect("a step");
     assert_eq!(outputs.names().collect::<Vec<_>>(), ["loss"]);
-    assert_eq!(of(&trainer, "w"), [3.0, 4.0]);
-    // Two elements are no three.
+    assert_eq!(value_of(&trainer, "w"), [3.0, 4.0]);
+    // `bad` reshapes two elements to three.
     let mut all = Trainer::new(&model).expect("a trainer");
     all.step(0, x(&[2.0, 3.0]), &RunOptions::default()).expect_err("bad cannot be computed");
-    assert_eq!(of(&all, "w"), [1.0, 1.0]);
+    assert_eq!(value_of(&all, "w"), [1.0, 1.0]);
     let error = Trainer::builder(&model).outputs(["los"]).build().expect_err("no such output");
     assert_eq!(error.kind(), ErrorKind::Output);
 }
 
-/// Graphs of nodes of an algorithm see values of the algorithm and of the main graph.
+/// Checks that subgraphs of an algorithm capture values of the algorithm and of the main graph.
 #[test]
 fn inner_graphs_of_an_algorithm_see_both_graphs() {
     let mut trainer = trainer(
@@ -280,18 +293,18 @@ fn inner_graphs_of_an_algorithm_see_both_graphs() {
     );
     let given = [("x", Value::from(Tensor::scalar(4f32))), ("n", Tensor::scalar(3i64).into())];
     trainer.step(0, given, &RunOptions::default()).expect("a step");
-    // Three iterations, each with half of y = 4, and w = 1.
-    assert_eq!(of(&trainer, "w"), [1.0 + 3.0 * 3.0]);
+    // Three iterations, each adding half of y = 4, and w = 1.
+    assert_eq!(value_of(&trainer, "w"), [1.0 + 3.0 * 3.0]);
 }
 
-/// A clone has a state of its own.
+/// Checks that training a clone leaves the original unchanged.
 #[test]
 fn a_clone_is_trained_by_itself() {
     let kept = trainer(DESCENT);
     let mut trained = kept.clone();
     trained.step(0, descent_data(), &RunOptions::default()).expect("a step");
-    assert_eq!(of(&trained, "w"), [0.5, -2.0]);
-    assert_eq!(of(&kept, "w"), [1.0, 2.0]);
+    assert_eq!(value_of(&trained, "w"), [0.5, -2.0]);
+    assert_eq!(value_of(&kept, "w"), [1.0, 2.0]);
     let outputs = kept.infer(x(&[1.0, 1.0]), &RunOptions::default()).expect("inference runs");
     assert_eq!(output(&outputs, "y"), [1.0, 2.0]);
     let names: Vec<&str> = kept.inference_outputs().iter().map(sardonyx::Port::name).collect();

@@ -1,4 +1,4 @@
-//! New values that a step writes over the old ones in place.
+//! Tests of new values that a step writes over the old ones in place.
 
 use std::time::Instant;
 
@@ -8,16 +8,16 @@ use sardonyx::{
     DataType, ErrorKind, Model, RunOptions, Tensor, TensorView, TensorViewMut, Trainer,
 };
 
-use super::{DESCENT, bits, descent_data, model, numbers, of, output, trainer, x};
+use super::{DESCENT, bits, descent_data, model, output, trainer, value_of, x};
 
-/// Where the elements of a variable lie.
+/// Returns the address of the elements of a variable.
 fn address(trainer: &Trainer, name: &str) -> usize {
     let value = trainer.variable(name).expect("a state variable");
     value.bytes().as_ptr().addr()
 }
 
-/// The weights and what an optimizer keeps for them stay where they are, and are what they become
-/// with memory of their own.
+/// Checks for every optimizer that weights and optimizer state are updated in place, with the
+/// values of a copying trainer.
 #[test]
 fn new_values_are_written_over_old_ones() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
@@ -59,7 +59,7 @@ fn new_values_are_written_over_old_ones() {
         for _ in 0..3 {
             let outputs = trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
             assert!(output(&outputs, "loss")[0].is_finite());
-            // Somebody else has the old values, so the new ones are elsewhere.
+            // The old values are shared with `kept`, so the new ones need other memory.
             let kept = apart.state().expect("the state").into_iter().map(|(_, value)| value);
             let kept: Vec<Tensor> = kept.collect();
             let old: Vec<Vec<u8>> = kept.iter().map(|value| value.bytes().to_vec()).collect();
@@ -71,7 +71,7 @@ fn new_values_are_written_over_old_ones() {
         let after: Vec<usize> = names.iter().map(|name| address(&trainer, name)).collect();
         assert_eq!(before, after, "{kind:?}");
         assert_eq!(bits(&trainer), bits(&apart), "{kind:?}");
-        // The same without any rewrite of the program.
+        // Without rewrites, nothing is updated in place.
         let plain =
             Trainer::builder(&model).session(|session| session.optimization(Optimization::Off));
         let mut plain = plain.seed(1).build().expect("a trainer");
@@ -79,7 +79,7 @@ fn new_values_are_written_over_old_ones() {
             plain.step(0, data.clone(), &RunOptions::default()).expect("a step");
         }
         for name in &names {
-            let close = of(&plain, name).into_iter().zip(of(&trainer, name));
+            let close = value_of(&plain, name).into_iter().zip(value_of(&trainer, name));
             for (plain, updated) in close {
                 assert!((plain - updated).abs() <= 1e-5 * plain.abs().max(1.0), "{kind:?} {name}");
             }
@@ -87,21 +87,21 @@ fn new_values_are_written_over_old_ones() {
     }
 }
 
-/// What a step returns stays what it was when a later step writes over the state.
+/// Checks that a later step does not overwrite returned outputs.
 #[test]
 fn returned_values_are_not_overwritten() {
     let mut trainer = trainer(DESCENT);
     let first = trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     let w = output(&first, "w1");
-    assert_eq!(w, of(&trainer, "w"));
+    assert_eq!(w, value_of(&trainer, "w"));
     let second = trainer.step(0, descent_data(), &RunOptions::default()).expect("a step");
     assert_eq!(output(&first, "w1"), w);
-    assert_eq!(output(&second, "w1"), of(&trainer, "w"));
+    assert_eq!(output(&second, "w1"), value_of(&trainer, "w"));
     assert_ne!(output(&second, "w1"), w);
 }
 
-/// Memory for outputs that does not fit is refused before a value changes, also that of an output
-/// that is written over the state.
+/// Checks that output memory of a wrong size is refused before the state changes, also for an
+/// output that is updated in place.
 #[test]
 fn memory_that_does_not_fit_changes_nothing() {
     let mut trainer = trainer(DESCENT);
@@ -120,11 +120,11 @@ fn memory_that_does_not_fit_changes_nothing() {
     let mut room = [0f32; 2];
     let memory = TensorViewMut::from_slice([2], &mut room).expect("memory");
     trainer.step_into(0, &inputs, &mut [("w1", memory)], &RunOptions::default()).expect("a step");
-    assert_eq!(room.to_vec(), of(&trainer, "w"));
+    assert_eq!(room.to_vec(), value_of(&trainer, "w"));
     assert_ne!(bits(&trainer), before);
 }
 
-/// One new value may become that of two variables, whether something reads these or not.
+/// Checks that one value can be assigned to two variables, read or unread by the step.
 #[test]
 fn one_value_becomes_two_variables() {
     for value in ["Neg (f)", "Add (f, g)"] {
@@ -140,12 +140,15 @@ fn one_value_becomes_two_variables() {
         for _ in 0..2 {
             let outputs = trainer.step(0, x(&[0.0, 0.0]), &RunOptions::default()).expect("a step");
             let expected = output(&outputs, "f1");
-            assert_eq!([of(&trainer, "f"), of(&trainer, "g")], [expected.clone(), expected]);
+            assert_eq!(
+                [value_of(&trainer, "f"), value_of(&trainer, "g")],
+                [expected.clone(), expected]
+            );
         }
     }
 }
 
-/// A step whose only work is to write over the state is stopped as any other.
+/// Checks that a step that consists only of in-place updates can be stopped.
 #[test]
 fn a_step_of_updates_alone_can_be_stopped() {
     let model = model(
@@ -160,18 +163,15 @@ fn a_step_of_updates_alone_can_be_stopped() {
     let late = RunOptions::new().deadline(Instant::now());
     let error = trainer.step(0, x(&[1.0, 1.0]), &late).expect_err("it is late");
     assert_eq!(error.kind(), ErrorKind::Stopped);
-    assert_eq!(of(&trainer, "w"), [1.0, 2.0]);
+    assert_eq!(value_of(&trainer, "w"), [1.0, 2.0]);
     trainer.step(0, x(&[1.0, 1.0]), &RunOptions::default()).expect("a step");
-    assert_eq!(of(&trainer, "w"), [0.0, 1.0]);
+    assert_eq!(value_of(&trainer, "w"), [0.0, 1.0]);
 }
 
-/// What updates read stays until they run, also if an image is brought into rows for one of them.
+/// Checks that the operands of deferred updates are kept until the updates run, also if one is an
+/// image in a blocked layout.
 #[test]
 fn operands_of_updates_stay_until_the_end() {
-    let numbers = |count: usize, by: usize| {
-        let numbers = (0..count).map(|i| ((i * by % 23) as f32 / 23.0 - 0.5).to_string());
-        numbers.collect::<Vec<_>>().join(", ")
-    };
     let text = format!(
         "g (float[1, 16, 16, 16] x, float[64, 8] s, float[8, 64] t) => (float[1, 16, 16, 16] y)
          <float[16, 16, 3, 3] k = {{{}}}, float[16, 16, 1, 1] l = {{{}}}, float[64, 64] a = {{{}}},
@@ -192,40 +192,30 @@ fn operands_of_updates_stay_until_the_end() {
              }},
              update_binding: [\"a\": \"a1\", \"ema\": \"ema1\"]
          }}]>",
-        numbers(2304, 7),
-        numbers(256, 11),
-        numbers(4096, 13),
-        numbers(4096, 17),
+        number_list(2304, 7),
+        number_list(256, 11),
+        number_list(4096, 13),
+        number_list(4096, 17),
     );
     let model = model(&text);
-    let tensor = |dims: &[usize]| {
-        let count = dims.iter().product();
-        let numbers = (0..count).map(|i| (i * 29 % 31) as f32 / 31.0).collect();
-        Tensor::from_vec(dims, numbers).expect("a tensor")
-    };
-    let data = [("x", tensor(&[1, 16, 16, 16])), ("s", tensor(&[64, 8])), ("t", tensor(&[8, 64]))];
-    let trained = |optimization| {
-        let trainer = Trainer::builder(&model).session(|s| s.optimization(optimization));
-        let mut trainer = trainer.build().expect("a trainer");
-        for _ in 0..3 {
-            trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
-        }
-        [of(&trainer, "a"), of(&trainer, "ema")].concat()
-    };
-    let (plain, updated) = (trained(Optimization::Off), trained(Optimization::All));
+    let data = [
+        ("x", test_tensor(&[1, 16, 16, 16])),
+        ("s", test_tensor(&[64, 8])),
+        ("t", test_tensor(&[8, 64])),
+    ];
+    let (plain, updated) = (
+        train(&model, Optimization::Off, &data, 3, &["a", "ema"]),
+        train(&model, Optimization::All, &data, 3, &["a", "ema"]),
+    );
     for (plain, updated) in plain.iter().zip(&updated) {
         assert!((plain - updated).abs() < 1e-5, "{plain} {updated}");
     }
 }
 
-/// Steps that are fused take the same steps of descent as nodes one by one: through a pool whose
-/// windows overlap, and with weights that are transposed.
+/// Checks that fused steps descend like single nodes, through a pool with overlapping windows and a
+/// transposed weight.
 #[test]
 fn fused_gradients_are_those_of_single_nodes() {
-    let numbers = |count: usize| {
-        let numbers = (0..count).map(|i| ((i * 37 % 23) as f32 / 23.0 - 0.5).to_string());
-        numbers.collect::<Vec<_>>().join(", ")
-    };
     let text = format!(
         "<ir_version: 10, opset_import: [\"\": 21]>
          g (float[N, 1, 6, 6] x) => (float[N, 3] y)
@@ -236,33 +226,51 @@ fn fused_gradients_are_those_of_single_nodes() {
              t = Transpose (w)
              y = MatMul (f, t)
          }}",
-        numbers(18),
-        numbers(150)
+        number_list(18, 37),
+        number_list(150, 37)
     );
     let options = TrainingOptions::new(Loss::SquaredError { output: None });
     let options = options.optimizer(OptimizerKind::Sgd, 0.01);
     let model = Model::from_text(&text).expect("a model");
     let (model, _) = model.add_training(&options).expect("training");
-    let tensor = |dims: &[usize]| {
-        let count = dims.iter().product();
-        let numbers = (0..count).map(|i| (i * 29 % 31) as f32 / 31.0).collect();
-        Tensor::from_vec(dims, numbers).expect("a tensor")
-    };
-    let data = [("x", tensor(&[4, 1, 6, 6])), ("target", tensor(&[4, 3]))];
-    let trained = |optimization| {
-        let trainer = Trainer::builder(&model).session(|s| s.optimization(optimization));
-        let mut trainer = trainer.build().expect("a trainer");
-        for _ in 0..5 {
-            trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
-        }
-        [of(&trainer, "k"), of(&trainer, "w")].concat()
-    };
-    let (plain, fused) = (trained(Optimization::Off), trained(Optimization::All));
+    let data = [("x", test_tensor(&[4, 1, 6, 6])), ("target", test_tensor(&[4, 3]))];
+    let (plain, fused) = (
+        train(&model, Optimization::Off, &data, 5, &["k", "w"]),
+        train(&model, Optimization::All, &data, 5, &["k", "w"]),
+    );
     for (plain, fused) in plain.iter().zip(&fused) {
         assert!((plain - fused).abs() < 1e-6, "{plain} {fused}");
     }
     assert_ne!(
-        trained(Optimization::All)[..18],
-        of(&Trainer::new(&model).expect("a trainer"), "k")[..]
+        train(&model, Optimization::All, &data, 5, &["k", "w"])[..18],
+        value_of(&Trainer::new(&model).expect("a trainer"), "k")[..]
     );
+}
+
+/// Formats numbers between -0.5 and 0.5 as a list of initializer elements.
+fn number_list(count: usize, factor: usize) -> String {
+    let numbers = (0..count).map(|i| ((i * factor % 23) as f32 / 23.0 - 0.5).to_string());
+    numbers.collect::<Vec<_>>().join(", ")
+}
+
+fn test_tensor(dims: &[usize]) -> Tensor {
+    let count = dims.iter().product();
+    let numbers = (0..count).map(|i| (i * 29 % 31) as f32 / 31.0).collect();
+    Tensor::from_vec(dims, numbers).expect("a tensor")
+}
+
+/// Trains for some steps and returns the elements of some variables.
+fn train(
+    model: &Model,
+    optimization: Optimization,
+    data: &[(&str, Tensor)],
+    steps: usize,
+    names: &[&str],
+) -> Vec<f32> {
+    let trainer = Trainer::builder(model).session(|s| s.optimization(optimization));
+    let mut trainer = trainer.build().expect("a trainer");
+    for _ in 0..steps {
+        trainer.step(0, data.to_vec(), &RunOptions::default()).expect("a step");
+    }
+    names.iter().flat_map(|name| value_of(&trainer, name)).collect()
 }

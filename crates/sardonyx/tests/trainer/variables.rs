@@ -1,13 +1,13 @@
-//! State variables: sparse, overridable, set by the caller, of several entries.
+//! Tests of state variables: sparse ones, overridable ones, those of several entries.
 
 use sardonyx::check;
 use sardonyx::tool::ModelExt;
 use sardonyx::{ErrorKind, Model, RunOptions, Session, Tensor, Trainer};
 
-use super::{DESCENT, model, of, output, trainer, vector, x};
+use super::{DESCENT, model, output, trainer, value_of, vector, x};
 
-/// TRAIN-09+, TRAIN-11+, TRAIN-21+: sparse initializers of the main graph and of an algorithm are
-/// state. They are written dense once they have other values; the others stay as they are.
+/// Checks that sparse initializers of the main graph and of an algorithm are state, and that only
+/// changed ones are exported as dense initializers (TRAIN-09+, TRAIN-11+, TRAIN-21+).
 #[test]
 fn sparse_initializers_are_state() {
     let text = "g (float[2, 2] x) => (float[2, 2] y)
@@ -27,7 +27,7 @@ fn sparse_initializers_are_state() {
             initialization_binding: [\"idle\": \"idle0\"],
             update_binding: [\"w\": \"w1\", \"m\": \"m1\"]
         }]>";
-    // What is written is what is read.
+    // Through bytes, so that reading the sparse initializers is tested too.
     let model = Model::from_bytes(model(text).to_bytes()).unwrap();
     let listed: Vec<String> = model
         .state_variables()
@@ -68,7 +68,8 @@ fn sparse_initializers_are_state() {
     assert_eq!(value(&trainer, "idle"), [0.0, 1.0, 2.0]);
 }
 
-/// An initializer that is also an input: steps use the state, a call of inference may override it.
+/// Checks that a step ignores the default of an initializer that is also an input, and that
+/// inference may override it.
 #[test]
 fn a_default_is_state_and_may_be_overridden_for_inference() {
     let mut trainer = trainer(
@@ -93,28 +94,28 @@ fn a_default_is_state_and_may_be_overridden_for_inference() {
         output(&trainer.infer(own, &RunOptions::default()).expect("a run"), "y"),
         [7.0, 8.0]
     );
-    // The type that the model declares holds for the call, which lets a size be another.
+    // The declared type, not that of the stored value, limits an overriding value.
     let short = [("x", vector(&[1.0, 1.0])), ("w", vector(&[3.0]))];
     assert_eq!(
         output(&trainer.infer(short, &RunOptions::default()).expect("a run"), "y"),
         [3.0, 3.0]
     );
-    assert_eq!(of(&trainer, "w"), [2.0, 4.0]);
+    assert_eq!(value_of(&trainer, "w"), [2.0, 4.0]);
     let inputs: Vec<_> = trainer.inference_inputs().map(|port| port.name().to_string()).collect();
     assert_eq!(inputs, ["x", "w"]);
 }
 
-/// Without being an input a state variable cannot be given to inference.
+/// Checks that inference cannot override a state variable that is not an input.
 #[test]
-fn a_state_variable_that_is_no_input_is_not_overridden() {
+fn a_state_variable_that_is_not_an_input_is_not_overridden() {
     let trainer = trainer(DESCENT);
     let own = [("x", vector(&[1.0, 1.0])), ("w", vector(&[7.0, 8.0]))];
     let error = trainer.infer(own, &RunOptions::default()).expect_err("w is not an input");
     assert_eq!(error.message(), "'w' is a state variable, not an input");
 }
 
-/// TRAIN-10-: a state variable is no constant, although an equal constant stands beside it and what
-/// depends on it could be computed ahead of time. Functions and graphs of nodes see it too.
+/// Checks that a state variable is not treated as a constant: it is neither merged with an equal
+/// constant nor folded, and functions and subgraphs read its current value (TRAIN-10-).
 #[test]
 fn state_is_neither_folded_nor_shared_with_equal_constants() {
     let mut trainer = trainer(
@@ -168,12 +169,12 @@ fn values_are_set_if_they_fit() {
     let error = trainer.set_state("v", vector(&[8.0, 9.0])).expect_err("unknown");
     assert_eq!(error.message(), "state variable 'v' does not exist");
     assert_eq!(error.help(), Some("use one of: w"));
-    assert_eq!(of(&trainer, "w"), [8.0, 9.0]);
+    assert_eq!(value_of(&trainer, "w"), [8.0, 9.0]);
 }
 
-/// Initializers of two algorithms may have the same name: they are two variables.
+/// Checks that equally named initializers of two algorithms are two variables.
 #[test]
-fn variables_of_algorithms_are_told_apart_by_their_entry() {
+fn variables_of_algorithms_are_distinguished_by_their_entry() {
     let mut trainer = trainer(
         "g (float x) => (float y) <float w = {1}> { y = Mul (x, w) }
          @<training_info: [
@@ -192,15 +193,15 @@ fn variables_of_algorithms_are_told_apart_by_their_entry() {
     let [first, second] = ["training_info[0].rate", "training_info[1].rate"];
     assert_eq!(trainer.state_types().map(|(name, _)| name).collect::<Vec<_>>(), [first, second]);
     trainer.iterate([("x", Tensor::scalar(2f32))], &RunOptions::default()).expect("an iteration");
-    assert_eq!([of(&trainer, first), of(&trainer, second)], [[3.0], [20.0]]);
+    assert_eq!([value_of(&trainer, first), value_of(&trainer, second)], [[3.0], [20.0]]);
     let exported = trainer.export().expect("an export");
     trainer.initialize(&RunOptions::default()).expect("an initialization");
-    assert_eq!([of(&trainer, first), of(&trainer, second)], [[3.0], [10.0]]);
+    assert_eq!([value_of(&trainer, first), value_of(&trainer, second)], [[3.0], [10.0]]);
     let again = Trainer::new(&exported).expect("a trainer");
-    assert_eq!([of(&again, first), of(&again, second)], [[3.0], [20.0]]);
+    assert_eq!([value_of(&again, first), value_of(&again, second)], [[3.0], [20.0]]);
 }
 
-/// What a model says about its training, without a trainer.
+/// Checks the description of a model's training information, which needs no trainer.
 #[test]
 fn a_model_lists_its_entries_and_state_variables() {
     let model = model(DESCENT);
