@@ -71,13 +71,13 @@ enum Difference {
 /// Draws a type to declare in place of `made`, and how it differs.
 fn declared(random: &mut Random, made: &Ty) -> (Ty, Difference) {
     let mut ty = made.clone();
-    match random.below(13) {
+    match random.next_below(13) {
         0 => (ty, Difference::None),
         1 | 2 => {
             // A size that is left open, or has a name of its own.
             let (_, dims) = ty.tensor();
-            let open = ["?", "Free"][random.below(2)];
-            let index = random.below(dims.len().max(1));
+            let open = ["?", "Free"][random.next_below(2)];
+            let index = random.next_below(dims.len().max(1));
             if let Some(dim) = dims.get_mut(index) {
                 *dim = open.to_string();
             }
@@ -89,7 +89,7 @@ fn declared(random: &mut Random, made: &Ty) -> (Ty, Difference) {
                 .into_iter()
                 .filter(|other| other != elem)
                 .collect();
-            *elem = others[random.below(others.len())];
+            *elem = others[random.next_below(others.len())];
             (ty, Difference::Kind)
         }
         5 => {
