@@ -51,7 +51,7 @@ fn read_settings() -> (usize, u64) {
 }
 
 impl Random {
-    fn below_end(&mut self, end: usize) -> usize {
+    fn next_below(&mut self, end: usize) -> usize {
         ((self.next() * end as f64) as usize).min(end.saturating_sub(1))
     }
 
@@ -60,7 +60,7 @@ impl Random {
     }
 
     fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below_end(list.len())]
+        list[self.next_below(list.len())]
     }
 }
 
@@ -68,7 +68,7 @@ impl Random {
 fn line(dims: &[usize], axis: usize, random: &mut Random) -> Vec<usize> {
     let after: usize = dims[axis + 1..].iter().product();
     let before: usize = dims[..axis].iter().product();
-    let start = random.below_end(before) * dims[axis] * after + random.below_end(after);
+    let start = random.next_below(before) * dims[axis] * after + random.next_below(after);
     (0..dims[axis]).map(|step| start + step * after).collect()
 }
 
@@ -78,14 +78,14 @@ fn disturb(elements: &mut [f64], dims: &[usize], random: &mut Random) {
         return;
     }
     for index in (1..elements.len()).rev() {
-        elements.swap(index, random.below_end(index + 1));
+        elements.swap(index, random.next_below(index + 1));
     }
     let places = match dims.len() {
         0 => vec![0],
         _ if random.happens(0.3) => (0..elements.len()).collect(),
-        rank => line(dims, random.below_end(rank), random),
+        rank => line(dims, random.next_below(rank), random),
     };
-    match random.below_end(8) {
+    match random.next_below(8) {
         0 | 1 => elements.iter_mut().filter(|_| random.happens(0.4)).for_each(|x| *x = 0.0),
         2 => places.iter().for_each(|place| elements[*place] = 0.0),
         3 => {
@@ -94,7 +94,7 @@ fn disturb(elements: &mut [f64], dims: &[usize], random: &mut Random) {
         }
         4 => places.iter().for_each(|place| elements[*place] = f64::NEG_INFINITY),
         5 | 6 => {
-            let place = random.below_end(elements.len());
+            let place = random.next_below(elements.len());
             let wild = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1000.0, -1000.0];
             elements[place] = random.one_of(&wild);
         }
@@ -106,11 +106,11 @@ fn disturb(elements: &mut [f64], dims: &[usize], random: &mut Random) {
 /// count.
 fn draw_mask(y: &[f64], dims: &[usize], random: &mut Random) -> Vec<bool> {
     let mut mask = vec![true; y.len()];
-    match random.below_end(5) {
+    match random.next_below(5) {
         0 => {}
         1 => mask.iter_mut().for_each(|counts| *counts = random.happens(0.5)),
         2 | 3 if !dims.is_empty() && !y.is_empty() => {
-            for place in line(dims, random.below_end(dims.len()), random) {
+            for place in line(dims, random.next_below(dims.len()), random) {
                 mask[place] = false;
             }
         }
@@ -330,7 +330,7 @@ impl<'a> Drawn<'a> {
     fn choose_elements(&self, random: &mut Random) -> Vec<ElementIndex> {
         let mut all = element_indices(&self.at);
         for index in (1..all.len()).rev() {
-            all.swap(index, random.below_end(index + 1));
+            all.swap(index, random.next_below(index + 1));
         }
         all.sort_by_key(|index| self.value_of(*index).is_finite());
         all.truncate(LOOKED_AT);

@@ -32,7 +32,7 @@ impl Draw {
         };
         draw.random.next();
         for _ in 0..2 {
-            let length = 1 + draw.below_end(4);
+            let length = 1 + draw.next_below(4);
             let name = draw.name("x");
             draw.inputs.push(format!("< double[{length}] {name} in -1 1"));
             draw.vectors.push((name, length));
@@ -40,7 +40,7 @@ impl Draw {
         draw
     }
 
-    fn below_end(&mut self, count: usize) -> usize {
+    fn next_below(&mut self, count: usize) -> usize {
         ((self.random.next() * count as f64) as usize).min(count - 1)
     }
 
@@ -56,7 +56,7 @@ impl Draw {
     }
 
     fn vector(&mut self) -> (String, usize) {
-        let index = self.below_end(self.vectors.len());
+        let index = self.next_below(self.vectors.len());
         self.vectors[index].clone()
     }
 
@@ -64,12 +64,12 @@ impl Draw {
     fn sequence(&mut self, least: usize) -> Option<(String, Vec<usize>)> {
         let found = self.sequences.iter().filter(|(_, items)| items.len() >= least);
         let found: Vec<_> = found.cloned().collect();
-        if found.is_empty() { None } else { Some(found[self.below_end(found.len())].clone()) }
+        if found.is_empty() { None } else { Some(found[self.next_below(found.len())].clone()) }
     }
 
     /// Adds an `int64` scalar: a constant, or one computed from an input.
     fn number(&mut self, value: i64) -> String {
-        if self.below_end(2) == 0 {
+        if self.next_below(2) == 0 {
             return self.node("p", &format!("Constant <value_int = {value}> ()"));
         }
         let name = self.name("k");
@@ -81,14 +81,14 @@ impl Draw {
     /// Adds a position up to `places`, counted from the front or from the end of `length` items.
     /// Returns its name and the index from the front.
     fn position(&mut self, length: usize, places: usize) -> (String, usize) {
-        let index = self.below_end(places);
-        let is_from_end = index < length && self.below_end(2) == 0;
+        let index = self.next_below(places);
+        let is_from_end = index < length && self.next_below(2) == 0;
         let value = if is_from_end { index as i64 - length as i64 } else { index as i64 };
         (self.number(value), index)
     }
 
     fn step(&mut self) {
-        match self.below_end(10) {
+        match self.next_below(10) {
             0 => self.split(),
             1 => self.construct(),
             2 => self.insert(),
@@ -110,10 +110,10 @@ impl Draw {
 
     fn split(&mut self) {
         let (vector, length) = self.vector();
-        let (made, items) = match self.below_end(3) {
+        let (made, items) = match self.next_below(3) {
             0 => (format!("SplitToSequence ({vector})"), vec![1; length]),
             1 => {
-                let size = 1 + self.below_end(3);
+                let size = 1 + self.next_below(3);
                 let number = self.number(size as i64);
                 let whole = vec![size; length / size];
                 let rest = (length % size > 0).then_some(length % size);
@@ -121,7 +121,7 @@ impl Draw {
                 (format!("SplitToSequence <axis = -1> ({vector}, {number})"), items)
             }
             _ => {
-                let first = self.below_end(length + 1);
+                let first = self.next_below(length + 1);
                 let items = vec![first, length - first];
                 let sizes = self.node("c", &format!("Constant <value_ints = {items:?}> ()"));
                 (format!("SplitToSequence ({vector}, {sizes})"), items)
@@ -132,7 +132,7 @@ impl Draw {
     }
 
     fn construct(&mut self) {
-        let vectors: Vec<_> = (0..=self.below_end(3)).map(|_| self.vector()).collect();
+        let vectors: Vec<_> = (0..=self.next_below(3)).map(|_| self.vector()).collect();
         let (names, items): (Vec<String>, Vec<usize>) = vectors.into_iter().unzip();
         let name = self.node("q", &format!("SequenceConstruct ({})", names.join(", ")));
         self.sequences.push((name, items));
@@ -141,7 +141,7 @@ impl Draw {
     fn insert(&mut self) {
         let Some((sequence, mut items)) = self.sequence(0) else { return };
         let (vector, length) = self.vector();
-        let made = if self.below_end(2) == 0 {
+        let made = if self.next_below(2) == 0 {
             items.push(length);
             format!("SequenceInsert ({sequence}, {vector})")
         } else {
@@ -155,7 +155,7 @@ impl Draw {
 
     fn erase(&mut self) {
         let Some((sequence, mut items)) = self.sequence(1) else { return };
-        let made = if self.below_end(2) == 0 {
+        let made = if self.next_below(2) == 0 {
             items.pop();
             format!("SequenceErase ({sequence})")
         } else {
@@ -199,7 +199,7 @@ impl Draw {
     fn branch(&mut self) {
         let Some((sequence, mut items)) = self.sequence(1) else { return };
         let (vector, length) = self.vector();
-        let is_then = self.below_end(2) == 0;
+        let is_then = self.next_below(2) == 0;
         let choice = self.name("k");
         let value = if is_then { 0.5 } else { -0.5 };
         self.inputs.push(format!("< double {choice} = {{{value}}}"));
@@ -227,10 +227,10 @@ impl Draw {
     fn iterate(&mut self) {
         let Some(sequence) = self.sequence(0) else { return };
         let vector = self.vector();
-        let count = self.below_end(4);
+        let count = self.next_below(4);
         let outer = self.sequence(count.max(1));
-        let (reads, writes) = (self.below_end(3), self.below_end(4));
-        let doubles = vector.1 <= 4 && self.below_end(3) == 0;
+        let (reads, writes) = (self.next_below(3), self.next_below(4));
+        let doubles = vector.1 <= 4 && self.next_below(3) == 0;
         let number = self.number(count as i64);
         let (a_in, t_in) = (self.name("a"), self.name("t"));
         // All iterations share one body, so it only has nodes that are valid in each of them.
@@ -331,7 +331,7 @@ fn gradients_through_drawn_sequences_are_those_of_differences() {
     let mut wrong = Vec::new();
     for seed in 0..set.unwrap_or(DRAWS) {
         let mut draw = Draw::new(seed);
-        let steps = 3 + draw.below_end(8);
+        let steps = 3 + draw.next_below(8);
         (0..steps).for_each(|_| draw.step());
         let text = draw.text();
         let mut block = parse_blocks(&text).remove(0);
