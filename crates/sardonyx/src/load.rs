@@ -187,8 +187,8 @@ impl OpenOptions {
         self.load_reader(reader).map(|loaded| loaded.model)
     }
 
-    /// Like [`open`](OpenOptions::open), but also returns the warnings and the text of a model in
-    /// the notation.
+    /// Opens a model file like [`open`](OpenOptions::open), and also returns the warnings and the
+    /// text of a model in the notation.
     ///
     /// # Errors
     ///
@@ -211,8 +211,8 @@ impl OpenOptions {
         Ok(loaded)
     }
 
-    /// Like [`from_bytes`](OpenOptions::from_bytes), but also returns the warnings and the text of
-    /// a model in the notation.
+    /// Reads a model from bytes like [`from_bytes`](OpenOptions::from_bytes), and also returns the
+    /// warnings and the text of a model in the notation.
     ///
     /// # Errors
     ///
@@ -223,8 +223,8 @@ impl OpenOptions {
         self.finish(self.source_of_bytes(bytes.into())?)
     }
 
-    /// Like [`from_reader`](OpenOptions::from_reader), but also returns the warnings and the text
-    /// of a model in the notation.
+    /// Reads a stream like [`from_reader`](OpenOptions::from_reader), and also returns the warnings
+    /// and the text of a model in the notation.
     ///
     /// # Errors
     ///

@@ -14,8 +14,8 @@ pub fn parse_part(part: TextPart, text: impl Into<Buffer>) -> Result<Vec<u8>, Pa
     sardonyx_text::parse_part(part, text.into(), ParseOptions::default())
 }
 
-/// Like [`parse_part`], but accepts tensors whose number of values does not match their shape: the
-/// parser of the `onnx` package does not check it.
+/// Parses a part like [`parse_part`], but accepts tensors whose number of values does not match
+/// their shape: the parser of the `onnx` package does not check it.
 ///
 /// # Errors
 ///

@@ -148,8 +148,8 @@ pub(crate) fn remove_abandoned(directory: &Path) {
     }
 }
 
-/// Like [`remove_abandoned`] and [`remove_of_earlier_releases`], but skips the directory of the
-/// last call, so that a program that writes many files scans their directory once.
+/// Removes temporary files of ended processes and of earlier releases, unless the last call was for
+/// this directory: a program that writes many files scans their directory once.
 pub(crate) fn remove_abandoned_once(directory: &Path, name: &OsStr) {
     static LAST: Mutex<Option<PathBuf>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

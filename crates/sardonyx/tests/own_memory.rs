@@ -100,7 +100,7 @@ const MODELS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Formats elements that differ between the file and its changed version, by `factor`.
+/// Writes elements that differ between the file and its changed version, by `factor`.
 fn numbers(count: usize, factor: usize) -> String {
     let numbers = (0..count).map(|n| (n * 7 % 31 * factor).to_string());
     format!("{{{}}}", numbers.collect::<Vec<_>>().join(", "))

@@ -430,8 +430,8 @@ impl Model {
         Ok(Model { updates, ..self.with_graph(graph) })
     }
 
-    /// Like [`training_step`](Model::training_step), but state variables stay initializers, and
-    /// `Gradient` nodes are expanded. [`cost`](Model::cost) then counts the state as parameters.
+    /// Returns the training step of an entry with state variables as initializers and with expanded
+    /// `Gradient` nodes, so that [`cost`](Model::cost) counts the state as parameters.
     ///
     /// ```
     /// use sardonyx::{Model, infer, tool::ModelExt, train};

@@ -70,10 +70,10 @@ impl Trainer {
         program.take_outputs(state, buffers)
     }
 
-    /// Like [`Trainer::step`], but borrows the inputs and writes the named outputs into memory of
-    /// the caller; other outputs are dropped. After the first steps with inputs of some sizes, a
-    /// step allocates nothing, like [`Session::run_into`], except for values that are not tensors
-    /// and for operators that need scratch memory.
+    /// Runs the training step of an entry like [`Trainer::step`], but borrows the inputs and writes
+    /// the named outputs into memory of the caller; other outputs are dropped. After the first
+    /// steps with inputs of some sizes, a step allocates nothing, like [`Session::run_into`],
+    /// except for values that are not tensors and for operators that need scratch memory.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Trainer {
         copied
     }
 
-    /// Like [`Trainer::step`], but assigns nothing: returns the outputs that the step would return.
+    /// Returns the outputs that [`Trainer::step`] would return, but assigns nothing.
     ///
     /// # Errors
     ///

@@ -200,18 +200,18 @@ fn sessions_of_exports_have_the_weights_of_their_time() {
     let (model, _) =
         Model::from_text(text).expect("a model").add_training(&options).expect("training");
     let mut trainer = Trainer::new(&model).expect("a trainer");
-    let data = [("x", row([1.0, 2.0])), ("target", row([0.0, 1.0]))];
+    let data = [("x", row(&[1.0, 2.0])), ("target", row(&[0.0, 1.0]))];
     let mut sessions = Vec::new();
     for _ in 0..3 {
         trainer.step(0, data.clone(), &RunOptions::default()).expect("a step");
         let session = Session::new(&trainer.export_inference().expect("a model")).expect("it runs");
         sessions.push((
             session,
-            trainer.infer([("x", row([1.0, 2.0]))], &RunOptions::default()).expect("inference"),
+            trainer.infer([("x", row(&[1.0, 2.0]))], &RunOptions::default()).expect("inference"),
         ));
     }
     for (session, expected) in &sessions {
-        let found = session.run([("x", row([1.0, 2.0]))], &RunOptions::default()).expect("a run");
+        let found = session.run([("x", row(&[1.0, 2.0]))], &RunOptions::default()).expect("a run");
         assert_eq!(output(&found, "y"), output(expected, "y"));
     }
     let distinct = sessions.iter().map(|(_, outputs)| output(outputs, "y"));
@@ -219,6 +219,6 @@ fn sessions_of_exports_have_the_weights_of_their_time() {
     assert!(distinct[0] != distinct[1] && distinct[1] != distinct[2], "{distinct:?}");
 }
 
-fn row(elements: [f32; 2]) -> Tensor {
-    Tensor::from_slice([1, 2], &elements).expect("a row")
+fn row(elements: &[f32]) -> Tensor {
+    Tensor::from_slice([1, elements.len()], elements).expect("a row")
 }

@@ -247,7 +247,7 @@ fn fused_gradients_are_those_of_single_nodes() {
     );
 }
 
-/// Formats numbers between -0.5 and 0.5 as a list of initializer elements.
+/// Writes numbers between -0.5 and 0.5 as a list of initializer elements.
 fn number_list(count: usize, factor: usize) -> String {
     let numbers = (0..count).map(|i| ((i * factor % 23) as f32 / 23.0 - 0.5).to_string());
     numbers.collect::<Vec<_>>().join(", ")
