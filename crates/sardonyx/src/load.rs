@@ -205,7 +205,7 @@ impl OpenOptions {
             self.skim_file(path)?
         } else {
             let source = self.source(path)?;
-            self.finish(source).map_err(|error| add_path(path, error))?
+            self.load_source(source).map_err(|error| add_path(path, error))?
         };
         loaded.model.path = fs::canonicalize(path).ok();
         Ok(loaded)
@@ -220,7 +220,7 @@ impl OpenOptions {
     #[doc(hidden)]
     pub fn load_bytes(&self, bytes: impl Into<Buffer>) -> Result<Loaded, Error> {
         let _span = spans::enter_open(|| "bytes".to_string());
-        self.finish(self.source_of_bytes(bytes.into())?)
+        self.load_source(self.source_of_bytes(bytes.into())?)
     }
 
     /// Reads a stream like [`from_reader`](OpenOptions::from_reader), and also returns the warnings
@@ -235,13 +235,13 @@ impl OpenOptions {
         let mut stream: &mut dyn BufRead = &mut BufReader::new(reader);
         if self.skip_payloads {
             // Text has no payloads to skip.
-            let start = stream.fill_buf().map_err(unreadable)?;
+            let start = stream.fill_buf().map_err(read_error)?;
             if self.form.unwrap_or_else(|| Form::of_bytes(start)) == Form::Binary {
                 let graph = self.skim(&mut stream, discard)?;
-                return self.with_data(graph, self.data(from_bytes)?);
+                return self.with_data(graph, self.data(without_directory)?);
             }
         }
-        self.finish(self.source_of_reader(stream)?)
+        self.load_source(self.source_of_reader(stream)?)
     }
 
     /// Reads or maps a file, and expects the data files in its directory.
@@ -254,12 +254,12 @@ impl OpenOptions {
 
     /// Makes a source from bytes in memory.
     pub(crate) fn source_of_bytes(&self, bytes: Buffer) -> Result<Source, Error> {
-        Ok(Source::new(bytes, self.form, self.data(from_bytes)?))
+        Ok(Source::new(bytes, self.form, self.data(without_directory)?))
     }
 
     /// Reads a stream to its end or to the limit in bytes.
     pub(crate) fn source_of_reader(&self, mut reader: impl Read) -> Result<Source, Error> {
-        let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(unreadable)?;
+        let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(read_error)?;
         self.source_of_bytes(bytes)
     }
 
@@ -300,7 +300,7 @@ impl OpenOptions {
         let limits = Limits { depth: self.limits.depth };
         let skimmed = skim::<ModelProto, R>(stream, skip, SKIPPED_BYTES, max_bytes, limits);
         let skimmed = skimmed.map_err(|error| match error {
-            SkimError::Io(error) => unreadable(error),
+            SkimError::Io(error) => read_error(error),
             SkimError::Wire(error) => Error::new(
                 ErrorKind::Format,
                 format!("this is not an ONNX model, or a damaged one: {}", error.kind()),
@@ -311,19 +311,19 @@ impl OpenOptions {
                 format!("its structure exceeds the limit of {limit} bytes"),
             ),
         })?;
-        judge(graph::Model::read_skimmed(skimmed, self.limits), self.lenient)
+        check_content(graph::Model::read_skimmed(skimmed, self.limits), self.lenient)
             .map_err(|refusal| refusal.explain(&[]))
     }
 
     /// Reads the model and notes the state of the mapped file, so that later changes are detected.
-    fn finish(&self, source: Source) -> Result<Loaded, Error> {
+    fn load_source(&self, source: Source) -> Result<Loaded, Error> {
         let mapped = source.stamp.clone().map(Arc::new);
-        let mut loaded = self.read(source)?;
+        let mut loaded = self.read_source(source)?;
         loaded.model.mapped = mapped;
         Ok(loaded)
     }
 
-    fn read(&self, source: Source) -> Result<Loaded, Error> {
+    fn read_source(&self, source: Source) -> Result<Loaded, Error> {
         if source.form == Form::Notation {
             let text = source.bytes.clone();
             let parsed = crate::text::parse(source.bytes, self.limits, &source.data)?;
@@ -394,11 +394,11 @@ fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()>
 const FROM_BYTES: &str = "the model was read from bytes without a directory";
 const NEVER: &str = "the model was opened without its data files";
 
-fn from_bytes() -> DataFiles {
+fn without_directory() -> DataFiles {
     DataFiles::nowhere(FROM_BYTES)
 }
 
-fn unreadable(error: io::Error) -> Error {
+fn read_error(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
 }
 
@@ -415,7 +415,7 @@ fn add_path(path: &Path, error: Error) -> Error {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The model.
+    /// Loaded model.
     pub model: Model,
     /// Warnings of the parser about probable mistakes in a text in the notation.
     pub warnings: Vec<Diagnostic>,
@@ -482,12 +482,15 @@ pub(crate) fn read_graph(
     if binary.is_empty() && !lenient {
         return Err(Refusal::Empty);
     }
-    judge(graph::Model::read_with(binary, limits), lenient)
+    check_content(graph::Model::read_with(binary, limits), lenient)
 }
 
 /// Refuses an empty model unless `lenient`. Nearly every short run of bytes decodes as a protobuf
 /// message without fields, so a decoded message is not a model yet.
-fn judge(read: Result<graph::Model, graph::Error>, lenient: bool) -> Result<graph::Model, Refusal> {
+fn check_content(
+    read: Result<graph::Model, graph::Error>,
+    lenient: bool,
+) -> Result<graph::Model, Refusal> {
     let model = read.map_err(Refusal::Damaged)?;
     let is_empty =
         model.main.is_none() && model.functions.is_empty() && model.training_info.is_empty();
@@ -567,7 +570,7 @@ pub(crate) fn start_of(path: &Path, count: u64) -> Option<Vec<u8>> {
 }
 
 /// A possible model file, read for its references to other files. Values in those are not loaded.
-pub(crate) enum Referring {
+pub(crate) enum ReferringFile {
     Model(graph::Model),
     /// A model in the notation, and the files that hold its values.
     Text(graph::Model, BTreeSet<String>),
@@ -576,7 +579,7 @@ pub(crate) enum Referring {
 }
 
 /// Reads the references of a file to other files; `None` if it is not a model or cannot be read.
-pub(crate) fn referring(path: &Path) -> Option<Referring> {
+pub(crate) fn read_referring(path: &Path) -> Option<ReferringFile> {
     // Opening a pipe would block.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
@@ -585,25 +588,25 @@ pub(crate) fn referring(path: &Path) -> Option<Referring> {
     let options = OpenOptions::new().form(form).external(ExternalFiles::Never);
     let source = options.source(path).ok()?;
     if form == Form::Notation {
-        let named = Named::default();
+        let named = RecordedFiles::default();
         let text = source.bytes;
         return Some(match crate::text::parse(text.clone(), options.limits, &named) {
             Ok(parsed) => {
                 let files = named.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-                Referring::Text(parsed.model, files)
+                ReferringFile::Text(parsed.model, files)
             }
-            Err(_) => Referring::BrokenText(text),
+            Err(_) => ReferringFile::BrokenText(text),
         });
     }
     let binary = source.binary(options.limits).ok()?;
-    read_graph(binary, options.limits, true).ok().map(Referring::Model)
+    read_graph(binary, options.limits, true).ok().map(ReferringFile::Model)
 }
 
 /// Records the files that a text refers to, and returns empty values for all of them.
 #[derive(Default)]
-struct Named(Mutex<BTreeSet<String>>);
+struct RecordedFiles(Mutex<BTreeSet<String>>);
 
-impl ExternalData for Named {
+impl ExternalData for RecordedFiles {
     fn load(&self, location: &str, _: u64, _: Option<u64>) -> Result<Buffer, String> {
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         found.insert(location.to_string());

@@ -61,7 +61,7 @@ struct Inner {
     rank: Option<Rank>,
 }
 
-/// Options of a session that is about to be made; see [`Session::builder`].
+/// Options of a session; see [`Session::builder`].
 #[derive(Debug, Clone)]
 pub struct SessionBuilder<'m> {
     model: &'m Model,
@@ -175,9 +175,9 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Runs on the threads of a pool, which other sessions may share. By default sessions share the
-    /// threads of the process: as many as the largest [`threads`](SessionBuilder::threads) of all
-    /// sessions, of which fewer take part in the runs of the others.
+    /// Runs the session on the threads of a pool, which other sessions may share. By default all
+    /// sessions of the process share one pool, with as many threads as the largest
+    /// [`threads`](SessionBuilder::threads) of them; sessions with fewer threads use a part of it.
     ///
     /// ```
     /// # use sardonyx::run::ThreadPool;
@@ -598,7 +598,7 @@ impl Session {
         outputs: &mut [(&str, TensorViewMut<'_>)],
         options: &RunOptions<'_>,
     ) -> Result<(), Error> {
-        self.demand_files()?;
+        self.demand_unchanged_files()?;
         let run = self.0.compiled.run_into_with(inputs, outputs, options);
         run.map_err(|error| self.run_error(error))
     }
@@ -655,7 +655,7 @@ impl Session {
         options: &RunOptions<'_>,
         accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.demand_files()?;
+        self.demand_unchanged_files()?;
         let run = self.0.compiled.run_updating(inputs, outputs, options, |outputs| {
             accept(outputs).map_err(Refused::ByCallback)
         });
@@ -737,7 +737,7 @@ impl Session {
     }
 
     /// Fails if a mapped file that holds weights has been changed since it was mapped.
-    fn demand_files(&self) -> Result<(), Error> {
+    fn demand_unchanged_files(&self) -> Result<(), Error> {
         let same = self.0.mapped_files.iter().try_for_each(|stamp| stamp.demand_same());
         same.map_err(|error| report_to_ranks(self.0.rank.as_ref(), error))
     }
@@ -784,7 +784,7 @@ fn with_functions(
     for text in texts {
         let model = model.to_mut();
         parse_function(model, Buffer::from_vec(text.into_bytes()), ParseOptions::default())
-            .map_err(not_a_function)?;
+            .map_err(function_error)?;
         let Some((added, others)) = model.functions.split_last() else { continue };
         let added = FunctionId::of(model, added);
         let replaced = others.iter().position(|other| FunctionId::of(model, other) == added);
@@ -795,7 +795,7 @@ fn with_functions(
     Ok(model)
 }
 
-fn not_a_function(error: ParseError) -> Error {
+fn function_error(error: ParseError) -> Error {
     let message = format!("the text is not a function: {error}");
     Error::new(ErrorKind::Format, message).with_source(error)
 }

@@ -107,7 +107,7 @@ impl Stamp {
         let Ok(metadata) = fs::metadata(&self.path) else { return Ok(()) };
         let found = Facts::from_metadata(&metadata);
         if found.identity == self.facts.identity && self.has_other_content(found) {
-            return Err(self.changed_error("has been changed where it lies since it was opened"));
+            return Err(self.changed_error("has been changed in place since it was opened"));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ const DIGEST_BYTES: usize = 16;
 
 /// Makes the head of a file of values from the hash of these values. Returns it with the digest in
 /// it.
-pub(crate) fn head_of(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
+pub(crate) fn make_head(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
     let digest = hex(&hasher.finalize()[..DIGEST_BYTES]);
     let mut head = [0; HEAD_BYTES];
     let text = HEAD.iter().chain(digest.as_bytes()).chain(b"\n");
@@ -218,7 +218,7 @@ impl Wanted {
     }
 
     /// Whether a model has the values that the text found before.
-    fn is_in(&self, tensors: &Tensors, model: &graph::Model) -> bool {
+    fn is_found_in(&self, tensors: &Tensors, model: &graph::Model) -> bool {
         match (tensors.find(self), &self.bytes) {
             // Comparing pointers first avoids reading large values.
             (Ok(Found::Here(span)), Some(bytes)) => {
@@ -249,7 +249,7 @@ impl TakenFrom {
     pub(crate) fn check_successor(&self, model: &graph::Model) -> Result<(), Error> {
         let tensors = Tensors::from_graph(model);
         let mut values = self.values.iter();
-        let missing = values.find(|wanted| !wanted.is_in(&tensors, model));
+        let missing = values.find(|wanted| !wanted.is_found_in(&tensors, model));
         let Some(wanted) = missing else {
             return Ok(());
         };
@@ -313,7 +313,7 @@ mod tests {
             changed[index] ^= 1;
             assert_eq!(file_digest(&changed).as_ref() == Some(&digest), expected);
         }
-        let (head, digest) = head_of(Sha256::new_with_prefix(b"values"));
+        let (head, digest) = make_head(Sha256::new_with_prefix(b"values"));
         assert_eq!(file_digest(&head), Some(digest));
     }
 }

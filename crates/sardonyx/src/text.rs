@@ -184,7 +184,7 @@ impl PrintOptions {
     ///
     /// Those of `sink`.
     pub fn print(&self, model: &Model, sink: &mut dyn Write) -> io::Result<LeftOut> {
-        let mut place = self.place(model);
+        let mut place = self.model_file(model);
         sardonyx_text::print_model(&model.graph, self.options(&mut place), sink)
     }
 
@@ -260,7 +260,7 @@ impl PrintOptions {
         let mut text = Vec::new();
         let mut left_out = LeftOut::default();
         for part in parts {
-            let mut place = self.place(model);
+            let mut place = self.model_file(model);
             let printed = sardonyx_text::part_to_text(&model.graph, part, self.options(&mut place));
             let (part, missing) = printed?;
             text.extend_from_slice(&part);
@@ -269,7 +269,7 @@ impl PrintOptions {
         Ok((text, left_out))
     }
 
-    fn place(&self, model: &Model) -> InModelFile {
+    fn model_file(&self, model: &Model) -> InModelFile {
         let location = match &self.values {
             Values::InModelFile(location) => location.clone(),
             _ => String::new(),
@@ -312,8 +312,8 @@ impl PrintOptions {
         let mut data_name = name.to_os_string();
         data_name.push(".data");
         let referring = matches!(self.values, Values::InModelFile(_));
-        let mut place = Beside {
-            own: self.place(model),
+        let mut place = SidecarFile {
+            own: self.model_file(model),
             name: data_name.to_string_lossy().into_owned(),
             path: path.with_file_name(&data_name),
             file: None,
@@ -419,7 +419,7 @@ impl Payloads for InModelFile {
 }
 
 /// Places values in the model's own file or in a new file beside the text.
-struct Beside {
+struct SidecarFile {
     own: InModelFile,
     name: String,
     path: PathBuf,
@@ -431,7 +431,7 @@ struct Beside {
 /// Alignment of values in bytes, so that they can be used in place.
 const ALIGNMENT: u64 = 64;
 
-impl Payloads for Beside {
+impl Payloads for SidecarFile {
     fn files(
         &mut self,
         model: &graph::Model,
@@ -466,7 +466,7 @@ impl Payloads for Beside {
             }
         }
         if let Some((mut file, hasher)) = writing {
-            let (head, digest) = stored::head_of(hasher);
+            let (head, digest) = stored::make_head(hasher);
             file.seek(SeekFrom::Start(0))?;
             file.write_all(&head)?;
             self.choose_name(&head, length, file)?;
@@ -490,7 +490,7 @@ impl Payloads for Beside {
     }
 }
 
-impl Beside {
+impl SidecarFile {
     /// Chooses a free name for the new file, because another text may refer to an existing one.
     /// Reuses an existing file with equal content.
     fn choose_name(&mut self, head: &[u8], length: u64, file: WholeFile) -> io::Result<()> {

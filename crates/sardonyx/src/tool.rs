@@ -1,6 +1,6 @@
-//! Parts of this library that its own products use: the command, the Python package and the tests.
+//! Interfaces for the products of this project: the command, the Python package and the tests.
 //!
-//! No stability: names and signatures change with any release, without notice.
+//! They are not stable: names and signatures may change with any release.
 
 use std::path::{Path, PathBuf};
 
@@ -55,19 +55,19 @@ pub mod diff {
     };
 }
 
-/// Files that hold no model. Product: cli, `check`.
+/// Checks of files that are not models. Product: cli, `check`.
 pub mod document {
     pub use crate::check::document::{check_document, recognise, render_document};
     pub use sardonyx_passes::check::Document;
 }
 
-/// Reasons why a run ended, with nodes. Products: cli, messages; python, exceptions.
+/// Causes of failed and stopped runs, with the node. Products: cli, messages; python, exceptions.
 pub mod failure {
     pub use sardonyx_passes::{NodePath, Part as PathPart};
     pub use sardonyx_runtime::{NodeError, StopReason, Stopped};
 }
 
-/// Edits and the errors that they bring. Product: cli, `set` and invalid results of jobs.
+/// Edits of models and the errors that they introduce. Product: cli, `set` and invalid results.
 pub mod edits {
     pub use sardonyx_passes::{Edit, JobKind, NewError};
 }
@@ -85,7 +85,7 @@ pub mod infer {
     pub use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 }
 
-/// Messages that stand alone. Product: python, `onnx` messages without a model.
+/// Protobuf messages without a model. Product: python, messages of `onnx`.
 pub mod message {
     pub use crate::inference::{Around, Named, NodeOutputs, function_outputs, node_outputs};
     pub use crate::message::{
@@ -118,9 +118,9 @@ pub mod shard {
 
 /// Methods of models that products use.
 pub trait ModelExt {
-    /// Names the directory in which files with external data are looked for. Product: python.
+    /// Sets the directory of the data files. Product: python.
     fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error>;
-    /// Returns the bytes of the model's file in pieces. Product: tests.
+    /// Encodes the model as a list of byte slices. Product: tests.
     fn encoded(&self) -> Encoded<'_>;
     /// Checks a part of the model by itself. Product: python.
     fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport;
@@ -151,7 +151,7 @@ pub trait ModelExt {
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
     /// Explains why a model was not divided over devices. Products: cli, `shard`; python.
     fn undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
-    /// Whether nodes call collectives. Product: cli, `run --ranks`.
+    /// Whether the model has nodes that are collective operations. Product: cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
     /// Returns the exclusive upper bound of indices in an input. Product: cli, generated inputs.
     fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
@@ -161,17 +161,17 @@ pub trait ModelExt {
     fn size_marks(&self, name: &str) -> Vec<(usize, String)>;
     /// Describes an initializer of the main graph. Product: python.
     fn initializer(&self, name: &str) -> Option<InitializerInfo>;
-    /// Gives a size to dimensions with a denotation. Product: python.
+    /// Sets the size of input dimensions that have a denotation. Product: python.
     fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize;
     /// Declares one row for the outputs of `DictVectorizer`. Product: python.
     fn declare_dictionary_rows(&mut self) -> usize;
-    /// Finds a tensor whose raw data has a wrong size. Product: python.
+    /// Describes the first tensor whose raw data has a wrong size. Product: python.
     fn raw_data_of_wrong_size(&self) -> Option<String>;
     /// Returns the training step of an entry with its state as initializers. Product: cli, `cost`.
     fn training_step_with_state(&self, entry: usize) -> Result<Model, Error>;
     /// Describes the training information. Product: cli.
     fn training_entries(&self) -> Vec<TrainingEntry>;
-    /// Lists the files from which a text took values. Product: cli.
+    /// Lists the files with values that the model's text refers to. Product: cli.
     fn files_of_text(&self) -> Vec<PathBuf>;
 }
 
@@ -281,10 +281,10 @@ impl ModelExt for Model {
 
 /// Session options that products use.
 pub trait SessionBuilderExt {
-    /// Makes a session that can be looked at, but cannot run. Products: cli, `explain`; tests.
+    /// Makes a session for inspection, which cannot run. Products: cli, `explain`; tests.
     #[must_use]
     fn only_look(self) -> Self;
-    /// Leaves a rewrite of the program out. Product: cli, `--without-rewrite`.
+    /// Omits a rewrite of the program. Product: cli, `--without-rewrite`.
     #[must_use]
     fn without_rewrite(self, name: impl Into<String>) -> Self;
     /// Keeps the text of the program after a rewrite. Products: cli, `explain --program`; tests.

@@ -96,7 +96,7 @@ impl Trainer {
         Trainer::builder(model).build()
     }
 
-    /// Makes a model ready to be trained, with options.
+    /// Starts a trainer with options.
     pub fn builder(model: &Model) -> TrainerBuilder<'_> {
         TrainerBuilder::new(model)
     }
@@ -121,9 +121,8 @@ impl Trainer {
     /// [`ErrorKind::Argument`] if the entry does not exist.
     pub fn step_inputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
         let program = &self.programs.entry(entry)?.step;
-        let is_variable =
-            |port: &Port| program.variables.iter().any(|(name, _)| name == port.name());
-        Ok(program.session.inputs().iter().filter(move |port| !is_variable(port)))
+        let inputs = program.session.inputs().iter();
+        Ok(inputs.filter(move |port| program.variable_of(port.name()).is_none()))
     }
 
     /// Returns the outputs of the training step of an entry.

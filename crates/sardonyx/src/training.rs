@@ -37,7 +37,7 @@ pub struct TrainingOptions {
 impl TrainingOptions {
     /// Minimizes a loss by stochastic gradient descent with the learning rate 0.01.
     pub fn new(loss: Loss) -> TrainingOptions {
-        let optimizer = OptimizerName::Sgd.usual();
+        let optimizer = OptimizerName::Sgd.usual_optimizer();
         TrainingOptions {
             loss,
             optimizer,

@@ -44,7 +44,7 @@ pub(super) fn plan(
     let mut files: Vec<PlannedFile> = Vec::new();
     let mut labels = HashSet::new();
     for id in model.tensors() {
-        let Some(len) = len_outside(model, data, id, options, stays_in_directory)? else {
+        let Some(len) = external_len(model, data, id, options, stays_in_directory)? else {
             continue;
         };
         let tensor = model.stored(id);
@@ -79,7 +79,7 @@ pub(super) fn plan(
 }
 
 /// Returns the size of a tensor in a new data file; `None` if the tensor keeps its storage.
-fn len_outside(
+fn external_len(
     model: &graph::Model,
     data: &DataFiles,
     id: TensorId,
@@ -93,7 +93,7 @@ fn len_outside(
             Weights::Inside => true,
             Weights::Outside => false,
         };
-        return if stays { Ok(None) } else { len_of_external(model, data, tensor).map(Some) };
+        return if stays { Ok(None) } else { stored_external_len(model, data, tensor).map(Some) };
     }
     if options.weights != Weights::Outside || !(id.is_initializer() || options.attributes) {
         return Ok(None);
@@ -110,7 +110,7 @@ fn len_outside(
     Ok(len.filter(|len| *len > 0 && *len >= options.threshold))
 }
 
-fn len_of_external(
+fn stored_external_len(
     model: &graph::Model,
     data: &DataFiles,
     tensor: &TensorProto,
@@ -186,7 +186,7 @@ pub(super) fn bytes_of(
 }
 
 /// Makes the tensors of a planned data file refer to the file at `location`.
-pub(super) fn point_into(
+pub(super) fn refer_to_file(
     model: &mut graph::Model,
     file: &PlannedFile,
     location: &str,

@@ -22,7 +22,7 @@ use crate::beneath::{Directory, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
 use crate::external::{HashWriter, check_location, directory_of, hex};
 use crate::form::Form;
-use crate::load::{Referring, referring};
+use crate::load::{ReferringFile, read_referring};
 use crate::mapping;
 use crate::model::Model;
 use crate::open::{io_error, shown};
@@ -65,7 +65,7 @@ struct NewFile {
 
 /// Data files of the model that will be replaced.
 #[derive(Default)]
-struct Old {
+struct OldFiles {
     locations: BTreeSet<String>,
 }
 
@@ -135,7 +135,7 @@ impl Saving<'_> {
             layout::embed(&mut copy, &model.data)?;
             changed = Some(copy);
         }
-        let old = self.old_model();
+        let old = self.read_old();
         let mut files = self.write_data(model, &planned, &old)?;
 
         let mut report = SaveReport::default();
@@ -157,7 +157,7 @@ impl Saving<'_> {
             None => {
                 let mut copy = changed.unwrap_or_else(|| model.graph.clone());
                 for (file, planned) in files.iter().zip(&planned) {
-                    layout::point_into(
+                    layout::refer_to_file(
                         &mut copy,
                         planned,
                         &file.location,
@@ -170,10 +170,10 @@ impl Saving<'_> {
             }
         };
         let graph = changed.as_ref().unwrap_or(&model.graph);
-        let kept = locations(graph);
+        let kept = data_locations(graph);
         self.check_replaced(model, graph, form)?;
         let leaving: Vec<&String> = old.locations.difference(&kept).collect();
-        let (leaving, shared) = if self.options.replace || self.is_where_it_was_read(model) {
+        let (leaving, shared) = if self.options.replace || self.replaces_its_source(model) {
             self.split_shared(leaving)
         } else {
             report.left = leaving.into_iter().cloned().collect();
@@ -214,7 +214,7 @@ impl Saving<'_> {
     }
 
     /// Whether the model replaces the file that it was read from.
-    fn is_where_it_was_read(&self, model: &Model) -> bool {
+    fn replaces_its_source(&self, model: &Model) -> bool {
         let path = fs::canonicalize(self.path).ok();
         path.is_some() && path == model.path
     }
@@ -226,7 +226,7 @@ impl Saving<'_> {
         else {
             return Ok(());
         };
-        for location in locations(&model.graph) {
+        for location in data_locations(&model.graph) {
             let found = model.data.look(&location).ok();
             if found.is_some_and(|found| found.identity == Some(replaced)) {
                 return Err(stored::still_needed_error(&location).into());
@@ -245,9 +245,9 @@ impl Saving<'_> {
 
     /// Lists the data files of the model that will be replaced. A file that is not a model has
     /// none.
-    fn old_model(&self) -> Old {
+    fn read_old(&self) -> OldFiles {
         let locations = read_locations(self.path).unwrap_or_default();
-        Old { locations }
+        OldFiles { locations }
     }
 
     /// Writes the data files without giving them names. Reuses an identical file of the old model.
@@ -255,7 +255,7 @@ impl Saving<'_> {
         &mut self,
         model: &Model,
         planned: &[PlannedFile],
-        old: &Old,
+        old: &OldFiles,
     ) -> Done<Vec<NewFile>> {
         let mut files: Vec<NewFile> = Vec::new();
         for plan in planned {
@@ -269,7 +269,7 @@ impl Saving<'_> {
                         **location == data_file_name(base, &plan.label, several, attempt)
                     })
                 });
-                free && fits && self.is_the_same(model, plan, location).unwrap_or(false)
+                free && fits && self.is_identical(model, plan, location).unwrap_or(false)
             });
             if let Some(location) = same {
                 let checksum =
@@ -280,14 +280,14 @@ impl Saving<'_> {
             }
             let mut pending = self.create()?;
             let checksum = self.write_parts(model, plan, pending.file());
-            let checksum = self.or_discard(checksum, &mut pending)?;
+            let checksum = self.discard_on_error(checksum, &mut pending)?;
             files.push(NewFile { location: String::new(), pending: Some(pending), checksum });
         }
         Ok(files)
     }
 
     /// Removes a temporary file if writing it failed.
-    fn or_discard<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
+    fn discard_on_error<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
         if result.is_err() && self.step("discard").is_ok() {
             pending.discard();
         }
@@ -338,7 +338,7 @@ impl Saving<'_> {
     }
 
     /// Whether a file of the old model is identical to a planned one.
-    fn is_the_same(&self, model: &Model, plan: &PlannedFile, location: &str) -> io::Result<bool> {
+    fn is_identical(&self, model: &Model, plan: &PlannedFile, location: &str) -> io::Result<bool> {
         let Ok(()) = check_location(location) else {
             return Ok(false);
         };
@@ -385,7 +385,7 @@ impl Saving<'_> {
     ) -> Done<Unfinished> {
         let mut pending = self.create()?;
         let written = self.fill_model(graph, form, report, pending.file());
-        self.or_discard(written, &mut pending)?;
+        self.discard_on_error(written, &mut pending)?;
         Ok(pending)
     }
 
@@ -420,7 +420,7 @@ impl Saving<'_> {
 
     /// Chooses a name for each new data file that is free in the directory and that the old model
     /// does not refer to.
-    fn choose_names(&self, files: &mut [NewFile], planned: &[PlannedFile], old: &Old) -> Done {
+    fn choose_names(&self, files: &mut [NewFile], planned: &[PlannedFile], old: &OldFiles) -> Done {
         let base = match &self.options.name {
             Some(name) => {
                 check_location(name).map_err(|why| {
@@ -440,7 +440,7 @@ impl Saving<'_> {
             let mut wanted = wanted.filter(|(file, _)| file.pending.is_some());
             let are_free = wanted.all(|(_, name)| {
                 // The model file is created last, so its name may look free.
-                clean(name).as_os_str() != self.name
+                normalize(name).as_os_str() != self.name
                     && !old.locations.contains(name)
                     && fs::symlink_metadata(self.directory.path().join(name)).is_err()
             });
@@ -464,7 +464,7 @@ impl Saving<'_> {
         }
         let used = self.used_by_others();
         leaving.into_iter().cloned().partition(|location| {
-            let path = clean(location);
+            let path = normalize(location);
             !used.iter().any(|other| *other == path)
         })
     }
@@ -477,7 +477,7 @@ impl Saving<'_> {
             let path = entry.path();
             if entry.file_name() != self.name && Form::of_path(&path).is_some() {
                 let locations = files_needed(&path).unwrap_or_default();
-                used.extend(locations.iter().map(|location| clean(location)));
+                used.extend(locations.iter().map(|location| normalize(location)));
             }
         }
         used
@@ -519,7 +519,7 @@ impl Saving<'_> {
     #[cfg(unix)]
     fn identity_of(&self, location: &str) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt;
-        let metadata = fs::symlink_metadata(self.place_of(location)?).ok()?;
+        let metadata = fs::symlink_metadata(self.path_of(location)?).ok()?;
         let removable = metadata.is_file() || metadata.is_symlink();
         removable.then(|| (metadata.dev(), metadata.ino()))
     }
@@ -530,9 +530,9 @@ impl Saving<'_> {
     }
 
     /// Returns the path of a data file; `None` if a symlink leads out of the directory.
-    fn place_of(&self, location: &str) -> Option<PathBuf> {
+    fn path_of(&self, location: &str) -> Option<PathBuf> {
         check_location(location).ok()?;
-        let path = self.directory.path().join(clean(location));
+        let path = self.directory.path().join(normalize(location));
         let real = fs::canonicalize(path.parent()?).ok()?;
         (Some(real.as_path()) == path.parent()).then_some(path)
     }
@@ -565,7 +565,7 @@ impl Saving<'_> {
 
     fn remove(&self, location: &str) -> io::Result<()> {
         self.step("remove a data file")?;
-        match self.place_of(location) {
+        match self.path_of(location) {
             Some(path) => fs::remove_file(path),
             None => Err(io::ErrorKind::InvalidInput.into()),
         }
@@ -601,9 +601,9 @@ impl Saving<'_> {
         let note = if is_file { fs::read_to_string(&path).ok() } else { None };
         let Some(note) = note else { return };
         let needed = [about, self.name].map(|name| files_needed(&self.directory.path().join(name)));
-        let mut used = locations(&model.graph);
+        let mut used = data_locations(&model.graph);
         used.extend(needed.into_iter().flatten().flatten());
-        let used: BTreeSet<PathBuf> = used.iter().map(|location| clean(location)).collect();
+        let used: BTreeSet<PathBuf> = used.iter().map(|location| normalize(location)).collect();
         let mut others = None;
         let mut is_note = !note.is_empty();
         for line in note.lines() {
@@ -615,7 +615,7 @@ impl Saving<'_> {
                 is_note = false;
                 continue;
             };
-            let place = clean(location);
+            let place = normalize(location);
             let others = others.get_or_insert_with(|| self.used_by_others());
             let is_ours = self.identity_of(location) == Some(identity);
             if is_ours && !used.contains(&place) && !others.contains(&place) {
@@ -677,7 +677,7 @@ impl Write for Sink<'_, '_> {
 }
 
 /// Normalizes a location for comparison: drops `.` components and doubled separators.
-fn clean(location: &str) -> PathBuf {
+fn normalize(location: &str) -> PathBuf {
     let parts = Path::new(location).components();
     parts.filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }
@@ -712,7 +712,7 @@ pub(crate) fn number_name(base: &str, attempt: u32) -> String {
 }
 
 /// Lists the data files that a model refers to.
-fn locations(graph: &graph::Model) -> BTreeSet<String> {
+fn data_locations(graph: &graph::Model) -> BTreeSet<String> {
     let tensors = graph.tensors().into_iter().map(|id| graph.stored(id));
     tensors
         .filter(|tensor| tensor.is_external())
@@ -724,23 +724,23 @@ fn locations(graph: &graph::Model) -> BTreeSet<String> {
 /// Lists the data files that a model file refers to; `None` if it is not a model. Files from which
 /// a text takes values are not included.
 fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
-    match referring(path)? {
-        Referring::Model(graph) | Referring::Text(graph, _) => Some(locations(&graph)),
-        Referring::BrokenText(_) => None,
+    match read_referring(path)? {
+        ReferringFile::Model(graph) | ReferringFile::Text(graph, _) => Some(data_locations(&graph)),
+        ReferringFile::BrokenText(_) => None,
     }
 }
 
 /// Lists all files that a model file needs: its data files, and files from which a text takes
 /// values.
 fn files_needed(path: &Path) -> Option<BTreeSet<String>> {
-    Some(match referring(path)? {
-        Referring::Model(graph) => locations(&graph),
-        Referring::Text(graph, mut needed) => {
-            needed.extend(locations(&graph));
+    Some(match read_referring(path)? {
+        ReferringFile::Model(graph) => data_locations(&graph),
+        ReferringFile::Text(graph, mut needed) => {
+            needed.extend(data_locations(&graph));
             needed
         }
         // An unfinished text does not parse, so every quoted string in it counts as a location.
-        Referring::BrokenText(text) => String::from_utf8_lossy(text.as_slice())
+        ReferringFile::BrokenText(text) => String::from_utf8_lossy(text.as_slice())
             .split('"')
             .skip(1)
             .step_by(2)

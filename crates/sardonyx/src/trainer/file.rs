@@ -61,14 +61,14 @@ impl Trainer {
         let mut file = file.map_err(|error| io_error("cannot write", path, error))?;
         match format {
             Format::Safetensors => {
-                safetensors::write(&mut file, values, header.texts()).map(drop).map_err(text)
+                safetensors::write(&mut file, values, header.texts()).map(drop).map_err(to_text)
             }
             Format::Npz => {
                 let arrays = values.chain(header.arrays());
-                npz::write(&mut file, arrays, Packing::Stored).map(drop).map_err(text)
+                npz::write(&mut file, arrays, Packing::Stored).map(drop).map_err(to_text)
             }
         }
-        .map_err(|what| unfit(path, what))?;
+        .map_err(|what| unfit_error(path, what))?;
         file.finish().map_err(|error| io_error("cannot write", path, error))
     }
 
@@ -86,14 +86,14 @@ impl Trainer {
         let (checked, help) = match format {
             Format::Safetensors => {
                 let checked = safetensors::check(values, header.texts());
-                (checked.map_err(text), "use a .npz file")
+                (checked.map_err(to_text), "use a .npz file")
             }
             Format::Npz => {
                 let checked = npz::check(values.chain(header.arrays()));
-                (checked.map_err(text), "use a .safetensors file")
+                (checked.map_err(to_text), "use a .safetensors file")
             }
         };
-        checked.map_err(|what| unfit(path, what).with_help(help))?;
+        checked.map_err(|what| unfit_error(path, what).with_help(help))?;
         if let Some(name) = path.file_name() {
             remove_of_earlier_releases(directory_of(path), name);
         }
@@ -140,7 +140,7 @@ impl Trainer {
             Format::Safetensors => read_safetensors(&bytes),
             Format::Npz => read_npz(&bytes, &self.state),
         }
-        .map_err(|what| unfit(path, what))?;
+        .map_err(|what| unfit_error(path, what))?;
         if !self.is_of_this_model(&facts.model)? {
             let message = format!("'{}' holds the state of another model", path.display());
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
@@ -152,16 +152,16 @@ impl Trainer {
         for index in 0..state.len() {
             let name = state.name(index);
             let Some(value) = values.remove(name) else {
-                return Err(unfit(path, format!("it has no value for '{name}'")));
+                return Err(unfit_error(path, format!("it has no value for '{name}'")));
             };
             let fit = state.check(index, &value, ErrorKind::Format);
             fit.map_err(|error| error.with_place(shown(path)))?;
             state.set(index, NewValue::Whole(value));
         }
         if let Some(name) = values.into_keys().min() {
-            return Err(unfit(path, format!("state variable '{name}' does not exist")));
+            return Err(unfit_error(path, format!("state variable '{name}' does not exist")));
         }
-        state.mend();
+        state.mark_whole();
         state.set_generator(facts.generator);
         state.position = facts.position;
         self.state = state;
@@ -184,7 +184,7 @@ impl Format {
     }
 }
 
-fn text(error: impl ToString) -> String {
+fn to_text(error: impl ToString) -> String {
     error.to_string()
 }
 
@@ -239,7 +239,7 @@ impl Header {
 }
 
 fn read_safetensors(bytes: &Buffer) -> Result<(StateFacts, HashMap<String, Tensor>), String> {
-    let content = safetensors::read(bytes).map_err(text)?;
+    let content = safetensors::read(bytes).map_err(to_text)?;
     let metadata = &content.metadata;
     let [seed, draws] = parse_numbers(GENERATOR, demand_text(metadata, GENERATOR)?)?;
     let mut position = DataPosition::default();
@@ -270,7 +270,7 @@ fn read_npz(
     state: &State,
 ) -> Result<(StateFacts, HashMap<String, Tensor>), String> {
     let mut values = HashMap::new();
-    for (name, bytes) in npz::read(bytes).map_err(text)? {
+    for (name, bytes) in npz::read(bytes).map_err(to_text)? {
         // An array has no name for types that NumPy lacks, such as bfloat16.
         let expected = state.find(&name).map(|index| state.stored_value(index).data_type());
         let tensor = match expected {
@@ -303,6 +303,6 @@ fn read_numbers(name: &str, array: &Tensor) -> Result<[u64; 2], String> {
 }
 
 /// Makes the error about a file whose content is not, or cannot become, a state of this model.
-fn unfit(path: &Path, what: impl Into<String>) -> Error {
+fn unfit_error(path: &Path, what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Format, what).with_place(shown(path))
 }

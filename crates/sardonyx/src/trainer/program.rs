@@ -139,7 +139,7 @@ impl TrainingProgram {
             is_fixed && inputs.has(name)
         });
         if let Some((name, _)) = refused {
-            return Err(is_variable(name));
+            return Err(variable_input_error(name));
         }
         buffers.returned.clear();
         buffers.assigned.clear();
@@ -255,7 +255,7 @@ impl TrainingProgram {
                     accept_all(variables, outputs)
                 });
                 if ran.as_ref().is_err_and(Error::has_written) {
-                    state.tear();
+                    state.mark_torn();
                 }
                 ran
             }
@@ -353,7 +353,7 @@ impl TrainingProgram {
 }
 
 /// Makes the error about an input that is a state variable.
-fn is_variable(name: &str) -> Error {
+fn variable_input_error(name: &str) -> Error {
     let message = format!("'{name}' is a state variable, not an input");
     Error::new(ErrorKind::Input, message).with_help("change it with set_state")
 }

@@ -304,7 +304,7 @@ fn forget_shards(known: &mut Arc<OnceLock<Arc<Parts>>>) {
     }
 }
 
-/// A state variable.
+/// Name, location and stored value of a state variable.
 pub(super) struct Variable {
     /// Name of the initializer, prefixed by the entry if it is not unique.
     name: String,
@@ -400,12 +400,12 @@ impl State {
     }
 
     /// Marks the values as a mix of old and new ones.
-    pub(super) fn tear(&mut self) {
+    pub(super) fn mark_torn(&mut self) {
         self.is_torn = true;
     }
 
     /// Marks the values as consistent again.
-    pub(super) fn mend(&mut self) {
+    pub(super) fn mark_whole(&mut self) {
         self.is_torn = false;
     }
 
@@ -546,7 +546,7 @@ impl State {
         }
         state.generator.draws = 0;
         state.position = DataPosition::default();
-        state.mend();
+        state.mark_whole();
         state
     }
 

@@ -94,7 +94,7 @@ impl OptimizerName {
     }
 
     /// Returns the optimizer with its usual hyperparameters, as nodes of `ai.onnx`.
-    pub fn usual(self) -> Optimizer {
+    pub fn usual_optimizer(self) -> Optimizer {
         self.make_optimizer(&OptimizerNumbers::default())
     }
 
