@@ -23,8 +23,8 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         }
         Err(_) => return None,
     };
-    let is_printable = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-    if text.is_empty() || !text.chars().all(is_printable) {
+    let mut controls = text.chars().filter(|c| c.is_control());
+    if text.is_empty() || !controls.all(|c| matches!(c, '\n' | '\r' | '\t')) {
         return None;
     }
     let text = text.trim_start();

@@ -207,62 +207,21 @@ fn versions_of_the_format_are_numbers_with_an_end() {
 }
 
 #[test]
-fn a_version_has_what_the_model_uses() {
+fn a_model_needs_the_version_of_its_newest_feature() {
     // MODEL-12, MODEL-13, MODEL-14, VER-10, VER-23, META-04
-    let with_function = |out: &mut Encoder<'_>| {
-        out.message(model::Functions, |out| {
-            out.put(function::Name, b"F");
-            out.put(function::Domain, b"com.acme");
-        });
-    };
-    let with_training = |out: &mut Encoder<'_>| out.message(model::TrainingInfo, |_| {});
-    let with_devices = |out: &mut Encoder<'_>| {
-        for name in ["gpu0", "gpu1"] {
-            out.message(model::Configuration, |out| {
-                out.put(device_configuration::Name, name.as_bytes());
-                out.put(device_configuration::NumDevices, 2);
-            });
-        }
-    };
     let model = relu(NEWEST_IR_VERSION, |out| {
-        with_training(out);
-        with_function(out);
-        with_devices(out);
+        write_training(out);
+        write_function(out);
+        write_devices(out);
     });
     assert_eq!((model.training_steps(), model.device_configurations().len()), (1, 2));
     assert_eq!(model.functions().len(), 1);
-    let float8 = |out: &mut Encoder<'_>| {
-        out.put(model::IrVersion, NEWEST_IR_VERSION);
-        out.message(model::Graph, |out| {
-            one_node(out, "", "Relu");
-            out.message(graph::Initializer, |out| {
-                out.put(tensor::Dims, &[1][..]);
-                out.put(tensor::DataType, DataType::Float8e4m3fn.number());
-                out.put(tensor::Name, b"w");
-                out.put(tensor::RawData, &[0x38]);
-            });
-        });
-        import(out, "", 13);
-    };
-    let node_metadata = |out: &mut Encoder<'_>| {
-        out.put(model::IrVersion, NEWEST_IR_VERSION);
-        out.message(model::Graph, |out| {
-            out.message(graph::Node, |out| {
-                out.put(node::OpType, b"Relu");
-                out.message(node::MetadataProps, |out| {
-                    out.put(string_string_entry::Key, b"com.acme.k")
-                });
-            });
-            out.put(graph::Name, b"g");
-        });
-        import(out, "", 13);
-    };
     let rows: [(&str, Model, i64); 5] = [
-        ("training", relu(14, with_training), 7),
-        ("functions", relu(14, with_function), 8),
-        ("devices", relu(14, with_devices), 11),
-        ("float8", open(float8), 9),
-        ("metadata of a node", open(node_metadata), 10),
+        ("training", relu(14, write_training), 7),
+        ("functions", relu(14, write_function), 8),
+        ("devices", relu(14, write_devices), 11),
+        ("float8", open(write_float8_model), 9),
+        ("metadata of a node", open(write_node_metadata_model), 10),
     ];
     for (what, mut model, first) in rows {
         let error = model.set_ir_version(first - 1).unwrap_err();
@@ -272,8 +231,56 @@ fn a_version_has_what_the_model_uses() {
     }
 }
 
+fn write_function(out: &mut Encoder<'_>) {
+    out.message(model::Functions, |out| {
+        out.put(function::Name, b"F");
+        out.put(function::Domain, b"com.acme");
+    });
+}
+
+fn write_training(out: &mut Encoder<'_>) {
+    out.message(model::TrainingInfo, |_| {});
+}
+
+fn write_devices(out: &mut Encoder<'_>) {
+    for name in ["gpu0", "gpu1"] {
+        out.message(model::Configuration, |out| {
+            out.put(device_configuration::Name, name.as_bytes());
+            out.put(device_configuration::NumDevices, 2);
+        });
+    }
+}
+
+fn write_float8_model(out: &mut Encoder<'_>) {
+    out.put(model::IrVersion, NEWEST_IR_VERSION);
+    out.message(model::Graph, |out| {
+        one_node(out, "", "Relu");
+        out.message(graph::Initializer, |out| {
+            out.put(tensor::Dims, &[1][..]);
+            out.put(tensor::DataType, DataType::Float8e4m3fn.number());
+            out.put(tensor::Name, b"w");
+            out.put(tensor::RawData, &[0x38]);
+        });
+    });
+    import(out, "", 13);
+}
+
+fn write_node_metadata_model(out: &mut Encoder<'_>) {
+    out.put(model::IrVersion, NEWEST_IR_VERSION);
+    out.message(model::Graph, |out| {
+        out.message(graph::Node, |out| {
+            out.put(node::OpType, b"Relu");
+            out.message(node::MetadataProps, |out| {
+                out.put(string_string_entry::Key, b"com.acme.k")
+            });
+        });
+        out.put(graph::Name, b"g");
+    });
+    import(out, "", 13);
+}
+
 #[test]
-fn training_does_not_concern_a_run() {
+fn training_information_does_not_affect_a_run() {
     // MODEL-17+-, MODEL-27, META-07
     let plain = run(&relu(8, |_| {})).unwrap();
     let mut model = relu(8, |out| {
