@@ -308,7 +308,7 @@ impl OpenOptions {
             .with_place(format!("byte {}", error.offset())),
             SkimError::TooLarge(limit) => Error::new(
                 ErrorKind::Io,
-                format!("its structure exceeds the limit of {limit} bytes"),
+                format!("the model's structure exceeds the limit of {limit} bytes"),
             ),
         })?;
         check_content(graph::Model::read_skimmed(skimmed, self.limits), self.lenient)
@@ -486,7 +486,7 @@ pub(crate) fn read_graph(
 }
 
 /// Refuses an empty model unless `lenient`. Nearly every short run of bytes decodes as a protobuf
-/// message without fields, so a decoded message is not a model yet.
+/// message of unknown fields, so a decoded message is not a model yet.
 fn check_content(
     read: Result<graph::Model, graph::Error>,
     lenient: bool,

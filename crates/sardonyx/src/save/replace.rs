@@ -36,7 +36,7 @@ pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 /// was slower than `cp`; with 1 MiB it is faster.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Suffix of a note. The name before it is a dot and the name of the model.
+/// Suffix of a note for crash recovery. The name before it is a dot and the name of the model.
 const NOTE_SUFFIX: &str = ".replacing";
 
 /// Largest number in a data file's name that is tried when an old data file may be reused.
@@ -483,7 +483,7 @@ impl Saving<'_> {
         used
     }
 
-    /// Returns the path of the note about a model in the directory.
+    /// Returns the path of the note for crash recovery that belongs to a model in the directory.
     fn note_path(&self, model: &OsStr) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(model);

@@ -133,7 +133,7 @@ impl<'m> TrainerBuilder<'m> {
         if self.devices.as_ref().is_some_and(DeviceOptions::has_transport) {
             let message = "training does not run on devices of several processes";
             return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_help("leave out the transport: devices are threads of this process then"));
+                .with_help("remove the transport; the devices are then threads of this process"));
         }
         let session = choices.of_model(model);
         let devices = self.devices.map(|options| session.devices(options)).transpose()?;
@@ -316,7 +316,7 @@ impl ProgramCompiler<'_> {
         Ok(())
     }
 
-    /// Refuses a selected output that no entry has.
+    /// Fails if an output that [`TrainerBuilder::outputs`] selects exists in no entry.
     fn check_outputs(&self, entries: &[EntryPrograms]) -> Result<(), Error> {
         let steps = entries.iter().map(|programs| &programs.step.session);
         let ports: Vec<_> = steps.flat_map(Runner::outputs).collect();

@@ -144,15 +144,18 @@ impl Trainer {
         if !self.is_of_this_model(&facts.model)? {
             let message = format!("'{}' holds the state of another model", path.display());
             return Err(Error::new(ErrorKind::Invalid, message).with_help(
-                "a state belongs to the model that it was saved for, which stays as it was: train \
-                 that one on, or start from the values of a trained model without a state",
+                "a state fits only the model that it was saved for: continue with that model, or \
+                 start from the values of a trained model without a state",
             ));
         }
         let mut state = self.state.clone();
         for index in 0..state.len() {
             let name = state.name(index);
             let Some(value) = values.remove(name) else {
-                return Err(unfit_error(path, format!("it has no value for '{name}'")));
+                return Err(unfit_error(
+                    path,
+                    format!("the file has no value for the state variable '{name}'"),
+                ));
             };
             let fit = state.check(index, &value, ErrorKind::Format);
             fit.map_err(|error| error.with_place(shown(path)))?;
@@ -257,12 +260,13 @@ fn find_text<'t>(metadata: &'t [(String, String)], key: &str) -> Option<&'t str>
 
 fn demand_text<'t>(metadata: &'t [(String, String)], key: &str) -> Result<&'t str, String> {
     let found = find_text(metadata, key);
-    found.ok_or_else(|| format!("its metadata has no '{key}', so it is not a saved state"))
+    found.ok_or_else(|| format!("the file's metadata has no '{key}', so it is not a saved state"))
 }
 
 fn parse_numbers(key: &str, text: &str) -> Result<[u64; 2], String> {
     let numbers: Vec<u64> = text.split(' ').flat_map(str::parse).collect();
-    <[u64; 2]>::try_from(numbers).map_err(|_| format!("'{key}' in its metadata is not two numbers"))
+    <[u64; 2]>::try_from(numbers)
+        .map_err(|_| format!("'{key}' in the file's metadata is not two numbers"))
 }
 
 fn read_npz(
@@ -293,7 +297,7 @@ fn read_npz(
 
 fn take_array(values: &mut HashMap<String, Tensor>, name: &str) -> Result<Tensor, String> {
     let found = values.remove(name);
-    found.ok_or_else(|| format!("it has no array '{name}', so it is not a saved state"))
+    found.ok_or_else(|| format!("the file has no array '{name}', so it is not a saved state"))
 }
 
 fn read_numbers(name: &str, array: &Tensor) -> Result<[u64; 2], String> {
