@@ -171,7 +171,7 @@ impl Args {
     fn options(&self) -> Result<TrainingOptions, Failure> {
         let mut options = TrainingOptions::new(self.loss.loss()?)
             .with_optimizer(self.optimizer.optimizer()?)
-            .frozen(&self.freeze)
+            .freeze(&self.freeze)
             .initialization(self.init)
             .training_mode(self.training_mode)
             .gradient_nodes(self.gradient_nodes)

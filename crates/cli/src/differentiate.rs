@@ -65,9 +65,9 @@ impl Args {
     fn options(&self) -> GradientOptions {
         let mut options = GradientOptions::new().gradient_node(self.gradient_node);
         if let Some(of) = &self.of {
-            options = options.of(of);
+            options = options.differentiate(of);
         }
-        if self.by.is_empty() { options } else { options.by(&self.by) }
+        if self.by.is_empty() { options } else { options.with_respect_to(&self.by) }
     }
 }
 

@@ -166,7 +166,7 @@ impl Args {
             .threshold(self.threshold)
             .alignment(self.align)
             .attributes(self.attributes)
-            .typed(self.typed)
+            .typed_values(self.typed)
             .checksum(self.checksum);
         match &self.data {
             Some(name) => options.data_name(name),

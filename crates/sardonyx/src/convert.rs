@@ -157,7 +157,7 @@ impl Model {
             Err(passes::ConvertError::Refused(found)) => Err(ConvertError::Refused(found)),
             Err(passes::ConvertError::NotHeld(found)) => Err(ConvertError::NotHeld(found)),
             Err(passes::ConvertError::Invalid(rejected)) => {
-                Err(ConvertError::Invalid(Box::new(InvalidResult::of(self, *rejected))))
+                Err(ConvertError::Invalid(Box::new(InvalidResult::new(self, *rejected))))
             }
         }
     }

@@ -209,7 +209,7 @@ impl DataFiles {
                 let FoundFile { file, path, len, identity, .. } =
                     found.map_err(|missed| missed.message(location))?;
                 let failed = |error| read_failure(location, &error);
-                let stamp = Stamp::of(&path, &file).map_err(failed)?;
+                let stamp = Stamp::new(&path, &file).map_err(failed)?;
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
                 if let Some(known) = known.map(Arc::clone) {
                     opened.by_location.insert(location.to_string(), Arc::clone(&known));
@@ -324,7 +324,7 @@ impl DataFiles {
             other => io::Error::other(other.message(location)),
         })?;
         match &file.stamp {
-            Some(stamp) if !stamp.is_of(&found.file)? => {
+            Some(stamp) if !stamp.matches(&found.file)? => {
                 Err(io::Error::other("it has been changed or replaced since it was first read"))
             }
             _ => Ok(found.file),
@@ -672,7 +672,7 @@ impl ExternalData for DataFiles {
                 Some(path) => format!("the values of '{}'", sardonyx_proto::shown(path)),
                 None => "these values".to_string(),
             };
-            return Err(stored::changed(
+            return Err(stored::changed_error(
                 wanted.location,
                 &format!(
                     "does not have {what} any longer: the SHA-256 differs from the one in the text"
@@ -682,11 +682,11 @@ impl ExternalData for DataFiles {
         let mut taken = lock(&self.taken);
         let known = taken.iter_mut().find(|known| known.location == wanted.location);
         match known {
-            Some(known) => known.values.push(Wanted::of(wanted).with(&bytes)),
+            Some(known) => known.values.push(Wanted::from_values(wanted).with(&bytes)),
             None => taken.push(TakenFrom {
                 location: wanted.location.to_string(),
                 identity: file.identity,
-                values: vec![Wanted::of(wanted).with(&bytes)],
+                values: vec![Wanted::from_values(wanted).with(&bytes)],
             }),
         }
         Ok(bytes)
@@ -716,19 +716,22 @@ impl DataFiles {
         if digest.as_deref() == Some(expected) {
             return load_at_offset();
         }
-        let tensors = file.tensors.get_or_init(|| Tensors::of(whole));
+        let tensors = file.tensors.get_or_init(|| Tensors::read(whole));
         let tensors = tensors.as_ref().map_err(|why| NotStored {
             is_of_file: true,
-            ..stored::changed(location, &format!("has changed since the text was written: {why}"))
+            ..stored::changed_error(
+                location,
+                &format!("has changed since the text was written: {why}"),
+            )
         })?;
-        let found = tensors.find(&Wanted::of(wanted));
-        match found.map_err(|why| stored::changed(location, &why))? {
+        let found = tensors.find(&Wanted::from_values(wanted));
+        match found.map_err(|why| stored::changed_error(location, &why))? {
             Found::Here(span) => {
                 let range = span.offset as usize..(span.offset + span.len) as usize;
                 whole.slice(range).map_err(|error| NotStored::new(error.to_string()))
             }
             Found::Beside(reference) => {
-                let beside = stored::beside(location, &reference.location);
+                let beside = stored::path_beside(location, &reference.location);
                 self.load(&beside, reference.offset, reference.length).map_err(NotStored::new)
             }
         }
@@ -745,7 +748,7 @@ impl DataFiles {
         let mut same = taken.iter().filter(|taken| taken.identity == Some(replaced));
         same.try_for_each(|taken| match successor {
             Some(model) => taken.check_successor(model),
-            None => Err(stored::still_needed(&taken.location)),
+            None => Err(stored::still_needed_error(&taken.location)),
         })
     }
 

@@ -294,7 +294,7 @@ impl Model {
             InlineRefusal::Findings(findings) => InlineError::Findings(findings),
             InlineRefusal::TooLarge { nodes, limit } => InlineError::TooLarge { nodes, limit },
             InlineRefusal::Invalid(rejected) => {
-                InlineError::Invalid(Box::new(InvalidResult::of(self, *rejected)))
+                InlineError::Invalid(Box::new(InvalidResult::new(self, *rejected)))
             }
         }
     }

@@ -62,8 +62,8 @@ pub(crate) fn open_file(
         return Err(directory_error(path));
     }
     if metadata.is_file() && access.maps() {
-        // Before mapping, so that a change between the two is detected later.
-        let stamp = Stamp::of(path, &file).map_err(failed)?;
+        // Before it is mapped: a change between the two is found later.
+        let stamp = Stamp::new(path, &file).map_err(failed)?;
         return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
     }
     if is_device(&metadata) {

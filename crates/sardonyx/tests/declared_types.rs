@@ -73,13 +73,13 @@ enum Difference {
 /// Draws a type to declare for a value of type `made`, and returns the difference.
 fn draw_declared_type(random: &mut Random, made: &Ty) -> (Ty, Difference) {
     let mut ty = made.clone();
-    match random.below(13) {
+    match random.next_below(13) {
         0 => (ty, Difference::None),
         1 | 2 => {
             // An unknown size, or a symbol of its own.
             let (_, dims) = ty.tensor();
-            let open = ["?", "Free"][random.below(2)];
-            let index = random.below(dims.len().max(1));
+            let open = ["?", "Free"][random.next_below(2)];
+            let index = random.next_below(dims.len().max(1));
             if let Some(dim) = dims.get_mut(index) {
                 *dim = open.to_string();
             }
@@ -91,7 +91,7 @@ fn draw_declared_type(random: &mut Random, made: &Ty) -> (Ty, Difference) {
                 .into_iter()
                 .filter(|other| other != elem)
                 .collect();
-            *elem = others[random.below(others.len())];
+            *elem = others[random.next_below(others.len())];
             (ty, Difference::Kind)
         }
         5 => {

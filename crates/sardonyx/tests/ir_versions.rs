@@ -21,7 +21,7 @@ const NEWEST_OPSETS: [u32; 14] = [1, 1, 8, 9, 10, 11, 14, 18, 20, 22, 23, 24, 27
 
 /// Draws a version from a range that includes both ends.
 fn version(random: &mut Random, least: i64, most: i64) -> i64 {
-    least + random.below((most - least + 1) as usize) as i64
+    least + random.next_below((most - least + 1) as usize) as i64
 }
 
 /// Random model under construction, as ONNX text.
@@ -59,7 +59,7 @@ impl Draft {
     fn node(&mut self, x: &str, y: &str) {
         // Without attributes in IR version 1, which has no types of attributes.
         let kinds = if self.ir_version == 1 { 4 } else { 9 };
-        let text = match self.random.below(kinds) {
+        let text = match self.random.next_below(kinds) {
             0 => format!("{y} = Tanh ({x})"),
             1 => {
                 let w = self.constant("float[2, 2]", "{1, -2, 0.5, 3}");
@@ -126,7 +126,7 @@ impl Draft {
 
     fn text(mut self) -> String {
         let Draft { ir_version, opset, .. } = self;
-        let count = 1 + self.random.below(5);
+        let count = 1 + self.random.next_below(5);
         for index in 0..count {
             let x = if index == 0 { "x".to_string() } else { format!("v{index}") };
             let y = if index + 1 == count { "y".to_string() } else { format!("v{}", index + 1) };
@@ -134,7 +134,7 @@ impl Draft {
         }
         let mut inputs = "float[2, 2] x".to_string();
         for (constant, _) in &self.constants {
-            if ir_version < 4 || self.random.below(3) == 0 {
+            if ir_version < 4 || self.random.next_below(3) == 0 {
                 inputs += &format!(", {constant}");
             }
         }
@@ -165,7 +165,7 @@ impl Draft {
 fn draft(seed: u64, ir_version: i64) -> String {
     let mut random = Random(seed * 97 + ir_version as u64 + 1);
     let newest = NEWEST_OPSETS[ir_version as usize - 1];
-    let opset = match random.below(2) {
+    let opset = match random.next_below(2) {
         0 => newest,
         _ => version(&mut random, 1, i64::from(newest)) as u32,
     };
@@ -220,7 +220,7 @@ const COMMANDS: &[Command] = &[
     }),
     ("differentiate", |model, _| Some(model.add_gradients(&GradientOptions::new()).ok()?.0)),
     ("differentiate by x", |model, _| {
-        Some(model.add_gradients(&GradientOptions::new().by(["x"])).ok()?.0)
+        Some(model.add_gradients(&GradientOptions::new().with_respect_to(["x"])).ok()?.0)
     }),
     ("add Gradient nodes", |model, _| {
         Some(model.add_gradients(&GradientOptions::new().gradient_node(true)).ok()?.0)

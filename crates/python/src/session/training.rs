@@ -80,10 +80,10 @@ pub(crate) fn differentiate<'py>(
     }
     let mut options = GradientOptions::new().gradient_node(gradient_node);
     if let Some(of) = &of {
-        options = options.of(of);
+        options = options.differentiate(of);
     }
     if let Some(by) = by {
-        options = options.by(by);
+        options = options.with_respect_to(by);
     }
     changed(model, |model| Ok(model.add_gradients(&options)?.0))
 }
@@ -111,7 +111,7 @@ impl TrainingArguments {
         let init = init.map_err(|what| format!("init is '{}', which is {what}", self.init))?;
         let mut options = TrainingOptions::new(self.loss()?)
             .with_optimizer(self.optimizer()?)
-            .frozen(self.freeze)
+            .freeze(self.freeze)
             .initialization(init)
             .training_mode(self.training_mode)
             .gradient_nodes(self.gradient_nodes)

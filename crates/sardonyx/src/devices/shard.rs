@@ -152,6 +152,6 @@ pub(super) fn shard_error(error: ShardError, model: &Model) -> Error {
             &crate::external::WatchedFiles::new(&model.data),
             model,
         ),
-        ShardError::Rejected(rejected) => InvalidResult::of(model, *rejected).into(),
+        ShardError::Rejected(rejected) => InvalidResult::new(model, *rejected).into(),
     }
 }
