@@ -1,5 +1,4 @@
-//! `sardonyx bench`: how long a model takes to load and to run, and how many runs there are in a
-//! second.
+//! `sardonyx bench`: measures the load time, the latency of runs and the throughput of a model.
 
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -51,7 +50,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// The answer. Times in milliseconds.
+/// Answer of the command. Times are in milliseconds.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
@@ -59,34 +58,36 @@ struct Report {
     threads: usize,
     concurrency: u16,
     instruction_set: String,
-    /// Opening the file and making it ready to run.
+    /// Time to open the file and prepare the model for running.
     load_ms: f64,
     first_ms: f64,
     median_ms: f64,
     min_ms: f64,
     mean_ms: f64,
-    /// The median again, among the percentiles.
+    /// Equal to `median_ms`, repeated beside the other percentiles.
     p50_ms: f64,
     p90_ms: f64,
     p95_ms: f64,
     p99_ms: f64,
     max_ms: f64,
-    /// Runs of all callers in a second.
+    /// Throughput of all callers together.
     runs_per_second: f64,
-    /// Repeated runs, the first one and those of the warm-up not counted.
+    /// Number of measured runs, without the first run and the warm-up.
     n: usize,
-    /// Bytes of the constants that kernels have packed, before that; null on several devices.
+    /// Size in bytes, before packing, of the constants that kernels packed; null on several
+    /// devices.
     packed_bytes: Option<usize>,
-    /// Bytes between inputs and outputs that a run takes; null if a run does not say.
+    /// Size in bytes of the arena that holds the intermediate values of a run; null if unknown.
     arena_bytes: Option<usize>,
-    /// Bytes of the tensors that a run is given and that it gives.
+    /// Total size in bytes of the input and output tensors of a run.
     given_bytes: usize,
-    /// Most memory that the process ever held, in MiB; null where the system does not say.
+    /// Peak resident memory of the process, in MiB; null where the system does not report it.
     rss_peak_mb: Option<f64>,
 }
 
 const SCHEMA: &str = "sardonyx.bench/1";
-/// So that a model of microseconds does not fill the memory with timings.
+/// Maximum number of measured runs. Without it, the timings of a model that runs for a few
+/// microseconds would fill the memory.
 const MOST_RUNS: u64 = 1_000_000;
 
 pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -107,8 +108,8 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let inputs = gather_or_make(&args.inputs, &loaded, terminal)?;
     let Opened { model, session, .. } = &loaded;
 
-    // Outputs are dropped before the next run: memory for two sets of them would not be the
-    // model's.
+    // Two sets of outputs at a time would count towards the peak memory, so the first set is
+    // dropped before the next run.
     let values = inputs.named();
     let (outputs, first) = timed(|| run_at_once(runner, values, 1));
     drop(outputs?);
@@ -156,18 +157,19 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if args.json { terminal.json(&report, false) } else { terminal.print(&as_text(&report)) }
 }
 
-/// What callers have measured.
+/// Durations and outputs that all callers measured.
 struct Measured {
-    /// How long each run took, without the dropping of old outputs: that belongs to whoever uses
-    /// them.
+    /// Duration of each run. Dropping the previous outputs is not included, as that time depends on
+    /// the caller.
     durations: Vec<Duration>,
-    /// From the beginning of the first to the end of the last.
+    /// Wall-clock time from the start of the first run to the end of the last.
     took: Duration,
-    /// Those of the last run of a caller.
+    /// Outputs of the last run of one of the callers.
     outputs: Option<Outputs>,
 }
 
-/// Runs the model without limits, on devices several times at once. Returns the last outputs.
+/// Runs the model with default options and returns the outputs. A session on devices starts
+/// `at_once` concurrent runs, of which the outputs of the last are returned.
 fn run_at_once(
     runner: &Runner,
     values: Vec<(&str, Value)>,
@@ -183,6 +185,7 @@ fn run_at_once(
     }
 }
 
+/// Calls the model repeatedly from `--concurrency` threads and collects the durations.
 fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Failure> {
     let (callers, at_once) = match runner {
         Runner::Devices(_) => (1, usize::from(args.concurrency)),
@@ -237,7 +240,7 @@ fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Fa
     Ok(measured)
 }
 
-/// See [`Report::given_bytes`].
+/// Returns the total size in bytes of the input and output tensors.
 fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
     let given = inputs.values.iter().map(|(_, value)| value);
     let made = outputs.into_iter().flat_map(Outputs::iter).map(|(_, value)| value);
@@ -245,7 +248,7 @@ fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
     tensors.map(|tensor| tensor.bytes().len()).sum()
 }
 
-/// To two digits after the point.
+/// Returns the number of runs per second, rounded to two decimals.
 fn per_second(runs: usize, took: Duration) -> f64 {
     let rate = runs as f64 / took.as_secs_f64().max(1e-9);
     (rate * 100.0).round() / 100.0
@@ -281,7 +284,7 @@ fn as_text(report: &Report) -> String {
     text
 }
 
-/// The high-water mark of this process's memory, as Linux keeps it.
+/// Returns the peak resident memory of this process in MiB, `VmHWM` in `/proc/self/status`.
 fn peak_memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

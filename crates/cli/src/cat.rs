@@ -1,4 +1,4 @@
-//! `sardonyx cat`: the values of stored tensors, on the screen or in a file.
+//! `sardonyx cat`: shows the values of stored tensors or writes them to a file.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufWriter, Write};
@@ -51,8 +51,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.cat/1";
 
 pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -137,20 +137,22 @@ fn write(
     Ok(())
 }
 
-/// A name for each tensor that no other has.
+/// Returns a unique name for each tensor: its own, or its location in the model if its name is
+/// empty or duplicate.
 fn names(chosen: &[&StoredTensor]) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for tensor in chosen {
         *uses.entry(&tensor.name).or_default() += 1;
     }
-    let only = |tensor: &StoredTensor| !tensor.name.is_empty() && uses[tensor.name.as_str()] == 1;
-    chosen
-        .iter()
-        .map(|tensor| if only(tensor) { tensor.name.clone() } else { tensor.place.clone() })
-        .collect()
+    let mut names = Vec::new();
+    for tensor in chosen {
+        let is_unique = !tensor.name.is_empty() && uses[tensor.name.as_str()] == 1;
+        names.push(if is_unique { tensor.name.clone() } else { tensor.place.clone() });
+    }
+    names
 }
 
-/// The tensors that were asked for, in the order in which they were.
+/// Selects the tensors that the arguments name, each once, in the order of the arguments.
 fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
     let there = at_place(args.place.as_deref(), tensors)?;
     if args.all_tensors {
@@ -173,13 +175,14 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     for name in &args.names {
         chosen.extend(by_name(name, &there)?);
     }
-    // Each once, though several patterns may fit it. Places are unique.
+    // A tensor that several patterns match is kept once. Its location identifies it.
     let mut seen = HashSet::new();
     chosen.retain(|tensor| seen.insert(&tensor.place));
     Ok(chosen)
 }
 
-/// The tensors at exactly this place, or else those whose place holds the text.
+/// Returns the tensor whose location equals `place`, or else all whose location contains it. No
+/// `place` selects all tensors.
 fn at_place<'a>(
     place: Option<&str>,
     tensors: &'a [StoredTensor],
@@ -200,6 +203,7 @@ fn at_place<'a>(
     }
 }
 
+/// Returns the tensor called `name`, or else all whose name matches it as a glob pattern.
 fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
     let found: Vec<_> = there.iter().copied().filter(|tensor| tensor.name == name).collect();
     if found.len() > 1 {

@@ -1,5 +1,5 @@
-//! `sardonyx completions` and `sardonyx man`: what shells and `man` know of the command line, made
-//! from its definition.
+//! `sardonyx completions` and `sardonyx man`: generates completion scripts for shells and manual
+//! pages from the definition of the command line.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::files;
 use crate::human::count;
 use crate::terminal::Terminal;
 
-/// The name of the command.
+/// Name of the executable, under which shells complete its arguments.
 const NAME: &str = "sardonyx";
 
 /// Print a script that completes this command's arguments in a shell
@@ -63,10 +63,11 @@ pub(crate) fn man(args: &ManArgs, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The names and texts of all pages.
+/// Renders the manual pages of the command and its visible subcommands. Returns each page with
+/// its name.
 fn pages() -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut whole = Cli::command().disable_help_subcommand(true);
-    // Options of the whole command are those of each subcommand too.
+    // Adds the global options to each subcommand.
     whole.build();
     let mut pages = vec![(NAME.to_string(), page(whole.clone())?)];
     for command in whole.get_subcommands().filter(|command| !command.is_hide_set()) {
