@@ -1,24 +1,24 @@
-//! Findings as SARIF 2.1.0, the form that code hosts and editors take findings of tools in (OASIS
-//! standard, 2020).
+//! Findings in SARIF 2.1.0 (OASIS standard, 2020), the format in which code hosts and editors read
+//! the findings of tools.
 
 use sardonyx::check::{Code, Finding, Severity};
 use sardonyx::text::Position;
 use sardonyx::tool::CODES;
 use serde_json::{Value, json};
 
-use super::Checked;
+use super::CheckedFile;
 use crate::failure::Failure;
 
-/// Where the codes are described.
+/// Address of the page that explains the codes. Each has an anchor of its name there.
 const HELP: &str = "https://github.com/sardonyx/sardonyx/blob/main/docs/findings.md";
 
-/// The log of a command that failed before it looked at a file.
+/// Builds the log of a command that failed before it read a file.
 pub(crate) fn failed(failure: &Failure) -> Value {
     run(Vec::new(), notifications(failure, None))
 }
 
-/// The log of what was found in files.
-pub(super) fn log(all: &[Checked]) -> Value {
+/// Builds the log of checked files: findings are results, unreadable files are notifications.
+pub(super) fn log(all: &[CheckedFile]) -> Value {
     let mut results = Vec::new();
     let mut failures = Vec::new();
     for checked in all {
@@ -35,13 +35,14 @@ pub(super) fn log(all: &[Checked]) -> Value {
     run(results, failures)
 }
 
-/// What a failure says: each problem of a text with its place, or the failure as a whole.
+/// Returns a notification for each problem in a text file, or one for the failure as a whole.
 fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
-    let mut told: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
-    if told.is_empty() {
-        told.push((failure.message(), None));
+    let mut problems: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
+    if problems.is_empty() {
+        problems.push((failure.message(), None));
     }
-    let notification = |(message, position): (&str, Option<Position>)| {
+    let mut notifications = Vec::new();
+    for (message, position) in problems {
         let mut notification = json!({
             "level": "error",
             "descriptor": {"id": failure.code_name()},
@@ -50,12 +51,12 @@ fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
         if let Some(file) = file {
             notification["locations"] = json!([location(file, None, position)]);
         }
-        notification
-    };
-    told.into_iter().map(notification).collect()
+        notifications.push(notification);
+    }
+    notifications
 }
 
-/// A log with one run.
+/// Builds a log with a single run.
 fn run(results: Vec<Value>, failures: Vec<Value>) -> Value {
     let rules: Vec<Value> = CODES.iter().map(|code| rule(code)).collect();
     json!({
@@ -99,7 +100,7 @@ fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
         "ruleId": found.code.name,
         "ruleIndex": index,
         "level": found.severity.name(),
-        // The place in words as well: few readers of the form show logical locations.
+        // Repeats the location in words, as few viewers show logical locations.
         "message": {"text": format!("{place}: {}. {advice}.", found.fact)},
         "locations": [location(file, Some(found), position)],
     })
@@ -122,7 +123,8 @@ fn location(file: &str, found: Option<&Finding>, position: Option<Position>) -> 
     location
 }
 
-/// A path as a relative reference: what has a meaning in addresses is escaped.
+/// Encodes a path as a relative URI reference: percent-encodes all bytes but unreserved
+/// characters and slashes.
 fn uri(path: &str) -> String {
     let mut uri = String::new();
     for byte in path.replace('\\', "/").bytes() {
