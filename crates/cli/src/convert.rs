@@ -1,4 +1,4 @@
-//! `sardonyx convert`: the same model with other versions of operator sets.
+//! `sardonyx convert`: converts a model to other operator set versions.
 
 use std::collections::BTreeMap;
 
@@ -44,9 +44,9 @@ pub(crate) struct Args {
     /// Make an assumption that the model does not guarantee, and list the nodes that need it:
     /// 'default-inputs' (callers never override an input that has a default), 'indices-in-range'
     /// (no index is negative), 'inference' (old Dropout and BatchNormalization run in inference
-    /// mode whatever is_test says), 'integers-in-floats' (integers that are computed as floats fit
-    /// in 53 bits), 'sizes-not-zero' (no shape that a Reshape with allowzero reads has a 0). May be
-    /// repeated
+    /// mode whatever the value of is_test), 'integers-in-floats' (integers that are computed as
+    /// floats fit in 53 bits), 'sizes-not-zero' (no shape that a Reshape with allowzero reads has a
+    /// 0). May be repeated
     #[arg(long, value_name = "NAME", value_parser = parse_assumption)]
     assume: Vec<Assumption>,
     /// Reject nodes without an equivalent operator instead of replacing them by their function
@@ -65,8 +65,8 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.convert/1";
 
 pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -85,7 +85,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             return Err(Failure::new(error.to_string()).at(args.model.name()));
         }
         Err(ConvertError::Refused(refusals)) => {
-            return args.refused(&model, &refusals, terminal);
+            return args.report_refusals(&model, &refusals, terminal);
         }
         Err(ConvertError::Invalid(result)) => {
             let command = invalid::Command {
@@ -99,8 +99,10 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
         }
     };
     set::note_merged(model.opsets().len(), &converted, terminal);
-    let verify = |runs| verify::verify(&model, &converted, &report, (runs, &args.sizes), terminal);
-    let verified = args.verify.map(verify).transpose()?;
+    let verified = args
+        .verify
+        .map(|runs| verify::verify(&model, &converted, &report, (runs, &args.sizes), terminal))
+        .transpose()?;
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
     if let Some(target) = target.filter(|_| !differs) {
@@ -178,8 +180,8 @@ impl Args {
         Ok(target)
     }
 
-    /// What stands against converting the model.
-    fn refused(
+    /// Reports the nodes that have no equivalent in the target versions.
+    fn report_refusals(
         &self,
         model: &Model,
         refusals: &[check::Finding],
@@ -190,7 +192,7 @@ impl Args {
         refused((model, &name), refusals, answer, terminal)
     }
 
-    /// The JSON answer of a conversion without a result.
+    /// Returns the JSON answer of a conversion that produced no model.
     fn answer(&self) -> Value {
         json!({
             "schema": SCHEMA,
@@ -203,7 +205,7 @@ impl Args {
     }
 }
 
-/// Whether the model is another one now.
+/// Whether the conversion changed anything in the model.
 fn is_changed(report: &ConvertReport) -> bool {
     let (before, after) = report.ir_version;
     before != Some(after)
@@ -273,13 +275,6 @@ fn as_json(report: &ConvertReport) -> Value {
             })
         })
         .collect();
-    let replaced = |operators: &BTreeMap<(String, String), usize>| -> Vec<Value> {
-        let operators = operators.iter();
-        let listed = operators.map(|((domain, name), nodes)| {
-            json!({"domain": domain_name(domain), "operator": name, "nodes": nodes})
-        });
-        listed.collect()
-    };
     let assumed: Vec<Value> = report
         .assumed
         .iter()
@@ -293,12 +288,20 @@ fn as_json(report: &ConvertReport) -> Value {
         "ir_version": {"from": report.ir_version.0, "to": report.ir_version.1},
         "unchanged": report.unchanged,
         "operators": operators,
-        "constants": replaced(&report.constants),
-        "expanded": replaced(&report.expanded),
+        "constants": operators_json(&report.constants),
+        "expanded": operators_json(&report.expanded),
         "assumed": assumed,
         "rewritten": rewritten,
         "removed": report.removed,
         "added": report.made,
         "added_functions": added_json(&report.added),
     })
+}
+
+/// Converts the numbers of nodes by operator to JSON. An operator is given by domain and name.
+fn operators_json(operators: &BTreeMap<(String, String), usize>) -> Vec<Value> {
+    let listed = operators.iter().map(|((domain, name), nodes)| {
+        json!({"domain": domain_name(domain), "operator": name, "nodes": nodes})
+    });
+    listed.collect()
 }

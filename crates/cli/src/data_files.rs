@@ -1,5 +1,4 @@
-//! The files beside a model that hold its values: whether they are there and how large. Nothing
-//! here opens one.
+//! Finds the external data files of a model and their sizes, without opening them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,26 +8,27 @@ use sardonyx::inspect::{StoredTensor, TensorStorage};
 
 use crate::ModelArg;
 
-/// What is found where a model says that a data file is.
+/// Status of an external data file that a model refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A file of this many bytes.
+    /// Size in bytes of a regular file.
     Bytes(u64),
     Missing,
-    /// Not looked for, for this reason.
+    /// Reason for not searching the location.
     Refused(&'static str),
-    /// The model came without a directory.
+    /// The model was read from stdin, so it has no directory to search.
     Unknown,
 }
 
-/// Finds data files by their locations, each once.
+/// Finds data files by their locations. Results are cached.
 pub(crate) struct DataFiles {
     directories: Vec<PathBuf>,
     found: HashMap<String, Found>,
 }
 
 impl DataFiles {
-    /// Those beside a model file, and beside the real file if it is a link.
+    /// Searches the directory of the model file and, if it is a symlink, the directory of its
+    /// target.
     pub(crate) fn of(model: &ModelArg) -> DataFiles {
         let real = fs::canonicalize(&model.path).ok();
         let paths = std::iter::once(&model.path).chain(&real);
@@ -49,7 +49,7 @@ impl DataFiles {
         found
     }
 
-    /// Where the files of these locations are, as far as they are anywhere.
+    /// Returns the paths of the files that exist at `locations` inside the searched directories.
     pub(crate) fn paths<'a>(&self, locations: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
         let inside = locations.into_iter().filter(|location| leads_outside(location).is_none());
         inside
@@ -60,6 +60,7 @@ impl DataFiles {
             .collect()
     }
 
+    /// Searches the directories for `location`, without the cache.
     fn look(&self, location: &str) -> Found {
         if let Some(why) = leads_outside(location) {
             return Found::Refused(why);
@@ -77,8 +78,8 @@ impl DataFiles {
         Found::Missing
     }
 
-    /// What keeps the values of a tensor from being read, as far as sizes tell; `None` if nothing
-    /// does.
+    /// Returns the reason why the values of a tensor cannot be read: its file is missing, refused
+    /// or too short. Returns `None` if the sizes give no reason.
     pub(crate) fn problem(&mut self, tensor: &StoredTensor) -> Option<String> {
         let TensorStorage::External { location, offset, .. } = &tensor.storage else {
             return None;
@@ -98,8 +99,8 @@ impl DataFiles {
     }
 }
 
-/// Why a location is not looked for. The library decides in the same way, and more strictly, when
-/// it opens a file.
+/// Returns the reason for not searching a location, such as a path that leaves the directory of
+/// the model. The library applies stricter rules when it opens the file.
 fn leads_outside(location: &str) -> Option<&'static str> {
     let bytes = location.as_bytes();
     let is_absolute = matches!(bytes.first(), Some(b'/' | b'\\'))

@@ -1,5 +1,5 @@
-//! What `add-training` and `differentiate` have in common: a changed model and a report, or what
-//! has no gradient.
+//! Steps that `add-training` and `differentiate` share: saving the changed model and reporting it,
+//! or reporting the operators that have no gradient.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::refused::refused;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, invalid, saving};
 
-/// A command that changes a model.
+/// Command that writes a changed model.
 pub(crate) struct Command<'a> {
-    /// The name and version of the form of its JSON answer.
+    /// Name and version of the schema of the JSON answer.
     pub(crate) schema: &'static str,
     pub(crate) arg: &'a ModelArg,
     pub(crate) saving: &'a saving::Args,
@@ -24,13 +24,15 @@ pub(crate) struct Command<'a> {
 }
 
 impl Command<'_> {
-    /// Saves the changed model and tells what was done, as JSON or as text, or why it was not.
+    /// Saves the changed model and reports the changes in JSON or text, or else the reason for
+    /// changing nothing.
     pub(crate) fn finish<R>(
         &self,
         model: &Model,
         target: saving::Target,
         result: Result<(Model, R), TrainingError>,
-        (as_json, as_text): (impl Fn(&R) -> Value, impl Fn(&R) -> String),
+        as_json: impl Fn(&R) -> Value,
+        as_text: impl Fn(&R) -> String,
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
         let Command { schema, arg, saving, invalid } = *self;
@@ -66,11 +68,9 @@ impl Command<'_> {
     }
 }
 
-/// Lines on what else changed: the version of `ai.onnx`, and operators that became their functions.
-pub(crate) fn notes(
-    (from, to): (u32, u32),
-    expansions: &BTreeMap<(String, String), usize>,
-) -> String {
+/// Lists further changes, one on each line: a raised version of `ai.onnx`, and operators that were
+/// replaced by their function bodies.
+pub(crate) fn notes(from: u32, to: u32, expansions: &BTreeMap<(String, String), usize>) -> String {
     let mut text = String::new();
     if from != to {
         text += &format!("\nai.onnx: {from} → {to}, the oldest version with the operators needed");
@@ -82,7 +82,8 @@ pub(crate) fn notes(
     text
 }
 
-pub(crate) fn opset_json((from, to): (u32, u32)) -> Value {
+/// Returns the versions of `ai.onnx` before and after the change as JSON.
+pub(crate) fn opset_json(from: u32, to: u32) -> Value {
     json!({"from": from, "to": to})
 }
 
