@@ -1,8 +1,8 @@
-//! `sardonyx diff`: what differs between two models, and what that means for callers.
+//! `sardonyx diff`: lists the differences between two models and their impact on callers.
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sardonyx::Model;
 use sardonyx::tool::ModelExt;
@@ -23,8 +23,8 @@ use crate::{Limits, ModelArg, Verdict};
 ///
 /// Nodes are matched by the values that they produce, then by what they compute, then by order, so
 /// renamed nodes are renamed, not removed and added. Where tensors are stored and the order of
-/// nodes make no difference. The last line says which part of the version (major, minor, patch) the
-/// changes ask to raise. Exit code 1 means that the models differ.
+/// nodes make no difference. The last line names the part of the version (major, minor, patch) to
+/// raise for the changes. Exit code 1 means that the models differ.
 ///
 /// To use it in `git diff`, run `git config diff.onnx.command 'sardonyx diff --git'` and add the
 /// line `*.onnx diff=onnx` to .gitattributes.
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Changes for which the exit code is 1.
+/// Least change of the version for which the exit code is 1.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
     Any,
@@ -71,11 +71,11 @@ enum FailOn {
     Major,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.diff/1";
 
-/// Changes of a kind that are listed unless all are.
+/// Maximum number of changes to list in each category without `--all`.
 const LISTED: usize = 20;
 
 pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -87,8 +87,7 @@ pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
     let (before, after) = (open(&args.before)?, open(&args.after)?);
     let diff = before.diff(&after, &options);
     if args.json {
-        let names = [&args.before, &args.after].map(|path| path.display().to_string());
-        terminal.json(&as_json(&diff, &names), true)?;
+        terminal.json(&as_json(&diff, &args.before, &args.after), true)?;
     } else {
         terminal.print(&as_text(&diff, args.listing()))?;
     }
@@ -101,8 +100,9 @@ pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
     Ok(if is_found { Verdict::Findings } else { Verdict::Fine })
 }
 
-/// Compares the files that git passes. Its arguments are the path, the old file with hash and mode,
-/// the new file with hash and mode, and for a renamed file the new path and a header.
+/// Compares the two versions of a file as a diff driver of git. The arguments are the path, the old
+/// file with hash and mode, the new file with hash and mode, and for a renamed file the new path
+/// and a header.
 fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdict, Failure> {
     let [_, _, new, ..] = args.rest.as_slice() else {
         return Err(Failure::new("--git needs the seven arguments of a diff driver of git")
@@ -110,7 +110,7 @@ fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdic
     };
     let path = args.before.display();
     let open = |path: PathBuf| -> Result<Option<Model>, Failure> {
-        // The side of a file that does not exist.
+        // Git passes the null device for the side on which the file does not exist.
         if path.as_os_str() == "/dev/null" || path.as_os_str() == "nul" {
             return Ok(None);
         }
@@ -127,7 +127,7 @@ fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdic
 }
 
 impl Args {
-    /// The number of changes of a kind to list.
+    /// Returns the maximum number of changes to list in each category.
     fn listing(&self) -> usize {
         match (self.stat, self.all) {
             (true, _) => 0,
@@ -137,12 +137,12 @@ impl Args {
     }
 }
 
-/// An answer in words.
+/// Text of the answer while it is written.
 struct Text {
     text: String,
-    /// The number of changes of a kind to list.
+    /// Maximum number of changes to list in each category.
     listed: usize,
-    /// Whether some are not listed.
+    /// Whether changes were left out.
     is_cut: bool,
 }
 
@@ -152,7 +152,7 @@ impl Text {
         self.text.push('\n');
     }
 
-    /// Writes the first changes of a list.
+    /// Writes the first `listed` changes and the number of the others.
     fn list<T>(&mut self, changes: &[T], mut write: impl FnMut(&mut Text, &T)) {
         for change in changes.iter().take(self.listed) {
             write(self, change);
@@ -164,7 +164,7 @@ impl Text {
         }
     }
 
-    /// Writes a removed and an added line.
+    /// Writes a line `- before` and a line `+ after`, each if it exists.
     fn pair(&mut self, before: Option<&str>, after: Option<&str>) {
         if let Some(before) = before {
             self.line(format!("- {before}"));
@@ -272,7 +272,7 @@ fn node(text: &mut Text, change: &NodeChange) {
     } else {
         text.pair(change.before.as_deref(), change.after.as_deref());
     }
-    // The lines show the others.
+    // Renamed nodes, other operators, inputs and outputs show in the two lines above.
     for detail in &change.details {
         match detail {
             NodeDetail::Attribute { name, content, .. } if !content.is_none() => {
@@ -287,14 +287,9 @@ fn node(text: &mut Text, change: &NodeChange) {
 }
 
 fn constant_counts(changes: &[ConstantChange]) -> String {
-    let is_added = |change: &&ConstantChange| change.before.is_none();
-    let is_removed = |change: &&ConstantChange| change.after.is_none();
-    let is_changed = |change: &&ConstantChange| !change.content.is_none();
-    let (added, removed, changed) = (
-        changes.iter().filter(is_added).count(),
-        changes.iter().filter(is_removed).count(),
-        changes.iter().filter(is_changed).count(),
-    );
+    let added = changes.iter().filter(|change| change.before.is_none()).count();
+    let removed = changes.iter().filter(|change| change.after.is_none()).count();
+    let changed = changes.iter().filter(|change| !change.content.is_none()).count();
     let renamed = changes.len() - added - removed - changed;
     let counts =
         [(added, "added"), (removed, "removed"), (changed, "changed"), (renamed, "renamed")];
@@ -334,7 +329,7 @@ fn content_words(content: &TensorChange) -> String {
     }
 }
 
-/// Writes a difference with four digits.
+/// Formats a difference with four decimals, or in scientific notation if it is very small or large.
 fn short(difference: f64) -> String {
     if !(1e-3..1e6).contains(&difference) {
         return format!("{difference:.3e}");
@@ -380,12 +375,12 @@ fn version_words(diff: &ModelDiff) -> String {
     format!("version: {meaning}; model_version {before} → {after}, {advice}")
 }
 
-fn as_json(diff: &ModelDiff, names: &[String; 2]) -> Value {
+fn as_json(diff: &ModelDiff, before: &Path, after: &Path) -> Value {
     let version = &diff.version;
     json!({
         "schema": SCHEMA,
-        "before": names[0],
-        "after": names[1],
+        "before": before.display().to_string(),
+        "after": after.display().to_string(),
         "equal": diff.is_empty(),
         "header": diff.header.iter().map(field_json).collect::<Vec<_>>(),
         "imports": diff.imports.iter().map(|change| json!({
