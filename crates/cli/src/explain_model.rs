@@ -1,4 +1,5 @@
-//! `sardonyx explain`: what a model becomes before it runs; or what a finding of `check` means.
+//! `sardonyx explain`: explains how a model is optimized before it runs, or what a finding of
+//! `check` means.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -42,15 +43,15 @@ pub(crate) struct Args {
     /// List the steps of a run and their kernels
     #[arg(long)]
     steps: bool,
-    /// Show the program before kernels are selected: values, operations with what is fused into
+    /// Show the program before kernels are selected: values, operations with the nodes fused into
     /// them, and fusions that were almost possible
     #[arg(long)]
     program: bool,
     /// Show the program after REWRITE instead of after all rewrites; `lowering` is before the first
     #[arg(long, value_name = "REWRITE", requires = "program", value_parser = stages())]
     after: Option<String>,
-    /// Show how the model runs on the devices of a configuration: what runs where and in which
-    /// parts, what is sent, and which annotations are not honored and why
+    /// Show how the model runs on the devices of a configuration: which device runs each node and
+    /// in which parts, which values are sent, and which annotations are not honored and why
     #[arg(long, conflicts_with_all = ["program", "steps"])]
     devices: bool,
     /// Name of the device configuration; by default the only one of the model
@@ -61,21 +62,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What a program can be shown after, with what it does.
+/// Returns the values of `--after`, each with its description: lowering and all rewrites.
 fn stages() -> PossibleValuesParser {
     let lowering = ("lowering", "Maps each node to one step.");
     let stages = std::iter::once(lowering).chain(tool::rewrites());
     PossibleValuesParser::new(stages.map(|(name, about)| PossibleValue::new(name).help(about)))
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.explain-model/1";
-/// The same for `--program`.
+/// Name and version of the schema of the JSON answer with `--program`.
 const PROGRAM_SCHEMA: &str = "sardonyx.program/1";
-/// The same for `--devices`.
+/// Name and version of the schema of the JSON answer with `--devices`.
 const DEVICES_SCHEMA: &str = "sardonyx.explain-devices/1";
-/// Rows of one kind that are listed.
+/// Maximum number of rows to list in each section.
 const SHOWN: usize = 12;
 
 pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -114,16 +115,17 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     let inputs = input_types(&sizes, session.inputs(), terminal);
     let details = session.details(known_types(&inputs)).map_err(Failure::from);
-    let story =
-        Story { name: model.name(), session: &session, steps: session.steps(), inputs, details };
+    let name = model.name();
+    let explanation =
+        Explanation { name, session: &session, steps: session.steps(), inputs, details };
     if args.json {
-        terminal.json(&story.json(args.steps), true)
+        terminal.json(&explanation.json(args.steps), true)
     } else {
-        terminal.print(&story.text(args.steps))
+        terminal.print(&explanation.text(args.steps))
     }
 }
 
-/// How a model runs on several devices.
+/// Prints the plan by which a model runs on several devices.
 fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result<(), Failure> {
     let mut options = DeviceOptions::new();
     if let Some(name) = &args.configuration {
@@ -135,7 +137,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
         None => {
             let session = args.session.on_devices(&opened.model, sizes, options)?;
             note_open_sizes(sizes, session.inputs(), terminal);
-            // Other sizes stay open: a plan holds for all of them.
+            // Sizes that are not set stay open, so that the plan holds for all of them.
             let inputs = session.inputs().iter();
             let inputs = inputs.filter_map(|port| with_set_sizes(port, &sizes.open));
             session.plan(&inputs.collect::<Vec<_>>())?
@@ -171,23 +173,27 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     terminal.print(&text)
 }
 
-/// Says which sizes are open: a plan for all sizes splits none of these, and a run plans for its
-/// own.
+/// Adds a note that lists the open sizes. A plan for all sizes does not split axes of open size,
+/// while a run is planned for its own sizes and may split them.
 fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
-    /// Sizes that are listed.
+    /// Maximum number of open sizes to list.
     const SHOWN: usize = 8;
     let mut open: Vec<String> = Vec::new();
     for port in ports {
         let shape = port.ty().and_then(Type::shape);
         for (axis, dim) in shape.into_iter().flatten().enumerate() {
             if dim.is_unknown() {
-                let is_set = |one: &session::OpenSize| one.input == port.name() && one.axis == axis;
-                if !set.open.iter().any(is_set) {
+                let is_set =
+                    set.open.iter().any(|one| one.input == port.name() && one.axis == axis);
+                if !is_set {
                     open.push(format!("{}[{axis}]", port.name()));
                 }
             } else {
-                let is_open = |name: &String| !set.fixed.iter().any(|(fixed, _)| fixed == name);
-                open.extend(dim.symbols().into_iter().filter(is_open));
+                for name in dim.symbols() {
+                    if set.fixed.iter().all(|(fixed, _)| *fixed != name) {
+                        open.push(name);
+                    }
+                }
             }
         }
     }
@@ -203,7 +209,8 @@ fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
     }
 }
 
-/// The name and the type of an input of which sizes without names are set.
+/// Returns the name and type of an input with the sizes that are set for its unnamed dimensions.
+/// Returns `None` if none is set.
 fn with_set_sizes<'p>(port: &'p Port, set: &[session::OpenSize]) -> Option<(&'p str, Type)> {
     let mut own = set.iter().filter(|one| one.input == port.name()).peekable();
     own.peek()?;
@@ -214,7 +221,8 @@ fn with_set_sizes<'p>(port: &'p Port, set: &[session::OpenSize]) -> Option<(&'p 
     Some((port.name(), Type::tensor(elem, dims)))
 }
 
-/// The types of the inputs, for which memory is planned: with a number for every size.
+/// Returns the types of inputs for which memory is planned: every symbolic size is replaced by a
+/// number. Notes the sizes that are assumed.
 fn input_types(
     sizes: &session::Sizes,
     ports: &[Port],
@@ -233,13 +241,13 @@ fn input_types(
     types
 }
 
-/// The inputs whose types are known.
+/// Returns the inputs of known type.
 fn known_types(inputs: &[(String, Option<Type>)]) -> Vec<(&str, Type)> {
     inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?))).collect()
 }
 
-/// What became of a model.
-struct Story<'a> {
+/// Facts about an optimized model that the answer lists.
+struct Explanation<'a> {
     name: String,
     session: &'a Session,
     steps: Vec<StepInfo>,
@@ -247,15 +255,18 @@ struct Story<'a> {
     details: Result<RunDetails, Failure>,
 }
 
-/// How often something happened, and where first.
+/// Similar fusions that the answer lists in one row.
 struct Group {
+    /// Number of fusions.
     times: usize,
+    /// Number of nodes that were fused.
     nodes: usize,
+    /// Name of the first node.
     example: String,
 }
 
-/// By pattern and reason; most first.
-fn groups<'a>(
+/// Groups fusions by pattern and by the reason that prevented them, the most frequent first.
+fn group_fusions<'a>(
     fusions: impl Iterator<Item = &'a Fusion>,
 ) -> Vec<((&'static str, Option<&'a str>), Group)> {
     let mut found: BTreeMap<(&'static str, Option<&str>), Group> = BTreeMap::new();
@@ -274,7 +285,7 @@ fn groups<'a>(
     groups
 }
 
-/// Counts of steps by how their memory is used.
+/// Numbers of steps by the way in which they use memory.
 struct Memory {
     views: usize,
     in_place: usize,
@@ -284,7 +295,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn of(details: &RunDetails) -> Memory {
+    fn from_details(details: &RunDetails) -> Memory {
         let count = |which: fn(&StepDetails) -> bool| {
             let steps = details.steps.iter();
             steps.filter(|step| which(step)).count()
@@ -299,17 +310,18 @@ impl Memory {
     }
 }
 
-impl Story<'_> {
-    /// What fusing did, and what it nearly did.
+impl Explanation<'_> {
+    /// Returns the fusions that were made, and those that were almost possible.
     fn fusions(&self) -> [Vec<((&'static str, Option<&str>), Group)>; 2] {
         let all = || self.session.fusions().iter();
         [
-            groups(all().filter(|fusion| fusion.nodes > 0)),
-            groups(all().filter(|fusion| fusion.nodes == 0)),
+            group_fusions(all().filter(|fusion| fusion.nodes > 0)),
+            group_fusions(all().filter(|fusion| fusion.nodes == 0)),
         ]
     }
 
-    /// By operators such as `Conv with Relu`: how many, and the first.
+    /// Groups the steps into which other nodes were fused by their operators, such as
+    /// `Conv with Relu`, the most frequent first.
     fn with_fused(&self) -> Vec<(String, Group)> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for step in self.steps.iter().filter(|step| !step.with.is_empty()) {
@@ -334,8 +346,8 @@ impl Story<'_> {
             count(report.nodes, "node"),
             count(self.steps.len(), "step")
         ));
-        self.say_rewritten(&mut lines);
-        self.say_fused(&mut lines);
+        self.write_rewritten(&mut lines);
+        self.write_fused(&mut lines);
         lines.add(
             "constants",
             format!(
@@ -350,7 +362,7 @@ impl Story<'_> {
             let made = human::bytes(report.made_bytes as u64);
             lines.add("", format!("{made} of it is not stored in the file"));
         }
-        self.say_memory(&mut lines);
+        self.write_memory(&mut lines);
         let took = report.took.iter();
         let took: Vec<String> =
             took.map(|(part, took)| format!("{part} {:.1}", millis(*took))).collect();
@@ -363,8 +375,8 @@ impl Story<'_> {
         text
     }
 
-    /// What became of the nodes before any were fused.
-    fn say_rewritten(&self, lines: &mut Lines) {
+    /// Writes the changes before fusion: expanded, upgraded, duplicate and constant-folded nodes.
+    fn write_rewritten(&self, lines: &mut Lines) {
         let report = self.session.report();
         if !report.expanded.is_empty() {
             let calls = report.expanded.values().sum();
@@ -415,8 +427,8 @@ impl Story<'_> {
         );
     }
 
-    /// What was fused, and what almost was.
-    fn say_fused(&self, lines: &mut Lines) {
+    /// Writes the fusions that were made, those that were almost possible, and dead nodes.
+    fn write_fused(&self, lines: &mut Lines) {
         let report = self.session.report();
         let [fused, nearly] = self.fusions();
         let gone: usize = fused.iter().map(|(_, group)| group.nodes - group.times).sum();
@@ -467,12 +479,12 @@ impl Story<'_> {
         }
     }
 
-    /// What values between inputs and outputs take.
-    fn say_memory(&self, lines: &mut Lines) {
+    /// Writes the size of the arena for intermediate values and the use of memory by steps.
+    fn write_memory(&self, lines: &mut Lines) {
         match &self.details {
             Err(failure) => lines.add("memory", format!("unknown: {}", failure.message())),
             Ok(details) => {
-                let memory = Memory::of(details);
+                let memory = Memory::from_details(details);
                 let inputs = self.inputs.iter().take(SHOWN).map(|(name, ty)| match ty {
                     Some(ty) => format!("{name}: {ty}"),
                     None => name.clone(),
@@ -567,7 +579,7 @@ impl Story<'_> {
             took.map(|(part, took)| (part.to_string(), json!(millis(*took)))).collect();
         let memory = match &self.details {
             Ok(details) => {
-                let memory = Memory::of(details);
+                let memory = Memory::from_details(details);
                 let inputs = self.inputs.iter().map(
                     |(name, ty)| json!({"name": name, "type": ty.as_ref().map(Type::to_string)}),
                 );
@@ -624,7 +636,7 @@ impl Story<'_> {
     }
 }
 
-/// Lines of a name and what is said of it.
+/// Text of rows, each a label in a column of its own and a content.
 struct Lines(String);
 
 impl Lines {
@@ -632,7 +644,7 @@ impl Lines {
         self.0 += &format!("{name:<9} {rest}\n");
     }
 
-    /// Says how many of `rows` are not listed.
+    /// Adds a row with the number of `rows` that are not listed, if there are any.
     fn more(&mut self, rows: usize) {
         if rows > SHOWN {
             self.add("", format!("    ... and {} more", rows - SHOWN));

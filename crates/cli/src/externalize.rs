@@ -1,4 +1,4 @@
-//! `sardonyx externalize`: a model with its values in data files.
+//! `sardonyx externalize`: moves the values of tensors to data files.
 
 use sardonyx::inspect::{StoredTensor, TensorRole, TensorStorage};
 use sardonyx::io::{Layout, Weights};
@@ -55,8 +55,8 @@ pub(crate) struct Args {
     checksum: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.externalize/1";
 
 pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -130,18 +130,18 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     Ok(())
 }
 
-/// The first IR version in which values may be in data files.
+/// First IR version that supports external data.
 const EXTERNAL_DATA: i64 = 4;
 
-/// Whether it belongs to a graph, not to a node.
+/// Whether the tensor is stored in a graph, not in an attribute of a node.
 fn is_constant(tensor: &StoredTensor) -> bool {
     tensor.role != TensorRole::Attribute
 }
 
 impl Args {
-    /// Whether values move to data files.
+    /// Whether saving moves the values of any tensor to a data file.
     fn moves(&self, model: &Model) -> bool {
-        let fits = |tensor: &StoredTensor| {
+        model.tensors().iter().any(|tensor| {
             let is_stored = match tensor.storage {
                 TensorStorage::Raw => true,
                 TensorStorage::Typed(name) => self.typed && name != "string_data",
@@ -151,8 +151,7 @@ impl Args {
                 || self.attributes && tensor.role == TensorRole::Attribute;
             let is_large = tensor.bytes.is_some_and(|len| len > 0 && len >= self.threshold);
             is_stored && is_whole && is_large
-        };
-        model.tensors().iter().any(fits)
+        })
     }
 
     fn options(&self) -> SaveOptions {

@@ -1,4 +1,4 @@
-//! Reading input files and writing output files.
+//! Reads input files and writes output files atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use sardonyx::value::Buffer;
 
 use crate::failure::{Code, Failure};
 
-/// The content of a file or pipe; directories and devices are refused.
+/// Reads the content of a file or pipe. Fails for directories and devices.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     let failed = |error: io::Error| failed("cannot read", path, &error);
     let mut file = File::open(path).map_err(failed)?;
@@ -36,7 +36,7 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     Ok(Buffer::from_vec(bytes))
 }
 
-/// The files of a directory called PREFIX0.pb, PREFIX1.pb, …, with their numbers, in their order.
+/// Lists the files PREFIX0.pb, PREFIX1.pb, … of a directory with their numbers, in ascending order.
 pub(crate) fn numbered(directory: &Path, prefix: &str) -> Result<Vec<(usize, PathBuf)>, Failure> {
     let mut files = Vec::new();
     for path in listed(directory)? {
@@ -50,7 +50,7 @@ pub(crate) fn numbered(directory: &Path, prefix: &str) -> Result<Vec<(usize, Pat
     Ok(files)
 }
 
-/// What is in a directory, by name.
+/// Lists the paths in a directory, sorted.
 pub(crate) fn listed(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let cannot = |error: io::Error| failed("cannot read the directory", directory, &error);
     let entries = fs::read_dir(directory).map_err(cannot)?;
@@ -72,21 +72,24 @@ fn is_pipe(_: &fs::Metadata) -> bool {
     false
 }
 
+/// Describes a failed operation on a file. `what` is its beginning, such as `cannot read`.
 pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     let reason = sardonyx::tool::io_reason(path, error);
     Failure::new(format!("{what} '{}': {reason}", path.display())).code(ErrorKind::Io)
 }
 
-/// Files that must not be overwritten, because the command reads them.
+/// Input files of a command, which it must not overwrite.
 #[derive(Default)]
 pub(crate) struct Protected(Vec<PathBuf>);
 
 impl Protected {
+    /// Protects a file, if it exists.
     pub(crate) fn add(&mut self, path: &Path) {
-        // A pipe or stdin has no path to protect.
+        // The path of stdin does not exist, so it needs no protection.
         self.0.extend(fs::canonicalize(path));
     }
 
+    /// Returns an error if `path` is one of the protected files.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
         match fs::canonicalize(path) {
             Ok(real) if self.0.contains(&real) => Err(Failure::new(format!(
@@ -99,8 +102,8 @@ impl Protected {
     }
 }
 
-/// Refuses a place where no model can be written, or where one would replace data. This is found
-/// out before anything is computed.
+/// Checks, before a model is computed, that it can be written to `path` and would not replace
+/// arrays or an image there.
 pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     if path.is_dir() || ends_as_directory(path) {
@@ -118,12 +121,12 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
         .help("choose another file, or remove this one first"))
 }
 
-/// Whether a path ends with a separator, which only that of a directory does.
+/// Whether a path ends with a separator, so that it can only name a directory.
 pub(crate) fn ends_as_directory(path: &Path) -> bool {
     path.to_str().and_then(|path| path.chars().next_back()).is_some_and(std::path::is_separator)
 }
 
-/// Whether two paths name the same entry of the same directory, be there a file or not.
+/// Whether two paths name the same entry of a directory, even if no file exists there.
 pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     let directory = |path: &Path| {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -132,7 +135,7 @@ pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     one.file_name() == other.file_name() && directory(one) == directory(other)
 }
 
-/// Refuses a file in a directory that does not exist.
+/// Returns an error if the directory of `path` does not exist.
 pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if parent.is_none_or(Path::exists) {
@@ -142,15 +145,15 @@ pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
     Err(missing.help("create the directory first"))
 }
 
-/// Refuses a file beside which nothing can be written, as in a directory that is read-only.
+/// Checks that a file can be created beside `path`, whose directory may be read-only.
 pub(crate) fn check_writing(path: &Path) -> Result<(), Failure> {
     let file = WholeFile::create(path);
     file.map(drop).map_err(|error| failed("cannot write", path, &error))
 }
 
-/// Enough of a file to say what it is, if it can be read.
+/// Reads the bytes at the start of a file that [`kind`] needs. Returns `None` if that fails.
 fn first_bytes(path: &Path) -> Option<Vec<u8>> {
-    /// The longest signature is shorter.
+    /// At least the length in bytes of the longest signature.
     const LENGTH: u64 = 64;
     if !path.is_file() {
         return None;
@@ -160,7 +163,7 @@ fn first_bytes(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically: after a failure it has its old content.
 pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut WholeFile) -> Result<(), Failure>,
@@ -174,7 +177,7 @@ pub(crate) fn write(
     file.finish().map_err(cannot)
 }
 
-/// What a file is, by its first bytes, and where these say nothing, by its suffix.
+/// Type of a file by its signature, or by its suffix if it has no known signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Npy,
@@ -184,6 +187,7 @@ pub(crate) enum Kind {
     Unknown(Option<&'static str>),
 }
 
+/// Determines the type of a file from its path and its first bytes.
 pub(crate) fn kind(path: &Path, bytes: &[u8]) -> Kind {
     let signatures: [(&[u8], Kind); 10] = [
         (b"\x93NUMPY", Kind::Npy),
@@ -199,7 +203,7 @@ pub(crate) fn kind(path: &Path, bytes: &[u8]) -> Kind {
     ];
     let suffix =
         path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
-    // The bytes of a .pb file may begin like anything.
+    // A .pb file has no signature, and its bytes may equal any other.
     if suffix == "pb" {
         return Kind::Proto;
     }

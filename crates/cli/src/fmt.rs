@@ -1,4 +1,4 @@
-//! `sardonyx fmt`: one look for texts.
+//! `sardonyx fmt`: formats models in text form.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// A file that cannot be formatted does not keep the others from it.
+/// Formats all files. After a file that fails, the others are still formatted.
 pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::Fine;
     let mut failures = Vec::new();
@@ -41,7 +41,7 @@ pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     last.map_or(Ok(verdict), Err)
 }
 
-/// Formats a text; whether it is a finding that it was not formatted before.
+/// Formats the file at `path`. Returns whether `--check` found it not formatted.
 fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
     let from_stdin = is_stdin(path);
     let before = if from_stdin {
