@@ -1,4 +1,4 @@
-//! Bad input of every kind: an error of one screen, exit code 2, no panic.
+//! Bad input leads to an error of at most one screen and exit code 2, never to a panic.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -150,7 +150,7 @@ fn data_files_that_are_missing() {
     files.run("run", "escape.onnx", &random).refused(&["tensor 'w'", "..", "model's directory"]);
     files.run("run", "short.onnx", &random).refused(&["tensor 'w'", "short.bin", "10 bytes"]);
     files.run("run", "full.onnx", &random).good();
-    // info opens no data file.
+    // `info` does not open data files.
     assert!(
         files.run("info", "model.onnx", &[]).good().contains("weights.bin: 1 tensor, 16 bytes")
     );
@@ -167,12 +167,12 @@ fn all_unsupported_operators_are_listed() {
     assert!(words.iter().all(|word| info.contains(word)), "{info}");
 }
 
-/// Reads, compiles and runs; whatever comes of it, nothing may panic, and an error must say
-/// something.
+/// Reads, compiles and runs a model, which must not panic. If it fails, the error must have a
+/// message and a kind other than `Internal`.
 fn survives(bytes: Vec<u8>, what: &str) {
     let outcome = catch_unwind(|| {
         let session = Model::from_bytes(bytes).and_then(|model| {
-            // Everything that `info` asks for.
+            // Queries everything that `info` shows.
             let _ = (
                 model.inputs(),
                 model.outputs(),
