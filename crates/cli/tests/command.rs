@@ -1,4 +1,4 @@
-//! What the command does when all is well.
+//! Successful runs of the command.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ fn a_model_may_come_from_stdin() {
     assert!(text.contains("IR version 10"), "{text}");
 }
 
-/// A pipe can be read only once: places of findings are those of the text that was read.
+/// Checks places of findings in a text from a pipe, which can be read only once.
 #[cfg(unix)]
 #[test]
 fn a_text_may_come_from_a_pipe() {
@@ -147,7 +147,7 @@ fn arrays_go_in_and_come_out() {
         args.extend(inputs.iter().map(String::as_str));
         assert_eq!(sardonyx(&args).good(), expected, "{inputs:?}");
     }
-    // Out as .npz, whose only array is called y; in again under the name x.
+    // The only array of the .npz file is y; it is passed again under the name x.
     sardonyx(&["run", &path("relu.onnx"), &path("x.npy"), "--output", &path("y.npz")]).good();
     assert_eq!(
         sardonyx(&["run", &path("relu.onnx"), &format!("x={}", path("y.npz"))]).good(),
@@ -157,7 +157,7 @@ fn arrays_go_in_and_come_out() {
     assert_eq!(fs::read(path("out/y.npy")).unwrap(), npy("<f4", "(2,)", &floats(&[0.0, 2.0])));
 }
 
-/// A model of text with its outputs given by nodes.
+/// Builds the text of a model with these outputs and nodes.
 fn text_model(outputs: &str, nodes: &str) -> Vec<u8> {
     format!(
         "<ir_version: 10, opset_import: [\"\": 21]> g (float[2] x) => ({outputs}) {{ {nodes} }}"
@@ -193,7 +193,7 @@ fn outputs_go_where_the_name_says() {
     run("one.onnx", "out.npz").good();
     run("two.onnxtxt", "two.npz").good();
     assert!(files.read("two.npz").len() > files.read("out.npz").len());
-    // Nothing else goes to stdout.
+    // Stdout has only the values.
     let answer = run("one.onnx", "-");
     assert_eq!((answer.stdout.as_str(), answer.code), ("0.0 2.0\n", Some(0)));
     for target in ["several.npy", "several.pb", "-"] {
@@ -204,7 +204,7 @@ fn outputs_go_where_the_name_says() {
     let answer = files.run("run", "one.onnx", &[&x, "-o", "-", "--json"]);
     assert_eq!(answer.code, Some(2));
     files.run("bench", "one.onnx", &["-o", "-"]).refused(&["stdout", "--output"]);
-    // Any other name is a directory, and says where an output has another name.
+    // Any other name is a directory. A note names the file of an output whose name it cannot have.
     let answer = run("odd.onnxtxt", "directory");
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     for words in ["directory/a_b_c.npy", "note: the file of the output 'a/b:c'"] {
@@ -220,8 +220,8 @@ fn outputs_go_where_the_name_says() {
     }
 }
 
-/// Sequences, optionals and maps go to `.pb` files as the messages that the standard has for them,
-/// and are read back from there.
+/// Checks that sequences, optionals and maps are written to `.pb` files as messages of the standard
+/// and can be read back.
 #[test]
 fn values_that_are_no_arrays_go_through_pb_files() {
     const X: [f32; 2] = [1.0, 2.0];
@@ -271,21 +271,18 @@ fn values_that_are_no_arrays_go_through_pb_files() {
             ("x.npy", npy("<f4", "(2,)", &floats(&X))),
             ("v.pb", write_value(&value, "v").unwrap()),
         ]);
-        let target = |name: &str| files.path(name);
-        let inputs =
-            |v: &str| [format!("v={}", files.path(v)), format!("x={}", files.path("x.npy"))];
         let run = |model: &str, v: &str, to: &str| {
-            let [v, x] = inputs(v);
-            files.run("run", model, &[&v, &x, "-o", &target(to)])
+            let [v, x] = [format!("v={}", files.path(v)), format!("x={}", files.path("x.npy"))];
+            files.run("run", model, &[&v, &x, "-o", &files.path(to)])
         };
-        // Out, in again and out again: the same bytes, and the same value.
+        // Writing, reading and writing again gives equal bytes.
         run("one.onnxtxt", "v.pb", "first.pb").good();
         run("one.onnxtxt", "first.pb", "second.pb").good();
         assert_eq!(files.read("first.pb"), files.read("second.pb"), "{spelled}");
         assert_eq!(files.read("first.pb"), write_value(&value, "w").unwrap(), "{spelled}");
         run("two.onnxtxt", "second.pb", "directory").good();
         assert_eq!(files.read("directory/w.pb"), files.read("first.pb"), "{spelled}");
-        // What cannot hold it says what can.
+        // Other formats cannot hold the value, and the message names those that can.
         for to in ["w.npy", "w.npz", "w.csv"] {
             let answer = run("one.onnxtxt", "v.pb", to);
             let has_items = matches!(&value, Value::Sequence(items)
@@ -303,7 +300,7 @@ fn values_that_are_no_arrays_go_through_pb_files() {
             "one value",
             "--output DIR",
         ]);
-        // The bytes of another kind of value are refused, or are those of this kind as well.
+        // A truncated file is refused.
         fs::write(
             files.path("cut.pb"),
             &files.read("first.pb")[..files.read("first.pb").len() - 1],

@@ -1,6 +1,6 @@
-//! Tests that are files with their answers beside them; [`runner`] says what they look like.
+//! Tests that are files with their answers beside them, in the format that [`runner`] describes.
 //!
-//! A trial is called after its file, below `tests/` at the top of the repository:
+//! The name of a trial is the path of its file below `tests/` at the top of the repository:
 //! `cargo test -p sardonyx-cli --test data check/graph` runs those of one directory, and with
 //! `BLESS=1` rewrites their answers.
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::Arguments;
 
-/// Directories below `tests/`, and the suffixes of their models.
+/// Directories below `tests/`, each with the suffixes of its models.
 const SUITES: &[(&str, &[&str])] = &[
     ("check", &["onnxtxt", "txtpb"]),
     ("convert", &["onnxtxt"]),
@@ -25,7 +25,7 @@ const SUITES: &[(&str, &[&str])] = &[
     ("inline", &["onnxtxt", "txtpb"]),
     ("program", &["onnxtxt"]),
     ("ranks", &["onnxtxt"]),
-    // Models whose inputs have default values, and what a run gives.
+    // These models give default values to their inputs, and the answers are the outputs of a run.
     ("run", &["onnxtxt", "txtpb"]),
     ("text", &["onnxtxt"]),
 ];
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     trials.extend(results::trials());
     trials.extend(switched::trials());
     for (directory, suffixes) in SUITES {
-        // Ranks are processes, which other systems do not connect.
+        // Ranks are processes, which are connected on Unix only.
         if *directory != "ranks" || cfg!(unix) {
             trials.extend(runner::trials(directory, suffixes));
         }

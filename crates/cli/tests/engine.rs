@@ -1,5 +1,5 @@
-//! The commands of the engine: bench, profile, explain, and the options of sessions. Times differ;
-//! keys and sums do not.
+//! Tests of bench, profile, explain and the options of sessions. They check keys and sums, as times
+//! vary.
 
 use std::fs;
 use std::io::Write;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::support::{Files, digits_model, npy, sardonyx};
 use serde_json::Value;
 
-/// A matrix product with bias and activation, a view, something of an old form, and something
-/// nothing reads.
+/// Model with a matrix product with bias and activation, a view, a node of an old operator version,
+/// and a node whose result is not used.
 const MODEL: &str = r#"<ir_version: 8, opset_import: ["": 11]>
 g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[2] b = {1, -1}, int64[2] s = {-1, 2}>
 {
@@ -32,14 +32,14 @@ fn json(files: &Files, command: &str, more: &[&str]) -> Value {
     serde_json::from_str(&answer).unwrap()
 }
 
-/// A `bench` of many runs, during which the model is saved again with other numbers.
+/// Overwrites a mapped model with other values during many runs, which must stop.
 #[cfg(unix)]
 #[test]
 fn a_model_that_changes_stops_runs_that_share_its_weights() {
-    // More elements than are kept of a small constant, at an address that a kernel can use.
-    let numbers = |by: usize| (0..2304).map(|n| (n % 7 * by).to_string()).collect::<Vec<_>>();
     let text = |by: usize| {
-        let table = numbers(by).join(", ");
+        // Large enough to be mapped: a small constant would be copied.
+        let numbers: Vec<String> = (0..2304).map(|n| (n % 7 * by).to_string()).collect();
+        let table = numbers.join(", ");
         format!(
             "<ir_version: 8, opset_import: [\"\": 17]> g (int64[N] i) => (float[N, 48] y)
              <float[48, 48] t = {{{table}}}> {{ y = Gather (t, i) }}"
@@ -49,16 +49,16 @@ fn a_model_that_changes_stops_runs_that_share_its_weights() {
     for (from, to) in [("a.onnxtxt", "m.onnx"), ("b.onnxtxt", "other.onnx")] {
         files.run("save", from, &["-o", &files.path(to)]).good();
     }
-    let of = |mapped: &[&str]| {
+    let outputs = |mapped: &[&str]| {
         let args = [&["--fill", "i=3", "--shape", "i=2", "--json"], mapped].concat();
         json_of(&files.run("run", "m.onnx", &args).good())["outputs"].clone()
     };
-    assert_eq!(of(&[]), of(&["--mapped"]));
+    assert_eq!(outputs(&[]), outputs(&["--mapped"]));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let other = fs::read(files.path("other.onnx")).unwrap();
-            // Again and again, as the command may take long to start.
+            // Writes repeatedly, as the command may take long to start.
             while !is_over.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(100));
                 let file = fs::OpenOptions::new().write(true).open(files.path("m.onnx"));
@@ -83,7 +83,7 @@ fn profile_answers_in_json() {
         json(&files, "profile", &["--json", "--runs", "9", "--dim", "N=3", "--warm-up", "1"]);
     assert_eq!(answer["schema"], "sardonyx.profile/1");
     assert_eq!(answer["runs"], 9);
-    // Three rows of two columns, each a sum of four products.
+    // The product has three rows of two columns, each a sum of four products.
     assert_eq!(answer["multiply_adds"], 24);
     for key in ["run_us", "run_min_us", "steps_us", "overhead_us"] {
         assert!(answer[key].as_f64().unwrap() >= 0.0, "{answer:#}");
@@ -94,7 +94,7 @@ fn profile_answers_in_json() {
     assert_eq!(product["with"], serde_json::json!(["Add", "Relu"]));
     assert_eq!(product["calls"], 1);
     assert_eq!(product["multiply_adds"], 24);
-    // x: 3 x 4, packed w: 4 x 2, b: 2, and out 3 x 2; all of 4 bytes.
+    // x has 3 x 4 elements, packed w 4 x 2, b 2 and the output 3 x 2, all of 4 bytes.
     assert_eq!(product["read_bytes"], 4 * (12 + 8 + 2));
     assert_eq!(product["written_bytes"], 4 * 6);
     assert_eq!(product["inputs"][0]["shape"], serde_json::json!([3, 4]), "{product:#}");
@@ -145,7 +145,7 @@ fn profile_writes_a_trace() {
             assert!(event["args"][key].is_string(), "{event:#}");
         }
     }
-    // What the command reads is not overwritten.
+    // The trace does not overwrite the model.
     let model = files.path("m.onnxtxt");
     files
         .run("profile", "m.onnxtxt", &["-q", "--trace", &model])
@@ -282,7 +282,7 @@ fn options_of_sessions_hold_for_all() {
     assert_eq!(answer["outputs"][0]["shape"], serde_json::json!([3, 2]));
 }
 
-/// A hundred bytes that stand for four gigabytes.
+/// Checks that a small file that would need 4 GB of memory is refused under a limit.
 #[test]
 fn much_made_from_few_bytes_is_looked_at_and_refused() {
     let fixed = r#"<ir_version: 10, opset_import: ["": 21]>
@@ -312,7 +312,7 @@ g (int64[1] shape) => (float y)
     let shape = format!("shape={}", files.path("shape.npy"));
     let shape = [&[&*shape][..], &limit].concat();
     files.run("run", "given.onnxtxt", &shape).refused(&refusal);
-    // The memory that a run would take is planned, and nothing else happens.
+    // `explain` only plans the memory of a run.
     let answer = files.run("explain", "fixed.onnxtxt", &["--json"]).good();
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["memory"]["arena_bytes"], 4_000_000_000u64);
