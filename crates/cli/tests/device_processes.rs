@@ -1,4 +1,4 @@
-//! Devices that are processes: `run --devices --processes`.
+//! Tests of `run --devices --processes`, which runs devices as processes.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::support::{Files, digits_model, sardonyx};
 use serde_json::{Value, json};
 
-/// The digits model in stages.
-fn staged(devices: &str) -> Files {
+/// Annotates the digits model with pipeline stages for `devices` devices.
+fn split_digits(devices: &str) -> Files {
     let files = Files::new(&[]);
     let out = files.path("model.onnx");
     let args = ["shard", &digits_model(), "--devices", devices, "--pipeline", "-o", &out];
@@ -17,7 +17,7 @@ fn staged(devices: &str) -> Files {
     files
 }
 
-/// DIST-30: the same answer as that of one process, for all examples of annotations.
+/// DIST-30: compares runs in several processes with runs in one, for all examples of annotations.
 #[test]
 fn processes_give_what_one_gives() {
     let files = Files::new(&[]);
@@ -33,7 +33,7 @@ fn processes_give_what_one_gives() {
         let random = ["run", model, "--random", "7"];
         let whole = sardonyx(&[&random[..], &["-o", &stored]].concat());
         assert_eq!(whole.code, Some(0), "{model}: {}", whole.stderr);
-        // A model of several configurations runs with the one that is named.
+        // A model with several configurations needs a choice.
         let is_one_of = path.file_stem().is_some_and(|stem| stem == "two_configurations");
         let chosen: &[&str] = if is_one_of { &["--configuration", "wide"] } else { &[] };
         for processes in ["2", "3"] {
@@ -46,7 +46,7 @@ fn processes_give_what_one_gives() {
     assert!(ran >= 20, "{ran} runs");
 }
 
-/// Values that only nodes of training information read are not asked of any device.
+/// Checks that no device needs values that only nodes of training information read.
 #[test]
 fn a_model_with_training_runs_in_processes() {
     let files = Files::new(&[]);
@@ -63,7 +63,8 @@ fn a_model_with_training_runs_in_processes() {
     }
 }
 
-/// What a device did, whatever process it is of: its steps, what it moved, and a track of its own.
+/// Checks that a profile has the steps, the moves and a trace of every device, in one process or in
+/// several.
 #[test]
 fn profiles_are_of_all_devices() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/devices/products.onnxtxt");
@@ -90,7 +91,7 @@ fn profiles_are_of_all_devices() {
             assert!(operators.contains(&"MatMul") && operators.contains(&"Exchange"));
             assert!((0.0..1.0).contains(&device["idle"].as_f64().unwrap()), "{device}");
         }
-        // The partial sums of device 1 go to device 0, which waits for them.
+        // Device 1 sends its partial sums to device 0, which waits for them.
         let moves = json["moves"].as_array().unwrap();
         assert_eq!(moves.len(), 1);
         assert_eq!((&moves[0]["value"], &moves[0]["to"]), (&json!("c"), &json!("whole on 0")));
@@ -100,8 +101,9 @@ fn profiles_are_of_all_devices() {
         let events: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
         let events = events["traceEvents"].as_array().unwrap();
         for thread in [1, 2] {
-            let of_thread = |event: &&Value| event["tid"] == thread && event["ph"] == "X";
-            let steps = events.iter().filter(of_thread).count();
+            let of_thread =
+                events.iter().filter(|event| event["tid"] == thread && event["ph"] == "X");
+            let steps = of_thread.count();
             assert!(steps >= 3, "{steps} steps of thread {thread}");
         }
         let text = sardonyx(&[&profile[..], processes].concat());
@@ -111,7 +113,7 @@ fn profiles_are_of_all_devices() {
 
 #[test]
 fn what_goes_wrong_is_said_once() {
-    let files = staged("2");
+    let files = split_digits("2");
     let model = files.path("model.onnx");
     let answer = sardonyx(&["run", &model, "nothing.npy", "--devices", "--processes"]);
     assert_eq!(answer.code, Some(2));
@@ -130,11 +132,11 @@ fn what_goes_wrong_is_said_once() {
     sardonyx(&again).refused(&["a configuration 'pipeline-2' already", "--name"]);
 }
 
-/// DIST-32: a process that is killed at any moment ends the run, and is named.
+/// DIST-32: kills a process at a random moment, which must end the run and be named in the error.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_process_is_named() {
-    let files = staged("3");
+    let files = split_digits("3");
     let model = files.path("model.onnx");
     let mut moment = 7u64;
     for _ in 0..12 {
@@ -154,7 +156,7 @@ fn a_killed_process_is_named() {
             assert!(Instant::now() < until, "the processes do not start");
             std::thread::sleep(Duration::from_millis(1));
         };
-        // A moment while they find each other, agree, or run.
+        // The processes may be connecting, agreeing on the plan, or running.
         moment = moment * 48_271 % 2_147_483_647;
         std::thread::sleep(Duration::from_millis(moment % 400));
         let victim = (moment / 400 % 2) as usize;
@@ -169,9 +171,9 @@ fn a_killed_process_is_named() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let output = run.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("worker {}", victim + 1)), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(&format!("worker {}", victim + 1)), "{stderr}");
         for other in &others {
             let until = Instant::now() + Duration::from_secs(10);
             while Path::new(&format!("/proc/{other}/exe")).exists() {
@@ -182,11 +184,11 @@ fn a_killed_process_is_named() {
     }
 }
 
-/// A process that is stopped answers nothing, and ends the run within the deadline.
+/// Suspends a process, which must end the run within the deadline.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stopped_process_ends_the_run_in_time() {
-    let files = staged("3");
+    let files = split_digits("3");
     let model = files.path("model.onnx");
     for victim in [0, 1] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
@@ -201,7 +203,7 @@ fn a_stopped_process_ends_the_run_in_time() {
             assert!(Instant::now() < until, "the processes do not start");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Now they run.
+        // The processes are running by now.
         std::thread::sleep(Duration::from_millis(1500));
         let others = children(&run);
         let stopped = Command::new("kill").args(["-STOP", &others[victim]]).status().unwrap();
@@ -217,17 +219,17 @@ fn a_stopped_process_ends_the_run_in_time() {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let (took, said) = (begin.elapsed(), String::from_utf8(output.stderr).unwrap());
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(&format!("worker {}", victim + 1)), "{said}");
-        assert!(took < Duration::from_secs(6), "the run ended after {took:?}: {said}");
+        let (took, stderr) = (begin.elapsed(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(&format!("worker {}", victim + 1)), "{stderr}");
+        assert!(took < Duration::from_secs(6), "the run ended after {took:?}: {stderr}");
         for other in &others {
             assert!(!Path::new(&format!("/proc/{other}/exe")).exists(), "a process stays behind");
         }
     }
 }
 
-/// The processes that a process has started.
+/// Lists the ids of the child processes of `process`.
 #[cfg(target_os = "linux")]
 fn children(process: &Child) -> Vec<String> {
     let id = process.id();

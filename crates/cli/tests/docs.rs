@@ -1,18 +1,18 @@
-//! The examples of README.md and of the pages of docs/ do what they show.
+//! Checks that the examples of README.md and of the pages of docs/ do what they show.
 //!
-//! A block of kind `console` is run line by line: after `$` stands a command for the shell, below
-//! it what it prints, standard output and errors together. The exit code must be 0, or the one that
-//! a comment at the end of the command names: `$ sardonyx check bad.onnx # exit code 1`. A line `…`
-//! stands for any lines, and `…` in a line for any text. In a block of kind `console varies`
-//! numbers may differ, such as times.
+//! The commands of a block of kind `console` are run. A command for the shell follows `$`, and its
+//! output, stdout and stderr together, follows on the lines below. The exit code must be 0, or the
+//! one in a comment at the end of the command: `$ sardonyx check bad.onnx # exit code 1`. The
+//! ellipsis `…` matches any lines if it is a line of its own, and any text within a line. In a block
+//! of kind `console varies`, numbers such as times may differ.
 //!
-//! A block whose kind is followed by the name of a file, such as `text model.onnxtxt`, is that
-//! file. All blocks of a page share a directory, in which `examples` and `tests` are those of the
-//! repository. Blocks of kind `rust` are those of `book.rs`, which is compiled and run; blocks of
-//! kind `python` are run by `crates/python/tests/test_docs.py`. A block of kind `py` is an excerpt
-//! of a program in `examples/distributed`, which has tests of its own.
+//! A block whose kind is followed by a file name, such as `text model.onnxtxt`, is the content of
+//! that file. All blocks of a page share a directory, in which `examples` and `tests` are those of
+//! the repository. Blocks of kind `rust` are examples of `book.rs`, which is compiled and run, and
+//! `crates/python/tests/test_docs.py` runs those of kind `python`. A block of kind `py` is an
+//! excerpt of a program in `examples/distributed`, which has tests of its own.
 //!
-//! With `BLESS=1` in the environment, what commands print is written into the pages.
+//! The environment variable `BLESS=1` replaces the output in the pages by the printed one.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -20,18 +20,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the output of a command may have in the place of anything.
+/// Ellipsis in expected output, which matches any text or any lines.
 const ANYTHING: &str = "…";
 
-/// The kinds of blocks that are not run: what changes the machine, belongs to other programs, or is
-/// the form of something.
+/// Kinds of blocks that are not run: they would change the machine, are run by other tests, or show
+/// a format.
 const NOT_RUN: &[&str] = &["sh", "yaml", "toml", "text", "python", "rust"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// README.md and the pages of docs/, without those that tasks write from other tested sources.
+/// Lists README.md and the pages of docs/.
 fn pages() -> Vec<PathBuf> {
     let root = root();
     let entries = fs::read_dir(root.join("docs")).unwrap();
@@ -42,15 +42,16 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-fn shown(path: &Path) -> String {
+/// Returns the path of a page from the top of the repository.
+fn display_path(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 /// A fenced block of a page.
 struct Block {
-    /// The words after the fence.
+    /// Words after the opening fence.
     kind: Vec<String>,
-    /// The first line after the fence, counted from 0.
+    /// Index of the first line after the fence.
     start: usize,
     lines: Vec<String>,
 }
@@ -83,12 +84,12 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// A command of a console block and what it is to print.
+/// Command of a console block, with its expected output.
 struct Entry {
-    /// Its lines, the first with its `$`.
+    /// Lines of the command. The first begins with `$`.
     command: Vec<String>,
     output: Vec<String>,
-    /// Where it stands in the block.
+    /// Index of the first line of the command in the block.
     line: usize,
 }
 
@@ -119,7 +120,7 @@ impl Entry {
         named.unwrap_or(0)
     }
 
-    /// Runs the command, and gives what it printed and its exit code.
+    /// Runs the command. Returns the lines that it printed and its exit code.
     fn run(&self, directory: &Path) -> (Vec<String>, Option<i32>) {
         let program = Path::new(env!("CARGO_BIN_EXE_sardonyx")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
@@ -135,12 +136,12 @@ impl Entry {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let text = text.replace(&directory.display().to_string(), ".");
-        // Lines end where their text does, as editors leave them.
+        // Trailing blanks are removed, as pages have none.
         (text.lines().map(|line| line.trim_end().to_string()).collect(), output.status.code())
     }
 }
 
-/// Whether a line is the one that is expected, with anything where that leaves it open.
+/// Whether a line matches the expected one, in which `…` stands for any text.
 fn line_fits(expected: &str, line: &str) -> bool {
     let Some((before, after)) = expected.split_once(ANYTHING) else { return expected == line };
     let Some(rest) = line.strip_prefix(before) else { return false };
@@ -160,9 +161,10 @@ fn lines_fit(expected: &[String], lines: &[String]) -> bool {
     }
 }
 
-/// Lines in which all numbers are the same, and as many blanks as between words.
+/// Replaces each number by `#`, and each sequence of blanks by one.
 fn without_numbers(lines: &[String]) -> Vec<String> {
-    let plain = |line: &String| {
+    let mut plain = Vec::new();
+    for line in lines {
         let mut text = String::new();
         let mut is_number = false;
         for c in line.chars() {
@@ -174,14 +176,15 @@ fn without_numbers(lines: &[String]) -> Vec<String> {
             }
             is_number = c.is_ascii_digit() || goes_on;
         }
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
-    lines.iter().map(plain).collect()
+        plain.push(text.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    plain
 }
 
-/// An empty directory for the files of a page, with the directories that its examples read.
+/// Creates an empty directory for the files of a page, with links to the directories that examples
+/// read.
 fn directory_of(page: &Path, what: &str) -> PathBuf {
-    let name = shown(page).replace(['/', '.'], "-");
+    let name = display_path(page).replace(['/', '.'], "-");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(what).join(name);
     if directory.exists() {
         fs::remove_dir_all(&directory).unwrap();
@@ -193,7 +196,7 @@ fn directory_of(page: &Path, what: &str) -> PathBuf {
     directory.canonicalize().unwrap()
 }
 
-/// Runs the examples of a page. Gives what is wrong, and the page with what commands print now.
+/// Runs the examples of a page. Returns the problems, and the page with the output as printed now.
 fn run_page(page: &Path) -> (Vec<String>, String) {
     let text = fs::read_to_string(page).unwrap();
     let mut lines: Vec<Vec<String>> = text.lines().map(|line| vec![line.to_string()]).collect();
@@ -202,7 +205,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
     for block in blocks(&text) {
         if !block.is("console") {
             if let Some(problem) = problem_of_block(&block) {
-                wrong.push(format!("{}:{}: {problem}", shown(page), block.start));
+                wrong.push(format!("{}:{}: {problem}", display_path(page), block.start));
             }
             if let Some(name) = block.kind.get(1) {
                 fs::write(directory.join(name), block.text()).unwrap();
@@ -212,7 +215,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
         let varies = block.kind.get(1).is_some_and(|word| word == "varies");
         for entry in entries(&block) {
             let (printed, code) = entry.run(&directory);
-            let place = format!("{}:{}", shown(page), block.start + entry.line + 1);
+            let place = format!("{}:{}", display_path(page), block.start + entry.line + 1);
             if code != Some(entry.exit_code()) {
                 wrong.push(format!("{place}: exit code {code:?}, and it prints {printed:#?}"));
             }
@@ -233,7 +236,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
     (wrong, lines.join("\n") + "\n")
 }
 
-/// The commands in the text of a page, outside of its blocks, with the numbers of their lines.
+/// Lists the commands in the text of a page, outside of its blocks, with their line numbers.
 fn commands_in_text(page: &str) -> Vec<(usize, &str)> {
     let mut in_block = false;
     let mut commands = Vec::new();
@@ -248,16 +251,12 @@ fn commands_in_text(page: &str) -> Vec<(usize, &str)> {
     commands
 }
 
-/// The answers of questions.md are commands that do what they say: none is used wrongly or fails.
+/// Checks that all commands in questions.md succeed.
 #[test]
 fn answers_to_questions_run() {
     let page = root().join("docs/questions.md");
     let text = fs::read_to_string(&page).unwrap();
     let directory = directory_of(&page, "answers");
-    let run = |line: &str| {
-        let entry = Entry { command: vec![format!("$ {line}")], output: Vec::new(), line: 0 };
-        entry.run(&directory)
-    };
     for block in blocks(&text).iter().filter(|block| block.is("console")) {
         for entry in entries(block) {
             assert_eq!(entry.run(&directory).1, Some(0), "{}", entry.shell_line());
@@ -267,9 +266,11 @@ fn answers_to_questions_run() {
     assert!(commands.len() >= 60, "{} commands", commands.len());
     let mut wrong = Vec::new();
     for (line, command) in commands {
-        let (printed, code) = run(command);
+        let entry = Entry { command: vec![format!("$ {command}")], output: Vec::new(), line: 0 };
+        let (printed, code) = entry.run(&directory);
         if code != Some(0) {
-            wrong.push(format!("{}:{line}: {command}: {}", shown(&page), printed.join("\n")));
+            let place = display_path(&page);
+            wrong.push(format!("{place}:{line}: {command}: {}", printed.join("\n")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -283,7 +284,7 @@ fn is_in_example(lines: &str) -> bool {
     programs.any(|path| fs::read_to_string(path).unwrap().contains(lines))
 }
 
-/// What is wrong with a block that is not run here.
+/// Returns the problem of a block that is not run, such as an unknown kind.
 fn problem_of_block(block: &Block) -> Option<String> {
     let Some(kind) = block.kind.first() else { return Some("a block has no kind".to_string()) };
     if kind == "py" {
@@ -293,8 +294,8 @@ fn problem_of_block(block: &Block) -> Option<String> {
     if !NOT_RUN.contains(&kind.as_str()) {
         return Some(format!("blocks of kind '{kind}' are not known"));
     }
-    let is_command = |line: &&String| line.trim_start().starts_with("sardonyx ");
-    let command = block.lines.iter().find(is_command).filter(|_| kind == "sh");
+    let mut lines = block.lines.iter().filter(|_| kind == "sh");
+    let command = lines.find(|line| line.trim_start().starts_with("sardonyx "));
     command.map(|line| format!("'{line}' belongs into a console block, which is run"))
 }
 
@@ -315,11 +316,11 @@ fn commands_print_what_the_pages_show() {
             writeln!(report, "{problem}").unwrap();
         }
     }
-    // What was written is to be looked at, and failures remain failures.
+    // Failures remain, so that the blessed pages are reviewed.
     assert!(report.is_empty(), "BLESS=1 writes what is printed into the pages\n{report}");
 }
 
-/// The examples in Rust are those that are compiled and run.
+/// Checks that the Rust examples in the pages are those of book.rs, which are compiled and run.
 #[test]
 fn examples_in_rust_are_those_of_the_book() {
     let source = include_str!("book.rs");
@@ -341,7 +342,7 @@ fn examples_in_rust_are_those_of_the_book() {
         let text = fs::read_to_string(&page).unwrap();
         for block in blocks(&text).iter().filter(|block| block.is("rust")) {
             let found = compiled.iter().position(|example| *example == block.text());
-            let place = format!("{}:{}", shown(&page), block.start);
+            let place = format!("{}:{}", display_path(&page), block.start);
             let index = found.unwrap_or_else(|| panic!("{place}: not an example of book.rs"));
             used.insert(index);
         }
@@ -350,7 +351,7 @@ fn examples_in_rust_are_those_of_the_book() {
     assert_eq!(unused.map(|index| &compiled[index]), None, "no page shows this");
 }
 
-/// The name of a heading in links to it.
+/// Returns the anchor by which links refer to a heading.
 fn anchor(heading: &str) -> String {
     let letters = heading.trim_start_matches('#').trim().to_lowercase();
     let letters = letters.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
@@ -367,7 +368,7 @@ fn links_lead_somewhere() {
             let (file, part) = target.split_once('#').unwrap_or((target, ""));
             let path =
                 if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
-            let place = format!("{}: {target}", shown(&page));
+            let place = format!("{}: {target}", display_path(&page));
             if !path.exists() {
                 wrong.push(format!("{place}: the linked file does not exist"));
             } else if !part.is_empty() {
@@ -382,12 +383,12 @@ fn links_lead_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// README.md says in numbers what runs: those of docs/coverage.md, which a task writes.
+/// Compares the numbers in README.md with docs/coverage.md, which a task generates.
 #[test]
 fn the_readme_has_the_numbers_of_coverage() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let (readme, coverage) = (read("README.md").replace(',', ""), read("docs/coverage.md"));
-    // Numbers with the word before or after them, there and here.
+    // Text after a number in docs/coverage.md, and text before or after it in README.md.
     for (there, here) in [
         (" of the standard's ", "all "),
         (" of them have kernels", " have kernels"),
@@ -403,7 +404,7 @@ fn the_readme_has_the_numbers_of_coverage() {
         } else {
             format!("{here}{number}")
         };
-        assert!(readme.contains(&wanted), "README.md does not say '{wanted}'");
+        assert!(readme.contains(&wanted), "README.md lacks '{wanted}'");
     }
 }
 
