@@ -43,8 +43,8 @@ pub(crate) struct DeviceArgs {
     )]
     processes: Option<Option<u64>>,
     /// Like --processes, with the processes of the MPI job that runs this command, as in `mpiexec
-    /// -n 4 sardonyx run MODEL x.npy --devices --mpi`. FILE is the MPI library; by default the usual
-    /// names are tried. Not in static builds
+    /// -n 4 sardonyx run MODEL x.npy --devices --mpi`. FILE is the MPI library; by default the
+    /// usual names are tried. Not in static builds
     #[arg(
         long,
         value_name = "FILE",

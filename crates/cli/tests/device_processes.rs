@@ -17,7 +17,7 @@ fn split_digits(devices: &str) -> Files {
     files
 }
 
-/// DIST-30: compares runs in several processes with runs in one, for all examples of annotations.
+/// Compares runs in several processes with runs in one, for all examples of annotations (DIST-30).
 #[test]
 fn processes_give_what_one_gives() {
     let files = Files::new(&[]);
@@ -132,7 +132,7 @@ fn what_goes_wrong_is_said_once() {
     sardonyx(&again).refused(&["a configuration 'pipeline-2' already", "--name"]);
 }
 
-/// DIST-32: kills a process at a random moment, which must end the run and be named in the error.
+/// Kills a process at a random moment, which must end the run and be named in the error (DIST-32).
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_process_is_named() {

@@ -3,8 +3,8 @@
 //! The commands of a block of kind `console` are run. A command for the shell follows `$`, and its
 //! output, stdout and stderr together, follows on the lines below. The exit code must be 0, or the
 //! one in a comment at the end of the command: `$ sardonyx check bad.onnx # exit code 1`. The
-//! ellipsis `…` matches any lines if it is a line of its own, and any text within a line. In a block
-//! of kind `console varies`, numbers such as times may differ.
+//! ellipsis `…` matches any lines if it is a line of its own, and any text within a line. Numbers,
+//! such as times, may differ in a block of kind `console varies`.
 //!
 //! A block whose kind is followed by a file name, such as `text model.onnxtxt`, is the content of
 //! that file. All blocks of a page share a directory, in which `examples` and `tests` are those of
