@@ -38,7 +38,7 @@ pub(crate) enum Format {
 pub(crate) const SUFFIXES: &str = ".npy, .npz, .pb, .safetensors, .txt or .csv";
 
 impl Format {
-    pub(crate) fn of_path(path: &Path) -> Option<Format> {
+    pub(crate) fn from_path(path: &Path) -> Option<Format> {
         let suffix = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match suffix.as_str() {
             "npy" => Format::Npy,

@@ -117,7 +117,7 @@ fn write(
     let format = match (args.raw, target) {
         (true, _) => Format::Raw,
         (false, Target::Stdout) => Format::Text,
-        (false, Target::File(path)) => Format::of_path(path).ok_or_else(|| {
+        (false, Target::File(path)) => Format::from_path(path).ok_or_else(|| {
             let message = format!("the file extension of '{}' is not supported", path.display());
             Failure::new(message).help(format!("use {SUFFIXES}, or write raw bytes with --raw"))
         })?,

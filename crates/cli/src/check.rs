@@ -373,7 +373,8 @@ fn as_json(all: &[CheckedFile], args: &Args) -> Value {
             let mut answer = merged(json!({"model": checked.name}), json!(found.report));
             // Replaces the findings of the report by findings with line and column.
             let findings = found.findings();
-            answer["findings"] = findings.map(finding).collect();
+            answer["findings"] =
+                findings.map(|(found, position)| finding_json(found, position)).collect();
             answer["unsupported"] = json!(unsupported);
             answer
         }
@@ -392,7 +393,7 @@ fn as_json(all: &[CheckedFile], args: &Args) -> Value {
 }
 
 /// Formats a finding as JSON, with its line and column if the model was read from text.
-pub(crate) fn finding((found, position): (&Finding, Option<Position>)) -> Value {
+pub(crate) fn finding_json(found: &Finding, position: Option<Position>) -> Value {
     let (line, column) = position.map(|position| (position.line, position.column)).unzip();
     merged(json!(found), json!({"line": line, "column": column}))
 }

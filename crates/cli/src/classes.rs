@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Whether the arguments request a ranking. By default only models with labels get one.
-    pub(crate) fn wanted(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.top.is_some() || self.labels.is_some()
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn completions(args: &CompletionArgs) -> Result<(), Failure> {
 pub(crate) fn man(args: &ManArgs, terminal: &Terminal) -> Result<(), Failure> {
     let pages = pages()?;
     fs::create_dir_all(&args.output)
-        .map_err(|error| files::failed("cannot make the directory", &args.output, &error))?;
+        .map_err(|error| files::io_failure("cannot make the directory", &args.output, &error))?;
     for (name, page) in &pages {
         let path = args.output.join(format!("{name}.1"));
         files::write(&path, |file| Ok(file.write_all(page)?))?;

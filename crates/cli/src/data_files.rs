@@ -10,7 +10,7 @@ use crate::ModelArg;
 
 /// Status of an external data file that a model refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum DataFileStatus {
     /// Size in bytes of a regular file.
     Bytes(u64),
     Missing,
@@ -23,13 +23,13 @@ pub(crate) enum Found {
 /// Finds data files by their locations. Results are cached.
 pub(crate) struct DataFiles {
     directories: Vec<PathBuf>,
-    found: HashMap<String, Found>,
+    found: HashMap<String, DataFileStatus>,
 }
 
 impl DataFiles {
     /// Searches the directory of the model file and, if it is a symlink, the directory of its
     /// target.
-    pub(crate) fn of(model: &ModelArg) -> DataFiles {
+    pub(crate) fn new(model: &ModelArg) -> DataFiles {
         let real = fs::canonicalize(&model.path).ok();
         let paths = std::iter::once(&model.path).chain(&real);
         let directories: Vec<PathBuf> = if model.is_stdin() {
@@ -40,7 +40,7 @@ impl DataFiles {
         DataFiles { directories, found: HashMap::new() }
     }
 
-    pub(crate) fn find(&mut self, location: &str) -> Found {
+    pub(crate) fn find(&mut self, location: &str) -> DataFileStatus {
         if let Some(found) = self.found.get(location) {
             return found.clone();
         }
@@ -61,21 +61,21 @@ impl DataFiles {
     }
 
     /// Searches the directories for `location`, without the cache.
-    fn look(&self, location: &str) -> Found {
+    fn look(&self, location: &str) -> DataFileStatus {
         if let Some(why) = leads_outside(location) {
-            return Found::Refused(why);
+            return DataFileStatus::Refused(why);
         }
         if self.directories.is_empty() {
-            return Found::Unknown;
+            return DataFileStatus::Unknown;
         }
         for directory in &self.directories {
             match fs::metadata(directory.join(location)) {
-                Ok(metadata) if metadata.is_file() => return Found::Bytes(metadata.len()),
-                Ok(_) => return Found::Refused("is not a regular file"),
+                Ok(metadata) if metadata.is_file() => return DataFileStatus::Bytes(metadata.len()),
+                Ok(_) => return DataFileStatus::Refused("is not a regular file"),
                 Err(_) => {}
             }
         }
-        Found::Missing
+        DataFileStatus::Missing
     }
 
     /// Returns the reason why the values of a tensor cannot be read: its file is missing, refused
@@ -85,10 +85,10 @@ impl DataFiles {
             return None;
         };
         match self.find(location) {
-            Found::Missing => Some(format!("the file '{location}' is missing")),
-            Found::Refused(why) => Some(format!("the location '{location}' {why}")),
-            Found::Unknown => None,
-            Found::Bytes(size) => {
+            DataFileStatus::Missing => Some(format!("the file '{location}' is missing")),
+            DataFileStatus::Refused(why) => Some(format!("the location '{location}' {why}")),
+            DataFileStatus::Unknown => None,
+            DataFileStatus::Bytes(size) => {
                 let end = offset.checked_add(tensor.bytes.unwrap_or(0));
                 let fits = end.is_some_and(|end| end <= size);
                 (!fits).then(|| {

@@ -124,6 +124,6 @@ impl DeviceArgs {
         }
         // Worker 0 reports the error.
         let served = devices.serve(&StopFlag::new(), |_| ());
-        served.map(|()| None).map_err(|_| Failure::told_elsewhere())
+        served.map(|()| None).map_err(|_| Failure::reported_elsewhere())
     }
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::arrays;
 use crate::failure::Failure;
-use crate::files::{self, Kind};
+use crate::files::{self, FileKind};
 use crate::human::count;
 use crate::outputs;
 use crate::show::{element_json, short};
@@ -131,8 +131,8 @@ impl Expected {
             }
             return Ok(());
         }
-        match files::kind(path, bytes.as_slice()) {
-            Kind::Npz => {
+        match files::detect_kind(path, bytes.as_slice()) {
+            FileKind::Npz => {
                 for (member, array) in npz::read(&bytes).map_err(|error| at(error.into()))? {
                     let is_numbered = member
                         .strip_prefix("arr_")
@@ -144,9 +144,9 @@ impl Expected {
                     }
                 }
             }
-            Kind::Npy => push(one(), Content::Array(bytes)),
-            Kind::Proto => push(one(), Content::Message(bytes)),
-            Kind::Image | Kind::Unknown(_) => {
+            FileKind::Npy => push(one(), Content::Array(bytes)),
+            FileKind::Proto => push(one(), Content::Message(bytes)),
+            FileKind::Image | FileKind::Unknown(_) => {
                 let failure = Failure::new("unsupported file of expected values");
                 return Err(at(failure
                     .code(ErrorKind::Format)
@@ -158,7 +158,7 @@ impl Expected {
 
     /// Reads `output_0.pb`, `output_1.pb`, …, or else `NAME.npy` or `NAME.pb` of each output.
     fn directory(&mut self, path: &Path) -> Result<(), Failure> {
-        let numbered = files::numbered(path, "output_")?;
+        let numbered = files::numbered_files(path, "output_")?;
         for (number, file) in &numbered {
             let content = Content::Message(files::read(file)?);
             self.stored.push(Stored { slot: Slot::Output(*number), content, file: file.clone() });
@@ -167,7 +167,7 @@ impl Expected {
         if !numbered.is_empty() {
             return Ok(());
         }
-        let paths = files::listed(path)?;
+        let paths = files::list_directory(path)?;
         for file in &paths {
             let (stem, suffix) = (file.file_stem(), file.extension());
             let Some((stem, suffix)) =
@@ -217,7 +217,7 @@ impl Expected {
         given: &Outputs,
         own: usize,
         nodes: &[NodeInfo],
-    ) -> Result<Report, Failure> {
+    ) -> Result<Comparison, Failure> {
         let outputs: Vec<&str> = given.names().take(own).collect();
         let stems = outputs::file_stems(outputs.iter().copied());
         let mut wanted: HashMap<&str, Value> = HashMap::new();
@@ -281,7 +281,7 @@ impl Expected {
         compared.sort_by_key(|compared| compared.maker.as_ref().map_or(0, |maker| maker.0 + 1));
         let unknown = unknown.into_iter().map(|(name, _)| name).collect();
         let tolerance = args.tolerance(DataType::Float);
-        Ok(Report { tolerance, compared, missing, unknown, notes })
+        Ok(Comparison { tolerance, compared, missing, unknown, notes })
     }
 }
 
@@ -399,7 +399,7 @@ fn type_of(value: &Value) -> String {
 }
 
 /// Result of comparing the values of a run with expected ones.
-pub(crate) struct Report {
+pub(crate) struct Comparison {
     /// Tolerance for float32, for the summary.
     tolerance: Tolerance,
     /// Compared values in the order of the graph.
@@ -515,7 +515,7 @@ fn number_json(number: f64) -> serde_json::Value {
     if number.is_finite() { json!(number) } else { json!("inf") }
 }
 
-impl Report {
+impl Comparison {
     pub(crate) fn differs(&self) -> bool {
         self.compared.iter().any(Compared::differs)
     }

@@ -29,7 +29,7 @@ pub(crate) struct Failure {
     /// Whether the reader of stdout has closed the pipe, so that nothing is reported.
     pub(crate) broken_pipe: bool,
     /// Whether another process reports the failure, so that this one prints nothing.
-    pub(crate) is_told_elsewhere: bool,
+    pub(crate) is_reported_elsewhere: bool,
 }
 
 /// Cause that ended a run before its outputs were computed.
@@ -72,8 +72,8 @@ impl Code {
 
 impl Failure {
     /// Creates a failure that another process reports.
-    pub(crate) fn told_elsewhere() -> Failure {
-        Failure { is_told_elsewhere: true, ..Failure::default() }
+    pub(crate) fn reported_elsewhere() -> Failure {
+        Failure { is_reported_elsewhere: true, ..Failure::default() }
     }
 
     /// Joins place and message in one line, for a message to other processes.
@@ -298,7 +298,7 @@ fn paint_labels(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
 }
 
 /// Converts the problems of a text file called `name` to a failure.
-pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
+pub(crate) fn syntax_failure(error: &ParseError, name: &str) -> Failure {
     let count = error.diagnostics().len();
     let details = error.diagnostics().iter().map(|found| Detail::Diagnostic {
         severity: found.severity,
@@ -393,7 +393,7 @@ fn first_lines(text: &str) -> String {
 impl From<sardonyx::Error> for Failure {
     fn from(error: sardonyx::Error) -> Failure {
         if let Some(found) = error.syntax() {
-            return syntax(found, error.place().unwrap_or("standard input"));
+            return syntax_failure(found, error.place().unwrap_or("standard input"));
         }
         let operators = error.unsupported().iter().cloned();
         let node = error.node().cloned().map(End::Node);

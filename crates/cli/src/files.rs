@@ -12,7 +12,7 @@ use crate::failure::{Code, Failure};
 
 /// Reads the content of a file or pipe. Fails for directories and devices.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
-    let failed = |error: io::Error| failed("cannot read", path, &error);
+    let failed = |error: io::Error| io_failure("cannot read", path, &error);
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
@@ -37,9 +37,12 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
 }
 
 /// Lists the files PREFIX0.pb, PREFIX1.pb, … of a directory with their numbers, in ascending order.
-pub(crate) fn numbered(directory: &Path, prefix: &str) -> Result<Vec<(usize, PathBuf)>, Failure> {
+pub(crate) fn numbered_files(
+    directory: &Path,
+    prefix: &str,
+) -> Result<Vec<(usize, PathBuf)>, Failure> {
     let mut files = Vec::new();
-    for path in listed(directory)? {
+    for path in list_directory(directory)? {
         let name = path.file_name().and_then(|name| name.to_str());
         let number = name.and_then(|name| name.strip_prefix(prefix)?.strip_suffix(".pb"));
         if let Some(number) = number.and_then(|number| number.parse().ok()) {
@@ -51,8 +54,8 @@ pub(crate) fn numbered(directory: &Path, prefix: &str) -> Result<Vec<(usize, Pat
 }
 
 /// Lists the paths in a directory, sorted.
-pub(crate) fn listed(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let cannot = |error: io::Error| failed("cannot read the directory", directory, &error);
+pub(crate) fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let cannot = |error: io::Error| io_failure("cannot read the directory", directory, &error);
     let entries = fs::read_dir(directory).map_err(cannot)?;
     let paths: io::Result<Vec<PathBuf>> =
         entries.map(|entry| entry.map(|entry| entry.path())).collect();
@@ -73,7 +76,7 @@ fn is_pipe(_: &fs::Metadata) -> bool {
 }
 
 /// Describes a failed operation on a file. `what` is its beginning, such as `cannot read`.
-pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn io_failure(what: &str, path: &Path, error: &io::Error) -> Failure {
     let reason = sardonyx::tool::io_reason(path, error);
     Failure::new(format!("{what} '{}': {reason}", path.display())).code(ErrorKind::Io)
 }
@@ -112,10 +115,10 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
             .help(format!("give a file, such as {}", example.display())));
     }
     check_parent(path)?;
-    let held = match first_bytes(path).map(|bytes| kind(path, &bytes)) {
-        Some(Kind::Npy | Kind::Npz) => "arrays",
-        Some(Kind::Image) => "an image",
-        Some(Kind::Proto | Kind::Unknown(_)) | None => return Ok(()),
+    let held = match first_bytes(path).map(|bytes| detect_kind(path, &bytes)) {
+        Some(FileKind::Npy | FileKind::Npz) => "arrays",
+        Some(FileKind::Image) => "an image",
+        Some(FileKind::Proto | FileKind::Unknown(_)) | None => return Ok(()),
     };
     Err(Failure::new(format!("'{shown}' has {held}, which a model would replace"))
         .help("choose another file, or remove this one first"))
@@ -141,17 +144,17 @@ pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
     if parent.is_none_or(Path::exists) {
         return Ok(());
     }
-    let missing = failed("cannot write", path, &io::ErrorKind::NotFound.into());
+    let missing = io_failure("cannot write", path, &io::ErrorKind::NotFound.into());
     Err(missing.help("create the directory first"))
 }
 
 /// Checks that a file can be created beside `path`, whose directory may be read-only.
 pub(crate) fn check_writing(path: &Path) -> Result<(), Failure> {
     let file = WholeFile::create(path);
-    file.map(drop).map_err(|error| failed("cannot write", path, &error))
+    file.map(drop).map_err(|error| io_failure("cannot write", path, &error))
 }
 
-/// Reads the bytes at the start of a file that [`kind`] needs. Returns `None` if that fails.
+/// Reads the start of a file, as many bytes as [`detect_kind`] needs. Returns `None` if that fails.
 fn first_bytes(path: &Path) -> Option<Vec<u8>> {
     /// At least the length in bytes of the longest signature.
     const LENGTH: u64 = 64;
@@ -171,7 +174,7 @@ pub(crate) fn write(
     if path.file_name().is_none() {
         return Err(Failure::new(format!("'{}' is not a file name", path.display())));
     }
-    let cannot = |error: io::Error| failed("cannot write", path, &error);
+    let cannot = |error: io::Error| io_failure("cannot write", path, &error);
     let mut file = WholeFile::create(path).map_err(cannot)?;
     write(&mut file)?;
     file.finish().map_err(cannot)
@@ -179,7 +182,7 @@ pub(crate) fn write(
 
 /// Type of a file by its signature, or by its suffix if it has no known signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Npy,
     Npz,
     Image,
@@ -188,34 +191,34 @@ pub(crate) enum Kind {
 }
 
 /// Determines the type of a file from its path and its first bytes.
-pub(crate) fn kind(path: &Path, bytes: &[u8]) -> Kind {
-    let signatures: [(&[u8], Kind); 10] = [
-        (b"\x93NUMPY", Kind::Npy),
-        (b"PK\x03\x04", Kind::Npz),
-        (b"PK\x05\x06", Kind::Npz),
-        (b"\x89PNG", Kind::Image),
-        (b"\xff\xd8\xff", Kind::Image),
-        (b"GIF8", Kind::Unknown(Some("a GIF image"))),
-        (b"BM", Kind::Unknown(Some("a BMP image"))),
-        (b"RIFF", Kind::Unknown(Some("a WebP image or a WAV file"))),
-        (b"II*\0", Kind::Unknown(Some("a TIFF image"))),
-        (b"%PDF", Kind::Unknown(Some("a PDF document"))),
+pub(crate) fn detect_kind(path: &Path, bytes: &[u8]) -> FileKind {
+    let signatures: [(&[u8], FileKind); 10] = [
+        (b"\x93NUMPY", FileKind::Npy),
+        (b"PK\x03\x04", FileKind::Npz),
+        (b"PK\x05\x06", FileKind::Npz),
+        (b"\x89PNG", FileKind::Image),
+        (b"\xff\xd8\xff", FileKind::Image),
+        (b"GIF8", FileKind::Unknown(Some("a GIF image"))),
+        (b"BM", FileKind::Unknown(Some("a BMP image"))),
+        (b"RIFF", FileKind::Unknown(Some("a WebP image or a WAV file"))),
+        (b"II*\0", FileKind::Unknown(Some("a TIFF image"))),
+        (b"%PDF", FileKind::Unknown(Some("a PDF document"))),
     ];
     let suffix =
         path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
     // A .pb file has no signature, and its bytes may equal any other.
     if suffix == "pb" {
-        return Kind::Proto;
+        return FileKind::Proto;
     }
     if let Some((_, kind)) = signatures.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return *kind;
     }
     match suffix.as_str() {
-        "npy" => Kind::Npy,
-        "npz" => Kind::Npz,
-        "png" | "jpg" | "jpeg" => Kind::Image,
-        "pb" => Kind::Proto,
-        _ => Kind::Unknown(None),
+        "npy" => FileKind::Npy,
+        "npz" => FileKind::Npz,
+        "png" | "jpg" | "jpeg" => FileKind::Image,
+        "pb" => FileKind::Proto,
+        _ => FileKind::Unknown(None),
     }
 }
 
@@ -225,15 +228,15 @@ mod tests {
 
     #[test]
     fn content_decides_before_the_suffix() {
-        let rows: [(&str, &[u8], Kind); 5] = [
-            ("a.bin", b"\x93NUMPY\x01", Kind::Npy),
-            ("a.npy", b"\x89PNG", Kind::Image),
-            ("a.pb", b"BM", Kind::Proto),
-            ("a.JPG", b"", Kind::Image),
-            ("a.txt", b"1 2 3", Kind::Unknown(None)),
+        let rows: [(&str, &[u8], FileKind); 5] = [
+            ("a.bin", b"\x93NUMPY\x01", FileKind::Npy),
+            ("a.npy", b"\x89PNG", FileKind::Image),
+            ("a.pb", b"BM", FileKind::Proto),
+            ("a.JPG", b"", FileKind::Image),
+            ("a.txt", b"1 2 3", FileKind::Unknown(None)),
         ];
         for (path, bytes, expected) in rows {
-            assert_eq!(kind(Path::new(path), bytes), expected, "{path}");
+            assert_eq!(detect_kind(Path::new(path), bytes), expected, "{path}");
         }
     }
 }

@@ -195,15 +195,15 @@ fn is_called(pattern: &str, input: &str) -> bool {
 }
 
 /// Chooses values for inputs that no option describes.
-pub(crate) struct Fitting<'m> {
+pub(crate) struct DefaultFills<'m> {
     model: &'m Model,
     /// Types of the model's values, inferred when the first integer input needs them.
     types: Option<Inferred>,
 }
 
-impl<'m> Fitting<'m> {
-    pub(crate) fn of(model: &'m Model) -> Fitting<'m> {
-        Fitting { model, types: None }
+impl<'m> DefaultFills<'m> {
+    pub(crate) fn new(model: &'m Model) -> DefaultFills<'m> {
+        DefaultFills { model, types: None }
     }
 
     /// Returns the default values of an input with elements of type `elem`: ones for masks, zeros
@@ -246,7 +246,7 @@ fn end_of(elem: DataType) -> i64 {
 }
 
 /// Returns the type of an input, without an optional around it.
-pub(crate) fn taken(port: &Port) -> Option<&Type> {
+pub(crate) fn input_type(port: &Port) -> Option<&Type> {
     match port.ty()? {
         Type::Optional(inner) => Some(inner),
         ty => Some(ty),
@@ -298,7 +298,7 @@ mod tests {
              }}"
         ))
         .unwrap();
-        let mut fitting = Fitting::of(&model);
+        let mut fitting = DefaultFills::new(&model);
         let rows = [
             ("ids", DataType::Int64, Fill::range_below(30)),
             ("kinds", DataType::Int64, Fill::range_below(2)),

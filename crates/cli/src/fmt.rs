@@ -52,7 +52,8 @@ fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure
         files::read(path)?.as_slice().to_vec()
     };
     let name = if from_stdin { "standard input".to_string() } else { path.display().to_string() };
-    let after = text::format(before.clone()).map_err(|error| failure::syntax(&error, &name))?;
+    let after =
+        text::format(before.clone()).map_err(|error| failure::syntax_failure(&error, &name))?;
     let changes = after != before;
     if args.check {
         if changes {

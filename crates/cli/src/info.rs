@@ -10,7 +10,7 @@ use sardonyx::{DataType, Dim, Model, OpenOptions, Port, Type};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::data_files::{DataFiles, Found};
+use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
 use crate::human::{bytes, count, cut, group, names};
 use crate::ls::storage_name;
@@ -304,13 +304,13 @@ struct DataFile {
     claimed: ExternalFile,
     /// Where the last value in it ends.
     end: u64,
-    found: Found,
+    found: DataFileStatus,
 }
 
 impl DataFile {
     fn present(&self) -> Option<u64> {
         match self.found {
-            Found::Bytes(size) => Some(size),
+            DataFileStatus::Bytes(size) => Some(size),
             _ => None,
         }
     }
@@ -318,13 +318,13 @@ impl DataFile {
     fn as_text(&self) -> String {
         let ExternalFile { location, tensors, bytes: claimed, .. } = &self.claimed;
         let found = match self.found {
-            Found::Bytes(size) if size < self.end => {
+            DataFileStatus::Bytes(size) if size < self.end => {
                 format!("; the file is cut off: {size} bytes of {}", self.end)
             }
-            Found::Bytes(size) => format!(" of a file of {}", bytes(size)),
-            Found::Missing => "; the file is missing".to_string(),
-            Found::Refused(why) => format!("; not looked for: it {why}"),
-            Found::Unknown => String::new(),
+            DataFileStatus::Bytes(size) => format!(" of a file of {}", bytes(size)),
+            DataFileStatus::Missing => "; the file is missing".to_string(),
+            DataFileStatus::Refused(why) => format!("; not looked for: it {why}"),
+            DataFileStatus::Unknown => String::new(),
         };
         let tensors = count(*tensors, "tensor");
         format!("{}: {tensors}, {}{found}", cut(location), bytes(*claimed))
@@ -340,7 +340,7 @@ fn data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
             *end = (*end).max(offset.saturating_add(tensor.bytes.unwrap_or(0)));
         }
     }
-    let mut files = DataFiles::of(arg);
+    let mut files = DataFiles::new(arg);
     let claimed = model.external_files().into_iter();
     claimed
         .map(|claimed| DataFile {
@@ -407,7 +407,7 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
         "external_files": data_files(model, arg).iter()
             .map(|file| json!({
                 "location": file.claimed.location, "tensors": file.claimed.tensors, "bytes": file.claimed.bytes,
-                "end": file.end, "present_bytes": file.present(), "missing": file.found == Found::Missing,
+                "end": file.end, "present_bytes": file.present(), "missing": file.found == DataFileStatus::Missing,
             }))
             .collect::<Vec<_>>(),
         "training_steps": model.training_steps(),

@@ -55,7 +55,7 @@ impl Args {
     /// The form of the file of --to.
     pub(crate) fn target(&self) -> Result<Option<(PathBuf, Format)>, Failure> {
         let Some(path) = &self.to else { return Ok(None) };
-        match Format::of_path(path) {
+        match Format::from_path(path) {
             Some(format @ (Format::Npz | Format::Safetensors)) => Ok(Some((path.clone(), format))),
             _ => {
                 Err(Failure::new(format!("--to: '{}' cannot hold several values", path.display()))

@@ -10,8 +10,8 @@ use sardonyx::value::{Buffer, Sequence};
 use sardonyx::{DataType, ErrorKind, Model, Port, Session, Tensor, Type, Value};
 
 use crate::failure::Failure;
-use crate::files::{self, Kind};
-use crate::filling::taken;
+use crate::files::{self, FileKind};
+use crate::filling::input_type;
 use crate::session::Opened;
 use crate::terminal::Terminal;
 use crate::{arrays, filling, images, random};
@@ -184,8 +184,8 @@ impl<'a> Gather<'a> {
         })?;
         self.inputs.files.push(path.to_path_buf());
         let at = |failure: Failure| failure.at(path.display());
-        match files::kind(path, bytes.as_slice()) {
-            Kind::Npz => self.archive(name, &bytes).map_err(at),
+        match files::detect_kind(path, bytes.as_slice()) {
+            FileKind::Npz => self.archive(name, &bytes).map_err(at),
             kind => {
                 let port = match &name {
                     Some(name) => self.port(name)?,
@@ -199,9 +199,9 @@ impl<'a> Gather<'a> {
 
     /// The inputs of a directory of test data: `input_0.pb` is the first one, and so on.
     fn directory(&mut self, path: &Path) -> Result<(), Failure> {
-        let files = files::numbered(path, "input_")?;
+        let files = files::numbered_files(path, "input_")?;
         // A case of a model without inputs has outputs only.
-        if files.is_empty() && files::numbered(path, "output_")?.is_empty() {
+        if files.is_empty() && files::numbered_files(path, "output_")?.is_empty() {
             let message = format!("the directory '{}' has no input_0.pb", path.display());
             return Err(Failure::new(message)
                 .code(ErrorKind::Input)
@@ -304,12 +304,12 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    fn value(&self, kind: Kind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+    fn value(&self, kind: FileKind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         match kind {
-            Kind::Npy => self.array(bytes, port),
-            Kind::Image => images::load(bytes.as_slice(), port, &self.args.image, self.model)
+            FileKind::Npy => self.array(bytes, port),
+            FileKind::Image => images::load(bytes.as_slice(), port, &self.args.image, self.model)
                 .map(Value::Tensor),
-            Kind::Proto => {
+            FileKind::Proto => {
                 let any = Type::unranked(DataType::Float);
                 let value = read_value(bytes.clone(), port.ty().unwrap_or(&any))?;
                 match value {
@@ -317,9 +317,11 @@ impl<'a> Gather<'a> {
                     other => Ok(other),
                 }
             }
-            Kind::Npz | Kind::Unknown(_) => {
+            FileKind::Npz | FileKind::Unknown(_) => {
                 let what = match kind {
-                    Kind::Unknown(Some(what)) => format!("this is {what}, which is not supported"),
+                    FileKind::Unknown(Some(what)) => {
+                        format!("this is {what}, which is not supported")
+                    }
                     _ => "unsupported input file".to_string(),
                 };
                 Err(Failure::new(what)
@@ -411,12 +413,12 @@ impl<'a> Gather<'a> {
 }
 
 fn is_sequence(port: &Port) -> bool {
-    matches!(taken(port), Some(Type::Sequence(_)))
+    matches!(input_type(port), Some(Type::Sequence(_)))
 }
 
 /// The element type of the arrays that an input takes: of itself, or of its items.
 fn element(port: &Port) -> Option<DataType> {
-    match taken(port)? {
+    match input_type(port)? {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor.elem,
         Type::Sequence(item) => item.elem(),
         _ => None,

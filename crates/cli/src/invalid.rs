@@ -91,7 +91,7 @@ fn rendering(result: &InvalidResult, error: &NewError) -> String {
 }
 
 fn error_json(error: &NewError) -> Value {
-    let mut found = crate::check::finding((&error.finding, None));
+    let mut found = crate::check::finding_json(&error.finding, None);
     found["origin"] = match (&error.origin, &error.operator) {
         (Some(origin), Some(operator)) => {
             json!({"place": origin.words, "path": origin.path, "operator": operator})

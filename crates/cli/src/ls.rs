@@ -137,7 +137,7 @@ fn examine(
     args: &Args,
     terminal: &Terminal,
 ) -> Vec<Row> {
-    let mut files = DataFiles::of(&args.model);
+    let mut files = DataFiles::new(&args.model);
     let total = tensors.iter().filter_map(|tensor| tensor.bytes).sum();
     let bar = if args.stats {
         terminal.progress_bytes("reading", total)

@@ -43,7 +43,7 @@ impl Place {
             return Ok(Place::Directory(path.to_path_buf()));
         }
         let target = saving::target_of(path)?;
-        match (&target, Format::of_path(path)) {
+        match (&target, Format::from_path(path)) {
             (Target::Stdout, _) => Ok(Place::One(target, Format::Text)),
             (_, Some(format)) => Ok(Place::One(target, format)),
             (_, None) if path.is_file() => {
@@ -211,7 +211,7 @@ fn write_directory(
         contents.push((written, bytes));
     }
     fs::create_dir_all(target)
-        .map_err(|error| files::failed("cannot create the directory", target, &error))?;
+        .map_err(|error| files::io_failure("cannot create the directory", target, &error))?;
     for (written, bytes) in &contents {
         files::write(&written.path, |file| Ok(file.write_all(bytes)?))?;
     }

@@ -5,7 +5,7 @@ use sardonyx::io::{Access, Form, Weights};
 use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, check, tool};
 use serde_json::json;
 
-use crate::data_files::{DataFiles, Found};
+use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
@@ -64,9 +64,9 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let target = args.saving.target(&args.model, model)?;
     let options = SaveOptions::new();
     let saved = args.saving.save(&args.model, model, options, Weights::Keep, target, terminal)?;
-    let mut data = DataFiles::of(&args.model);
+    let mut data = DataFiles::new(&args.model);
     for file in model.external_files() {
-        if data.find(&file.location) == Found::Missing {
+        if data.find(&file.location) == DataFileStatus::Missing {
             let (location, tensors) = (&file.location, count(file.tensors, "tensor"));
             terminal.remark(&format!(
                 "warning: the data file '{location}' with the values of {tensors} is missing"
@@ -75,7 +75,10 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
     if args.saving.json {
         let positions = loaded.positions(&findings);
-        let findings = findings.iter().zip(positions).map(crate::check::finding);
+        let findings = findings
+            .iter()
+            .zip(positions)
+            .map(|(found, position)| crate::check::finding_json(found, position));
         let warnings: Vec<&str> = warnings.iter().map(|found| found.message.as_str()).collect();
         let answer = json!({
             "schema": SCHEMA,

@@ -149,7 +149,7 @@ impl Args {
             return true;
         }
         // A model that is a link may have its data files beside the file that it leads to.
-        let data = DataFiles::of(&self.model);
+        let data = DataFiles::new(&self.model);
         files.iter().map(|file| file.location.as_str()).any(|location| {
             !directory.join(location).is_file() && !data.paths([location]).is_empty()
         })

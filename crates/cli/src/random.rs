@@ -16,7 +16,7 @@ use sardonyx::value::{Sequence, StringArray};
 use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Shape, Tensor, Type, Value};
 
 use crate::failure::{Code, Failure};
-use crate::filling::{self, Fill, Fitting, Number, taken};
+use crate::filling::{self, DefaultFills, Fill, Number, input_type};
 use crate::session::{self, OpenSize};
 use crate::terminal::Terminal;
 
@@ -56,7 +56,7 @@ impl<'a> Sizes<'a> {
     /// Takes the sizes that are given for an input, and what they say about names, which holds for
     /// other inputs too.
     fn take(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
-        let Some(shape) = taken(port).and_then(Type::shape) else { return Ok(()) };
+        let Some(shape) = input_type(port).and_then(Type::shape) else { return Ok(()) };
         let wrong = |what: String| {
             let failure = Failure::new(format!("--shape does not fit the input '{port}': {what}"));
             Err(failure.code(ErrorKind::Input))
@@ -190,10 +190,10 @@ pub(crate) fn fill(
             sizes.take(port, shape)?;
         }
     }
-    let mut fitting = Fitting::of(model);
+    let mut fitting = DefaultFills::new(model);
     let mut planned = Vec::new();
     for port in ports {
-        let (item, is_sequence) = match taken(port) {
+        let (item, is_sequence) = match input_type(port) {
             Some(Type::Sequence(item)) => (Some(&**item), true),
             ty => (ty, false),
         };

@@ -139,7 +139,7 @@ fn run_one(
         }
         None => None,
     };
-    let differs = report.as_ref().is_some_and(expect::Report::differs);
+    let differs = report.as_ref().is_some_and(expect::Comparison::differs);
     let results = Results { outputs, given, timing, wanted, written, dumped, report };
     if args.json {
         terminal.json(&results.json(args, &classes, running.runner.threads())?, true)?;
@@ -155,7 +155,7 @@ impl Args {
         if self.json {
             return saving::check_stdout(true, None);
         }
-        let other = if self.classes.wanted() {
+        let other = if self.classes.is_requested() {
             ("a ranking", "--top and --labels")
         } else if self.expect.is_wanted() {
             ("a comparison", "--expect")
@@ -180,7 +180,7 @@ struct Results {
     wanted: inner::Wanted,
     written: Vec<outputs::Written>,
     dumped: Option<Dumped>,
-    report: Option<expect::Report>,
+    report: Option<expect::Comparison>,
 }
 
 impl Results {
@@ -217,7 +217,7 @@ impl Results {
             "files": files.collect::<Vec<_>>(),
             "shown": shown,
             "dumped": self.dumped.as_ref().map(Dumped::json),
-            "expected": self.report.as_ref().map(expect::Report::json),
+            "expected": self.report.as_ref().map(expect::Comparison::json),
         }))
     }
 
@@ -247,7 +247,7 @@ impl Results {
         // Files or a comparison were asked for, not a print; a ranking is asked for by its own
         // option.
         let has_answer = args.output.is_some() || self.dumped.is_some() || self.report.is_some();
-        let (mut text, mut notes) = if !has_answer || args.classes.wanted() {
+        let (mut text, mut notes) = if !has_answer || args.classes.is_requested() {
             as_text(&self.outputs, classes)?
         } else {
             (String::new(), Vec::new())

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
-use crate::files::{self, Kind, Protected};
+use crate::files::{self, FileKind, Protected};
 use crate::human::{bytes, count};
 use crate::saving::{self, Target, target_of};
 use crate::terminal::Terminal;
@@ -86,7 +86,7 @@ const SCHEMA: &str = "sardonyx.save/1";
 
 impl Named {
     fn of_path(path: &Path) -> Option<Named> {
-        Some(match (Format::of_path(path), Form::of_path(path)) {
+        Some(match (Format::from_path(path), Form::of_path(path)) {
             (Some(Format::Npy), _) => Named::Npy,
             (Some(Format::Npz), _) => Named::Npz,
             (Some(Format::Proto), _) => Named::Pb,
@@ -337,7 +337,10 @@ fn read(args: &Args, from: Named) -> Result<Values, Failure> {
 fn stored_value(args: &Args, file: Buffer) -> Result<Value, Failure> {
     let tensor = Type::unranked(DataType::Float);
     let ty = args.ty.as_ref().unwrap_or(&tensor);
-    let is_array = matches!(files::kind(Path::new("-"), file.as_slice()), Kind::Npy | Kind::Npz);
+    let is_array = matches!(
+        files::detect_kind(Path::new("-"), file.as_slice()),
+        FileKind::Npy | FileKind::Npz
+    );
     read_value(file, ty).map_err(|error| {
         let failure = Failure::from(error);
         match (&args.ty, is_array) {

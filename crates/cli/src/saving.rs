@@ -211,7 +211,7 @@ pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
     let mut protected = Protected::default();
     let files = model.external_files();
     let locations = files.iter().map(|file| file.location.as_str());
-    for path in DataFiles::of(arg).paths(locations) {
+    for path in DataFiles::new(arg).paths(locations) {
         protected.add(&path);
     }
     protected
@@ -281,11 +281,11 @@ pub(crate) fn to_stdout(
         .help("give --output FILE, or copy the values into the model first: sardonyx pack"));
     }
     let directory = PrivateDirectory::new().map_err(|error| {
-        files::failed("cannot create a directory in", &std::env::temp_dir(), &error)
+        files::io_failure("cannot create a directory in", &std::env::temp_dir(), &error)
     })?;
     let path = directory.path().join("model");
     let report = to_file(arg, model, options.form(form), &path, terminal)?;
-    let failed = |error| files::failed("cannot read", &path, &error);
+    let failed = |error| files::io_failure("cannot read", &path, &error);
     let mut file = File::open(&path).map_err(failed)?;
     let mut stdout = io::stdout().lock();
     io::copy(&mut file, &mut stdout)?;

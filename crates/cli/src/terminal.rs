@@ -129,7 +129,7 @@ impl Terminal {
         if failure.broken_pipe {
             return ExitCode::SUCCESS;
         }
-        if !failure.is_told_elsewhere {
+        if !failure.is_reported_elsewhere {
             self.tell(failure);
             self.answer(failure);
         }

@@ -117,6 +117,6 @@ impl Rank {
     pub(crate) fn end(self, result: Result<Verdict, Failure>) -> Result<Verdict, Failure> {
         let Err(failure) = result else { return result };
         self.transport.fail(&failure.in_a_line());
-        Err(if self.is_first() { failure } else { Failure::told_elsewhere() })
+        Err(if self.is_first() { failure } else { Failure::reported_elsewhere() })
     }
 }

@@ -170,7 +170,7 @@ mod unix {
     ) -> Result<Workers, Failure> {
         if let Ok(own) = std::env::var(WORKER) {
             // Worker 0 reports the missing worker.
-            return join_as_child(&own, settings).ok_or_else(Failure::told_elsewhere);
+            return join_as_child(&own, settings).ok_or_else(Failure::reported_elsewhere);
         }
         let rendezvous = Rendezvous::new()?;
         let mut started = ChildProcesses { children: Vec::new(), rendezvous, farewell: FAREWELL };

@@ -8,7 +8,7 @@ use sardonyx::value::Buffer;
 use sardonyx::{DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer};
 
 use crate::failure::Failure;
-use crate::files::{self, Kind};
+use crate::files::{self, FileKind};
 use crate::inputs;
 use crate::random::SplitMix64;
 
@@ -278,11 +278,11 @@ fn check_cut(name: &str, elem: DataType) -> Result<(), Failure> {
 /// The arrays of a .npz file.
 fn of_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, Failure> {
     let bytes = files::read(path)?;
-    match files::kind(path, bytes.as_slice()) {
-        Kind::Npz => npz::read(&bytes).map_err(|error| Failure::from(error).at(path.display())),
+    match files::detect_kind(path, bytes.as_slice()) {
+        FileKind::Npz => npz::read(&bytes).map_err(|error| Failure::from(error).at(path.display())),
         kind => {
             let what = match kind {
-                Kind::Npy => "this is a single array (.npy), but data are a .npz file",
+                FileKind::Npy => "this is a single array (.npy), but data are a .npz file",
                 _ => "this is not a .npz file, which data are",
             };
             let failure = Failure::new(what).code(ErrorKind::Format).at(path.display());
@@ -314,7 +314,7 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
-    let failed = |error| files::failed("cannot read", path, &error);
+    let failed = |error| files::io_failure("cannot read", path, &error);
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let file = entry.map_err(failed)?.path();
