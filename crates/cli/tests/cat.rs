@@ -86,7 +86,7 @@ fn files_of_every_kind() {
     assert!(header.contains("\"w\":") && header.contains("\"F16\""), "{header}");
     let path = files.path("words.safetensors");
     let strings = files.run("cat", "many.onnx", &["words", "-o", &path]);
-    strings.refused(&["'words'", "string"]);
+    strings.fails_with(&["'words'", "string"]);
 
     // Tensors are stored under their names, or their locations if names are empty or duplicate.
     write(&["--all-tensors"], "all.npz");
@@ -106,14 +106,14 @@ fn files_of_every_kind() {
     ];
     assert_eq!(names, expected);
     let back = sardonyx(&["save", &files.path("all.npz"), "-o", "-", "--to", "csv"]);
-    back.refused(&["one tensor, not 7"]);
+    back.fails_with(&["one tensor, not 7"]);
 }
 
 #[test]
 fn what_is_not_there_is_refused_with_advice() {
     let files = Files::new(&[("many.onnx", many_tensors())]);
     let refused = |args: &[&str], words: &[&str]| {
-        files.run("cat", "many.onnx", args).refused(words);
+        files.run("cat", "many.onnx", args).fails_with(words);
     };
     refused(&[], &["no tensor is named", "--all-tensors", "sardonyx ls"]);
     refused(&["layer.2.idz"], &["did you mean 'layer.2.ids'?", "many.onnx"]);
@@ -163,15 +163,15 @@ fn damaged_tensors_and_data_files() {
         ("list", "need"),
     ] {
         let answer = files.run("cat", "broken.onnx", &[name]);
-        answer.refused(&[name, words, "broken.onnx"]);
+        answer.fails_with(&[name, words, "broken.onnx"]);
     }
     let all = ["--all-tensors", "-o", &files.path("all.npz")];
-    files.run("cat", "broken.onnx", &all).refused(&["short"]);
+    files.run("cat", "broken.onnx", &all).fails_with(&["short"]);
     assert!(!files.names().contains(&"all.npz".to_string()));
     let missing = files.run("cat", "outside.onnx", &["w"]);
-    missing.refused(&["'weights.npy'", "missing", "outside.onnx"]);
+    missing.fails_with(&["'weights.npy'", "missing", "outside.onnx"]);
     // A data file of the model is an input, whatever its extension.
     let over = ["w", "-o", &files.path("full.npy")];
-    files.run("cat", "full.onnx", &over).refused(&["full.npy", "is an input"]);
+    files.run("cat", "full.onnx", &over).fails_with(&["full.npy", "is an input"]);
     assert_eq!(files.read("full.npy"), floats(&[1.0, 2.0, 3.0, 4.0]));
 }

@@ -197,13 +197,13 @@ fn outputs_go_where_the_name_says() {
     let answer = run("one.onnx", "-");
     assert_eq!((answer.stdout.as_str(), answer.code), ("0.0 2.0\n", Some(0)));
     for target in ["several.npy", "several.pb", "-"] {
-        run("two.onnxtxt", target).refused(&["2 outputs", ".npz", "directory"]);
+        run("two.onnxtxt", target).fails_with(&["2 outputs", ".npz", "directory"]);
     }
     let answer = files.run("run", "one.onnx", &[&x, "-o", "-", "--top", "1"]);
-    answer.refused(&["ranking", "stdout"]);
+    answer.fails_with(&["ranking", "stdout"]);
     let answer = files.run("run", "one.onnx", &[&x, "-o", "-", "--json"]);
     assert_eq!(answer.code, Some(2));
-    files.run("bench", "one.onnx", &["-o", "-"]).refused(&["stdout", "--output"]);
+    files.run("bench", "one.onnx", &["-o", "-"]).fails_with(&["stdout", "--output"]);
     // Any other name is a directory. A note names the file of an output whose name it cannot have.
     let answer = run("odd.onnxtxt", "directory");
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
@@ -292,10 +292,10 @@ fn values_that_are_no_arrays_go_through_pb_files() {
                 run("one.onnxtxt", to, "third.pb").good();
                 assert_eq!(files.read("third.pb"), files.read("first.pb"), "{spelled}");
             } else {
-                answer.refused(&["'w'", "only .pb files can hold", "--output DIR"]);
+                answer.fails_with(&["'w'", "only .pb files can hold", "--output DIR"]);
             }
         }
-        run("two.onnxtxt", "v.pb", "several.pb").refused(&[
+        run("two.onnxtxt", "v.pb", "several.pb").fails_with(&[
             "2 outputs",
             "one value",
             "--output DIR",
@@ -306,7 +306,7 @@ fn values_that_are_no_arrays_go_through_pb_files() {
             &files.read("first.pb")[..files.read("first.pb").len() - 1],
         )
         .unwrap();
-        run("one.onnxtxt", "cut.pb", "never.pb").refused(&["cut.pb"]);
+        run("one.onnxtxt", "cut.pb", "never.pb").fails_with(&["cut.pb"]);
         assert!(!fs::exists(files.path("never.pb")).unwrap(), "{spelled}");
     }
 }
@@ -347,7 +347,7 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
         ("nope2.npy", npy("<f4", "(2,)", &floats(&[1.0, 2.0]))),
     ]);
     let answer = files.run("info", "nope.onnx", &[]);
-    answer.refused(&["no such file", "did you mean", "node.onnx"]);
+    answer.fails_with(&["no such file", "did you mean", "node.onnx"]);
     let answer = files.run("info", "node.onnx", &[]);
     answer.good();
     #[cfg(unix)]
@@ -355,13 +355,13 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
         std::os::unix::fs::symlink("absent.onnx", files.path("link.onnx")).unwrap();
         let answer = files.run("info", "link.onnx", &[]);
         assert!(!answer.stderr.contains("did you mean"), "{}", answer.stderr);
-        answer.refused(&["it is a link to 'absent.onnx', which does not exist"]);
+        answer.fails_with(&["it is a link to 'absent.onnx', which does not exist"]);
         std::os::unix::fs::symlink("absent", files.path("models")).unwrap();
         let answer = files.run("info", "models/m.onnx", &[]);
-        answer.refused(&["models' is a link to 'absent', which does not exist"]);
+        answer.fails_with(&["models' is a link to 'absent', which does not exist"]);
         let answer = files.run("info", "lin.onnx", &[]);
         assert!(!answer.stderr.contains("link.onnx"), "{}", answer.stderr);
-        answer.refused(&["no such file"]);
+        answer.fails_with(&["no such file"]);
     }
     let lonely = Files::new(&[("nope.txt", b"notes".to_vec())]);
     let answer = lonely.run("info", "nope.onnx", &[]);
@@ -369,10 +369,10 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
     let missing = files.path("absent/deeper/m.onnx");
     let directory = files.path("absent");
     let words = format!("no such directory: '{directory}'");
-    sardonyx(&["info", &missing]).refused(&[&words]);
+    sardonyx(&["info", &missing]).fails_with(&[&words]);
     let words = format!("no such directory: '{directory}'");
-    files.run("set", "node.onnx", &["--producer", "me", "-o", &missing]).refused(&[&words]);
-    files.run("run", "node.onnx", &[&files.path("absent/x.npy")]).refused(&[&words]);
+    files.run("set", "node.onnx", &["--producer", "me", "-o", &missing]).fails_with(&[&words]);
+    files.run("run", "node.onnx", &[&files.path("absent/x.npy")]).fails_with(&[&words]);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn inputs_are_never_overwritten() {
     let array = npy("<f4", "(2,)", &floats(&[-1.0, 2.0]));
     fs::write(path("y.npy"), &array).unwrap();
     sardonyx(&["run", &path("relu.onnx"), &path("y.npy"), "--output", &path(".")])
-        .refused(&["y.npy", "not overwritten"]);
+        .fails_with(&["y.npy", "not overwritten"]);
     assert_eq!(fs::read(path("y.npy")).unwrap(), array);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left behind");
 }
@@ -447,7 +447,7 @@ fn shells_and_man_learn_the_command_line() {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
-    sardonyx(&["completions", "tcsh"]).refused(&["tcsh", "fish"]);
+    sardonyx(&["completions", "tcsh"]).fails_with(&["tcsh", "fish"]);
     let files = Files::new(&[]);
     let pages = files.path("man1");
     let answer = sardonyx(&["man", "-o", &pages]);

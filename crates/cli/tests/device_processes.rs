@@ -122,14 +122,14 @@ fn what_goes_wrong_is_said_once() {
     assert!(answer.stderr.contains("--devices"), "{}", answer.stderr);
     for option in ["--processes", "--random"] {
         sardonyx(&["run", "--devices", option, &model])
-            .refused(&[option, "the option goes after the files"]);
+            .fails_with(&[option, "the option goes after the files"]);
     }
     sardonyx(&["run", &model, "--random", "--devices", "2"])
-        .refused(&["--devices takes no number"]);
+        .fails_with(&["--devices takes no number"]);
     sardonyx(&["run", &digits_model(), "--random", "--devices"])
-        .refused(&["no device configuration", "`sardonyx shard` adds one"]);
+        .fails_with(&["no device configuration", "`sardonyx shard` adds one"]);
     let again = ["shard", &model, "--devices", "2", "--pipeline", "-o", &files.path("x.onnx")];
-    sardonyx(&again).refused(&["a configuration 'pipeline-2' already", "--name"]);
+    sardonyx(&again).fails_with(&["a configuration 'pipeline-2' already", "--name"]);
 }
 
 /// Kills a process at a random moment, which must end the run and be named in the error (DIST-32).

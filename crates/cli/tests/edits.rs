@@ -200,26 +200,26 @@ fn what_is_not_found_is_refused_with_its_name() {
     run(&files, "print m.onnx -o m.onnxtxt").good();
     run(&files, "strip m.onnx --in-place --unused").good();
     run(&files, "parse m.onnxtxt -o n.onnx")
-        .refused(&["no longer has a tensor 'unused'", "print the model again"]);
+        .fails_with(&["no longer has a tensor 'unused'", "print the model again"]);
     // A text that was moved away from its model names the searched path once.
     fs::create_dir(files.path("away")).unwrap();
     fs::copy(files.path("m.onnxtxt"), files.path("away/t.onnxtxt")).unwrap();
     let answer = run(&files, "parse away/t.onnxtxt -o n.onnx");
     assert_eq!(answer.stderr.matches("away/m.onnx").count(), 1, "{}", answer.stderr);
-    answer.refused(&["m.onnx", "missing", "--inline all"]);
+    answer.fails_with(&["m.onnx", "missing", "--inline all"]);
 }
 
 #[test]
 fn a_model_that_lacks_what_the_text_needs_does_not_replace_it() {
     let (files, weights) = directory(3);
     run(&files, "print m.onnx -o m.onnxtxt").good();
-    run(&files, "strip m.onnxtxt --unused -o m.onnx").refused(&["'unused'", "another file"]);
+    run(&files, "strip m.onnxtxt --unused -o m.onnx").fails_with(&["'unused'", "another file"]);
     assert_right(&files, "m.onnxtxt", &weights);
     // Two weights exchange their names, so that each old name would refer to the other weight.
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
     let swapped = text.replace(" w1 = ", " w3 = ").replace(" w2 = ", " w1 = ");
     fs::write(files.path("t.onnxtxt"), swapped.replace(" w3 = ", " w2 = ")).unwrap();
-    run(&files, "parse t.onnxtxt -o m.onnx").refused(&["m.onnx"]);
+    run(&files, "parse t.onnxtxt -o m.onnx").fails_with(&["m.onnx"]);
     assert_right(&files, "m.onnx", &weights);
     run(&files, "parse t.onnxtxt -o t.onnx").good();
     let mut swapped = weights.clone();
@@ -228,7 +228,7 @@ fn a_model_that_lacks_what_the_text_needs_does_not_replace_it() {
     assert_right(&files, "t.onnx", &swapped);
     // Other outputs do not replace inputs either.
     for command in ["cat m.onnxtxt w0 --raw -o m.onnx", "print m.onnxtxt -o m.onnx"] {
-        run(&files, command).refused(&["is an input"]);
+        run(&files, command).fails_with(&["is an input"]);
     }
     assert_right(&files, "m.onnx", &weights);
 }
@@ -250,7 +250,7 @@ fn files_beside_texts_are_not_overwritten() {
     assert_right(&files, "m.onnxtxt", &other);
     // A file of values with other content is refused.
     fs::copy(files.path("m-2.onnxtxt.data"), files.path("m.onnxtxt.data")).unwrap();
-    run(&files, "parse old.onnxtxt -o n.onnx").refused(&["m.onnxtxt.data", "has changed"]);
+    run(&files, "parse old.onnxtxt -o n.onnx").fails_with(&["m.onnxtxt.data", "has changed"]);
 }
 
 #[test]
@@ -556,6 +556,6 @@ fn values_in_data_files_are_printed_where_the_text_cannot_refer_to_them() {
     let answer = sardonyx(&["parse", &files.path("m.onnxtxt"), "-o", &files.path("n.onnx")]);
     assert!(answer.stderr.contains("'w.data' with the values of 1 tensor"), "{}", answer.stderr);
     let far = files.path("far/e.onnxtxt");
-    files.run("print", "m.onnx", &["-o", &far]).refused(&["'w.data', which is missing"]);
+    files.run("print", "m.onnx", &["-o", &far]).fails_with(&["'w.data', which is missing"]);
     assert!(!std::path::Path::new(&far).exists());
 }

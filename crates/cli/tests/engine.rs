@@ -68,7 +68,7 @@ fn a_model_that_changes_stops_runs_that_share_its_weights() {
         let args = ["--fill", "i=3", "--shape", "i=2", "--mapped", "--repeat", "1000000"];
         let answer = files.run("run", "m.onnx", &args);
         is_over.store(true, Ordering::Relaxed);
-        answer.refused(&["m.onnx", "has been changed", "open the model again"]);
+        answer.fails_with(&["m.onnx", "has been changed", "open the model again"]);
     });
 }
 
@@ -149,7 +149,7 @@ fn profile_writes_a_trace() {
     let model = files.path("m.onnxtxt");
     files
         .run("profile", "m.onnxtxt", &["-q", "--trace", &model])
-        .refused(&["not overwritten", "--trace"]);
+        .fails_with(&["not overwritten", "--trace"]);
 }
 
 #[test]
@@ -229,11 +229,11 @@ fn explain_still_knows_codes() {
     let page = sardonyx(&["explain", "unknown-operator"]).good();
     assert!(page.contains("Advice: "), "{page}");
     sardonyx(&["explain", "GRAPH-02"]).good();
-    sardonyx(&["explain", "unknown-operater"]).refused(&[
+    sardonyx(&["explain", "unknown-operater"]).fails_with(&[
         "no finding and no file 'unknown-operater' exists",
         "did you mean 'unknown-operator'?",
     ]);
-    sardonyx(&["explain", "/nowhere.onnx"]).refused(&["no finding and no file"]);
+    sardonyx(&["explain", "/nowhere.onnx"]).fails_with(&["no finding and no file"]);
 }
 
 #[test]
@@ -273,10 +273,10 @@ fn options_of_sessions_hold_for_all() {
         let run = |more: &[&str]| files.run(command, "m.onnxtxt", &[random, more].concat());
         run(&["--threads", "1", "--precision", "fast", "--optimization", "basic", "-q"]).good();
         run(&["--memory-limit", "1G", "--set", "N=2", "-q"]).good();
-        run(&["--memory-limit", "4", "-q"]).refused(&["limit is 4"]);
-        run(&["--set", "M=2", "-q"]).refused(&["no dimension 'M'", "sizes are: N"]);
-        run(&["--set", "N", "-q"]).refused(&[]);
-        run(&["--optimization", "most"]).refused(&[]);
+        run(&["--memory-limit", "4", "-q"]).fails_with(&["limit is 4"]);
+        run(&["--set", "M=2", "-q"]).fails_with(&["no dimension 'M'", "sizes are: N"]);
+        run(&["--set", "N", "-q"]).fails_with(&[]);
+        run(&["--optimization", "most"]).fails_with(&[]);
     }
     let answer = json(&files, "run", &["--random", "1", "--set", "N=3", "--json", "-q"]);
     assert_eq!(answer["outputs"][0]["shape"], serde_json::json!([3, 2]));
@@ -308,10 +308,10 @@ g (int64[1] shape) => (float y)
     let refusal =
         ["ConstantOfShape", "4000000000 bytes are needed", "the memory limit is 100000000"];
     let limit = ["--memory-limit", "100MB", "-q"];
-    files.run("run", "fixed.onnxtxt", &limit).refused(&refusal);
+    files.run("run", "fixed.onnxtxt", &limit).fails_with(&refusal);
     let shape = format!("shape={}", files.path("shape.npy"));
     let shape = [&[&*shape][..], &limit].concat();
-    files.run("run", "given.onnxtxt", &shape).refused(&refusal);
+    files.run("run", "given.onnxtxt", &shape).fails_with(&refusal);
     // `explain` only plans the memory of a run.
     let answer = files.run("explain", "fixed.onnxtxt", &["--json"]).good();
     let answer: Value = serde_json::from_str(&answer).unwrap();

@@ -208,7 +208,7 @@ fn nan_is_nan_and_integers_are_exact_unless_told_otherwise() {
 fn what_cannot_be_compared_is_refused() {
     let files = files();
     let refused = |args: &[&str], words: &[&str]| {
-        run(&files, &[&["x.npy"], args].concat()).refused(words);
+        run(&files, &[&["x.npy"], args].concat()).fails_with(words);
     };
     refused(&["--expect", "misspelt.npz"], &["expected 'yy'", "misspelt.npz", "expected value: y"]);
 
@@ -223,7 +223,7 @@ fn what_cannot_be_compared_is_refused() {
     let case = files.path("case");
     files
         .run("run", "m.onnxtxt", &[&files.path("x.npy"), "--expect", &case])
-        .refused(&["no expected outputs", "test_data_set_0"]);
+        .fails_with(&["no expected outputs", "test_data_set_0"]);
     // Expected values that the model does not have, beside others, are a note.
     let answer = run(&files, &["x.npy", "--expect", "other.npz"]);
     assert!(answer.stderr.contains("does not have: unknown"), "{}", answer.stderr);
@@ -243,10 +243,10 @@ fn inner_values_are_shown_after_the_outputs() {
         json[key].as_array().unwrap().iter().map(|value| value["name"].as_str().unwrap()).collect()
     };
     assert_eq!((names("outputs"), names("shown")), (vec!["y", "z"], vec!["a", "b", "y", "z"]));
-    run(&files, &["x.npy", "--show", "c"]).refused(&["no value 'c'"]);
-    run(&files, &["x.npy", "--show", "c*"]).refused(&["--show", "'c*'"]);
+    run(&files, &["x.npy", "--show", "c"]).fails_with(&["no value 'c'"]);
+    run(&files, &["x.npy", "--show", "c*"]).fails_with(&["--show", "'c*'"]);
     run(&files, &["x.npy", "--show", "a", "-o", "-"])
-        .refused(&["cannot both be written to stdout"]);
+        .fails_with(&["cannot both be written to stdout"]);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_dump_is_compared_value_by_value() {
     words.iter().for_each(|words| assert!(text.contains(words), "{text}"));
     assert!(text.ends_with("'b', output of node 'second' (Mul)\n"), "{text}");
     let refused = |args: &[&str], words: &[&str]| {
-        run(&files, &[&["x.npy"], args].concat()).refused(words);
+        run(&files, &[&["x.npy"], args].concat()).fails_with(words);
     };
     refused(&["--dump", "*"], &["--to"]);
     refused(&["--dump", "*", "--to", "dump.npy"], &["cannot hold several", ".npz"]);

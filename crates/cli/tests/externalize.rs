@@ -138,7 +138,9 @@ fn a_data_file_is_not_replaced_by_a_model() {
     let before = files.content();
     let out = files.path("digits.onnx.data");
     for command in ["pack", "externalize"] {
-        files.run(command, "digits.onnx", &["-o", &out]).refused(&["digits.onnx.data", "another"]);
+        files
+            .run(command, "digits.onnx", &["-o", &out])
+            .fails_with(&["digits.onnx.data", "another"]);
     }
     assert!(files.content() == before);
 }
@@ -182,7 +184,7 @@ fn nothing_is_lost_when_it_is_refused() {
     ]);
     let before = files.content();
     let refused = |model: &str, args: &[&str], words: &[&str]| {
-        files.run("externalize", model, args).refused(words);
+        files.run("externalize", model, args).fails_with(words);
     };
     let to = |name: &str| files.path(name);
     refused("digits.onnx", &["-o", "-"], &["cannot be written to stdout"]);

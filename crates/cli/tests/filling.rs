@@ -60,7 +60,7 @@ fn shapes_hold_for_all_inputs_with_the_same_names() {
         assert_eq!(output(run(&files, &["--shape", shape]), "xx").0, [4, 3]);
         assert_eq!(output(run(&files, &["--shape", shape]), "i").0, [4]);
     }
-    let refused = |args: &[&str], words: &[&str]| run(&files, args).refused(words);
+    let refused = |args: &[&str], words: &[&str]| run(&files, args).fails_with(words);
     refused(&["--shape", "x=4"], &["--shape", "the number of dimensions is 1 and should be 2"]);
     refused(&["--shape", "x=4,5"], &["dimension 1 is 5 and should be 3"]);
     refused(&["--shape", "x=4,3", "--shape", "ids=5"], &["dimension 0 (N) is 5 and should be 4"]);
@@ -70,7 +70,7 @@ fn shapes_hold_for_all_inputs_with_the_same_names() {
     let chain = files.path("chain.onnx");
     let answer = support::sardonyx(&["bench", &chain, "--shape", "x=2", "--runs", "1", "--json"]);
     answer.good();
-    support::sardonyx(&["profile", &chain, "--shape", "x=3"]).refused(&["is 3 and should be 2"]);
+    support::sardonyx(&["profile", &chain, "--shape", "x=3"]).fails_with(&["is 3 and should be 2"]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn fills_are_as_asked_for() {
     assert_eq!(filled(&["*=ones", "ids=2..3"], "t"), [1.0; 2]);
     // An input with a default is filled if it is named.
     assert_eq!(filled(&["d=ones"], "dd"), [1.0]);
-    let refused = |args: &[&str], words: &[&str]| run(&files, args).refused(words);
+    let refused = |args: &[&str], words: &[&str]| run(&files, args).fails_with(words);
     refused(&["--fill", "ids=0.5", "--set", "N=2"], &["0.5 is not a whole number", "ids"]);
     refused(&["--fill", "ids=3..3"], &["LO below HI"]);
     refused(&["--fill", "q*=ones"], &["no input 'q*'"]);

@@ -51,8 +51,8 @@ fn the_suffix_says_which_form_a_picture_has() {
     assert!(dot.starts_with("digraph ") && dot.contains("v0 -> v1"), "{dot}");
     assert_eq!(sardonyx(&["graph", &digits_model(), "-o", "-"]).good(), dot);
     sardonyx(&["graph", &digits_model(), "-o", &files.path("digits.png")])
-        .refused(&["selects no format", ".svg"]);
-    sardonyx(&["graph", &files.path("digits.svg"), "-o", "-"]).refused(&["digits.svg"]);
+        .fails_with(&["selects no format", ".svg"]);
+    sardonyx(&["graph", &files.path("digits.svg"), "-o", "-"]).fails_with(&["digits.svg"]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_part_of_a_large_model_is_drawn_around_a_node() {
     let run = |more: &[&str]| {
         files.run("graph", "deep.onnxtxt", &[&["-o", "-", "--fold", "never"], more].concat())
     };
-    run(&[]).refused(&["484 boxes", "the maximum is 400", "--around"]);
+    run(&[]).fails_with(&["484 boxes", "the maximum is 400", "--around"]);
     let around = |node: &str, depth: &str| {
         let args = ["-o", "-", "--around", node, "--depth", depth];
         files.run("graph", "deep.onnxtxt", &args)
@@ -90,8 +90,8 @@ fn a_part_of_a_large_model_is_drawn_around_a_node() {
     // By a value that it makes, and by its position.
     assert_eq!(around("b7", "1").good(), text);
     assert_eq!(around("30", "1").good(), text);
-    around("l7_ex", "1").refused(&["no node of the main graph is 'l7_ex'", "'l7_exp'"]);
-    around("l7_exp", "1000").refused(&["boxes", "lower --depth"]);
+    around("l7_ex", "1").fails_with(&["no node of the main graph is 'l7_ex'", "'l7_exp'"]);
+    around("l7_exp", "1000").fails_with(&["boxes", "lower --depth"]);
 }
 
 /// Boxes of at most 400 stand for models of any size, by the names of nodes, by their order, and
@@ -146,7 +146,7 @@ fn large_models_are_folded_until_they_fit() {
     }
     files
         .run("graph", "plain.onnxtxt", &["-o", "-", "--fold", "never"])
-        .refused(&["the maximum is 400"]);
+        .fails_with(&["the maximum is 400"]);
 }
 
 /// What names hold is text wherever it goes.

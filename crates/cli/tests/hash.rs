@@ -34,6 +34,6 @@ fn several_files_and_failures() {
     // What fails does not keep the others from it.
     let answer = sardonyx(&["hash", &missing, &absent, &digits]);
     assert!(answer.stdout.ends_with(&format!("  {digits}\n")), "{}", answer.stdout);
-    answer.refused(&["absent.bin", "m.onnx", "x.onnx", "no such file"]);
+    answer.fails_with(&["absent.bin", "m.onnx", "x.onnx", "no such file"]);
     assert_eq!(sardonyx(&["hash"]).code, Some(2));
 }

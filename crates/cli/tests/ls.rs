@@ -154,5 +154,5 @@ fn data_files_that_are_not_as_they_should_be() {
     // From stdin there is no directory to look into.
     let from_stdin = sardonyx_with_stdin(&["ls", "-"], files.path("full.onnx").as_ref());
     assert!(from_stdin.good().contains("full.bin @ 0"));
-    files.run("ls", "absent.onnx", &[]).refused(&["no such file"]);
+    files.run("ls", "absent.onnx", &[]).fails_with(&["no such file"]);
 }

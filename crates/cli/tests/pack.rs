@@ -64,7 +64,7 @@ fn nothing_is_lost_when_it_is_refused() {
     std::fs::write(files.path("lost.onnx"), with_external_data("absent.bin")).unwrap();
     let before = files.content();
     let refused = |model: &str, args: &[&str], words: &[&str]| {
-        files.run("pack", model, args).refused(words);
+        files.run("pack", model, args).fails_with(words);
     };
     let to = |name: &str| files.path(name);
     refused("model.onnx", &["-o", &to("model.onnx")], &["is the input", "--in-place"]);
@@ -80,9 +80,10 @@ fn nothing_is_lost_when_it_is_refused() {
     let path = to("x.onnx");
     let args = ["pack", "-", "-o", &path];
     sardonyx_with_stdin(&args, files.path("model.onnx").as_ref())
-        .refused(&["standard input", "directory of its data files"]);
+        .fails_with(&["standard input", "directory of its data files"]);
     let args = ["pack", "-", "--in-place"];
-    sardonyx_with_stdin(&args, files.path("model.onnx").as_ref()).refused(&["stdin", "--output"]);
+    sardonyx_with_stdin(&args, files.path("model.onnx").as_ref())
+        .fails_with(&["stdin", "--output"]);
     assert!(files.content() == before);
     assert_eq!(files.run("pack", "model.onnx", &[]).code, Some(2));
     let both = ["--in-place", "-o", &to("x.onnx")];

@@ -49,7 +49,7 @@ fn values_go_from_form_to_form() {
     assert!(bytes.windows(7).any(|bytes| bytes == b"\x42\x05input"));
     // Types that NumPy lacks are bare bytes in its files.
     std::fs::write(files.path("half.npy"), npy("|V2", "(1,)", &[0x80, 0x3f])).unwrap();
-    convert(&files, "half.npy", "half.csv", &[]).refused(&["half.npy"]);
+    convert(&files, "half.npy", "half.csv", &[]).fails_with(&["half.npy"]);
     convert(&files, "half.npy", "half.csv", &["--type", "bfloat16"]).good();
     assert_eq!(files.read("half.csv"), b"1.0\n");
     let input = files.path("a.npy");
@@ -98,7 +98,7 @@ fn texts_in_safetensors_stay_where_they_can() {
     answer.finds();
     let cut = files.read("x.safetensors");
     std::fs::write(files.path("cut.safetensors"), &cut[..cut.len() - 1]).unwrap();
-    convert(&files, "cut.safetensors", "x.npz", &[]).refused(&["cut.safetensors", "truncated"]);
+    convert(&files, "cut.safetensors", "x.npz", &[]).fails_with(&["cut.safetensors", "truncated"]);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn what_cannot_be_is_refused() {
     write("broken.onnx", b"\x08\x0a\x3a\xff".to_vec());
     let before = files.content();
     let refused = |input: &str, output: &str, more: &[&str], words: &[&str]| {
-        convert(&files, input, output, more).refused(words);
+        convert(&files, input, output, more).fails_with(words);
     };
     refused("d.onnx", "x.npz", &[], &["cannot be written as .npz", "sardonyx cat"]);
     refused("ab.npz", "x.onnx", &[], &["holds values"]);
@@ -162,7 +162,7 @@ fn what_cannot_be_is_refused() {
     refused("m.onnx", "none/x.onnx", &[], &["none/x.onnx"]);
     let input = files.path("m.onnx");
     let args = ["save", &input, "-o", "-", "--form", "json"];
-    sardonyx(&args).refused(&["data files", "sardonyx pack"]);
+    sardonyx(&args).fails_with(&["data files", "sardonyx pack"]);
     assert!(files.content() == before);
     let usage = convert(&files, "a.npy", "x.pb", &["--type", "list(float)"]);
     assert!(usage.code == Some(2) && usage.stderr.contains("seq(…)"), "{}", usage.stderr);

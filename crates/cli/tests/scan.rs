@@ -98,9 +98,9 @@ fn what_cannot_be_read_does_not_stop_the_rest() {
     let answer = sardonyx(&["scan", &path("a.onnx"), &digits_model(), &path("b.onnx")]);
     assert!(answer.stdout.contains("no findings that make"), "{}", answer.stdout);
     assert!(answer.stderr.contains("a.onnx"), "{}", answer.stderr);
-    answer.refused(&["b.onnx", "no such file"]);
-    sardonyx(&["scan", directory.path().to_str().unwrap()]).refused(&["directory"]);
-    sardonyx(&["scan", "-", "-"]).refused(&["only once"]);
+    answer.fails_with(&["b.onnx", "no such file"]);
+    sardonyx(&["scan", directory.path().to_str().unwrap()]).fails_with(&["directory"]);
+    sardonyx(&["scan", "-", "-"]).fails_with(&["only once"]);
     assert_eq!(sardonyx(&["scan"]).code, Some(2));
 }
 
@@ -115,7 +115,7 @@ fn a_model_may_come_from_stdin() {
     let data = directory.path().to_str().unwrap();
     let text = sardonyx_with_stdin(&["scan", "--data-dir", data, "-"], &path).good();
     assert!(text.contains("1 data file of 16 bytes"), "{text}");
-    sardonyx_with_stdin(&["scan", "--max-bytes", "10", "-"], &path).refused(&["10 bytes"]);
+    sardonyx_with_stdin(&["scan", "--max-bytes", "10", "-"], &path).fails_with(&["10 bytes"]);
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn what_cannot_be_set_is_refused() {
     let before = files.content();
     let latin = format!("@{}", files.path("latin.txt"));
     let refused = |model: &str, args: &[&str], words: &[&str]| {
-        files.run("set", model, args).refused(words);
+        files.run("set", model, args).fails_with(words);
     };
     refused("d.onnx", &["--in-place"], &["nothing to set"]);
     refused(

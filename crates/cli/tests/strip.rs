@@ -57,7 +57,7 @@ fn nothing_is_lost_when_it_is_refused() {
     let before = files.content();
     let to = |name: &str| files.path(name);
     let refused = |model: &str, args: &[&str], words: &[&str]| {
-        files.run("strip", model, args).refused(words);
+        files.run("strip", model, args).fails_with(words);
     };
     refused("d.onnx", &["--in-place"], &["nothing to remove", "--docs"]);
     refused("d.onnx", &["--all", "-o", &to("d.onnx")], &["--in-place"]);

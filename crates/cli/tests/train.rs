@@ -112,7 +112,7 @@ fn a_rate_that_is_no_input_is_refused() {
     let files = files();
     let out = files.path("out.onnx");
     train(&files, &["--steps", "1", "--learning-rate", "1", "-o", &out])
-        .refused(&["no training step has an input 'learning_rate'", "target: float[N, 1]"]);
+        .fails_with(&["no training step has an input 'learning_rate'", "target: float[N, 1]"]);
     assert!(!Path::new(&out).exists());
 }
 
@@ -137,12 +137,12 @@ fn a_line_is_learnt_on_devices() {
 
     let unknown =
         ["train", &two, "--data", &data, "--devices", "--configuration", "three", "-o", &out];
-    sardonyx(&unknown).refused(&["no configuration 'three'; it has 'batch-2'"]);
+    sardonyx(&unknown).fails_with(&["no configuration 'three'; it has 'batch-2'"]);
     let without = ["train", &two, "--data", &data, "--configuration", "batch-2", "-o", &out];
-    sardonyx(&without).refused(&["--devices"]);
+    sardonyx(&without).fails_with(&["--devices"]);
     files
         .run("train", "line.onnxtxt", &["--data", &data, "--devices", "-o", &out])
-        .refused(&["the model has no device configuration"]);
+        .fails_with(&["the model has no device configuration"]);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn training_goes_on_from_a_state() {
         assert_eq!(files.read("out.onnx"), files.read("once.onnx"), "{name}");
     }
     let answer = train(&files, &["--steps", "1", "--state", &files.path("a.txt")]);
-    answer.refused(&[".safetensors or .npz"]);
+    answer.fails_with(&[".safetensors or .npz"]);
 }
 
 #[test]
@@ -254,7 +254,7 @@ g () => (float y) <float w = {3}> { y = Neg (w) }
         assert_eq!(number(&out, "w"), expected);
     }
     let answer = files.run("train", "two.onnxtxt", &["--entry", "2", "-o", &out]);
-    answer.refused(&["training step 2 does not exist", "an entry from 0 to 1"]);
+    answer.fails_with(&["training step 2 does not exist", "an entry from 0 to 1"]);
 }
 
 /// TRAIN-23-: a model that does not say how it is trained; data that do not fit.
@@ -263,38 +263,39 @@ fn what_cannot_be_trained_is_refused() {
     let files = files();
     let out = files.path("out.onnx");
     sardonyx(&["train", &digits_model(), "-o", &out])
-        .refused(&["no training information", "add-training"]);
-    files.run("train", "line.onnxtxt", &["-o", &out]).refused(&["no array for the input 'x"]);
-    train(&files, &[]).refused(&["no output"]);
+        .fails_with(&["no training information", "add-training"]);
+    files.run("train", "line.onnxtxt", &["-o", &out]).fails_with(&["no array for the input 'x"]);
+    train(&files, &[]).fails_with(&["no output"]);
     for option in ["--batch", "--epochs"] {
-        train(&files, &[option, "0", "-o", &out]).refused(&[option, "at least 1"]);
-        train(&files, &[option, "-2", "-o", &out]).refused(&[option, "at least 1"]);
+        train(&files, &[option, "0", "-o", &out]).fails_with(&[option, "at least 1"]);
+        train(&files, &[option, "-2", "-o", &out]).fails_with(&[option, "at least 1"]);
     }
-    train(&files, &["--learning-rate", "-1", "-o", &out]).refused(&["is not negative"]);
-    train(&files, &["--mapped", "-o", &out]).refused(&["--mapped is for runs"]);
-    train(&files, &["--batch", "2", "--whole", "z", "-o", &out]).refused(&["no array 'z'"]);
+    train(&files, &["--learning-rate", "-1", "-o", &out]).fails_with(&["is not negative"]);
+    train(&files, &["--mapped", "-o", &out]).fails_with(&["--mapped is for runs"]);
+    train(&files, &["--batch", "2", "--whole", "z", "-o", &out]).fails_with(&["no array 'z'"]);
 
     let x = files.path("data") + "/x.npy";
     let unknown = files.path("data") + "/targat.npy";
     fs::copy(&x, &unknown).unwrap();
-    train(&files, &["-o", &out]).refused(&["no training step has an input 'targat'", "'target'"]);
+    train(&files, &["-o", &out])
+        .fails_with(&["no training step has an input 'targat'", "'target'"]);
     fs::remove_file(&unknown).unwrap();
     let variable = files.path("data") + "/w.npy";
     fs::copy(&x, &variable).unwrap();
-    train(&files, &["-o", &out]).refused(&["'w' is a state variable", "inputs are: x, target"]);
+    train(&files, &["-o", &out]).fails_with(&["'w' is a state variable", "inputs are: x, target"]);
     fs::remove_file(&variable).unwrap();
     // What --data takes, and how to make it.
-    files.run("train", "line.onnxtxt", &["--data", &x, "-o", &out]).refused(&[
+    files.run("train", "line.onnxtxt", &["--data", &x, "-o", &out]).fails_with(&[
         "this is a single array (.npy), but data are a .npz file",
         "numpy.savez(\"data.npz\", x=x, target=target)",
         "x.npy, target.npy",
     ]);
     fs::write(&x, npy("<f4", "(4, 1)", &floats(&[0.0; 4]))).unwrap();
-    train(&files, &["--batch", "2", "-o", &out]).refused(&["8 examples", "but 'x' has 4"]);
+    train(&files, &["--batch", "2", "-o", &out]).fails_with(&["8 examples", "but 'x' has 4"]);
     // The step itself fails: nothing was reached, so nothing is saved.
-    train(&files, &["-o", &out]).refused(&["N"]);
+    train(&files, &["-o", &out]).fails_with(&["N"]);
     fs::write(&x, npy("<f8", "(8, 1)", &[0; 64])).unwrap();
-    train(&files, &["-o", &out]).refused(&["input 'x' has element type float", "--cast"]);
+    train(&files, &["-o", &out]).fails_with(&["input 'x' has element type float", "--cast"]);
     assert!(!Path::new(&out).exists());
     train(&files, &["--cast", "-o", &out]).good();
 }
@@ -319,11 +320,11 @@ fn outputs_are_looked_at_before_the_first_step() {
     ] {
         let answer = train(&files, &[&["--every", "1"], &args[..]].concat());
         assert!(!answer.stderr.contains("step 1"), "{}", answer.stderr);
-        answer.refused(words);
+        answer.fails_with(words);
     }
     assert!([&x, &state].map(|path| fs::read(path).unwrap()) == before);
     let (new, again) = (files.path("new.npz"), data.clone() + "/../new.npz");
-    train(&files, &["--state", &new, "-o", &again]).refused(&["both the state and the model"]);
+    train(&files, &["--state", &new, "-o", &again]).fails_with(&["both the state and the model"]);
     assert!(!Path::new(&new).exists());
 }
 
@@ -336,7 +337,7 @@ fn the_inputs_of_a_step_are_listed() {
     fs::write(&x, npy("<f4", "(8, 2)", &floats(&[0.0; 16]))).unwrap();
     let answer = train(&files, &["-o", &out]);
     assert!(!answer.stderr.contains("w: float"), "{}", answer.stderr);
-    answer.refused(&[
+    answer.fails_with(&[
         "dimension 1 is 2 and should be 1",
         "the inputs are\n  x: float[N, 1]\n  target: float[N, 1]\n",
     ]);
@@ -667,7 +668,7 @@ shift (x, b) => (y) { y = Add (x, b) }
     fs::write(files.path("other.onnxtxt"), other.replace("w = {0}", "w = {0.5}")).unwrap();
     files
         .run("train", "other.onnxtxt", &["--data", &data, "--state", &state, "-o", &out])
-        .refused(&["holds the state of another model"]);
+        .fails_with(&["holds the state of another model"]);
 }
 
 /// y = x * w in bfloat16, and a step that adds the input to w; `more` are other state variables.
@@ -713,12 +714,12 @@ fn state_files_are_looked_at_before_the_first_step() {
         let state = files.path(state);
         let answer = files.run("train", model, &["--data", &data, "--state", &state, "-o", &out]);
         assert!(!answer.stderr.contains("step 1"), "{}", answer.stderr);
-        answer.refused(words);
+        answer.fails_with(words);
         assert!(!Path::new(&out).exists() && !Path::new(&state).exists());
     }
     if cfg!(target_os = "linux") {
         let args = ["--data", &data, "-o", "/proc/out.onnx"];
-        files.run("train", "halves.onnxtxt", &args).refused(&["cannot write '/proc/out.onnx'"]);
+        files.run("train", "halves.onnxtxt", &args).fails_with(&["cannot write '/proc/out.onnx'"]);
     }
 
     let state = files.path("state.npz");

@@ -234,7 +234,7 @@ fn the_learning_rate_is_set_for_a_run() {
     for (rate, words) in [("1e39", "too large for float"), ("-0.1", "is not negative")] {
         let out = files.path("refused.onnx");
         let args = ["train", &ready, "--data", &data, "--learning-rate", rate, "-o", &out];
-        sardonyx(&args).refused(&[words]);
+        sardonyx(&args).fails_with(&[words]);
     }
     let stays = weight("c.onnx", &["--learning-rate", "0", "--batch", "4"]);
     assert!(stays == 0.0, "{stays}");

@@ -120,7 +120,7 @@ impl Answer {
 
     /// Checks that the command refused bad input: exit code 2, a message of at most 30 lines that
     /// holds `words`, and no trace of a panic.
-    pub(crate) fn refused(self, words: &[&str]) {
+    pub(crate) fn fails_with(self, words: &[&str]) {
         let text = &self.stderr;
         assert_eq!(self.code, Some(2), "stdout: {}\nstderr: {text}", self.stdout);
         assert!(text.starts_with("error: "), "{text}");
