@@ -8,7 +8,7 @@ use sardonyx::tool::{ModelExt, Optimizer, OptimizerNumbers};
 use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, TrainingReport};
 use serde_json::{Value, json};
 
-use crate::derived::{Command, expansions_json, notes, opset_json};
+use crate::derived::{Command, change_notes, expansions_json, opset_json};
 use crate::failure::Failure;
 use crate::human::{count, group};
 use crate::terminal::Terminal;
@@ -297,5 +297,5 @@ fn as_text(report: &TrainingReport) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         text += &format!("\nnot trained because {}: {listed}{more}", why.text());
     }
-    text + &notes(report.opset.0, report.opset.1, &report.expansions)
+    text + &change_notes(report.opset.0, report.opset.1, &report.expansions)
 }

@@ -135,7 +135,9 @@ fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Resul
         match format {
             Format::Npy => write_npy(tensor, sink).map_err(|failure| failure.at(name))?,
             Format::Proto => sink.write_all(&write_value(&tensor.clone().into(), name)?)?,
-            Format::Raw => sink.write_all(raw(tensor).map_err(|failure| failure.at(name))?)?,
+            Format::Raw => {
+                sink.write_all(raw_bytes(tensor).map_err(|failure| failure.at(name))?)?
+            }
             _ => write_lines(format, tensor, sink)?,
         }
     }
@@ -148,7 +150,7 @@ fn write_npy(tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
     Ok(sink.write_all(&bytes)?)
 }
 
-fn raw(tensor: &Tensor) -> Result<&[u8], Failure> {
+fn raw_bytes(tensor: &Tensor) -> Result<&[u8], Failure> {
     match tensor.strings() {
         Some(_) => Err(Failure::new("strings cannot be written as raw bytes")
             .help("write them as .txt or .npy")),

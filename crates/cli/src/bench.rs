@@ -50,7 +50,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// Answer of the command. Times are in milliseconds.
+/// JSON answer of `bench`. Times are in milliseconds.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
@@ -147,7 +147,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         p95_ms: timing.p95_ms,
         p99_ms: timing.p99_ms,
         max_ms: timing.max_ms,
-        runs_per_second: per_second(timing.runs, measured.took),
+        runs_per_second: runs_per_second(timing.runs, measured.took),
         n: timing.runs,
         packed_bytes: whole.map(|session| session.report().packed_bytes),
         given_bytes: given_bytes(&inputs, measured.outputs.as_ref()),
@@ -157,7 +157,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if args.json { terminal.json(&report, false) } else { terminal.print(&as_text(&report)) }
 }
 
-/// Durations and outputs that all callers measured.
+/// Measurements of a benchmark over all of its concurrent callers.
 struct Measured {
     /// Duration of each run. Dropping the previous outputs is not included, as that time depends on
     /// the caller.
@@ -249,7 +249,7 @@ fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
 }
 
 /// Returns the number of runs per second, rounded to two decimals.
-fn per_second(runs: usize, took: Duration) -> f64 {
+fn runs_per_second(runs: usize, took: Duration) -> f64 {
     let rate = runs as f64 / took.as_secs_f64().max(1e-9);
     (rate * 100.0).round() / 100.0
 }

@@ -70,7 +70,7 @@ pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
-fn value(args: &Args, model: &Model, tensor: &StoredTensor) -> Result<Tensor, Failure> {
+fn read_value(args: &Args, model: &Model, tensor: &StoredTensor) -> Result<Tensor, Failure> {
     let value = model.value_of(tensor);
     value.map_err(|error| at_model(&args.model, error))
 }
@@ -85,7 +85,7 @@ fn show(
         let mut answers = Vec::new();
         for tensor in chosen {
             let most = if args.all { usize::MAX } else { show::JSON_ELEMENTS };
-            let value = value(args, model, tensor)?;
+            let value = read_value(args, model, tensor)?;
             let mut answer = show::tensor_json(&tensor.name, &value, most)?;
             answer["place"] = json!(tensor.place);
             answers.push(answer);
@@ -95,7 +95,7 @@ fn show(
     }
     for tensor in chosen {
         let title = if tensor.name.is_empty() { &tensor.place } else { &tensor.name };
-        let value = value(args, model, tensor)?;
+        let value = read_value(args, model, tensor)?;
         if args.all {
             let mut stdout = BufWriter::new(io::stdout().lock());
             show::write_all(&mut stdout, title, &value)?;
@@ -126,8 +126,8 @@ fn write(
         saving::protect_inputs(&args.model, model, &[]).check(path)?;
     }
     let mut content = Content::default();
-    for (name, tensor) in names(chosen).into_iter().zip(chosen) {
-        content.tensors.push((name, value(args, model, tensor)?));
+    for (name, tensor) in unique_names(chosen).into_iter().zip(chosen) {
+        content.tensors.push((name, read_value(args, model, tensor)?));
     }
     arrays::write(target, format, &content, terminal)?;
     if let Target::File(path) = target {
@@ -139,7 +139,7 @@ fn write(
 
 /// Returns a unique name for each tensor: its own, or its location in the model if its name is
 /// empty or duplicate.
-fn names(chosen: &[&StoredTensor]) -> Vec<String> {
+fn unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for tensor in chosen {
         *uses.entry(&tensor.name).or_default() += 1;
@@ -154,7 +154,7 @@ fn names(chosen: &[&StoredTensor]) -> Vec<String> {
 
 /// Selects the tensors that the arguments name, each once, in the order of the arguments.
 fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
-    let there = at_place(args.place.as_deref(), tensors)?;
+    let there = tensors_at_place(args.place.as_deref(), tensors)?;
     if args.all_tensors {
         return if there.is_empty() {
             Err(Failure::new("the model stores no tensors"))
@@ -165,7 +165,9 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     if args.names.is_empty() {
         return match (&args.place, &there[..]) {
             (Some(_), [_]) => Ok(there),
-            (Some(place), several) => Err(ambiguous(&format!("location '{place}'"), several)),
+            (Some(place), several) => {
+                Err(ambiguous_failure(&format!("location '{place}'"), several))
+            }
             (None, _) => Err(Failure::new("no tensor is named").help(
                 "name one or more tensors, or use --all-tensors; sardonyx ls lists the names",
             )),
@@ -173,7 +175,7 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     }
     let mut chosen: Vec<&StoredTensor> = Vec::new();
     for name in &args.names {
-        chosen.extend(by_name(name, &there)?);
+        chosen.extend(tensors_by_name(name, &there)?);
     }
     // A tensor that several patterns match is kept once. Its location identifies it.
     let mut seen = HashSet::new();
@@ -183,7 +185,7 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
 
 /// Returns the tensor whose location equals `place`, or else all whose location contains it. No
 /// `place` selects all tensors.
-fn at_place<'a>(
+fn tensors_at_place<'a>(
     place: Option<&str>,
     tensors: &'a [StoredTensor],
 ) -> Result<Vec<&'a StoredTensor>, Failure> {
@@ -204,10 +206,13 @@ fn at_place<'a>(
 }
 
 /// Returns the tensor called `name`, or else all whose name matches it as a glob pattern.
-fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
+fn tensors_by_name<'a>(
+    name: &str,
+    there: &[&'a StoredTensor],
+) -> Result<Vec<&'a StoredTensor>, Failure> {
     let found: Vec<_> = there.iter().copied().filter(|tensor| tensor.name == name).collect();
     if found.len() > 1 {
-        return Err(ambiguous(&format!("name '{name}'"), &found));
+        return Err(ambiguous_failure(&format!("name '{name}'"), &found));
     }
     if found.is_empty() && Glob::is_pattern(name) {
         let glob = Glob::parse(name).map_err(Failure::new)?;
@@ -231,7 +236,7 @@ fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredT
     Ok(found)
 }
 
-fn ambiguous(what: &str, found: &[&StoredTensor]) -> Failure {
+fn ambiguous_failure(what: &str, found: &[&StoredTensor]) -> Failure {
     const SHOWN: usize = 10;
     let mut places: Vec<String> =
         found.iter().take(SHOWN).map(|tensor| format!("  {}", tensor.place)).collect();

@@ -430,7 +430,7 @@ pub(crate) fn explain(
         let codes = listed.iter().map(|code| {
             json!({
                 "code": code.name,
-                "severity": level(code),
+                "severity": severity_word(code),
                 "requirement": requirement(code),
                 "refused_by_onnx": code.reference == Reference::Refuses,
                 "refused_by_onnx_full_check": code.reference != Reference::Accepts,
@@ -446,14 +446,14 @@ pub(crate) fn explain(
         return terminal.json(&answer, true);
     }
     let text: String = match chosen {
-        None => listed.iter().map(|code| line(code)).collect(),
+        None => listed.iter().map(|code| code_line(code)).collect(),
         Some(chosen) => {
             let first = rule.map(|rule| {
                 let none =
                     if chosen.is_empty() { "`check` has no finding for this rule.\n" } else { "" };
                 wrap_lines(&rule.page()) + none
             });
-            let pages = chosen.iter().map(|code| page(code, rule.is_none()));
+            let pages = chosen.iter().map(|code| code_page(code, rule.is_none()));
             let pages: Vec<String> = first.into_iter().chain(pages).collect();
             pages.join("\n")
         }
@@ -462,11 +462,11 @@ pub(crate) fn explain(
 }
 
 /// Returns the severity of a code as a word.
-fn level(code: &Code) -> &'static str {
+fn severity_word(code: &Code) -> &'static str {
     code.severity.map_or("only with --strict", Severity::name)
 }
 
-fn line(code: &Code) -> String {
+fn code_line(code: &Code) -> String {
     format!(
         "{:34} {:9} {:10} {}\n",
         code.name,
@@ -477,8 +477,8 @@ fn line(code: &Code) -> String {
 }
 
 /// Formats the explanation of a code. `with_rule` adds the text of the rule that it checks.
-fn page(code: &Code, with_rule: bool) -> String {
-    let mut text = format!("{}: {}\n\n", code.name, level(code));
+fn code_page(code: &Code, with_rule: bool) -> String {
+    let mut text = format!("{}: {}\n\n", code.name, severity_word(code));
     text += &wrap_lines(code.about);
     text += &format!("\nAdvice: {}.\n", code.help.trim_end_matches('.'));
     if let Some(requirement) = requirement(code).filter(|_| with_rule) {

@@ -40,7 +40,8 @@ pub(crate) struct Classes<'m> {
 /// Meaning of the scores of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scores {
-    /// Probabilities that sum to 1, as the final operator or only the numbers show.
+    /// Probabilities that sum to 1. `by_operator` if the model ends in Softmax, otherwise only the
+    /// numbers show it.
     Probabilities { by_operator: bool },
     /// Logarithms of probabilities that sum to 1.
     Logarithms,
@@ -159,7 +160,7 @@ impl<'m> Classes<'m> {
             return Ok(None);
         }
         let values = cast(tensor, DataType::Float, CastOptions::default())?.to_vec::<f32>()?;
-        let scores = scores(self.model.score_operator(name), &values, classes);
+        let scores = classify_scores(self.model.score_operator(name), &values, classes);
         let mut rankings = Vec::new();
         for values in values.chunks(classes) {
             let mut order: Vec<usize> = (0..classes).collect();
@@ -184,13 +185,13 @@ impl<'m> Classes<'m> {
 /// Maximum difference from 1 of a sum of probabilities that Softmax or LogSoftmax computed. Their
 /// results may be rounded to few bits.
 const OPERATOR_TOLERANCE: f64 = 0.02;
-/// Maximum difference from 1 of a sum of scores that only the numbers show to be probabilities. A
-/// larger one would accept other scores.
+/// Maximum difference from 1 of a sum of scores for which they count as probabilities although no
+/// operator shows it. A larger tolerance would accept other scores.
 const TOLERANCE: f64 = 1e-3;
 
 /// Determines the meaning of scores: from the operator that computes them if the numbers agree with
 /// it, else from the numbers. Rows with scores that are infinite or NaN are ignored.
-fn scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
+fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
     match operator {
         Some(ScoreOperator::Softmax)
             if sum_to_one(values, classes, identity, OPERATOR_TOLERANCE) =>
@@ -314,7 +315,7 @@ impl Ranking {
             for (class, label) in classes.iter().zip(&mut labels) {
                 let _ = match class.probability {
                     Some(probability) => {
-                        let (bar, percent) = (bar(probability), 100.0 * probability);
+                        let (bar, percent) = (draw_bar(probability), 100.0 * probability);
                         writeln!(text, "{label}  {bar:<BAR_CELLS$}  {percent:>6.2} %")
                     }
                     None => writeln!(text, "{label}  {}", show::short(class.score.into())),
@@ -327,7 +328,7 @@ impl Ranking {
         text
     }
 
-    /// Returns a JSON object for each row.
+    /// Converts the ranking to JSON objects, one for each row of the output.
     pub(crate) fn json(&self) -> impl Iterator<Item = Value> {
         self.rows.iter().enumerate().map(|(row, classes)| {
             let classes = classes.iter().map(|class| {
@@ -351,7 +352,7 @@ impl Ranking {
 }
 
 /// Draws a bar of at most [`BAR_CELLS`] characters, in eighths of a character.
-fn bar(probability: f32) -> String {
+fn draw_bar(probability: f32) -> String {
     let eighths = (probability.clamp(0.0, 1.0) * (8 * BAR_CELLS) as f32).round() as usize;
     let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
     "█".repeat(eighths / 8) + part
@@ -427,8 +428,8 @@ mod tests {
         assert_eq!(json[0]["classes"][1]["probability"], Value::Null);
         assert!(rank(&[4], &[0.0; 4]).is_none(), "four scores, three labels");
         assert!(rank(&[1, 1, 3], &[0.0; 3]).is_none());
-        assert_eq!(bar(1.0).chars().count(), BAR_CELLS);
-        assert_eq!((bar(0.0).as_str(), bar(f32::NAN).as_str()), ("", ""));
+        assert_eq!(draw_bar(1.0).chars().count(), BAR_CELLS);
+        assert_eq!((draw_bar(0.0).as_str(), draw_bar(f32::NAN).as_str()), ("", ""));
     }
 
     #[test]
@@ -455,7 +456,7 @@ mod tests {
         ];
         for (nodes, values, expected) in rows {
             let model = model(nodes);
-            let found = scores(model.score_operator("y"), &values, 3);
+            let found = classify_scores(model.score_operator("y"), &values, 3);
             assert_eq!(found, expected, "{nodes} {values:?}");
         }
         let third = Logarithms.probability(third).unwrap();

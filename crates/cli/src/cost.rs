@@ -86,7 +86,7 @@ pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     };
     if let Some(top) = args.top {
         // The sort is stable: rows of equal cost stay in the order of the file.
-        rows.sort_by_cached_key(|row| Reverse(row.weight()));
+        rows.sort_by_cached_key(|row| Reverse(row.sort_key()));
         rows.truncate(top);
     }
     match (args.json, args.csv) {
@@ -127,14 +127,14 @@ impl Row<'_> {
 
     /// Returns the sort key of `--top`: multiply-adds over all runs, then bytes. A symbolic size is
     /// taken to be [`ASSUMED_SIZE`].
-    fn weight(&self) -> (i64, i64) {
+    fn sort_key(&self) -> (i64, i64) {
         let size = |sum: &Sum| at_assumed_sizes(&sum.times(self.runs).known);
         (size(&self.work.multiply_adds), size(&self.work.bytes))
     }
 }
 
 /// Lists the counts of a row or total with their names in CSV and JSON.
-fn numbers(work: &Work) -> [(&'static str, &Sum); 5] {
+fn named_sums(work: &Work) -> [(&'static str, &Sum); 5] {
     [
         ("parameters", &work.parameters),
         ("parameter_bytes", &work.parameter_bytes),
@@ -146,7 +146,7 @@ fn numbers(work: &Work) -> [(&'static str, &Sum); 5] {
 
 /// Formats a count or a formula, with `least` in front if parts of it are unknown. Returns `None`
 /// if nothing is known.
-fn short(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<String> {
+fn format_sum(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<String> {
     let least = if sum.missing > 0 { least } else { "" };
     match &sum.known {
         Dim::Known(0) if sum.missing > 0 => None,
@@ -172,7 +172,7 @@ fn table(rows: &[Row<'_>]) -> String {
         ("bytes", Right),
         ("in", Left),
     ];
-    let cell = |sum: &Sum| short(sum, "≥ ", group).unwrap_or("?".to_string());
+    let cell = |sum: &Sum| format_sum(sum, "≥ ", group).unwrap_or("?".to_string());
     let cells = rows.iter().map(|row| {
         let nodes = row.nodes.map(|nodes| group(nodes as u64));
         let runs = match row.runs {
@@ -243,7 +243,7 @@ fn training_line(entry: usize, step: &Result<Cost, Error>) -> String {
 }
 
 fn total_of(sum: &Sum) -> String {
-    short(sum, "at least ", group).unwrap_or("unknown".to_string())
+    format_sum(sum, "at least ", group).unwrap_or("unknown".to_string())
 }
 
 /// Formats a number of bytes exactly, followed by a rounded one from 1,000 bytes on.
@@ -252,12 +252,12 @@ fn in_bytes(sum: &Sum) -> String {
         Some(size @ 1000..) => format!(" ({})", bytes(size as u64)),
         _ => String::new(),
     };
-    let exact = short(sum, "at least ", group);
+    let exact = format_sum(sum, "at least ", group);
     exact.map_or("unknown".to_string(), |exact| format!("{exact} bytes{rounded}"))
 }
 
 fn as_csv(rows: &[Row<'_>]) -> String {
-    let names = numbers(&Work::default()).map(|(name, _)| name).join(",");
+    let names = named_sums(&Work::default()).map(|(name, _)| name).join(",");
     let is_summed_up = rows.iter().any(|row| row.nodes.is_some());
     let mut text = if is_summed_up {
         format!("operator,nodes,{names}\n")
@@ -274,8 +274,8 @@ fn as_csv(rows: &[Row<'_>]) -> String {
                 csv_cell(&row.runs.to_string()),
             ],
         };
-        let sums = numbers(&row.work);
-        let sums = sums.map(|(_, sum)| short(sum, ">=", |number| number.to_string()));
+        let sums = named_sums(&row.work);
+        let sums = sums.map(|(_, sum)| format_sum(sum, ">=", |number| number.to_string()));
         cells.extend(sums.map(|sum| csv_cell(&sum.unwrap_or_default())));
         text += &(cells.join(",") + "\n");
     }
@@ -347,7 +347,7 @@ fn row_json(row: &Row<'_>) -> Value {
 fn work_json(work: &Work) -> Map<String, Value> {
     let mut answer = Map::new();
     let mut missing = Map::new();
-    for (name, sum) in numbers(work) {
+    for (name, sum) in named_sums(work) {
         answer.insert(name.to_string(), dim_json(&sum.known));
         if sum.missing > 0 {
             missing.insert(name.to_string(), json!(sum.missing));

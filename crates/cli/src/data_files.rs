@@ -11,12 +11,12 @@ use crate::ModelArg;
 /// Status of an external data file that a model refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DataFileStatus {
-    /// Size in bytes of a regular file.
+    /// Existing regular file, with its size in bytes.
     Bytes(u64),
     Missing,
-    /// Reason for not searching the location.
+    /// Location that is not searched, with the reason.
     Refused(&'static str),
-    /// The model was read from stdin, so it has no directory to search.
+    /// Location of unknown directory, as the model was read from stdin.
     Unknown,
 }
 
@@ -27,8 +27,8 @@ pub(crate) struct DataFiles {
 }
 
 impl DataFiles {
-    /// Searches the directory of the model file and, if it is a symlink, the directory of its
-    /// target.
+    /// Creates a finder for the directory of the model file and, if that is a symlink, for the
+    /// directory of its target.
     pub(crate) fn new(model: &ModelArg) -> DataFiles {
         let real = fs::canonicalize(&model.path).ok();
         let paths = std::iter::once(&model.path).chain(&real);
@@ -40,11 +40,12 @@ impl DataFiles {
         DataFiles { directories, found: HashMap::new() }
     }
 
+    /// Returns the status of the data file at `location`, a path relative to the model.
     pub(crate) fn find(&mut self, location: &str) -> DataFileStatus {
         if let Some(found) = self.found.get(location) {
             return found.clone();
         }
-        let found = self.look(location);
+        let found = self.search(location);
         self.found.insert(location.to_string(), found.clone());
         found
     }
@@ -61,7 +62,7 @@ impl DataFiles {
     }
 
     /// Searches the directories for `location`, without the cache.
-    fn look(&self, location: &str) -> DataFileStatus {
+    fn search(&self, location: &str) -> DataFileStatus {
         if let Some(why) = leads_outside(location) {
             return DataFileStatus::Refused(why);
         }

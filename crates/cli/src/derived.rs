@@ -14,7 +14,7 @@ use crate::refused::refused;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, invalid, saving};
 
-/// Command that writes a changed model.
+/// Command that writes a changed model, such as `add-training`.
 pub(crate) struct Command<'a> {
     /// Name and version of the schema of the JSON answer.
     pub(crate) schema: &'static str,
@@ -70,7 +70,11 @@ impl Command<'_> {
 
 /// Lists further changes, one on each line: a raised version of `ai.onnx`, and operators that were
 /// replaced by their function bodies.
-pub(crate) fn notes(from: u32, to: u32, expansions: &BTreeMap<(String, String), usize>) -> String {
+pub(crate) fn change_notes(
+    from: u32,
+    to: u32,
+    expansions: &BTreeMap<(String, String), usize>,
+) -> String {
     let mut text = String::new();
     if from != to {
         text += &format!("\nai.onnx: {from} → {to}, the oldest version with the operators needed");

@@ -64,8 +64,8 @@ pub(crate) struct DeviceArgs {
 
 /// Session that runs a model, with the worker processes that serve it.
 pub(crate) struct Running {
-    /// Dropped before `_workers`, which waits for the worker processes: dropping the session ends
-    /// them.
+    /// Session that runs the model. Dropping it ends the worker processes, so it is dropped before
+    /// `_workers`, which waits for them.
     pub(crate) runner: Runner,
     _workers: Workers,
 }

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Least change of the version for which the exit code is 1.
+/// Smallest change of the version that leads to exit code 1.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
     Any,
@@ -81,7 +81,7 @@ const LISTED: usize = 20;
 pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let options = DiffOptions::new().with_values(!args.no_values);
     if args.git {
-        return git(args, &options, terminal);
+        return diff_for_git(args, &options, terminal);
     }
     let open = |path: &PathBuf| ModelArg { path: path.clone(), limits: args.limits.clone() }.open();
     let (before, after) = (open(&args.before)?, open(&args.after)?);
@@ -89,7 +89,7 @@ pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
     if args.json {
         terminal.json(&as_json(&diff, &args.before, &args.after), true)?;
     } else {
-        terminal.print(&as_text(&diff, args.listing()))?;
+        terminal.print(&as_text(&diff, args.max_listed()))?;
     }
     let is_found = match args.fail_on {
         FailOn::Any => !diff.is_empty(),
@@ -103,7 +103,11 @@ pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
 /// Compares the two versions of a file as a diff driver of git. The arguments are the path, the old
 /// file with hash and mode, the new file with hash and mode, and for a renamed file the new path
 /// and a header.
-fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdict, Failure> {
+fn diff_for_git(
+    args: &Args,
+    options: &DiffOptions,
+    terminal: &Terminal,
+) -> Result<Verdict, Failure> {
     let [_, _, new, ..] = args.rest.as_slice() else {
         return Err(Failure::new("--git needs the seven arguments of a diff driver of git")
             .help("set diff.onnx.command to 'sardonyx diff --git'; git passes the arguments"));
@@ -117,7 +121,7 @@ fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdic
         ModelArg { path, limits: args.limits.clone() }.open().map(Some)
     };
     let text = match (open(args.after.clone())?, open(PathBuf::from(new))?) {
-        (Some(before), Some(after)) => as_text(&before.diff(&after, options), args.listing()),
+        (Some(before), Some(after)) => as_text(&before.diff(&after, options), args.max_listed()),
         (None, Some(_)) => "new model\n".to_string(),
         (Some(_), None) => "removed model\n".to_string(),
         (None, None) => String::new(),
@@ -128,7 +132,7 @@ fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdic
 
 impl Args {
     /// Returns the maximum number of changes to list in each category.
-    fn listing(&self) -> usize {
+    fn max_listed(&self) -> usize {
         match (self.stat, self.all) {
             (true, _) => 0,
             (false, true) => usize::MAX,
@@ -147,35 +151,37 @@ struct Text {
 }
 
 impl Text {
-    fn line(&mut self, line: impl AsRef<str>) {
+    fn write_line(&mut self, line: impl AsRef<str>) {
         self.text += line.as_ref();
         self.text.push('\n');
     }
 
     /// Writes the first `listed` changes and the number of the others.
-    fn list<T>(&mut self, changes: &[T], mut write: impl FnMut(&mut Text, &T)) {
+    fn write_list<T>(&mut self, changes: &[T], mut write: impl FnMut(&mut Text, &T)) {
         for change in changes.iter().take(self.listed) {
             write(self, change);
         }
         let more = changes.len().saturating_sub(self.listed);
         if more > 0 && self.listed > 0 {
-            self.line(format!("  … and {} more", group(more as u64)));
+            self.write_line(format!("  … and {} more", group(more as u64)));
             self.is_cut = true;
         }
     }
 
-    /// Writes a line `- before` and a line `+ after`, each if it exists.
-    fn pair(&mut self, before: Option<&str>, after: Option<&str>) {
+    /// Writes a line `- BEFORE` and a line `+ AFTER`, each only if its text is given.
+    fn write_pair(&mut self, before: Option<&str>, after: Option<&str>) {
         if let Some(before) = before {
-            self.line(format!("- {before}"));
+            self.write_line(format!("- {before}"));
         }
         if let Some(after) = after {
-            self.line(format!("+ {after}"));
+            self.write_line(format!("+ {after}"));
         }
     }
 
-    fn fields(&mut self, changes: &[FieldChange]) {
-        self.list(changes, |text, change| text.line(format!("  {}", field_words(change))));
+    fn write_fields(&mut self, changes: &[FieldChange]) {
+        self.write_list(changes, |text, change| {
+            text.write_line(format!("  {}", field_words(change)))
+        });
     }
 }
 
@@ -185,49 +191,54 @@ fn as_text(diff: &ModelDiff, listed: usize) -> String {
     }
     let mut text = Text { text: String::new(), listed, is_cut: false };
     if !diff.header.is_empty() {
-        text.line(format!("header: {} changed", count(diff.header.len(), "field")));
-        text.fields(&diff.header);
+        text.write_line(format!("header: {} changed", count(diff.header.len(), "field")));
+        text.write_fields(&diff.header);
     }
     if !diff.imports.is_empty() {
-        text.line(format!("operator sets: {} changed", diff.imports.len()));
-        text.list(&diff.imports, |text, change| text.line(format!("  {}", import_words(change))));
-    }
-    if !diff.ports.is_empty() {
-        text.line(format!("inputs and outputs: {} changed", diff.ports.len()));
-        text.list(&diff.ports, port);
-    }
-    if !diff.parts.is_empty() {
-        text.line(format!("functions and training steps: {} added or removed", diff.parts.len()));
-        text.list(&diff.parts, |text, part| {
-            text.line(format!("{} {}", if part.is_added { '+' } else { '-' }, part.name));
+        text.write_line(format!("operator sets: {} changed", diff.imports.len()));
+        text.write_list(&diff.imports, |text, change| {
+            text.write_line(format!("  {}", import_words(change)))
         });
     }
-    diff.graphs.iter().for_each(|found| graph(&mut text, found));
+    if !diff.ports.is_empty() {
+        text.write_line(format!("inputs and outputs: {} changed", diff.ports.len()));
+        text.write_list(&diff.ports, write_port);
+    }
+    if !diff.parts.is_empty() {
+        text.write_line(format!(
+            "functions and training steps: {} added or removed",
+            diff.parts.len()
+        ));
+        text.write_list(&diff.parts, |text, part| {
+            text.write_line(format!("{} {}", if part.is_added { '+' } else { '-' }, part.name));
+        });
+    }
+    diff.graphs.iter().for_each(|found| write_graph(&mut text, found));
     let is_cut = text.is_cut;
-    text.line(version_words(diff));
+    text.write_line(version_words(diff));
     if is_cut {
-        text.line("(--all lists all changes)");
+        text.write_line("(--all lists all changes)");
     }
     text.text
 }
 
-fn port(text: &mut Text, change: &PortChange) {
+fn write_port(text: &mut Text, change: &PortChange) {
     let kind = change.kind.name();
     if let Some(before) = &change.before {
-        text.line(format!("- {kind} {before}"));
+        text.write_line(format!("- {kind} {before}"));
     }
     if let Some(after) = &change.after {
-        text.line(format!("+ {kind} {after}"));
+        text.write_line(format!("+ {kind} {after}"));
     }
     let impact = match change.impact {
         Impact::None => "",
         Impact::Patch | Impact::Minor => ": compatible",
         Impact::Major => ": breaking",
     };
-    text.line(format!("  {}{impact}", change.meaning));
+    text.write_line(format!("  {}{impact}", change.meaning));
 }
 
-fn graph(text: &mut Text, graph: &GraphDiff) {
+fn write_graph(text: &mut Text, graph: &GraphDiff) {
     let kinds = NodeChangeKind::ALL.into_iter().map(|kind| (graph.count(kind), kind.name()));
     let mut parts: Vec<String> = kinds
         .filter(|(number, _)| *number > 0)
@@ -238,48 +249,59 @@ fn graph(text: &mut Text, graph: &GraphDiff) {
     }
     let (before, after) = (group(graph.nodes_before as u64), group(graph.nodes_after as u64));
     let nodes = if before == after { after } else { format!("{before} → {after}") };
-    text.line(format!("{}: {nodes} nodes: {}", graph.place, parts.join(", ")));
-    text.fields(&graph.fields);
+    text.write_line(format!("{}: {nodes} nodes: {}", graph.place, parts.join(", ")));
+    text.write_fields(&graph.fields);
     if !graph.ports.is_empty() {
-        text.line(format!("inputs and outputs of {}: {} changed", graph.place, graph.ports.len()));
-        text.list(&graph.ports, |text, change| {
-            text.pair(change.before.as_deref(), change.after.as_deref());
+        text.write_line(format!(
+            "inputs and outputs of {}: {} changed",
+            graph.place,
+            graph.ports.len()
+        ));
+        text.write_list(&graph.ports, |text, change| {
+            text.write_pair(change.before.as_deref(), change.after.as_deref());
         });
     }
     for kind in NodeChangeKind::ALL {
         let changes: Vec<&NodeChange> =
             graph.nodes.iter().filter(|change| change.kind == kind).collect();
         if !changes.is_empty() && text.listed > 0 {
-            text.line(format!("  {}:", kind.name()));
+            text.write_line(format!("  {}:", kind.name()));
         }
-        text.list(&changes, |text, change| node(text, change));
+        text.write_list(&changes, |text, change| write_node(text, change));
     }
     if !graph.outputs.is_empty() && text.listed > 0 {
-        text.line(format!("  outputs from other nodes: {}", graph.outputs.join(", ")));
+        text.write_line(format!("  outputs from other nodes: {}", graph.outputs.join(", ")));
     }
     if graph.types > 0 {
-        text.line(format!("  {} of inner values changed", count(graph.types, "declared type")));
+        text.write_line(format!(
+            "  {} of inner values changed",
+            count(graph.types, "declared type")
+        ));
     }
     if !graph.constants.is_empty() {
-        text.line(format!("constants of {}: {}", graph.place, constant_counts(&graph.constants)));
-        text.list(&graph.constants, constant);
+        text.write_line(format!(
+            "constants of {}: {}",
+            graph.place,
+            constant_counts(&graph.constants)
+        ));
+        text.write_list(&graph.constants, write_constant);
     }
 }
 
-fn node(text: &mut Text, change: &NodeChange) {
+fn write_node(text: &mut Text, change: &NodeChange) {
     if change.kind == NodeChangeKind::Annotated {
-        text.line(format!("  {}", change.place));
+        text.write_line(format!("  {}", change.place));
     } else {
-        text.pair(change.before.as_deref(), change.after.as_deref());
+        text.write_pair(change.before.as_deref(), change.after.as_deref());
     }
     // Renamed nodes, other operators, inputs and outputs show in the two lines above.
     for detail in &change.details {
         match detail {
             NodeDetail::Attribute { name, content, .. } if !content.is_none() => {
-                text.line(format!("  attribute '{name}': {}", content_words(content)));
+                text.write_line(format!("  attribute '{name}': {}", content_words(content)));
             }
             NodeDetail::Field(field) if field.field != "name" => {
-                text.line(format!("  {}", field_words(field)));
+                text.write_line(format!("  {}", field_words(field)));
             }
             _ => {}
         }
@@ -299,15 +321,15 @@ fn constant_counts(changes: &[ConstantChange]) -> String {
     counts.join(", ")
 }
 
-fn constant(text: &mut Text, change: &ConstantChange) {
+fn write_constant(text: &mut Text, change: &ConstantChange) {
     if change.before == change.after {
         let line = change.after.as_deref().unwrap_or_default();
-        text.line(format!("  {line}: {}", content_words(&change.content)));
+        text.write_line(format!("  {line}: {}", content_words(&change.content)));
         return;
     }
-    text.pair(change.before.as_deref(), change.after.as_deref());
+    text.write_pair(change.before.as_deref(), change.after.as_deref());
     if !change.content.is_none() && change.content != TensorChange::Type {
-        text.line(format!("  {}", content_words(&change.content)));
+        text.write_line(format!("  {}", content_words(&change.content)));
     }
 }
 
@@ -319,7 +341,8 @@ fn content_words(content: &TensorChange) -> String {
             let (number, total) = (group(spread.count as u64), group(spread.total as u64));
             let mut words = format!("{number} of {total} elements differ");
             if spread.largest.is_finite() {
-                let (largest, mean) = (short(spread.largest), short(spread.mean));
+                let (largest, mean) =
+                    (format_difference(spread.largest), format_difference(spread.mean));
                 let _ = write!(words, ", by at most {largest}, on average by {mean}");
             }
             words
@@ -330,7 +353,7 @@ fn content_words(content: &TensorChange) -> String {
 }
 
 /// Formats a difference with four decimals, or in scientific notation if it is very small or large.
-fn short(difference: f64) -> String {
+fn format_difference(difference: f64) -> String {
     if !(1e-3..1e6).contains(&difference) {
         return format!("{difference:.3e}");
     }

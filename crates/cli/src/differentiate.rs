@@ -3,7 +3,7 @@
 use sardonyx::train::{GradientOptions, GradientReport};
 use serde_json::{Value, json};
 
-use crate::derived::{Command, expansions_json, notes, opset_json};
+use crate::derived::{Command, change_notes, expansions_json, opset_json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
@@ -89,6 +89,6 @@ fn as_text(report: &GradientReport, expands: bool) -> String {
         let nodes = count(report.nodes, "node");
         format!("added {gradients} of '{}', computed by {nodes}", report.of)
     };
-    text += &notes(report.opset.0, report.opset.1, &report.expansions);
+    text += &change_notes(report.opset.0, report.opset.1, &report.expansions);
     text
 }

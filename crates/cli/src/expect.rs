@@ -41,7 +41,7 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Stored values to compare with, read before the names of the model's values are known.
+/// Expected values of `--expect`, read from files before the model runs.
 pub(crate) struct Expected {
     stored: Vec<Stored>,
     pub(crate) files: Vec<PathBuf>,
@@ -69,11 +69,11 @@ enum Slot {
     Next,
 }
 
-/// Bytes of an expected value, as far as they can be decoded without its type.
+/// Content of an expected value. Bytes that do not state their type are decoded later.
 enum Content {
-    /// A `.npy` file.
+    /// Bytes of a `.npy` file.
     Array(Buffer),
-    /// A `.pb` file, which does not state the type of its value.
+    /// Bytes of a `.pb` file, which does not state the type of its value.
     Message(Buffer),
     Tensor(Tensor),
 }
@@ -90,10 +90,10 @@ impl Args {
         for arg in &self.expect {
             match arg.split_once('=') {
                 Some((name, path)) if !Path::new(arg).exists() => {
-                    expected.file(Path::new(path), Some(name))?;
+                    expected.read_file(Path::new(path), Some(name))?;
                 }
-                _ if Path::new(arg).is_dir() => expected.directory(Path::new(arg))?,
-                _ => expected.file(Path::new(arg), None)?,
+                _ if Path::new(arg).is_dir() => expected.read_directory(Path::new(arg))?,
+                _ => expected.read_file(Path::new(arg), None)?,
             }
         }
         Ok(expected)
@@ -110,7 +110,7 @@ impl Args {
 impl Expected {
     /// Reads the expected values of a file. `name` is that of the value, or selects a member of an
     /// archive.
-    fn file(&mut self, path: &Path, name: Option<&str>) -> Result<(), Failure> {
+    fn read_file(&mut self, path: &Path, name: Option<&str>) -> Result<(), Failure> {
         let bytes = files::read(path)?;
         self.files.push(path.to_path_buf());
         let at = |failure: Failure| failure.at(path.display());
@@ -157,7 +157,7 @@ impl Expected {
     }
 
     /// Reads `output_0.pb`, `output_1.pb`, …, or else `NAME.npy` or `NAME.pb` of each output.
-    fn directory(&mut self, path: &Path) -> Result<(), Failure> {
+    fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
         let numbered = files::numbered_files(path, "output_")?;
         for (number, file) in &numbered {
             let content = Content::Message(files::read(file)?);
@@ -238,7 +238,7 @@ impl Expected {
                 Slot::Next => (next(), "one more output".to_string()),
             };
             let Some(name) = name else {
-                match item_of(&label, given) {
+                match split_item_name(&label, given) {
                     Some((sequence, index)) => items.push((sequence, index, stored)),
                     None => unknown.push((label, stored.file)),
                 }
@@ -254,7 +254,7 @@ impl Expected {
             let value = value.map_err(|failure| failure.at(name).at(at))?;
             wanted.insert(name, round_to_type(value, got.as_ref(), name, &mut notes)?);
         }
-        let sequences = sequences(items, given)?;
+        let sequences = assemble_sequences(items, given)?;
         for (name, sequence) in &sequences {
             if let Some(name) = given.names().find(|given| given == name) {
                 wanted.insert(name, sequence.clone());
@@ -266,7 +266,7 @@ impl Expected {
             .map(|name| name.to_string())
             .collect();
         refuse_misspelt(&unknown, &missing, &wanted)?;
-        let makers = makers(nodes);
+        let makers = makers_by_value(nodes);
         let mut compared: Vec<Compared> = Vec::new();
         for (position, (name, got)) in given.iter().enumerate() {
             let Some(want) = wanted.get(name) else { continue };
@@ -274,7 +274,7 @@ impl Expected {
                 name: name.to_string(),
                 maker: makers.get(name).map(|maker| (maker.0, maker.1.to_string())),
                 is_output: position < own,
-                ty: type_of(got),
+                ty: type_text(got),
                 result: got.distances(want, &|data_type| args.tolerance(data_type)),
             });
         }
@@ -315,7 +315,7 @@ fn refuse_misspelt(
 
 /// Splits `SEQUENCE.INDEX`, the name under which `--output` stores an item of a sequence in an
 /// archive. Returns `None` if `given` has no such sequence.
-fn item_of(name: &str, given: &Outputs) -> Option<(String, usize)> {
+fn split_item_name(name: &str, given: &Outputs) -> Option<(String, usize)> {
     let (sequence, index) = name.rsplit_once('.')?;
     let is_sequence = matches!(given.get(sequence), Some(Value::Sequence(_)));
     is_sequence.then_some(())?;
@@ -323,7 +323,7 @@ fn item_of(name: &str, given: &Outputs) -> Option<(String, usize)> {
 }
 
 /// Assembles sequences from items that are stored one by one.
-fn sequences(
+fn assemble_sequences(
     mut items: Vec<(String, usize, Stored)>,
     given: &Outputs,
 ) -> Result<HashMap<String, Value>, Failure> {
@@ -342,7 +342,8 @@ fn sequences(
 }
 
 impl Content {
-    /// Decodes the value. `ty` is the expected type, for files that do not state it.
+    /// Decodes an expected value. `ty` is the type of the model's value, for files that do not
+    /// state one.
     fn value(self, ty: Option<&ValueType>) -> Result<Value, Failure> {
         match self {
             Content::Tensor(tensor) => Ok(tensor.into()),
@@ -381,7 +382,7 @@ fn round_to_type(
 }
 
 /// Maps each value to the position and the place of the main graph's node that computes it.
-fn makers(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
+fn makers_by_value(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     let made = nodes.iter().flat_map(|node| {
         let values = node.outputs.iter().flatten();
         values.map(move |value| (value.name.as_str(), (node.index, node.place.as_str())))
@@ -389,7 +390,7 @@ fn makers(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     made.collect()
 }
 
-fn type_of(value: &Value) -> String {
+fn type_text(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => {
             Type::tensor(tensor.data_type(), tensor.dims().iter().copied()).to_string()
@@ -400,7 +401,7 @@ fn type_of(value: &Value) -> String {
 
 /// Result of comparing the values of a run with expected ones.
 pub(crate) struct Comparison {
-    /// Tolerance for float32, for the summary.
+    /// Tolerance for float32 values, which the summary states.
     tolerance: Tolerance,
     /// Compared values in the order of the graph.
     compared: Vec<Compared>,
@@ -434,7 +435,7 @@ impl Compared {
     }
 
     /// Returns the largest absolute and relative difference of any part of the value.
-    fn largest(&self) -> (f64, f64) {
+    fn largest_difference(&self) -> (f64, f64) {
         let distances = self.result.iter().flatten();
         distances.fold((0.0, 0.0), |(absolute, relative), (_, distance)| {
             (f64::max(absolute, distance.absolute), f64::max(relative, distance.relative))
@@ -460,7 +461,7 @@ impl Compared {
                 }
             }
         }
-        let (absolute, relative) = self.largest();
+        let (absolute, relative) = self.largest_difference();
         if absolute > 0.0 {
             text += "\n  largest difference: ";
             text += &format!("absolute {}, relative {}", short(absolute), short(relative));
@@ -469,7 +470,7 @@ impl Compared {
     }
 
     fn json(&self) -> serde_json::Value {
-        let (absolute, relative) = self.largest();
+        let (absolute, relative) = self.largest_difference();
         let distances = self.result.as_ref().ok();
         let worst = distances.and_then(|distances| {
             let distances = distances.iter().filter(|(_, distance)| distance.worst.is_some());
@@ -521,7 +522,7 @@ impl Comparison {
     }
 
     /// Returns the first value that differs, in the order of the graph.
-    fn first(&self) -> Option<&Compared> {
+    fn first_difference(&self) -> Option<&Compared> {
         self.compared.iter().find(|compared| compared.differs())
     }
 
@@ -553,7 +554,7 @@ impl Comparison {
             ),
         };
         text += &format!(" (rtol {}, atol {})\n", tolerance_text(rtol), tolerance_text(atol));
-        if let Some(first) = self.first() {
+        if let Some(first) = self.first_difference() {
             let node = first.maker.as_ref().map(|(_, place)| format!(", output of {place}"));
             text += &format!(
                 "first value that differs, in the order of the graph: '{}'{}\n",
@@ -564,7 +565,7 @@ impl Comparison {
         text
     }
 
-    /// Returns remarks on values that were converted first or not compared at all.
+    /// Returns remarks on values that were converted before the comparison, or not compared.
     pub(crate) fn notes(&self) -> Vec<String> {
         let list = |names: &[String]| {
             let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -591,7 +592,7 @@ impl Comparison {
             "rtol": self.tolerance.rtol,
             "atol": self.tolerance.atol,
             "differs": self.differs(),
-            "first": self.first().map(|first| {
+            "first": self.first_difference().map(|first| {
                 json!({"name": first.name, "node": first.maker.as_ref().map(|maker| &maker.1)})
             }),
             "values": self.compared.iter().map(Compared::json).collect::<Vec<_>>(),

@@ -348,7 +348,7 @@ impl Explanation<'_> {
         ));
         self.write_rewritten(&mut lines);
         self.write_fused(&mut lines);
-        lines.add(
+        lines.add_row(
             "constants",
             format!(
                 "{} packed for kernels, {}; {} read as they are, {}",
@@ -360,13 +360,13 @@ impl Explanation<'_> {
         );
         if report.made_bytes > 0 {
             let made = human::bytes(report.made_bytes as u64);
-            lines.add("", format!("{made} of it is not stored in the file"));
+            lines.add_row("", format!("{made} of it is not stored in the file"));
         }
         self.write_memory(&mut lines);
         let took = report.took.iter();
         let took: Vec<String> =
             took.map(|(part, took)| format!("{part} {:.1}", millis(*took))).collect();
-        lines.add("took", format!("{} ms", took.join(", ")));
+        lines.add_row("took", format!("{} ms", took.join(", ")));
         let Lines(mut text) = lines;
         if with_steps {
             text += "\n";
@@ -380,17 +380,19 @@ impl Explanation<'_> {
         let report = self.session.report();
         if !report.expanded.is_empty() {
             let calls = report.expanded.values().sum();
-            lines
-                .add("expanded", format!("{} replaced by its function body", count(calls, "node")));
+            lines.add_row(
+                "expanded",
+                format!("{} replaced by its function body", count(calls, "node")),
+            );
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
-                lines.add("", format!("{calls:>5}  {}", qualified(domain, name)));
+                lines.add_row("", format!("{calls:>5}  {}", qualified(domain, name)));
             }
-            lines.more(report.expanded.len());
+            lines.add_rest(report.expanded.len());
         }
         let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
         match upgraded {
-            0 => lines.add("upgraded", "nothing: every node has the newest version".into()),
-            _ => lines.add(
+            0 => lines.add_row("upgraded", "nothing: every node has the newest version".into()),
+            _ => lines.add_row(
                 "upgraded",
                 format!(
                     "{} to newer versions, {} added for this",
@@ -402,10 +404,10 @@ impl Explanation<'_> {
         for group in report.upgraded.iter().take(SHOWN) {
             let op = qualified(group.domain, group.op);
             let (from, to, nodes) = (group.from, group.to, group.nodes);
-            lines.add("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
+            lines.add_row("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
         }
-        lines.more(report.upgraded.len());
-        lines.add(
+        lines.add_rest(report.upgraded.len());
+        lines.add_row(
             "cse",
             match (report.common.nodes, report.common.constants) {
                 (0, 0) => "nothing".to_string(),
@@ -416,7 +418,7 @@ impl Explanation<'_> {
                 ),
             },
         );
-        lines.add(
+        lines.add_row(
             "folded",
             format!(
                 "{} constant-folded, {}; {} were constants",
@@ -433,7 +435,7 @@ impl Explanation<'_> {
         let [fused, nearly] = self.fusions();
         let gone: usize = fused.iter().map(|(_, group)| group.nodes - group.times).sum();
         let times: usize = fused.iter().map(|(_, group)| group.times).sum();
-        lines.add(
+        lines.add_row(
             "fused",
             match times {
                 0 => "nothing".to_string(),
@@ -447,21 +449,21 @@ impl Explanation<'_> {
             } else {
                 format!("{} nodes in total", group.nodes)
             };
-            lines.add("", format!("{times:>5}  {pattern}, {size}, such as {example}"));
+            lines.add_row("", format!("{times:>5}  {pattern}, {size}, such as {example}"));
         }
         if !nearly.is_empty() {
             let times = nearly.iter().map(|(_, group)| group.times).sum();
-            lines.add("nearly", format!("{} almost fused:", count(times, "node")));
+            lines.add_row("nearly", format!("{} almost fused:", count(times, "node")));
             for ((pattern, why), group) in nearly.iter().take(SHOWN) {
                 let (times, example) = (group.times, cut(&group.example));
                 let why = cut(why.unwrap_or_default());
-                lines.add("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
+                lines.add_row("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
             }
-            lines.more(nearly.len());
+            lines.add_rest(nearly.len());
         }
         let groups = self.with_fused();
         let times: usize = groups.iter().map(|(_, group)| group.nodes).sum();
-        lines.add(
+        lines.add_row(
             "steps",
             match times {
                 0 => "nothing".to_string(),
@@ -470,19 +472,19 @@ impl Explanation<'_> {
         );
         for (operators, group) in groups.iter().take(SHOWN) {
             let (times, example) = (group.times, cut(&group.example));
-            lines.add("", format!("{times:>5}  {operators}, such as '{example}'"));
+            lines.add_row("", format!("{times:>5}  {operators}, such as '{example}'"));
         }
-        lines.more(groups.len());
+        lines.add_rest(groups.len());
         if report.dead > 0 {
             let dead = count(report.dead, "node");
-            lines.add("dead", format!("{dead} removed as unused"));
+            lines.add_row("dead", format!("{dead} removed as unused"));
         }
     }
 
     /// Writes the size of the arena for intermediate values and the use of memory by steps.
     fn write_memory(&self, lines: &mut Lines) {
         match &self.details {
-            Err(failure) => lines.add("memory", format!("unknown: {}", failure.message())),
+            Err(failure) => lines.add_row("memory", format!("unknown: {}", failure.message())),
             Ok(details) => {
                 let memory = Memory::from_details(details);
                 let inputs = self.inputs.iter().take(SHOWN).map(|(name, ty)| match ty {
@@ -498,9 +500,11 @@ impl Explanation<'_> {
                 };
                 let inputs = if inputs.is_empty() { "no inputs" } else { &inputs };
                 let arena = human::bytes(arena);
-                lines
-                    .add("memory", format!("{arena} for intermediate values{reuse}; for {inputs}"));
-                lines.add(
+                lines.add_row(
+                    "memory",
+                    format!("{arena} for intermediate values{reuse}; for {inputs}"),
+                );
+                lines.add_row(
                     "",
                     format!(
                         "{} steps are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy what could be a view",
@@ -636,18 +640,18 @@ impl Explanation<'_> {
     }
 }
 
-/// Text of rows, each a label in a column of its own and a content.
+/// Text in rows. Each row has a label, in a column of its own, and a content.
 struct Lines(String);
 
 impl Lines {
-    fn add(&mut self, name: &str, rest: String) {
+    fn add_row(&mut self, name: &str, rest: String) {
         self.0 += &format!("{name:<9} {rest}\n");
     }
 
     /// Adds a row with the number of `rows` that are not listed, if there are any.
-    fn more(&mut self, rows: usize) {
+    fn add_rest(&mut self, rows: usize) {
         if rows > SHOWN {
-            self.add("", format!("    ... and {} more", rows - SHOWN));
+            self.add_row("", format!("    ... and {} more", rows - SHOWN));
         }
     }
 }

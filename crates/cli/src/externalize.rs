@@ -67,7 +67,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
             .help("give --output FILE; data files are written beside it"));
     }
     let before = model.ir_version();
-    if before.unwrap_or(0) < EXTERNAL_DATA && args.moves(&model) {
+    if before.unwrap_or(0) < EXTERNAL_DATA && args.has_values_to_move(&model) {
         let raised = model.set_ir_version(EXTERNAL_DATA);
         raised.map_err(|error| Failure::from(error).at(args.model.name()))?;
         let before = before.map_or("nothing".to_string(), |before| before.to_string());
@@ -140,7 +140,7 @@ fn is_constant(tensor: &StoredTensor) -> bool {
 
 impl Args {
     /// Whether saving moves the values of any tensor to a data file.
-    fn moves(&self, model: &Model) -> bool {
+    fn has_values_to_move(&self, model: &Model) -> bool {
         model.tensors().iter().any(|tensor| {
             let is_stored = match tensor.storage {
                 TensorStorage::Raw => true,

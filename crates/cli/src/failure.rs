@@ -77,7 +77,7 @@ impl Failure {
     }
 
     /// Joins place and message in one line, for a message to other processes.
-    pub(crate) fn in_a_line(&self) -> String {
+    pub(crate) fn to_line(&self) -> String {
         match &self.place {
             Some(place) => format!("{place}: {}", self.message),
             None => self.message.clone(),
@@ -114,8 +114,8 @@ enum Detail {
 }
 
 impl Detail {
-    /// Returns the line of the text form. Diagnostics have none, as they are shown with the lines
-    /// of the file, and arguments are part of the message.
+    /// Returns the line that describes the detail to people. Diagnostics have none, as they are
+    /// shown with the lines of the file, and arguments are part of the message.
     fn line(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.to_string()),
@@ -189,8 +189,8 @@ impl Failure {
         &self.message
     }
 
-    /// Adds a place. It goes in front of one that is already set, which lies within it: a file
-    /// before a tensor.
+    /// Adds a place, such as a file. A place that is already set, such as a tensor, lies within it
+    /// and follows it in the text.
     pub(crate) fn at(mut self, place: impl Display) -> Failure {
         let place = place.to_string();
         self.place = Some(match self.place {

@@ -75,7 +75,8 @@ fn is_pipe(_: &fs::Metadata) -> bool {
     false
 }
 
-/// Describes a failed operation on a file. `what` is its beginning, such as `cannot read`.
+/// Creates the failure for an I/O error at `path`. `what` begins its message, such as
+/// `cannot read`.
 pub(crate) fn io_failure(what: &str, path: &Path, error: &io::Error) -> Failure {
     let reason = sardonyx::tool::io_reason(path, error);
     Failure::new(format!("{what} '{}': {reason}", path.display())).code(ErrorKind::Io)

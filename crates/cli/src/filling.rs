@@ -36,18 +36,18 @@ pub(crate) struct Args {
     fill: Vec<(String, Fill)>,
 }
 
-/// Values of a filled input.
+/// Rule for the values of an input that no file gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fill {
     /// One number in all elements.
     Number(Number),
-    /// 0, 1, 2, … in row-major order.
+    /// Numbers 0, 1, 2, … in row-major order.
     Arange,
     /// Pseudo-random numbers, at least the first and less than the second.
     Range(Number, Number),
 }
 
-/// Number of a command line option.
+/// Number given in an option.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Number {
     pub(crate) float: f64,
@@ -135,7 +135,7 @@ impl Args {
         Args { random: Some(seed), ..Args::default() }
     }
 
-    /// Returns the seed if the options fill inputs.
+    /// Returns the seed of pseudo-random values; `None` if inputs are not to be filled.
     pub(crate) fn seed(&self) -> Option<u64> {
         let is_implied = !self.shape.is_empty() || !self.fill.is_empty();
         self.random.or(is_implied.then_some(0))
@@ -147,10 +147,10 @@ impl Args {
         shapes.find(|(name, _)| name == input).map(|(_, shape)| shape.as_slice())
     }
 
-    /// Returns the values that the last matching `--fill` gives for an input.
+    /// Returns the rule that the last matching `--fill` gives for the values of an input.
     pub(crate) fn fill_of(&self, input: &str) -> Option<Fill> {
         let mut fills = self.fill.iter().rev();
-        fills.find(|(name, _)| is_called(name, input)).map(|(_, fill)| *fill)
+        fills.find(|(name, _)| matches_name(name, input)).map(|(_, fill)| *fill)
     }
 
     /// Checks that each option matches an input of the model. An input that it names must not be
@@ -165,7 +165,7 @@ impl Args {
         for (option, name, is_pattern) in shapes.chain(fills) {
             let found = ports
                 .iter()
-                .any(|port| port.name() == name || is_pattern && is_called(name, port.name()));
+                .any(|port| port.name() == name || is_pattern && matches_name(name, port.name()));
             if !found {
                 let message = format!("{option}: the model has no input '{name}'");
                 let failure = Failure::new(message).code(ErrorKind::Input);
@@ -190,11 +190,11 @@ impl Args {
 }
 
 /// Whether an input matches a name or a glob pattern. A pattern also matches its literal text.
-fn is_called(pattern: &str, input: &str) -> bool {
+fn matches_name(pattern: &str, input: &str) -> bool {
     pattern == input || Glob::parse(pattern).is_ok_and(|glob| glob.matches(input))
 }
 
-/// Chooses values for inputs that no option describes.
+/// Chooser of default values for inputs that neither a file nor an option gives.
 pub(crate) struct DefaultFills<'m> {
     model: &'m Model,
     /// Types of the model's values, inferred when the first integer input needs them.
@@ -233,12 +233,12 @@ impl<'m> DefaultFills<'m> {
             .get_or_insert_with(|| model.infer(&InferOptions::new().without_reasons(true)));
         let limit = model.index_limit(input, types).filter(|limit| *limit > 0);
         let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        Fill::range_below(limit.min(end_of(elem)))
+        Fill::range_below(limit.min(exclusive_end(elem)))
     }
 }
 
 /// Returns the number after the largest one of an integer type, at most `i64::MAX`.
-fn end_of(elem: DataType) -> i64 {
+fn exclusive_end(elem: DataType) -> i64 {
     let bits = elem.bits().unwrap_or(64) - usize::from(elem.is_signed());
     1i64.checked_shl(u32::try_from(bits).unwrap_or(u32::MAX))
         .filter(|end| *end > 0)

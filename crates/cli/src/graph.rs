@@ -95,7 +95,7 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let types = model.infer(&InferOptions::new().without_reasons(true));
     let graph = Graph::new(model.nodes(Some(&types)));
-    let drawing = args.drawing(&graph)?;
+    let drawing = args.draw(&graph)?;
     if let Some(boxes) = drawing.shared_boxes() {
         terminal.remark(&format!(
             "nodes share boxes, {} of them, so that the picture has at most {MOST_VERTICES}; --around NODE draws a part",
@@ -123,16 +123,16 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 impl Args {
-    fn drawing(&self, graph: &Graph) -> Result<Drawing, Failure> {
+    fn draw(&self, graph: &Graph) -> Result<Drawing, Failure> {
         let all = graph.drawn_nodes();
         if all.is_empty() {
             return Err(Failure::new("the main graph has no nodes to draw"));
         }
         let drawing = match &self.around {
             Some(centre) => {
-                let part = graph.neighborhood(find(graph, centre)?, self.depth);
+                let part = graph.neighborhood(find_node(graph, centre)?, self.depth);
                 let is_part = part.len() < all.len();
-                graph.drawing(&part, &Folds::none(graph.nodes.len()), is_part)
+                graph.draw(&part, &Folds::none(graph.nodes.len()), is_part)
             }
             None => {
                 let is_folded = match self.fold {
@@ -145,9 +145,13 @@ impl Args {
                 } else {
                     Folds::none(graph.nodes.len())
                 };
-                let drawing = graph.drawing(&all, &folds, false);
+                let drawing = graph.draw(&all, &folds, false);
                 let is_fixed = matches!(self.fold, Fold::Never);
-                if is_fixed || drawing.fits() { drawing } else { shrink(graph, &all, &folds) }
+                if is_fixed || drawing.fits() {
+                    drawing
+                } else {
+                    shrink_drawing(graph, &all, &folds)
+                }
             }
         };
         if drawing.fits() {
@@ -180,27 +184,27 @@ impl Drawing {
 
 /// Draws nodes in at most [`MOST_VERTICES`] boxes. Consecutive nodes share boxes by the scopes in
 /// their names, as few as possible, or if that is not enough, by their order.
-fn shrink(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
+fn shrink_drawing(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
     let joined = folds.with_joined_ends();
     for folds in [folds, &joined] {
         for level in (1..=DEEPEST_SCOPE).rev() {
             let Some(boxed) = folds.by_scopes(&graph.nodes, listed, level) else { break };
-            let drawing = graph.drawing(listed, &boxed, false);
+            let drawing = graph.draw(listed, &boxed, false);
             if drawing.fits() {
                 return drawing;
             }
         }
     }
-    let drawing = graph.drawing(listed, &folds.by_count(listed, MOST_VERTICES / 2), false);
+    let drawing = graph.draw(listed, &folds.by_count(listed, MOST_VERTICES / 2), false);
     if drawing.fits() {
         return drawing;
     }
     // A box has at most one box of inputs and one of outputs.
-    graph.drawing(listed, &joined.by_count(listed, MOST_VERTICES / 3), false)
+    graph.draw(listed, &joined.by_count(listed, MOST_VERTICES / 3), false)
 }
 
 /// Finds the node with the name, the output or the position `wanted`.
-fn find(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
+fn find_node(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
     let nodes = &graph.nodes;
     let found = nodes
         .iter()
@@ -258,14 +262,14 @@ mod tests {
         (titles, drawing.edges.iter().map(|edge| (edge.from, edge.to)).collect())
     }
 
-    fn whole(graph: &Graph) -> Drawing {
-        graph.drawing(&graph.drawn_nodes(), &Folds::none(graph.nodes.len()), false)
+    fn draw_all(graph: &Graph) -> Drawing {
+        graph.draw(&graph.drawn_nodes(), &Folds::none(graph.nodes.len()), false)
     }
 
     #[test]
     fn constants_stand_in_the_nodes_that_read_them() {
         let nodes = "k = Constant <value_float = 1.0> () a = Mul (x, w) b = Add (a, k) y = Neg (b)";
-        let (titles, edges) = draw_text(nodes, whole);
+        let (titles, edges) = draw_text(nodes, draw_all);
         assert_eq!(titles, ["Mul", "Add", "Neg", "x", "y"]);
         assert_eq!(edges, [(0, 1), (1, 2), (2, 4), (3, 0)]);
     }
@@ -274,7 +278,7 @@ mod tests {
     fn values_that_inner_graphs_read_lead_to_their_node() {
         let nodes = "a = Neg (x) y = If (c) <
             then_branch = t () => (p) { p = Exp (a) }, else_branch = e () => (q) { q = Abs (x) }>";
-        let (titles, edges) = draw_text(nodes, whole);
+        let (titles, edges) = draw_text(nodes, draw_all);
         assert_eq!(titles, ["Neg", "If", "x", "c", "y"]);
         assert_eq!(edges, [(0, 1), (1, 4), (2, 0), (2, 1), (3, 1)]);
     }
@@ -283,9 +287,9 @@ mod tests {
     fn a_part_says_where_it_ends() {
         let nodes = "a = Neg (x) b = Exp (a) d = Abs (b) e = Relu (d) y = Add (e, b)";
         let (titles, edges) = draw_text(nodes, |graph| {
-            let part = graph.neighborhood(find(graph, "d").unwrap(), 1);
+            let part = graph.neighborhood(find_node(graph, "d").unwrap(), 1);
             assert_eq!(part, [1, 2, 3]);
-            graph.drawing(&part, &Folds::none(graph.nodes.len()), true)
+            graph.draw(&part, &Folds::none(graph.nodes.len()), true)
         });
         assert_eq!(titles, ["Exp", "Abs", "Relu", "… a", "… 1 reader", "… 1 reader"]);
         assert_eq!(edges, [(0, 1), (0, 4), (1, 2), (2, 5), (3, 0)]);

@@ -108,7 +108,7 @@ fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
 
 fn location(file: &str, found: Option<&Finding>, position: Option<Position>) -> Value {
     let mut location = json!({
-        "physicalLocation": {"artifactLocation": {"uri": uri(file)}},
+        "physicalLocation": {"artifactLocation": {"uri": to_uri(file)}},
     });
     if let Some(Position { line, column }) = position {
         location["physicalLocation"]["region"] = json!({"startLine": line, "startColumn": column});
@@ -125,7 +125,7 @@ fn location(file: &str, found: Option<&Finding>, position: Option<Position>) -> 
 
 /// Encodes a path as a relative URI reference: percent-encodes all bytes but unreserved
 /// characters and slashes.
-fn uri(path: &str) -> String {
+fn to_uri(path: &str) -> String {
     let mut uri = String::new();
     for byte in path.replace('\\', "/").bytes() {
         match byte {
@@ -140,11 +140,11 @@ fn uri(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::uri;
+    use super::to_uri;
 
     #[test]
     fn paths_become_references() {
-        assert_eq!(uri("models/a b.onnx"), "models/a%20b.onnx");
-        assert_eq!(uri("é"), "%C3%A9");
+        assert_eq!(to_uri("models/a b.onnx"), "models/a%20b.onnx");
+        assert_eq!(to_uri("é"), "%C3%A9");
     }
 }

@@ -19,7 +19,7 @@ pub(crate) const NUMBER: &str = "%d";
 /// This process as a rank: one of several that run models with collectives.
 pub(crate) struct Rank {
     transport: Arc<dyn Transport>,
-    /// Dropped after the transport, so that waiting for the processes comes last.
+    /// Worker processes. Dropped after the transport, as it waits for their end.
     _workers: Workers,
 }
 
@@ -40,8 +40,8 @@ impl DeviceArgs {
         Ok(transport.map(|transport| Rank { transport, _workers: workers }))
     }
 
-    /// Returns an error if the file name holds `%d` although the processes do not run models of
-    /// their own.
+    /// Returns an error if the file name of the model holds `%d` although the processes do not run
+    /// models of their own.
     fn refuse_number(&self, model: &ModelArg) -> Result<(), Failure> {
         let has_number = model.path.to_str().is_some_and(|path| path.contains(NUMBER));
         if !has_number || model.path.exists() {
@@ -116,7 +116,7 @@ impl Rank {
     /// reports it.
     pub(crate) fn end(self, result: Result<Verdict, Failure>) -> Result<Verdict, Failure> {
         let Err(failure) = result else { return result };
-        self.transport.fail(&failure.in_a_line());
+        self.transport.fail(&failure.to_line());
         Err(if self.is_first() { failure } else { Failure::reported_elsewhere() })
     }
 }

@@ -11,11 +11,11 @@ use crate::failure::Failure;
 #[cfg(unix)]
 use unix::{ChildProcesses, join_processes};
 
-/// Connection to the worker processes of a run, and the child processes among them.
+/// Worker processes of a run: the transport to them, and those that are child processes.
 #[derive(Default)]
 pub(crate) struct Workers {
     transport: Option<Arc<dyn Transport>>,
-    /// Dropped after the transport, which informs the other processes that this one ends.
+    /// Child processes. Dropped after the transport, which informs them that this process ends.
     #[cfg(unix)]
     started: Option<ChildProcesses>,
 }

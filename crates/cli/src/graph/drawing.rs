@@ -85,7 +85,7 @@ impl Graph {
         }
         let mut captured: HashMap<usize, Vec<NodeValue>> = HashMap::new();
         for inner in &others {
-            let Some(owner) = owner(&inner.graph) else { continue };
+            let Some(owner) = owner_node(&inner.graph) else { continue };
             for value in inner.inputs.iter().flatten() {
                 let name = value.name.as_str();
                 let found = made.get(name).or(values.get(name).copied());
@@ -154,7 +154,7 @@ impl Graph {
 
     /// Draws the nodes `shown`. With `is_part`, the graph goes on beyond them, and vertices of the
     /// kind [`VertexKind::More`] mark where.
-    pub(crate) fn drawing(&self, shown: &[usize], folds: &Folds, is_part: bool) -> Drawing {
+    pub(crate) fn draw(&self, shown: &[usize], folds: &Folds, is_part: bool) -> Drawing {
         let mut builder =
             DrawingBuilder { graph: self, folds, vertices: Vec::new(), edges: BTreeMap::new() };
         let mut vertex_of = HashMap::new();
@@ -174,7 +174,7 @@ impl Graph {
 }
 
 /// Returns the node of the main graph that has the subgraph at the path `graph`.
-fn owner(graph: &str) -> Option<usize> {
+fn owner_node(graph: &str) -> Option<usize> {
     let (number, _) = graph.strip_prefix("graph.node[")?.split_once(']')?;
     number.parse().ok()
 }
@@ -194,9 +194,9 @@ impl DrawingBuilder<'_> {
         let repeats = self.folds.repeats[index];
         let operator = qualified(&node.domain, &node.operator);
         let title = if repeats > 1 { format!("{operator} × {repeats}") } else { operator };
-        let mut lines = vec![cut(&title)];
+        let mut lines = vec![cut_line(&title)];
         if !node.name.is_empty() {
-            lines.push(cut(&node.name));
+            lines.push(cut_line(&node.name));
         }
         let mut constants: Vec<&NodeValue> = Vec::new();
         for value in node.inputs.iter().flatten() {
@@ -207,12 +207,14 @@ impl DrawingBuilder<'_> {
                 constants.push(value);
             }
         }
-        lines.extend(constants.iter().take(SHOWN_CONSTANTS).map(|value| cut(&value_text(value))));
+        lines.extend(
+            constants.iter().take(SHOWN_CONSTANTS).map(|value| cut_line(&value_text(value))),
+        );
         if constants.len() > SHOWN_CONSTANTS {
             lines.push(format!("… {} more constants", constants.len() - SHOWN_CONSTANTS));
         }
         let types = node.outputs.iter().flatten().filter_map(|value| value.ty.as_ref());
-        lines.extend(types.take(1).map(|ty| cut(&format!("→ {ty}"))));
+        lines.extend(types.take(1).map(|ty| cut_line(&format!("→ {ty}"))));
         let pair = |key: &str, value: String| (key.to_string(), value);
         let mut details = vec![
             pair("operator", node.operator.clone()),
@@ -256,11 +258,11 @@ impl DrawingBuilder<'_> {
         operators.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let mut lines = vec![human::count(count, "node")];
         let scope = common_scope(nodes().map(|node| node.name.as_str()));
-        lines.extend(scope.as_deref().map(cut));
+        lines.extend(scope.as_deref().map(cut_line));
         for (operator, count) in operators.iter().take(SHOWN_OPERATORS) {
             lines.push(match count {
-                1 => cut(operator),
-                count => cut(&format!("{operator} × {count}")),
+                1 => cut_line(operator),
+                count => cut_line(&format!("{operator} × {count}")),
             });
         }
         if operators.len() > SHOWN_OPERATORS {
@@ -268,7 +270,9 @@ impl DrawingBuilder<'_> {
             lines.push(format!("… {}", human::count(more, "more operator")));
         }
         let last = nodes().next_back().and_then(|node| node.outputs.iter().flatten().next());
-        lines.extend(last.and_then(|value| value.ty.as_ref()).map(|ty| cut(&format!("→ {ty}"))));
+        lines.extend(
+            last.and_then(|value| value.ty.as_ref()).map(|ty| cut_line(&format!("→ {ty}"))),
+        );
         let pair = |key: &str, value: String| (key.to_string(), value);
         let position = |node: Option<&usize>| node.map_or(0, |node| *node);
         let (first, last) = (position(members.first()), position(members.last()));
@@ -397,8 +401,8 @@ impl DrawingBuilder<'_> {
             return *known;
         }
         *others.entry(key).or_insert_with(|| {
-            let mut lines = vec![cut(&value.name)];
-            lines.extend(value.ty.iter().map(|ty| cut(&ty.to_string())));
+            let mut lines = vec![cut_line(&value.name)];
+            lines.extend(value.ty.iter().map(|ty| cut_line(&ty.to_string())));
             if kind == VertexKind::More {
                 lines[0] = format!("… {}", lines[0]);
             }
@@ -426,7 +430,7 @@ fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     common.filter(|scope| !scope.is_empty()).map(str::to_string)
 }
 
-fn cut(text: &str) -> String {
+fn cut_line(text: &str) -> String {
     human::without_middle(&human::one_line(text), COLUMNS).into_owned()
 }
 

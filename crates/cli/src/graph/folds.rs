@@ -116,7 +116,7 @@ impl Folds {
         let sequence = Sequence::new(nodes, listed);
         let mut left: Vec<Range<usize>> = std::iter::once(0..listed.len()).collect();
         while let Some(range) = left.pop() {
-            let Some(found) = sequence.best(range.clone()) else { continue };
+            let Some(found) = sequence.best_repetition(range.clone()) else { continue };
             for block in 1..found.times {
                 for at in found.start..found.start + found.length {
                     let shown = listed[at];
@@ -160,7 +160,7 @@ impl<'n> Sequence<'n> {
     }
 
     /// Finds the repetition in a range that hides most nodes.
-    fn best(&self, range: Range<usize>) -> Option<Repetition> {
+    fn best_repetition(&self, range: Range<usize>) -> Option<Repetition> {
         let mut best: Option<Repetition> = None;
         for length in SHORTEST..=LONGEST.min(range.len() / 2) {
             // Number of consecutive nodes that equal those `length` positions later.

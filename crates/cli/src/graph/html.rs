@@ -5,7 +5,7 @@ use super::drawing::Drawing;
 use super::svg;
 use crate::failure::{Code, Failure};
 
-/// Template of the page. [`write`] replaces its placeholders.
+/// Template of an HTML page with a picture. [`write`] replaces its placeholders.
 const PAGE: &str = include_str!("page.html");
 
 /// Formats a picture as an HTML page.

@@ -47,13 +47,13 @@ pub(crate) struct Layout {
 
 /// Computes the layout of vertices with these sizes. Edges that close a cycle have a route that
 /// leads upwards.
-pub(crate) fn layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
+pub(crate) fn compute_layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
     let forward = break_cycles(sizes.len(), edges);
     let layers = assign_layers(sizes.len(), &forward);
     let mut graph = Layered::new(sizes, &forward, &layers);
-    graph.order();
-    graph.place();
-    graph.finish(sizes, edges)
+    graph.reduce_crossings();
+    graph.place_vertices();
+    graph.into_layout(sizes, edges)
 }
 
 /// Reverses the edges that close a cycle.
@@ -139,7 +139,7 @@ struct Layered {
     below: Vec<Vec<usize>>,
     /// Vertices and dummies that each edge leads through, from top to bottom.
     chains: Vec<Vec<usize>>,
-    /// Horizontal positions of the centres.
+    /// Horizontal position of the centre of each vertex.
     x: Vec<f64>,
 }
 
@@ -191,7 +191,7 @@ impl Layered {
 
     /// Reorders the vertices of each layer by barycenters, and keeps the order with the fewest
     /// crossings.
-    fn order(&mut self) {
+    fn reduce_crossings(&mut self) {
         let mut best = (self.crossings(), self.layers.clone());
         for pass in 0..ORDER_PASSES {
             if best.0 == 0 {
@@ -253,9 +253,10 @@ impl Layered {
                     self.below[*vertex].iter().map(|below| position[*below]).collect();
                 ends.sort_unstable();
                 // An edge crosses all edges so far that end further to the right.
-                crossings += ends.iter().map(|end| before - sum_to(&sums, *end)).sum::<usize>();
+                crossings +=
+                    ends.iter().map(|end| before - edges_up_to(&sums, *end)).sum::<usize>();
                 for end in ends {
-                    add(&mut sums, end);
+                    count_edge(&mut sums, end);
                     before += 1;
                 }
             }
@@ -265,13 +266,13 @@ impl Layered {
 
     /// Moves each vertex towards the mean of its neighbours, as far as vertices of higher priority
     /// in its layer leave room.
-    fn place(&mut self) {
+    fn place_vertices(&mut self) {
         self.x = vec![0.0; self.widths.len()];
         for layer in &self.layers {
             let mut x = 0.0;
             for (at, vertex) in layer.iter().enumerate() {
                 if at > 0 {
-                    x += self.distance(layer[at - 1], *vertex);
+                    x += self.min_distance(layer[at - 1], *vertex);
                 }
                 self.x[*vertex] = x;
             }
@@ -289,7 +290,7 @@ impl Layered {
     }
 
     /// Returns the minimum distance between the centres of two adjacent vertices.
-    fn distance(&self, left: usize, right: usize) -> f64 {
+    fn min_distance(&self, left: usize, right: usize) -> f64 {
         let gap = if self.is_dummy[left] || self.is_dummy[right] { EDGE_GAP } else { GAP };
         f64::midpoint(self.widths[left], self.widths[right]) + gap
     }
@@ -331,7 +332,7 @@ impl Layered {
         let sign = if leftwards { -1.0 } else { 1.0 };
         let apart = |graph: &Layered, one: usize, other: usize| {
             let (left, right) = if leftwards { (other, one) } else { (one, other) };
-            graph.distance(order[left], order[right])
+            graph.min_distance(order[left], order[right])
         };
         // The first neighbour that may not be pushed limits the distance.
         let (mut reach, mut last, mut limit) = (0.0, at, to);
@@ -360,7 +361,7 @@ impl Layered {
     }
 
     /// Computes the heights of layers, and moves all positions so that no coordinate is negative.
-    fn finish(self, sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
+    fn into_layout(self, sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
         let left = |vertex: usize| self.x[vertex] - self.widths[vertex] / 2.0;
         let right = |vertex: usize| self.x[vertex] + self.widths[vertex] / 2.0;
         let all = 0..self.widths.len();
@@ -406,7 +407,7 @@ impl Layered {
 }
 
 /// Returns the number of edges that end at `place` or left of it, from a Fenwick tree.
-fn sum_to(sums: &[usize], place: usize) -> usize {
+fn edges_up_to(sums: &[usize], place: usize) -> usize {
     let (mut at, mut sum) = (place + 1, 0);
     while at > 0 {
         sum += sums[at];
@@ -416,7 +417,7 @@ fn sum_to(sums: &[usize], place: usize) -> usize {
 }
 
 /// Counts an edge that ends at `place` in a Fenwick tree.
-fn add(sums: &mut [usize], place: usize) {
+fn count_edge(sums: &mut [usize], place: usize) {
     let mut at = place + 1;
     while at < sums.len() {
         sums[at] += 1;
@@ -432,7 +433,7 @@ mod tests {
 
     /// Computes the layout, and checks that no vertices overlap and all are inside the picture.
     fn check_layout(count: usize, edges: &[(usize, usize)]) -> Layout {
-        let layout = layout(&vec![SIZE; count], edges);
+        let layout = compute_layout(&vec![SIZE; count], edges);
         for (index, one) in layout.centres.iter().enumerate() {
             let is_inside = |at: f64, extent: f64, all: f64| {
                 at >= extent / 2.0 - 1e-6 && at <= all - extent / 2.0 + 1e-6

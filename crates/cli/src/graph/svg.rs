@@ -1,7 +1,7 @@
 //! Writes pictures as SVG.
 
 use super::drawing::{Drawing, Vertex, VertexKind};
-use super::layout::{Layout, Point, Size, layout};
+use super::layout::{Layout, Point, Size, compute_layout};
 use crate::human;
 
 /// Width of a character of the font, in pixels.
@@ -24,10 +24,10 @@ marker path{fill:#7a8794;stroke:none}";
 
 /// Formats a picture as SVG.
 pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
-    let sizes: Vec<Size> = drawing.vertices.iter().map(size).collect();
+    let sizes: Vec<Size> = drawing.vertices.iter().map(vertex_size).collect();
     let edges: Vec<(usize, usize)> =
         drawing.edges.iter().map(|edge| (edge.from, edge.to)).collect();
-    let Layout { centres, routes, size } = layout(&sizes, &edges);
+    let Layout { centres, routes, size } = compute_layout(&sizes, &edges);
     let (width, height) = (size.width + 2.0 * MARGIN, size.height + 2.0 * MARGIN);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\">\n\
@@ -40,7 +40,7 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
         let values: Vec<String> = edge.values.iter().map(|value| escape(value)).collect();
         text += &format!(
             "<path d=\"{}\" marker-end=\"url(#arrow)\"><title>{}</title></path>\n",
-            curve(route),
+            curve_path(route),
             values.join("\n")
         );
     }
@@ -51,7 +51,7 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
 }
 
 /// Returns the size of a vertex: that of its text with padding.
-fn size(vertex: &Vertex) -> Size {
+fn vertex_size(vertex: &Vertex) -> Size {
     let columns = vertex.lines.iter().map(|line| human::width(line)).max().unwrap_or(0);
     let width = columns.max(6) as f64 * COLUMN + 2.0 * PADDING;
     Size { width, height: vertex.lines.len() as f64 * LINE + 2.0 * PADDING }
@@ -86,7 +86,7 @@ fn draw_vertex(index: usize, vertex: &Vertex, centre: Point, size: Size) -> Stri
 }
 
 /// Formats a curve through points as the path of an SVG element. It is vertical at each point.
-fn curve(route: &[Point]) -> String {
+fn curve_path(route: &[Point]) -> String {
     let mut text = String::new();
     for (at, Point { x, y }) in route.iter().enumerate() {
         if at == 0 {
