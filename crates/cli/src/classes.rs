@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scores_are_is_said_by_the_operator_and_the_numbers() {
+    fn scores_are_classified_by_operator_and_numbers() {
         use Scores::{Independent, Logarithms, Probabilities, Unknown};
         let third = (1.0f32 / 3.0).ln();
         let infinite = f32::INFINITY;

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_follows_from_names_types_and_tables() {
+    fn default_fills_follow_names_types_and_tables() {
         let words = vec!["1"; 30].join(", ");
         let many = vec!["1"; 300].join(", ");
         let model = Model::from_text(&format!(

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_says_where_it_ends() {
+    fn a_part_marks_where_the_graph_continues() {
         let nodes = "a = Neg (x) b = Exp (a) d = Abs (b) e = Relu (d) y = Add (e, b)";
         let (titles, edges) = draw_text(nodes, |graph| {
             let part = graph.neighborhood(find_node(graph, "d").unwrap(), 1);

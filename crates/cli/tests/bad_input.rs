@@ -11,7 +11,7 @@ use crate::support::{
 use sardonyx::{ErrorKind, Model, Session, Tensor};
 
 #[test]
-fn files_that_are_no_models() {
+fn files_that_are_not_models() {
     let png = fs::read(digits().join("one.png")).unwrap();
     let files = Files::new(&[
         ("empty.onnx", Vec::new()),
@@ -53,7 +53,7 @@ fn files_that_grow_in_memory() {
 }
 
 #[test]
-fn inputs_that_do_not_fit() {
+fn inputs_of_wrong_type_or_shape() {
     let files = Files::new(&[
         ("relu.onnx", chain(&["Relu"], &[2])),
         ("good.npy", npy("<f4", "(2,)", &floats(&[1.0, 2.0]))),
@@ -107,7 +107,7 @@ fn inputs_that_do_not_fit() {
 }
 
 #[test]
-fn images_that_do_not_fit() {
+fn images_that_cannot_be_inputs() {
     let png = fs::read(digits().join("one.png")).unwrap();
     let files = Files::new(&[
         ("cut.png", png[..png.len() / 2].to_vec()),

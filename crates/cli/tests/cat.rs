@@ -110,7 +110,7 @@ fn files_of_every_kind() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_with_advice() {
+fn missing_tensors_are_refused_with_advice() {
     let files = Files::new(&[("many.onnx", many_tensors())]);
     let refused = |args: &[&str], words: &[&str]| {
         files.run("cat", "many.onnx", args).fails_with(words);

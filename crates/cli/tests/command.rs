@@ -25,7 +25,7 @@ fn each_image_gives_its_digit() {
 }
 
 #[test]
-fn info_says_what_the_model_is() {
+fn info_describes_the_model() {
     let text = sardonyx(&["info", &digits_model()]).good();
     for word in [
         "IR version 10",
@@ -166,7 +166,7 @@ fn text_model(outputs: &str, nodes: &str) -> Vec<u8> {
 }
 
 #[test]
-fn outputs_go_where_the_name_says() {
+fn the_output_name_selects_format_and_place() {
     let files = Files::new(&[
         ("one.onnx", chain(&["Relu"], &[2])),
         ("two.onnxtxt", text_model("float[2] y, float[2] z", "y = Relu(x) z = Neg(x)")),
@@ -223,7 +223,7 @@ fn outputs_go_where_the_name_says() {
 /// Checks that sequences, optionals and maps are written to `.pb` files as messages of the standard
 /// and can be read back.
 #[test]
-fn values_that_are_no_arrays_go_through_pb_files() {
+fn sequences_maps_and_optionals_go_through_pb_files() {
     const X: [f32; 2] = [1.0, 2.0];
     const Y: [f32; 3] = [3.0, 4.0, 5.0];
     let tensor = |x: &[f32]| Tensor::from_slice([x.len()], x).unwrap();
@@ -312,7 +312,7 @@ fn values_that_are_no_arrays_go_through_pb_files() {
 }
 
 #[test]
-fn rankings_say_what_the_scores_are() {
+fn rankings_name_the_meaning_of_scores() {
     let files = Files::new(&[
         ("soft.onnxtxt", text_model("float[2] y", "y = Softmax(x)")),
         ("log.onnxtxt", text_model("float[2] y", "y = LogSoftmax(x)")),
@@ -340,7 +340,7 @@ fn rankings_say_what_the_scores_are() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_only_models_are_suggested() {
+fn missing_files_are_named_and_only_models_are_suggested() {
     let files = Files::new(&[
         ("node.onnx", chain(&["Relu"], &[2])),
         ("nope.txt", b"notes".to_vec()),

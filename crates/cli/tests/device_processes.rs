@@ -19,7 +19,7 @@ fn split_digits(devices: &str) -> Files {
 
 /// Compares runs in several processes with runs in one, for all examples of annotations (DIST-30).
 #[test]
-fn processes_give_what_one_gives() {
+fn several_processes_give_the_results_of_one() {
     let files = Files::new(&[]);
     let stored = files.path("wanted.npz");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/devices");
@@ -112,7 +112,7 @@ fn profiles_are_of_all_devices() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_once() {
+fn failures_are_reported_once() {
     let files = split_digits("2");
     let model = files.path("model.onnx");
     let answer = sardonyx(&["run", &model, "nothing.npy", "--devices", "--processes"]);

@@ -300,7 +300,7 @@ fn problem_of_block(block: &Block) -> Option<String> {
 }
 
 #[test]
-fn commands_print_what_the_pages_show() {
+fn commands_print_the_output_in_the_pages() {
     let bless = std::env::var_os("BLESS").is_some();
     let pages = pages();
     let answers: Vec<(Vec<String>, String)> = std::thread::scope(|scope| {
@@ -409,7 +409,7 @@ fn the_readme_has_the_numbers_of_coverage() {
 }
 
 #[test]
-fn what_is_left_open_fits() {
+fn ellipses_match_any_text() {
     let lines = |text: &str| text.lines().map(str::to_string).collect::<Vec<_>>();
     for (expected, printed, fits) in [
         ("a\nb", "a\nb", true),

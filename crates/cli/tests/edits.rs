@@ -195,7 +195,7 @@ fn values_in_inner_graphs_and_functions_are_found() {
 }
 
 #[test]
-fn what_is_not_found_is_refused_with_its_name() {
+fn missing_tensors_are_refused_by_name() {
     let (files, _) = directory(2);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     run(&files, "strip m.onnx --in-place --unused").good();
@@ -210,7 +210,7 @@ fn what_is_not_found_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_model_that_lacks_what_the_text_needs_does_not_replace_it() {
+fn a_model_that_lacks_tensors_of_its_text_is_not_written() {
     let (files, weights) = directory(3);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     run(&files, "strip m.onnxtxt --unused -o m.onnx").fails_with(&["'unused'", "another file"]);
@@ -269,7 +269,7 @@ fn digests_of_values_are_compared() {
 }
 
 #[test]
-fn texts_without_digests_are_read_and_said_to_be_unchecked() {
+fn texts_without_digests_are_read_with_a_warning() {
     let (files, weights) = directory(8);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
@@ -293,7 +293,7 @@ fn texts_without_digests_are_read_and_said_to_be_unchecked() {
 }
 
 #[test]
-fn a_part_printed_alone_says_all_that_it_needs() {
+fn a_part_printed_alone_is_complete() {
     let (files, _) = directory(9);
     let text = run(&files, "print m.onnx --range 3").good();
     assert!(text.contains("\"tensor\": \"constant>value\""), "{text}");

@@ -153,7 +153,7 @@ fn profile_writes_a_trace() {
 }
 
 #[test]
-fn explain_says_what_a_model_becomes() {
+fn explain_lists_changes_of_a_model() {
     let files = files();
     let answer = json(&files, "explain", &["--json", "--steps", "--dim", "N=3"]);
     assert_eq!(answer["schema"], "sardonyx.explain-model/1");
@@ -186,7 +186,7 @@ fn explain_says_what_a_model_becomes() {
 }
 
 #[test]
-fn explain_says_what_is_computed_once() {
+fn explain_counts_common_subexpressions() {
     let twice = r#"<ir_version: 10, opset_import: ["": 21]>
 g (float[N] x) => (y) <float c = {2}, float d = {2}>
 {
@@ -205,7 +205,7 @@ g (float[N] x) => (y) <float c = {2}, float d = {2}>
 }
 
 #[test]
-fn explain_says_what_nearly_was_fused() {
+fn explain_lists_fusions_that_almost_match() {
     let attention = r#"<ir_version: 10, opset_import: ["": 20]>
 g (float[4, 4] s, float[4, 2] v) => (float[4, 2] y)
 {
@@ -284,7 +284,7 @@ fn options_of_sessions_hold_for_all() {
 
 /// Checks that a small file that would need 4 GB of memory is refused under a limit.
 #[test]
-fn much_made_from_few_bytes_is_looked_at_and_refused() {
+fn small_files_with_large_values_are_refused() {
     let fixed = r#"<ir_version: 10, opset_import: ["": 21]>
 g () => (float y)
 {

@@ -76,7 +76,7 @@ fn run(files: &Files, args: &[&str]) -> Answer {
 }
 
 #[test]
-fn what_is_expected_may_be_stored_in_several_ways() {
+fn expected_values_have_several_file_formats() {
     let files = files();
     let summary = "2 values are as expected (rtol 0.001, atol 1e-7)\n";
     let both = format!("y: float[2, 2] matches\nz: float[2, 2] matches\n{summary}");
@@ -136,7 +136,7 @@ first value that differs, in the order of the graph: 'y', output of node 'third'
 }
 
 #[test]
-fn types_and_shapes_that_differ_are_said() {
+fn types_and_shapes_that_differ_are_reported() {
     let rows = [
         (npy::write(&Tensor::scalar(1f32)).unwrap(), "differs: dims are [2, 2], not []"),
         (
@@ -171,7 +171,7 @@ fn expected_doubles_are_compared_in_the_type_of_the_output() {
 }
 
 #[test]
-fn nan_is_nan_and_integers_are_exact_unless_told_otherwise() {
+fn nan_equals_nan_and_integers_are_exact_by_default() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
         g () => (float[2] f, int64[2] i, bfloat16[1] b)
         <float[2] zero = {0, 1}, int64[2] two = {1000, 2}, bfloat16[1] w = {16256}> {
@@ -205,7 +205,7 @@ fn nan_is_nan_and_integers_are_exact_unless_told_otherwise() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn unusable_expected_values_are_refused() {
     let files = files();
     let refused = |args: &[&str], words: &[&str]| {
         run(&files, &[&["x.npy"], args].concat()).fails_with(words);
@@ -276,7 +276,7 @@ fn a_dump_is_compared_value_by_value() {
 
 /// Checks that inner values are those of the model as written, although the session fuses nodes.
 #[test]
-fn values_that_a_session_would_not_compute_are_there() {
+fn inner_values_are_those_of_the_model_as_written() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
         g (float[1, 2] x, seq(float[2]) s) => (float[1, 2] y, seq(float[2]) t)
         <float[2, 2] w = {1, 2, 3, 4}, float[2] c = {1, 1}> {

@@ -146,7 +146,7 @@ fn a_data_file_is_not_replaced_by_a_model() {
 }
 
 #[test]
-fn what_stays_inside_is_said() {
+fn tensors_that_stay_inside_are_noted() {
     let values = floats(&[1.0; 4]);
     let constant = field(5, &tensor("", 1, &[4], field(9, &values)));
     let attribute = field(5, &[field(1, b"value"), constant].concat());

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_something_else_is_not_folded() {
+    fn nodes_that_read_other_values_are_not_folded() {
         let found = fold_text(&format!(
             "h = Exp (x) {} aq = Mul (h, w) bq = Relu (aq) cq = Abs (aq) y = Add (cq, h)",
             layer("h", "p")
