@@ -441,9 +441,9 @@ mod tests {
         let by_numbers = Probabilities { by_operator: false };
         let rows: [(&str, [f32; 3], Scores); 11] = [
             ("y = Softmax(x)", [0.5, 0.3, 0.2], by_operator),
-            // Rounded to few bits, as float16 would be.
+            // Rounded to float16.
             ("a = Softmax(x) y = Cast<to = 10>(a)", [0.5, 0.3, 0.21], by_operator),
-            // Along another axis.
+            // Softmax along another axis.
             ("y = Softmax<axis = 0>(x)", [0.9, 0.8, 0.1], Unknown),
             ("y = Identity(x)", [0.5, 0.3, 0.2], by_numbers),
             ("y = Identity(x)", [0.5, 0.3, 0.21], Unknown),

@@ -216,7 +216,7 @@ fn find_node(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
         })
         .or_else(|| wanted.parse().ok().filter(|index| *index < nodes.len()));
     found.ok_or_else(|| {
-        let message = format!("no node of the main graph is '{wanted}'");
+        let message = format!("the main graph has no node or value '{wanted}'");
         let values = nodes.iter().flat_map(|node| node.outputs.iter().flatten());
         let names = nodes.iter().map(|node| node.name.as_str());
         let names = names.chain(values.map(|value| value.name.as_str()));

@@ -90,7 +90,7 @@ fn a_part_of_a_large_model_is_drawn_around_a_node() {
     // By a value that it makes, and by its position.
     assert_eq!(around("b7", "1").good(), text);
     assert_eq!(around("30", "1").good(), text);
-    around("l7_ex", "1").fails_with(&["no node of the main graph is 'l7_ex'", "'l7_exp'"]);
+    around("l7_ex", "1").fails_with(&["the main graph has no node or value 'l7_ex'", "'l7_exp'"]);
     around("l7_exp", "1000").fails_with(&["boxes", "lower --depth"]);
 }
 

@@ -47,7 +47,8 @@ impl DeviceArgs {
         if !has_number || model.path.exists() {
             return Ok(());
         }
-        let message = format!("the models of several processes are named: '{}'", model.name());
+        let name = model.name();
+        let message = format!("'{name}' names models of several processes, but one model is run");
         Err(Failure::new(message).help(if self.devices {
             "use --processes N without --devices: %d is the number of the process, from 0"
         } else {
@@ -60,7 +61,7 @@ impl DeviceArgs {
         if self.devices || (self.processes.is_none() && self.mpi.is_none()) {
             return Ok(());
         }
-        Err(Failure::new("--processes and --mpi are for the devices of a model here")
+        Err(Failure::new("--processes and --mpi need --devices in this command")
             .help("add --devices; `sardonyx run` also runs processes with models of their own"))
     }
 }

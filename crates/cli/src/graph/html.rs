@@ -13,7 +13,7 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> Result<String, Failure> {
     let details: Vec<_> = drawing.vertices.iter().map(|vertex| &vertex.details).collect();
     let details = serde_json::to_string(&details)
         .map_err(|error| Failure::new(error.to_string()).code(Code::Internal))?;
-    // Brackets are escaped so that no text can close the script element around it.
+    // Angle brackets are escaped so that no text can close the script element around it.
     let details = details.replace('<', "\\u003c").replace('>', "\\u003e");
     let contents = [
         ("@TITLE@", svg::escape(title)),

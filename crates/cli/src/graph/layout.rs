@@ -474,7 +474,7 @@ mod tests {
         let layout = check_layout(4, &[(0, 3), (1, 2)]);
         let x = |vertex: usize| layout.centres[vertex].x;
         assert_eq!(x(0) < x(1), x(3) < x(2));
-        // Both pairs of a complete graph of two and two cross once, whatever the order.
+        // The edges of a complete bipartite graph of two and two cross once in any order.
         let graph = Layered::new(&sizes, &[(0, 2), (0, 3), (1, 2), (1, 3)], &[0, 0, 1, 1]);
         assert_eq!(graph.crossings(), 1);
     }
@@ -484,11 +484,11 @@ mod tests {
         check_layout(0, &[]);
         check_layout(1, &[(0, 0)]);
         check_layout(3, &[]);
-        // A cycle, which only a model that is not valid has.
+        // A cycle, which only an invalid model has.
         let layout = check_layout(3, &[(0, 1), (1, 2), (2, 0)]);
         let back = &layout.routes[2];
         assert!(back[0].y > back[back.len() - 1].y);
-        // Vertices without anything above stand near those that read them.
+        // A vertex without predecessors is placed near its successors.
         let layout = check_layout(4, &[(0, 1), (1, 2), (3, 2)]);
         assert_eq!(layout.centres[3].y, layout.centres[1].y);
         // Pseudo-random graphs of many edges.
