@@ -1,4 +1,4 @@
-//! `sardonyx hash`: a number for what a model says, wherever its values are stored.
+//! `sardonyx hash`: content hashes of models, independent of where tensor values are stored.
 
 use std::path::PathBuf;
 
@@ -28,11 +28,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
+/// meaning raises it.
 const SCHEMA: &str = "sardonyx.hash/1";
 
-/// A file that cannot be hashed does not keep the others from it.
+/// Prints the content hash of each model. Models that fail are reported, and the others are still
+/// hashed.
 pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let mut lines = String::new();
     let mut hashes = Vec::new();
