@@ -1,4 +1,4 @@
-//! `sardonyx pack`: a model as one file.
+//! `sardonyx pack`: a model whose values are all in the model file.
 
 use sardonyx::SaveOptions;
 use sardonyx::io::Weights;
@@ -23,8 +23,8 @@ pub(crate) struct Args {
     saving: saving::Args,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
+/// meaning raises it.
 const SCHEMA: &str = "sardonyx.pack/1";
 
 pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
