@@ -1,5 +1,5 @@
-//! `sardonyx run`: run a model once, or several times for timing, show what it gives, and compare
-//! that with what is expected.
+//! `sardonyx run`: runs a model once, or several times for timing. Shows the outputs, writes them
+//! to files, or compares them with expected ones.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,8 +57,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
+/// meaning raises it.
 const SCHEMA: &str = "sardonyx.run/1";
 
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     }
 }
 
-/// Runs a model, as one of several ranks if it is one.
+/// Runs the model, as the process of `rank` if it runs on several.
 fn run_one(
     args: &Args,
     arg: &ModelArg,
@@ -112,12 +112,12 @@ fn run_one(
     inputs.files.extend(expected.iter().flat_map(|expected| expected.files.iter().cloned()));
     let protected = saving::protect_inputs(arg, model, &inputs.files);
 
-    let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
+    let place = args.output.as_deref().map(outputs::Place::from_path).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
         args.leave_stdout_to_the_output()?;
     }
 
-    let (given, timing) = repeat(&running.runner, inputs, args, terminal)?;
+    let (given, timing) = run_repeatedly(&running.runner, inputs, args, terminal)?;
     if let Some(rank) = rank {
         rank.wait()?;
         if !rank.is_first() {
@@ -150,7 +150,7 @@ fn run_one(
 }
 
 impl Args {
-    /// Only one thing can go to stdout.
+    /// Fails if other options write to stdout, which `--output -` takes.
     fn leave_stdout_to_the_output(&self) -> Result<(), Failure> {
         if self.json {
             return saving::check_stdout(true, None);
@@ -170,14 +170,16 @@ impl Args {
     }
 }
 
-/// What there is to say about a run.
+/// Results of a run that are printed or answered in JSON.
 struct Results {
-    /// The outputs of the model.
+    /// Outputs of the model.
     outputs: Outputs,
-    /// These and inner values.
+    /// Outputs of the model and inner values.
     given: Outputs,
     timing: Timing,
+    /// Inner values that options select.
     wanted: inner::Wanted,
+    /// Files of the outputs.
     written: Vec<outputs::Written>,
     dumped: Option<Dumped>,
     report: Option<expect::Report>,
@@ -203,9 +205,9 @@ impl Results {
                 shown.push(show::value_json(name, value)?);
             }
         }
-        let written = || self.written.iter();
-        let files =
-            written().map(|written| json!({"output": written.output, "file": written.path}));
+        let written = self.written.iter().map(|written| &written.path);
+        let files = self.written.iter();
+        let files = files.map(|written| json!({"output": written.output, "file": written.path}));
         Ok(json!({
             "schema": SCHEMA,
             "model": args.model.name(),
@@ -213,7 +215,7 @@ impl Results {
             "timing": self.timing,
             "outputs": values,
             "top": rankings,
-            "written": written().map(|written| &written.path).collect::<Vec<_>>(),
+            "written": written.collect::<Vec<_>>(),
             "files": files.collect::<Vec<_>>(),
             "shown": shown,
             "dumped": self.dumped.as_ref().map(Dumped::json),
@@ -244,8 +246,8 @@ impl Results {
                 "{runs} runs: min {min_ms:.3} ms, median {median_ms:.3} ms, p95 {p95_ms:.3} ms"
             ));
         }
-        // Files or a comparison were asked for, not a print; a ranking is asked for by its own
-        // option.
+        // Outputs that go to files or into a comparison are not printed, except for a ranking,
+        // which has options of its own.
         let has_answer = args.output.is_some() || self.dumped.is_some() || self.report.is_some();
         let (mut text, mut notes) = if !has_answer || args.classes.wanted() {
             as_text(&self.outputs, classes)?
@@ -269,8 +271,9 @@ impl Results {
     }
 }
 
-/// The outputs of the last of the runs that are asked for.
-fn repeat(
+/// Runs the model as often as `--repeat` requires. Returns the outputs of the last run, and the
+/// times of all.
+fn run_repeatedly(
     runner: &Runner,
     inputs: inputs::Inputs,
     args: &Args,
@@ -289,12 +292,13 @@ fn repeat(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let timing = Timing::of(&durations)
+    let timing = Timing::from_durations(&durations)
         .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
     Ok((outputs?, timing))
 }
 
-/// The outputs, and what there is to know about rankings.
+/// Formats the outputs, as a ranking where names of classes are known. Returns notes on the
+/// rankings with the text.
 fn as_text(
     outputs: &Outputs,
     classes: &classes::Classes<'_>,
@@ -311,7 +315,7 @@ fn as_text(
         };
         match ranking {
             Some(ranking) => {
-                // With one output there is nothing to tell apart.
+                // A single output needs no title.
                 if outputs.len() > 1 {
                     text += &format!("{name}:\n");
                 }
