@@ -1,4 +1,4 @@
-//! `sardonyx strip`: take out of a model what it does not need to compute the same.
+//! `sardonyx strip`: removes parts of a model that do not affect its results.
 
 use sardonyx::SaveOptions;
 use sardonyx::edit::{StripOptions, StripReport};
@@ -48,8 +48,8 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
+/// meaning raises it.
 const SCHEMA: &str = "sardonyx.strip/1";
 
 pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
