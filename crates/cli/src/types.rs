@@ -1,14 +1,14 @@
-//! Types of values as the standard writes them: `tensor(float)`, `seq(tensor(int64))`,
+//! Types of values in the notation of the ONNX standard: `tensor(float)`, `seq(tensor(int64))`,
 //! `map(string,tensor(float))`.
 
 use sardonyx::tool::suggest;
 use sardonyx::{DataType, Type};
 
-/// Nesting beyond this is a slip, and the reader is recursive.
+/// Maximum nesting of types, which protects the recursive parser. Deeper types have no use.
 const MAX_DEPTH: usize = 16;
 
-/// Reads a type. Names of element types alone stand for tensors; the names that NumPy has for them
-/// are understood too.
+/// Parses a type. The name of an element type alone stands for a tensor, and NumPy's names for
+/// element types are accepted.
 pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
     let (ty, rest) = read(text, 0)?;
     match rest.trim() {
@@ -17,7 +17,7 @@ pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
     }
 }
 
-/// Reads the name of an element type.
+/// Parses the name of an element type, which may be NumPy's.
 pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
     let plain = match name {
         "float32" => "float",
@@ -36,7 +36,8 @@ pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
     })
 }
 
-/// A type at the beginning of a text, and what follows it.
+/// Parses a type at the beginning of a text, and returns it with the rest of the text. `depth` is
+/// the number of types around it.
 fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
     if depth > MAX_DEPTH {
         return Err("the type is nested too deeply".to_string());
@@ -84,7 +85,7 @@ fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
     }
 }
 
-/// A name, and what follows it.
+/// Splits a text after the name at its beginning, and skips blanks around the name.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
