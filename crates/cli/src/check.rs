@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::info::unsupported_json;
-use crate::objects::merged;
+use crate::objects::merge_objects;
 use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
 use crate::{Limits, Verdict, is_stdin};
@@ -171,7 +171,7 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     // The last failure is the command's; those before it are told on the way.
     let last = failures.pop();
     for earlier in &failures {
-        terminal.tell(earlier);
+        terminal.print_failure(earlier);
     }
     match (last, total.errors) {
         (Some(failure), _) => Err(failure),
@@ -366,7 +366,7 @@ fn as_json(all: &[Checked], args: &Args) -> Value {
             let unsupported = found.cannot_run.as_ref();
             let unsupported =
                 unsupported.map(|list| list.iter().map(unsupported_json).collect::<Vec<_>>());
-            let mut answer = merged(json!({"model": checked.name}), json!(found.report));
+            let mut answer = merge_objects(json!({"model": checked.name}), json!(found.report));
             // With their places in the text.
             answer["findings"] = found.findings().map(finding).collect();
             answer["unsupported"] = json!(unsupported);
@@ -389,7 +389,7 @@ fn as_json(all: &[Checked], args: &Args) -> Value {
 /// A finding for programs, with its place in the text that the model was read from.
 pub(crate) fn finding((found, position): (&Finding, Option<Position>)) -> Value {
     let (line, column) = position.map(|position| (position.line, position.column)).unzip();
-    merged(json!(found), json!({"line": line, "column": column}))
+    merge_objects(json!(found), json!({"line": line, "column": column}))
 }
 
 fn requirement(code: &Code) -> Option<&'static str> {
@@ -475,7 +475,7 @@ fn page(code: &Code, with_rule: bool) -> String {
     text += &textwrap(code.about);
     text += &format!("\nAdvice: {}.\n", code.help.trim_end_matches('.'));
     if let Some(requirement) = requirement(code).filter(|_| with_rule) {
-        text += &match rules::rule(requirement) {
+        text += &match rules::find_rule(requirement) {
             Some(rule) => textwrap(&rule.page()),
             None => format!("Rule: {requirement}.\n"),
         };

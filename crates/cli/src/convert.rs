@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::{domain_name, qualified};
+use crate::info::{domain_name, qualified_name};
 use crate::inline::{added_json, added_text};
-use crate::refused::refused;
+use crate::refused::report_refusals;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, invalid, saving, set, verify};
@@ -99,7 +99,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
         }
     };
     set::note_merged(model.opsets().len(), &converted, terminal);
-    let verify = |runs| verify::verify(&model, &converted, &report, (runs, &args.sizes), terminal);
+    let verify = |runs| verify::verify(&model, &converted, &report, runs, &args.sizes, terminal);
     let verified = args.verify.map(verify).transpose()?;
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
@@ -131,7 +131,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             None => terminal.print(&text)?,
             Some(saved) => {
                 terminal.remark(text.trim_end());
-                saved.say(terminal);
+                saved.print(terminal);
             }
         }
     }
@@ -187,7 +187,7 @@ impl Args {
     ) -> Result<Verdict, Failure> {
         let name = self.model.name();
         let answer = self.saving.json.then(|| self.answer());
-        refused((model, &name), refusals, answer, terminal)
+        report_refusals(model, &name, refusals, answer, terminal)
     }
 
     /// The JSON answer of a conversion without a result.
@@ -235,16 +235,17 @@ fn as_text(report: &ConvertReport) -> String {
     let (unchanged, made) = (count(report.unchanged, "node"), report.made);
     text += &format!("{unchanged} unchanged, {rewritten} rewritten{others}, {made} added\n");
     for op in &report.operators {
-        text += &format!("rewritten: {} {}\n", op.rewritten, qualified(op.domain, op.op));
+        text += &format!("rewritten: {} {}\n", op.rewritten, qualified_name(op.domain, op.op));
     }
     for ((domain, name), nodes) in &report.constants {
-        text += &format!("replaced by a constant: {nodes} {}\n", qualified(domain, name));
+        text += &format!("replaced by a constant: {nodes} {}\n", qualified_name(domain, name));
     }
     for ((domain, name), nodes) in &report.expanded {
-        text += &format!("replaced by its function body: {nodes} {}\n", qualified(domain, name));
+        text +=
+            &format!("replaced by its function body: {nodes} {}\n", qualified_name(domain, name));
     }
-    for added in &report.added {
-        text += &format!("{}\n", added_text(added));
+    for (function, original) in &report.added {
+        text += &format!("{}\n", added_text(function, original));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);

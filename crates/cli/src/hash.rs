@@ -41,7 +41,7 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let bar = terminal.progress("hashing", Some(args.models.len() as u64));
     for path in &args.models {
         let arg = ModelArg { path: path.clone(), limits: args.limits.clone() };
-        match hash_of(&arg) {
+        match hash_model(&arg) {
             Ok(hash) => {
                 lines += &format!("{hash}  {}\n", arg.name());
                 hashes.push(json!({"model": arg.name(), "sha256": hash}));
@@ -61,12 +61,12 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     let last = failures.pop();
     for failure in &failures {
-        terminal.tell(failure);
+        terminal.print_failure(failure);
     }
     last.map_or(Ok(()), Err)
 }
 
-fn hash_of(arg: &ModelArg) -> Result<String, Failure> {
+fn hash_model(arg: &ModelArg) -> Result<String, Failure> {
     let model = arg.open()?;
     model.content_hash().map_err(|error| at_model(arg, error))
 }

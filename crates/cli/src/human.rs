@@ -194,11 +194,11 @@ pub(crate) fn columns<C: AsRef<str>>(
 
 /// Pads names to the width of the longest one. On a terminal, cuts them to at most `columns`
 /// columns first.
-pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
+pub(crate) fn pad_names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
     let on_terminal = stdout_is_terminal();
     let names: Vec<Cow<'_, str>> = names.map(|name| cut_to(name, columns, on_terminal)).collect();
     let widest = widest(names.iter().map(|name| name.as_ref().into()));
-    names.iter().map(|name| padded(name, widest, Align::Left)).collect()
+    names.iter().map(|name| pad(name, widest, Align::Left)).collect()
 }
 
 /// Returns the width to which the cells of a table column are padded: that of the widest one, of
@@ -242,7 +242,7 @@ fn table<C: AsRef<str>>(
 }
 
 /// Pads `text` with blanks to the width of a table column.
-pub(crate) fn padded(text: &str, columns: usize, align: Align) -> String {
+pub(crate) fn pad(text: &str, columns: usize, align: Align) -> String {
     let mut out = String::new();
     push_padded(&mut out, text, columns, align);
     out
@@ -266,7 +266,7 @@ fn push_padded(out: &mut String, text: &str, columns: usize, align: Align) {
 
 /// Compares names in natural order, in which digits count as numbers: `layer.2` comes before
 /// `layer.10`.
-pub(crate) fn natural(a: &str, b: &str) -> std::cmp::Ordering {
+pub(crate) fn compare_names(a: &str, b: &str) -> std::cmp::Ordering {
     let (mut left, mut right) = (a, b);
     loop {
         let (m, n) = (leading_digits(left), leading_digits(right));
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn numbers_in_names_are_numbers() {
         let mut names = ["a10", "a2", "a", "b1", "a02", "a1b"];
-        names.sort_by(|a, b| natural(a, b));
+        names.sort_by(|a, b| compare_names(a, b));
         assert_eq!(names, ["a", "a1b", "a02", "a2", "a10", "b1"]);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn load(
     let image = decode(bytes)?;
     let height = wanted.height.unwrap_or(image.height());
     let width = wanted.width.unwrap_or(image.width());
-    let pixels = pixels(image, wanted.channels, height, width, pixel_order(model)?)?;
+    let pixels = resize_pixels(image, wanted.channels, height, width, pixel_order(model)?)?;
     let mut values = Vec::new();
     values.try_reserve_exact(pixels.len()).map_err(|_| {
         Failure::new(format!("not enough memory for {} pixels", pixels.len())).code(Code::Memory)
@@ -246,7 +246,7 @@ fn decode(bytes: &[u8]) -> Result<DecodedImage, Failure> {
 
 /// Resizes an image and returns its samples, one byte each, in row-major order with the channels of
 /// a pixel adjacent.
-fn pixels(
+fn resize_pixels(
     image: DecodedImage,
     channels: usize,
     height: usize,

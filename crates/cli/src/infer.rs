@@ -83,7 +83,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
         if !args.saving.json {
             terminal.remark(&(renderings.clone() + &summary(&model, &found)));
-            written.say(terminal);
+            written.print(terminal);
         }
         saved = Some(written);
     }
@@ -96,7 +96,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     } else {
         terminal.print(&(renderings + &args.as_text(&model, &found)))?;
     }
-    if let Some(hint) = args.show.as_ref().and_then(|show| nothing_shown(show, &model, &found))
+    if let Some(hint) = args.show.as_ref().and_then(|show| hint_for_show(show, &model, &found))
         && !args.saving.json
     {
         terminal.note(&hint);
@@ -179,7 +179,7 @@ struct Answer<Values: Serialize, Unknown: Serialize, Equal: Serialize> {
 
 /// Returns a hint if no value matches the pattern of `--show`: the outputs of the node of this
 /// name, or a value with a similar name.
-fn nothing_shown(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
+fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
     if found.values(model).any(|value| show.matches(&value.name)) {
         return None;
     }

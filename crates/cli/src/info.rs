@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::data_files::{DataFiles, Found};
 use crate::failure::Failure;
-use crate::human::{bytes, count, cut, group, names};
+use crate::human::{bytes, count, cut, group, pad_names};
 use crate::ls::storage_name;
 use crate::symbols::dim_json;
 use crate::terminal::Terminal;
@@ -116,7 +116,7 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
         operators.iter().map(|op| {
             let count = group(op.nodes as u64);
             let function = if op.is_function { "  (function of this model)" } else { "" };
-            format!("{count:>width$}  {}{function}", qualified(&op.domain, &op.name))
+            format!("{count:>width$}  {}{function}", qualified_name(&op.domain, &op.name))
         }),
     );
     out.rows("functions", model.functions().iter().map(signature));
@@ -213,7 +213,7 @@ fn metadata_lines<K: AsRef<str>, V: AsRef<str>>(entries: Vec<(K, V)>) -> Vec<Str
 
 /// Formats a line for each name and text, with the names padded to a common width.
 fn align_names(rows: Vec<(&str, String)>) -> Vec<String> {
-    let names = names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
+    let names = pad_names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
     let rows = names.into_iter().zip(rows);
     rows.map(|(name, (_, text))| format!("{name}  {text}")).collect()
 }
@@ -237,7 +237,7 @@ fn signature(function: &FunctionInfo) -> String {
     } else {
         format!(" (overload {})", function.overload)
     };
-    let name = qualified(&function.domain, &function.name);
+    let name = qualified_name(&function.domain, &function.name);
     let (inputs, outputs) = (function.inputs.join(", "), function.outputs.join(", "));
     let s = if function.nodes == 1 { "" } else { "s" };
     format!("{name}{overload}({inputs}) -> ({outputs}), {} node{s}", function.nodes)
@@ -380,7 +380,7 @@ pub(crate) fn domain_name(domain: &str) -> &str {
 }
 
 /// Returns `DOMAIN.NAME`, or the name alone in the default domain.
-pub(crate) fn qualified(domain: &str, name: &str) -> String {
+pub(crate) fn qualified_name(domain: &str, name: &str) -> String {
     if domain.is_empty() { name.to_string() } else { format!("{domain}.{name}") }
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
         terminal.json(&answer, true)?;
     } else {
         terminal.remark(&(renderings(&original, &report.kept, args) + &as_text(&report)));
-        saved.say(terminal);
+        saved.print(terminal);
     }
     Ok(Verdict::Fine)
 }

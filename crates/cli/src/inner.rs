@@ -189,7 +189,7 @@ fn storable(name: &str, value: &Value, format: Format) -> Option<Vec<(String, Te
 }
 
 impl Dumped {
-    pub(crate) fn say(&self, terminal: &Terminal) {
+    pub(crate) fn print(&self, terminal: &Terminal) {
         let values = count(self.values, "value");
         terminal.remark(&format!("wrote {}: {values}", self.path.display()));
         if !self.left_out.is_empty() {

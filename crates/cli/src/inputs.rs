@@ -52,7 +52,7 @@ impl Args {
 
 impl Inputs {
     /// Returns the inputs for one run. Copies neither names nor elements.
-    pub(crate) fn named(&self) -> Vec<(&str, Value)> {
+    pub(crate) fn named_values(&self) -> Vec<(&str, Value)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
     }
 
@@ -97,10 +97,13 @@ fn gather_or_fill(
     let (model, session, ports) = (&opened.model, &opened.session, opened.session.inputs());
     let inputs = Inputs { values: Vec::new(), files: Vec::new() };
     let mut gather = Gather { args, model, session, inputs, growing: HashSet::new() };
-    let (named, positional): (Vec<_>, Vec<_>) =
-        args.files.iter().map(|arg| split(arg, ports)).partition(|(name, _)| name.is_some());
+    let (named, positional): (Vec<_>, Vec<_>) = args
+        .files
+        .iter()
+        .map(|arg| split_argument(arg, ports))
+        .partition(|(name, _)| name.is_some());
     for (name, path) in named.into_iter().chain(positional) {
-        gather.file(name, &path)?;
+        gather.read_file(name, &path)?;
     }
     filling.check(ports, &|name| gather.inputs.values.iter().any(|(given, _)| given == name))?;
     if filling.seed().is_some() {
@@ -130,7 +133,7 @@ struct Gather<'a> {
 /// may contain `=`, so `NAME=FILE` is split at the first `=` after which NAME is an input. Without
 /// such a NAME the argument is a path if that exists; else it is split at the first `=`, and the
 /// caller refuses the name.
-fn split(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
+fn split_argument(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
     let cuts: Vec<(&str, &str)> =
         arg.match_indices('=').map(|(at, _)| (&arg[..at], &arg[at + 1..])).collect();
     let mut named = cuts.iter().copied();
@@ -179,11 +182,11 @@ impl<'a> Gather<'a> {
     }
 
     /// Reads a file for the input `name`, or for the next inputs without a value.
-    fn file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
+    fn read_file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
         if let Some(name) = &name {
             self.port(name)?;
         } else if path.is_dir() {
-            return self.directory(path);
+            return self.read_directory(path);
         }
         let bytes = files::read(path).map_err(|failure| match (&name, path.to_str()) {
             (Some(name), Some(text)) => match as_fill(text).filter(|_| !path.exists()) {
@@ -195,20 +198,20 @@ impl<'a> Gather<'a> {
         self.inputs.files.push(path.to_path_buf());
         let at = |failure: Failure| failure.at(path.display());
         match files::kind(path, bytes.as_slice()) {
-            Kind::Npz => self.archive(name, &bytes).map_err(at),
+            Kind::Npz => self.read_archive(name, &bytes).map_err(at),
             kind => {
                 let port = match &name {
                     Some(name) => self.port(name)?,
                     None => self.next_port().map_err(at)?,
                 };
-                let value = self.value(kind, &bytes, port).map_err(at)?;
-                self.give(port, value)
+                let value = self.decode(kind, &bytes, port).map_err(at)?;
+                self.set_value(port, value)
             }
         }
     }
 
     /// Reads the inputs in a directory of test data: `input_0.pb` for the first input, and so on.
-    fn directory(&mut self, path: &Path) -> Result<(), Failure> {
+    fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
         let files = files::numbered(path, "input_")?;
         // Test data of a model without inputs have only outputs.
         if files.is_empty() && files::numbered(path, "output_")?.is_empty() {
@@ -226,18 +229,18 @@ impl<'a> Gather<'a> {
                     .at(file.display())
                     .help(self.session.describe_inputs()));
             };
-            self.file(Some(port.name().to_string()), &file)?;
+            self.read_file(Some(port.name().to_string()), &file)?;
         }
         Ok(())
     }
 
     /// Reads a `.npz` file, for the input `name` or for the inputs that its arrays are named after.
-    fn archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
+    fn read_archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
         let arrays = npz::read(bytes)?;
         let Some(name) = name else {
             let (items, arrays): (Vec<_>, Vec<_>) =
                 arrays.into_iter().partition(|(member, _)| self.item_of(member).is_some());
-            self.items(items)?;
+            self.append_items(items)?;
             for (member, array) in arrays {
                 // `numpy.savez(file, a, b)` names the arrays arr_0 and arr_1.
                 let unnamed =
@@ -246,8 +249,8 @@ impl<'a> Gather<'a> {
                     Err(_) if unnamed => self.next_port()?,
                     port => port?,
                 };
-                let value = self.array(&array, port).map_err(|failure| failure.at(&member))?;
-                self.give(port, value)?;
+                let value = self.read_array(&array, port).map_err(|failure| failure.at(&member))?;
+                self.set_value(port, value)?;
             }
             return Ok(());
         };
@@ -256,12 +259,12 @@ impl<'a> Gather<'a> {
             let is_item = |member: &str| self.item_of(member).is_some_and(|(of, _)| of == port);
             if arrays.iter().any(|(member, _)| is_item(member)) {
                 let items = arrays.into_iter().filter(|(member, _)| is_item(member)).collect();
-                return self.items(items);
+                return self.append_items(items);
             }
             // Arrays of other names are items in the order of the archive.
             for (member, array) in arrays {
-                let item = self.array(&array, port).map_err(|failure| failure.at(&member))?;
-                self.give(port, item)?;
+                let item = self.read_array(&array, port).map_err(|failure| failure.at(&member))?;
+                self.set_value(port, item)?;
             }
             return Ok(());
         }
@@ -276,8 +279,8 @@ impl<'a> Gather<'a> {
                 .code(ErrorKind::Input)
                 .help(format!("it has: {}", members.join(", "))));
         };
-        let value = self.array(array, port)?;
-        self.give(port, value)
+        let value = self.read_array(array, port)?;
+        self.set_value(port, value)
     }
 
     /// Splits the name of an array in an archive, such as `x.0`, into a sequence input and the
@@ -291,7 +294,7 @@ impl<'a> Gather<'a> {
     }
 
     /// Appends the items in an archive to their sequences, in the order of their positions.
-    fn items(&mut self, arrays: Vec<(String, Buffer)>) -> Result<(), Failure> {
+    fn append_items(&mut self, arrays: Vec<(String, Buffer)>) -> Result<(), Failure> {
         let mut sequences: BTreeMap<&str, (&'a Port, BTreeMap<usize, (String, Buffer)>)> =
             BTreeMap::new();
         for (member, array) in arrays {
@@ -309,23 +312,25 @@ impl<'a> Gather<'a> {
                 .help("items of a sequence are numbered from 0 on without gaps"));
             }
             for (member, array) in items.into_values() {
-                let item = self.array(&array, port).map_err(|failure| failure.at(&member))?;
-                self.give(port, item)?;
+                let item = self.read_array(&array, port).map_err(|failure| failure.at(&member))?;
+                self.set_value(port, item)?;
             }
         }
         Ok(())
     }
 
-    fn value(&self, kind: Kind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+    fn decode(&self, kind: Kind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         match kind {
-            Kind::Npy => self.array(bytes, port),
+            Kind::Npy => self.read_array(bytes, port),
             Kind::Image => images::load(bytes.as_slice(), port, &self.args.image, self.model)
                 .map(Value::Tensor),
             Kind::Proto => {
                 let any = Type::unranked(DataType::Float);
                 let value = read_value(bytes.clone(), port.ty().unwrap_or(&any))?;
                 match value {
-                    Value::Tensor(tensor) => fit(tensor, port, self.args.cast).map(Value::Tensor),
+                    Value::Tensor(tensor) => {
+                        match_type(tensor, port, self.args.cast).map(Value::Tensor)
+                    }
                     other => Ok(other),
                 }
             }
@@ -342,12 +347,12 @@ impl<'a> Gather<'a> {
     }
 
     /// Reads a `.npy` file as a tensor with the element type of `port`.
-    fn array(&self, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+    fn read_array(&self, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         read_array(bytes, port, self.args.cast).map(Value::Tensor)
     }
 
     /// Sets the value of an input, or appends an item to a sequence.
-    fn give(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
+    fn set_value(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
         let value = match value {
             Value::Tensor(item) if is_sequence(port) => {
                 if self.growing.contains(port.name()) {
@@ -443,10 +448,10 @@ fn element(port: &Port) -> Option<DataType> {
 /// as bare bytes, which get the type of the input. An array of another element type is cast if
 /// `converts`, else refused.
 pub(crate) fn read_array(bytes: &Buffer, port: &Port, converts: bool) -> Result<Tensor, Failure> {
-    fit(arrays::read_npy(bytes, element(port))?, port, converts)
+    match_type(arrays::read_npy(bytes, element(port))?, port, converts)
 }
 
-fn fit(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
+fn match_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
     let Some(wanted) = element(port).filter(|wanted| *wanted != tensor.data_type()) else {
         return Ok(tensor);
     };

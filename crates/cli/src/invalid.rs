@@ -75,7 +75,7 @@ impl Command<'_> {
             None => "nothing was written; --keep-invalid writes the model for a bug report",
         };
         terminal.print(&format!("{}{name}: {fact}; {end}\n", renderings.concat()))?;
-        saved.iter().for_each(|saved| saved.say(terminal));
+        saved.iter().for_each(|saved| saved.print(terminal));
         Ok(Verdict::Findings)
     }
 }
@@ -103,7 +103,7 @@ fn error_json(error: &NewError) -> Value {
 
 /// Lists in JSON the rules that are checked after edits: the names of their codes, unless all rules
 /// are checked.
-pub(crate) fn checked(edits: &[Edit]) -> Value {
+pub(crate) fn checked_rules(edits: &[Edit]) -> Value {
     let everything = edits.iter().any(|edit| edit.changes_operators());
     let rules = edits.iter().filter(|_| !everything).flat_map(|edit| edit.rules());
     let rules: BTreeSet<&str> = rules.map(|code| code.name).collect();

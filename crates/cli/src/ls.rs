@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
-use crate::human::{Align, bytes, columns, count, cut, group, natural, parse_bytes};
+use crate::human::{Align, bytes, columns, compare_names, count, cut, group, parse_bytes};
 use crate::saving::is_external;
 use crate::stats::{Number, Stats};
 use crate::terminal::Terminal;
@@ -119,11 +119,11 @@ impl Sort {
     /// Sorts tensors. Those with equal keys stay in the order of the model file.
     fn sort(self, tensors: &mut [StoredTensor]) {
         match self {
-            Sort::Name => tensors.sort_by(|a, b| natural(&a.name, &b.name)),
+            Sort::Name => tensors.sort_by(|a, b| compare_names(&a.name, &b.name)),
             Sort::Size => tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes)),
             Sort::Type => tensors.sort_by_key(StoredTensor::type_name),
             Sort::File => tensors.sort_by_key(data_file_position),
-            Sort::Place => tensors.sort_by(|a, b| natural(&a.place, &b.place)),
+            Sort::Place => tensors.sort_by(|a, b| compare_names(&a.place, &b.place)),
         }
     }
 }
@@ -285,7 +285,7 @@ fn cells(row: &Row) -> Vec<String> {
         stats.and_then(Stats::sparsity).map_or(String::new(), percent),
         number_cell(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
         number_cell(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
-        stats.and_then(|stats| stats.mean).map_or(String::new(), show::short),
+        stats.and_then(|stats| stats.mean).map_or(String::new(), show::format_number),
         count_cell(stats.map(|stats| stats.nan)),
         count_cell(stats.map(|stats| stats.inf)),
         if is_obvious { String::new() } else { cut(&tensor.place) },
@@ -297,7 +297,7 @@ fn cells(row: &Row) -> Vec<String> {
 fn number_cell(number: Option<Number>) -> String {
     number.map_or(String::new(), |number| match number {
         Number::Integer(value) => value.to_string(),
-        Number::Real(value) => show::short(value),
+        Number::Real(value) => show::format_number(value),
     })
 }
 

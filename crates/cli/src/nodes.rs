@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::ModelArg;
 use crate::failure::Failure;
 use crate::human::{Align, columns, count, group};
-use crate::info::{domain_name, qualified};
+use crate::info::{domain_name, qualified_name};
 use crate::terminal::{Each, Terminal};
 
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ impl Args {
     /// the pattern, or how to list the operators.
     fn hint(&self, nodes: &[NodeInfo]) -> Option<String> {
         let mut operators: Vec<String> =
-            nodes.iter().map(|node| qualified(&node.domain, &node.operator)).collect();
+            nodes.iter().map(|node| qualified_name(&node.domain, &node.operator)).collect();
         operators.sort_unstable();
         operators.dedup();
         if let Some(op) = &self.op
@@ -71,7 +71,7 @@ impl Args {
 
 /// Whether the operator of `node` matches a pattern, with or without its domain.
 fn is_of(op: &Glob, node: &NodeInfo) -> bool {
-    op.matches(&node.operator) || op.matches(&qualified(&node.domain, &node.operator))
+    op.matches(&node.operator) || op.matches(&qualified_name(&node.domain, &node.operator))
 }
 
 /// Prints the nodes that match `--op` and `--name`, or a hint if none does.
@@ -170,7 +170,7 @@ fn text(nodes: &[NodeInfo], total: usize) -> String {
 fn row(node: &NodeInfo) -> [String; 5] {
     [
         node.index.to_string(),
-        qualified(&node.domain, &node.operator),
+        qualified_name(&node.domain, &node.operator),
         node.name.clone(),
         values_text(&node.inputs),
         values_text(&node.outputs),

@@ -43,7 +43,7 @@ pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         });
         return terminal.json(&answer, true);
     }
-    saved.say(terminal);
+    saved.print(terminal);
     match tensors {
         0 => terminal.note("all values were already in the model"),
         _ => terminal.remark(&format!(

@@ -86,7 +86,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         });
         terminal.json(&answer, true)?;
     } else {
-        saved.say(terminal);
+        saved.print(terminal);
     }
     Ok(Verdict::Fine)
 }

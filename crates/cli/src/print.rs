@@ -98,7 +98,7 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let options = args.options(&target);
     let only_parts = !args.node.is_empty() || !args.range.is_empty() || !args.function.is_empty();
     let left_out = if only_parts {
-        let (text, left_out) = args.parts(&options, &model)?;
+        let (text, left_out) = args.print_parts(&options, &model)?;
         match &target {
             Target::Stdout => io::stdout().lock().write_all(&text)?,
             Target::File(path) => {
@@ -175,14 +175,18 @@ impl Args {
         if self.portable || self.sidecar {
             return options;
         }
-        match location(&self.model, target) {
+        match relative_location(&self.model, target) {
             Some(location) => options.refer_to(location),
             None => options,
         }
     }
 
     /// Prints the functions and nodes that options select. Fails if a name or a range selects none.
-    fn parts(&self, options: &PrintOptions, model: &Model) -> Result<(Vec<u8>, LeftOut), Failure> {
+    fn print_parts(
+        &self,
+        options: &PrintOptions,
+        model: &Model,
+    ) -> Result<(Vec<u8>, LeftOut), Failure> {
         let mut parts = Vec::new();
         for name in &self.function {
             let part = options.print_functions(model, name)?;
@@ -229,7 +233,7 @@ fn directory_of(file: &Path) -> &Path {
 
 /// Returns the path of the model file relative to the directory of the text; `None` if the file is
 /// outside of this directory.
-fn location(model: &ModelArg, target: &Target) -> Option<String> {
+fn relative_location(model: &ModelArg, target: &Target) -> Option<String> {
     if model.is_stdin() {
         return None;
     }

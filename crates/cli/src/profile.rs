@@ -173,7 +173,7 @@ fn measure(
 ) -> Result<Measured, Failure> {
     // The run comes first, as its errors explain better than those of inference why inputs do not
     // fit.
-    runner.run(inputs.named(), &args.stopping.options())?;
+    runner.run(inputs.named_values(), &args.stopping.options())?;
     let parts = parts(runner, inputs)?;
     let steps: Vec<usize> = parts.iter().map(|(_, part)| part.infos.len()).collect();
     let timed = args.record(steps.iter().sum(), terminal, |keeps| {
@@ -233,7 +233,7 @@ fn watch(
     let run = RefCell::new(Run::new(session.steps().len()));
     let watch = |event: StepEvent| run.borrow_mut().add(event, keeps);
     let options = args.stopping.options().watch(&watch);
-    let values = inputs.named();
+    let values = inputs.named_values();
     let began = Instant::now();
     session.run(values, &options)?;
     let took = began.elapsed();
@@ -251,7 +251,7 @@ fn watch_devices(
     steps: &[usize],
     keeps: usize,
 ) -> Result<TimedRun, Failure> {
-    let (values, options) = (inputs.named(), args.stopping.options());
+    let (values, options) = (inputs.named_values(), args.stopping.options());
     let began = Instant::now();
     let (_, devices) = session.run_watched(values, &options)?;
     let took = began.elapsed();

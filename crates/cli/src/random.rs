@@ -82,7 +82,7 @@ impl<'a> Sizes<'a> {
 
     /// Returns the sizes of `shape`, a shape of the input `port`. Unknown dimensions are assumed to
     /// be 1.
-    pub(crate) fn of(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
+    pub(crate) fn resolve(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
         let mut dims = Vec::new();
         for (axis, dim) in shape.iter().enumerate() {
             let set = self.open.iter().rev();
@@ -210,7 +210,7 @@ pub(crate) fn fill(
         let elem = tensor.and_then(|tensor| tensor.elem);
         let dims = match (wanted.shape_of(port.name()), tensor) {
             (Some(dims), _) => Some(dims.to_vec()),
-            (None, Some(tensor)) => tensor.shape.as_ref().map(|shape| sizes.of(port, shape)),
+            (None, Some(tensor)) => tensor.shape.as_ref().map(|shape| sizes.resolve(port, shape)),
             (None, None) => None,
         };
         let Some((elem, dims)) = elem.zip(dims) else {

@@ -24,7 +24,7 @@ pub(crate) struct Rule {
 }
 
 /// Returns the rule with an id, in upper or lower case.
-pub(crate) fn rule(id: &str) -> Option<Rule> {
+pub(crate) fn find_rule(id: &str) -> Option<Rule> {
     let row = rows(RULES).find(|row| row[0].eq_ignore_ascii_case(id))?;
     let [id, strength, words, versions, ..] = row[..] else {
         return None;
@@ -78,19 +78,19 @@ mod tests {
         let sources: Vec<&str> = rows(SOURCES).map(|row| row[0]).collect();
         assert_eq!(ids, sources);
         for id in ids {
-            let found = rule(id).expect("the table has it");
+            let found = find_rule(id).expect("the table has it");
             assert!(!found.words.is_empty() && !found.source.is_empty(), "{id}");
         }
-        let found = rule("shape-17").expect("letters of any case");
+        let found = find_rule("shape-17").expect("letters of any case");
         assert!(found.page().contains("In the standard: docs/ShapeInference.md"));
-        assert_eq!(rule("SHAPE-1700"), None);
-        assert_eq!(rule("id"), None, "the names of the columns are not a rule");
+        assert_eq!(find_rule("SHAPE-1700"), None);
+        assert_eq!(find_rule("id"), None, "the names of the columns are not a rule");
     }
 
     #[test]
     fn every_rule_of_a_finding_is_known() {
         for code in sardonyx::tool::CODES {
-            let known = code.requirement.is_empty() || rule(code.requirement).is_some();
+            let known = code.requirement.is_empty() || find_rule(code.requirement).is_some();
             assert!(known, "{}", code.name);
         }
     }

@@ -17,7 +17,7 @@ use crate::inputs::{self, gather};
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
-use crate::timing::{Timing, timed};
+use crate::timing::{Timing, time_call};
 use crate::{ModelArg, Verdict, classes, expect, inner, outputs, saving, show};
 
 /// Run a model on arrays, stored values or images; show its outputs or compare them with expected
@@ -144,7 +144,7 @@ fn run_one(
     if args.json {
         terminal.json(&results.json(args, &classes, running.runner.threads())?, true)?;
     } else {
-        results.say(args, &classes, terminal)?;
+        results.print(args, &classes, terminal)?;
     }
     Ok(if differs { Verdict::Findings } else { Verdict::Fine })
 }
@@ -223,7 +223,7 @@ impl Results {
         }))
     }
 
-    fn say(
+    fn print(
         &self,
         args: &Args,
         classes: &classes::Classes<'_>,
@@ -238,7 +238,7 @@ impl Results {
             }
         }
         if let Some(dumped) = &self.dumped {
-            dumped.say(terminal);
+            dumped.print(terminal);
         }
         if args.repeat > 1 {
             let Timing { runs, min_ms, median_ms, p95_ms, .. } = self.timing;
@@ -282,11 +282,11 @@ fn run_repeatedly(
     let times = args.repeat;
     let bar = terminal.progress("running", (times > 1).then_some(times));
     let mut durations: Vec<Duration> = Vec::new();
-    let run = || runner.run(inputs.named(), &args.stopping.options());
-    let (mut outputs, first) = timed(run);
+    let run = || runner.run(inputs.named_values(), &args.stopping.options());
+    let (mut outputs, first) = time_call(run);
     durations.push(first);
     while outputs.is_ok() && (durations.len() as u64) < times {
-        let (again, duration) = timed(run);
+        let (again, duration) = time_call(run);
         outputs = again;
         durations.push(duration);
         bar.inc(1);

@@ -235,7 +235,7 @@ fn save_model(
         let answer = json!({"schema": SCHEMA, "input": args.input, "saved": saved.json()});
         terminal.json(&answer, true)?;
     } else {
-        saved.say(terminal)
+        saved.print(terminal)
     }
     Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }

@@ -15,7 +15,7 @@ use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::files::{self, Protected};
 use crate::human::{bytes, count};
-use crate::objects::merged;
+use crate::objects::merge_objects;
 use crate::terminal::Terminal;
 use crate::{ModelArg, is_stdin};
 
@@ -337,7 +337,7 @@ impl Saved {
     }
 
     /// Lists on stderr the files that were written, kept or removed, with notes about them.
-    pub(crate) fn say(&self, terminal: &Terminal) {
+    pub(crate) fn print(&self, terminal: &Terminal) {
         if let Target::File(path) = &self.target {
             let size = bytes(self.report.bytes);
             terminal.remark(&format!("wrote {}, {size}", path.display()));
@@ -386,7 +386,7 @@ impl Saved {
             Target::File(path) => path.display().to_string(),
             Target::Stdout => "-".to_string(),
         };
-        merged(json!({"output": output}), json!(self.report))
+        merge_objects(json!({"output": output}), json!(self.report))
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
-use crate::objects::merged;
+use crate::objects::merge_objects;
 use crate::terminal::Terminal;
 use crate::{Verdict, is_stdin};
 
@@ -77,7 +77,7 @@ pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
                 }));
                 // The last failure is the result of the command; earlier ones are printed here.
                 if let Some(earlier) = failed.replace(failure) {
-                    terminal.tell(&earlier);
+                    terminal.print_failure(&earlier);
                 }
                 continue;
             }
@@ -196,5 +196,5 @@ fn verdict_line(report: &ScanReport, strict: bool) -> String {
 }
 
 fn as_json(name: &str, report: &ScanReport, strict: bool) -> Value {
-    merged(json!({"model": name, "verdict": verdict_word(report, strict)}), json!(report))
+    merge_objects(json!({"model": name, "verdict": verdict_word(report, strict)}), json!(report))
 }

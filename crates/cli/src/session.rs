@@ -13,7 +13,7 @@ use sardonyx::{
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
-use crate::timing::{millis, timed};
+use crate::timing::{millis, time_call};
 use crate::{ModelArg, human, symbols};
 
 /// Options for preparing a model to run.
@@ -193,7 +193,7 @@ impl SessionArgs {
         terminal: &Terminal,
         change: impl FnOnce(Model) -> Result<(Model, T), Failure>,
     ) -> Result<(Opened, T), Failure> {
-        let (opened, opening) = timed(|| self.open_file(model));
+        let (opened, opening) = time_call(|| self.open_file(model));
         let (changed, found) = change(opened?)?;
         let opened = self.prepare(model, changed, opening, terminal, configure)?;
         Ok((opened, found))
@@ -213,7 +213,7 @@ impl SessionArgs {
     /// Opens the model, or the training step of the entry `step`, and prepares a session that can
     /// be inspected, but not run: nothing large is computed or packed. Its program is that after
     /// the rewrite `after`.
-    pub(crate) fn look(
+    pub(crate) fn open_to_inspect(
         &self,
         model: &ModelArg,
         step: Option<usize>,
@@ -241,7 +241,7 @@ impl SessionArgs {
         terminal: &Terminal,
         configure: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
     ) -> Result<Opened, Failure> {
-        let (opened, opening) = timed(|| self.open_file(model));
+        let (opened, opening) = time_call(|| self.open_file(model));
         let (opened, trained) = match (opened?, step) {
             (model, Some(entry)) => (model.training_step(entry)?, Some(model)),
             (model, None) => (model, None),
@@ -263,7 +263,7 @@ impl SessionArgs {
         let model = model.with_own_structure()?;
         let sizes = self.sizes.resolve(&model)?;
         let spinner = terminal.progress("preparing", None);
-        let (session, preparing) = timed(|| configure(self.builder(&model, &sizes)).build());
+        let (session, preparing) = time_call(|| configure(self.builder(&model, &sizes)).build());
         spinner.finish_and_clear();
         let session = session.map_err(|error| {
             let from_stdin = arg.is_stdin();

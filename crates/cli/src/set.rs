@@ -103,7 +103,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
             "schema": SCHEMA,
             "model": args.model.name(),
             "changes": changes,
-            "checked": invalid::checked(&edits),
+            "checked": invalid::checked_rules(&edits),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
@@ -113,7 +113,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
         let (before, after) = (value_text(&change.before), value_text(&change.after));
         terminal.remark(&format!("{}: {before} → {after}", change.what));
     }
-    saved.say(terminal);
+    saved.print(terminal);
     Ok(Verdict::Fine)
 }
 
@@ -148,7 +148,7 @@ impl Args {
     fn apply(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
         let mut changes = Changes(Vec::new());
         for (domain, version) in &self.opsets {
-            let (before, imports) = (opset(model, domain), model.opsets().len());
+            let (before, imports) = (declared_opset(model, domain), model.opsets().len());
             model.set_opset(domain, *version);
             note_merged(imports, model, terminal);
             let known = Registry::standard().versions(domain);
@@ -186,7 +186,7 @@ impl Args {
             model.set_model_version(version);
         }
         if let Some(doc) = &self.doc {
-            let doc = text_of(doc)?;
+            let doc = read_text(doc)?;
             changes.text("doc", &model.doc(), &doc);
             model.set_doc(&doc);
         }
@@ -231,7 +231,7 @@ impl Changes {
 
 /// Returns the version that the model declares for an operator set. If it imports the set several
 /// times, the last import counts.
-fn opset(model: &Model, domain: &str) -> Option<i64> {
+fn declared_opset(model: &Model, domain: &str) -> Option<i64> {
     let wanted = if domain == "ai.onnx" { "" } else { domain };
     let sets = model.opsets();
     let found = sets.iter().rev().find(|set| set.domain == wanted);
@@ -258,7 +258,7 @@ fn no_entry(model: &Model, key: &str) -> String {
 }
 
 /// Returns the text, or the contents of the file that it names after an `@`.
-fn text_of(text: &str) -> Result<String, Failure> {
+fn read_text(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(text.to_string());
     };

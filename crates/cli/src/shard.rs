@@ -92,7 +92,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             terminal.json(&answer, true)?;
             return Ok(Verdict::Fine);
         }
-        written.say(terminal);
+        written.print(terminal);
         return Ok(Verdict::Fine);
     };
     let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
@@ -163,8 +163,8 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "{nodes} with multiply-adds in graphs of If, Loop or Scan are not divided, only those of the main graph"
         ));
     }
-    saved.iter().for_each(|saved| saved.say(terminal));
-    local.iter().for_each(|local| local.say(terminal));
+    saved.iter().for_each(|saved| saved.print(terminal));
+    local.iter().for_each(|local| local.print(terminal));
     Ok(Verdict::Fine)
 }
 

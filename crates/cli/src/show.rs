@@ -7,7 +7,7 @@ use sardonyx::{DataType, Tensor, Value};
 use serde_json::{Number, json};
 
 use crate::failure::Failure;
-use crate::human::{self, Align, padded};
+use crate::human::{self, Align, pad};
 use crate::terminal::harmless;
 
 /// Maximum number of rows, along the last axis, that are printed of a tensor.
@@ -98,8 +98,7 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     for (row, cells) in cells.iter().enumerate() {
         let index = if tensor.rank() > 1 { row_index(tensor.dims(), row) } else { String::new() };
         let more = if width > SHOWN_ELEMENTS { " …" } else { "" };
-        let cells: Vec<String> =
-            cells.iter().map(|cell| padded(cell, widest, Align::Right)).collect();
+        let cells: Vec<String> = cells.iter().map(|cell| pad(cell, widest, Align::Right)).collect();
         let _ = writeln!(text, "  {index}{}{more}", cells.join(" "));
     }
     if rows > SHOWN_ROWS {
@@ -147,11 +146,16 @@ fn summary(tensor: &Tensor) -> Result<String, Failure> {
     let mean =
         values.iter().filter(|x| !x.is_nan()).sum::<f64>() / (values.len() - nan).max(1) as f64;
     let nan = if nan > 0 { format!(", {nan} not a number") } else { String::new() };
-    Ok(format!("  min {}, max {}, mean {}{nan}\n", short(min), short(max), short(mean)))
+    Ok(format!(
+        "  min {}, max {}, mean {}{nan}\n",
+        format_number(min),
+        format_number(max),
+        format_number(mean)
+    ))
 }
 
 /// Formats a number with about six significant digits.
-pub(crate) fn short(x: f64) -> String {
+pub(crate) fn format_number(x: f64) -> String {
     match x.abs() {
         size if !size.is_finite() => x.to_string(),
         0.0 => "0".to_string(),

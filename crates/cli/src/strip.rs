@@ -80,14 +80,14 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "schema": SCHEMA,
             "model": args.model.name(),
             "stripped": report,
-            "checked": invalid::checked(&Edit::of_strip(&options)),
+            "checked": invalid::checked_rules(&Edit::of_strip(&options)),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
         return Ok(Verdict::Fine);
     }
     terminal.remark(&as_text(&report));
-    saved.say(terminal);
+    saved.print(terminal);
     Ok(Verdict::Fine)
 }
 

@@ -133,7 +133,7 @@ impl Terminal {
             return ExitCode::SUCCESS;
         }
         if !failure.is_told_elsewhere {
-            self.tell(failure);
+            self.print_failure(failure);
             self.answer(failure);
         }
         ExitCode::from(2)
@@ -155,7 +155,7 @@ impl Terminal {
     }
 
     /// Writes a failure to stderr, with control characters escaped.
-    pub(crate) fn tell(&self, failure: &Failure) {
+    pub(crate) fn print_failure(&self, failure: &Failure) {
         let text = failure.render(&|label| format!("\u{1}{label}\u{2}"));
         // Escapes of color are added last, because all escapes in texts from files are removed.
         let mut painted = String::new();

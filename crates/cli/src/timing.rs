@@ -141,7 +141,7 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 }
 
 /// Calls `work`, and returns its result with the time that it took.
-pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+pub(crate) fn time_call<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = work();
     (result, start.elapsed())

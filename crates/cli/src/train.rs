@@ -137,7 +137,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     for warning in trainer.warnings() {
         terminal.note(warning);
     }
-    args.begin(&mut trainer, &model, &data, terminal)?;
+    args.load_state(&mut trainer, &model, &data, terminal)?;
     if let Some(left) = data.left_out() {
         let left = count(left, "example");
         terminal.note(&format!("{left} of each epoch are omitted: the input has a fixed size"));
@@ -227,7 +227,7 @@ impl Args {
     }
 
     /// Loads or initializes the state that training begins with.
-    fn begin(
+    fn load_state(
         &self,
         trainer: &mut Trainer,
         model: &Model,
@@ -488,7 +488,7 @@ impl Course<'_> {
         // With a JSON answer, the written files are part of it.
         let is_answered = args.saving.json && ended.is_ok() && state.is_ok();
         if let (false, Ok(Some(saved))) = (is_answered, &saved) {
-            saved.say(terminal);
+            saved.print(terminal);
         }
         let state = match &saved {
             Ok(Some(_)) if !args.inference => state.map_err(|failure| {
@@ -503,7 +503,7 @@ impl Course<'_> {
         // The first failure is the result of the command, the others are printed.
         let mut failures = ended.err().into_iter().chain(state.err()).chain(unsaved);
         if let Some(first) = failures.next() {
-            failures.for_each(|failure| terminal.tell(&failure));
+            failures.for_each(|failure| terminal.print_failure(&failure));
             return Err(first);
         }
         if args.saving.json {

@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 16;
 /// Parses a type. The name of an element type alone stands for a tensor, and NumPy's names for
 /// element types are accepted.
 pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
-    let (ty, rest) = read(text, 0)?;
+    let (ty, rest) = parse_prefix(text, 0)?;
     match rest.trim() {
         "" => Ok(ty),
         rest => Err(format!("unexpected '{rest}' after the type")),
@@ -38,39 +38,39 @@ pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
 
 /// Parses a type at the beginning of a text, and returns it with the rest of the text. `depth` is
 /// the number of types around it.
-fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
+fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
     if depth > MAX_DEPTH {
         return Err("the type is nested too deeply".to_string());
     }
-    let (name, rest) = word(text);
+    let (name, rest) = split_word(text);
     let Some(inside) = rest.strip_prefix('(') else {
         return Ok((Type::unranked(parse_element(name)?), rest));
     };
     let (ty, rest) = match name {
         "tensor" => {
-            let (name, rest) = word(inside);
+            let (name, rest) = split_word(inside);
             (Type::unranked(parse_element(name)?), rest)
         }
         "sparse_tensor" => {
-            let (name, rest) = word(inside);
+            let (name, rest) = split_word(inside);
             let tensor =
                 sardonyx::value::TensorType { elem: Some(parse_element(name)?), shape: None };
             (Type::SparseTensor(tensor), rest)
         }
         "seq" => {
-            let (inner, rest) = read(inside, depth + 1)?;
+            let (inner, rest) = parse_prefix(inside, depth + 1)?;
             (Type::Sequence(Box::new(inner)), rest)
         }
         "optional" => {
-            let (inner, rest) = read(inside, depth + 1)?;
+            let (inner, rest) = parse_prefix(inside, depth + 1)?;
             (Type::Optional(Box::new(inner)), rest)
         }
         "map" => {
-            let (key, rest) = word(inside);
+            let (key, rest) = split_word(inside);
             let rest = rest
                 .strip_prefix(',')
                 .ok_or("a map has the type of its keys, a comma, and the type of its values")?;
-            let (inner, rest) = read(rest, depth + 1)?;
+            let (inner, rest) = parse_prefix(rest, depth + 1)?;
             (Type::Map(parse_element(key)?, Box::new(inner)), rest)
         }
         other => {
@@ -86,7 +86,7 @@ fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
 }
 
 /// Splits a text after the name at its beginning, and skips blanks around the name.
-fn word(text: &str) -> (&str, &str) {
+fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())

@@ -58,7 +58,7 @@ pub(crate) fn verify(
     terminal: &Terminal,
 ) -> Result<Verified, Failure> {
     let sizes = sizes.resolve(original)?;
-    let before = session(original, &sizes, "the model")?;
+    let before = build_session(original, &sizes, "the model")?;
     // Inputs that are not constants in the new IR version are not folded or packed ahead of time,
     // so that sums with them may be computed in another order.
     let is_freed = report.ir_version.0.unwrap_or(0) < OVERRIDABLE
@@ -73,7 +73,7 @@ pub(crate) fn verify(
     } else {
         TOLERANCE
     };
-    let after = session(converted, &sizes, "the converted model")?;
+    let after = build_session(converted, &sizes, "the converted model")?;
     let bar = terminal.progress("verifying", Some(runs));
     let (mut failed, options) = (None, RunOptions::default());
     for run in 1..=runs {
@@ -101,7 +101,7 @@ pub(crate) fn verify(
 }
 
 /// Builds the session of a model, which `what` names in messages.
-fn session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure> {
+fn build_session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure> {
     let mut builder = Session::builder(model);
     for (name, size) in &sizes.fixed {
         builder = builder.dim(name, *size);

@@ -7,7 +7,7 @@ use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
 use super::folds::Folds;
 use crate::human;
-use crate::info::{domain_name, qualified};
+use crate::info::{domain_name, qualified_name};
 
 /// Columns of a line in a vertex.
 const COLUMNS: usize = 34;
@@ -187,7 +187,7 @@ impl Making<'_> {
     fn node(&self, index: usize) -> Vertex {
         let node = &self.graph.nodes[index];
         let repeats = self.folds.repeats[index];
-        let operator = qualified(&node.domain, &node.operator);
+        let operator = qualified_name(&node.domain, &node.operator);
         let title = if repeats > 1 { format!("{operator} × {repeats}") } else { operator };
         let mut lines = vec![cut(&title)];
         if !node.name.is_empty() {
@@ -231,7 +231,7 @@ impl Making<'_> {
         let nodes = || members.iter().map(|node| &self.graph.nodes[*node]);
         let mut operators: BTreeMap<String, usize> = BTreeMap::new();
         for (index, node) in members.iter().zip(nodes()) {
-            let operator = qualified(&node.domain, &node.operator);
+            let operator = qualified_name(&node.domain, &node.operator);
             *operators.entry(operator).or_default() += self.folds.repeats[*index];
         }
         let count: usize = operators.values().sum();

@@ -10,7 +10,7 @@ use super::measured::{self, format_micros, round_number, to_micros};
 use super::{Args, Device, TimedExchange, nothing_run};
 use crate::failure::Failure;
 use crate::human::{self, Align, columns, count, cut};
-use crate::objects::merged;
+use crate::objects::merge_objects;
 use crate::timing::median;
 
 /// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
@@ -261,7 +261,7 @@ impl DeviceProfile {
         let devices = self.devices.iter().zip(&self.idle).map(|(device, idle)| {
             let steps = device.profile.steps.iter().map(|step| device.profile.step_json(step));
             let moved = Moved::median(&device.exchange_totals());
-            merged(
+            merge_objects(
                 json!({
                     "device": device.number,
                     "us": to_micros(device.profile.run),
@@ -275,8 +275,8 @@ impl DeviceProfile {
         let moves = self.moves.iter().map(|one| {
             let [value, from, to] = &one.words;
             let devices = one.devices.iter();
-            let devices =
-                devices.map(|(device, moved)| merged(json!({"device": device}), moved.json()));
+            let devices = devices
+                .map(|(device, moved)| merge_objects(json!({"device": device}), moved.json()));
             json!({
                 "step": one.step,
                 "value": value,

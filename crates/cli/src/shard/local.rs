@@ -157,7 +157,7 @@ fn rank_path(path: &Path, rank: usize) -> PathBuf {
 }
 
 impl Written {
-    pub(crate) fn say(&self, terminal: &Terminal) {
+    pub(crate) fn print(&self, terminal: &Terminal) {
         let Written { ranks, engine, configuration, outputs, not_honored } = self;
         terminal.remark(&format!(
             "configuration '{configuration}': {}, collectives of {}; each gives all outputs: {}",
@@ -166,7 +166,7 @@ impl Written {
             outputs.join(", "),
         ));
         for (number, rank) in ranks.iter().enumerate() {
-            rank.saved.say(terminal);
+            rank.saved.print(terminal);
             if rank.constants > 0 {
                 let constants = bytes(rank.constants);
                 terminal.detail(&format!("rank {number} has {constants} of constants"));

@@ -248,7 +248,7 @@ impl Data {
         let mut values = Vec::with_capacity(self.arrays.len());
         for array in &self.arrays {
             let value =
-                if array.is_cut { rows(&array.tensor, chosen)? } else { array.tensor.clone() };
+                if array.is_cut { copy_rows(&array.tensor, chosen)? } else { array.tensor.clone() };
             values.push((array.name.clone(), value));
         }
         Ok(Inputs { values, examples: chosen.len() })
@@ -256,7 +256,7 @@ impl Data {
 }
 
 /// Copies the `chosen` rows of a tensor along its first axis to a new tensor.
-fn rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
+fn copy_rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
     let mut dims = tensor.dims().to_vec();
     let bytes = tensor.bytes();
     let width = bytes.len() / dims[0].max(1);
