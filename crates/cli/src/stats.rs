@@ -74,7 +74,7 @@ impl Stats {
         Ok(Some(sums.into_stats(tensor.len() as u64)))
     }
 
-    /// Returns the share of zeros, from 0 to 1; `None` without elements.
+    /// Returns the fraction of zeros; `None` without elements.
     pub(crate) fn sparsity(&self) -> Option<f64> {
         (self.elements > 0).then(|| self.zeros as f64 / self.elements as f64)
     }

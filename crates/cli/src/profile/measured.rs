@@ -219,7 +219,7 @@ impl Profile {
         sums
     }
 
-    /// Returns the share of `took` in the time of all steps, from 0 to 1.
+    /// Returns `took` as a fraction of the time of all steps.
     fn share(&self, took: Duration) -> f64 {
         let all: Duration = self.timed_steps().map(Step::took).sum();
         if all.is_zero() { 0.0 } else { took.as_secs_f64() / all.as_secs_f64() }

@@ -81,8 +81,8 @@ impl Device {
             .collect()
     }
 
-    /// Returns the share of a run in which the device neither computes nor moves values, from 0 to
-    /// 1: the median over runs.
+    /// Returns the fraction of a run in which the device neither computes nor moves values: the
+    /// median over runs.
     fn idle_share(&self, wall: &[Duration]) -> f64 {
         let runs = self.runs.iter().zip(self.exchange_totals()).zip(wall);
         let mut shares: Vec<f64> = runs
@@ -125,7 +125,7 @@ pub(super) struct DeviceProfile {
     /// Threads of each device.
     threads: usize,
     instruction_set: String,
-    /// Idle share of each device, from 0 to 1.
+    /// Fraction of a run in which each device is idle.
     idle: Vec<f64>,
     devices: Vec<Device>,
     moves: Vec<Move>,
