@@ -1,4 +1,4 @@
-//! `sardonyx ops`, as people and programs call it.
+//! `sardonyx ops`: text and JSON.
 
 use std::process::{Command, Output};
 
@@ -16,7 +16,7 @@ fn text(arguments: &[&str]) -> String {
 fn the_whole_standard_is_listed() {
     assert!(text(&[]).ends_with("\n227 operators in 659 versions\n"));
     assert!(text(&["--domain", "ai.onnx.ml"]).ends_with("\n19 operators in 25 versions\n"));
-    // By a part of the name or of what it does, and by pattern.
+    // Finds operators by a part of the name or description, or by a pattern.
     assert!(text(&["softmax"]).contains("\nSoftmaxCrossEntropyLoss "));
     assert!(text(&["transform"]).contains("\nDFT "));
     assert!(text(&["Reduce*"]).ends_with("\n10 operators in 45 versions\n"));

@@ -47,7 +47,7 @@ fn values_go_from_form_to_form() {
     named.good();
     let bytes = files.read("x.pb");
     assert!(bytes.windows(7).any(|bytes| bytes == b"\x42\x05input"));
-    // Types that NumPy lacks are bare bytes in its files.
+    // Element types that NumPy lacks are bare bytes in .npy files.
     std::fs::write(files.path("half.npy"), npy("|V2", "(1,)", &[0x80, 0x3f])).unwrap();
     convert(&files, "half.npy", "half.csv", &[]).refused(&["half.npy"]);
     convert(&files, "half.npy", "half.csv", &["--type", "bfloat16"]).good();
@@ -168,15 +168,11 @@ fn what_cannot_be_is_refused() {
     assert!(usage.code == Some(2) && usage.stderr.contains("seq(…)"), "{}", usage.stderr);
 }
 
-/// An extension that stands for no format is told of: the model is binary.
+/// Checks that a note warns of an unknown file extension, with which the model is binary.
 #[test]
 fn an_unknown_extension_is_noted() {
     let files = Files::new(&[]);
     let model = digits_model();
-    let strip = |name: &str, more: &[&str]| {
-        let out = files.path(name);
-        sardonyx(&[&["strip", &model, "--docs", "-o", &out], more].concat())
-    };
     let noted = "selects no format: the model is written as binary ONNX";
     for (name, more, is_noted) in [
         ("out.txt", &[][..], true),
@@ -184,7 +180,8 @@ fn an_unknown_extension_is_noted() {
         ("out", &[][..], false),
         ("out.onnxjson", &[][..], false),
     ] {
-        let answer = strip(name, more);
+        let out = files.path(name);
+        let answer = sardonyx(&[&["strip", &model, "--docs", "-o", &out], more].concat());
         assert_eq!(answer.stderr.contains(noted), is_noted, "{name}: {}", answer.stderr);
         answer.good();
     }

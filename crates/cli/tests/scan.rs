@@ -1,4 +1,4 @@
-//! `sardonyx scan` from outside: answers, keys, exit codes.
+//! `sardonyx scan`: answers, JSON keys and exit codes.
 
 use std::fs;
 

@@ -68,7 +68,7 @@ fn nothing_is_lost_when_it_is_refused() {
     assert_eq!(both.code, Some(2));
 }
 
-/// Values that only training read are unused without it.
+/// Checks that --training with --unused also removes values that only the training read.
 #[test]
 fn what_training_alone_read_goes_with_it() {
     let text = r#"<notation: "full", ir_version: 10, opset_import: ["": 21]>
