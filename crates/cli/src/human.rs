@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cut_on_terminals_only_and_columns_do_not_slip() {
+    fn names_are_cut_only_on_terminals() {
         let headings = [("name", Align::Left), ("bytes", Align::Right)];
         let names = ["漢字", "e\u{301}", "a\nb", &"x".repeat(30), &"y".repeat(300)];
         let rows: Vec<Vec<String>> =
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_they_are_typed() {
+    fn sizes_are_parsed_with_units() {
         let rows = [
             ("0", Some(0)),
             ("4096", Some(4096)),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_names_are_numbers() {
+    fn names_are_compared_in_natural_order() {
         let mut names = ["a10", "a2", "a", "b1", "a02", "a1b"];
         names.sort_by(|a, b| compare_names(a, b));
         assert_eq!(names, ["a", "a1b", "a02", "a2", "a10", "b1"]);

@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generator_is_the_published_one() {
+    fn the_generator_matches_the_reference() {
         // First outputs of the reference implementation for seed 1234567.
         let stream: Vec<u64> = SplitMix64(1234567).take(3).collect();
         assert_eq!(stream, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn fills_are_what_they_say() {
+    fn fills_have_the_requested_values() {
         let integers =
             |fill| fill_tensor("x", DataType::Int32, &[4], fill).to_vec::<i32>().unwrap();
         assert_eq!(integers("zeros"), [0; 4]);

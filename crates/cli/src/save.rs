@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_say_what_files_are() {
+    fn formats_follow_from_suffixes() {
         let rows = [
             ("a.onnx", "b.json", (FormatName::Onnx, FormatName::Json)),
             ("a.pbtxt", "b.onnx", (FormatName::Textproto, FormatName::Onnx)),

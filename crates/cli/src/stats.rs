@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_of_every_kind() {
+    fn statistics_count_special_floats() {
         let values = vec![0.0f32, -0.0, 1.5, -2.5, f32::NAN, f32::INFINITY];
         let found = stats(&Tensor::from_vec([2, 3], values).unwrap());
         let expected = Stats {

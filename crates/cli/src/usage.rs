@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_looked_at_before_they_are_parsed() {
+    fn early_options_are_read_from_raw_arguments() {
         let rows: [(&[&str], Form, ColorChoice); 10] = [
             (&[], Form::Prose, ColorChoice::Auto),
             (&["info", "--json"], Form::Json, ColorChoice::Auto),

@@ -20,7 +20,7 @@ fn shard_digits(devices: &str) -> Files {
 /// Checks DIST-30: several processes give the same answer as one, for all models in
 /// `tests/devices`.
 #[test]
-fn processes_give_what_one_gives() {
+fn processes_give_the_results_of_one() {
     let files = Files::new(&[]);
     let stored = files.path("wanted.npz");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/devices");
@@ -66,7 +66,7 @@ fn a_model_with_training_runs_in_processes() {
 
 /// Checks that the profile and the trace have the steps and moves of the devices in all processes.
 #[test]
-fn profiles_are_of_all_devices() {
+fn profiles_cover_all_devices() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/devices/products.onnxtxt");
     let files = Files::new(&[]);
     let trace = files.path("trace.json");
@@ -101,8 +101,8 @@ fn profiles_are_of_all_devices() {
         let events: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
         let events = events["traceEvents"].as_array().unwrap();
         for thread in [1, 2] {
-            let of_thread = |event: &&Value| event["tid"] == thread && event["ph"] == "X";
-            let steps = events.iter().filter(of_thread).count();
+            let steps = events.iter().filter(|event| event["tid"] == thread && event["ph"] == "X");
+            let steps = steps.count();
             assert!(steps >= 3, "{steps} steps of thread {thread}");
         }
         let text = sardonyx(&[&profile[..], processes].concat());
@@ -111,7 +111,7 @@ fn profiles_are_of_all_devices() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_once() {
+fn errors_of_processes_are_printed_once() {
     let files = shard_digits("2");
     let model = files.path("model.onnx");
     let answer = sardonyx(&["run", &model, "nothing.npy", "--devices", "--processes"]);

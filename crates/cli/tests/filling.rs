@@ -74,7 +74,7 @@ fn shapes_hold_for_all_inputs_with_the_same_names() {
 }
 
 #[test]
-fn fills_are_as_asked_for() {
+fn fills_have_the_requested_values() {
     let files = files();
     let filled = |fills: &[&str], name: &str| {
         let fills: Vec<&str> = fills.iter().flat_map(|fill| ["--fill", *fill]).collect();

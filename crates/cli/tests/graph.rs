@@ -21,7 +21,7 @@ fn deep(layers: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_suffix_says_which_form_a_picture_has() {
+fn the_suffix_selects_the_format_of_a_picture() {
     let files = Files::new(&[]);
     let draw = |name: &str| {
         let path = files.path(name);
@@ -74,10 +74,8 @@ fn repeated_layers_are_drawn_once() {
 #[test]
 fn a_part_of_a_large_model_is_drawn_around_a_node() {
     let files = Files::new(&[("deep.onnxtxt", deep(120))]);
-    let run = |more: &[&str]| {
-        files.run("graph", "deep.onnxtxt", &[&["-o", "-", "--fold", "never"], more].concat())
-    };
-    run(&[]).refused(&["484 boxes", "the maximum is 400", "--around"]);
+    let whole = files.run("graph", "deep.onnxtxt", &["-o", "-", "--fold", "never"]);
+    whole.refused(&["484 boxes", "the maximum is 400", "--around"]);
     let around = |node: &str, depth: &str| {
         let args = ["-o", "-", "--around", node, "--depth", depth];
         files.run("graph", "deep.onnxtxt", &args)
@@ -151,7 +149,7 @@ fn large_models_are_folded_until_they_fit() {
 
 /// Checks that names are escaped in SVG, HTML and DOT.
 #[test]
-fn names_cannot_leave_their_places() {
+fn names_in_pictures_are_escaped() {
     let name = "</script><img src=x onerror=alert(1)>&'";
     let text = format!(
         "<ir_version: 10, opset_import: [\"\": 21]>

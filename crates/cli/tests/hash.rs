@@ -5,7 +5,7 @@ use crate::support::{
 };
 
 #[test]
-fn the_place_of_values_does_not_matter() {
+fn hashes_do_not_depend_on_the_storage_of_values() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     let of = |name: &str| files.run("hash", name, &[]).good();
     let first = of("d.onnx");

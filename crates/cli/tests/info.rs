@@ -62,7 +62,7 @@ fn data_files_are_looked_for_and_not_needed() {
 }
 
 #[test]
-fn files_of_more_than_2_gib_are_pointed_out() {
+fn files_above_2_gib_are_noted() {
     let files = Files::new(&[("large.onnx", many_tensors())]);
     // An unknown field that lies in a hole of a sparse file: large, but without bytes on disk.
     let size = (1u64 << 31) + 16;

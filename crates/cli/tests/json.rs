@@ -77,7 +77,8 @@ fn damage_models() -> Vec<(String, Vec<u8>)> {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize % below
     };
-    let damage = |index: usize| {
+    let mut damaged = Vec::new();
+    for index in 0..DAMAGED {
         let (name, bytes) = &models[index % models.len()];
         let at = random(bytes.len());
         let mut bytes = bytes.clone();
@@ -85,9 +86,9 @@ fn damage_models() -> Vec<(String, Vec<u8>)> {
             0 => bytes.truncate(at),
             _ => bytes[at] ^= 1 << random(8),
         }
-        (format!("{index}_{name}"), bytes)
-    };
-    (0..DAMAGED).map(damage).collect()
+        damaged.push((format!("{index}_{name}"), bytes));
+    }
+    damaged
 }
 
 /// Calls `work` for each number below `count`, on all processors.
@@ -294,7 +295,7 @@ fn failures_among_several_files_are_entries() {
 }
 
 #[test]
-fn colours_of_usage_errors_are_those_asked_for() {
+fn color_options_apply_to_usage_errors() {
     let painted = |args: &[&str]| sardonyx(args).stderr.contains('\u{1b}');
     assert!(painted(&["--color", "always", "info"]));
     assert!(painted(&["info", "--color=always"]));

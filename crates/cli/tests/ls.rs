@@ -127,7 +127,7 @@ fn broken_tensors_are_listed_with_what_is_wrong() {
 }
 
 #[test]
-fn data_files_that_are_not_as_they_should_be() {
+fn broken_data_files_are_listed() {
     let files = Files::new(&[
         ("missing.onnx", with_external_data("weights.bin")),
         ("escape.onnx", with_external_data("../weights.bin")),

@@ -41,7 +41,7 @@ fn one_operator_at_one_version() {
 }
 
 #[test]
-fn programs_get_every_fact() {
+fn json_has_every_fact() {
     let answer: serde_json::Value = serde_json::from_str(&text(&["Gemm", "--json"])).unwrap();
     assert_eq!(answer["schema"], "sardonyx.ops/1");
     let versions = answer["operators"][0]["versions"].as_array().unwrap();
@@ -55,7 +55,7 @@ fn programs_get_every_fact() {
 }
 
 #[test]
-fn what_does_not_exist_is_said() {
+fn unknown_names_and_versions_are_refused() {
     let output = ops(&["Convv"]);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();

@@ -15,7 +15,7 @@ fn external_model() -> Files {
 }
 
 #[test]
-fn values_come_inside() {
+fn values_are_copied_into_the_model() {
     let files = external_model();
     let out = files.path("packed.onnx");
     let answer = files.run("pack", "model.onnx", &["-o", &out]);
@@ -37,7 +37,7 @@ fn values_come_inside() {
 }
 
 #[test]
-fn in_place_takes_the_data_files_along() {
+fn in_place_removes_the_data_files() {
     let files = external_model();
     let answer = files.run("pack", "model.onnx", &["--in-place", "--sync", "--json"]);
     let json = answer.json("sardonyx.pack/1", KEYS);

@@ -23,7 +23,7 @@ fn convert(files: &Files, input: &str, output: &str, more: &[&str]) -> Answer {
 }
 
 #[test]
-fn values_go_from_form_to_form() {
+fn values_are_converted_between_formats() {
     let files = pair();
     let answer = convert(&files, "a.npy", "a.pb", &[]);
     assert!(
@@ -102,7 +102,7 @@ fn texts_in_safetensors_stay_where_they_can() {
 }
 
 #[test]
-fn models_stay_the_same() {
+fn conversion_does_not_change_models() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     convert(&files, "d.onnx", "copy.pb", &[]).good();
     assert!(files.read("copy.pb") == files.read("d.onnx"));
@@ -130,7 +130,7 @@ fn models_as_text_and_back() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_conversions_are_refused() {
     let files = pair();
     let write = |name: &str, bytes: Vec<u8>| std::fs::write(files.path(name), bytes).unwrap();
     write("d.onnx", std::fs::read(digits_model()).unwrap());

@@ -70,7 +70,7 @@ fn everything_can_be_set() {
 }
 
 #[test]
-fn changes_are_told_and_only_changes() {
+fn only_changes_are_reported() {
     let files = digits_copy();
     let out = files.path("o.onnx");
     let args = ["-o", &out, "--producer", "me", "--opset", "21", "--remove-metadata", "label"];
@@ -87,7 +87,7 @@ fn changes_are_told_and_only_changes() {
 }
 
 #[test]
-fn what_cannot_be_set_is_refused() {
+fn invalid_values_are_refused() {
     let files = digits_copy();
     std::fs::write(files.path("m.onnx"), with_external_data("absent.bin")).unwrap();
     std::fs::write(files.path("broken.onnx"), b"\x08\x0a\x3a\xff").unwrap();

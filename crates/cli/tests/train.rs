@@ -76,7 +76,7 @@ fn number(model: &str, name: &str) -> f64 {
 
 /// Checks TRAIN-27+: the written model has the trained values.
 #[test]
-fn a_line_is_learnt() {
+fn training_learns_a_line() {
     let files = files();
     let (out, data) = (files.path("out.onnx"), files.path("data"));
     let answer =
@@ -108,7 +108,7 @@ fn a_line_is_learnt() {
 
 /// Checks that --learning-rate is refused for a model whose rate is a constant.
 #[test]
-fn a_rate_that_is_no_input_is_refused() {
+fn a_rate_that_is_a_constant_is_refused() {
     let files = files();
     let out = files.path("out.onnx");
     train(&files, &["--steps", "1", "--learning-rate", "1", "-o", &out])
@@ -119,7 +119,7 @@ fn a_rate_that_is_no_input_is_refused() {
 /// Checks DIST-16+: training on two devices, each with a part of the examples, gives the results of
 /// one. The saved state can be loaded without devices.
 #[test]
-fn a_line_is_learnt_on_devices() {
+fn training_learns_a_line_on_devices() {
     let files = files();
     let (two, out) = (files.path("two.onnx"), files.path("out.onnx"));
     let (data, state) = (files.path("data"), files.path("state.npz"));
@@ -146,7 +146,7 @@ fn a_line_is_learnt_on_devices() {
 }
 
 #[test]
-fn what_happened_is_told_in_json() {
+fn the_json_answer_has_the_history() {
     let files = files();
     let (out, data) = (files.path("out.onnx"), files.path("data"));
     let args = [
@@ -222,7 +222,7 @@ fn training_goes_on_from_a_state() {
 }
 
 #[test]
-fn initialization_is_run_if_asked_for() {
+fn initialize_runs_the_initialization() {
     let files = files();
     let out = files.path("out.onnx");
     train(&files, &["--steps", "0", "--initialize", "-o", &out]).good();
@@ -259,7 +259,7 @@ g () => (float y) <float w = {3}> { y = Neg (w) }
 
 /// Checks TRAIN-23-: models without training information and data that do not match are refused.
 #[test]
-fn what_cannot_be_trained_is_refused() {
+fn untrainable_models_and_data_are_refused() {
     let files = files();
     let out = files.path("out.onnx");
     sardonyx(&["train", &digits_model(), "-o", &out])
@@ -301,7 +301,7 @@ fn what_cannot_be_trained_is_refused() {
 
 /// Checks before the first step that outputs can be written and do not overwrite inputs.
 #[test]
-fn outputs_are_looked_at_before_the_first_step() {
+fn outputs_are_checked_before_the_first_step() {
     let files = files();
     let (state, out) = (files.path("state.npz"), files.path("out.onnx"));
     train(&files, &["--state", &state, "-o", &out]).good();
@@ -344,7 +344,7 @@ fn the_inputs_of_a_step_are_listed() {
 
 /// Checks that the first step with a NaN or infinite loss is noted, and later ones are not.
 #[test]
-fn a_loss_that_is_not_finite_is_pointed_out() {
+fn a_loss_that_is_not_finite_is_noted_once() {
     let files = files();
     let (out, data) = (files.path("out.onnx"), files.path("data"));
     let notes = |more: &[&str]| {
@@ -375,7 +375,7 @@ fn a_loss_that_is_not_finite_is_pointed_out() {
 
 /// Checks that a smaller last batch is left out if the input has a fixed size.
 #[test]
-fn examples_that_fill_no_batch_are_left_out_where_sizes_are_fixed() {
+fn a_partial_batch_is_left_out_if_sizes_are_fixed() {
     let files = files();
     let fixed = LINE.replace("[N, 1] x", "[3, 1] x").replace("[N, 1] target", "[3, 1] target");
     fs::write(files.path("line.onnxtxt"), fixed.replace("[N, 1] y", "[3, 1] y")).unwrap();
@@ -454,7 +454,7 @@ fn an_interrupted_training_is_saved() {
 /// Checks that training under `nohup` goes on after SIGHUP.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_training_that_outlives_its_terminal_goes_on() {
+fn training_under_nohup_survives_sighup() {
     let files = files();
     let out = files.path("out.onnx");
     let mut command = std::process::Command::new("sh");
@@ -544,7 +544,7 @@ fn noisy() -> Files {
 /// Checks that training that is interrupted and resumed has the same bits as uninterrupted one: at
 /// epochs, in the middle of an epoch, with and without shuffling.
 #[test]
-fn parts_of_a_training_are_the_whole() {
+fn resumed_training_equals_uninterrupted_training() {
     let files = noisy();
     let (once, out) = (files.path("once.onnx"), files.path("out.onnx"));
     // Batches of 3, 3 and 2 examples: an epoch has three steps.
@@ -624,7 +624,7 @@ fn parts_of_a_training_are_the_whole() {
 /// Checks DIST-16+: a state that was saved on two devices can be loaded on three and without
 /// annotations, also if `shard` has inlined functions and raised the IR version.
 #[test]
-fn a_state_is_taken_on_other_devices() {
+fn a_state_is_loaded_on_other_devices() {
     let files = files();
     let (data, state, out) = (files.path("data"), files.path("state.npz"), files.path("out.onnx"));
     let shifted = r#"<ir_version: 10, opset_import: ["": 21, "local": 1]>
@@ -692,7 +692,7 @@ g (bfloat16[2] x) => (bfloat16[2] y) <bfloat16[2] "{name}" = {{0, 0}}, int4[3] c
 /// Checks before the first step that the file of the state can hold all its types and can be
 /// written. Types that NumPy lacks are stored as bare bytes.
 #[test]
-fn state_files_are_looked_at_before_the_first_step() {
+fn state_files_are_checked_before_the_first_step() {
     let files = Files::new(&[
         ("halves.onnxtxt", halves("w").into()),
         ("named.onnxtxt", halves("sardonyx.model").into()),

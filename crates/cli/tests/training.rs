@@ -34,7 +34,7 @@ fn json(text: &str) -> Value {
 
 /// Checks that a model without training information can be given some, and then learns a line.
 #[test]
-fn a_model_is_made_ready_and_trained() {
+fn training_is_added_and_run() {
     let files = files();
     let (ready, out, data) = (files.path("ready.onnx"), files.path("out.onnx"), files.path("data"));
     let args = [
@@ -72,7 +72,7 @@ fn a_model_is_made_ready_and_trained() {
 }
 
 #[test]
-fn what_was_added_is_told_in_json() {
+fn the_json_answer_lists_added_training() {
     let out = Files::new(&[]);
     let out = out.path("out.onnx");
     let model = digits_model();
@@ -124,7 +124,7 @@ fn operators_without_gradient_are_listed() {
 
 /// Checks that errors of the model are reported at its own nodes, and not at added ones.
 #[test]
-fn shapes_that_contradict_each_other_are_shown() {
+fn contradicting_shapes_are_reported_at_their_nodes() {
     let text = "<ir_version: 8, opset_import: [\"\": 17]>
 g (float[2] x) => (float[2] z) <float[3] c = {1, 2, 3}> {
   y = Add (x, c)
@@ -246,14 +246,16 @@ fn the_learning_rate_is_set_for_a_run() {
 
 /// Checks that a profile of a training step uses the stored weights, and not random ones.
 #[test]
-fn a_profile_of_a_step_takes_the_stored_state() {
+fn a_profile_of_a_step_uses_the_stored_state() {
     let files = files();
     let ready = files.path("ready.onnx");
     files.run("add-training", "line.onnxtxt", &["--loss", "squared-error", "-o", &ready]).good();
     let step = ["profile", "-v", &ready, "--training-step", "0", "--runs", "1", "--set", "N=2"];
     let answer = sardonyx(&step);
-    let is_filled = |name: &str| answer.stderr.contains(&format!("the input '{name}' is filled"));
-    assert_eq!(["x", "target", "w", "b"].map(is_filled), [true, true, false, false]);
+    for (name, is_filled) in [("x", true), ("target", true), ("w", false), ("b", false)] {
+        let note = format!("the input '{name}' is filled");
+        assert_eq!(answer.stderr.contains(&note), is_filled, "{name}: {}", answer.stderr);
+    }
     answer.good();
     let answer = sardonyx(&[&step[..], &["--fill", "w=ones"]].concat());
     let filled = "the input 'w' is filled with 1";

@@ -353,7 +353,7 @@ mod tests {
     /// Checks that each epoch has an order of all examples that does not depend on whether epochs
     /// before it were run.
     #[test]
-    fn an_epoch_has_its_order_by_itself() {
+    fn the_order_of_an_epoch_does_not_depend_on_others() {
         let data = data(10, 3, false);
         let mut stream = SplitMix64::new(7, "");
         for epoch in 0..5 {
