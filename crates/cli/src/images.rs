@@ -180,7 +180,9 @@ impl Scale {
         let mean = per_channel("--mean", &args.mean, 0.0, channels)?;
         let std = per_channel("--std", &args.std, 1.0, channels)?;
         if let Some(bad) = std.iter().find(|std| !std.is_normal()) {
-            return Err(Failure::new(format!("--std {bad} would divide by it")));
+            return Err(Failure::new(format!(
+                "--std {bad} is not a divisor: expected a finite number that is not 0"
+            )));
         }
         Ok(Scale(
             mean.iter().zip(&std).map(|(mean, std)| (1.0 / (255.0 * std), -mean / std)).collect(),

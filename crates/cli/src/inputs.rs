@@ -108,13 +108,15 @@ fn gather_or_fill(
     filling.check(ports, &|name| gather.inputs.values.iter().any(|(given, _)| given == name))?;
     if filling.seed().is_some() {
         if let Some(trained) = &opened.trained {
-            gather.stored_state(trained, filling)?;
+            gather.add_stored_state(trained, filling)?;
         }
         let given = &gather.inputs.values;
         let mut filled = random::fill(filling, model, &opened.sizes, ports, given, Some(terminal))?;
         gather.inputs.values.append(&mut filled);
     } else if !opened.sizes.open.is_empty() {
-        terminal.note("sizes without a name are set for inputs that are filled: give --random");
+        terminal.note(
+            "--set INPUT[AXIS]=SIZE has no effect on inputs that are not filled; give --random",
+        );
     }
     gather.complete()
 }
@@ -161,7 +163,11 @@ impl<'a> Gather<'a> {
     /// Sets state variables among the inputs to their stored values, unless they are given or have
     /// a `--fill` or `--shape` of their own. Random weights give subnormal gradients, with which
     /// processors take many times as long.
-    fn stored_state(&mut self, trained: &Model, filling: &filling::Args) -> Result<(), Failure> {
+    fn add_stored_state(
+        &mut self,
+        trained: &Model,
+        filling: &filling::Args,
+    ) -> Result<(), Failure> {
         let variables = trained.state_variables().into_iter().map(|variable| variable.name);
         let variables: HashSet<String> = variables.collect();
         let ports = self.session.inputs();

@@ -29,8 +29,8 @@ pub(crate) struct Args {
     name: Option<Glob>,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info-nodes/1";
 
 impl Args {
@@ -65,7 +65,8 @@ impl Args {
         let wanted = self.name.as_ref()?.text();
         let names = nodes.iter().map(|node| &*node.name).filter(|name| !name.is_empty());
         let near = suggest::hint(&wanted, names);
-        Some(format!("no node of those has the name '{wanted}'{near}"))
+        let node = if self.op.is_some() { "node with that operator" } else { "node" };
+        Some(format!("no {node} has the name '{wanted}'{near}"))
     }
 }
 

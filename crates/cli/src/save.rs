@@ -80,8 +80,8 @@ enum FormatName {
     Csv,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.save/1";
 
 impl FormatName {
@@ -260,7 +260,7 @@ fn save_values(
         .collect();
     let values = listed.len();
     if to == Format::Proto {
-        let (name, value) = one_value(args, read)?;
+        let (name, value) = combine_values(args, read)?;
         let bytes = write_value(&value, &name)?;
         match target {
             Target::File(path) => files::write(path, |file| Ok(file.write_all(&bytes)?))?,
@@ -332,7 +332,7 @@ fn read(args: &Args, from: FormatName) -> Result<Values, Failure> {
             let tensors = content.tensors.into_iter();
             tensors.map(|(name, tensor)| (name, tensor.into())).collect()
         }
-        FormatName::Pb => vec![(args.name(), stored_value(args, file)?)],
+        FormatName::Pb => vec![(args.name(), read_pb(args, file)?)],
         _ => {
             return Err(Failure::new(".txt and .csv files cannot be read")
                 .help("use .npy, .npz, .pb or .safetensors"));
@@ -347,7 +347,7 @@ fn read_array(args: &Args, file: &Buffer) -> Result<Value, Failure> {
 }
 
 /// Reads a `.pb` file as a value of the type that `--type` gives, by default a tensor.
-fn stored_value(args: &Args, file: Buffer) -> Result<Value, Failure> {
+fn read_pb(args: &Args, file: Buffer) -> Result<Value, Failure> {
     let tensor = Type::unranked(DataType::Float);
     let ty = args.ty.as_ref().unwrap_or(&tensor);
     let is_array = matches!(files::kind(Path::new("-"), file.as_slice()), Kind::Npy | Kind::Npz);
@@ -364,7 +364,7 @@ fn stored_value(args: &Args, file: Buffer) -> Result<Value, Failure> {
 }
 
 /// Combines all values into one of the type that `--type` gives: a sequence, a map or an optional.
-fn one_value(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Value), Failure> {
+fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Value), Failure> {
     let is_single = read.len() == 1;
     let wanted = args.ty.as_ref().map(value_type).transpose()?;
     if is_single
@@ -447,17 +447,17 @@ fn flatten(
     match value {
         Value::Tensor(tensor) => tensors.push((name, tensor)),
         Value::Sparse(sparse) => {
-            left_out.push(format!("that '{name}' is sparse; it is written dense"));
+            left_out.push(format!("the sparse format of '{name}', which is written dense"));
             tensors.push((name, sparse.to_dense()?));
         }
         Value::Sequence(sequence) => {
-            left_out.push(format!("that '{name}' is a sequence; its items are numbered"));
+            left_out.push(format!("the sequence type of '{name}', whose items are numbered"));
             for (index, item) in sequence.into_items().into_iter().enumerate() {
                 flatten(format!("{name}.{index}"), item, tensors, left_out)?;
             }
         }
         Value::Map(map) => {
-            left_out.push(format!("that '{name}' is a map; its keys become names"));
+            left_out.push(format!("the map type of '{name}', whose keys become names"));
             for (key, item) in map.entries() {
                 let key = match key {
                     MapKey::Signed(key) => key.to_string(),
@@ -468,7 +468,7 @@ fn flatten(
             }
         }
         Value::Optional(_, Some(inner)) => {
-            left_out.push(format!("that '{name}' is an optional"));
+            left_out.push(format!("the optional type of '{name}'"));
             flatten(name, *inner, tensors, left_out)?;
         }
         Value::Optional(_, None) => {

@@ -132,8 +132,9 @@ impl Args {
         arg: &ModelArg,
         model: &Model,
     ) -> Result<Target, Failure> {
-        let path =
-            path.ok_or_else(|| Failure::new("no output").help("give -o FILE or --in-place"))?;
+        let path = path.ok_or_else(|| {
+            Failure::new("no output file is given").help("give -o FILE or --in-place")
+        })?;
         let target = target_of(path)?;
         match &target {
             Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::form))?,
@@ -347,23 +348,23 @@ impl Saved {
             let (path, size) = (self.path_of(&file.location), bytes(file.bytes));
             format!("{what} {path}, {size}: {}", count(file.tensors, "tensor"))
         });
-        say_first(files, "data file", terminal);
+        print_first(files, "data file", terminal);
         let uses = self
             .uses
             .iter()
             .map(|location| format!("uses {}, as the old model does", self.path_of(location)));
-        say_first(uses, "data file", terminal);
+        print_first(uses, "data file", terminal);
         let removed = self.report.removed.iter();
         let removed = removed.map(|name| format!("removed {name}, which only the old model used"));
-        say_first(removed, "removed file", terminal);
+        print_first(removed, "removed file", terminal);
         let shared = self.report.shared.iter();
         let shared = shared.map(|name| format!("kept {name}, which another model uses"));
-        say_first(shared, "shared file", terminal);
+        print_first(shared, "shared file", terminal);
         let left = self.report.left.iter();
         let left = left.map(|name| {
             format!("kept {name}, which the replaced model used; --replace removes it")
         });
-        say_first(left, "data file", terminal);
+        print_first(left, "data file", terminal);
         if self.report.exceeds_2_gib() {
             terminal.note(
                 "the model file is larger than 2 GiB, which programs built on libprotobuf cannot read; \
@@ -391,7 +392,7 @@ impl Saved {
 }
 
 /// Prints the first 10 of `lines` on stderr, and the number of the others.
-fn say_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal: &Terminal) {
+fn print_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal: &Terminal) {
     const SHOWN: usize = 10;
     let more = lines.len().saturating_sub(SHOWN);
     lines.take(SHOWN).for_each(|line| terminal.remark(&line));

@@ -104,7 +104,8 @@ impl OpenSize {
                 Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
             }
             Some(dim) => {
-                let failure = Failure::new(format!("dimension {axis} of '{port}' is {dim}"));
+                let failure =
+                    Failure::new(format!("cannot set dimension {axis} of '{port}': it is {dim}"));
                 Err(match dim.as_symbol() {
                     Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
                     None => failure.help("only dimensions without a fixed size can be set"),

@@ -4,7 +4,7 @@
 use sardonyx::tool::suggest;
 use sardonyx::{DataType, Type};
 
-/// Maximum nesting of types, which protects the recursive parser. Deeper types have no use.
+/// Maximum nesting depth of a type. Protects the recursive parser from a stack overflow.
 const MAX_DEPTH: usize = 16;
 
 /// Parses a type. The name of an element type alone stands for a tensor, and NumPy's names for
@@ -69,7 +69,7 @@ fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
             let (key, rest) = split_word(inside);
             let rest = rest
                 .strip_prefix(',')
-                .ok_or("a map has the type of its keys, a comma, and the type of its values")?;
+                .ok_or("expected a comma and the type of the values after the type of the keys")?;
             let (inner, rest) = parse_prefix(rest, depth + 1)?;
             (Type::Map(parse_element(key)?, Box::new(inner)), rest)
         }

@@ -117,7 +117,7 @@ graph.node[1] 'else_branch':
     for (options, hint) in [
         (["--op", "Conv"], "no node has the operator 'Conv'; `sardonyx info` lists the operators"),
         (["--op", "Cilp"], "no node has the operator 'Cilp'; did you mean Clip?"),
-        (["--name", "chioce"], "no node of those has the name 'chioce'; did you mean 'choice'?"),
+        (["--name", "chioce"], "no node has the name 'chioce'; did you mean 'choice'?"),
     ] {
         let answer = list(&options);
         assert!(answer.stderr.contains(hint), "{}", answer.stderr);

@@ -285,7 +285,7 @@ fn untrainable_models_and_data_are_refused() {
     fs::remove_file(&variable).unwrap();
     // The advice names the files that --data takes, and how to make them.
     files.run("train", "line.onnxtxt", &["--data", &x, "-o", &out]).refused(&[
-        "this is a single array (.npy), but data are a .npz file",
+        "expected a .npz file with training data, found an array (.npy)",
         "numpy.savez(\"data.npz\", x=x, target=target)",
         "x.npy, target.npy",
     ]);

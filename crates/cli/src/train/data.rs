@@ -287,8 +287,8 @@ fn read_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, F
         Kind::Npz => npz::read(&bytes).map_err(|error| Failure::from(error).at(path.display())),
         kind => {
             let what = match kind {
-                Kind::Npy => "this is a single array (.npy), but data are a .npz file",
-                _ => "this is not a .npz file, which data are",
+                Kind::Npy => "expected a .npz file with training data, found an array (.npy)",
+                _ => "expected a .npz file with training data",
             };
             let failure = Failure::new(what).code(ErrorKind::Format).at(path.display());
             Err(failure.help(advice_on_data(ports)))
