@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::files::{self, Kind};
 use crate::human::count;
 use crate::outputs;
-use crate::show::{element_json, short};
+use crate::show::{element_json, format_number};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -457,7 +457,11 @@ impl Compared {
         let (absolute, relative) = self.largest();
         if absolute > 0.0 {
             text += "\n  largest difference: ";
-            text += &format!("absolute {}, relative {}", short(absolute), short(relative));
+            text += &format!(
+                "absolute {}, relative {}",
+                format_number(absolute),
+                format_number(relative)
+            );
         }
         text + "\n"
     }

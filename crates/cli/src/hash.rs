@@ -28,8 +28,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.hash/1";
 
 /// Prints the content hash of each model. Models that fail are reported, and the others are still

@@ -39,9 +39,9 @@ fn stdout_is_terminal() -> bool {
     *IS_TERMINAL
 }
 
-/// Shortens `text` to at most `columns` columns, of which there are at least 3. Cuts out the
-/// middle, because names in models differ at their ends.
-pub(crate) fn without_middle(text: &str, columns: usize) -> Cow<'_, str> {
+/// Shortens `text` to at most `columns` columns, which must be at least 3. Cuts out the middle,
+/// because names in models differ at their ends.
+pub(crate) fn shorten(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return text.into();
     }
@@ -78,7 +78,7 @@ pub(crate) fn cut_note(text: &str) -> String {
 fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
     let line = one_line(text);
     if on_terminal && width(&line) > columns {
-        without_middle(&line, columns).into_owned().into()
+        shorten(&line, columns).into_owned().into()
     } else {
         line
     }
@@ -197,13 +197,13 @@ pub(crate) fn columns<C: AsRef<str>>(
 pub(crate) fn pad_names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
     let on_terminal = stdout_is_terminal();
     let names: Vec<Cow<'_, str>> = names.map(|name| cut_to(name, columns, on_terminal)).collect();
-    let widest = widest(names.iter().map(|name| name.as_ref().into()));
+    let widest = column_width(names.iter().map(|name| name.as_ref().into()));
     names.iter().map(|name| pad(name, widest, Align::Left)).collect()
 }
 
 /// Returns the width to which the cells of a table column are padded: that of the widest one, of
 /// those up to [`PADDED_COLUMNS`].
-fn widest<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
+fn column_width<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
     let widths = cells.map(|cell| width(&cell));
     widths.filter(|width| *width <= PADDED_COLUMNS).max().unwrap_or(0)
 }
@@ -221,7 +221,7 @@ fn table<C: AsRef<str>>(
         .filter(|column| cells(*column).any(|cell| !cell.is_empty()))
         .map(|column| {
             let lines = std::iter::once(headings[column].0).chain(cells(column));
-            (column, widest(lines.map(cell)))
+            (column, column_width(lines.map(cell)))
         })
         .collect();
     let mut out = String::new();
@@ -325,7 +325,7 @@ mod tests {
             ("e\u{301}e\u{301}e\u{301}e\u{301}", 3, "e\u{301}…e\u{301}"),
         ];
         for (text, columns, expected) in rows {
-            let found = without_middle(text, columns);
+            let found = shorten(text, columns);
             assert_eq!(found, expected, "{text} in {columns}");
             assert!(width(&found) <= columns, "{found}");
         }

@@ -53,8 +53,8 @@ pub(crate) struct Args {
     data_prop: bool,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.infer/1";
 
 pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {

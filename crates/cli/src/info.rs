@@ -32,8 +32,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info/1";
 
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {

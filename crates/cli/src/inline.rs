@@ -44,8 +44,8 @@ pub(crate) struct Args {
     limit: u64,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.inline/1";
 
 pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -63,7 +63,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 });
                 terminal.json(&answer, true)?;
             } else {
-                terminal.print(&renderings(&original, &findings, args))?;
+                terminal.print(&render_findings(&original, &findings, args))?;
             }
             return Ok(Verdict::Findings);
         }
@@ -116,7 +116,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
         });
         terminal.json(&answer, true)?;
     } else {
-        terminal.remark(&(renderings(&original, &report.kept, args) + &as_text(&report)));
+        terminal.remark(&(render_findings(&original, &report.kept, args) + &as_text(&report)));
         saved.print(terminal);
     }
     Ok(Verdict::Fine)
@@ -182,7 +182,7 @@ impl Args {
     }
 }
 
-fn renderings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
+fn render_findings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
     let renderings = findings.iter();
     renderings.map(|found| check::render(model, found, &args.model.name()) + "\n\n").collect()
 }

@@ -87,10 +87,10 @@ impl Args {
         nodes.retain(NodeInfo::is_in_main_graph);
         let mut wanted = Wanted { own, ..Wanted::default() };
         for name in &self.show {
-            wanted.shown.extend(matching("--show", name, output_names(&nodes))?);
+            wanted.shown.extend(find_matching("--show", name, output_names(&nodes))?);
         }
         for pattern in &self.dump {
-            wanted.dumped.extend(matching("--dump", pattern, output_names(&nodes))?);
+            wanted.dumped.extend(find_matching("--dump", pattern, output_names(&nodes))?);
         }
         let mut seen = HashSet::new();
         wanted.dumped.retain(|name| seen.insert(name.clone()));
@@ -114,9 +114,9 @@ fn output_names(nodes: &[NodeInfo]) -> impl Iterator<Item = &str> {
     values.map(|value| &*value.name)
 }
 
-/// Returns the `values` that match a pattern, at least one. A name without wildcards is returned
-/// without a check, because it may also be that of an input or an initializer.
-fn matching<'v>(
+/// Returns the `values` that match a pattern, or fails if none does. A name without wildcards is
+/// returned without a check, because it may also be that of an input or an initializer.
+fn find_matching<'v>(
     option: &str,
     pattern: &str,
     values: impl Iterator<Item = &'v str>,
@@ -163,7 +163,7 @@ impl Wanted {
         let (mut left_out, mut values, mut taken) = (Vec::new(), 0, HashSet::new());
         for name in &self.dumped {
             let Some(value) = given.get(name) else { continue };
-            match storable(name, value, format) {
+            match to_stored_arrays(name, value, format) {
                 Some(tensors) if tensors.iter().all(|(name, _)| !taken.contains(name)) => {
                     taken.extend(tensors.iter().map(|(name, _)| name.clone()));
                     content.tensors.extend(tensors);
@@ -178,7 +178,7 @@ impl Wanted {
 }
 
 /// Returns the arrays that store a value, with their names; `None` if the format cannot hold it.
-fn storable(name: &str, value: &Value, format: Format) -> Option<Vec<(String, Tensor)>> {
+fn to_stored_arrays(name: &str, value: &Value, format: Format) -> Option<Vec<(String, Tensor)>> {
     let tensors = arrays_of(name, value)?;
     let fit = tensors.iter().all(|(_, tensor)| match (format, tensor.data_type()) {
         (Format::Npz, DataType::String) => npy::write(tensor).is_ok(),

@@ -44,7 +44,7 @@ impl Command<'_> {
     ) -> Result<Verdict, Failure> {
         let errors = result.errors().clone();
         let renderings: Vec<String> =
-            errors.listed.iter().map(|error| rendering(&result, error)).collect();
+            errors.listed.iter().map(|error| render_error(&result, error)).collect();
         let mut saved = None;
         if let Some(target) = self.target.filter(|_| self.invalid.keep_invalid) {
             let options = SaveOptions::new();
@@ -81,7 +81,7 @@ impl Command<'_> {
 }
 
 /// Renders an error of the result, with the node of the input model that it originates from.
-fn rendering(result: &InvalidResult, error: &NewError) -> String {
+fn render_error(result: &InvalidResult, error: &NewError) -> String {
     let job = result.errors().job;
     let mut text = check::render(result.model(), &error.finding, &format!("result of {job}"));
     if let (Some(origin), Some(operator)) = (&error.origin, &error.operator) {

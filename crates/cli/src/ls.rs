@@ -65,8 +65,8 @@ enum Sort {
     Place,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.ls/1";
 
 /// Line of the list: a tensor with its statistics.

@@ -137,7 +137,7 @@ fn write_one(
                     // A format for one value holds no sequence, not even one with a single item.
                     value.as_tensor().is_some() || !format.holds_one()
                 });
-                content.tensors.extend(tensors.ok_or_else(|| only_in_pb(name, value))?);
+                content.tensors.extend(tensors.ok_or_else(|| refuse_type(name, value))?);
             }
             let mut names = HashSet::new();
             for (name, _) in &content.tensors {
@@ -179,7 +179,7 @@ pub(crate) fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor
     }
 }
 
-fn only_in_pb(name: &str, value: &Value) -> Failure {
+fn refuse_type(name: &str, value: &Value) -> Failure {
     let ty = value.value_type();
     let empty = matches!(value, Value::Sequence(sequence) if sequence.is_empty());
     let what = if empty { format!("empty {ty}") } else { format!("of type {ty}") };

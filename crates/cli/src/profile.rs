@@ -68,8 +68,8 @@ pub(crate) struct Args {
     trace: Option<PathBuf>,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.profile/1";
 /// Maximum number of timings that are kept in memory, unless `--runs` needs more.
 const MOST_EVENTS: u64 = 1_000_000;
@@ -174,7 +174,7 @@ fn measure(
     // The run comes first, as its errors explain better than those of inference why inputs do not
     // fit.
     runner.run(inputs.named_values(), &args.stopping.options())?;
-    let parts = parts(runner, inputs)?;
+    let parts = device_parts(runner, inputs)?;
     let steps: Vec<usize> = parts.iter().map(|(_, part)| part.infos.len()).collect();
     let timed = args.record(steps.iter().sum(), terminal, |keeps| {
         let (took, devices) = match runner {
@@ -202,7 +202,7 @@ fn measure(
 
 /// Returns the part of the model that each device runs, with the number of the device. A session
 /// runs the whole model as device 0.
-fn parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, Part)>, Failure> {
+fn device_parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, Part)>, Failure> {
     Ok(match runner {
         Runner::Session(session) => {
             let (infos, threads) = (session.steps(), session.threads());

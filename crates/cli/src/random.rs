@@ -56,7 +56,7 @@ impl<'a> Sizes<'a> {
 
     /// Checks the sizes of `--shape` for an input. They fix its symbolic dimensions for all other
     /// inputs.
-    fn take(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
+    fn set_shape(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
         let Some(shape) = taken(port).and_then(Type::shape) else { return Ok(()) };
         if shape.len() != given.len() {
             let (given, wanted) = (given.len(), shape.len());
@@ -121,7 +121,7 @@ impl<'a> Sizes<'a> {
 
     /// Refuses sizes that break an equality which a node requires. A run with them would fail
     /// inside of the model, with an error that does not name the inputs.
-    fn demand_relations(&self, model: &Model) -> Result<(), Failure> {
+    fn check_relations(&self, model: &Model) -> Result<(), Failure> {
         if self.known.is_empty() {
             return Ok(());
         }
@@ -192,7 +192,7 @@ pub(crate) fn fill(
     let ports: Vec<&Port> = ports.collect();
     for port in &ports {
         if let Some(shape) = wanted.shape_of(port.name()) {
-            sizes.take(port, shape)?;
+            sizes.set_shape(port, shape)?;
         }
     }
     let mut fitting = Fitting::of(model);
@@ -233,7 +233,7 @@ pub(crate) fn fill(
             terminal.detail(&format!("the input '{name}' is filled with {fill}"));
         }
     }
-    sizes.demand_relations(model)?;
+    sizes.check_relations(model)?;
     let seed = wanted.seed().unwrap_or(0);
     planned.into_iter().map(|planned| planned.value(seed)).collect()
 }

@@ -57,8 +57,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.run/1";
 
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -114,7 +114,7 @@ fn run_one(
 
     let place = args.output.as_deref().map(outputs::Place::from_path).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
-        args.leave_stdout_to_the_output()?;
+        args.check_stdout_is_free()?;
     }
 
     let (given, timing) = run_repeatedly(&running.runner, inputs, args, terminal)?;
@@ -151,7 +151,7 @@ fn run_one(
 
 impl Args {
     /// Fails if other options write to stdout, which `--output -` takes.
-    fn leave_stdout_to_the_output(&self) -> Result<(), Failure> {
+    fn check_stdout_is_free(&self) -> Result<(), Failure> {
         if self.json {
             return saving::check_stdout(true, None);
         }

@@ -58,8 +58,8 @@ pub(crate) struct Args {
     remove_metadata: Vec<String>,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.set/1";
 
 /// Change of a field of the header. `None` stands for a missing value.
@@ -195,7 +195,7 @@ impl Args {
             if model.remove_metadata(key) {
                 changes.add(&format!("metadata {key}"), before, None)
             } else {
-                terminal.note(&no_entry(model, key))
+                terminal.note(&describe_missing_entry(model, key))
             }
         }
         for (key, value) in &self.metadata {
@@ -248,7 +248,7 @@ pub(crate) fn note_merged(imports: usize, model: &Model, terminal: &Terminal) {
     }
 }
 
-fn no_entry(model: &Model, key: &str) -> String {
+fn describe_missing_entry(model: &Model, key: &str) -> String {
     let entries = model.metadata();
     let keys = entries.iter().map(|(key, _)| key.as_ref());
     match suggest::closest(key, keys) {

@@ -69,8 +69,8 @@ pub(crate) struct Args {
     sizes: SizeArgs,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.shard/1";
 
 pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -142,7 +142,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "configuration": name,
             "devices": devices,
             "report": as_json(&report),
-            "nothing_split": nothing_split(&model, &report, division),
+            "nothing_split": reason_not_split(&model, &report, division),
         });
         if let Some(saved) = saved {
             answer["saved"] = saved.json();
@@ -154,7 +154,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         return Ok(Verdict::Fine);
     }
     terminal.remark(&as_text(&name, &report, division));
-    if let Some(why) = nothing_split(&model, &report, division) {
+    if let Some(why) = reason_not_split(&model, &report, division) {
         terminal.note(&format!("the model is not divided: {why}"));
     }
     if report.inside > 0 && division != Division::Pipeline {
@@ -205,7 +205,7 @@ fn as_json(report: &ShardReport) -> Value {
 
 /// Returns the reason why nothing is divided over the devices, with options to use instead; `None`
 /// if something is.
-fn nothing_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
+fn reason_not_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
     let instead = match division {
         Division::Tensor => "use --batch to divide the examples, or --pipeline the nodes",
         Division::Pipeline => "use --batch to divide the examples",

@@ -97,8 +97,8 @@ pub(crate) struct Args {
     stopping: StopArgs,
 }
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.train/1";
 
 /// Learning rate above which a note warns, since a larger one is mostly a mistake.

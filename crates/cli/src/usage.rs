@@ -63,7 +63,7 @@ pub(crate) fn with_negative_numbers(command: Command) -> Command {
     })
 }
 
-/// Error of the argument parser, without its layout.
+/// Error of the argument parser in its parts, without the layout for terminals.
 pub(crate) struct UsageError {
     pub(crate) message: String,
     pub(crate) help: Option<String>,

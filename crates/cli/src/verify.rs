@@ -14,7 +14,8 @@ use crate::session::{SizeArgs, Sizes};
 use crate::terminal::Terminal;
 use crate::{filling, random};
 
-/// Allowed difference of results if the converted model computes them in other steps.
+/// Allowed difference of results if the converted model computes them in other steps than the
+/// original one.
 const TOLERANCE: Tolerance = Tolerance { rtol: 1e-4, atol: 1e-5 };
 
 /// Allowed relative difference of results in float16: two units in the last place.

@@ -406,7 +406,7 @@ fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 fn cut(text: &str) -> String {
-    human::without_middle(&human::one_line(text), COLUMNS).into_owned()
+    human::shorten(&human::one_line(text), COLUMNS).into_owned()
 }
 
 fn value_text(value: &NodeValue) -> String {

@@ -13,8 +13,8 @@ use crate::human::{self, Align, columns, count, cut};
 use crate::objects::merge_objects;
 use crate::timing::median;
 
-/// Name and version of the schema of the JSON answer. An added key keeps the number; a changed
-/// meaning raises it.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.profile-devices/1";
 
 /// Time of exchanges between devices, and the messages that were sent in them.
