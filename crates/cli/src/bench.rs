@@ -18,7 +18,7 @@ use crate::inputs::{self, Inputs, gather_or_make};
 use crate::saving;
 use crate::session::{Opened, SessionArgs};
 use crate::terminal::Terminal;
-use crate::timing::{RepeatArgs, Timing, millis, timed};
+use crate::timing::{RepeatArgs, Timing, millis, time_call};
 use crate::{ModelArg, outputs};
 
 /// Benchmark a model: load time, first run, and repeated runs
@@ -91,17 +91,17 @@ const SCHEMA: &str = "sardonyx.bench/1";
 const MOST_RUNS: u64 = 1_000_000;
 
 pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
+    let place = args.output.as_deref().map(outputs::Place::from_path).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
         return Err(Failure::new("times and outputs cannot both be written to stdout")
             .help("name a file or a directory with --output"));
     }
     args.devices.refuse_ranks()?;
     let only_looks = args.devices.devices;
-    let (loaded, mut load) = timed(|| args.session.open(&args.model, only_looks, terminal));
+    let (loaded, mut load) = time_call(|| args.session.open(&args.model, only_looks, terminal));
     let loaded = loaded?;
     let (runner, more) =
-        timed(|| args.devices.runner(&loaded, &args.session, args.model.is_stdin()));
+        time_call(|| args.devices.runner(&loaded, &args.session, args.model.is_stdin()));
     load += more;
     let Some(running) = runner? else { return Ok(()) };
     let runner = &running.runner;
@@ -110,14 +110,14 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 
     // Two sets of outputs at a time would count towards the peak memory, so the first set is
     // dropped before the next run.
-    let values = inputs.named();
-    let (outputs, first) = timed(|| run_at_once(runner, values, 1));
+    let values = inputs.named_values();
+    let (outputs, first) = time_call(|| run_at_once(runner, values, 1));
     drop(outputs?);
 
     let progress = terminal.progress("warming up", None);
     let (start, mut runs) = (Instant::now(), 0);
     while args.repeat.is_cold(runs, start.elapsed()) {
-        run_at_once(runner, inputs.named(), 1)?;
+        run_at_once(runner, inputs.named_values(), 1)?;
         runs += 1;
     }
     progress.set_message("running");
@@ -127,7 +127,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let protected = saving::protect_inputs(&args.model, model, &inputs.files);
         outputs::write(outputs, place, &protected, terminal)?;
     }
-    let timing = Timing::of(&measured.durations)
+    let timing = Timing::from_durations(&measured.durations)
         .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
     let whole = if only_looks { None } else { Some(session) };
     let details = whole.and_then(|session| session.details(inputs.types()).ok());
@@ -200,8 +200,8 @@ fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Fa
             && args.repeat.goes_on(durations.len() as u64, start.elapsed(), MOST_RUNS)
         {
             drop(outputs.take());
-            let values = inputs.named();
-            let (again, duration) = timed(|| run_at_once(runner, values, at_once));
+            let values = inputs.named_values();
+            let (again, duration) = time_call(|| run_at_once(runner, values, at_once));
             if again.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }

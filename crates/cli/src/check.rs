@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::info::unsupported_json;
-use crate::objects::merged;
+use crate::objects::merge_objects;
 use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
 use crate::{Limits, Verdict, is_stdin};
@@ -172,7 +172,7 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     // The last failure is returned as that of the command; earlier ones are printed here.
     let last = failures.pop();
     for earlier in &failures {
-        terminal.tell(earlier);
+        terminal.print_failure(earlier);
     }
     match (last, total.errors) {
         (Some(failure), _) => Err(failure),
@@ -370,7 +370,7 @@ fn as_json(all: &[CheckedFile], args: &Args) -> Value {
             let unsupported = found.cannot_run.as_ref();
             let unsupported =
                 unsupported.map(|list| list.iter().map(unsupported_json).collect::<Vec<_>>());
-            let mut answer = merged(json!({"model": checked.name}), json!(found.report));
+            let mut answer = merge_objects(json!({"model": checked.name}), json!(found.report));
             // Replaces the findings of the report by findings with line and column.
             let findings = found.findings();
             answer["findings"] =
@@ -395,7 +395,7 @@ fn as_json(all: &[CheckedFile], args: &Args) -> Value {
 /// Formats a finding as JSON, with its line and column if the model was read from text.
 pub(crate) fn finding_json(found: &Finding, position: Option<Position>) -> Value {
     let (line, column) = position.map(|position| (position.line, position.column)).unzip();
-    merged(json!(found), json!({"line": line, "column": column}))
+    merge_objects(json!(found), json!({"line": line, "column": column}))
 }
 
 /// Returns the id of the requirement that a code checks, if it has one.
@@ -482,7 +482,7 @@ fn code_page(code: &Code, with_rule: bool) -> String {
     text += &wrap_lines(code.about);
     text += &format!("\nAdvice: {}.\n", code.help.trim_end_matches('.'));
     if let Some(requirement) = requirement(code).filter(|_| with_rule) {
-        text += &match rules::rule(requirement) {
+        text += &match rules::find_rule(requirement) {
             Some(rule) => wrap_lines(&rule.page()),
             None => format!("Rule: {requirement}.\n"),
         };

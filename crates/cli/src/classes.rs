@@ -9,7 +9,7 @@ use sardonyx::{DataType, ErrorKind, Model, Tensor};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::names;
+use crate::human::pad_names;
 use crate::{files, show};
 
 #[derive(clap::Args)]
@@ -306,7 +306,7 @@ impl Ranking {
                 label.unwrap_or_else(|| format!("class {}", class.index))
             })
             .collect();
-        let mut labels = names(labels.iter().map(String::as_str), LABEL_COLUMNS).into_iter();
+        let mut labels = pad_names(labels.iter().map(String::as_str), LABEL_COLUMNS).into_iter();
         let mut text = String::new();
         for (row, classes) in shown.iter().enumerate() {
             if self.rows.len() > 1 {
@@ -318,7 +318,7 @@ impl Ranking {
                         let (bar, percent) = (draw_bar(probability), 100.0 * probability);
                         writeln!(text, "{label}  {bar:<BAR_CELLS$}  {percent:>6.2} %")
                     }
-                    None => writeln!(text, "{label}  {}", show::short(class.score.into())),
+                    None => writeln!(text, "{label}  {}", show::format_number(class.score.into())),
                 };
             }
         }

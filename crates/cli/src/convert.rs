@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::{domain_name, qualified};
+use crate::info::{domain_name, qualified_name};
 use crate::inline::{added_json, added_text};
-use crate::refused::refused;
+use crate::refused::report_refusals;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, invalid, saving, set, verify};
@@ -101,7 +101,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     set::note_merged(model.opsets().len(), &converted, terminal);
     let verified = args
         .verify
-        .map(|runs| verify::verify(&model, &converted, &report, (runs, &args.sizes), terminal))
+        .map(|runs| verify::verify(&model, &converted, &report, runs, &args.sizes, terminal))
         .transpose()?;
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
@@ -133,7 +133,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             None => terminal.print(&text)?,
             Some(saved) => {
                 terminal.remark(text.trim_end());
-                saved.say(terminal);
+                saved.print(terminal);
             }
         }
     }
@@ -189,7 +189,7 @@ impl Args {
     ) -> Result<Verdict, Failure> {
         let name = self.model.name();
         let answer = self.saving.json.then(|| self.answer());
-        refused((model, &name), refusals, answer, terminal)
+        report_refusals(model, &name, refusals, answer, terminal)
     }
 
     /// Returns the JSON answer of a conversion that produced no model.
@@ -237,16 +237,17 @@ fn as_text(report: &ConvertReport) -> String {
     let (unchanged, made) = (count(report.unchanged, "node"), report.made);
     text += &format!("{unchanged} unchanged, {rewritten} rewritten{others}, {made} added\n");
     for op in &report.operators {
-        text += &format!("rewritten: {} {}\n", op.rewritten, qualified(op.domain, op.op));
+        text += &format!("rewritten: {} {}\n", op.rewritten, qualified_name(op.domain, op.op));
     }
     for ((domain, name), nodes) in &report.constants {
-        text += &format!("replaced by a constant: {nodes} {}\n", qualified(domain, name));
+        text += &format!("replaced by a constant: {nodes} {}\n", qualified_name(domain, name));
     }
     for ((domain, name), nodes) in &report.expanded {
-        text += &format!("replaced by its function body: {nodes} {}\n", qualified(domain, name));
+        text +=
+            &format!("replaced by its function body: {nodes} {}\n", qualified_name(domain, name));
     }
-    for added in &report.added {
-        text += &format!("{}\n", added_text(added));
+    for (function, original) in &report.added {
+        text += &format!("{}\n", added_text(function, original));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);

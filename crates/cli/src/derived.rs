@@ -9,8 +9,8 @@ use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::info::qualified;
-use crate::refused::refused;
+use crate::info::qualified_name;
+use crate::refused::report_refusals;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, invalid, saving};
 
@@ -45,7 +45,7 @@ impl Command<'_> {
             Err(TrainingError::Option(message)) => return Err(Failure::new(message).at(name)),
             Err(TrainingError::Findings(findings)) => {
                 let answer = saving.json.then_some(answer);
-                return refused((model, &name), &findings, answer, terminal);
+                return report_refusals(model, &name, &findings, answer, terminal);
             }
             Err(TrainingError::Invalid(result)) => {
                 let target = Some(target);
@@ -62,7 +62,7 @@ impl Command<'_> {
             terminal.json(&answer, true)?;
         } else {
             terminal.remark(&as_text(&report));
-            saved.say(terminal);
+            saved.print(terminal);
         }
         Ok(Verdict::Fine)
     }
@@ -80,7 +80,7 @@ pub(crate) fn change_notes(
         text += &format!("\nai.onnx: {from} → {to}, the oldest version with the operators needed");
     }
     for ((domain, name), nodes) in expansions {
-        let name = qualified(domain, name);
+        let name = qualified_name(domain, name);
         text += &format!("\nreplaced by its function body: {nodes} {name}");
     }
     text

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::files::{self, FileKind};
 use crate::human::count;
 use crate::outputs;
-use crate::show::{element_json, short};
+use crate::show::{element_json, format_number};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -464,7 +464,11 @@ impl Compared {
         let (absolute, relative) = self.largest_difference();
         if absolute > 0.0 {
             text += "\n  largest difference: ";
-            text += &format!("absolute {}, relative {}", short(absolute), short(relative));
+            text += &format!(
+                "absolute {}, relative {}",
+                format_number(absolute),
+                format_number(relative)
+            );
         }
         text + "\n"
     }

@@ -85,7 +85,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     };
     let name = what.to_str();
     let codes = name.map(check::codes_called).unwrap_or_default();
-    let rule = name.and_then(rules::rule);
+    let rule = name.and_then(rules::find_rule);
     if rule.is_some() || !codes.is_empty() {
         return check::explain(rule, Some(&codes), args.json, terminal);
     }
@@ -105,7 +105,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let last = tool::rewrites().last().map_or("lowering", |(name, _)| name);
     let after = args.program.then(|| args.after.as_deref().unwrap_or(last));
     let Opened { session, sizes, .. } =
-        args.session.look((&model, args.training_step), after, terminal)?;
+        args.session.open_to_inspect(&model, args.training_step, after, terminal)?;
     if let Some(program) = session.program() {
         if args.json {
             let lines: Vec<&str> = program.lines().collect();
@@ -231,7 +231,7 @@ fn input_types(
     let mut sizes = Sizes::new(sizes, ports, &[]);
     let types = ports.iter().map(|port| {
         let ty = port.ty().map(|ty| match (ty.elem(), ty.shape()) {
-            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.of(port, shape)),
+            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.resolve(port, shape)),
             _ => ty.clone(),
         });
         (port.name().to_string(), ty)

@@ -112,7 +112,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         });
         return terminal.json(&answer, true);
     }
-    saved.say(terminal);
+    saved.print(terminal);
     for ((tensors, size), place, option) in
         [(in_lists, "typed fields", "--typed"), (in_attributes, "attributes", "--attributes")]
     {

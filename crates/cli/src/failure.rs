@@ -411,7 +411,7 @@ impl From<sardonyx::Error> for Failure {
 
 impl From<&clap::Error> for Failure {
     fn from(error: &clap::Error) -> Failure {
-        let told = crate::usage::told(error);
+        let told = crate::usage::describe_error(error);
         let arguments = told.arguments.into_iter();
         Failure {
             details: arguments.map(|(role, text)| Detail::Argument { role, text }).collect(),

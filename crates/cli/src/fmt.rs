@@ -36,7 +36,7 @@ pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     }
     let last = failures.pop();
     for failure in &failures {
-        terminal.tell(failure);
+        terminal.print_failure(failure);
     }
     last.map_or(Ok(verdict), Err)
 }

@@ -1,4 +1,4 @@
-//! `sardonyx inline`: calls of functions replaced by what the functions do.
+//! `sardonyx inline`: function calls, replaced by the bodies of the functions.
 
 use sardonyx::edit::{FunctionId, InlineError, InlineOptions, InlineReport};
 use sardonyx::io::Weights;
@@ -44,8 +44,8 @@ pub(crate) struct Args {
     limit: u64,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.inline/1";
 
 pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -63,7 +63,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 });
                 terminal.json(&answer, true)?;
             } else {
-                terminal.print(&renderings(&original, &findings, args))?;
+                terminal.print(&render_findings(&original, &findings, args))?;
             }
             return Ok(Verdict::Findings);
         }
@@ -116,13 +116,13 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
         });
         terminal.json(&answer, true)?;
     } else {
-        terminal.remark(&(renderings(&original, &report.kept, args) + &as_text(&report)));
-        saved.say(terminal);
+        terminal.remark(&(render_findings(&original, &report.kept, args) + &as_text(&report)));
+        saved.print(terminal);
     }
     Ok(Verdict::Fine)
 }
 
-/// Whether the model is another one now.
+/// Whether inlining changed the model.
 fn is_changed(report: &InlineReport) -> bool {
     let InlineReport { functions, operators, removed, imported, converted, .. } = report;
     let counts = [functions.len(), operators.len(), removed.len(), imported.len(), converted.len()];
@@ -141,7 +141,7 @@ impl Args {
         }
         if let Some(operators) = &self.operators {
             options = options.operators(operators);
-            // Operators alone, unless functions are named as well.
+            // With --operators, functions of the model are inlined only if they are named.
             if self.only.is_none() && self.except.is_none() {
                 options = options.only(Vec::<String>::new());
             }
@@ -182,7 +182,7 @@ impl Args {
     }
 }
 
-fn renderings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
+fn render_findings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
     let renderings = findings.iter();
     renderings.map(|found| check::render(model, found, &args.model.name()) + "\n\n").collect()
 }
@@ -211,7 +211,7 @@ fn as_text(report: &InlineReport) -> String {
     for function in &report.converted {
         lines.push(format!("converted {function} to the operator set versions of its callers"));
     }
-    lines.extend(report.added.iter().map(added_text));
+    lines.extend(report.added.iter().map(|(function, original)| added_text(function, original)));
     for (domain, version) in &report.imported {
         let domain = crate::info::domain_name(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
@@ -238,12 +238,12 @@ fn operators_json(report: &InlineReport) -> Vec<Value> {
         .collect()
 }
 
-/// Says of a function that was added which calls it is for.
-pub(crate) fn added_text((function, of): &(FunctionId, FunctionId)) -> String {
-    format!("added {function} for calls of {of} that leave out inputs")
+/// Reports that `function` was added for calls of `original` that leave out inputs.
+pub(crate) fn added_text(function: &FunctionId, original: &FunctionId) -> String {
+    format!("added {function} for calls of {original} that leave out inputs")
 }
 
-/// Lists functions that were added, each with the one that it takes the place of.
+/// Lists in JSON the functions that were added, each with the function that it specializes.
 pub(crate) fn added_json(added: &[(FunctionId, FunctionId)]) -> Vec<Value> {
     let added = added.iter();
     added.map(|(function, of)| json!({"function": id_json(function), "of": id_json(of)})).collect()

@@ -1,9 +1,10 @@
-//! The `sardonyx` command. One file per subcommand; what they share is in files named after it.
+//! The `sardonyx` command. Each subcommand is a file; shared code is in files named after its
+//! topic.
 //!
-//! Exit codes: 0 fine, 1 findings, 2 wrong usage, input or output that fails, or bad input. Answers
-//! go to stdout, everything else to stderr.
+//! Exit codes: 0 for success, 1 for findings, 2 for wrong usage, I/O errors or bad input. Answers
+//! go to stdout, notes and errors to stderr.
 
-// In a test, a panic is the report.
+// A panic is how a test reports a failure.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod add_training;
@@ -130,15 +131,16 @@ enum Command {
     Man(completions::ManArgs),
 }
 
-/// What a command found that could do its work.
+/// Result of a command that did its work without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
+    /// Success: exit code 0.
     Fine,
-    /// Exit code 1.
+    /// Findings in a model, or a difference between models or values: exit code 1.
     Findings,
 }
 
-/// The model that a command works on.
+/// Argument for the model that a command reads.
 #[derive(clap::Args)]
 #[group(skip)]
 struct ModelArg {
@@ -149,7 +151,7 @@ struct ModelArg {
     limits: Limits,
 }
 
-/// What opening a model may cost.
+/// Limits for opening a model.
 #[derive(clap::Args, Clone)]
 struct Limits {
     /// Maximum memory for nodes, values and attributes, in addition to 12 times the file size
@@ -157,7 +159,7 @@ struct Limits {
     max_structure: u64,
 }
 
-/// Whether a path stands for the standard input.
+/// Whether a path is `-`, which stands for stdin.
 fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -180,14 +182,14 @@ impl Limits {
 fn main() -> ExitCode {
     last_resort::install();
     sardonyx::tool::keep_panic_places();
-    let wanted = usage::Wanted::of(std::env::args_os().skip(1));
+    let wanted = usage::EarlyOptions::from_args(std::env::args_os().skip(1));
     let answered = last_resort::catch(|| {
         let command = usage::with_negative_numbers(Cli::command());
         let matches = command.color(wanted.color).try_get_matches();
         let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => cli,
             Err(usage) => {
-                // Help asked for is an answer; whether it could be printed changes nothing.
+                // A failure to print is ignored: the exit code depends on the arguments alone.
                 let _ = usage.print();
                 if !usage.use_stderr() {
                     return ExitCode::SUCCESS;
@@ -198,37 +200,37 @@ fn main() -> ExitCode {
         };
         let terminal = Terminal::new(&cli.terminal, wanted.form);
         let result = match cli.command {
-            Command::Info(args) => fine(info::info(&args, &terminal)),
+            Command::Info(args) => to_verdict(info::info(&args, &terminal)),
             Command::Ls(args) => ls::ls(&args, &terminal),
             Command::Ops(args) => ops::ops(&args, &terminal),
-            Command::Cat(args) => fine(cat::cat(&args, &terminal)),
+            Command::Cat(args) => to_verdict(cat::cat(&args, &terminal)),
             Command::Print(args) => print::print(&args, &terminal),
             Command::Parse(args) => parse::parse(&args, &terminal),
             Command::Fmt(args) => fmt::fmt(&args, &terminal),
             Command::Run(args) => run::run(&args, &terminal),
-            Command::Bench(args) => fine(bench::bench(&args, &terminal)),
-            Command::Profile(args) => fine(profile::profile(&args, &terminal)),
-            Command::Train(args) => fine(train::train(&args, &terminal)),
+            Command::Bench(args) => to_verdict(bench::bench(&args, &terminal)),
+            Command::Profile(args) => to_verdict(profile::profile(&args, &terminal)),
+            Command::Train(args) => to_verdict(train::train(&args, &terminal)),
             Command::AddTraining(args) => add_training::add_training(&args, &terminal),
             Command::Differentiate(args) => differentiate::differentiate(&args, &terminal),
-            Command::Pack(args) => fine(pack::pack(&args, &terminal)),
-            Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
+            Command::Pack(args) => to_verdict(pack::pack(&args, &terminal)),
+            Command::Externalize(args) => to_verdict(externalize::externalize(&args, &terminal)),
             Command::Convert(args) => convert::convert(&args, &terminal),
             Command::Save(args) => save::save(&args, &terminal),
             Command::Set(args) => set::set(&args, &terminal),
             Command::Check(args) => check::check(&args, &terminal),
-            Command::Explain(args) => fine(explain_model::explain(&args, &terminal)),
+            Command::Explain(args) => to_verdict(explain_model::explain(&args, &terminal)),
             Command::Scan(args) => scan::scan(&args, &terminal),
             Command::Diff(args) => diff::diff(&args, &terminal),
             Command::Infer(args) => infer::infer(&args, &terminal),
-            Command::Cost(args) => fine(cost::cost(&args, &terminal)),
+            Command::Cost(args) => to_verdict(cost::cost(&args, &terminal)),
             Command::Strip(args) => strip::strip(&args, &terminal),
             Command::Inline(args) => inline::inline(&args, &terminal),
             Command::Shard(args) => shard::shard(&args, &terminal),
-            Command::Hash(args) => fine(hash::hash(&args, &terminal)),
-            Command::Graph(args) => fine(graph::graph(&args, &terminal)),
-            Command::Completions(args) => fine(completions::completions(&args)),
-            Command::Man(args) => fine(completions::man(&args, &terminal)),
+            Command::Hash(args) => to_verdict(hash::hash(&args, &terminal)),
+            Command::Graph(args) => to_verdict(graph::graph(&args, &terminal)),
+            Command::Completions(args) => to_verdict(completions::completions(&args)),
+            Command::Man(args) => to_verdict(completions::man(&args, &terminal)),
         };
         match result {
             Ok(Verdict::Fine) => ExitCode::SUCCESS,
@@ -239,8 +241,8 @@ fn main() -> ExitCode {
     answered.unwrap_or_else(|bug| Terminal::plain(wanted.form).report(&bug))
 }
 
-/// The verdict of a command that looks for nothing.
-fn fine(result: Result<(), Failure>) -> Result<Verdict, Failure> {
+/// Converts the result of a command that never has findings.
+fn to_verdict(result: Result<(), Failure>) -> Result<Verdict, Failure> {
     result.map(|()| Verdict::Fine)
 }
 
@@ -253,7 +255,7 @@ impl ModelArg {
         self.load(options).map(|loaded| loaded.model)
     }
 
-    /// The model with what is known beyond it: its text, and warnings about that.
+    /// Opens the model, with its source text and the warnings about it if the file is a text.
     fn load(&self, options: OpenOptions) -> Result<Loaded, Failure> {
         self.limits.load(&self.path, options)
     }
@@ -262,7 +264,7 @@ impl ModelArg {
         is_stdin(&self.path)
     }
 
-    /// The name for reports.
+    /// Returns the path for messages and JSON answers.
     fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -277,15 +279,14 @@ mod tests {
         super::Cli::command().debug_assert();
     }
 
-    /// What tests/json.rs runs has every command that answers in JSON.
+    /// Checks that tests/json.rs runs every command with an option `--json`.
     #[test]
     fn every_command_with_json_is_tested() {
         let commands = super::Cli::command();
-        let commands = commands.get_subcommands();
-        let has_json =
-            |command: &&clap::Command| command.get_arguments().any(|arg| arg.get_id() == "json");
-        let mut defined: Vec<&str> =
-            commands.filter(has_json).map(clap::Command::get_name).collect();
+        let with_json = commands
+            .get_subcommands()
+            .filter(|command| command.get_arguments().any(|arg| arg.get_id() == "json"));
+        let mut defined: Vec<&str> = with_json.map(clap::Command::get_name).collect();
         let lines = include_str!("../tests/json_commands.txt").lines();
         let lines = lines.filter(|line| !line.starts_with('#'));
         let mut tested: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();

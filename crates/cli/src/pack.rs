@@ -1,4 +1,4 @@
-//! `sardonyx pack`: a model as one file.
+//! `sardonyx pack`: a model whose values are all in the model file.
 
 use sardonyx::SaveOptions;
 use sardonyx::io::Weights;
@@ -23,8 +23,8 @@ pub(crate) struct Args {
     saving: saving::Args,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.pack/1";
 
 pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         });
         return terminal.json(&answer, true);
     }
-    saved.say(terminal);
+    saved.print(terminal);
     match tensors {
         0 => terminal.note("all values were already in the model"),
         _ => terminal.remark(&format!(

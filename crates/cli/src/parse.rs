@@ -1,4 +1,4 @@
-//! `sardonyx parse`: a model of text.
+//! `sardonyx parse`: conversion of ONNX text to a model.
 
 use sardonyx::check::{Finding, Severity};
 use sardonyx::io::{Access, Form, Weights};
@@ -31,12 +31,12 @@ pub(crate) struct Args {
     no_check: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.parse/1";
 
 pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    // A text may be edited while it is looked at.
+    // Read instead of mapped, because an editor may change a text while it is parsed.
     let options = OpenOptions::new().form(Form::Notation).access(Access::Read);
     let loaded = args.model.load(options)?;
     let (model, warnings) = (&loaded.model, &loaded.warnings);
@@ -89,13 +89,13 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         });
         terminal.json(&answer, true)?;
     } else {
-        saved.say(terminal);
+        saved.print(terminal);
     }
     Ok(Verdict::Fine)
 }
 
-/// What makes the model invalid, as errors if it is refused for that and as warnings otherwise.
-/// Also how many there are, which may be more than are listed.
+/// Checks the model, and returns its errors with their total number, of which not all may be
+/// listed. Without `strict` the errors become warnings, as the model is written in spite of them.
 fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
     let options = check::CheckOptions::new().types(true).without_files(true);
     let report = model.check(&options);

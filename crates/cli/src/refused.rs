@@ -1,4 +1,4 @@
-//! What stands against changing a model, where a command gives all of it at once.
+//! Report of the refusals because of which a command does not change a model.
 
 use sardonyx::{Model, check};
 use serde_json::{Value, json};
@@ -8,10 +8,11 @@ use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
 
-/// Tells what stands against changing a model. `answer` is the JSON answer without it, if that is
-/// asked for.
-pub(crate) fn refused(
-    (model, name): (&Model, &str),
+/// Prints the findings because of which a model is not changed: as text, or with `--json` in the
+/// member `refusals` of `answer`.
+pub(crate) fn report_refusals(
+    model: &Model,
+    name: &str,
     findings: &[check::Finding],
     answer: Option<Value>,
     terminal: &Terminal,

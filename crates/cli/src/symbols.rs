@@ -1,6 +1,5 @@
-//! Sizes that have names: `--set NAME=SIZE` gives numbers to them, and answers in JSON show them.
-//!
-//! The sessions' `--set` is in `session.rs`.
+//! Symbolic dimensions: the option `--set NAME=SIZE` of commands that infer types, and dimensions
+//! in JSON answers. The option `--set` of sessions is in `session.rs`.
 
 use sardonyx::infer::InferOptions;
 use sardonyx::{Dim, Model};
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::session::OpenSize;
 
-/// Numbers for names of sizes.
+/// Options that give sizes to symbolic dimensions.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -19,27 +18,27 @@ pub(crate) struct Args {
     set: Vec<(String, i64)>,
 }
 
-/// `NAME=SIZE` on the command line.
+/// Parses `NAME=SIZE`, a size of at least 0.
 pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
-    let wrong = || format!("'{text}' is not of the form NAME=SIZE, such as batch=4");
-    let (name, size) = text.rsplit_once('=').ok_or_else(wrong)?;
-    match size.parse() {
-        Ok(size @ 0..) if !name.is_empty() => Ok((name.to_string(), size)),
-        _ => Err(wrong()),
+    let parts = text.rsplit_once('=').map(|(name, size)| (name, size.parse()));
+    match parts {
+        Some((name, Ok(size @ 0..))) if !name.is_empty() => Ok((name.to_string(), size)),
+        _ => Err(format!("'{text}' is not of the form NAME=SIZE, such as batch=4")),
     }
 }
 
 impl Args {
-    /// Options of inference with these numbers; those of dimensions without a name are set in the
-    /// model. Fails for a name that the model does not have.
+    /// Returns options of inference with the given sizes of symbolic dimensions. Sizes of unnamed
+    /// dimensions are set in the model. Fails for a name that the model does not have.
     pub(crate) fn apply(&self, model: &mut Model) -> Result<InferOptions, Failure> {
         let mut options = InferOptions::new();
         let names = model.symbols();
         let inputs = model.inputs();
         for (name, size) in &self.set {
             let bounded = usize::try_from(*size).unwrap_or(usize::MAX);
-            if let Some(OpenSize { input, axis, .. }) = OpenSize::of(&inputs, name, bounded)? {
-                // The axis was just found.
+            if let Some(OpenSize { input, axis, .. }) = OpenSize::from_name(&inputs, name, bounded)?
+            {
+                // Cannot fail: the line above has found the axis.
                 let _ = model.set_input_dim(&input, axis, *size);
                 continue;
             }
@@ -64,7 +63,7 @@ impl Args {
     }
 }
 
-/// A number, a formula as text, or null.
+/// Converts a dimension to JSON: a number, an expression as text, or null if it is unknown.
 pub(crate) fn dim_json(dim: &Dim) -> Value {
     match dim {
         Dim::Known(size) => json!(size),

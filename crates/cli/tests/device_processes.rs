@@ -1,4 +1,4 @@
-//! Tests of `run --devices --processes`, which runs devices as processes.
+//! Devices that are processes: `run --devices --processes`.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::support::{Files, digits_model, sardonyx};
 use serde_json::{Value, json};
 
-/// Annotates the digits model with pipeline stages for `devices` devices.
-fn split_digits(devices: &str) -> Files {
+/// Creates the digits model divided into pipeline stages for several devices.
+fn shard_digits(devices: &str) -> Files {
     let files = Files::new(&[]);
     let out = files.path("model.onnx");
     let args = ["shard", &digits_model(), "--devices", devices, "--pipeline", "-o", &out];
@@ -17,9 +17,10 @@ fn split_digits(devices: &str) -> Files {
     files
 }
 
-/// Compares runs in several processes with runs in one, for all examples of annotations (DIST-30).
+/// Checks DIST-30: several processes give the same answer as one, for all models in
+/// `tests/devices`.
 #[test]
-fn several_processes_give_the_results_of_one() {
+fn processes_give_the_results_of_one() {
     let files = Files::new(&[]);
     let stored = files.path("wanted.npz");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/devices");
@@ -33,7 +34,7 @@ fn several_processes_give_the_results_of_one() {
         let random = ["run", model, "--random", "7"];
         let whole = sardonyx(&[&random[..], &["-o", &stored]].concat());
         assert_eq!(whole.code, Some(0), "{model}: {}", whole.stderr);
-        // A model with several configurations needs a choice.
+        // A model with several device configurations needs the name of one.
         let is_one_of = path.file_stem().is_some_and(|stem| stem == "two_configurations");
         let chosen: &[&str] = if is_one_of { &["--configuration", "wide"] } else { &[] };
         for processes in ["2", "3"] {
@@ -46,7 +47,7 @@ fn several_processes_give_the_results_of_one() {
     assert!(ran >= 20, "{ran} runs");
 }
 
-/// Checks that no device needs values that only nodes of training information read.
+/// Checks that no device has to return values that only the training information reads.
 #[test]
 fn a_model_with_training_runs_in_processes() {
     let files = Files::new(&[]);
@@ -63,10 +64,9 @@ fn a_model_with_training_runs_in_processes() {
     }
 }
 
-/// Checks that a profile has the steps, the moves and a trace of every device, in one process or in
-/// several.
+/// Checks that the profile and the trace have the steps and moves of the devices in all processes.
 #[test]
-fn profiles_are_of_all_devices() {
+fn profiles_cover_all_devices() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/devices/products.onnxtxt");
     let files = Files::new(&[]);
     let trace = files.path("trace.json");
@@ -91,7 +91,7 @@ fn profiles_are_of_all_devices() {
             assert!(operators.contains(&"MatMul") && operators.contains(&"Exchange"));
             assert!((0.0..1.0).contains(&device["idle"].as_f64().unwrap()), "{device}");
         }
-        // Device 1 sends its partial sums to device 0, which waits for them.
+        // Device 0 waits for the partial sums of device 1.
         let moves = json["moves"].as_array().unwrap();
         assert_eq!(moves.len(), 1);
         assert_eq!((&moves[0]["value"], &moves[0]["to"]), (&json!("c"), &json!("whole on 0")));
@@ -101,9 +101,8 @@ fn profiles_are_of_all_devices() {
         let events: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
         let events = events["traceEvents"].as_array().unwrap();
         for thread in [1, 2] {
-            let of_thread =
-                events.iter().filter(|event| event["tid"] == thread && event["ph"] == "X");
-            let steps = of_thread.count();
+            let steps = events.iter().filter(|event| event["tid"] == thread && event["ph"] == "X");
+            let steps = steps.count();
             assert!(steps >= 3, "{steps} steps of thread {thread}");
         }
         let text = sardonyx(&[&profile[..], processes].concat());
@@ -112,8 +111,8 @@ fn profiles_are_of_all_devices() {
 }
 
 #[test]
-fn failures_are_reported_once() {
-    let files = split_digits("2");
+fn errors_of_processes_are_printed_once() {
+    let files = shard_digits("2");
     let model = files.path("model.onnx");
     let answer = sardonyx(&["run", &model, "nothing.npy", "--devices", "--processes"]);
     assert_eq!(answer.code, Some(2));
@@ -132,11 +131,11 @@ fn failures_are_reported_once() {
     sardonyx(&again).fails_with(&["a configuration 'pipeline-2' already", "--name"]);
 }
 
-/// Kills a process at a random moment, which must end the run and be named in the error (DIST-32).
+/// Checks DIST-32: if a process is killed at any moment, the run ends with an error that names it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_process_is_named() {
-    let files = split_digits("3");
+    let files = shard_digits("3");
     let model = files.path("model.onnx");
     let mut moment = 7u64;
     for _ in 0..12 {
@@ -156,7 +155,7 @@ fn a_killed_process_is_named() {
             assert!(Instant::now() < until, "the processes do not start");
             std::thread::sleep(Duration::from_millis(1));
         };
-        // The processes may be connecting, agreeing on the plan, or running.
+        // A pseudo-random moment while the processes connect, agree on a plan, or run.
         moment = moment * 48_271 % 2_147_483_647;
         std::thread::sleep(Duration::from_millis(moment % 400));
         let victim = (moment / 400 % 2) as usize;
@@ -171,9 +170,9 @@ fn a_killed_process_is_named() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let output = run.wait_with_output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(&format!("worker {}", victim + 1)), "{stderr}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("worker {}", victim + 1)), "{said}");
         for other in &others {
             let until = Instant::now() + Duration::from_secs(10);
             while Path::new(&format!("/proc/{other}/exe")).exists() {
@@ -184,11 +183,11 @@ fn a_killed_process_is_named() {
     }
 }
 
-/// Suspends a process, which must end the run within the deadline.
+/// Checks that a process that is stopped, and does not answer, ends the run within the deadline.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stopped_process_ends_the_run_in_time() {
-    let files = split_digits("3");
+    let files = shard_digits("3");
     let model = files.path("model.onnx");
     for victim in [0, 1] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
@@ -203,7 +202,7 @@ fn a_stopped_process_ends_the_run_in_time() {
             assert!(Instant::now() < until, "the processes do not start");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The processes are running by now.
+        // After this time the processes are connected and run.
         std::thread::sleep(Duration::from_millis(1500));
         let others = children(&run);
         let stopped = Command::new("kill").args(["-STOP", &others[victim]]).status().unwrap();
@@ -219,17 +218,17 @@ fn a_stopped_process_ends_the_run_in_time() {
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        let (took, stderr) = (begin.elapsed(), String::from_utf8(output.stderr).unwrap());
-        assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(&format!("worker {}", victim + 1)), "{stderr}");
-        assert!(took < Duration::from_secs(6), "the run ended after {took:?}: {stderr}");
+        let (took, said) = (begin.elapsed(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("worker {}", victim + 1)), "{said}");
+        assert!(took < Duration::from_secs(6), "the run ended after {took:?}: {said}");
         for other in &others {
             assert!(!Path::new(&format!("/proc/{other}/exe")).exists(), "a process stays behind");
         }
     }
 }
 
-/// Lists the ids of the child processes of `process`.
+/// Returns the ids of the child processes of a process.
 #[cfg(target_os = "linux")]
 fn children(process: &Child) -> Vec<String> {
     let id = process.id();

@@ -1,18 +1,18 @@
-//! Checks that the examples of README.md and of the pages of docs/ do what they show.
+//! Runs the examples in README.md and the pages of docs/, and compares their output with the pages.
 //!
-//! The commands of a block of kind `console` are run. A command for the shell follows `$`, and its
-//! output, stdout and stderr together, follows on the lines below. The exit code must be 0, or the
-//! one in a comment at the end of the command: `$ sardonyx check bad.onnx # exit code 1`. The
-//! ellipsis `…` matches any lines if it is a line of its own, and any text within a line. Numbers,
-//! such as times, may differ in a block of kind `console varies`.
+//! A block of kind `console` is run line by line. A line with `$` is a shell command; the lines
+//! below it are the expected stdout and stderr. The exit code must be 0, or that in a comment at
+//! the end of the command: `$ sardonyx check bad.onnx # exit code 1`. A line `…` stands for any
+//! lines, and `…` in a line for any text. In a block of kind `console varies` numbers such as times
+//! may differ.
 //!
-//! A block whose kind is followed by a file name, such as `text model.onnxtxt`, is the content of
-//! that file. All blocks of a page share a directory, in which `examples` and `tests` are those of
-//! the repository. Blocks of kind `rust` are examples of `book.rs`, which is compiled and run, and
-//! `crates/python/tests/test_docs.py` runs those of kind `python`. A block of kind `py` is an
-//! excerpt of a program in `examples/distributed`, which has tests of its own.
+//! A block whose kind is followed by a file name, such as `text model.onnxtxt`, is written to that
+//! file. All blocks of a page share a directory with links to `examples` and `tests` of the
+//! repository. Blocks of kind `rust` must be in `book.rs`, which is compiled and run; blocks of
+//! kind `python` are run by `crates/python/tests/test_docs.py`. A block of kind `py` is an excerpt
+//! of a program in `examples/distributed`, which has tests of its own.
 //!
-//! The environment variable `BLESS=1` replaces the output in the pages by the printed one.
+//! With `BLESS=1` in the environment, the output of commands is written into the pages.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -20,18 +20,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Ellipsis in expected output, which matches any text or any lines.
+/// Placeholder for any lines, or any text in a line, of expected output.
 const ANYTHING: &str = "…";
 
-/// Kinds of blocks that are not run: they would change the machine, are run by other tests, or show
-/// a format.
+/// Kinds of blocks that are not run here: commands that change the machine, input of other
+/// programs, and descriptions of formats.
 const NOT_RUN: &[&str] = &["sh", "yaml", "toml", "text", "python", "rust"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Lists README.md and the pages of docs/.
+/// Returns README.md and the pages of docs/, without pages that tasks generate from tested sources.
 fn pages() -> Vec<PathBuf> {
     let root = root();
     let entries = fs::read_dir(root.join("docs")).unwrap();
@@ -42,16 +42,16 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Returns the path of a page from the top of the repository.
-fn display_path(path: &Path) -> String {
+/// Formats a path relative to the top of the repository.
+fn relative_path(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// A fenced block of a page.
+/// Fenced block of a page.
 struct Block {
     /// Words after the opening fence.
     kind: Vec<String>,
-    /// Index of the first line after the fence.
+    /// Number of the first line after the fence, from 0.
     start: usize,
     lines: Vec<String>,
 }
@@ -84,12 +84,12 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Command of a console block, with its expected output.
+/// Command of a console block with its expected output.
 struct Entry {
-    /// Lines of the command. The first begins with `$`.
+    /// Lines of the command, the first with its `$`.
     command: Vec<String>,
     output: Vec<String>,
-    /// Index of the first line of the command in the block.
+    /// Number of the command's first line in the block, from 0.
     line: usize,
 }
 
@@ -120,7 +120,7 @@ impl Entry {
         named.unwrap_or(0)
     }
 
-    /// Runs the command. Returns the lines that it printed and its exit code.
+    /// Runs the command, and returns its output in lines with its exit code.
     fn run(&self, directory: &Path) -> (Vec<String>, Option<i32>) {
         let program = Path::new(env!("CARGO_BIN_EXE_sardonyx")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
@@ -136,12 +136,12 @@ impl Entry {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let text = text.replace(&directory.display().to_string(), ".");
-        // Trailing blanks are removed, as pages have none.
+        // Blanks at the ends of lines are removed, because editors remove them in pages, too.
         (text.lines().map(|line| line.trim_end().to_string()).collect(), output.status.code())
     }
 }
 
-/// Whether a line matches the expected one, in which `…` stands for any text.
+/// Whether a line matches an expected one, in which `…` stands for any text.
 fn line_fits(expected: &str, line: &str) -> bool {
     let Some((before, after)) = expected.split_once(ANYTHING) else { return expected == line };
     let Some(rest) = line.strip_prefix(before) else { return false };
@@ -161,30 +161,31 @@ fn lines_fit(expected: &[String], lines: &[String]) -> bool {
     }
 }
 
-/// Replaces each number by `#`, and each sequence of blanks by one.
+/// Masks the numbers in all lines, so that only words are compared.
 fn without_numbers(lines: &[String]) -> Vec<String> {
-    let mut plain = Vec::new();
-    for line in lines {
-        let mut text = String::new();
-        let mut is_number = false;
-        for c in line.chars() {
-            let goes_on = is_number && (c == '.' || c == ',');
-            if c.is_ascii_digit() && !is_number {
-                text.push('#');
-            } else if !c.is_ascii_digit() && !goes_on {
-                text.push(c);
-            }
-            is_number = c.is_ascii_digit() || goes_on;
-        }
-        plain.push(text.split_whitespace().collect::<Vec<_>>().join(" "));
-    }
-    plain
+    lines.iter().map(|line| mask_numbers(line)).collect()
 }
 
-/// Creates an empty directory for the files of a page, with links to the directories that examples
-/// read.
+/// Replaces each number by `#`, and several blanks by one.
+fn mask_numbers(line: &str) -> String {
+    let mut text = String::new();
+    let mut is_number = false;
+    for c in line.chars() {
+        let goes_on = is_number && (c == '.' || c == ',');
+        if c.is_ascii_digit() && !is_number {
+            text.push('#');
+        } else if !c.is_ascii_digit() && !goes_on {
+            text.push(c);
+        }
+        is_number = c.is_ascii_digit() || goes_on;
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Creates an empty directory for the files of a page, with links to the directories that its
+/// examples read.
 fn directory_of(page: &Path, what: &str) -> PathBuf {
-    let name = display_path(page).replace(['/', '.'], "-");
+    let name = relative_path(page).replace(['/', '.'], "-");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(what).join(name);
     if directory.exists() {
         fs::remove_dir_all(&directory).unwrap();
@@ -196,7 +197,7 @@ fn directory_of(page: &Path, what: &str) -> PathBuf {
     directory.canonicalize().unwrap()
 }
 
-/// Runs the examples of a page. Returns the problems, and the page with the output as printed now.
+/// Runs the examples of a page. Returns the problems, and the page with the output of this run.
 fn run_page(page: &Path) -> (Vec<String>, String) {
     let text = fs::read_to_string(page).unwrap();
     let mut lines: Vec<Vec<String>> = text.lines().map(|line| vec![line.to_string()]).collect();
@@ -205,7 +206,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
     for block in blocks(&text) {
         if !block.is("console") {
             if let Some(problem) = problem_of_block(&block) {
-                wrong.push(format!("{}:{}: {problem}", display_path(page), block.start));
+                wrong.push(format!("{}:{}: {problem}", relative_path(page), block.start));
             }
             if let Some(name) = block.kind.get(1) {
                 fs::write(directory.join(name), block.text()).unwrap();
@@ -215,7 +216,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
         let varies = block.kind.get(1).is_some_and(|word| word == "varies");
         for entry in entries(&block) {
             let (printed, code) = entry.run(&directory);
-            let place = format!("{}:{}", display_path(page), block.start + entry.line + 1);
+            let place = format!("{}:{}", relative_path(page), block.start + entry.line + 1);
             if code != Some(entry.exit_code()) {
                 wrong.push(format!("{place}: exit code {code:?}, and it prints {printed:#?}"));
             }
@@ -236,7 +237,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
     (wrong, lines.join("\n") + "\n")
 }
 
-/// Lists the commands in the text of a page, outside of its blocks, with their line numbers.
+/// Returns the commands in the text of a page, outside of its blocks, with their line numbers.
 fn commands_in_text(page: &str) -> Vec<(usize, &str)> {
     let mut in_block = false;
     let mut commands = Vec::new();
@@ -251,7 +252,7 @@ fn commands_in_text(page: &str) -> Vec<(usize, &str)> {
     commands
 }
 
-/// Checks that all commands in questions.md succeed.
+/// Checks that all commands in the answers of questions.md succeed.
 #[test]
 fn answers_to_questions_run() {
     let page = root().join("docs/questions.md");
@@ -269,14 +270,17 @@ fn answers_to_questions_run() {
         let entry = Entry { command: vec![format!("$ {command}")], output: Vec::new(), line: 0 };
         let (printed, code) = entry.run(&directory);
         if code != Some(0) {
-            let place = display_path(&page);
-            wrong.push(format!("{place}:{line}: {command}: {}", printed.join("\n")));
+            wrong.push(format!(
+                "{}:{line}: {command}: {}",
+                relative_path(&page),
+                printed.join("\n")
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether a program of `examples/distributed` has these lines.
+/// Whether a program in `examples/distributed` contains `lines`.
 fn is_in_example(lines: &str) -> bool {
     let entries = fs::read_dir(root().join("examples/distributed")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -284,7 +288,8 @@ fn is_in_example(lines: &str) -> bool {
     programs.any(|path| fs::read_to_string(path).unwrap().contains(lines))
 }
 
-/// Returns the problem of a block that is not run, such as an unknown kind.
+/// Returns the problem of a block that is not run here: its kind is unknown, it has a command that
+/// could be run, or it is not an excerpt of an example.
 fn problem_of_block(block: &Block) -> Option<String> {
     let Some(kind) = block.kind.first() else { return Some("a block has no kind".to_string()) };
     if kind == "py" {
@@ -294,13 +299,14 @@ fn problem_of_block(block: &Block) -> Option<String> {
     if !NOT_RUN.contains(&kind.as_str()) {
         return Some(format!("blocks of kind '{kind}' are not known"));
     }
-    let mut lines = block.lines.iter().filter(|_| kind == "sh");
+    let mut lines = block.lines.iter();
     let command = lines.find(|line| line.trim_start().starts_with("sardonyx "));
+    let command = command.filter(|_| kind == "sh");
     command.map(|line| format!("'{line}' belongs into a console block, which is run"))
 }
 
 #[test]
-fn commands_print_the_output_in_the_pages() {
+fn commands_print_what_the_pages_show() {
     let bless = std::env::var_os("BLESS").is_some();
     let pages = pages();
     let answers: Vec<(Vec<String>, String)> = std::thread::scope(|scope| {
@@ -316,11 +322,11 @@ fn commands_print_the_output_in_the_pages() {
             writeln!(report, "{problem}").unwrap();
         }
     }
-    // Failures remain, so that the blessed pages are reviewed.
+    // With BLESS=1 the test fails, too, so that the written pages get a review.
     assert!(report.is_empty(), "BLESS=1 writes what is printed into the pages\n{report}");
 }
 
-/// Checks that the Rust examples in the pages are those of book.rs, which are compiled and run.
+/// Checks that the Rust examples of the pages are those in `book.rs`, which is compiled and run.
 #[test]
 fn examples_in_rust_are_those_of_the_book() {
     let source = include_str!("book.rs");
@@ -342,7 +348,7 @@ fn examples_in_rust_are_those_of_the_book() {
         let text = fs::read_to_string(&page).unwrap();
         for block in blocks(&text).iter().filter(|block| block.is("rust")) {
             let found = compiled.iter().position(|example| *example == block.text());
-            let place = format!("{}:{}", display_path(&page), block.start);
+            let place = format!("{}:{}", relative_path(&page), block.start);
             let index = found.unwrap_or_else(|| panic!("{place}: not an example of book.rs"));
             used.insert(index);
         }
@@ -351,7 +357,7 @@ fn examples_in_rust_are_those_of_the_book() {
     assert_eq!(unused.map(|index| &compiled[index]), None, "no page shows this");
 }
 
-/// Returns the anchor by which links refer to a heading.
+/// Returns the anchor of a heading in links, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let letters = heading.trim_start_matches('#').trim().to_lowercase();
     let letters = letters.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
@@ -359,7 +365,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_of_pages_have_targets() {
     let mut wrong = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
@@ -368,7 +374,7 @@ fn links_lead_somewhere() {
             let (file, part) = target.split_once('#').unwrap_or((target, ""));
             let path =
                 if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
-            let place = format!("{}: {target}", display_path(&page));
+            let place = format!("{}: {target}", relative_path(&page));
             if !path.exists() {
                 wrong.push(format!("{place}: the linked file does not exist"));
             } else if !part.is_empty() {
@@ -383,12 +389,12 @@ fn links_lead_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Compares the numbers in README.md with docs/coverage.md, which a task generates.
+/// Checks that README.md has the numbers of docs/coverage.md, which a task generates.
 #[test]
 fn the_readme_has_the_numbers_of_coverage() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let (readme, coverage) = (read("README.md").replace(',', ""), read("docs/coverage.md"));
-    // Text after a number in docs/coverage.md, and text before or after it in README.md.
+    // Pairs of words next to a number: in docs/coverage.md and in README.md.
     for (there, here) in [
         (" of the standard's ", "all "),
         (" of them have kernels", " have kernels"),
@@ -404,12 +410,12 @@ fn the_readme_has_the_numbers_of_coverage() {
         } else {
             format!("{here}{number}")
         };
-        assert!(readme.contains(&wanted), "README.md lacks '{wanted}'");
+        assert!(readme.contains(&wanted), "README.md does not say '{wanted}'");
     }
 }
 
 #[test]
-fn ellipses_match_any_text() {
+fn placeholders_match_any_text() {
     let lines = |text: &str| text.lines().map(str::to_string).collect::<Vec<_>>();
     for (expected, printed, fits) in [
         ("a\nb", "a\nb", true),

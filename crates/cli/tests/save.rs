@@ -23,7 +23,7 @@ fn convert(files: &Files, input: &str, output: &str, more: &[&str]) -> Answer {
 }
 
 #[test]
-fn values_go_from_form_to_form() {
+fn values_are_converted_between_formats() {
     let files = pair();
     let answer = convert(&files, "a.npy", "a.pb", &[]);
     assert!(
@@ -47,7 +47,7 @@ fn values_go_from_form_to_form() {
     named.good();
     let bytes = files.read("x.pb");
     assert!(bytes.windows(7).any(|bytes| bytes == b"\x42\x05input"));
-    // Types that NumPy lacks are bare bytes in its files.
+    // Element types that NumPy lacks are bare bytes in .npy files.
     std::fs::write(files.path("half.npy"), npy("|V2", "(1,)", &[0x80, 0x3f])).unwrap();
     convert(&files, "half.npy", "half.csv", &[]).fails_with(&["half.npy"]);
     convert(&files, "half.npy", "half.csv", &["--type", "bfloat16"]).good();
@@ -102,7 +102,7 @@ fn texts_in_safetensors_stay_where_they_can() {
 }
 
 #[test]
-fn models_stay_the_same() {
+fn conversion_does_not_change_models() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     convert(&files, "d.onnx", "copy.pb", &[]).good();
     assert!(files.read("copy.pb") == files.read("d.onnx"));
@@ -130,7 +130,7 @@ fn models_as_text_and_back() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_conversions_are_refused() {
     let files = pair();
     let write = |name: &str, bytes: Vec<u8>| std::fs::write(files.path(name), bytes).unwrap();
     write("d.onnx", std::fs::read(digits_model()).unwrap());
@@ -168,15 +168,11 @@ fn what_cannot_be_is_refused() {
     assert!(usage.code == Some(2) && usage.stderr.contains("seq(…)"), "{}", usage.stderr);
 }
 
-/// An extension that stands for no format is told of: the model is binary.
+/// Checks that a note warns of an unknown file extension, with which the model is binary.
 #[test]
 fn an_unknown_extension_is_noted() {
     let files = Files::new(&[]);
     let model = digits_model();
-    let strip = |name: &str, more: &[&str]| {
-        let out = files.path(name);
-        sardonyx(&[&["strip", &model, "--docs", "-o", &out], more].concat())
-    };
     let noted = "selects no format: the model is written as binary ONNX";
     for (name, more, is_noted) in [
         ("out.txt", &[][..], true),
@@ -184,7 +180,8 @@ fn an_unknown_extension_is_noted() {
         ("out", &[][..], false),
         ("out.onnxjson", &[][..], false),
     ] {
-        let answer = strip(name, more);
+        let out = files.path(name);
+        let answer = sardonyx(&[&["strip", &model, "--docs", "-o", &out], more].concat());
         assert_eq!(answer.stderr.contains(noted), is_noted, "{name}: {}", answer.stderr);
         answer.good();
     }

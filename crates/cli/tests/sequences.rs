@@ -100,7 +100,7 @@ fn sequences_are_shown_and_written() {
     assert_eq!(t["items"][1]["values"], serde_json::json!([3.0, 4.0, 5.0]));
     assert_eq!(t["truncated"], false);
 
-    // An archive of outputs is one of inputs again.
+    // An archive of outputs can be read back as inputs.
     let target = files.path("out.npz");
     files.run("run", "m.onnxtxt", &[&s, "-o", &target]).good();
     let arrays = npz::read(&files.read("out.npz").into()).unwrap();

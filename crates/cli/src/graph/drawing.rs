@@ -7,7 +7,7 @@ use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
 use super::folds::Folds;
 use crate::human;
-use crate::info::{domain_name, qualified};
+use crate::info::{domain_name, qualified_name};
 
 /// Maximum width of a line in a vertex, in columns.
 const COLUMNS: usize = 34;
@@ -192,7 +192,7 @@ impl DrawingBuilder<'_> {
     fn node_vertex(&self, index: usize) -> Vertex {
         let node = &self.graph.nodes[index];
         let repeats = self.folds.repeats[index];
-        let operator = qualified(&node.domain, &node.operator);
+        let operator = qualified_name(&node.domain, &node.operator);
         let title = if repeats > 1 { format!("{operator} × {repeats}") } else { operator };
         let mut lines = vec![cut_line(&title)];
         if !node.name.is_empty() {
@@ -250,7 +250,7 @@ impl DrawingBuilder<'_> {
         let nodes = || members.iter().map(|node| &self.graph.nodes[*node]);
         let mut operators: BTreeMap<String, usize> = BTreeMap::new();
         for (index, node) in members.iter().zip(nodes()) {
-            let operator = qualified(&node.domain, &node.operator);
+            let operator = qualified_name(&node.domain, &node.operator);
             *operators.entry(operator).or_default() += self.folds.repeats[*index];
         }
         let count: usize = operators.values().sum();
@@ -431,7 +431,7 @@ fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 fn cut_line(text: &str) -> String {
-    human::without_middle(&human::one_line(text), COLUMNS).into_owned()
+    human::shorten(&human::one_line(text), COLUMNS).into_owned()
 }
 
 fn value_text(value: &NodeValue) -> String {
