@@ -15,11 +15,12 @@ use crate::devices::DeviceArgs;
 use crate::failure::{Code, Failure};
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
+use crate::model_arg::ModelArg;
+use crate::outputs;
 use crate::saving;
 use crate::session::{Opened, SessionArgs};
 use crate::terminal::Terminal;
 use crate::timing::{RepeatArgs, Timing, millis, time_call};
-use crate::{ModelArg, outputs};
 
 /// Benchmark a model: load time, first run, and repeated runs
 ///

@@ -9,10 +9,10 @@ use sardonyx::tool::{Glob, suggest};
 use sardonyx::{Model, Tensor};
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::arrays::{self, Content, Format, SUFFIXES};
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
 use crate::saving::{self, Target, at_model, target_of};
 use crate::show;
 use crate::terminal::Terminal;

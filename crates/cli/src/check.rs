@@ -18,10 +18,11 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::info::unsupported_json;
+use crate::model_arg::{Limits, is_stdin};
 use crate::objects::merge_objects;
 use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
-use crate::{Limits, Verdict, is_stdin};
+use crate::verdict::Verdict;
 
 /// Check models against the rules of the ONNX standard
 ///

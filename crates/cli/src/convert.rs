@@ -12,10 +12,12 @@ use crate::failure::Failure;
 use crate::human::count;
 use crate::info::{domain_name, qualified_name};
 use crate::inline::{added_json, added_text};
+use crate::model_arg::ModelArg;
 use crate::refused::report_refusals;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving, set, verify};
+use crate::verdict::Verdict;
+use crate::{invalid, saving, set, verify};
 
 /// Convert a model to other operator set versions, exactly
 ///

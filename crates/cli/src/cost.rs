@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::human::{Align, bytes, columns, count, group};
+use crate::model_arg::ModelArg;
+use crate::symbols;
 use crate::symbols::dim_json;
 use crate::terminal::Terminal;
-use crate::{ModelArg, symbols};
 
 /// Count parameters, multiply-adds and memory of activations
 ///

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sardonyx::inspect::{StoredTensor, TensorStorage};
 
-use crate::ModelArg;
+use crate::model_arg::ModelArg;
 
 /// Status of an external data file that a model refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::info::qualified_name;
+use crate::model_arg::ModelArg;
 use crate::refused::report_refusals;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Command that writes a changed model, such as `add-training`.
 pub(crate) struct Command<'a> {

@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::{count, group};
 use crate::info::domain_name;
+use crate::model_arg::{Limits, ModelArg};
 use crate::terminal::Terminal;
-use crate::{Limits, ModelArg, Verdict};
+use crate::verdict::Verdict;
 
 /// Show the differences between two models
 ///

@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 use crate::derived::{Command, change_notes, expansions_json, opset_json};
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Add gradients to a model, as outputs
 ///

@@ -13,12 +13,13 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::human::{self, Align, columns, count, cut};
+use crate::model_arg::{Limits, ModelArg};
 use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
 use crate::steps::{info_json, layout, operator, step_json};
 use crate::terminal::Terminal;
 use crate::timing::millis;
-use crate::{Limits, ModelArg, check, rules, train};
+use crate::{check, rules, train};
 
 /// Explain how a model is optimized before it runs, or what a finding of `check` means
 ///

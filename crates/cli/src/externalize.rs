@@ -5,9 +5,9 @@ use sardonyx::io::{Layout, Weights};
 use sardonyx::{Model, SaveOptions};
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
+use crate::model_arg::ModelArg;
 use crate::saving::{self, Target, sum_of};
 use crate::terminal::Terminal;
 

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use sardonyx::text;
 
 use crate::failure::{self, Failure};
+use crate::files;
+use crate::model_arg::is_stdin;
 use crate::terminal::Terminal;
-use crate::{Verdict, files, is_stdin};
+use crate::verdict::Verdict;
 
 /// Format models in text form
 ///

@@ -15,10 +15,11 @@ use sardonyx::infer::InferOptions;
 use sardonyx::text::PrintOptions;
 
 use crate::failure::{Code, Failure};
+use crate::files;
 use crate::human::group;
+use crate::model_arg::ModelArg;
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
-use crate::{ModelArg, files};
 use drawing::{Drawing, Graph};
 use folds::Folds;
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::model_arg::{Limits, ModelArg};
 use crate::saving::at_model;
 use crate::terminal::Terminal;
-use crate::{Limits, ModelArg};
 
 /// Print content hashes, which do not depend on where tensor values are stored
 ///

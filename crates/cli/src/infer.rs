@@ -12,10 +12,12 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{Align, columns, count};
+use crate::model_arg::ModelArg;
 use crate::session::note_tolerated;
 use crate::symbols::dim_json;
 use crate::terminal::{Each, Terminal};
-use crate::{ModelArg, Verdict, saving, symbols};
+use crate::verdict::Verdict;
+use crate::{saving, symbols};
 
 /// Infer types and shapes of all values, and explain what remains unknown
 ///

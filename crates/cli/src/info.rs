@@ -14,9 +14,10 @@ use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
 use crate::human::{bytes, count, cut, group, pad_names};
 use crate::ls::storage_name;
+use crate::model_arg::ModelArg;
+use crate::nodes;
 use crate::symbols::dim_json;
 use crate::terminal::Terminal;
-use crate::{ModelArg, nodes};
 
 /// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
 /// run; or list its nodes

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Replace function calls by the bodies of the functions
 ///

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
+use crate::saving;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::verdict::Verdict;
 
 /// Options for a result that is invalid.
 #[derive(clap::Args)]

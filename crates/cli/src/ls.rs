@@ -8,11 +8,13 @@ use serde_json::json;
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::human::{Align, bytes, columns, compare_names, count, cut, group, parse_bytes};
+use crate::model_arg::ModelArg;
 use crate::saving::is_external;
+use crate::show;
 use crate::stats::{Number, Stats};
 use crate::terminal::Terminal;
 use crate::types::parse_element;
-use crate::{ModelArg, Verdict, show};
+use crate::verdict::Verdict;
 
 /// List stored tensors: name, type, shape, size and location
 ///

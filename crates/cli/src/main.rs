@@ -40,6 +40,7 @@ mod inputs;
 mod invalid;
 mod last_resort;
 mod ls;
+mod model_arg;
 mod nodes;
 mod objects;
 mod ops;
@@ -69,18 +70,16 @@ mod timing;
 mod train;
 mod types;
 mod usage;
+mod verdict;
 mod verify;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use sardonyx::io::ReadLimits;
-use sardonyx::tool::Loaded;
-use sardonyx::{Model, OpenOptions};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use crate::verdict::Verdict;
 
 #[global_allocator]
 static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
@@ -129,54 +128,6 @@ enum Command {
     Graph(graph::Args),
     Completions(completions::CompletionArgs),
     Man(completions::ManArgs),
-}
-
-/// Result of a command that did its work without a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    /// Success: exit code 0.
-    Fine,
-    /// Findings in a model, or a difference between models or values: exit code 1.
-    Findings,
-}
-
-/// Argument for the model that a command reads.
-#[derive(clap::Args)]
-#[group(skip)]
-struct ModelArg {
-    /// ONNX file, binary or text, or - for stdin
-    #[arg(value_name = "MODEL")]
-    path: PathBuf,
-    #[command(flatten)]
-    limits: Limits,
-}
-
-/// Limits for opening a model.
-#[derive(clap::Args, Clone)]
-struct Limits {
-    /// Maximum memory for nodes, values and attributes, in addition to 12 times the file size
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = human::parse_bytes)]
-    max_structure: u64,
-}
-
-/// Whether a path is `-`, which stands for stdin.
-fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-impl Limits {
-    /// Opens a model file, or reads the model on stdin.
-    fn load(&self, path: &Path, options: OpenOptions) -> Result<Loaded, Failure> {
-        let limits = ReadLimits { memory: self.max_structure, ..ReadLimits::default() };
-        let options = options.limits(limits);
-        if is_stdin(path) {
-            options
-                .load_reader(std::io::stdin().lock())
-                .map_err(|error| Failure::from(error).at("standard input"))
-        } else {
-            Ok(options.load(path)?)
-        }
-    }
 }
 
 fn main() -> ExitCode {
@@ -244,30 +195,6 @@ fn main() -> ExitCode {
 /// Converts the result of a command that never has findings.
 fn to_verdict(result: Result<(), Failure>) -> Result<Verdict, Failure> {
     result.map(|()| Verdict::Fine)
-}
-
-impl ModelArg {
-    fn open(&self) -> Result<Model, Failure> {
-        self.open_with(OpenOptions::new())
-    }
-
-    fn open_with(&self, options: OpenOptions) -> Result<Model, Failure> {
-        self.load(options).map(|loaded| loaded.model)
-    }
-
-    /// Opens the model, with its source text and the warnings about it if the file is a text.
-    fn load(&self, options: OpenOptions) -> Result<Loaded, Failure> {
-        self.limits.load(&self.path, options)
-    }
-
-    fn is_stdin(&self) -> bool {
-        is_stdin(&self.path)
-    }
-
-    /// Returns the path for messages and JSON answers.
-    fn name(&self) -> String {
-        self.path.display().to_string()
-    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use sardonyx::{Model, Type};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::ModelArg;
 use crate::failure::Failure;
 use crate::human::{Align, columns, count, group};
 use crate::info::{domain_name, qualified_name};
+use crate::model_arg::ModelArg;
 use crate::terminal::{Each, Terminal};
 
 #[derive(clap::Args)]

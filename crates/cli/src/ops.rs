@@ -8,10 +8,10 @@ use sardonyx::tool::schema::{
 use sardonyx::tool::{Glob, suggest};
 use serde_json::{Value, json};
 
-use crate::Verdict;
 use crate::failure::Failure;
 use crate::human::{Align, columns, count};
 use crate::terminal::Terminal;
+use crate::verdict::Verdict;
 
 /// Show operators: summary, versions, inputs, outputs, attributes and types
 ///

@@ -4,9 +4,9 @@ use sardonyx::SaveOptions;
 use sardonyx::io::Weights;
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::failure::Failure;
 use crate::human::{bytes, count};
+use crate::model_arg::ModelArg;
 use crate::saving::{self, is_external, sum_of};
 use crate::terminal::Terminal;
 

@@ -8,8 +8,10 @@ use serde_json::json;
 use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
+use crate::saving;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::verdict::Verdict;
 
 /// Convert ONNX text to a model
 ///

@@ -11,9 +11,11 @@ use sardonyx::tool::TextForm;
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
+use crate::human;
+use crate::model_arg::ModelArg;
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, human};
+use crate::verdict::Verdict;
 
 /// Print a model as text
 ///

@@ -16,12 +16,12 @@ use sardonyx::tool::SessionExt;
 use sardonyx::tool::profile::{DevicePart, DeviceRun, Exchanged};
 use serde_json::{Value, json};
 
-use crate::ModelArg;
 use crate::devices::DeviceArgs;
 use crate::failure::{Code, Failure};
 use crate::files;
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
+use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;

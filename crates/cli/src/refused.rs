@@ -3,10 +3,10 @@
 use sardonyx::{Model, check};
 use serde_json::{Value, json};
 
-use crate::Verdict;
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
+use crate::verdict::Verdict;
 
 /// Prints the findings because of which a model is not changed: as text, or with `--json` in the
 /// member `refusals` of `answer`.

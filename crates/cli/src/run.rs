@@ -14,11 +14,13 @@ use crate::expect::Expected;
 use crate::failure::{Code, Failure};
 use crate::inner::Dumped;
 use crate::inputs::{self, gather};
+use crate::model_arg::ModelArg;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
 use crate::timing::{Timing, time_call};
-use crate::{ModelArg, Verdict, classes, expect, inner, outputs, saving, show};
+use crate::verdict::Verdict;
+use crate::{classes, expect, inner, outputs, saving, show};
 
 /// Run a model on arrays, stored values or images; show its outputs or compare them with expected
 /// ones

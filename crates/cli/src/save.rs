@@ -13,10 +13,11 @@ use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
 use crate::files::{self, FileKind, Protected};
 use crate::human::{bytes, count};
+use crate::model_arg::{Limits, ModelArg, is_stdin};
 use crate::saving::{self, Target, target_of};
 use crate::terminal::Terminal;
 use crate::types::parse_type;
-use crate::{Limits, ModelArg, Verdict, is_stdin};
+use crate::verdict::Verdict;
 
 /// Convert a model or values to another file format
 ///

@@ -15,9 +15,9 @@ use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::files::{self, Protected};
 use crate::human::{bytes, count};
+use crate::model_arg::{ModelArg, is_stdin};
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
-use crate::{ModelArg, is_stdin};
 
 /// Options for writing a changed model.
 #[derive(clap::Args)]

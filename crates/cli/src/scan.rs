@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
+use crate::model_arg::is_stdin;
 use crate::objects::merge_objects;
 use crate::terminal::Terminal;
-use crate::{Verdict, is_stdin};
+use crate::verdict::Verdict;
 
 /// Scan models for what makes them unsafe to open: damage, unsafe paths, decompression bombs,
 /// hidden bytes, foreign code

@@ -12,9 +12,10 @@ use sardonyx::{
 };
 
 use crate::failure::Failure;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
 use crate::timing::{millis, time_call};
-use crate::{ModelArg, human, symbols};
+use crate::{human, symbols};
 
 /// Options for preparing a model to run.
 #[derive(clap::Args)]

@@ -8,8 +8,10 @@ use sardonyx::{ErrorKind, Model, SaveOptions};
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, files, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{files, invalid, saving};
 
 /// Change the header of a model: versions, producer, documentation, metadata
 ///

@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{count, group};
+use crate::model_arg::ModelArg;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Annotate a model for several devices: split its matrix products, its stages or its examples
 ///

@@ -14,10 +14,11 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::files::{self, Protected};
 use crate::human::{count, parse_positive};
+use crate::model_arg::ModelArg;
+use crate::saving;
 use crate::session::SessionArgs;
 use crate::stopping::{self, StopArgs};
 use crate::terminal::Terminal;
-use crate::{ModelArg, saving};
 use data::Data;
 
 /// Train a model with the training information that it contains

@@ -10,8 +10,9 @@ use sardonyx::{Model, SessionBuilder};
 use super::DeviceArgs;
 use super::workers::Workers;
 use crate::failure::Failure;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict};
+use crate::verdict::Verdict;
 
 /// Placeholder in the name of a model file for the number of the process.
 pub(crate) const NUMBER: &str = "%d";
