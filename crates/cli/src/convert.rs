@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::{domain_name, qualified_name};
 use crate::inline::{added_json, added_text};
 use crate::model_arg::ModelArg;
+use crate::operator_name::{domain_name, qualified_name};
 use crate::refused::report_refusals;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;

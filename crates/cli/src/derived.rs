@@ -9,8 +9,8 @@ use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::info::qualified_name;
 use crate::model_arg::ModelArg;
+use crate::operator_name::qualified_name;
 use crate::refused::report_refusals;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{count, group};
-use crate::info::domain_name;
 use crate::model_arg::{Limits, ModelArg};
+use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 

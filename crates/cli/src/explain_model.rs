@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::failure::Failure;
 use crate::human::{self, Align, columns, count, cut};
 use crate::model_arg::{Limits, ModelArg};
+use crate::operator_name::qualified_name;
 use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
 use crate::steps::{info_json, layout, operator, step_json};
@@ -386,7 +387,7 @@ impl Explanation<'_> {
                 format!("{} replaced by its function body", count(calls, "node")),
             );
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
-                lines.add_row("", format!("{calls:>5}  {}", qualified(domain, name)));
+                lines.add_row("", format!("{calls:>5}  {}", qualified_name(domain, name)));
             }
             lines.add_rest(report.expanded.len());
         }
@@ -403,7 +404,7 @@ impl Explanation<'_> {
             ),
         }
         for group in report.upgraded.iter().take(SHOWN) {
-            let op = qualified(group.domain, group.op);
+            let op = qualified_name(group.domain, group.op);
             let (from, to, nodes) = (group.from, group.to, group.nodes);
             lines.add_row("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
         }
@@ -654,12 +655,5 @@ impl Lines {
         if rows > SHOWN {
             self.add_row("", format!("    ... and {} more", rows - SHOWN));
         }
-    }
-}
-
-fn qualified(domain: &str, op: &str) -> String {
-    match domain {
-        "" => op.to_string(),
-        domain => format!("{domain}.{op}"),
     }
 }

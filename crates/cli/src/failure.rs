@@ -13,6 +13,8 @@ use sardonyx::value::TensorError;
 use sardonyx::{ErrorKind, Type};
 use serde_json::{Value, json};
 
+use crate::operator_name::domain_name;
+
 /// Reason for which a command ends without its answer. The exit code is 2, except after the reader
 /// of stdout has closed it.
 #[derive(Debug, Default)]
@@ -136,7 +138,7 @@ impl Detail {
             Detail::Operator(operator) => json!({
                 "code": "unsupported-operator",
                 "message": operator.why,
-                "domain": crate::info::domain_name(&operator.domain),
+                "domain": domain_name(&operator.domain),
                 "operator": operator.name,
                 "opset": operator.opset,
                 "nodes": operator.nodes,
@@ -330,7 +332,7 @@ fn path_json(path: &NodePath) -> Value {
             _ => None,
         };
         json!({
-            "domain": crate::info::domain_name(&node.domain),
+            "domain": domain_name(&node.domain),
             "operator": node.operator,
             "node": (!node.name.is_empty()).then_some(&node.name),
             "output": node.output,

@@ -16,6 +16,7 @@ use crate::human::{bytes, count, cut, group, pad_names};
 use crate::ls::storage_name;
 use crate::model_arg::ModelArg;
 use crate::nodes;
+use crate::operator_name::{domain_name, qualified_name};
 use crate::symbols::dim_json;
 use crate::terminal::Terminal;
 
@@ -372,17 +373,6 @@ fn totals(totals: Totals) -> String {
         group(totals.tensors as u64),
         bytes(totals.bytes)
     )
-}
-
-/// Returns the name of an operator domain: `ai.onnx` for the default domain, which is empty in
-/// files.
-pub(crate) fn domain_name(domain: &str) -> &str {
-    if domain.is_empty() { "ai.onnx" } else { domain }
-}
-
-/// Returns `DOMAIN.NAME`, or the name alone in the default domain.
-pub(crate) fn qualified_name(domain: &str, name: &str) -> String {
-    if domain.is_empty() { name.to_string() } else { format!("{domain}.{name}") }
 }
 
 fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {

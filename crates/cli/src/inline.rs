@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::model_arg::ModelArg;
+use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 use crate::{invalid, saving};
@@ -195,14 +196,14 @@ fn as_text(report: &InlineReport) -> String {
         lines.push(format!("inlined {} of {function}", count(*calls, "call")));
     }
     for ((domain, name), nodes) in &report.operators {
-        let domain = crate::info::domain_name(domain);
+        let domain = domain_name(domain);
         lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
     }
     if lines.is_empty() {
         lines.push("nothing to inline".to_string());
     }
     for kept in &report.without_body {
-        let (domain, nodes) = (crate::info::domain_name(&kept.domain), count(kept.nodes, "node"));
+        let (domain, nodes) = (domain_name(&kept.domain), count(kept.nodes, "node"));
         let stay = if kept.nodes == 1 { "stays" } else { "stay" };
         let first = if kept.nodes == 1 { "" } else { "the first is " };
         lines.push(format!(
@@ -215,7 +216,7 @@ fn as_text(report: &InlineReport) -> String {
     }
     lines.extend(report.added.iter().map(|(function, original)| added_text(function, original)));
     for (domain, version) in &report.imported {
-        let domain = crate::info::domain_name(domain);
+        let domain = domain_name(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
     }
     if !report.removed.is_empty() {

@@ -43,6 +43,7 @@ mod ls;
 mod model_arg;
 mod nodes;
 mod objects;
+mod operator_name;
 mod ops;
 mod outputs;
 mod pack;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{Align, columns, count, group};
-use crate::info::{domain_name, qualified_name};
 use crate::model_arg::ModelArg;
+use crate::operator_name::{domain_name, qualified_name};
 use crate::terminal::{Each, Terminal};
 
 #[derive(clap::Args)]

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::model_arg::ModelArg;
+use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 use crate::{files, invalid, saving};
@@ -155,12 +156,12 @@ impl Args {
             note_merged(imports, model, terminal);
             let known = Registry::standard().versions(domain);
             if let Some((_, newest)) = known.filter(|(_, newest)| *version > i64::from(*newest)) {
-                let name = crate::info::domain_name(domain);
+                let name = domain_name(domain);
                 terminal.note(&format!(
                     "version {version} of {name} is unknown; the newest known version is {newest}"
                 ));
             }
-            let what = format!("opset {}", crate::info::domain_name(domain));
+            let what = format!("opset {}", domain_name(domain));
             changes.version(&what, before, *version);
         }
         // The IR version comes after the operator sets, which newer IR versions require.

@@ -7,7 +7,7 @@ use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
 use super::folds::Folds;
 use crate::human;
-use crate::info::{domain_name, qualified_name};
+use crate::operator_name::{domain_name, qualified_name};
 
 /// Maximum width of a line in a vertex, in columns.
 const COLUMNS: usize = 34;
