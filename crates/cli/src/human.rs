@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::terminal::harmless;
+use crate::escape::escape_controls;
 
 /// Maximum width of a metadata value or a documentation string on a terminal, in columns.
 const TEXT_COLUMNS: usize = 100;
@@ -27,10 +27,10 @@ pub(crate) fn width(text: &str) -> usize {
 /// escaped, so that its width is known.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t')) {
-        return harmless(text);
+        return escape_controls(text);
     }
     let line = text.replace("\r\n", "\n").replace(['\n', '\r'], "⏎");
-    harmless(&line.replace('\t', "\\t")).into_owned().into()
+    escape_controls(&line.replace('\t', "\\t")).into_owned().into()
 }
 
 /// Whether stdout is a terminal. Cached, because tables check it for each of their cells.

@@ -21,6 +21,7 @@ mod derived;
 mod devices;
 mod diff;
 mod differentiate;
+mod escape;
 mod expect;
 mod explain_model;
 mod externalize;

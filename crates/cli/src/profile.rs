@@ -17,6 +17,7 @@ use sardonyx::tool::profile::{DevicePart, DeviceRun, Exchanged};
 use serde_json::{Value, json};
 
 use crate::devices::DeviceArgs;
+use crate::escape::escape_controls_in_json;
 use crate::failure::{Code, Failure};
 use crate::files;
 use crate::human;
@@ -25,7 +26,7 @@ use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
-use crate::terminal::{Terminal, harmless_json};
+use crate::terminal::Terminal;
 use crate::timing::{RepeatArgs, median};
 use measured::{Part, Profile, Track, to_micros};
 
@@ -404,7 +405,7 @@ fn write_json(target: &Path, value: &Value) -> Result<(), Failure> {
         Failure::new(format!("the trace cannot be written as JSON: {error}")).code(Code::Internal)
     })?;
     files::write(target, |file| {
-        file.write_all(harmless_json(&text).as_bytes())?;
+        file.write_all(escape_controls_in_json(&text).as_bytes())?;
         Ok(())
     })
 }

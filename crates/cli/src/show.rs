@@ -6,9 +6,9 @@ use sardonyx::tool::{CastOptions, Class, cast};
 use sardonyx::{DataType, Tensor, Value};
 use serde_json::{Number, json};
 
+use crate::escape::escape_controls;
 use crate::failure::Failure;
 use crate::human::{self, Align, pad};
-use crate::terminal::harmless;
 
 /// Maximum number of rows, along the last axis, that are printed of a tensor.
 const SHOWN_ROWS: usize = 8;
@@ -233,7 +233,7 @@ pub(crate) fn write_all(
 ) -> Result<(), Failure> {
     let (data_type, dims) = (tensor.data_type(), tensor.dims());
     let title = format!("{name}: {data_type}{}\n", dims_text(dims));
-    sink.write_all(harmless(&title).as_bytes())?;
+    sink.write_all(escape_controls(&title).as_bytes())?;
     if tensor.is_empty() {
         sink.write_all(b"  no elements\n")?;
     }

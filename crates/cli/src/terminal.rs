@@ -1,6 +1,5 @@
 //! Output of the command: answers on stdout, notes and errors on stderr, colored on a terminal.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Serialize, Serializer};
 
 use crate::check::sarif;
+use crate::escape::{escape_controls, escape_controls_in_json};
 use crate::failure::{Code, Failure};
 use crate::usage::Form;
 
@@ -80,7 +80,7 @@ impl Terminal {
 
     /// Writes a text answer to stdout, with control characters escaped.
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
-        write_answer(&harmless(text))
+        write_answer(&escape_controls(text))
     }
 
     /// Writes an answer to stdout as JSON: indented if `pretty`, else on one line.
@@ -96,7 +96,7 @@ impl Terminal {
         })?;
         text.push('\n');
         self.answered.store(true, Ordering::Relaxed);
-        write_answer(&harmless_json(&text))
+        write_answer(&escape_controls_in_json(&text))
     }
 
     /// Writes a note to stderr, except with `--quiet`.
@@ -117,13 +117,13 @@ impl Terminal {
     pub(crate) fn remark(&self, text: &str) {
         if !self.quiet {
             // An error of stderr is ignored, as no other stream is left to report it.
-            let _ = writeln!(io::stderr(), "{}", harmless(text));
+            let _ = writeln!(io::stderr(), "{}", escape_controls(text));
         }
     }
 
     /// Writes a label and a text to stderr.
     fn write_line(&self, label: &str, text: &str) {
-        let _ = writeln!(io::stderr(), "{} {}", self.paint(label), harmless(text));
+        let _ = writeln!(io::stderr(), "{} {}", self.paint(label), escape_controls(text));
     }
 
     /// Reports the failure of the command, and returns its exit code. A broken pipe is a success,
@@ -161,8 +161,10 @@ impl Terminal {
         let mut painted = String::new();
         for (i, part) in text.split('\u{1}').enumerate() {
             match part.split_once('\u{2}') {
-                Some((label, rest)) if i > 0 => painted += &(self.paint(label) + &harmless(rest)),
-                _ => painted += &harmless(part),
+                Some((label, rest)) if i > 0 => {
+                    painted += &(self.paint(label) + &escape_controls(rest))
+                }
+                _ => painted += &escape_controls(part),
             }
         }
         let _ = io::stderr().write_all(painted.as_bytes());
@@ -247,61 +249,9 @@ where
     }
 }
 
-/// Escapes characters of `text`, which may come from a file, that could control a terminal or
-/// reorder its text.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    escape_harmful(text, |out, c| out.extend(c.escape_default()))
-}
-
-/// Escapes characters of `json` that could control a terminal or reorder its text. They can only be
-/// in strings, where JSON has escapes for them.
-pub(crate) fn harmless_json(json: &str) -> Cow<'_, str> {
-    // Code points of harmful characters have at most four digits.
-    escape_harmful(json, |out, c| *out += &format!("\\u{:04x}", u32::from(c)))
-}
-
-/// Replaces each harmful character by the text that `escape` appends for it.
-fn escape_harmful(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
-    // Skips the scan of characters for nearly all texts.
-    if !text.bytes().any(may_harm) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_harmless(*c)) {
-        out += &rest[..at];
-        escape(&mut out, c);
-        rest = &rest[at + c.len_utf8()..];
-    }
-    out += rest;
-    Cow::Owned(out)
-}
-
-/// Whether the UTF-8 form of a harmful character can begin with `byte`. Harmless characters may
-/// begin with it, too.
-fn may_harm(byte: u8) -> bool {
-    match byte {
-        b'\n' | b'\t' => false,
-        // Control characters of one byte, and the first bytes of U+0080 to U+00BF and of U+2000 to
-        // U+2FFF.
-        0..0x20 | 0x7f | 0xc2 | 0xe2 => true,
-        _ => false,
-    }
-}
-
-/// Whether a terminal shows `c` and does nothing else with it.
-fn is_harmless(c: char) -> bool {
-    match c {
-        '\n' | '\t' => true,
-        // Marks that change the direction of the text around them.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
-        c => !c.is_control(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{harmless, harmless_json, is_harmless, may_harm, shows_progress};
+    use super::shows_progress;
 
     #[test]
     fn progress_is_shown_on_terminals_outside_of_services() {
@@ -317,30 +267,5 @@ mod tests {
             let found = shows_progress(is_terminal, ci.map(Into::into));
             assert_eq!(found, expected, "{is_terminal} {ci:?}");
         }
-    }
-
-    #[test]
-    fn bytes_that_harmful_characters_begin_with_are_known() {
-        let harmful = (char::MIN..=char::MAX).filter(|c| !is_harmless(*c));
-        for c in harmful {
-            assert!(may_harm(c.encode_utf8(&mut [0; 4]).as_bytes()[0]), "{c:?}");
-        }
-        let text = "plain\n\t→ größer\u{7}";
-        assert_eq!(harmless(text), "plain\n\t→ größer\\u{7}");
-    }
-
-    #[test]
-    fn escape_sequences_are_defused() {
-        assert_eq!(harmless("a\u{1b}[31mb\nc\u{202e}"), "a\\u{1b}[31mb\nc\\u{202e}");
-    }
-
-    #[test]
-    fn escapes_in_json_are_those_of_json() {
-        let text = "a\u{7f}b\u{9b}c\u{202e}d\u{1b}\n";
-        let json = serde_json::to_string_pretty(&[text]).expect("a text can be written");
-        let harmless = harmless_json(&json);
-        assert!(harmless.contains("a\\u007fb\\u009bc\\u202ed"), "{harmless}");
-        let read: Vec<String> = serde_json::from_str(&harmless).expect("it is JSON");
-        assert_eq!(read, [text]);
     }
 }
