@@ -8,7 +8,8 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
 use crate::model_arg::ModelArg;
-use crate::saving::{self, Target, sum_of};
+use crate::saving::{self, Target};
+use crate::stored_tensors::sum_of;
 use crate::terminal::Terminal;
 
 /// Move tensor values to external data files beside the model

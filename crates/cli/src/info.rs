@@ -13,10 +13,10 @@ use serde_json::json;
 use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
 use crate::human::{bytes, count, cut, group, pad_names};
-use crate::ls::storage_name;
 use crate::model_arg::ModelArg;
 use crate::nodes;
 use crate::operator_name::{domain_name, qualified_name};
+use crate::stored_tensors::storage_name;
 use crate::symbols::dim_json;
 use crate::terminal::Terminal;
 

@@ -9,9 +9,9 @@ use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::human::{Align, bytes, columns, compare_names, count, cut, group, parse_bytes};
 use crate::model_arg::ModelArg;
-use crate::saving::is_external;
 use crate::show;
 use crate::stats::{Number, Stats};
+use crate::stored_tensors::{is_external, storage_name};
 use crate::terminal::Terminal;
 use crate::types::parse_element;
 use crate::verdict::Verdict;
@@ -379,17 +379,6 @@ fn row_json(row: &Row) -> serde_json::Value {
         _ => {}
     }
     answer
-}
-
-/// Returns the word for a tensor's storage in JSON answers, such as `raw` or `external`.
-pub(crate) fn storage_name(storage: &TensorStorage) -> &'static str {
-    match storage {
-        TensorStorage::Raw => "raw",
-        TensorStorage::Typed(_) => "typed",
-        TensorStorage::External { .. } => "external",
-        TensorStorage::Nothing => "nothing",
-        _ => "broken",
-    }
 }
 
 #[cfg(test)]

@@ -65,6 +65,7 @@ mod show;
 mod stats;
 mod steps;
 mod stopping;
+mod stored_tensors;
 mod strip;
 mod symbols;
 mod terminal;

@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::human::{bytes, count};
 use crate::model_arg::ModelArg;
-use crate::saving::{self, is_external, sum_of};
+use crate::saving;
+use crate::stored_tensors::{is_external, sum_of};
 use crate::terminal::Terminal;
 
 /// Copy values from external data files into the model file

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use sardonyx::inspect::TensorStorage;
 use sardonyx::io::{Form, SaveReport, Weights};
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::shard::PrivateDirectory;
@@ -310,21 +309,6 @@ pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
         (ErrorKind::ExternalData | ErrorKind::Invalid, _) => failure.at(arg.name()),
         _ => failure,
     }
-}
-
-/// Returns the number of stored tensors that `fits` selects, and the sum of their bytes.
-pub(crate) fn sum_of(
-    model: &Model,
-    fits: impl Fn(&sardonyx::inspect::StoredTensor) -> bool,
-) -> (usize, u64) {
-    let tensors = model.tensors();
-    let chosen = tensors.iter().filter(|tensor| fits(tensor));
-    chosen.fold((0, 0), |(number, sum), tensor| (number + 1, sum + tensor.bytes.unwrap_or(0)))
-}
-
-/// Whether the values of a tensor are in a data file.
-pub(crate) fn is_external(tensor: &sardonyx::inspect::StoredTensor) -> bool {
-    matches!(tensor.storage, TensorStorage::External { .. })
 }
 
 impl Saved {
