@@ -1,8 +1,6 @@
 //! `sardonyx check` and `sardonyx explain`: checks models against the rules of the standard and
 //! explains the findings.
 
-pub(crate) mod sarif;
-
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +19,7 @@ use crate::info::unsupported_json;
 use crate::model_arg::{Limits, is_stdin};
 use crate::objects::merge_objects;
 use crate::rules::{self, Rule};
+use crate::sarif;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
@@ -166,7 +165,7 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     match format {
         Format::Text => terminal.print(&as_text(&all, args, &total))?,
         Format::Json => terminal.json(&as_json(&all, args), true)?,
-        Format::Sarif => terminal.json(&sarif::log(&all), true)?,
+        Format::Sarif => terminal.json(&sarif_log(&all), true)?,
     }
     let mut failures: Vec<Failure> =
         all.into_iter().filter_map(|checked| checked.result.err()).collect();
@@ -391,6 +390,23 @@ fn as_json(all: &[CheckedFile], args: &Args) -> Value {
         "strict": args.strict,
         "files": files.collect::<Vec<_>>(),
     })
+}
+
+/// Builds the SARIF log of all checked files: findings are results, failures notifications.
+fn sarif_log(all: &[CheckedFile]) -> Value {
+    let mut results = Vec::new();
+    let mut notifications = Vec::new();
+    for checked in all {
+        let name = &checked.name;
+        match &checked.result {
+            Ok(found) => {
+                let findings = found.findings();
+                results.extend(findings.map(|(found, at)| sarif::result(found, at, name)));
+            }
+            Err(failure) => notifications.extend(sarif::notifications(failure, Some(name))),
+        }
+    }
+    sarif::log(results, notifications)
 }
 
 /// Formats a finding as JSON, with its line and column if the model was read from text.

@@ -55,6 +55,7 @@ mod random;
 mod refused;
 mod rules;
 mod run;
+mod sarif;
 mod save;
 mod saving;
 mod scan;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Serialize, Serializer};
 
-use crate::check::sarif;
 use crate::escape::{escape_controls, escape_controls_in_json};
 use crate::failure::{Code, Failure};
+use crate::sarif;
 use crate::usage::Form;
 
 #[derive(clap::Args)]
@@ -148,7 +148,7 @@ impl Terminal {
         let answer = match self.form {
             Form::Prose => return,
             Form::Json => failure.answer(),
-            Form::Sarif => sarif::failed(failure),
+            Form::Sarif => sarif::failure_log(failure),
         };
         // An error of stdout is ignored: stderr has the failure.
         let _ = self.json(&answer, true);

@@ -6,37 +6,41 @@ use sardonyx::text::Position;
 use sardonyx::tool::CODES;
 use serde_json::{Value, json};
 
-use super::CheckedFile;
 use crate::failure::Failure;
 
 /// Address of the page that explains the codes. Each has an anchor of its name there.
 const HELP: &str = "https://github.com/sardonyx/sardonyx/blob/main/docs/findings.md";
 
 /// Builds the log of a command that failed before it read a file.
-pub(crate) fn failed(failure: &Failure) -> Value {
-    run(Vec::new(), notifications(failure, None))
+pub(crate) fn failure_log(failure: &Failure) -> Value {
+    log(Vec::new(), notifications(failure, None))
 }
 
-/// Builds the log of checked files: findings are results, unreadable files are notifications.
-pub(super) fn log(all: &[CheckedFile]) -> Value {
-    let mut results = Vec::new();
-    let mut failures = Vec::new();
-    for checked in all {
-        match &checked.result {
-            Ok(found) => {
-                let findings = found.findings();
-                results.extend(
-                    findings.map(|(found, position)| result(found, position, &checked.name)),
-                );
-            }
-            Err(failure) => failures.extend(notifications(failure, Some(&checked.name))),
-        }
-    }
-    run(results, failures)
+/// Builds the log of a command: `results` are findings, `notifications` failures to read files.
+pub(crate) fn log(results: Vec<Value>, notifications: Vec<Value>) -> Value {
+    let rules: Vec<Value> = CODES.iter().map(|code| rule(code)).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "sardonyx",
+                "version": env!("CARGO_PKG_VERSION"),
+                "informationUri": "https://github.com/sardonyx/sardonyx",
+                "rules": rules,
+            }},
+            "invocations": [{
+                "executionSuccessful": notifications.is_empty(),
+                "toolExecutionNotifications": notifications,
+            }],
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
 }
 
 /// Returns a notification for each problem in a text file, or one for the failure as a whole.
-fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
+pub(crate) fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
     let mut problems: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
     if problems.is_empty() {
         problems.push((failure.message(), None));
@@ -56,29 +60,6 @@ fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
     notifications
 }
 
-/// Builds a log with a single run.
-fn run(results: Vec<Value>, failures: Vec<Value>) -> Value {
-    let rules: Vec<Value> = CODES.iter().map(|code| rule(code)).collect();
-    json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": {"driver": {
-                "name": "sardonyx",
-                "version": env!("CARGO_PKG_VERSION"),
-                "informationUri": "https://github.com/sardonyx/sardonyx",
-                "rules": rules,
-            }},
-            "invocations": [{
-                "executionSuccessful": failures.is_empty(),
-                "toolExecutionNotifications": failures,
-            }],
-            "columnKind": "unicodeCodePoints",
-            "results": results,
-        }],
-    })
-}
-
 fn rule(code: &Code) -> Value {
     json!({
         "id": code.name,
@@ -93,7 +74,8 @@ fn rule(code: &Code) -> Value {
     })
 }
 
-fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
+/// Builds the result of a finding in the file at the path `file`.
+pub(crate) fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
     let index = CODES.iter().position(|code| code.name == found.code.name);
     let (place, advice) = (&found.place.words, found.advice.trim_end_matches('.'));
     json!({
