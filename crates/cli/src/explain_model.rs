@@ -18,6 +18,7 @@ use crate::operator_name::qualified_name;
 use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
 use crate::steps::{info_json, layout, operator, step_json};
+use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 use crate::timing::millis;
 use crate::{check, rules, train};
@@ -213,7 +214,7 @@ fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
 
 /// Returns the name and type of an input with the sizes that are set for its unnamed dimensions.
 /// Returns `None` if none is set.
-fn with_set_sizes<'p>(port: &'p Port, set: &[session::OpenSize]) -> Option<(&'p str, Type)> {
+fn with_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type)> {
     let mut own = set.iter().filter(|one| one.input == port.name()).peekable();
     own.peek()?;
     let (elem, mut dims) = (port.ty()?.elem()?, port.ty()?.shape()?.to_vec());

@@ -17,7 +17,8 @@ use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Shape, Tensor, Type, Value
 
 use crate::failure::{Code, Failure};
 use crate::filling::{self, DefaultFills, Fill, Number, input_type};
-use crate::session::{self, OpenSize};
+use crate::session;
+use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 
 /// Sizes of the dimensions of inputs that are filled.

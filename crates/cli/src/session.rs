@@ -7,12 +7,11 @@ use sardonyx::device::{DeviceOptions, DeviceSession};
 use sardonyx::io::Access;
 use sardonyx::run::{Optimization, Precision};
 use sardonyx::tool::{ModelExt, SessionBuilderExt};
-use sardonyx::{
-    ErrorKind, Model, OpenOptions, Port, Session, SessionBuilder, Trainer, TrainerBuilder, Type,
-};
+use sardonyx::{ErrorKind, Model, OpenOptions, Session, SessionBuilder, Trainer, TrainerBuilder};
 
 use crate::failure::Failure;
 use crate::model_arg::ModelArg;
+use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 use crate::timing::{millis, time_call};
 use crate::{human, symbols};
@@ -77,50 +76,6 @@ pub(crate) struct Sizes {
     pub(crate) fixed: Vec<(String, usize)>,
     /// Sizes of unnamed dimensions, for inputs that are filled.
     pub(crate) open: Vec<OpenSize>,
-}
-
-/// Size of an input's dimension that has no name in the model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OpenSize {
-    pub(crate) input: String,
-    pub(crate) axis: usize,
-    pub(crate) size: usize,
-}
-
-impl OpenSize {
-    /// Resolves `INPUT[AXIS]` to a dimension of an input. `None` if `name` does not have this form
-    /// or INPUT is not an input; fails if the dimension has a size or a name.
-    pub(crate) fn from_name(
-        inputs: &[Port],
-        name: &str,
-        size: usize,
-    ) -> Result<Option<Self>, Failure> {
-        let port = input_and_axis(name).and_then(|(input, axis)| {
-            let port = inputs.iter().find(|port| port.name() == input)?;
-            Some((port, axis))
-        });
-        let Some((port, axis)) = port else { return Ok(None) };
-        match port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis)) {
-            Some(dim) if dim.is_unknown() => {
-                Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
-            }
-            Some(dim) => {
-                let failure =
-                    Failure::new(format!("cannot set dimension {axis} of '{port}': it is {dim}"));
-                Err(match dim.as_symbol() {
-                    Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
-                    None => failure.help("only dimensions without a fixed size can be set"),
-                })
-            }
-            None => Err(Failure::new(format!("the input '{port}' has no known dimension {axis}"))),
-        }
-    }
-}
-
-/// Splits `INPUT[AXIS]`.
-fn input_and_axis(text: &str) -> Option<(&str, usize)> {
-    let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
-    Some((input, axis.parse().ok()?))
 }
 
 /// Opened model with a session for it.

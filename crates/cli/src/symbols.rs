@@ -2,11 +2,10 @@
 //! in JSON answers. The option `--set` of sessions is in `session.rs`.
 
 use sardonyx::infer::InferOptions;
-use sardonyx::{Dim, Model};
+use sardonyx::{Dim, Model, Port, Type};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::session::OpenSize;
 
 /// Options that give sizes to symbolic dimensions.
 #[derive(clap::Args)]
@@ -25,6 +24,50 @@ pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
         Some((name, Ok(size @ 0..))) if !name.is_empty() => Ok((name.to_string(), size)),
         _ => Err(format!("'{text}' is not of the form NAME=SIZE, such as batch=4")),
     }
+}
+
+/// Size of an input's dimension that has no name in the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenSize {
+    pub(crate) input: String,
+    pub(crate) axis: usize,
+    pub(crate) size: usize,
+}
+
+impl OpenSize {
+    /// Resolves `INPUT[AXIS]` to a dimension of an input. `None` if `name` does not have this form
+    /// or INPUT is not an input; fails if the dimension has a size or a name.
+    pub(crate) fn from_name(
+        inputs: &[Port],
+        name: &str,
+        size: usize,
+    ) -> Result<Option<Self>, Failure> {
+        let port = input_and_axis(name).and_then(|(input, axis)| {
+            let port = inputs.iter().find(|port| port.name() == input)?;
+            Some((port, axis))
+        });
+        let Some((port, axis)) = port else { return Ok(None) };
+        match port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis)) {
+            Some(dim) if dim.is_unknown() => {
+                Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
+            }
+            Some(dim) => {
+                let failure =
+                    Failure::new(format!("cannot set dimension {axis} of '{port}': it is {dim}"));
+                Err(match dim.as_symbol() {
+                    Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
+                    None => failure.help("only dimensions without a fixed size can be set"),
+                })
+            }
+            None => Err(Failure::new(format!("the input '{port}' has no known dimension {axis}"))),
+        }
+    }
+}
+
+/// Splits `INPUT[AXIS]`.
+fn input_and_axis(text: &str) -> Option<(&str, usize)> {
+    let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
+    Some((input, axis.parse().ok()?))
 }
 
 impl Args {
