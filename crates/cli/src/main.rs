@@ -184,8 +184,10 @@ fn main() -> ExitCode {
             Command::Shard(args) => shard::shard(&args, &terminal),
             Command::Hash(args) => to_verdict(hash::hash(&args, &terminal)),
             Command::Graph(args) => to_verdict(graph::graph(&args, &terminal)),
-            Command::Completions(args) => to_verdict(completions::completions(&args)),
-            Command::Man(args) => to_verdict(completions::man(&args, &terminal)),
+            Command::Completions(args) => {
+                to_verdict(completions::completions(&args, Cli::command()))
+            }
+            Command::Man(args) => to_verdict(completions::man(&args, Cli::command(), &terminal)),
         };
         match result {
             Ok(Verdict::Fine) => ExitCode::SUCCESS,
@@ -224,5 +226,25 @@ mod tests {
         defined.sort_unstable();
         tested.sort_unstable();
         assert_eq!(tested, defined);
+    }
+
+    #[test]
+    fn every_command_has_a_page_with_its_options() {
+        let pages = crate::completions::pages(super::Cli::command()).unwrap();
+        let commands = super::Cli::command();
+        assert_eq!(pages.len(), commands.get_subcommands().count() + 1);
+        let page = |name: &str| {
+            let (_, page) = pages.iter().find(|(found, _)| found == name).unwrap();
+            String::from_utf8(page.clone()).unwrap()
+        };
+        for command in commands.get_subcommands() {
+            let page = page(&format!("sardonyx-{}", command.get_name()));
+            for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+                let option = format!("\\-\\-{}", option.replace('-', "\\-"));
+                assert!(page.contains(&option), "{} lacks {option}", command.get_name());
+            }
+            assert!(page.contains(".SH SYNOPSIS"));
+        }
+        assert!(page("sardonyx").contains("sardonyx\\-run(1)"));
     }
 }
