@@ -8,11 +8,13 @@ use sardonyx::tool::{ModelExt, Optimizer, OptimizerNumbers};
 use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, TrainingReport};
 use serde_json::{Value, json};
 
-use crate::derived::{Command, expansions_json, notes, opset_json};
+use crate::derived::{Command, change_notes, expansions_json, opset_json};
 use crate::failure::Failure;
 use crate::human::{count, group};
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Add a loss, gradients and an optimizer to a model, so that sardonyx train can train it
 ///
@@ -60,7 +62,7 @@ pub(crate) struct Args {
     gradient_nodes: bool,
 }
 
-/// The options of the loss.
+/// Options that select the loss.
 #[derive(clap::Args)]
 #[group(skip)]
 struct LossArgs {
@@ -88,7 +90,7 @@ enum LossName {
     SquaredError,
 }
 
-/// The options of the optimizer.
+/// Options that select the optimizer and its coefficients.
 #[derive(clap::Args)]
 #[group(skip)]
 struct OptimizerArgs {
@@ -146,8 +148,8 @@ enum OptimizerName {
     Adamw,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.add-training/1";
 
 pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -164,7 +166,7 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
     let result = model.add_training(&args.options()?);
     let command =
         Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
-    command.finish(&model, target, result, (as_json, as_text), terminal)
+    command.finish(&model, target, result, as_json, as_text, terminal)
 }
 
 impl Args {
@@ -262,13 +264,13 @@ fn as_json(report: &TrainingReport) -> Value {
         "nodes": report.nodes,
         "training_mode": report.training_mode,
         "float_copies": report.float_copies,
-        "opset": opset_json(report.opset),
+        "opset": opset_json(report.opset.0, report.opset.1),
         "expanded": expansions_json(&report.expansions),
     })
 }
 
 fn as_text(report: &TrainingReport) -> String {
-    /// Names that are listed of those that share a reason.
+    /// Maximum number of names to list for each reason.
     const SHOWN: usize = 5;
     let elements: usize = report.variables.iter().map(|(_, elements)| elements).sum();
     let mut text = format!(
@@ -297,5 +299,5 @@ fn as_text(report: &TrainingReport) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         text += &format!("\nnot trained because {}: {listed}{more}", why.text());
     }
-    text + &notes(report.opset, &report.expansions)
+    text + &change_notes(report.opset.0, report.opset.1, &report.expansions)
 }

@@ -1,4 +1,4 @@
-//! `sardonyx convert`: the same model with other versions of operator sets.
+//! `sardonyx convert`: converts a model to other operator set versions.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::{domain_name, qualified};
 use crate::inline::{added_json, added_text};
-use crate::refused::refused;
+use crate::model_arg::ModelArg;
+use crate::operator_name::{domain_name, qualified_name};
+use crate::refused::report_refusals;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving, set, verify};
+use crate::verdict::Verdict;
+use crate::{invalid, saving, set, verify};
 
 /// Convert a model to other operator set versions, exactly
 ///
@@ -44,9 +46,9 @@ pub(crate) struct Args {
     /// Make an assumption that the model does not guarantee, and list the nodes that need it:
     /// 'default-inputs' (callers never override an input that has a default), 'indices-in-range'
     /// (no index is negative), 'inference' (old Dropout and BatchNormalization run in inference
-    /// mode whatever is_test says), 'integers-in-floats' (integers that are computed as floats fit
-    /// in 53 bits), 'sizes-not-zero' (no shape that a Reshape with allowzero reads has a 0). May be
-    /// repeated
+    /// mode whatever the value of is_test), 'integers-in-floats' (integers that are computed as
+    /// floats fit in 53 bits), 'sizes-not-zero' (no shape that a Reshape with allowzero reads has a
+    /// 0). May be repeated
     #[arg(long, value_name = "NAME", value_parser = parse_assumption)]
     assume: Vec<Assumption>,
     /// Reject nodes without an equivalent operator instead of replacing them by their function
@@ -65,8 +67,8 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.convert/1";
 
 pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -85,7 +87,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             return Err(Failure::new(error.to_string()).at(args.model.name()));
         }
         Err(ConvertError::Refused(refusals)) => {
-            return args.refused(&model, &refusals, terminal);
+            return args.report_refusals(&model, &refusals, terminal);
         }
         Err(ConvertError::Invalid(result)) => {
             let command = invalid::Command {
@@ -99,8 +101,10 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
         }
     };
     set::note_merged(model.opsets().len(), &converted, terminal);
-    let verify = |runs| verify::verify(&model, &converted, &report, (runs, &args.sizes), terminal);
-    let verified = args.verify.map(verify).transpose()?;
+    let verified = args
+        .verify
+        .map(|runs| verify::verify(&model, &converted, &report, runs, &args.sizes, terminal))
+        .transpose()?;
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
     if let Some(target) = target.filter(|_| !differs) {
@@ -131,7 +135,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             None => terminal.print(&text)?,
             Some(saved) => {
                 terminal.remark(text.trim_end());
-                saved.say(terminal);
+                saved.print(terminal);
             }
         }
     }
@@ -178,8 +182,8 @@ impl Args {
         Ok(target)
     }
 
-    /// What stands against converting the model.
-    fn refused(
+    /// Reports the nodes that have no equivalent in the target versions.
+    fn report_refusals(
         &self,
         model: &Model,
         refusals: &[check::Finding],
@@ -187,10 +191,10 @@ impl Args {
     ) -> Result<Verdict, Failure> {
         let name = self.model.name();
         let answer = self.saving.json.then(|| self.answer());
-        refused((model, &name), refusals, answer, terminal)
+        report_refusals(model, &name, refusals, answer, terminal)
     }
 
-    /// The JSON answer of a conversion without a result.
+    /// Returns the JSON answer of a conversion that produced no model.
     fn answer(&self) -> Value {
         json!({
             "schema": SCHEMA,
@@ -203,7 +207,7 @@ impl Args {
     }
 }
 
-/// Whether the model is another one now.
+/// Whether the conversion changed anything in the model.
 fn is_changed(report: &ConvertReport) -> bool {
     let (before, after) = report.ir_version;
     before != Some(after)
@@ -235,16 +239,17 @@ fn as_text(report: &ConvertReport) -> String {
     let (unchanged, made) = (count(report.unchanged, "node"), report.made);
     text += &format!("{unchanged} unchanged, {rewritten} rewritten{others}, {made} added\n");
     for op in &report.operators {
-        text += &format!("rewritten: {} {}\n", op.rewritten, qualified(op.domain, op.op));
+        text += &format!("rewritten: {} {}\n", op.rewritten, qualified_name(op.domain, op.op));
     }
     for ((domain, name), nodes) in &report.constants {
-        text += &format!("replaced by a constant: {nodes} {}\n", qualified(domain, name));
+        text += &format!("replaced by a constant: {nodes} {}\n", qualified_name(domain, name));
     }
     for ((domain, name), nodes) in &report.expanded {
-        text += &format!("replaced by its function body: {nodes} {}\n", qualified(domain, name));
+        text +=
+            &format!("replaced by its function body: {nodes} {}\n", qualified_name(domain, name));
     }
-    for added in &report.added {
-        text += &format!("{}\n", added_text(added));
+    for (function, original) in &report.added {
+        text += &format!("{}\n", added_text(function, original));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);
@@ -273,13 +278,6 @@ fn as_json(report: &ConvertReport) -> Value {
             })
         })
         .collect();
-    let replaced = |operators: &BTreeMap<(String, String), usize>| -> Vec<Value> {
-        let operators = operators.iter();
-        let listed = operators.map(|((domain, name), nodes)| {
-            json!({"domain": domain_name(domain), "operator": name, "nodes": nodes})
-        });
-        listed.collect()
-    };
     let assumed: Vec<Value> = report
         .assumed
         .iter()
@@ -293,12 +291,20 @@ fn as_json(report: &ConvertReport) -> Value {
         "ir_version": {"from": report.ir_version.0, "to": report.ir_version.1},
         "unchanged": report.unchanged,
         "operators": operators,
-        "constants": replaced(&report.constants),
-        "expanded": replaced(&report.expanded),
+        "constants": operators_json(&report.constants),
+        "expanded": operators_json(&report.expanded),
         "assumed": assumed,
         "rewritten": rewritten,
         "removed": report.removed,
         "added": report.made,
         "added_functions": added_json(&report.added),
     })
+}
+
+/// Converts the numbers of nodes by operator to JSON. An operator is given by domain and name.
+fn operators_json(operators: &BTreeMap<(String, String), usize>) -> Vec<Value> {
+    let listed = operators.iter().map(|((domain, name), nodes)| {
+        json!({"domain": domain_name(domain), "operator": name, "nodes": nodes})
+    });
+    listed.collect()
 }

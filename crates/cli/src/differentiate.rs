@@ -1,13 +1,15 @@
-//! `sardonyx differentiate`: a model that gives gradients.
+//! `sardonyx differentiate`: adds gradients of a value to the outputs of a model.
 
 use sardonyx::train::{GradientOptions, GradientReport};
 use serde_json::{Value, json};
 
-use crate::derived::{Command, expansions_json, notes, opset_json};
+use crate::derived::{Command, change_notes, expansions_json, opset_json};
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Add gradients to a model, as outputs
 ///
@@ -41,8 +43,8 @@ pub(crate) struct Args {
     expand: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.differentiate/1";
 
 pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -52,13 +54,7 @@ pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict,
         if args.expand { model.expand_gradients() } else { model.add_gradients(&args.options()) };
     let command =
         Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
-    command.finish(
-        &model,
-        target,
-        result,
-        (as_json, |report| as_text(report, args.expand)),
-        terminal,
-    )
+    command.finish(&model, target, result, as_json, |report| as_text(report, args.expand), terminal)
 }
 
 impl Args {
@@ -80,7 +76,7 @@ fn as_json(report: &GradientReport) -> Value {
         "gradients": gradients,
         "nodes": report.nodes,
         "replaced": report.replaced,
-        "opset": opset_json(report.opset),
+        "opset": opset_json(report.opset.0, report.opset.1),
         "expanded": expansions_json(&report.expansions),
     })
 }
@@ -95,6 +91,6 @@ fn as_text(report: &GradientReport, expands: bool) -> String {
         let nodes = count(report.nodes, "node");
         format!("added {gradients} of '{}', computed by {nodes}", report.of)
     };
-    text += &notes(report.opset, &report.expansions);
+    text += &change_notes(report.opset.0, report.opset.1, &report.expansions);
     text
 }

@@ -1,4 +1,4 @@
-//! `sardonyx inline`: calls of functions replaced by what the functions do.
+//! `sardonyx inline`: function calls, replaced by the bodies of the functions.
 
 use sardonyx::edit::{FunctionId, InlineError, InlineOptions, InlineReport};
 use sardonyx::io::Weights;
@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
+use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Replace function calls by the bodies of the functions
 ///
@@ -44,8 +47,8 @@ pub(crate) struct Args {
     limit: u64,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.inline/1";
 
 pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -63,7 +66,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 });
                 terminal.json(&answer, true)?;
             } else {
-                terminal.print(&renderings(&original, &findings, args))?;
+                terminal.print(&render_findings(&original, &findings, args))?;
             }
             return Ok(Verdict::Findings);
         }
@@ -116,13 +119,13 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
         });
         terminal.json(&answer, true)?;
     } else {
-        terminal.remark(&(renderings(&original, &report.kept, args) + &as_text(&report)));
-        saved.say(terminal);
+        terminal.remark(&(render_findings(&original, &report.kept, args) + &as_text(&report)));
+        saved.print(terminal);
     }
     Ok(Verdict::Fine)
 }
 
-/// Whether the model is another one now.
+/// Whether inlining changed the model.
 fn is_changed(report: &InlineReport) -> bool {
     let InlineReport { functions, operators, removed, imported, converted, .. } = report;
     let counts = [functions.len(), operators.len(), removed.len(), imported.len(), converted.len()];
@@ -141,7 +144,7 @@ impl Args {
         }
         if let Some(operators) = &self.operators {
             options = options.operators(operators);
-            // Operators alone, unless functions are named as well.
+            // With --operators, functions of the model are inlined only if they are named.
             if self.only.is_none() && self.except.is_none() {
                 options = options.functions(Vec::<String>::new());
             }
@@ -182,7 +185,7 @@ impl Args {
     }
 }
 
-fn renderings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
+fn render_findings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
     let renderings = findings.iter();
     renderings.map(|found| check::render(model, found, &args.model.name()) + "\n\n").collect()
 }
@@ -193,14 +196,14 @@ fn as_text(report: &InlineReport) -> String {
         lines.push(format!("inlined {} of {function}", count(*calls, "call")));
     }
     for ((domain, name), nodes) in &report.operators {
-        let domain = crate::info::domain_name(domain);
+        let domain = domain_name(domain);
         lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
     }
     if lines.is_empty() {
         lines.push("nothing to inline".to_string());
     }
     for kept in &report.without_body {
-        let (domain, nodes) = (crate::info::domain_name(&kept.domain), count(kept.nodes, "node"));
+        let (domain, nodes) = (domain_name(&kept.domain), count(kept.nodes, "node"));
         let stay = if kept.nodes == 1 { "stays" } else { "stay" };
         let first = if kept.nodes == 1 { "" } else { "the first is " };
         lines.push(format!(
@@ -211,9 +214,9 @@ fn as_text(report: &InlineReport) -> String {
     for function in &report.converted {
         lines.push(format!("converted {function} to the operator set versions of its callers"));
     }
-    lines.extend(report.added.iter().map(added_text));
+    lines.extend(report.added.iter().map(|(function, original)| added_text(function, original)));
     for (domain, version) in &report.imported {
-        let domain = crate::info::domain_name(domain);
+        let domain = domain_name(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
     }
     if !report.removed.is_empty() {
@@ -238,12 +241,12 @@ fn operators_json(report: &InlineReport) -> Vec<Value> {
         .collect()
 }
 
-/// Says of a function that was added which calls it is for.
-pub(crate) fn added_text((function, of): &(FunctionId, FunctionId)) -> String {
-    format!("added {function} for calls of {of} that leave out inputs")
+/// Reports that `function` was added for calls of `original` that leave out inputs.
+pub(crate) fn added_text(function: &FunctionId, original: &FunctionId) -> String {
+    format!("added {function} for calls of {original} that leave out inputs")
 }
 
-/// Lists functions that were added, each with the one that it takes the place of.
+/// Lists in JSON the functions that were added, each with the function that it specializes.
 pub(crate) fn added_json(added: &[(FunctionId, FunctionId)]) -> Vec<Value> {
     let added = added.iter();
     added.map(|(function, of)| json!({"function": id_json(function), "of": id_json(of)})).collect()

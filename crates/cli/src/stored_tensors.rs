@@ -1,0 +1,27 @@
+//! Storage and sizes of the tensors that a model stores.
+
+use sardonyx::Model;
+use sardonyx::inspect::{StoredTensor, TensorStorage};
+
+/// Returns the word for a tensor's storage in JSON answers, such as `raw` or `external`.
+pub(crate) fn storage_name(storage: &TensorStorage) -> &'static str {
+    match storage {
+        TensorStorage::Raw => "raw",
+        TensorStorage::Typed(_) => "typed",
+        TensorStorage::External { .. } => "external",
+        TensorStorage::Nothing => "nothing",
+        _ => "broken",
+    }
+}
+
+/// Whether the values of a tensor are in a data file.
+pub(crate) fn is_external(tensor: &StoredTensor) -> bool {
+    matches!(tensor.storage, TensorStorage::External { .. })
+}
+
+/// Returns the number of stored tensors that `fits` selects, and the sum of their bytes.
+pub(crate) fn sum_of(model: &Model, fits: impl Fn(&StoredTensor) -> bool) -> (usize, u64) {
+    let tensors = model.tensors();
+    let chosen = tensors.iter().filter(|tensor| fits(tensor));
+    chosen.fold((0, 0), |(number, sum), tensor| (number + 1, sum + tensor.bytes.unwrap_or(0)))
+}
