@@ -16,7 +16,7 @@ use crate::failure::{Code, Failure};
 pub(crate) struct Args {
     /// Axis order of image inputs; by default guessed from which axis has size 1 or 3
     #[arg(long, value_enum)]
-    layout: Option<Layout>,
+    layout: Option<AxisOrder>,
     /// Mean of each image channel, subtracted after scaling to 0..1, such as 0.485,0.456,0.406
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
     mean: Vec<f32>,
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Layout {
+enum AxisOrder {
     /// Channels first: [N, C, H, W]
     Nchw,
     /// Channels last: [N, H, W, C]
@@ -52,9 +52,9 @@ pub(crate) fn load(
     })?;
     let channels = wanted.channels;
     match wanted.layout {
-        Layout::Nhwc => values
+        AxisOrder::Nhwc => values
             .extend(pixels.iter().enumerate().map(|(i, pixel)| scale.apply(*pixel, i % channels))),
-        Layout::Nchw => {
+        AxisOrder::Nchw => {
             for channel in 0..channels {
                 values.extend(
                     pixels[channel..]
@@ -66,10 +66,10 @@ pub(crate) fn load(
         }
     }
     let dims = match (wanted.layout, wanted.rank) {
-        (Layout::Nchw, 4) => vec![1, channels, height, width],
-        (Layout::Nhwc, 4) => vec![1, height, width, channels],
-        (Layout::Nchw, 3) => vec![channels, height, width],
-        (Layout::Nhwc, 3) => vec![height, width, channels],
+        (AxisOrder::Nchw, 4) => vec![1, channels, height, width],
+        (AxisOrder::Nhwc, 4) => vec![1, height, width, channels],
+        (AxisOrder::Nchw, 3) => vec![channels, height, width],
+        (AxisOrder::Nhwc, 3) => vec![height, width, channels],
         _ => vec![height, width],
     };
     Ok(cast(&Tensor::from_vec(dims, values)?, wanted.elem, CastOptions::default())?)
@@ -79,7 +79,7 @@ pub(crate) fn load(
 #[derive(Debug, PartialEq)]
 struct ImageInput {
     elem: DataType,
-    layout: Layout,
+    layout: AxisOrder,
     rank: usize,
     channels: usize,
     /// Height in pixels; `None` if any is possible, so that the image keeps its own.
@@ -91,7 +91,7 @@ struct ImageInput {
 impl ImageInput {
     /// Reads from the type of `port` how an image has to be converted. Fails if the input cannot
     /// take an image. Without `layout` guesses the channel axis from its size.
-    fn from_port(port: &Port, layout: Option<Layout>) -> Result<ImageInput, Failure> {
+    fn from_port(port: &Port, layout: Option<AxisOrder>) -> Result<ImageInput, Failure> {
         let Some(ty @ Type::Tensor(_)) = port.ty() else {
             return Err(no_image_input(port, "it is not a dense tensor"));
         };
@@ -120,21 +120,28 @@ impl ImageInput {
         let rank = shape.len();
         if rank == 2 {
             let (height, width) = (dims[0].size(), dims[1].size());
-            return Ok(ImageInput { elem, layout: Layout::Nhwc, rank, channels: 1, height, width });
+            return Ok(ImageInput {
+                elem,
+                layout: AxisOrder::Nhwc,
+                rank,
+                channels: 1,
+                height,
+                width,
+            });
         }
         let layout = match layout {
             Some(layout) => layout,
-            None if is_channel_count(&dims[0]) => Layout::Nchw,
-            None if is_channel_count(&dims[2]) => Layout::Nhwc,
-            None if dims[0].known().is_none() => Layout::Nchw,
+            None if is_channel_count(&dims[0]) => AxisOrder::Nchw,
+            None if is_channel_count(&dims[2]) => AxisOrder::Nhwc,
+            None if dims[0].known().is_none() => AxisOrder::Nchw,
             None => {
                 return Err(no_image_input(port, "no axis has 1 or 3 channels")
                     .help("name the order of axes with --layout"));
             }
         };
         let (channels, height, width) = match layout {
-            Layout::Nchw => (&dims[0], &dims[1], &dims[2]),
-            Layout::Nhwc => (&dims[2], &dims[0], &dims[1]),
+            AxisOrder::Nchw => (&dims[0], &dims[1], &dims[2]),
+            AxisOrder::Nhwc => (&dims[2], &dims[0], &dims[1]),
         };
         let channels = match channels.known() {
             None => 3,

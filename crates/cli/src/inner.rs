@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 /// Inner values that a run has to return beside the outputs of the model.
 #[derive(Default)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedValues {
     /// Names of the values to show, in the order of the arguments.
     pub(crate) shown: Vec<String>,
     /// Names of the values to dump, in the order of the graph.
@@ -78,14 +78,14 @@ impl Args {
         model: Model,
         expected: impl Iterator<Item = &'n str>,
         needs_nodes: bool,
-    ) -> Result<(Model, Wanted), Failure> {
+    ) -> Result<(Model, WantedValues), Failure> {
         let own = model.outputs().len();
         if self.show.is_empty() && self.dump.is_empty() && !needs_nodes {
-            return Ok((model, Wanted { own, ..Wanted::default() }));
+            return Ok((model, WantedValues { own, ..WantedValues::default() }));
         }
         let mut nodes = model.nodes(None);
         nodes.retain(NodeInfo::is_in_main_graph);
-        let mut wanted = Wanted { own, ..Wanted::default() };
+        let mut wanted = WantedValues { own, ..WantedValues::default() };
         for name in &self.show {
             wanted.shown.extend(find_matching("--show", name, output_names(&nodes))?);
         }
@@ -142,7 +142,7 @@ pub(crate) struct Dumped {
     left_out: Vec<String>,
 }
 
-impl Wanted {
+impl WantedValues {
     /// Returns the outputs of the model itself, without the inner values.
     pub(crate) fn outputs(&self, given: &Outputs) -> Outputs {
         let values = given.iter().take(self.own);

@@ -149,11 +149,11 @@ fn main() -> ExitCode {
                 if !usage.use_stderr() {
                     return ExitCode::SUCCESS;
                 }
-                Terminal::plain(wanted.form).answer(&Failure::from(&usage));
+                Terminal::plain(wanted.format).answer(&Failure::from(&usage));
                 return ExitCode::from(2);
             }
         };
-        let terminal = Terminal::new(&cli.terminal, wanted.form);
+        let terminal = Terminal::new(&cli.terminal, wanted.format);
         let result = match cli.command {
             Command::Info(args) => to_verdict(info::info(&args, &terminal)),
             Command::Ls(args) => ls::ls(&args, &terminal),
@@ -195,7 +195,7 @@ fn main() -> ExitCode {
             Err(failure) => terminal.report(&failure),
         }
     });
-    answered.unwrap_or_else(|bug| Terminal::plain(wanted.form).report(&bug))
+    answered.unwrap_or_else(|bug| Terminal::plain(wanted.format).report(&bug))
 }
 
 /// Converts the result of a command that never has findings.

@@ -27,7 +27,7 @@ pub(crate) enum Place {
 }
 
 /// File that was written for one or all outputs.
-pub(crate) struct Written {
+pub(crate) struct WrittenOutput {
     pub(crate) path: PathBuf,
     /// Name of the output, if the file holds only one.
     pub(crate) output: Option<String>,
@@ -91,7 +91,7 @@ pub(crate) fn write(
     place: &Place,
     protected: &Protected,
     terminal: &Terminal,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<WrittenOutput>, Failure> {
     match place {
         Place::One(target, format) => write_one(outputs, target, *format, protected, terminal),
         Place::Directory(path) => write_directory(outputs, path, protected),
@@ -104,7 +104,7 @@ fn write_one(
     format: Format,
     protected: &Protected,
     terminal: &Terminal,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<WrittenOutput>, Failure> {
     if let Target::File(path) = target {
         protected.check(path)?;
     }
@@ -152,7 +152,7 @@ fn write_one(
     }
     Ok(match target {
         Target::Stdout => Vec::new(),
-        Target::File(path) => vec![Written {
+        Target::File(path) => vec![WrittenOutput {
             path: path.clone(),
             output: match &all[..] {
                 [(name, _)] => Some(name.to_string()),
@@ -193,7 +193,7 @@ fn write_directory(
     outputs: &Outputs,
     target: &Path,
     protected: &Protected,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<WrittenOutput>, Failure> {
     let mut contents = Vec::new();
     for ((name, value), stem) in outputs.iter().zip(file_stems(outputs.names())) {
         let (bytes, suffix) = match value {
@@ -209,7 +209,8 @@ fn write_directory(
         };
         let path = target.join(format!("{stem}.{suffix}"));
         protected.check(&path)?;
-        let written = Written { path, output: Some(name.to_string()), is_renamed: stem != name };
+        let written =
+            WrittenOutput { path, output: Some(name.to_string()), is_renamed: stem != name };
         contents.push((written, bytes));
     }
     fs::create_dir_all(target)

@@ -28,7 +28,7 @@ use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
 use crate::timing::{RepeatArgs, median};
-use measured::{Part, Profile, Track, to_micros};
+use measured::{ModelPart, Profile, Track, to_micros};
 
 /// Measure the time of every step of a run
 ///
@@ -203,18 +203,18 @@ fn measure(
 
 /// Returns the part of the model that each device runs, with the number of the device. A session
 /// runs the whole model as device 0.
-fn device_parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, Part)>, Failure> {
+fn device_parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, ModelPart)>, Failure> {
     Ok(match runner {
         Runner::Session(session) => {
             let (infos, threads) = (session.steps(), session.threads());
-            vec![(0, Part { infos, details: session.details(inputs.types())?, threads })]
+            vec![(0, ModelPart { infos, details: session.details(inputs.types())?, threads })]
         }
         Runner::Devices(session) => {
             let threads = session.threads_per_device();
             let parts = session.parts(&inputs.types())?.into_iter();
             parts
                 .map(|part: DevicePart| {
-                    (part.device, Part { infos: part.steps, details: part.details, threads })
+                    (part.device, ModelPart { infos: part.steps, details: part.details, threads })
                 })
                 .collect()
         }

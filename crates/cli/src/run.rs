@@ -180,9 +180,9 @@ struct Results {
     given: Outputs,
     timing: Timing,
     /// Inner values that options select.
-    wanted: inner::Wanted,
+    wanted: inner::WantedValues,
     /// Files of the outputs.
-    written: Vec<outputs::Written>,
+    written: Vec<outputs::WrittenOutput>,
     dumped: Option<Dumped>,
     report: Option<expect::Comparison>,
 }

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use crate::escape::{escape_controls, escape_controls_in_json};
 use crate::failure::{Code, Failure};
 use crate::sarif;
-use crate::usage::Form;
+use crate::usage::FailureFormat;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -42,13 +42,13 @@ pub(crate) struct Terminal {
     quiet: bool,
     verbose: bool,
     /// Format in which failures are also written to stdout.
-    form: Form,
+    format: FailureFormat,
     /// Whether a JSON answer was written: a failure after it does not add a second one.
     answered: AtomicBool,
 }
 
 impl Terminal {
-    pub(crate) fn new(args: &Args, form: Form) -> Terminal {
+    pub(crate) fn new(args: &Args, format: FailureFormat) -> Terminal {
         let color = match args.color {
             Color::Always => true,
             Color::Never => false,
@@ -62,18 +62,18 @@ impl Terminal {
             color,
             quiet: args.quiet,
             verbose: args.verbose,
-            form,
+            format,
             answered: AtomicBool::new(false),
         }
     }
 
     /// Returns an output without color and notes, for failures before the arguments are parsed.
-    pub(crate) fn plain(form: Form) -> Terminal {
+    pub(crate) fn plain(format: FailureFormat) -> Terminal {
         Terminal {
             color: false,
             quiet: true,
             verbose: false,
-            form,
+            format,
             answered: AtomicBool::new(false),
         }
     }
@@ -145,10 +145,10 @@ impl Terminal {
         if self.answered.load(Ordering::Relaxed) {
             return;
         }
-        let answer = match self.form {
-            Form::Prose => return,
-            Form::Json => failure.answer(),
-            Form::Sarif => sarif::failure_log(failure),
+        let answer = match self.format {
+            FailureFormat::Prose => return,
+            FailureFormat::Json => failure.answer(),
+            FailureFormat::Sarif => sarif::failure_log(failure),
         };
         // An error of stdout is ignored: stderr has the failure.
         let _ = self.json(&answer, true);

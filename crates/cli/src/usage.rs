@@ -10,14 +10,14 @@ use clap::{ColorChoice, Command, Error};
 /// parser.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EarlyOptions {
-    pub(crate) form: Form,
+    pub(crate) format: FailureFormat,
     pub(crate) color: ColorChoice,
 }
 
 /// Format in which failures are written to stdout, beside the prose on stderr. Prose is not
 /// written to stdout.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum FailureFormat {
     #[default]
     Prose,
     Json,
@@ -28,7 +28,7 @@ impl EarlyOptions {
     /// Scans the arguments for the options. An argument that begins with two hyphens is always an
     /// option, because the only values that begin with a hyphen are numbers.
     pub(crate) fn from_args(args: impl IntoIterator<Item = OsString>) -> EarlyOptions {
-        let mut wanted = EarlyOptions { form: Form::Prose, color: ColorChoice::Auto };
+        let mut wanted = EarlyOptions { format: FailureFormat::Prose, color: ColorChoice::Auto };
         let mut args = args.into_iter().take_while(|arg| arg != "--").peekable();
         while let Some(arg) = args.next() {
             let arg = arg.to_string_lossy();
@@ -38,10 +38,10 @@ impl EarlyOptions {
             };
             let value = value.or_else(|| args.peek().cloned());
             match (name, value.as_deref().and_then(OsStr::to_str)) {
-                ("--json", _) | ("--format", Some("json")) => wanted.form = Form::Json,
+                ("--json", _) | ("--format", Some("json")) => wanted.format = FailureFormat::Json,
                 // `--json` takes precedence if both are given.
-                ("--format", Some("sarif")) if wanted.form == Form::Prose => {
-                    wanted.form = Form::Sarif;
+                ("--format", Some("sarif")) if wanted.format == FailureFormat::Prose => {
+                    wanted.format = FailureFormat::Sarif;
                 }
                 ("--color", Some("always")) => wanted.color = ColorChoice::Always,
                 ("--color", Some("never")) => wanted.color = ColorChoice::Never,
@@ -144,21 +144,21 @@ mod tests {
 
     #[test]
     fn early_options_are_read_from_raw_arguments() {
-        let rows: [(&[&str], Form, ColorChoice); 10] = [
-            (&[], Form::Prose, ColorChoice::Auto),
-            (&["info", "--json"], Form::Json, ColorChoice::Auto),
-            (&["check", "--format", "json"], Form::Json, ColorChoice::Auto),
-            (&["check", "--format=json"], Form::Json, ColorChoice::Auto),
-            (&["check", "--format", "sarif"], Form::Sarif, ColorChoice::Auto),
-            (&["check", "--format=sarif"], Form::Sarif, ColorChoice::Auto),
-            (&["check", "--format=sarif", "--json"], Form::Json, ColorChoice::Auto),
-            (&["--color", "never", "x"], Form::Prose, ColorChoice::Never),
-            (&["--color=always", "x"], Form::Prose, ColorChoice::Always),
-            (&["info", "--", "--json"], Form::Prose, ColorChoice::Auto),
+        let rows: [(&[&str], FailureFormat, ColorChoice); 10] = [
+            (&[], FailureFormat::Prose, ColorChoice::Auto),
+            (&["info", "--json"], FailureFormat::Json, ColorChoice::Auto),
+            (&["check", "--format", "json"], FailureFormat::Json, ColorChoice::Auto),
+            (&["check", "--format=json"], FailureFormat::Json, ColorChoice::Auto),
+            (&["check", "--format", "sarif"], FailureFormat::Sarif, ColorChoice::Auto),
+            (&["check", "--format=sarif"], FailureFormat::Sarif, ColorChoice::Auto),
+            (&["check", "--format=sarif", "--json"], FailureFormat::Json, ColorChoice::Auto),
+            (&["--color", "never", "x"], FailureFormat::Prose, ColorChoice::Never),
+            (&["--color=always", "x"], FailureFormat::Prose, ColorChoice::Always),
+            (&["info", "--", "--json"], FailureFormat::Prose, ColorChoice::Auto),
         ];
-        for (args, form, color) in rows {
+        for (args, format, color) in rows {
             let found = EarlyOptions::from_args(args.iter().map(OsString::from));
-            assert_eq!(found, EarlyOptions { form, color }, "{args:?}");
+            assert_eq!(found, EarlyOptions { format, color }, "{args:?}");
         }
     }
 }

@@ -209,7 +209,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::usage::Form;
+    use crate::usage::FailureFormat;
 
     #[derive(clap::Parser)]
     struct Sized {
@@ -228,7 +228,7 @@ mod tests {
         let sizes = Sized::parse_from(["convert", "--set", "N=3"]).sizes;
         let before = model("a = Exp (x) y = Neg (a)");
         let report = ConvertReport::default();
-        let terminal = Terminal::plain(Form::Prose);
+        let terminal = Terminal::plain(FailureFormat::Prose);
         verify(&before, &model(after), &report, 2, &sizes, &terminal).unwrap()
     }
 

@@ -15,7 +15,7 @@ use crate::steps;
 use crate::timing::median;
 
 /// Step with its measured times.
-pub(super) struct Step {
+pub(super) struct MeasuredStep {
     pub(super) info: StepInfo,
     details: StepDetails,
     /// Median and shortest time in a run; `None` if the step did not run.
@@ -24,7 +24,7 @@ pub(super) struct Step {
     calls: u64,
 }
 
-impl Step {
+impl MeasuredStep {
     /// Returns the median time in a run: zero for a step that did not run.
     pub(super) fn took(&self) -> Duration {
         self.time.map_or(Duration::ZERO, |(median, _)| median)
@@ -98,7 +98,7 @@ impl Default for Sum {
 }
 
 impl Sum {
-    fn add(&mut self, step: &Step) {
+    fn add(&mut self, step: &MeasuredStep) {
         self.calls += step.calls;
         self.took += step.took();
         self.multiply_adds = add_known(self.multiply_adds, step.multiply_adds());
@@ -137,7 +137,7 @@ pub(super) const STEP_HEADINGS: [(&str, Align); 10] = [
 ];
 
 /// Part of a model that a session or a device runs, before it is measured.
-pub(super) struct Part {
+pub(super) struct ModelPart {
     pub(super) infos: Vec<StepInfo>,
     pub(super) details: RunDetails,
     pub(super) threads: usize,
@@ -145,7 +145,7 @@ pub(super) struct Part {
 
 /// Measured steps of a session, or of the part of a model that one device runs.
 pub(super) struct Profile {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<MeasuredStep>,
     /// Median time of a run.
     pub(super) run: Duration,
     /// Time of the shortest run.
@@ -159,8 +159,8 @@ pub(super) struct Profile {
 
 impl Profile {
     /// Computes the median times of the steps of `part` over `runs`. Fails without runs.
-    pub(super) fn new(part: Part, runs: &[Run]) -> Result<Profile, Failure> {
-        let Part { infos, details, threads } = part;
+    pub(super) fn new(part: ModelPart, runs: &[Run]) -> Result<Profile, Failure> {
+        let ModelPart { infos, details, threads } = part;
         let mut times: Vec<Vec<Calls>> = vec![Vec::new(); infos.len()];
         for run in runs {
             for (times, took) in times.iter_mut().zip(&run.steps) {
@@ -173,7 +173,7 @@ impl Profile {
             let calls = times.get(times.len() / 2).map_or(0, |calls| calls.count);
             let times: Vec<Duration> = times.iter().map(|calls| calls.took).collect();
             let time = median(&times).zip(times.first().copied());
-            Step { info, details, time, calls }
+            MeasuredStep { info, details, time, calls }
         });
         let mut wall: Vec<Duration> = runs.iter().map(|run| run.took).collect();
         wall.sort_unstable();
@@ -188,7 +188,7 @@ impl Profile {
     }
 
     /// Returns the steps that run, which views do not.
-    fn timed_steps(&self) -> impl Iterator<Item = &Step> {
+    fn timed_steps(&self) -> impl Iterator<Item = &MeasuredStep> {
         self.steps.iter().filter(|step| step.time.is_some())
     }
 
@@ -221,7 +221,7 @@ impl Profile {
 
     /// Returns `took` as a fraction of the time of all steps.
     fn share(&self, took: Duration) -> f64 {
-        let all: Duration = self.timed_steps().map(Step::took).sum();
+        let all: Duration = self.timed_steps().map(MeasuredStep::took).sum();
         if all.is_zero() { 0.0 } else { took.as_secs_f64() / all.as_secs_f64() }
     }
 
@@ -287,7 +287,7 @@ impl Profile {
         text += "\n";
         text += &columns(&headings, &rows.collect::<Vec<_>>());
 
-        let mut steps: Vec<(usize, &Step)> = self.steps.iter().enumerate().collect();
+        let mut steps: Vec<(usize, &MeasuredStep)> = self.steps.iter().enumerate().collect();
         if !args.all {
             steps.retain(|(_, step)| step.time.is_some());
             // A stable sort, so that steps with equal times stay in the order of execution.
@@ -304,7 +304,7 @@ impl Profile {
     }
 
     /// Formats a step as a row of a table with [`STEP_HEADINGS`].
-    pub(super) fn step_cells(&self, index: usize, step: &Step) -> Vec<String> {
+    pub(super) fn step_cells(&self, index: usize, step: &MeasuredStep) -> Vec<String> {
         let mut row = vec![index.to_string(), cut(&step.info.node), step.operator()];
         match step.time {
             Some(_) => row.extend(self.speeds(step.took(), step.multiply_adds(), step.bytes())),
@@ -367,7 +367,7 @@ impl Profile {
         })
     }
 
-    pub(super) fn step_json(&self, step: &Step) -> Value {
+    pub(super) fn step_json(&self, step: &MeasuredStep) -> Value {
         let time = step.time;
         let rate = |factor, amount| rate(factor, amount, time?.0).map(round_number);
         let mut answer = steps::step_json(&step.info, &step.details);

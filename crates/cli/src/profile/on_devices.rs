@@ -99,7 +99,7 @@ impl Device {
     /// Returns the time of the steps that are not exchanges.
     fn computing_time(&self) -> Duration {
         let steps = self.profile.steps.iter().filter(|step| step.info.op != EXCHANGE);
-        steps.map(measured::Step::took).sum()
+        steps.map(measured::MeasuredStep::took).sum()
     }
 }
 

@@ -42,8 +42,8 @@ impl Engine {
     }
 }
 
-/// Written models of all ranks of a configuration.
-pub(crate) struct Written {
+/// WrittenRanks models of all ranks of a configuration.
+pub(crate) struct WrittenRanks {
     ranks: Vec<Rank>,
     engine: Engine,
     /// Name of the device configuration.
@@ -54,7 +54,7 @@ pub(crate) struct Written {
     not_honored: usize,
 }
 
-/// Written model of one rank.
+/// WrittenRanks model of one rank.
 struct Rank {
     saved: Saved,
     /// Size of the rank's constants, in bytes.
@@ -76,7 +76,7 @@ pub(crate) fn write(
     model: &Model,
     configuration: Option<&str>,
     terminal: &Terminal,
-) -> Result<Result<Written, Invalid>, Failure> {
+) -> Result<Result<WrittenRanks, Invalid>, Failure> {
     let sizes = args.sizes.resolve(model)?;
     let ranks = model.rank_models(&options(args, configuration, &sizes))?;
     let mut targets = targets(args, model, ranks.count())?;
@@ -108,7 +108,7 @@ pub(crate) fn write(
         let constants = ranks.plan().constant_bytes(device);
         written.push(Rank { saved, constants, opset: opset.map(|set| set.version) });
     }
-    Ok(Ok(Written {
+    Ok(Ok(WrittenRanks {
         ranks: written,
         engine: args.collectives,
         configuration: ranks.plan().configuration.clone(),
@@ -156,9 +156,9 @@ fn rank_path(path: &Path, rank: usize) -> PathBuf {
     }
 }
 
-impl Written {
+impl WrittenRanks {
     pub(crate) fn print(&self, terminal: &Terminal) {
-        let Written { ranks, engine, configuration, outputs, not_honored } = self;
+        let WrittenRanks { ranks, engine, configuration, outputs, not_honored } = self;
         terminal.remark(&format!(
             "configuration '{configuration}': {}, collectives of {}; each gives all outputs: {}",
             count(ranks.len(), "rank"),
