@@ -1,4 +1,4 @@
-//! Changes of a trainer, one after the other.
+//! Lock that admits the callers of a trainer in FIFO order.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,11 @@ use sardonyx::{ErrorKind, StopFlag};
 use crate::session::errors::of_kind;
 use crate::session::limits::Limits;
 
-/// How long a thread waits before it looks again whether it is to go on waiting.
+/// Interval at which a waiting thread handles signals and checks its limits.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Who changes the trainer, and who waits for it: who came first goes first. A lock that knows its
-/// thread: a handler of a signal runs in the middle of a step, and would wait for that step for
-/// ever.
+/// FIFO lock of a trainer, which knows the thread that holds it: a signal handler that runs in the
+/// middle of a step would otherwise deadlock on the lock of its own thread.
 #[derive(Default)]
 pub(super) struct Turns {
     state: Mutex<State>,
@@ -26,31 +25,34 @@ pub(super) struct Turns {
 
 #[derive(Default)]
 struct State {
-    /// The thread that changes the trainer.
+    /// Thread that holds the lock.
     thread: Option<ThreadId>,
-    /// The numbers of those who wait, each greater than those that were given before.
+    /// Ticket numbers of the waiting calls; the lowest is next.
     waiting: BTreeSet<u64>,
+    /// Ticket number that was issued last.
     last: u64,
 }
 
-/// The right to change the trainer, until it is dropped.
+/// Guard of [`Turns`]: the right to change the trainer until it is dropped.
 pub(super) struct Turn<'t>(&'t Turns);
 
-/// What came of waiting.
+/// Result of waiting for the lock for one [`PAUSE`].
 enum Waited {
+    /// The calling thread holds the lock now.
     Begun,
+    /// Another call holds the lock or is ahead in the queue.
     Busy,
-    /// The calling thread itself is at it.
+    /// The calling thread held the lock before the call.
     Within,
 }
 
 impl Turns {
-    /// Waits until no other thread changes the trainer.
+    /// Acquires the lock. Handles signals and checks `limits` every [`PAUSE`] while it waits.
     ///
     /// # Errors
     ///
-    /// The limits end the waiting, or a handler of a signal does; `RuntimeError` if the thread is
-    /// changing the trainer already.
+    /// `RuntimeError` if the calling thread holds the lock already; `sardonyx.Error` with the code
+    /// `stopped` if a limit is reached; the exception of a signal handler.
     pub(super) fn begin(&self, py: Python<'_>, limits: &Limits) -> PyResult<Turn<'_>> {
         let number = {
             let mut state = self.state();
@@ -83,8 +85,9 @@ impl Turns {
         }
     }
 
-    /// Waits for a while. A number stands in the list only that long: a handler of a signal may
-    /// run between two waits, and what it waits for must not be its own thread.
+    /// Waits in the queue for at most `pause`. The ticket leaves the queue in between: a signal
+    /// handler that runs then may take a turn of its own, and would deadlock behind the ticket of
+    /// its thread.
     fn wait(&self, number: u64, pause: Duration) -> Waited {
         let me = thread::current().id();
         let mut state = self.state();
@@ -102,11 +105,12 @@ impl Turns {
             state.thread = Some(me);
             return Waited::Begun;
         }
-        // Whoever comes after this number may be the next one now.
+        // The call behind this ticket may be the next in the queue now.
         self.ended.notify_all();
         Waited::Busy
     }
 
+    /// Locks the queue. A panic of another thread leaves it consistent, so poisoning is ignored.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
