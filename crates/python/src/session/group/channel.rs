@@ -1,4 +1,4 @@
-//! An object of Python that carries messages between workers.
+//! Adapter from a Python transport object to [`Channel`], which carries messages between members.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use sardonyx::device::{Channel, ChannelError};
 use crate::session::errors::{raised, wrong_argument};
 use crate::session::take::shown;
 
-/// The transport of a worker, as it is given.
+/// Transport object of a worker or rank, with its rank and size read once.
 #[derive(Debug)]
 pub(super) struct PyChannel {
     transport: Py<PyAny>,
@@ -21,12 +21,13 @@ pub(super) struct PyChannel {
     raised: Raised,
 }
 
-/// The first exception that the transport has raised.
+/// First exception that a method of the transport has raised.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Raised(Arc<Mutex<Option<PyErr>>>);
 
 impl Raised {
-    /// The exception for an error; its cause is what the transport has raised, if it has.
+    /// Converts an error to an exception whose `__cause__` is the exception of the transport, if
+    /// there is one.
     pub(super) fn because(&self, py: Python<'_>, error: &sardonyx::Error) -> PyErr {
         let exception = raised(py, error);
         let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,6 +37,7 @@ impl Raised {
         exception
     }
 
+    /// Keeps the first exception and returns the text of this one.
     fn note(&self, error: PyErr) -> ChannelError {
         let text = error.to_string();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,9 +47,11 @@ impl Raised {
 }
 
 impl PyChannel {
+    /// Reads `rank` and `size` of a transport object.
+    ///
     /// # Errors
     ///
-    /// The object has no `rank` and `size`, or they do not fit each other.
+    /// An attribute is missing or not a number, or `rank` is not less than `size`.
     pub(super) fn new(transport: &Bound<'_, PyAny>, raised: Raised) -> PyResult<PyChannel> {
         let rank: usize = transport.getattr("rank")?.extract()?;
         let size: usize = transport.getattr("size")?.extract()?;
@@ -59,7 +63,8 @@ impl PyChannel {
         Ok(PyChannel { transport: transport.clone().unbind(), rank, size, raised })
     }
 
-    /// Calls with the interpreter.
+    /// Calls `work` with the transport object, holding the GIL. An exception becomes a channel
+    /// error; so does the exit of the interpreter.
     fn with<R>(
         &self,
         work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
@@ -96,7 +101,7 @@ impl Channel for PyChannel {
             let received = transport.call_method1("recv", (wait.as_secs_f64(),))?;
             if received.is_none() { Ok(None) } else { letter(&received).map(Some) }
         })?;
-        // Here nobody waits for the interpreter while the message is copied.
+        // Copies the message after the GIL has been released.
         let came = received.is_some();
         if let Some((from, data)) = received {
             take(from, &data);
@@ -105,17 +110,25 @@ impl Channel for PyChannel {
     }
 }
 
-/// What `recv` returns: the number of the sender, and a message.
+/// Converts the result of `recv`: the rank of the sender, and the message as any object with the
+/// buffer protocol.
+///
+/// # Errors
+///
+/// `TypeError` for any other object.
 fn letter(received: &Bound<'_, PyAny>) -> PyResult<(usize, PyBackedBytes)> {
-    let wrong = || {
-        let found = shown(received);
-        let what = format!("recv returned {found}, which is not a source with bytes, or None");
-        PyTypeError::new_err(what)
-    };
-    let (from, data): (usize, Bound<'_, PyAny>) = received.extract().map_err(|_| wrong())?;
+    let (from, data): (usize, Bound<'_, PyAny>) =
+        received.extract().map_err(|_| wrong_letter(received))?;
     if let Ok(data) = data.extract() {
         return Ok((from, data));
     }
-    let view = PyMemoryView::from(&data).map_err(|_| wrong())?;
+    let view = PyMemoryView::from(&data).map_err(|_| wrong_letter(received))?;
     Ok((from, view.call_method0("tobytes")?.extract()?))
+}
+
+/// Makes the exception for an unsuitable result of `recv`.
+fn wrong_letter(received: &Bound<'_, PyAny>) -> PyErr {
+    let found = shown(received);
+    let what = format!("recv returned {found}, which is not a source with bytes, or None");
+    PyTypeError::new_err(what)
 }
