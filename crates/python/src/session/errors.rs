@@ -1,4 +1,4 @@
-//! Errors of the engine as exceptions of Python.
+//! Conversion of errors to `sardonyx.Error` exceptions.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use sardonyx::ErrorKind;
 
 use crate::errors::Error;
 
-/// The exception for an error of the library.
+/// Converts an error of the library to an exception with its code, message, place and advice.
 pub(crate) fn raised(py: Python<'_>, error: &sardonyx::Error) -> PyErr {
     let exception = Error::new_err(error.to_string());
     let unsupported = error.unsupported().iter().map(ToString::to_string);
@@ -17,24 +17,26 @@ pub(crate) fn raised(py: Python<'_>, error: &sardonyx::Error) -> PyErr {
     set(py, exception, error.kind(), error.message(), error.place(), error.help(), unsupported)
 }
 
-/// The exception for an input that is not what the model wants.
+/// Makes the exception (code `input`) for an input value that the model does not accept.
 pub(crate) fn refused(py: Python<'_>, what: impl Display) -> PyErr {
     of_kind(py, ErrorKind::Input, what, None)
 }
 
-/// The exception for an argument that cannot be, with what to do about it.
+/// Makes the exception (code `argument`) for an invalid argument, with optional advice.
 pub(crate) fn wrong_argument(py: Python<'_>, what: impl Display, help: Option<&str>) -> PyErr {
     of_kind(py, ErrorKind::Argument, what, help)
 }
 
-/// What is wrong with an argument, and what to do about it.
+/// Problem with an argument, with optional advice.
 pub(crate) struct Wrong {
+    /// Message about the argument.
     pub(crate) what: String,
+    /// Advice to the caller.
     pub(crate) help: Option<String>,
 }
 
 impl Wrong {
-    /// An argument that names what does not exist.
+    /// Makes the problem of an argument that is not one of `names`, with the names as advice.
     pub(crate) fn unknown(argument: &str, given: &str, names: &[&str]) -> Wrong {
         Wrong {
             what: format!("{argument} is '{given}', which does not exist"),
@@ -42,12 +44,12 @@ impl Wrong {
         }
     }
 
-    /// The same with advice.
+    /// Adds advice.
     pub(crate) fn help(self, help: &str) -> Wrong {
         Wrong { help: Some(help.to_string()), ..self }
     }
 
-    /// The exception.
+    /// Converts the problem to an exception.
     pub(crate) fn raised(self, py: Python<'_>) -> PyErr {
         wrong_argument(py, self.what, self.help.as_deref())
     }
@@ -59,7 +61,7 @@ impl<T: Into<String>> From<T> for Wrong {
     }
 }
 
-/// An exception of a kind, with advice.
+/// Makes an exception with the code of `kind` and optional advice.
 pub(crate) fn of_kind(
     py: Python<'_>,
     kind: ErrorKind,
@@ -74,7 +76,7 @@ pub(crate) fn of_kind(
     set(py, Error::new_err(text), kind, &what, None, help, Vec::new())
 }
 
-/// Gives an exception its attributes.
+/// Sets the attributes of a `sardonyx.Error`.
 pub(super) fn set(
     py: Python<'_>,
     exception: PyErr,
@@ -85,14 +87,13 @@ pub(super) fn set(
     unsupported: Vec<String>,
 ) -> PyErr {
     let value = exception.value(py);
-    let attributes = || {
-        value.setattr("code", kind.name())?;
-        value.setattr("message", message)?;
-        value.setattr("place", place)?;
-        value.setattr("help", help)?;
-        value.setattr("unsupported", PyList::new(py, unsupported)?)
-    };
-    match attributes() {
+    let set = value
+        .setattr("code", kind.name())
+        .and_then(|()| value.setattr("message", message))
+        .and_then(|()| value.setattr("place", place))
+        .and_then(|()| value.setattr("help", help))
+        .and_then(|()| value.setattr("unsupported", PyList::new(py, unsupported)?));
+    match set {
         Ok(()) => exception,
         Err(error) => error,
     }

@@ -1,4 +1,4 @@
-//! How sessions and trainers are made: the options that both take.
+//! Options that sessions and trainers share.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -8,27 +8,32 @@ use sardonyx::run::Precision;
 use super::errors::wrong_argument;
 use super::take::shown;
 
-/// How a session is made, or the sessions of a trainer.
+/// Options of a session, or of the sessions of a trainer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
+    /// Number of threads of a run; `None` for the default.
     pub(crate) threads: Option<usize>,
+    /// Precision of products.
     pub(crate) precision: Precision,
+    /// Most bytes that the session and one run use together.
     pub(crate) memory_limit: Option<usize>,
+    /// Sizes of symbolic dimensions, by name.
     pub(crate) dims: Vec<(String, usize)>,
+    /// Seed of random operators that have none; `None` for new numbers in each run.
     pub(crate) seed: Option<u64>,
-    /// Whether sizes of the model were fixed by denotation.
+    /// Whether axes of the model were fixed by denotation.
     pub(crate) has_denoted_sizes: bool,
-    /// Whether weights stay in mapped files.
+    /// Whether weights stay in memory-mapped files.
     pub(crate) mapped: bool,
 }
 
 impl Settings {
-    /// Settings of what a caller says.
+    /// Converts arguments of a Python constructor.
     ///
     /// # Errors
     ///
-    /// Fewer than one thread, less than no memory, a seed that is none, a precision that does not
-    /// exist, sizes that are none.
+    /// `sardonyx.Error` if `threads` is less than 1, `memory_limit` is negative, `seed` is not in
+    /// 0..2**64, `precision` is unknown, or `dims` is not a dict of names and sizes.
     pub(crate) fn new(
         py: Python<'_>,
         threads: Option<i128>,
@@ -55,18 +60,18 @@ impl Settings {
             return Err(wrong_argument(py, what, Some("leave it out for no limit")));
         }
         let seed = seed.map(|seed| {
-            let what = || format!("seed must be from 0 to 2**64 - 1, not {seed}");
-            u64::try_from(seed).map_err(|_| wrong_argument(py, what(), None))
+            u64::try_from(seed).map_err(|_| {
+                let what = format!("seed must be from 0 to 2**64 - 1, not {seed}");
+                wrong_argument(py, what, None)
+            })
         });
-        // More than can be counted is as good as no bound.
-        let count = |number: i128| usize::try_from(number).unwrap_or(usize::MAX);
-        let (threads, memory_limit) = (threads.map(count), memory_limit.map(count));
+        let (threads, memory_limit) = (threads.map(saturate), memory_limit.map(saturate));
         let dims = sizes(dims)?;
         let seed = seed.transpose()?;
         Ok(Settings { threads, precision, memory_limit, dims, seed, ..Settings::default() })
     }
 
-    /// A builder with these settings.
+    /// Sets these options on a session builder.
     pub(crate) fn applied<'m>(&self, mut builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
         builder = builder.precision(self.precision);
         if let Some(threads) = self.threads.or_else(threads_of_environment) {
@@ -84,12 +89,12 @@ impl Settings {
         builder
     }
 
-    /// Whether sizes are fixed that the model leaves open.
+    /// Whether symbolic dimensions of the model were given fixed sizes.
     pub(crate) fn has_fixed_sizes(&self) -> bool {
         !self.dims.is_empty() || self.has_denoted_sizes
     }
 
-    /// How exact products are: `exact` or `fast`.
+    /// Returns the precision of products as the argument `precision` spells it: `exact` or `fast`.
     pub(crate) fn precision_name(&self) -> &'static str {
         match self.precision {
             Precision::Exact => "exact",
@@ -97,7 +102,7 @@ impl Settings {
         }
     }
 
-    /// The settings as keywords of the class that takes them.
+    /// Returns the options as keyword arguments of the Python constructor, for pickling.
     pub(crate) fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let keywords = PyDict::new(py);
         keywords.set_item("threads", self.threads)?;
@@ -116,7 +121,16 @@ impl Settings {
     }
 }
 
-/// Sizes by name, of a dict.
+/// Converts a positive count; one that exceeds `usize` is as good as unlimited.
+fn saturate(count: i128) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Converts the argument `dims`, a dict of dimension names and sizes.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if a key is not a str or a value not an int of 0 or more.
 pub(crate) fn sizes(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, usize)>> {
     let Some(dims) = dims else { return Ok(Vec::new()) };
     let mut pairs = Vec::new();
@@ -137,8 +151,8 @@ pub(crate) fn sizes(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, u
     Ok(pairs)
 }
 
-/// How many threads the environment asks for, and not more than there are processors: the first
-/// number of `OMP_NUM_THREADS`, which may be a list.
+/// Returns the first number in the environment variable `OMP_NUM_THREADS`, which may be a list, but
+/// at most the number of processors.
 fn threads_of_environment() -> Option<usize> {
     let text = std::env::var("OMP_NUM_THREADS").ok()?;
     let threads: usize = text.split(',').next()?.trim().parse().ok()?;
