@@ -1,4 +1,5 @@
-//! Opening a model from what Python gives: a path, bytes, or an object of a message class.
+//! Opening models from Python arguments (a path, bytes, or an object of a message class), and
+//! returning models in the same form.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +12,16 @@ use sardonyx::{Model, OpenOptions};
 use super::errors::{raised, wrong_argument};
 use crate::message;
 
-/// What a model was made of.
+/// Origin of a model, from which it can be opened again.
 pub(crate) enum Source {
+    /// Absolute path of the model file.
     Path(PathBuf),
+    /// The `bytes` object of a serialized model.
     Bytes(Py<PyAny>),
 }
 
 impl Source {
-    /// The path of the model, or its bytes.
+    /// Returns the path of the model as a str, or its bytes.
     pub(crate) fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match self {
             Source::Path(path) => to_text(py, path).into_any(),
@@ -26,6 +29,7 @@ impl Source {
         }
     }
 
+    /// Clones the path, or the reference to the bytes.
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Source {
         match self {
             Source::Path(path) => Source::Path(path.clone()),
@@ -38,16 +42,17 @@ impl Source {
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is none of these.
+/// `sardonyx.Error` if the model cannot be opened; `TypeError` for any other object.
 pub(crate) fn opened(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
     opened_with(model, &OpenOptions::new())
 }
 
-/// Opens a model as [`opened`] does, and files by `access`.
+/// Opens a model like [`opened`], reading files by `access`: mapped or copied.
 ///
 /// # Errors
 ///
-/// As [`opened`]; weights that are to stay in a mapped file, of a model that is in none.
+/// Those of [`opened`]; `sardonyx.Error` if the weights are to stay in a mapped file, but the model
+/// is not a path.
 pub(crate) fn opened_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
     let py = model.py();
     let is_path = messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
@@ -58,12 +63,11 @@ pub(crate) fn opened_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(M
     opened_with(model, &OpenOptions::new().access(access))
 }
 
-/// Opens a model with options: a path, the bytes of a model, or an object with
-/// `SerializeToString`.
+/// Opens a model like [`opened`], with `options`.
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is none of these.
+/// Those of [`opened`].
 pub(crate) fn opened_with(
     model: &Bound<'_, PyAny>,
     options: &OpenOptions,
@@ -72,7 +76,7 @@ pub(crate) fn opened_with(
     let messages = messages(py)?;
     if messages.call_method1("is_path", (model,))?.is_truthy()? {
         let path = file_path(model)?;
-        // Where it lies is remembered, wherever the process goes.
+        // Absolute, so that unpickling finds the file after a change of directory.
         let full = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         let model = py.detach(|| options.open(&path)).map_err(|error| raised(py, &error))?;
         return Ok((model, Source::Path(full)));
@@ -84,18 +88,19 @@ pub(crate) fn opened_with(
     Ok((model, Source::Bytes(bytes.unbind())))
 }
 
-/// What makes an object of the class of a message of bytes; `None` for all that is no message.
+/// Returns the function that parses bytes to the message class of `model` (`FromString`); `None` if
+/// `model` is a path or bytes.
 pub(crate) fn class_of(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
     let from_string = messages(model.py())?.call_method1("reader", (model,))?;
     Ok((!from_string.is_none()).then(|| from_string.unbind()))
 }
 
-/// A model as a message: an object of a class if there is one, or bytes. What it has in data files
-/// stays there.
+/// Serializes a model: to an object of the class of `FromString` function `class`, or to bytes.
+/// Data files stay external.
 ///
 /// # Errors
 ///
-/// Whatever the class raises.
+/// An exception of `class`.
 pub(crate) fn as_message<'py>(
     py: Python<'py>,
     model: &Model,
@@ -109,11 +114,12 @@ pub(crate) fn as_message<'py>(
     }
 }
 
-/// What becomes of a model, as what was given: an object of the same class, or bytes.
+/// Serializes a model in the form of the argument it came from. Embeds data files if that was a
+/// path: bytes have no directory to resolve relative paths.
 ///
 /// # Errors
 ///
-/// A data file cannot be read; whatever the class raises.
+/// `sardonyx.Error` if a data file cannot be read; an exception of `class`.
 pub(crate) fn as_given<'py>(
     py: Python<'py>,
     model: Model,
@@ -121,20 +127,17 @@ pub(crate) fn as_given<'py>(
     class: Option<&Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let model = match source {
-        // Nothing finds its data files once it is away from where it lay.
         Source::Path(_) => py.detach(|| model.with_values_inside()),
-        // It refers to files as what was given does.
+        // References to data files stay as they were in the argument.
         Source::Bytes(_) => Ok(model),
     };
     as_message(py, &model.map_err(|error| raised(py, &error))?, class)
 }
 
-/// The bytes of a model file in the binary form, with the values of its data files inside. The
-/// model need not be complete.
+/// Returns the bytes of a model file in the binary format, with the values of its data files
+/// embedded. The model may be incomplete.
 ///
-/// # Errors
-///
-/// The file or a data file cannot be read.
+/// Raises `sardonyx.Error` if the file or a data file cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 pub(crate) fn model_content<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyBytes>> {
@@ -146,23 +149,23 @@ pub(crate) fn model_content<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bou
     Ok(PyBytes::new(py, &content))
 }
 
-/// Converts a path to text of Python. Bytes that are no UTF-8 become surrogates, as everywhere in
-/// Python.
+/// Converts a path to a Python str. Bytes that are not UTF-8 become surrogates, like in
+/// `os.fsdecode`.
 fn to_text<'py>(py: Python<'py>, path: &Path) -> Bound<'py, PyString> {
     let Ok(text) = path.as_os_str().into_pyobject(py);
     text
 }
 
-/// A path.
+/// Converts a path argument: a str, bytes or `os.PathLike`.
 ///
 /// # Errors
 ///
-/// `TypeError` if the object is no path.
+/// `TypeError` for any other object.
 pub(crate) fn file_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     messages(path.py())?.call_method1("file_path", (path,))?.extract()
 }
 
-/// What the package knows about messages and paths.
+/// Imports the Python module that tells paths, bytes and messages apart.
 pub(crate) fn messages(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("sardonyx._messages")
 }

@@ -1,5 +1,6 @@
-//! Annotations for several devices, and models of ranks: what the command `shard` does. The package
-//! says which options there are and what they are by default, and gives them as a dict.
+//! Python function `sardonyx.shard`: adds device configurations to a model, or writes a model for
+//! each rank, like the command `sardonyx shard`. The Python package declares the options with their
+//! defaults and passes them as a dict.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,7 +13,7 @@ use super::errors::{Wrong, raised};
 use super::opened::{as_given, class_of, opened};
 use super::settings::sizes;
 
-/// The options of `sardonyx.shard`.
+/// Options of `sardonyx.shard`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ShardArguments {
@@ -26,23 +27,25 @@ pub(crate) struct ShardArguments {
     collectives: String,
 }
 
-/// What is to be done with a model.
+/// Validated options of `sardonyx.shard`.
 struct Wanted {
-    /// The configuration to add: its name, and for how many devices.
+    /// Name of the configuration to add and its number of devices; `None` to add none.
     added: Option<(String, usize)>,
+    /// Sharding strategy of the added configuration: tensors, a pipeline, or the batch.
     division: Division,
-    /// The collectives of the models of ranks, if those are wanted.
+    /// Dialect of the collective operators in the models of ranks; `None` to make no such models.
     local: Option<Collectives>,
-    /// The configuration of the model that they are made for.
+    /// Configuration of the model that the models of ranks implement.
     configuration: Option<String>,
+    /// Sizes of symbolic dimensions, by name.
     sizes: Vec<(String, usize)>,
 }
 
 /// Greatest number of devices of a configuration.
 const MOST_DEVICES: usize = 1024;
 
-/// The annotated model, or the models of all ranks, and why devices have nothing to do apart, if
-/// that is so.
+/// Returns the annotated model, or the models of all ranks, and the reason if the devices cannot
+/// share the work (else None).
 #[pyfunction]
 #[pyo3(signature = (model, arguments, dims, /))]
 pub(crate) fn shard<'py>(
@@ -62,6 +65,11 @@ pub(crate) fn shard<'py>(
 }
 
 impl ShardArguments {
+    /// Validates the options against each other.
+    ///
+    /// # Errors
+    ///
+    /// Options that exclude each other, an unknown name, or a number of devices out of range.
     fn wanted(self) -> Result<Wanted, Wrong> {
         let (division, kind) = match (self.tensor, self.pipeline, self.batch) {
             (_, false, false) => (Division::Tensor, "tensor"),
@@ -111,7 +119,8 @@ impl ShardArguments {
 }
 
 impl Wanted {
-    /// One model, or those of all ranks, and why devices have nothing to do apart.
+    /// Returns one annotated model, or the models of all ranks, and the reason if the model cannot
+    /// be divided.
     fn models(&self, model: &Model) -> Result<(Vec<Model>, Option<String>), sardonyx::Error> {
         let (annotated, undivided) = match &self.added {
             Some((name, devices)) => {
@@ -142,7 +151,7 @@ impl Wanted {
         Ok((models.collect::<Result<_, _>>()?, undivided))
     }
 
-    /// What to do if the model is not divided.
+    /// Returns the advice for a model that this strategy cannot divide.
     fn instead(&self) -> &'static str {
         match self.division {
             Division::Tensor => "use batch=True to divide the examples, or pipeline=True the nodes",

@@ -1,5 +1,6 @@
-//! Training and gradients for models that have none. The package says which options there are and
-//! what they are by default, and gives them as a dict.
+//! Python functions `sardonyx.add_training` and `sardonyx.differentiate`: add a loss, gradients and
+//! an optimizer to a model. The Python package declares the options with their defaults and passes
+//! them as a dict.
 
 use pyo3::prelude::*;
 use sardonyx::Model;
@@ -49,10 +50,11 @@ pub(crate) struct GradientArguments {
     expand: bool,
 }
 
-/// The losses that have a name.
+/// Names of the built-in losses.
 const LOSSES: [&str; 2] = ["cross-entropy", "squared-error"];
 
-/// A model with a loss, gradients and an optimizer.
+/// Returns the model with a loss, gradients and an optimizer, as an object of the same class or as
+/// bytes.
 #[pyfunction]
 #[pyo3(signature = (model, arguments, /))]
 pub(crate) fn add_training<'py>(
@@ -63,7 +65,8 @@ pub(crate) fn add_training<'py>(
     changed(model, |model| Ok(model.add_training(&options)?.0))
 }
 
-/// A model with gradients as outputs, or with the nodes that its Gradient nodes mean.
+/// Returns the model with gradients as additional outputs; with `expand`, the model whose Gradient
+/// nodes are replaced by the nodes that compute them.
 #[pyfunction]
 #[pyo3(signature = (model, arguments, /))]
 pub(crate) fn differentiate<'py>(
@@ -88,7 +91,8 @@ pub(crate) fn differentiate<'py>(
     changed(model, |model| Ok(model.add_gradients(&options)?.0))
 }
 
-/// What becomes of a model, as what was given: an object of the same class, or bytes.
+/// Applies `change` to a model and returns the result in the form of the argument: an object of the
+/// same class, or bytes.
 fn changed<'py>(
     given: &Bound<'py, PyAny>,
     change: impl FnOnce(&Model) -> Result<Model, TrainingError> + Send,
@@ -106,6 +110,11 @@ fn changed<'py>(
 }
 
 impl TrainingArguments {
+    /// Converts the arguments to training options.
+    ///
+    /// # Errors
+    ///
+    /// Arguments that exclude each other, or an unknown name.
     fn options(self) -> Result<TrainingOptions, Wrong> {
         let init = self.init.parse::<Initialization>();
         let init = init.map_err(|what| format!("init is '{}', which is {what}", self.init))?;
@@ -128,6 +137,11 @@ impl TrainingArguments {
         })
     }
 
+    /// Converts the arguments `loss`, `loss_value`, `of`, `class_axis` and `ignore_class`.
+    ///
+    /// # Errors
+    ///
+    /// No loss, two losses, an unknown loss, or arguments of another loss.
     fn loss(&self) -> Result<Loss, Wrong> {
         let output = self.of.clone();
         let of_classes = self.class_axis.is_some() || self.ignore_class.is_some();
@@ -152,6 +166,11 @@ impl TrainingArguments {
         }
     }
 
+    /// Converts the arguments `optimizer`, `learning_rate`, `momentum` and so on.
+    ///
+    /// # Errors
+    ///
+    /// An unknown optimizer, or a number that the optimizer does not have.
     fn optimizer(&self) -> Result<Optimizer, Wrong> {
         let mut names = OptimizerName::ALL.into_iter();
         let Some(name) = names.find(|name| name.name() == self.optimizer) else {
