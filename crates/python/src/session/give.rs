@@ -1,4 +1,4 @@
-//! Values of ours as objects of Python.
+//! Conversion of output values to Python objects.
 
 use pyo3::PyErr;
 use pyo3::prelude::*;
@@ -11,11 +11,12 @@ use super::errors::refused;
 use super::memory::PyTensor;
 use super::tensor;
 
-/// A value as arrays, lists, dicts and `None`.
+/// Converts a value: tensors to arrays, sequences to lists, maps to dicts, an empty optional to
+/// None.
 ///
 /// # Errors
 ///
-/// An opaque value; memory is refused.
+/// `sardonyx.Error` for a value of an opaque type, or if memory cannot be allocated.
 pub(crate) fn object<'py>(py: Python<'py>, value: Value) -> Result<Bound<'py, PyAny>, PyErr> {
     match value {
         Value::Tensor(tensor) => array(py, tensor),
@@ -40,7 +41,7 @@ pub(crate) fn object<'py>(py: Python<'py>, value: Value) -> Result<Bound<'py, Py
     }
 }
 
-/// A tensor as an array of numpy, or as a `Tensor` without numpy.
+/// Converts a tensor to a numpy array, or to a `Tensor` where numpy is not installed.
 fn array<'py>(py: Python<'py>, tensor: Tensor) -> Result<Bound<'py, PyAny>, PyErr> {
     match numpy(py) {
         Some(numpy) => numpy.array(py, tensor),
@@ -48,7 +49,7 @@ fn array<'py>(py: Python<'py>, tensor: Tensor) -> Result<Bound<'py, PyAny>, PyEr
     }
 }
 
-/// A map as a dict; single numbers and texts are objects of Python in it.
+/// Converts a map to a dict. Tensors without dimensions become Python numbers and strings.
 fn dict<'py>(py: Python<'py>, map: &Map) -> Result<Bound<'py, PyAny>, PyErr> {
     let dict = PyDict::new(py);
     for (key, value) in map.entries() {

@@ -1,4 +1,4 @@
-//! The elements of tensors as objects of Python.
+//! Conversion of tensor elements to Python objects.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyList, PyString};
@@ -9,7 +9,8 @@ use sardonyx::{DataType, Tensor};
 
 use super::take::{What, unfit};
 
-/// A text of Python; bytes that are not UTF-8 become surrogates, which go back as these bytes.
+/// Converts bytes to a str. Bytes that are not UTF-8 become surrogates (`surrogateescape`), which
+/// convert back to the same bytes.
 pub(crate) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAny>, PyErr> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(PyString::new(py, text).into_any()),
@@ -17,7 +18,8 @@ pub(crate) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Result<Bound<'py, PyAn
     }
 }
 
-/// The elements in lists, nested as the tensor has dimensions.
+/// Converts a tensor to nested lists, one level per dimension; a tensor without dimensions to its
+/// element.
 pub(crate) fn to_lists<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'py, PyAny>, PyErr> {
     let mut level = elements(py, tensor)?;
     let dims = tensor.dims();
@@ -37,7 +39,7 @@ pub(crate) fn to_lists<'py>(py: Python<'py>, tensor: &Tensor) -> Result<Bound<'p
     }
 }
 
-/// The elements, one after the other.
+/// Converts the elements of a tensor to Python objects, in row-major order.
 pub(crate) fn elements<'py>(
     py: Python<'py>,
     tensor: &Tensor,
@@ -58,13 +60,16 @@ pub(crate) fn elements<'py>(
         Class::Complex => {
             let wide = widened(DataType::Complex128)?;
             let numbers = wide.to_vec::<Complex128>().map_err(failed)?;
-            let made = |number: Complex128| PyComplex::from_doubles(py, number.re, number.im);
-            Ok(numbers.into_iter().map(|number| made(number).into_any()).collect())
+            let numbers = numbers
+                .into_iter()
+                .map(|Complex128 { re, im }| PyComplex::from_doubles(py, re, im).into_any());
+            Ok(numbers.collect())
         }
         Class::String => Ok(Vec::new()),
     }
 }
 
+/// Converts numbers to Python objects.
 fn objects<'py, T: IntoPyObject<'py>>(
     py: Python<'py>,
     numbers: Vec<T>,
