@@ -1,4 +1,4 @@
-//! Tensors of what Python has in lists: numbers, texts, and arrays of objects.
+//! Conversion of nested lists, and of arrays of Python objects, to tensors.
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyOverflowError;
@@ -11,10 +11,11 @@ use sardonyx::{DataType, ErrorKind, Tensor};
 use super::errors::{of_kind, refused};
 use super::take::{MOST_NESTED, What, kind_of, shown, unfit};
 
-/// Arrays among lists become lists themselves, element by element, which is for small ones.
+/// Greatest number of elements of an array inside a list. Such arrays are converted element by
+/// element, which is slow and takes much memory.
 const MOST_IN_LISTS: u64 = 1 << 24;
 
-/// The elements of a list, in the widest type of their class.
+/// Elements read so far, in the widest type of their class.
 enum Elements {
     Floats(Vec<f64>),
     Signed(Vec<i64>),
@@ -24,16 +25,24 @@ enum Elements {
     Strings(StringArray),
 }
 
-/// A list that is read into elements.
+/// State of the conversion of one nested list.
 struct Reader<'w> {
+    /// Place of the list, for messages.
     what: &'w What<'w>,
+    /// Element type of the result; `None` derives it from the first element.
     elem: Option<DataType>,
+    /// Lengths of the first list of each level.
     dims: Vec<usize>,
-    /// Set by the first element.
+    /// Elements read so far; `None` before the first one.
     elements: Option<Elements>,
 }
 
-/// The tensor of a number, a text, or of lists of them, nested as the tensor has dimensions.
+/// Converts a number, a string or nested lists to a tensor, with one dimension per level.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if lists of one level differ in length, or an element does not have type
+/// `elem`.
 pub(crate) fn tensor(
     object: &Bound<'_, PyAny>,
     elem: Option<DataType>,
@@ -45,7 +54,11 @@ pub(crate) fn tensor(
     reader.finish(object.py())
 }
 
-/// The tensor of an array whose elements are texts or any objects.
+/// Converts an array of strings or Python objects to a tensor of strings.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if the model expects another type, or the object has no `shape`.
 pub(crate) fn of_objects(
     array: &Bound<'_, PyAny>,
     elem: Option<DataType>,
@@ -73,7 +86,7 @@ pub(crate) fn of_objects(
     Tensor::from_strings(dims, strings).map_err(|error| unfit(py, what, &error))
 }
 
-/// The bytes of a text or of bytes; `None` for other objects.
+/// Returns the bytes of a `bytes` object, or of a str in UTF-8; `None` for other objects.
 pub(crate) fn text(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Some(bytes.as_bytes().to_vec());
@@ -82,12 +95,13 @@ pub(crate) fn text(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     if let Ok(text) = text.to_str() {
         return Some(text.as_bytes().to_vec());
     }
-    // Bytes that are not UTF-8 came to Python this way, and go back.
+    // Surrogates stand for bytes that are not UTF-8; `tensor::text` makes them.
     let bytes = text.call_method1("encode", ("utf-8", "surrogateescape")).ok()?;
     Some(bytes.cast::<PyBytes>().ok()?.as_bytes().to_vec())
 }
 
-/// The text of an element: of other objects what `str` says, as tables mix texts with numbers.
+/// Converts an element to bytes of text: any object but str and bytes by `str()`, because columns
+/// of tables mix strings with numbers.
 fn element_text(object: &Bound<'_, PyAny>) -> Result<Vec<u8>, PyErr> {
     match text(object) {
         Some(text) => Ok(text),
@@ -95,11 +109,17 @@ fn element_text(object: &Bound<'_, PyAny>) -> Result<Vec<u8>, PyErr> {
     }
 }
 
+/// Whether the object is a list or a tuple.
 fn is_list(object: &Bound<'_, PyAny>) -> bool {
     object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>()
 }
 
-/// An array among lists as the lists that it stands for, and a number of numpy as one of Python.
+/// Converts an array inside a list to nested lists, and a numpy scalar to a Python number; returns
+/// other objects unchanged.
+///
+/// # Errors
+///
+/// `sardonyx.Error` for an array of more than [`MOST_IN_LISTS`] elements.
 fn as_lists<'py>(object: &Bound<'py, PyAny>, what: &What<'_>) -> Result<Bound<'py, PyAny>, PyErr> {
     let is_plain = is_list(object)
         || object.is_instance_of::<PyFloat>()
@@ -118,7 +138,7 @@ fn as_lists<'py>(object: &Bound<'py, PyAny>, what: &What<'_>) -> Result<Bound<'p
 }
 
 impl Reader<'_> {
-    /// The dimensions: the lengths of the first list, its first list, and so on.
+    /// Determines the dimensions from the lengths of the first list of each level.
     fn find_dims(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
         let mut first = as_lists(object, self.what)?;
         while is_list(&first) {
@@ -136,6 +156,7 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Reads the elements of `object`, which must be lists of the lengths `dims[axis..]`.
     fn read(&mut self, object: &Bound<'_, PyAny>, axis: usize) -> Result<(), PyErr> {
         let py = object.py();
         let object = as_lists(object, self.what)?;
@@ -154,6 +175,7 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Makes the exception for lists of different length or depth.
     fn ragged(&self, py: Python<'_>) -> PyErr {
         let Reader { what, dims, .. } = self;
         refused(
@@ -162,6 +184,7 @@ impl Reader<'_> {
         )
     }
 
+    /// Appends an element. The first one decides the class if the model does not.
     fn element(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
         if self.elements.is_none() {
             self.elements = Some(self.start(object)?);
@@ -183,7 +206,7 @@ impl Reader<'_> {
         added.ok_or_else(|| self.unlike(object))
     }
 
-    /// Elements of the class that the model wants, or else of the class of the first.
+    /// Makes an empty list for the class of the declared type, or else of the first element.
     fn start(&self, object: &Bound<'_, PyAny>) -> Result<Elements, PyErr> {
         Ok(match self.elem.map(DataType::class) {
             Some(Class::Float) => Elements::Floats(Vec::new()),
@@ -201,6 +224,7 @@ impl Reader<'_> {
         })
     }
 
+    /// Makes the exception for an element of the wrong type.
     fn unlike(&self, object: &Bound<'_, PyAny>) -> PyErr {
         let is_number = object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>();
         let found = if is_number { shown(object) } else { kind_of(object) };
@@ -214,6 +238,7 @@ impl Reader<'_> {
         refused(object.py(), said)
     }
 
+    /// Casts the elements to the declared type and makes the tensor.
     fn finish(self, py: Python<'_>) -> Result<Tensor, PyErr> {
         let Reader { what, elem, dims, elements } = self;
         let failed = |error: TensorError| unfit(py, what, &error);
@@ -240,7 +265,7 @@ impl Reader<'_> {
     }
 }
 
-/// Refuses integers that a type cannot hold.
+/// Checks that integers fit in the declared type, because a cast would wrap them around.
 fn demand_range(
     py: Python<'_>,
     what: &What<'_>,
@@ -263,7 +288,7 @@ fn demand_range(
     }
 }
 
-/// A number of Python as a float; `None` for other objects.
+/// Converts a float or int to a float; `None` for other objects and for an int that is too large.
 fn number(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
     if !object.is_instance_of::<PyFloat>() && !object.is_instance_of::<PyInt>() {
         return Ok(None);
@@ -271,7 +296,7 @@ fn number(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
     within(object.extract())
 }
 
-/// An integer of Python; `None` for other objects, and for integers out of range.
+/// Converts an int; `None` for other objects and for an int that is too large.
 fn whole<'py, T>(object: &Bound<'py, PyAny>) -> Result<Option<T>, PyErr>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
@@ -282,7 +307,7 @@ where
     within(object.extract())
 }
 
-/// What was extracted; `None` for a number that is too large.
+/// Turns an `OverflowError` into `None`.
 fn within<T>(extracted: Result<T, PyErr>) -> Result<Option<T>, PyErr> {
     match extracted {
         Ok(number) => Ok(Some(number)),
@@ -293,6 +318,7 @@ fn within<T>(extracted: Result<T, PyErr>) -> Result<Option<T>, PyErr> {
     }
 }
 
+/// Converts 0, 1 or a bool to a bool; `None` for other objects.
 fn truth(object: &Bound<'_, PyAny>) -> Option<bool> {
     match object.extract::<i64>() {
         Ok(0) => Some(false),
@@ -301,6 +327,7 @@ fn truth(object: &Bound<'_, PyAny>) -> Option<bool> {
     }
 }
 
+/// Converts a number to a complex number; `None` for other objects.
 fn complex(object: &Bound<'_, PyAny>) -> Result<Option<Complex128>, PyErr> {
     if let Ok(number) = object.cast::<PyComplex>() {
         return Ok(Some(Complex128 {

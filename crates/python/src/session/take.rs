@@ -1,6 +1,6 @@
-//! What Python gives a run, as values.
+//! Conversion of Python inputs to values.
 //!
-//! An array whose elements lie densely is read where it is, unless it is small; all else is copied.
+//! A contiguous array is read in place, unless it is small; all other objects are copied.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,27 +26,33 @@ use super::memory::PyTensor;
 use super::memory::dlpack;
 use super::memory::numpy::SmallArray;
 
-/// Arrays of at most this many bytes are copied: that takes less time than to keep them lent.
+/// Size in bytes up to which arrays are copied: keeping a buffer borrowed takes longer than the
+/// copy.
 pub(crate) const COPIED_BYTES: usize = 1 << 14;
 
-/// How deep lists and dicts may lie in each other; tensors of more dimensions are not given as
-/// lists.
+/// Greatest nesting depth of lists and dicts, and so the greatest rank of a tensor given as lists.
 pub(crate) const MOST_NESTED: usize = 64;
 
-/// Takes values, and keeps what they refer to until it is dropped, which happens where the
-/// interpreter may be used.
+/// Converts inputs and keeps the buffers that they borrow until it is dropped, which must happen
+/// with the GIL held.
 #[derive(Default)]
 pub(crate) struct Taker {
+    /// Borrowed buffers of the values that were read in place.
     lent: Vec<Arc<Lent>>,
-    /// Whether large arrays are copied as well.
+    /// Whether large arrays are copied too.
     copies_all: bool,
 }
 
-/// What a value is, for messages; made into text only there.
+/// Place of a value in the arguments of a call, for messages. Formatted only when a message is
+/// made.
 pub(crate) enum What<'w> {
+    /// Input of this name.
     Input(&'w str),
+    /// Item at this index of a list.
     Item(usize, &'w What<'w>),
+    /// Value of this key in a dict.
     ValueOf(String, &'w What<'w>),
+    /// Noun phrase for any other place.
     Other(&'static str),
 }
 
@@ -62,17 +68,22 @@ impl fmt::Display for What<'_> {
 }
 
 impl Taker {
-    /// One that copies all arrays, for values that are kept for longer than a run.
+    /// Makes a converter that copies all arrays, for values that outlive the run.
     pub(crate) fn copying() -> Taker {
         Taker { copies_all: true, ..Taker::default() }
     }
 
-    /// Whether all values are copies.
+    /// Whether no converted value borrows a buffer.
     pub(crate) fn has_copies_only(&self) -> bool {
         self.lent.is_empty()
     }
 
-    /// The value of an input; `None` if `None` is given for an input that is not optional.
+    /// Converts the argument for an input. Returns `None` for a Python None that omits an input
+    /// which is not of an optional type.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Taker::value`].
     pub(crate) fn given(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -84,11 +95,17 @@ impl Taker {
         self.value(object, port).map(Some)
     }
 
-    /// The value that an object of Python is, for an input.
+    /// Converts an argument to the type that the input declares.
+    ///
+    /// # Errors
+    ///
+    /// `sardonyx.Error` if the object does not match the type; exceptions of the object's methods.
     pub(crate) fn value(&mut self, object: &Bound<'_, PyAny>, port: &Port) -> Result<Value, PyErr> {
         self.nested(object, port.ty(), &What::Input(port.name()), 0)
     }
 
+    /// Converts an object inside `depth` lists, dicts or optionals to type `ty`, or to a tensor of
+    /// its own type.
     fn nested(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -124,7 +141,7 @@ impl Taker {
         }
     }
 
-    /// A `SparseTensor` of this package.
+    /// Converts a `sardonyx.SparseTensor`, or any object with `values`, `indices` and `shape`.
     fn sparse(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -138,6 +155,7 @@ impl Taker {
         made.map(Value::from).map_err(|error| unfit(object.py(), what, &error))
     }
 
+    /// Converts a list or tuple to a sequence of values of type `inner`.
     fn sequence(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -168,6 +186,7 @@ impl Taker {
         Ok(sequence.into())
     }
 
+    /// Converts a dict to a map of values of type `inner`.
     fn map(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -202,7 +221,14 @@ impl Taker {
         Ok(map.into())
     }
 
-    /// A tensor: of an array, of anything that lends its bytes, of numbers and texts in lists.
+    /// Converts an array, an object with the buffer protocol or DLPack, a number, a string, or
+    /// nested lists to a tensor. `elem` is the element type of numbers in lists; `None` derives it
+    /// from the first one.
+    ///
+    /// # Errors
+    ///
+    /// `sardonyx.Error` if the object is none of these, or has elements that ONNX has no type for;
+    /// exceptions of the object's methods.
     pub(crate) fn tensor(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -210,7 +236,7 @@ impl Taker {
         what: &What<'_>,
     ) -> Result<Tensor, PyErr> {
         if let Some(SmallArray { data_type, dims, bytes }) = super::arrays::small(object) {
-            // Aligned for every type, and cheaper than memory at the start of a cache line.
+            // `Vec` aligns enough for every type and is cheaper than cache line alignment.
             let copy = Buffer::from_vec(bytes.to_vec());
             return Tensor::from_buffer(data_type, dims, copy)
                 .map_err(|error| unfit(object.py(), what, &error));
@@ -236,7 +262,8 @@ impl Taker {
         }
     }
 
-    /// The tensor of an object that lends its bytes.
+    /// Converts an object that exports `buffer`: borrows large contiguous elements, copies all
+    /// others.
     fn of_buffer(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -268,7 +295,7 @@ impl Taker {
         let dims = lent.dims();
         let bytes = lent.as_ref();
         if bytes.len() <= COPIED_BYTES {
-            // Aligned for every type, and cheaper than memory at the start of a cache line.
+            // `Vec` aligns enough for every type and is cheaper than cache line alignment.
             let copy = Buffer::from_vec(bytes.to_vec());
             return Tensor::from_buffer(data_type, dims, copy).map_err(failed);
         }
@@ -284,8 +311,8 @@ impl Taker {
             .map_err(failed)
     }
 
-    /// The tensor of an object that does not lend its bytes as a whole array: of rank 0, of types
-    /// that the buffer protocol has no name for, of another library.
+    /// Converts an array that does not export a typed buffer of its elements: one of rank 0, of an
+    /// ml_dtypes type, or of another library.
     fn of_array(
         &mut self,
         object: &Bound<'_, PyAny>,
@@ -344,11 +371,11 @@ impl Taker {
     }
 }
 
-/// Inputs by name, as a dict.
+/// Returns a mapping of inputs by name as a dict.
 ///
 /// # Errors
 ///
-/// The object is no mapping.
+/// `sardonyx.Error` if the object is not a mapping.
 pub(crate) fn as_dict<'py>(inputs: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDict>, PyErr> {
     if let Ok(dict) = inputs.cast::<PyDict>() {
         return Ok(dict.clone());
@@ -363,7 +390,7 @@ pub(crate) fn as_dict<'py>(inputs: &Bound<'py, PyAny>) -> Result<Bound<'py, PyDi
     Ok(dict)
 }
 
-/// A copy of elements that do not lie densely, or in the other byte order.
+/// Copies elements that are not contiguous, or that are in the other byte order.
 fn gathered(
     object: &Bound<'_, PyAny>,
     data_type: DataType,
@@ -382,8 +409,8 @@ fn gathered(
     Tensor::from_buffer(data_type, dims, copy).map_err(failed)
 }
 
-/// The value of an entry. A number is taken for a tensor of one element, which some converters
-/// declare the entries of a map to be.
+/// Reshapes a number in a map to the declared shape of ones, such as `[1]`: some converters declare
+/// the values of a map that way.
 fn shaped(value: Value, declared: &Type) -> Value {
     let (Value::Tensor(number), Type::Tensor(wanted)) = (&value, declared) else {
         return value;
@@ -397,7 +424,7 @@ fn shaped(value: Value, declared: &Type) -> Value {
     number.reshape(vec![1; shape.len()]).map_or(value, Value::from)
 }
 
-/// The key of an entry.
+/// Converts a dict key to a map key of the declared type.
 fn map_key(key: &Bound<'_, PyAny>, key_type: DataType, what: &What<'_>) -> Result<MapKey, PyErr> {
     let made = match key_type.class() {
         Class::String => lists::text(key).map(|text| MapKey::String(text.into())),
@@ -410,10 +437,10 @@ fn map_key(key: &Bound<'_, PyAny>, key_type: DataType, what: &What<'_>) -> Resul
     })
 }
 
-/// The refusal of an object whose methods raise an exception where an array is wanted.
+/// Makes the exception for an object whose array methods raise `error`, which becomes its cause.
 pub(crate) fn gives_no_array(object: &Bound<'_, PyAny>, error: PyErr, what: &What<'_>) -> PyErr {
     let py = object.py();
-    // Ctrl-C and the like are nothing that the object says of itself.
+    // `KeyboardInterrupt` and `SystemExit` are not the fault of the object.
     if !error.is_instance_of::<PyException>(py) {
         return error;
     }
@@ -424,12 +451,12 @@ pub(crate) fn gives_no_array(object: &Bound<'_, PyAny>, error: PyErr, what: &Wha
     refusal
 }
 
-/// The refusal of a value that a type of ours does not take.
+/// Makes the exception for a value from which no tensor can be made.
 pub(crate) fn unfit(py: Python<'_>, what: &What<'_>, error: &TensorError) -> PyErr {
     refused(py, format!("{what}: {error}"))
 }
 
-/// What an object is, for people.
+/// Describes the class of an object for messages: "a str", "None", "an object of the class x.Y".
 pub(crate) fn kind_of(object: &Bound<'_, PyAny>) -> String {
     if object.is_none() {
         return "None".to_string();
@@ -444,7 +471,7 @@ pub(crate) fn kind_of(object: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// A short text for an object.
+/// Formats an object for messages: its `repr`, cut to 60 characters.
 pub(crate) fn shown(object: &Bound<'_, PyAny>) -> String {
     let text = object.repr().map_or_else(|_| "?".to_string(), |text| text.to_string());
     if text.chars().count() <= 60 { text } else { text.chars().take(59).chain(['…']).collect() }
