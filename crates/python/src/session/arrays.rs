@@ -11,7 +11,7 @@ use sardonyx::{DataType, Tensor};
 use super::elements;
 use super::memory::PyTensor;
 use super::memory::numpy::{Interface, SmallArray};
-use super::take::{What, unfit};
+use super::take::{What, read_dims, unfit};
 use super::tensor;
 
 /// Imported objects of numpy.
@@ -138,7 +138,7 @@ pub(crate) fn of_ml_dtypes(
     if !is_array {
         return Ok(None);
     }
-    let dims: Vec<usize> = object.getattr("shape")?.extract()?;
+    let dims = read_dims(&object.getattr("shape")?, what)?;
     let dense = module.call_method1("ascontiguousarray", (object,))?;
     let codes = dense.call_method1("reshape", (-1,))?.call_method1("view", ("uint8",))?;
     let bytes: PyBackedBytes = codes.call_method0("tobytes")?.extract()?;

@@ -9,7 +9,7 @@ use sardonyx::value::{Complex128, StringArray, TensorError};
 use sardonyx::{DataType, ErrorKind, Tensor};
 
 use super::errors::{of_kind, refused};
-use super::take::{MOST_NESTED, What, kind_of, shown, unfit};
+use super::take::{MOST_NESTED, What, kind_of, read_dims, shown, unfit};
 
 /// Greatest number of elements of an array inside a list. Such arrays are converted element by
 /// element, which is slow and takes much memory.
@@ -69,7 +69,7 @@ pub(crate) fn of_objects(
         let found = kind_of(array);
         return Err(refused(py, format!("{what} is {found}, whose elements are not numbers")));
     };
-    let dims: Vec<usize> = shape.extract()?;
+    let dims = read_dims(&shape, what)?;
     if elem.is_some_and(|elem| elem != DataType::String) {
         let wanted = elem.map_or("", DataType::name);
         let found = shown(&array.getattr("dtype")?);

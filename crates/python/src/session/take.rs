@@ -150,8 +150,8 @@ impl Taker {
     ) -> Result<Value, PyErr> {
         let values = self.tensor(&object.getattr("values")?, elem, what)?;
         let indices = self.tensor(&object.getattr("indices")?, Some(DataType::Int64), what)?;
-        let shape: Vec<usize> = object.getattr("shape")?.extract()?;
-        let made = Sparse::new(shape, values, indices);
+        let dims = read_dims(&object.getattr("shape")?, what)?;
+        let made = Sparse::new(dims, values, indices);
         made.map(Value::from).map_err(|error| unfit(object.py(), what, &error))
     }
 
@@ -369,6 +369,27 @@ impl Taker {
             },
         }
     }
+}
+
+/// Reads a shape: any iterable of ints.
+///
+/// Does not extract a `Vec`, which would reserve memory for the length that the object claims: a
+/// false `__len__` would panic or abort the process.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if there are more than [`MOST_NESTED`] dimensions; `TypeError` or
+/// `OverflowError` for an object that is not a shape; exceptions of the object's methods.
+pub(crate) fn read_dims(shape: &Bound<'_, PyAny>, what: &What<'_>) -> Result<Vec<usize>, PyErr> {
+    let mut dims = Vec::new();
+    for size in shape.try_iter()? {
+        if dims.len() == MOST_NESTED {
+            let what = format!("{what} has a shape of more than {MOST_NESTED} dimensions");
+            return Err(refused(shape.py(), what));
+        }
+        dims.push(size?.extract()?);
+    }
+    Ok(dims)
 }
 
 /// Returns a mapping of inputs by name as a dict.

@@ -76,13 +76,14 @@ impl PyTrainer {
         precision: &str,
         memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
-        outputs: Option<Vec<String>>,
+        outputs: Option<&Bound<'_, PyAny>>,
         devices: Option<&Bound<'_, PyAny>>,
         device_timeout: f64,
     ) -> PyResult<PyTrainer> {
         let py = model.py();
         let devices = device_options(devices, deadline_of(py, device_timeout)?)?;
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
+        let outputs = outputs.map(output_names).transpose()?;
         let class = class_of(model)?;
         let (model, _) = opened(model)?;
         let trainer = py.detach(|| {
@@ -482,6 +483,19 @@ fn device_options(
         return Err(PyTypeError::new_err(what));
     };
     Ok(Some(options.configuration(name.to_cow()?)))
+}
+
+/// Converts the argument `outputs` of `Trainer`. Does not extract a `Vec`, which would reserve
+/// memory for the length that the object claims, and panic if that is too large.
+///
+/// # Errors
+///
+/// `TypeError` if it is not an iterable of names.
+fn output_names(names: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if names.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("outputs is a str, which is not a list of names"));
+    }
+    names.try_iter()?.map(|name| name?.extract()).collect()
 }
 
 /// Exports the model with the state of `trainer`: for inference, or with its training information.
