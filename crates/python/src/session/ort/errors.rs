@@ -1,6 +1,7 @@
-//! Errors as exceptions of the classes that onnxruntime has.
+//! Conversion of errors to the exception classes of onnxruntime.
 
 use pyo3::PyErr;
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use sardonyx::ErrorKind;
@@ -9,19 +10,20 @@ use sardonyx_ort::Status;
 use super::super::errors::set;
 use crate::errors::Error;
 
-/// Class of a run without an input that it needs: a `ValueError` as well.
+/// Class of the exception for a missing input, which is also a `ValueError`.
 const MISSING_INPUT: &str = "MissingInput";
 
-/// The exception for an error.
+/// Converts an error to an exception of the class of its status.
 pub(super) fn raised(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
     raised_as(py, error.status.name(), error)
 }
 
-/// The exception for inputs that are missing.
+/// Converts the error about missing inputs to an exception of the class `MissingInput`.
 pub(super) fn missing_input(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
     raised_as(py, MISSING_INPUT, error)
 }
 
+/// Converts an error to an exception of a class in `sardonyx.ort._errors`.
 fn raised_as(py: Python<'_>, name: &str, error: &sardonyx_ort::Error) -> PyErr {
     let class = match class(py, name) {
         Ok(class) => class,
@@ -33,22 +35,23 @@ fn raised_as(py: Python<'_>, name: &str, error: &sardonyx_ort::Error) -> PyErr {
     set(py, exception, error.kind, &error.message, place, help, unsupported)
 }
 
-/// An exception of this package as one of the class that onnxruntime has for an error of a run.
-/// Other exceptions stay as they are.
+/// Converts a `sardonyx.Error` of a run to the corresponding class of onnxruntime, with its
+/// attributes. Returns other exceptions unchanged.
 pub(super) fn of_run(py: Python<'_>, error: PyErr) -> PyErr {
     let Some(kind) = kind_of(py, &error) else { return error };
     let value = error.value(py);
-    let converted = || -> PyResult<PyErr> {
-        let class = class(py, Status::of_run(kind).name())?;
-        let converted = class.call1((value.str()?,))?;
-        let attributes = converted.getattr("__dict__")?.cast_into::<PyDict>()?;
-        attributes.update(value.getattr("__dict__")?.cast()?)?;
-        Ok(PyErr::from_value(converted))
-    };
-    converted().unwrap_or_else(|error| error)
+    convert(value, Status::of_run(kind).name()).unwrap_or_else(|error| error)
 }
 
-/// The kind of an exception of this package; `None` for others.
+/// Makes an exception of a class in `sardonyx.ort._errors` with the text and attributes of another.
+fn convert(exception: &Bound<'_, PyBaseException>, name: &str) -> PyResult<PyErr> {
+    let converted = class(exception.py(), name)?.call1((exception.str()?,))?;
+    let attributes = converted.getattr("__dict__")?.cast_into::<PyDict>()?;
+    attributes.update(exception.getattr("__dict__")?.cast()?)?;
+    Ok(PyErr::from_value(converted))
+}
+
+/// Returns the error kind of a `sardonyx.Error`; `None` for other exceptions.
 pub(super) fn kind_of(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
     if !error.is_instance_of::<Error>(py) {
         return None;
@@ -57,7 +60,7 @@ pub(super) fn kind_of(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
     ErrorKind::from_name(&code)
 }
 
-/// A class of exceptions, by name.
+/// Looks up an exception class in `sardonyx.ort._errors`.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
     Ok(py.import("sardonyx.ort._errors")?.getattr(name)?.cast_into::<PyType>()?)
 }

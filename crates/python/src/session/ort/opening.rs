@@ -1,4 +1,5 @@
-//! Opening a model with the values of Python that a caller gives beside it.
+//! Opening the session of an `InferenceSession`, with initializers that the caller passes as
+//! arrays.
 
 use std::path::absolute;
 
@@ -16,7 +17,11 @@ use super::errors::{of_run, raised};
 use super::options::SessionOptions;
 use crate::message;
 
-/// Makes a session as onnxruntime makes one. `model` is a path or bytes.
+/// Opens a model, a path or bytes, with the options of onnxruntime.
+///
+/// # Errors
+///
+/// An exception of onnxruntime's class for the failure.
 pub(super) fn open(
     model: &Bound<'_, PyAny>,
     options: &Bound<'_, SessionOptions>,
@@ -30,7 +35,7 @@ pub(super) fn open(
         }
         Err(_) => {
             let path = file_path(model)?;
-            // Where it lies is remembered, wherever the process goes.
+            // Absolute, so that unpickling finds the file after a change of directory.
             let full = absolute(&path).unwrap_or_else(|_| path.clone());
             (Source::Path(path), opened::Source::Path(full))
         }

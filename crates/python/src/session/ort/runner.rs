@@ -1,4 +1,5 @@
-//! The base class of `sardonyx.ort.InferenceSession`: the run, which must take no time of its own.
+//! Base class of `sardonyx.ort.InferenceSession`: the calls that run a model. In Rust, as the
+//! overhead of a run matters.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,19 +22,20 @@ use super::opening;
 use super::options::{RunOptions, SessionOptions};
 use super::profile::Profile;
 
-/// Warning of the first run whose inputs differ in a size of one name.
+/// Warning of the first run in which dimensions that share a name differ in size.
 const DIFFERENT_SIZES: &std::ffi::CStr = c"inputs differ in a size to which the model gives one \
     name: it runs with sizes that have nothing to do with each other";
 
-/// An input or output: name, type, and sizes: numbers, texts, and None where the model has none.
+/// Name, type and shape of an input or output. The shape has an int, a str or None per axis.
 type PortFacts<'py> = (String, String, Bound<'py, PyList>);
 
-/// Runs a session that is opened once.
+/// Session of an `InferenceSession`, opened by `_open`.
 #[pyclass(frozen, subclass, name = "Runner", module = "sardonyx._core.ort")]
 pub(crate) struct Runner {
     session: PyOnceLock<Py<PySession>>,
-    /// The session for inputs that differ in a size of one name.
+    /// Session for inputs in which dimensions that share a name differ in size.
     independent: PyOnceLock<Py<PySession>>,
+    /// Profile of the session, if the options enable profiling.
     profile: PyOnceLock<Py<Profile>>,
 }
 
@@ -49,8 +51,8 @@ impl Runner {
         }
     }
 
-    /// Opens a model, a path or bytes, and returns the profile of the session, if the options ask
-    /// for one.
+    /// Opens a model, a path or bytes. Returns the profile of the session if the options enable
+    /// profiling, else None.
     fn _open<'py>(
         &self,
         model: &Bound<'py, PyAny>,
@@ -71,34 +73,34 @@ impl Runner {
         Ok(Some(profile))
     }
 
-    /// The session.
+    /// Returns the session.
     #[getter]
     fn _session<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySession>> {
         self.session(py).cloned()
     }
 
-    /// Inputs that callers give.
+    /// Returns name, type and shape of each input that is not an initializer.
     fn _inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
         self.input_facts(py, InputKind::Input)
     }
 
-    /// Inputs that have a value in the model.
+    /// Returns name, type and shape of each input that has an initializer as default.
     fn _overridable<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
         self.input_facts(py, InputKind::OverridableInitializer)
     }
 
-    /// Outputs.
+    /// Returns name, type and shape of each output.
     fn _outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
         let outputs = self.session(py)?.get().0.outputs();
         outputs.iter().map(|port| self.facts(py, &port.0)).collect()
     }
 
-    /// Refuses inputs without one that a run needs.
+    /// Raises an exception if `input_feed` lacks a required input.
     fn _demand_inputs(&self, input_feed: &Bound<'_, PyAny>) -> PyResult<()> {
         self.demand_inputs(&as_dict(input_feed)?, None)
     }
 
-    /// Writes the profile and returns the name of its file; an empty text if there is none.
+    /// Writes the profile and returns the name of its file, or an empty string if there is none.
     fn _end_profiling(&self, py: Python<'_>) -> PyResult<std::ffi::OsString> {
         match self.profile.get(py) {
             Some(profile) => profile.get().end(py),
@@ -106,8 +108,10 @@ impl Runner {
         }
     }
 
-    /// Runs the model and returns the outputs in a list: those of these names, or all if
-    /// `output_names` is None or empty.
+    /// Runs the model and returns a list of outputs.
+    ///
+    /// `output_names` lists the names of the outputs to return; all if it is None or empty.
+    /// `input_feed` is a dict of inputs by name. `run_options` is a `RunOptions` or None.
     #[pyo3(signature = (output_names, input_feed, run_options=None))]
     fn run<'py>(
         &self,
@@ -132,7 +136,7 @@ impl Runner {
         PyList::new(py, outputs)
     }
 
-    /// Runs the model on what is bound.
+    /// Runs the model on the bound inputs and stores the bound outputs in the binding.
     #[pyo3(signature = (iobinding, run_options=None))]
     fn run_with_iobinding<'py>(
         slf: &Bound<'py, Self>,
@@ -168,7 +172,11 @@ impl Runner {
 }
 
 impl Runner {
-    /// The session.
+    /// Returns the session.
+    ///
+    /// # Errors
+    ///
+    /// `RuntimeError` if `_open` has not been called.
     pub(super) fn session<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
         match self.session.get(py) {
             Some(session) => Ok(session.bind(py)),
@@ -178,6 +186,8 @@ impl Runner {
         }
     }
 
+    /// Runs the model on a snapshot of bindings; errors are not converted to classes of
+    /// onnxruntime.
     fn attempt_bound<'py>(
         &self,
         py: Python<'py>,
@@ -189,7 +199,7 @@ impl Runner {
         engine.run_given(py, &snapshot.inputs, snapshot.wanted(), limits)
     }
 
-    /// Limits of a run with these options, and the recorder of its steps.
+    /// Makes the limits of a run from its `RunOptions`, with the recorder of the profile.
     fn limits(&self, py: Python<'_>, run_options: Option<&Bound<'_, PyAny>>) -> PyResult<Limits> {
         let mut limits = limits(None, None);
         if let Some(options) = run_options {
@@ -204,12 +214,13 @@ impl Runner {
         Ok(limits)
     }
 
-    /// Returns the outputs of a run that failed after all, if inputs only differ in a size of one
-    /// name.
+    /// Repeats a run that failed because dimensions that share a name differ in size, in a session
+    /// that allows this.
     ///
     /// # Errors
     ///
-    /// An exception of onnxruntime's class.
+    /// An exception of onnxruntime's class for `error` if that was not the cause, or for the error
+    /// of the second run.
     fn recover<'py>(
         &self,
         error: PyErr,
@@ -228,7 +239,7 @@ impl Runner {
         let inputs = self.session(py)?.get().0.input_ports();
         let dims = |port: &Port| {
             let given = feed.get_item(port.name()).ok().flatten()?;
-            // A tuple in numpy and torch. The length of any other object may be a lie.
+            // A tuple in numpy and torch. The length of any other object cannot be trusted.
             let shape = given.getattr_opt("shape").ok().flatten()?;
             let shape = shape.cast::<PyTuple>().ok()?;
             shape.iter().map(|size| size.extract().ok()).collect()
@@ -236,13 +247,14 @@ impl Runner {
         if !has_different_sizes(inputs, dims) {
             return Err(of_run(py, error));
         }
-        // Steps of another session are not those of the profile.
+        // The profile describes the steps of the first session.
         let limits = Limits { profile: None, ..self.limits(py, run_options)? };
         let outputs = self.independent(py)?.get().0.run(input_feed, wanted, limits);
         outputs.map_err(|error| of_run(py, error))
     }
 
-    /// The session for inputs that differ in a size of one name. Warns when it is made.
+    /// Returns the session that allows different sizes for dimensions that share a name. The first
+    /// call makes it and emits a warning.
     fn independent<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
         if self.independent.get(py).is_none() {
             let engine = self.session(py)?.get().0.with_independent_sizes(py);
@@ -258,7 +270,8 @@ impl Runner {
         }
     }
 
-    /// Refuses inputs without one that a run needs.
+    /// Checks that a dict of inputs has every required input. `help` replaces the advice of the
+    /// exception.
     fn demand_inputs(&self, feed: &Bound<'_, PyDict>, help: Option<String>) -> PyResult<()> {
         let py = feed.py();
         let given: Vec<String> =
@@ -275,14 +288,14 @@ impl Runner {
         })
     }
 
-    /// Inputs of a kind.
+    /// Returns name, type and shape of each input of a kind.
     fn input_facts<'py>(&self, py: Python<'py>, kind: InputKind) -> PyResult<Vec<PortFacts<'py>>> {
         let inputs = self.session(py)?.get().0.input_ports().iter();
         let inputs = inputs.filter(|port| ports::input_kind(port) == kind);
         inputs.map(|port| self.facts(py, port)).collect()
     }
 
-    /// Name, type and sizes of an input or output, as onnxruntime describes them.
+    /// Returns name, type and shape of a port in the form of onnxruntime's `NodeArg`.
     fn facts<'py>(&self, py: Python<'py>, port: &Port) -> PyResult<PortFacts<'py>> {
         let marks = self.session(py)?.get().0.size_marks(port.name());
         let sizes = PyList::empty(py);
