@@ -1,4 +1,4 @@
-//! `defs`: which operators there are.
+//! The Python submodule `defs`: looks up and registers operator schemas.
 
 mod classes;
 pub(crate) mod default_value;
@@ -17,6 +17,7 @@ use crate::errors::SchemaError;
 use crate::registry;
 use classes::OpSchema;
 
+/// Adds the classes and functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SchemaError", module.py().get_type::<SchemaError>())?;
     classes::fill(module)?;
@@ -30,13 +31,20 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(deregister_schema, module)?)
 }
 
-/// What is looked up: the second argument may be a version or a domain.
+/// Arguments of a schema look-up, whose second one may be a version or a domain.
 struct Wanted {
+    /// Greatest version; `None` for the newest.
     version: Option<i64>,
+    /// Domain of the operator; empty for `ai.onnx`.
     domain: String,
 }
 
 impl Wanted {
+    /// Converts the arguments after the operator name.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` if they are not a version and a domain, in this order.
     fn new(second: Option<&Bound<'_, PyAny>>, domain: Option<String>) -> PyResult<Wanted> {
         let Some(second) = second else {
             return Ok(Wanted { version: None, domain: domain.unwrap_or_default() });
@@ -56,7 +64,7 @@ impl Wanted {
     }
 }
 
-/// Whether there is an operator, in some version up to the one given.
+/// Whether an operator exists, in a version up to `max_inclusive_version` if that is given.
 #[pyfunction]
 #[pyo3(signature = (op_type, max_inclusive_version=None, domain=None))]
 fn has_schema(
@@ -69,7 +77,8 @@ fn has_schema(
     Ok(operators.find(op_type, wanted.version, &wanted.domain).is_some())
 }
 
-/// The schema of an operator in the newest version up to the one given.
+/// Returns the schema of an operator in the newest version up to `max_inclusive_version`; in the
+/// newest of all by default. Raises `SchemaError` if there is none.
 #[pyfunction]
 #[pyo3(signature = (op_type, max_inclusive_version=None, domain=None))]
 fn get_schema(
@@ -88,7 +97,7 @@ fn get_schema(
     })
 }
 
-/// The newest version of every operator.
+/// Returns the schema of every operator in its newest version.
 #[pyfunction]
 fn get_all_schemas() -> Vec<OpSchema> {
     let operators = registry::snapshot();
@@ -98,7 +107,7 @@ fn get_all_schemas() -> Vec<OpSchema> {
     described.map(OpSchema).collect()
 }
 
-/// Every version of every operator.
+/// Returns the schema of every version of every operator.
 #[pyfunction]
 fn get_all_schemas_with_history() -> Vec<OpSchema> {
     let operators = registry::snapshot();
@@ -106,13 +115,14 @@ fn get_all_schemas_with_history() -> Vec<OpSchema> {
     described.map(OpSchema).collect()
 }
 
-/// Oldest and newest version of every operator set, by domain.
+/// Returns the oldest and newest version of every operator set, by domain.
 #[pyfunction]
 fn schema_version_map() -> BTreeMap<&'static str, (u32, u32)> {
     registry::snapshot().registry.domains()
 }
 
-/// Says which versions an operator set has.
+/// Sets the oldest and newest version of an operator set, a known or a new one.
+/// `last_release_version` is ignored. Raises `SchemaError` for an empty range or a version below 1.
 #[pyfunction]
 #[pyo3(signature = (domain, min_version, max_version, last_release_version=-1))]
 fn set_domain_to_version(
@@ -121,22 +131,23 @@ fn set_domain_to_version(
     max_version: i32,
     last_release_version: i32,
 ) -> PyResult<()> {
-    // Which version was released last, nothing here depends on.
     let _ = last_release_version;
-    // What is negative is refused like zero.
-    let version = |number: i32| u32::try_from(number).unwrap_or(0);
-    registry::change(|operators| {
-        operators.registry.set_versions(domain, version(min_version), version(max_version))
-    })
-    .map_err(refused)
+    let (oldest, newest) = (to_version(min_version), to_version(max_version));
+    registry::change(|operators| operators.registry.set_versions(domain, oldest, newest))
+        .map_err(refused)
 }
 
-/// Adds a version of an operator.
+/// Converts a version number. A negative one becomes 0, which the registry rejects.
+fn to_version(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}
+
+/// Registers a version of an operator. Raises `SchemaError` if the schema is invalid or the version
+/// exists already.
 #[pyfunction]
 fn register_schema(schema: PyRef<'_, OpSchema>) -> PyResult<()> {
     let description = Arc::clone(&schema.0);
-    // What is negative is refused like zero.
-    let since = u32::try_from(description.since).unwrap_or(0);
+    let since = to_version(description.since);
     let schema = description.schema(since)?;
     let key = (schema.domain, schema.name, since);
     registry::change(|operators| {
@@ -147,10 +158,10 @@ fn register_schema(schema: PyRef<'_, OpSchema>) -> PyResult<()> {
     .map_err(refused)
 }
 
-/// Takes a version of an operator away.
+/// Removes a version of an operator. Raises `SchemaError` if it is not registered.
 #[pyfunction]
 fn deregister_schema(op_type: &str, version: i32, domain: &str) -> PyResult<()> {
-    let since = u32::try_from(version).unwrap_or(0);
+    let since = to_version(version);
     registry::change(|operators| {
         operators.registry.remove(domain, op_type, since)?;
         operators.forget(domain, op_type, since);
@@ -159,6 +170,7 @@ fn deregister_schema(op_type: &str, version: i32, domain: &str) -> PyResult<()> 
     .map_err(refused)
 }
 
+/// Converts an error of the registry to a `SchemaError`.
 fn refused(error: RegistryError) -> PyErr {
     SchemaError::new_err(error.to_string())
 }

@@ -1,7 +1,8 @@
-//! Everything that Python can ask of a schema, as plain data.
+//! Operator schemas as Python code sees them: with documentation, default values and inference
+//! functions.
 //!
-//! A schema of the library says what machines need. Python code also gives and takes what people
-//! read, and keeps it even for operators that are not registered.
+//! A [`Schema`] has only the fields that the engine needs. A [`Description`] keeps the rest too,
+//! even for operators that are not registered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,7 @@ use super::enums::{Determinism, ParameterOption};
 use super::standard;
 use crate::errors::SchemaError;
 
-/// A version of an operator.
+/// Version of an operator with its documentation.
 #[derive(Debug, Clone)]
 pub(crate) struct Description {
     pub(crate) name: String,
@@ -32,15 +33,15 @@ pub(crate) struct Description {
     pub(crate) types: Vec<Arc<TypeConstraint>>,
     pub(crate) attributes: Vec<Arc<AttributeDescription>>,
     pub(crate) determinism: Determinism,
-    /// Fewest and most inputs, and the same of outputs.
+    /// Fewest and most inputs, then fewest and most outputs; `None` for any number.
     pub(crate) counts: [(usize, Option<usize>); 2],
-    /// The operator, if it is one of the standard.
+    /// Definition in the standard; `None` for an operator of Python code.
     pub(crate) standard: Option<&'static OpDef>,
-    /// What Python code set to infer types with.
+    /// Type and shape inference function that Python code set.
     pub(crate) inference: Option<Arc<Py<PyAny>>>,
 }
 
-/// A formal input or output.
+/// Formal input or output.
 #[derive(Debug, Clone)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
@@ -50,11 +51,11 @@ pub(crate) struct Parameter {
     pub(crate) is_homogeneous: bool,
     pub(crate) min_arity: i32,
     pub(crate) category: Differentiability,
-    /// Names of the types that it may have; empty while it belongs to no operator.
+    /// Names of the allowed types; empty before the parameter belongs to an operator.
     pub(crate) types: Vec<String>,
 }
 
-/// A type variable.
+/// Type variable with its allowed types.
 #[derive(Debug, Clone)]
 pub(crate) struct TypeConstraint {
     pub(crate) name: String,
@@ -62,18 +63,18 @@ pub(crate) struct TypeConstraint {
     pub(crate) description: String,
 }
 
-/// A formal attribute.
+/// Formal attribute.
 #[derive(Debug, Clone)]
 pub(crate) struct AttributeDescription {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) ty: AttrType,
     pub(crate) required: bool,
-    /// An AttributeProto; empty for none.
+    /// Default value as a serialized AttributeProto; empty for no default.
     pub(crate) default: Vec<u8>,
 }
 
-/// The description of a schema of the standard. All are made once.
+/// Returns the description of a standard schema. All of them are made on the first call.
 pub(crate) fn of_standard(schema: &Schema) -> Arc<Description> {
     type Key = (&'static str, &'static str, u32);
     static ALL: OnceLock<HashMap<Key, Arc<Description>>> = OnceLock::new();
@@ -92,14 +93,17 @@ pub(crate) fn of_standard(schema: &Schema) -> Arc<Description> {
     }
 }
 
+/// Makes the description of a standard schema.
 fn describe(schema: &Schema) -> Description {
     let standard = Registry::standard().operator(schema.domain, schema.name);
-    let parameters = |params: &[Param], about: fn(&Schema, &Param) -> String| {
-        params
-            .iter()
-            .map(|param| Arc::new(Parameter::of(param, schema, about(schema, param))))
-            .collect()
-    };
+    let inputs = schema.inputs.iter().map(|param| {
+        let description = schema.about_input(param);
+        Arc::new(Parameter::of(param, schema, description))
+    });
+    let outputs = schema.outputs.iter().map(|param| {
+        let description = schema.about_output(param);
+        Arc::new(Parameter::of(param, schema, description))
+    });
     Description {
         name: schema.name.to_string(),
         domain: schema.domain.to_string(),
@@ -110,8 +114,8 @@ fn describe(schema: &Schema) -> Description {
         }),
         since: i32::try_from(schema.since).unwrap_or(i32::MAX),
         deprecated: schema.deprecated,
-        inputs: parameters(&schema.inputs, Schema::about_input),
-        outputs: parameters(&schema.outputs, Schema::about_output),
+        inputs: inputs.collect(),
+        outputs: outputs.collect(),
         types: schema
             .types
             .iter()
@@ -146,6 +150,7 @@ fn describe(schema: &Schema) -> Description {
 }
 
 impl Parameter {
+    /// Makes the description of a formal parameter of `schema`.
     fn of(param: &Param, schema: &Schema, description: String) -> Parameter {
         let (option, is_homogeneous, min_arity) = match param.arity {
             Arity::Single => (ParameterOption::Single, true, 1),
@@ -166,6 +171,7 @@ impl Parameter {
         }
     }
 
+    /// Converts the parameter to the form of the registry.
     fn schema(&self) -> Param {
         let arity = match self.option {
             ParameterOption::Single => Arity::Single,
@@ -184,7 +190,7 @@ impl Parameter {
     }
 }
 
-/// The names of the types that a type variable or a type stands for.
+/// Returns the names of the types that a type variable of `schema` allows, or of a single type.
 fn type_names(ty: &str, schema: &Schema) -> Vec<String> {
     let allowed = schema.type_var(ty).map(|var| var.allowed);
     let allowed = allowed.or_else(|| TypeSet::parse([ty]).ok());
@@ -192,23 +198,23 @@ fn type_names(ty: &str, schema: &Schema) -> Vec<String> {
 }
 
 impl Description {
-    /// Takes what Python code gives for an operator of its own; the rest follows from that.
+    /// Validates the description of an operator of Python code and derives the remaining fields.
     ///
     /// # Errors
     ///
-    /// `ValueError` for a text that should be a type, `SchemaError` for everything else that is
-    /// wrong.
+    /// `ValueError` for a text that is not a type; `SchemaError` for any other problem.
     pub(crate) fn complete(mut self, determinism: Determinism) -> Result<Description, PyErr> {
-        // Any version passes here: what versions there are, registering decides.
+        // The version is validated when the schema is registered.
         let schema = self.schema(1)?;
         schema.check().map_err(|error| SchemaError::new_err(error.to_string()))?;
         for parameter in self.inputs.iter_mut().chain(&mut self.outputs) {
             Arc::make_mut(parameter).types = type_names(&parameter.type_str, &schema);
         }
         self.counts = [schema.input_count(), schema.output_count()];
-        // One that runs a graph may run anything.
-        let is_graph = |ty| matches!(ty, AttrType::Graph | AttrType::Graphs);
-        let runs_graph = schema.attributes.iter().any(|found| is_graph(found.ty));
+        // A subgraph may contain random operators.
+        let mut attributes = schema.attributes.iter();
+        let runs_graph =
+            attributes.any(|found| matches!(found.ty, AttrType::Graph | AttrType::Graphs));
         self.determinism = match (determinism, runs_graph) {
             (Determinism::Unknown, true) => Determinism::NonDeterministic,
             (Determinism::Unknown, false) => Determinism::Deterministic,
@@ -217,11 +223,11 @@ impl Description {
         Ok(self)
     }
 
-    /// The schema that is registered, as version `since`.
+    /// Converts the description to the schema that is registered, as version `since`.
     ///
     /// # Errors
     ///
-    /// See [`complete`](Description::complete).
+    /// `ValueError` for a text that is not a type, or a default that is not an AttributeProto.
     pub(crate) fn schema(&self, since: u32) -> Result<Schema, PyErr> {
         let mut schema = Schema::new(&self.domain, &self.name, since);
         schema.deprecated = self.deprecated;

@@ -1,5 +1,4 @@
-//! What the operators of the standard are beyond their schemas: functions of simpler ones,
-//! repeatable or not.
+//! Facts about standard operators beyond their schemas: function bodies and determinism.
 
 use sardonyx::tool::schema::{OpDef, Schema};
 use sardonyx::tool::{OperatorFunction, schema};
@@ -7,16 +6,16 @@ use sardonyx::tool::{OperatorFunction, schema};
 use super::enums::Determinism;
 use sardonyx::tool::message::types_from_bytes;
 
-/// Opset versions for which a version of an operator has a body.
+/// Opset versions for which an operator version has a function body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bodies {
-    /// Of bodies that are the same for every node.
+    /// Opset versions of bodies that are the same for every node.
     pub(crate) fixed: Vec<i32>,
-    /// Of bodies that depend on the node.
+    /// Opset versions of bodies that depend on the node's attributes and types.
     pub(crate) of_node: Vec<i32>,
 }
 
-/// The bodies that a version of an operator has. Operators of programs have none.
+/// Lists the function bodies of an operator version. Operators registered by Python code have none.
 pub(crate) fn bodies(operator: Option<&'static OpDef>, since: i32) -> Bodies {
     let mut bodies = Bodies::default();
     let (Some(operator), Ok(version)) = (operator, u32::try_from(since)) else {
@@ -29,9 +28,9 @@ pub(crate) fn bodies(operator: Option<&'static OpDef>, since: i32) -> Bodies {
     bodies
 }
 
-/// The body of an operator for an opset version (that of the operator if none is given) as a
-/// FunctionProto; empty if there is none. Whether operators in it have changed since is the
-/// caller's business.
+/// Returns the function body of an operator for an opset version, by default that of the operator,
+/// as a serialized FunctionProto; empty if there is none. Does not check whether operators in the
+/// body have changed since.
 pub(crate) fn body(operator: Option<&'static OpDef>, since: i32, opset: Option<i32>) -> Vec<u8> {
     let opset = opset.unwrap_or(since);
     let fixed = bodies(operator, since).fixed;
@@ -42,8 +41,9 @@ pub(crate) fn body(operator: Option<&'static OpDef>, since: i32, opset: Option<i
     serialized(function)
 }
 
-/// The body for a node, a NodeProto, whose inputs have these types, TypeProtos; empty if there is
-/// none for exactly this opset version.
+/// Returns the function body for one node, as a serialized FunctionProto, from a serialized
+/// NodeProto and the TypeProtos of its inputs. Empty if there is none for exactly this opset
+/// version.
 pub(crate) fn body_of_node(
     operator: Option<&'static OpDef>,
     since: i32,
@@ -63,13 +63,14 @@ pub(crate) fn body_of_node(
     serialized(function.ok().flatten())
 }
 
+/// Serializes a function; empty if there is none or it cannot be serialized.
 fn serialized(function: Option<OperatorFunction>) -> Vec<u8> {
     let bytes = function.and_then(|function| function.to_bytes().ok());
     bytes.unwrap_or_default()
 }
 
-/// Whether an operator gives equal outputs for equal inputs. One that runs a graph may run
-/// anything.
+/// Returns whether an operator computes equal outputs from equal inputs. One that runs a subgraph
+/// counts as nondeterministic.
 pub(crate) fn determinism(schema: &Schema) -> Determinism {
     match schema.determinism {
         schema::Determinism::Unknown => Determinism::Unknown,
