@@ -1,4 +1,4 @@
-//! What inference functions of Python are called with.
+//! Python classes that are passed to inference functions of Python code.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,17 +12,20 @@ use crate::defs::default_value;
 use crate::errors::InferenceError;
 use crate::registry::Key;
 
-/// What an inference function knows of the node whose outputs it types. Made by the library only.
+/// Node whose output types an inference function infers. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct InferenceContext {
     facts: Facts,
-    /// TypeProtos; empty where nothing is said.
+    /// Serialized TypeProtos of the outputs; empty for an unknown type.
     outputs: Mutex<Vec<Vec<u8>>>,
+    /// Connection to the inference thread.
     line: Arc<Line>,
+    /// Nesting depth of the inference function that the context was made for.
     depth: usize,
 }
 
 impl InferenceContext {
+    /// Makes the context of an inference function at a nesting depth.
     pub(super) fn new(facts: Facts, line: Arc<Line>, depth: usize) -> InferenceContext {
         InferenceContext {
             outputs: Mutex::new(vec![Vec::new(); facts.has_output.len()]),
@@ -32,22 +35,23 @@ impl InferenceContext {
         }
     }
 
-    /// What was said of the outputs.
+    /// Returns the output types that were set, as serialized TypeProtos; empty for an unknown type.
     pub(super) fn outputs(&self) -> Vec<Vec<u8>> {
         self.with_outputs(|outputs| outputs.clone())
     }
 
+    /// Calls `work` with the output types, locked.
     fn with_outputs<R>(&self, work: impl FnOnce(&mut Vec<Vec<u8>>) -> R) -> R {
         work(&mut self.outputs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies the rule of an operator of the standard.
+    /// Applies the inference rule of a standard operator to the outputs.
     fn apply(&self, py: Python<'_>, key: Key) -> PyResult<()> {
-        let said = self.line.rule(py, self.depth, key)?;
+        let inferred = self.line.rule(py, self.depth, key)?;
         self.with_outputs(|outputs| {
-            for (output, said) in outputs.iter_mut().zip(said) {
-                if !said.is_empty() {
-                    *output = said;
+            for (output, inferred) in outputs.iter_mut().zip(inferred) {
+                if !inferred.is_empty() {
+                    *output = inferred;
                 }
             }
         });
@@ -55,7 +59,7 @@ impl InferenceContext {
     }
 }
 
-/// A position. Anything else than a number from 0 on is of the wrong type.
+/// Index of an input or output. Anything but an int of 0 or more is a `TypeError`.
 struct Index(usize);
 
 impl<'py> FromPyObject<'_, 'py> for Index {
@@ -67,7 +71,11 @@ impl<'py> FromPyObject<'_, 'py> for Index {
     }
 }
 
-/// One of the facts about an input, as an object.
+/// Converts a fact about an input to a message object of the onnx package.
+///
+/// # Errors
+///
+/// `RuntimeError` if there is no such input.
 fn fact<'py>(
     py: Python<'py>,
     class: &str,
@@ -79,6 +87,7 @@ fn fact<'py>(
     object.transpose()
 }
 
+/// Makes the exception for an index that is out of range.
 fn beyond(what: &str, index: usize) -> PyErr {
     PyRuntimeError::new_err(format!("{what} {index} is out of bounds."))
 }
@@ -90,7 +99,7 @@ impl InferenceContext {
         Err(PyTypeError::new_err("an InferenceContext is made by shape inference"))
     }
 
-    /// An attribute that the node has, as an AttributeProto.
+    /// Returns an attribute of the node as an AttributeProto; None if the node does not have it.
     fn get_attribute<'py>(
         &self,
         py: Python<'py>,
@@ -101,12 +110,12 @@ impl InferenceContext {
         object.transpose()
     }
 
-    /// How many inputs the node has, those that are left out counted.
+    /// Returns the number of the node's inputs, omitted ones included.
     fn get_num_inputs(&self) -> usize {
         self.facts.types.len()
     }
 
-    /// The type of an input as a TypeProto, if it is known.
+    /// Returns the type of an input as a TypeProto; None if it is unknown.
     fn get_input_type<'py>(
         &self,
         py: Python<'py>,
@@ -115,12 +124,12 @@ impl InferenceContext {
         fact(py, "TypeProto", &self.facts.types, idx)
     }
 
-    /// Whether the node has an input.
+    /// Whether the node has the input.
     fn has_input(&self, idx: Index) -> bool {
         self.facts.has_input.get(idx.0).copied().unwrap_or(false)
     }
 
-    /// An input that is a constant, as a TensorProto.
+    /// Returns the value of a constant input as a TensorProto; None if it is not constant.
     fn get_input_data<'py>(
         &self,
         py: Python<'py>,
@@ -129,18 +138,19 @@ impl InferenceContext {
         fact(py, "TensorProto", &self.facts.data, idx)
     }
 
-    /// How many outputs the node has, those that are left out counted.
+    /// Returns the number of the node's outputs, omitted ones included.
     fn get_num_outputs(&self) -> usize {
         self.facts.has_output.len()
     }
 
-    /// What was said of an output so far, as a TypeProto.
+    /// Returns the type of an output that has been set so far, as a TypeProto.
     fn get_output_type<'py>(&self, py: Python<'py>, idx: Index) -> PyResult<Bound<'py, PyAny>> {
-        let said = self.with_outputs(|outputs| outputs.get(idx.0).cloned());
-        protos::to_python(py, "TypeProto", &said.ok_or_else(|| beyond("Output", idx.0))?)
+        let ty = self.with_outputs(|outputs| outputs.get(idx.0).cloned());
+        protos::to_python(py, "TypeProto", &ty.ok_or_else(|| beyond("Output", idx.0))?)
     }
 
-    /// Says the type of an output.
+    /// Sets the type of an output to a TypeProto. Returns True. Raises `RuntimeError` if the node
+    /// does not have the output.
     fn set_output_type(&self, idx: Index, type_proto: Bound<'_, PyAny>) -> PyResult<bool> {
         let ty = protos::from_python(&type_proto)?;
         self.with_outputs(|outputs| match outputs.get_mut(idx.0) {
@@ -152,12 +162,13 @@ impl InferenceContext {
         })
     }
 
-    /// Whether the node has an output.
+    /// Whether the node has the output.
     fn has_output(&self, idx: Index) -> bool {
         self.facts.has_output.get(idx.0).copied().unwrap_or(false)
     }
 
-    /// Who infers the graph that is an attribute.
+    /// Returns an object that infers the subgraph in an attribute. Raises `InferenceError` if the
+    /// attribute is not a graph.
     fn get_graph_attribute_inferencer(
         slf: Bound<'_, InferenceContext>,
         attr_name: &str,
@@ -173,7 +184,8 @@ impl InferenceContext {
         }
     }
 
-    /// An input that is a sparse constant, as a SparseTensorProto.
+    /// Returns the value of a constant sparse input as a SparseTensorProto; None if it is not a
+    /// sparse constant.
     fn get_input_sparse_data<'py>(
         &self,
         py: Python<'py>,
@@ -182,7 +194,8 @@ impl InferenceContext {
         fact(py, "SparseTensorProto", &self.facts.sparse_data, idx)
     }
 
-    /// The integers that an input is known to consist of, as a TensorShapeProto. No constants.
+    /// Returns the elements of an input that inference has computed, as a TensorShapeProto; None if
+    /// they are unknown or the input is constant.
     fn get_symbolic_input<'py>(
         &self,
         py: Python<'py>,
@@ -191,16 +204,18 @@ impl InferenceContext {
         fact(py, "TensorShapeProto", &self.facts.symbolic, idx)
     }
 
-    /// The node, for people.
+    /// Returns a text that identifies the node in messages.
     fn get_display_name(&self) -> &str {
         &self.facts.name
     }
 }
 
-/// Infers a graph that is an attribute. Made by the library only.
+/// Inference of the subgraph in an attribute of a node. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct GraphInferencer {
+    /// Name of the attribute.
     attribute: String,
+    /// Context of the node.
     context: Py<InferenceContext>,
 }
 
@@ -211,8 +226,8 @@ impl GraphInferencer {
         Err(PyTypeError::new_err("a GraphInferencer is made by shape inference"))
     }
 
-    /// Types of the outputs of the graph, as TypeProtos, for types of its inputs. Values of inputs
-    /// are not looked at.
+    /// Infers the subgraph for these types of its inputs (TypeProtos or None) and returns the types
+    /// of its outputs as TypeProtos. `input_data` is validated but not used.
     fn do_inferencing<'py>(
         &self,
         py: Python<'py>,
@@ -233,7 +248,8 @@ impl GraphInferencer {
     }
 }
 
-/// The rule of an operator of the standard as a callable. It does nothing if there is none.
+/// Inference rule of a standard operator as a callable. Does nothing for an operator without a
+/// rule.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct StandardRule(pub(crate) Option<Key>);
 

@@ -1,9 +1,9 @@
-//! Inference functions that Python code set.
+//! Inference functions that Python code registered.
 //!
-//! Inference runs in a thread of its own while such functions are registered, and the thread that
-//! Python called from runs them: the two take turns. So a function of Python may ask for more, and
-//! inference of a graph inside of a node that it asks for may call further functions. Neither side
-//! holds anything of the other.
+//! While such functions exist, inference runs in a thread of its own, and the calling thread runs
+//! the Python functions: one of the two threads waits for the other at any time. So a Python
+//! function may query the inference thread, and inferring a subgraph for it may call further Python
+//! functions. The threads share no locks.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -26,17 +26,17 @@ use super::context::InferenceContext;
 use crate::errors::InferenceError;
 use crate::registry::Key;
 
-/// Inference functions by operator.
+/// Inference functions of Python code, by operator.
 pub(crate) type Functions = HashMap<Key, Arc<Py<PyAny>>>;
 
-/// Bytes of stack of the thread that infers: as many as main threads have.
+/// Stack size of the inference thread in bytes, the usual size for a main thread.
 const STACK: usize = 8 << 20;
 
-/// Runs inference with functions of Python as rules.
+/// Runs inference in which `functions` take precedence over the built-in rules.
 ///
 /// # Errors
 ///
-/// The exception that one of them raised.
+/// The exception that one of the functions raised.
 pub(crate) fn with_functions<R: Send>(
     py: Python<'_>,
     registry: &Registry,
@@ -66,7 +66,7 @@ pub(crate) fn with_functions<R: Send>(
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(STACK);
         let engine = builder.spawn_scoped(scope, move || infer(Some(&rules)))?;
-        // The line ends with the thread, and so do the questions.
+        // Runs functions until the inference thread has ended and so closed its channel.
         while line.answer(py).is_some() {}
         let result = py.detach(|| engine.join());
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
@@ -77,80 +77,95 @@ pub(crate) fn with_functions<R: Send>(
     })
 }
 
+/// Locks a mutex and ignores poisoning: the values stay consistent when a thread panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What inference says to Python.
+/// Message from the inference thread to the Python thread.
 enum ToPython {
-    /// Call the function of an operator for a node.
+    /// Request to call the function of an operator for a node.
     Call(Key, Facts),
-    /// The message that was asked for.
+    /// Reply with a serialized AttributeProto.
     Attribute(Option<Vec<u8>>),
-    /// Types of outputs, as TypeProtos.
+    /// Reply with serialized TypeProtos of outputs, or with an error message.
     Types(Result<Vec<Vec<u8>>, String>),
 }
 
-/// What Python says to inference.
+/// Message from the Python thread to the inference thread.
 enum ToEngine {
-    /// What is the attribute?
+    /// Query for an attribute of the node.
     Attribute(String),
-    /// What are the types of the outputs of a graph that is an attribute?
+    /// Query for the output types of a subgraph: the name of the attribute, and input types.
     Graph(String, Vec<Vec<u8>>),
-    /// What does the rule of an operator of the standard say?
+    /// Query for the output types by the rule of a standard operator.
     Rule(Key),
-    /// The function has returned, with these types of outputs; or it raised an exception.
+    /// End of the function, with the output types, or `None` after an exception.
     Done(Option<Vec<Vec<u8>>>),
 }
 
-/// What a function of Python may know of a node, as messages.
+/// Facts about a node for an inference function, as serialized messages.
 pub(super) struct Facts {
+    /// Text that identifies the node in messages.
     pub(super) name: String,
-    /// By input, as the fields that follow.
+    /// Types by input, as TypeProtos.
     pub(super) types: Vec<Option<Vec<u8>>>,
+    /// Constant values by input, as TensorProtos.
     pub(super) data: Vec<Option<Vec<u8>>>,
+    /// Constant sparse values by input, as SparseTensorProtos.
     pub(super) sparse_data: Vec<Option<Vec<u8>>>,
+    /// Elements that inference has computed by input, as TensorShapeProtos.
     pub(super) symbolic: Vec<Option<Vec<u8>>>,
+    /// Whether each input is present.
     pub(super) has_input: Vec<bool>,
+    /// Whether each output is present.
     pub(super) has_output: Vec<bool>,
 }
 
 impl Facts {
+    /// Serializes the facts about a node.
     fn of(node: &NodeTypes<'_, '_>) -> Facts {
         let inputs = 0..node.input_count();
-        let each = |fact: &dyn Fn(usize) -> Option<Vec<u8>>| inputs.clone().map(fact).collect();
+        let types = inputs.clone().map(|index| Some(type_to_bytes(Some(node.input(index)?))));
+        let data = inputs.clone().map(|index| {
+            let constant = node.constant(index)?.clone();
+            write_value(&constant.into(), "").ok()
+        });
+        let sparse_data = inputs.clone().map(|index| node.sparse_constant(index));
+        let symbolic = inputs.clone().map(|index| Some(shape_to_bytes(node.sizes(index)?)));
         Facts {
             name: node.words(),
-            types: each(&|index| Some(type_to_bytes(Some(node.input(index)?)))),
-            data: each(&|index| write_value(&node.constant(index)?.clone().into(), "").ok()),
-            sparse_data: each(&|index| node.sparse_constant(index)),
-            symbolic: each(&|index| Some(shape_to_bytes(node.sizes(index)?))),
+            types: types.collect(),
+            data: data.collect(),
+            sparse_data: sparse_data.collect(),
+            symbolic: symbolic.collect(),
             has_input: inputs.clone().map(|index| node.has_input(index)).collect(),
             has_output: node.outputs().collect(),
         }
     }
 }
 
-/// The side of Python.
+/// Python thread's end of the channels to the inference thread.
 pub(super) struct Line {
     to_engine: Mutex<Sender<ToEngine>>,
     from_engine: Mutex<Receiver<ToPython>>,
-    /// Functions that run, one within the other.
+    /// Number of functions that are running, nested in each other.
     depth: AtomicUsize,
-    /// The thread in which they run.
+    /// Thread in which the functions run.
     owner: ThreadId,
-    /// The exception of one that failed, until somebody takes it.
+    /// Exception of a function, until a caller takes it.
     raised: Mutex<Option<PyErr>>,
+    /// Inference functions by operator.
     functions: Functions,
 }
 
 impl Line {
-    /// What inference answers; functions that it asks for are called in the meantime. `None` when
-    /// it has come to its end.
+    /// Waits for a reply of the inference thread, and runs the functions that it requests
+    /// meanwhile. `None` once that thread has ended.
     fn answer(self: &Arc<Line>, py: Python<'_>) -> Option<ToPython> {
         loop {
-            let said = py.detach(|| lock(&self.from_engine).recv());
-            match said.ok()? {
+            let message = py.detach(|| lock(&self.from_engine).recv());
+            match message.ok()? {
                 ToPython::Call(key, facts) => {
                     let outputs = self.call(py, key, facts);
                     let done = outputs.map_err(|raised| *lock(&self.raised) = Some(raised));
@@ -161,6 +176,7 @@ impl Line {
         }
     }
 
+    /// Calls the function of an operator and returns the output types that it has set.
     fn call(self: &Arc<Line>, py: Python<'_>, key: Key, facts: Facts) -> PyResult<Vec<Vec<u8>>> {
         let depth = 1 + self.depth.fetch_add(1, Ordering::SeqCst);
         let context = InferenceContext::new(facts, Arc::clone(self), depth);
@@ -173,11 +189,18 @@ impl Line {
         result
     }
 
+    /// Sends a message to the inference thread.
     fn say(&self, words: ToEngine) {
-        // Who does not listen any more has ended, which the next answer tells.
+        // An error means that the inference thread has ended; the next receive reports that.
         let _ = lock(&self.to_engine).send(words);
     }
 
+    /// Sends a query for the function at a nesting depth and returns the reply.
+    ///
+    /// # Errors
+    ///
+    /// `RuntimeError` if that function is not the innermost running one, or is used from another
+    /// thread; the exception of a nested function.
     fn ask(self: &Arc<Line>, py: Python<'_>, depth: usize, words: ToEngine) -> PyResult<ToPython> {
         let is_running = depth == self.depth.load(Ordering::SeqCst);
         if !is_running || thread::current().id() != self.owner {
@@ -193,7 +216,11 @@ impl Line {
         answer.ok_or_else(|| PyRuntimeError::new_err("shape inference has ended"))
     }
 
-    /// An attribute of the node of a function at a depth, as an AttributeProto.
+    /// Returns an attribute of the node as a serialized AttributeProto.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Line::ask`].
     pub(super) fn attribute(
         self: &Arc<Line>,
         py: Python<'_>,
@@ -206,7 +233,12 @@ impl Line {
         }
     }
 
-    /// Types of the outputs of a graph that is an attribute, for types of its inputs.
+    /// Infers the subgraph in an attribute for these input types and returns its output types, as
+    /// serialized TypeProtos.
+    ///
+    /// # Errors
+    ///
+    /// `InferenceError` if inference fails; those of [`Line::ask`].
     pub(super) fn graph(
         self: &Arc<Line>,
         py: Python<'_>,
@@ -217,7 +249,11 @@ impl Line {
         self.types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
     }
 
-    /// What the rule of an operator of the standard says of the outputs.
+    /// Infers the output types of the node by the rule of a standard operator.
+    ///
+    /// # Errors
+    ///
+    /// `InferenceError` if the rule fails; those of [`Line::ask`].
     pub(super) fn rule(
         self: &Arc<Line>,
         py: Python<'_>,
@@ -227,6 +263,7 @@ impl Line {
         self.types(py, depth, ToEngine::Rule(key))
     }
 
+    /// Sends a query whose reply is a list of types.
     fn types(
         self: &Arc<Line>,
         py: Python<'_>,
@@ -240,14 +277,14 @@ impl Line {
     }
 }
 
-/// The side of inference: functions of Python as rules.
+/// Inference thread's end of the channels, which serves as inference rules.
 struct Asking {
     registry: Registry,
-    /// The operators that have one.
+    /// Operators with an inference function.
     keys: HashSet<Key>,
     to_python: Sender<ToPython>,
     from_python: Receiver<ToEngine>,
-    /// Whether one has raised an exception, after which there is nothing more to do.
+    /// Whether a function has raised an exception, so that no further ones are called.
     stopped: Cell<bool>,
 }
 
@@ -262,7 +299,7 @@ impl InferRules for Asking {
         match done {
             Some(()) => RuleAnswer::Said,
             None => {
-                // The exception says what there is to say.
+                // The caller raises the exception of the function.
                 self.stopped.set(true);
                 RuleAnswer::Failed
             }
@@ -271,7 +308,7 @@ impl InferRules for Asking {
 }
 
 impl Asking {
-    /// Has a function called, and answers what it asks. `None` if it raised an exception.
+    /// Requests a call of the function and answers its queries. `None` if it raised an exception.
     fn call(&self, key: Key, node: &mut NodeTypes<'_, '_>) -> Option<()> {
         self.to_python.send(ToPython::Call(key, Facts::of(node))).ok()?;
         loop {
@@ -296,7 +333,8 @@ impl Asking {
         }
     }
 
-    /// Types as an answer. The function that asked is told, and may go on.
+    /// Converts types to a reply. The function receives an error as an exception and may catch it,
+    /// so inference is not stopped any more.
     fn told(&self, types: Result<Vec<Option<Type>>, String>) -> ToPython {
         self.stopped.set(false);
         ToPython::Types(

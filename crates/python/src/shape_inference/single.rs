@@ -1,4 +1,4 @@
-//! Inference of one node, and of one function, with nothing around it but types.
+//! Inference of a single node or function, outside of a model.
 
 use pyo3::prelude::*;
 use sardonyx::tool;
@@ -14,12 +14,13 @@ use crate::errors::{InferenceError, ValidationError};
 use crate::message::{self, Header, Part, unreadable};
 use crate::registry;
 
-/// The types of the outputs of a NodeProto, by name, as a version of an operator infers them.
+/// Infers the output types of a serialized NodeProto by a description of its operator. Returns them
+/// by output name.
 ///
 /// # Errors
 ///
-/// `ValidationError` if the node is not as the operator demands, `InferenceError` if its inputs
-/// contradict each other.
+/// `ValidationError` if the node does not match the schema; `InferenceError` if its inputs
+/// contradict each other; `ValueError` for bytes that are not a message.
 pub(crate) fn node_outputs(
     py: Python<'_>,
     description: &Description,
@@ -56,12 +57,12 @@ pub(crate) fn node_outputs(
     Ok(types.into_iter().map(|(name, ty)| (name, type_to_bytes(ty.as_ref()))).collect())
 }
 
-/// The types of the outputs of a FunctionProto for types of its inputs and values of its
+/// Infers the output types of a serialized FunctionProto from types of its inputs and values of its
 /// attributes.
 ///
 /// # Errors
 ///
-/// `InferenceError` with all that does not fit.
+/// `InferenceError` with all contradictions; `ValueError` for bytes that are not a message.
 pub(super) fn function_outputs(
     py: Python<'_>,
     function: &[u8],
