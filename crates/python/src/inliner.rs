@@ -1,4 +1,4 @@
-//! `inliner`: calls of functions replaced by what they do.
+//! The Python submodule `inliner`: replaces calls of functions by the nodes of their bodies.
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyRuntimeError;
@@ -12,6 +12,7 @@ use sardonyx::{Model, check};
 use crate::checker::verdict;
 use crate::message;
 
+/// Adds the functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inline_local_functions, module)?)?;
     module.add_function(wrap_pyfunction!(inline_selected_functions, module)?)?;
@@ -20,8 +21,8 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Inlines the functions of a serialized ModelProto.
 ///
-/// Functions whose operators are not the same at the versions of the model are converted, if that
-/// is asked for; calls of those that are not stay.
+/// Calls stay if the operators of the function differ at the opset versions of the model. With
+/// `convert_version`, such a function is converted and inlined if an exact equivalent exists.
 #[pyfunction]
 #[pyo3(signature = (model, convert_version, /))]
 fn inline_local_functions<'py>(
@@ -35,7 +36,8 @@ fn inline_local_functions<'py>(
     })
 }
 
-/// Inlines some functions of a serialized ModelProto, named by domain and name.
+/// Inlines the functions with these pairs of domain and name in a serialized ModelProto; with
+/// `exclude`, all others.
 #[pyfunction]
 #[pyo3(signature = (model, function_ids, exclude, /))]
 fn inline_selected_functions<'py>(
@@ -47,7 +49,8 @@ fn inline_selected_functions<'py>(
     inline(py, model, |model| functions(model, &function_ids, exclude))
 }
 
-/// The same, also for operators that the standard defines by functions.
+/// Inlines like `inline_selected_functions`, and also expands operators that the standard defines
+/// by functions.
 #[pyfunction]
 #[pyo3(signature = (model, function_ids, exclude, /))]
 fn inline_selected_functions2<'py>(
@@ -59,33 +62,38 @@ fn inline_selected_functions2<'py>(
     inline(py, model, |model| {
         let options = functions(model, &function_ids, exclude);
         let registry = Registry::standard();
-        let is_operator =
-            |id: &&(String, String)| registry.operator(normal(&id.0), &id.1).is_some();
-        let operators = function_ids.iter().filter(is_operator).map(pattern);
+        let operators = function_ids
+            .iter()
+            .filter(|(domain, name)| registry.operator(normal(domain), name).is_some())
+            .map(|(domain, name)| pattern(domain, name));
         if exclude { options.operators_except(operators) } else { options.operators(operators) }
     })
 }
 
-/// Ids that the model does not have are passed over.
+/// Makes options that inline the functions of the model with these ids, or all others. Ignores ids
+/// of functions that the model does not have.
 fn functions(model: &Model, ids: &[(String, String)], exclude: bool) -> InlineOptions {
     let there = model.functions();
-    let is_there = |(domain, name): &&(String, String)| {
+    let known = ids.iter().filter(|(domain, name)| {
         there.iter().any(|found| normal(&found.domain) == normal(domain) && found.name == *name)
-    };
-    let patterns = ids.iter().filter(is_there).map(pattern);
+    });
+    let patterns = known.map(|(domain, name)| pattern(domain, name));
     let options = InlineOptions::new().without_conversion();
     if exclude { options.except(patterns) } else { options.only(patterns) }
 }
 
+/// Returns the domain with `ai.onnx` spelled as the empty string.
 fn normal(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-fn pattern((domain, name): &(String, String)) -> String {
+/// Formats a domain and a name in the form of the inliner's patterns: `domain.name`.
+fn pattern(domain: &str, name: &str) -> String {
     let domain = if domain.is_empty() { "ai.onnx" } else { domain };
     format!("{domain}.{name}")
 }
 
+/// Inlines with the options that `options` returns for the model.
 fn inline(
     py: Python<'_>,
     model: PyBackedBytes,
@@ -100,14 +108,13 @@ fn inline(
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// Functions that break the standard are refused as the checker does, all else is what the `onnx`
-/// package raises where it cannot go on.
+/// Converts a refusal: to a `ValidationError` for recursive or duplicate functions, like the
+/// checker, and to a `RuntimeError` otherwise, like the onnx package.
 fn exception(refusal: InlineError) -> PyErr {
     if let InlineError::Findings(findings) = &refusal {
-        let is_broken = |found: &&check::Finding| {
-            matches!(found.code.name, "recursive-function" | "duplicate-function")
-        };
-        let broken: Vec<check::Finding> = findings.iter().filter(is_broken).cloned().collect();
+        let mut broken: Vec<check::Finding> = findings.clone();
+        broken
+            .retain(|found| matches!(found.code.name, "recursive-function" | "duplicate-function"));
         if !broken.is_empty() {
             let mut report = check::CheckReport::default();
             report.findings = broken;
