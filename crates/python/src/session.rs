@@ -200,7 +200,7 @@ const RUN_TAKES: &str = "Session.run takes one positional argument, the inputs: 
 /// the default is the first number in the environment variable `OMP_NUM_THREADS`, or one thread per
 /// available processor. `precision` is `exact`, or `fast`, which rounds operands of large products
 /// to 16 bits. `memory_limit` is the maximum number of bytes that the session and one run use
-/// together; the default is no limit. `dims` maps names of symbolic dimensions to sizes. `seed`
+/// together; unlimited by default. `dims` maps names of symbolic dimensions to sizes. `seed`
 /// seeds random operators without an attribute `seed`; by default, each run draws new numbers.
 ///
 /// A session keeps no file open and copies what it needs, so the model file may be overwritten

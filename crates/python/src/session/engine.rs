@@ -464,7 +464,7 @@ fn number_of(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Optio
 ///
 /// # Errors
 ///
-/// `sardonyx.Error` if there is no such output, with the names as advice.
+/// `sardonyx.Error` if no output has the name, with the names of all outputs as advice.
 fn output_of(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize> {
     let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
     all.iter().position(|known| known == name).ok_or_else(|| {

@@ -118,11 +118,11 @@ impl Connection {
 
 /// Runs `work` without the GIL. On Python's main thread, `work` runs in a thread of its own while
 /// this thread handles signals. An exception of a signal handler, such as `KeyboardInterrupt`,
-/// raises `stop`, is passed to `tell`, and is returned after `work` has ended.
+/// raises `stop`, is passed to `report`, and is returned after `work` has ended.
 pub(super) fn attentive<R: Send>(
     py: Python<'_>,
     stop: &StopFlag,
-    tell: impl Fn(&PyErr) + Send + Sync,
+    report: impl Fn(&PyErr) + Send + Sync,
     work: impl FnOnce() -> R + Send,
 ) -> PyResult<R> {
     if !is_main_thread(py) {
@@ -140,7 +140,7 @@ pub(super) fn attentive<R: Send>(
                 let looked = Python::attach(|py| py.check_signals());
                 if let (Err(error), None) = (looked, &raised) {
                     stop.stop();
-                    tell(&error);
+                    report(&error);
                     raised = Some(error);
                 }
             }

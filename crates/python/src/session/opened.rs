@@ -165,7 +165,7 @@ pub(crate) fn file_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     messages(path.py())?.call_method1("file_path", (path,))?.extract()
 }
 
-/// Imports the Python module that tells paths, bytes and messages apart.
+/// Imports the Python module `sardonyx._messages`, which distinguishes paths, bytes and messages.
 pub(crate) fn messages(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("sardonyx._messages")
 }

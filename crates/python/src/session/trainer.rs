@@ -428,8 +428,8 @@ impl Snapshot {
         self.0.state_types().map(|(name, _)| name).collect()
     }
 
-    /// Returns the value of a state variable as a new array. Raises `KeyError` if there is no
-    /// variable of this name.
+    /// Returns the value of a state variable as a new array. Raises `KeyError` for an unknown
+    /// name.
     fn value<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let found = name.extract::<&str>().ok().and_then(|name| self.0.variable(name).ok());
         match found {
@@ -507,7 +507,7 @@ fn exported(trainer: &Trainer, inference: bool) -> Result<Model, Error> {
 ///
 /// # Errors
 ///
-/// `sardonyx.Error` if there is no such entry.
+/// `sardonyx.Error` if the entry does not exist.
 fn step_inputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
     let ports = trainer.step_inputs(entry).map_err(|error| raised(py, &error))?;
     Ok(ports.cloned().collect())
@@ -517,7 +517,7 @@ fn step_inputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<
 ///
 /// # Errors
 ///
-/// `sardonyx.Error` if there is no such entry.
+/// `sardonyx.Error` if the entry does not exist.
 fn step_outputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
     let ports = trainer.step_outputs(entry).map_err(|error| raised(py, &error))?;
     Ok(ports.cloned().collect())

@@ -75,7 +75,7 @@ impl<'py> FromPyObject<'_, 'py> for Index {
 ///
 /// # Errors
 ///
-/// `RuntimeError` if there is no such input.
+/// `RuntimeError` if the input does not exist.
 fn fact<'py>(
     py: Python<'py>,
     class: &str,

@@ -264,8 +264,8 @@ unsafe extern "C" fn free(managed: *mut Managed) {
     drop(unsafe { Box::from_raw(managed.cast::<HandedOver>()) });
 }
 
-/// Destructor of a capsule: frees the array unless a consumer has renamed the capsule, and so taken
-/// over the array.
+/// Frees the array of a capsule that the interpreter destroys, unless a consumer has renamed the
+/// capsule, and so taken over the array.
 ///
 /// # Safety
 ///

@@ -130,8 +130,8 @@ unsafe impl Send for Memory {}
 
 impl<'a> BoundRun<'a> {
     /// Prepares a run that writes outputs to their destination arrays, as far as these are
-    /// contiguous and disjoint from the inputs and from each other. `None` if there is no such
-    /// array, an input is not a tensor, or an output is wanted twice.
+    /// contiguous and disjoint from the inputs and from each other. `None` if none is, if an input
+    /// is not a tensor, or if an output is wanted twice.
     pub(crate) fn new(
         py: Python<'_>,
         inputs: &'a [(&'a str, Value)],
