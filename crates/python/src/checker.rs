@@ -66,23 +66,23 @@ impl LexicalScopeContext {
 
 impl CheckerContext {
     /// Converts the Python object to the options of a check.
-    fn context(&self) -> Context {
+    fn to_context(&self) -> CheckContext {
         let versions = self.opset_imports.iter();
-        Context {
+        CheckContext {
             header: Header {
                 ir_version: Some(self.ir_version.into()),
                 opset_imports: versions
                     .map(|(domain, version)| (domain.clone(), i64::from(*version)))
                     .collect(),
             },
-            ..Context::default()
+            ..CheckContext::default()
         }
     }
 }
 
 /// Options of a check.
 #[derive(Debug, Clone, Default)]
-struct Context {
+struct CheckContext {
     /// IR version and opset imports of the model that a part belongs to.
     header: Header,
     /// Whether functions may import versions of an operator set that conflict with the model's.
@@ -91,14 +91,14 @@ struct Context {
     all_domains: bool,
 }
 
-impl Context {
+impl CheckContext {
     /// Makes the options for a whole model, which has its own header.
-    fn of_model(any_function_versions: bool, all_domains: bool) -> Context {
-        Context { any_function_versions, all_domains, ..Context::default() }
+    fn for_model(any_function_versions: bool, all_domains: bool) -> CheckContext {
+        CheckContext { any_function_versions, all_domains, ..CheckContext::default() }
     }
 
     /// Returns check options with the rules of the onnx package's checker.
-    fn options(&self) -> CheckOptions {
+    fn to_options(&self) -> CheckOptions {
         like_onnx(registry::snapshot().registry)
             .skip_opset_compatibility(self.any_function_versions)
             .custom_domains(self.all_domains)
@@ -117,9 +117,9 @@ pub(crate) fn like_onnx(registry: Registry) -> CheckOptions {
 ///
 /// `ValueError` if the bytes are not such a message; `ValidationError` with the problems of the
 /// part.
-fn judge(bytes: &[u8], part: Part, context: &Context) -> PyResult<()> {
-    let model = message::read(bytes, part, &context.header)?;
-    verdict(model.check_part(part.into(), &context.options()))
+fn check_part(bytes: &[u8], part: Part, context: &CheckContext) -> PyResult<()> {
+    let model = message::read_part(bytes, part, &context.header)?;
+    raise_errors(model.check_part(part.into(), &context.to_options()))
 }
 
 /// Phrases of the onnx package's messages that programs search for, by code of the finding.
@@ -133,7 +133,7 @@ const KNOWN_WORDS: &[(&str, &str)] = &[
 /// # Errors
 ///
 /// `ValidationError` if there is an error.
-pub(crate) fn verdict(report: CheckReport) -> PyResult<()> {
+pub(crate) fn raise_errors(report: CheckReport) -> PyResult<()> {
     let errors = report.findings.iter();
     let errors = errors.filter(|found| found.severity == Severity::Error);
     let lines: Vec<String> = errors.map(format_finding).collect();
@@ -154,8 +154,8 @@ fn check_value_info(
     bytes: &[u8],
     checker_context: PyRef<'_, CheckerContext>,
 ) -> PyResult<()> {
-    let context = checker_context.context();
-    py.detach(|| judge(bytes, Part::ValueInfo, &context))
+    let context = checker_context.to_context();
+    py.detach(|| check_part(bytes, Part::ValueInfo, &context))
 }
 
 /// Checks a serialized TensorProto. Raises `ValidationError` if it violates the standard.
@@ -166,8 +166,8 @@ fn check_tensor(
     bytes: &[u8],
     checker_context: PyRef<'_, CheckerContext>,
 ) -> PyResult<()> {
-    let context = checker_context.context();
-    py.detach(|| judge(bytes, Part::Tensor, &context))
+    let context = checker_context.to_context();
+    py.detach(|| check_part(bytes, Part::Tensor, &context))
 }
 
 /// Checks a serialized SparseTensorProto. Raises `ValidationError` if it violates the standard.
@@ -178,8 +178,8 @@ fn check_sparse_tensor(
     bytes: &[u8],
     checker_context: PyRef<'_, CheckerContext>,
 ) -> PyResult<()> {
-    let context = checker_context.context();
-    py.detach(|| judge(bytes, Part::SparseTensor, &context))
+    let context = checker_context.to_context();
+    py.detach(|| check_part(bytes, Part::SparseTensor, &context))
 }
 
 macro_rules! checks_in_scope {
@@ -194,8 +194,8 @@ macro_rules! checks_in_scope {
             lexical_scope_context: PyRef<'_, LexicalScopeContext>,
         ) -> PyResult<()> {
             let LexicalScopeContext(()) = *lexical_scope_context;
-            let context = checker_context.context();
-            py.detach(|| judge(bytes, Part::$part, &context))
+            let context = checker_context.to_context();
+            py.detach(|| check_part(bytes, Part::$part, &context))
         }
     )* };
 }
@@ -231,10 +231,10 @@ fn check_model(
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
-    let context = Context::of_model(skip_opset_compatibility_check, check_custom_domain);
+    let context = CheckContext::for_model(skip_opset_compatibility_check, check_custom_domain);
     let model = py.detach(|| {
         let model = message::read_shared(bytes)?;
-        verdict(model.check(&context.options()))?;
+        raise_errors(model.check(&context.to_options()))?;
         PyResult::Ok(model)
     })?;
     if full_check {
@@ -263,8 +263,8 @@ fn check_model_path(
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
-    let context = Context::of_model(skip_opset_compatibility_check, check_custom_domain);
-    py.detach(|| judge_file(&path, &context))?;
+    let context = CheckContext::for_model(skip_opset_compatibility_check, check_custom_domain);
+    py.detach(|| check_file(&path, &context))?;
     if full_check {
         let model = py.detach(|| shape_inference::read_file(&path))?;
         Mode::FULL_CHECK.check(py, &model)?;
@@ -277,7 +277,7 @@ fn check_model_path(
 /// # Errors
 ///
 /// `ValidationError` with the problems of the model, or if it cannot be read.
-fn judge_file(path: &Path, context: &Context) -> PyResult<()> {
+fn check_file(path: &Path, context: &CheckContext) -> PyResult<()> {
     let open = OpenOptions::new().form(Form::Binary).links(Links::Refuse);
     let model = open.open(path).map_err(|error| {
         ValidationError::new_err(match error.kind() {
@@ -285,7 +285,7 @@ fn judge_file(path: &Path, context: &Context) -> PyResult<()> {
             _ => format!("Unable to parse proto file {}: {error}", path.display()),
         })
     })?;
-    verdict(model.check(&context.options()))
+    raise_errors(model.check(&context.to_options()))
 }
 
 /// Opens the data file `location` of a model in `base_dir` and returns its file descriptor, which
@@ -307,18 +307,18 @@ fn _open_external_data(
             "Data of TensorProto ( tensor name: {tensor_name}): {error}"
         ))
     })?;
-    descriptor(file)
+    into_descriptor(file)
 }
 
 /// Releases the file descriptor of a file to the caller.
 #[cfg(unix)]
-fn descriptor(file: std::fs::File) -> PyResult<i32> {
+fn into_descriptor(file: std::fs::File) -> PyResult<i32> {
     Ok(std::os::fd::IntoRawFd::into_raw_fd(file))
 }
 
 /// Raises `NotImplementedError`: this system has no file descriptors.
 #[cfg(not(unix))]
-fn descriptor(_: std::fs::File) -> PyResult<i32> {
+fn into_descriptor(_: std::fs::File) -> PyResult<i32> {
     Err(pyo3::exceptions::PyNotImplementedError::new_err(
         "this system has no file descriptors; open the file in the directory of the model with open(), after making sure \
          that its location does not lead out of that directory",

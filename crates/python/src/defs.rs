@@ -32,31 +32,31 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Arguments of a schema look-up, whose second one may be a version or a domain.
-struct Wanted {
+struct SchemaQuery {
     /// Greatest version; `None` for the newest.
     version: Option<i64>,
     /// Domain of the operator; empty for `ai.onnx`.
     domain: String,
 }
 
-impl Wanted {
+impl SchemaQuery {
     /// Converts the arguments after the operator name.
     ///
     /// # Errors
     ///
     /// `TypeError` if they are not a version and a domain, in this order.
-    fn new(second: Option<&Bound<'_, PyAny>>, domain: Option<String>) -> PyResult<Wanted> {
+    fn new(second: Option<&Bound<'_, PyAny>>, domain: Option<String>) -> PyResult<SchemaQuery> {
         let Some(second) = second else {
-            return Ok(Wanted { version: None, domain: domain.unwrap_or_default() });
+            return Ok(SchemaQuery { version: None, domain: domain.unwrap_or_default() });
         };
         if let Ok(version) = second.extract::<i32>() {
-            return Ok(Wanted {
+            return Ok(SchemaQuery {
                 version: Some(version.into()),
                 domain: domain.unwrap_or_default(),
             });
         }
         match (second.extract::<String>(), domain) {
-            (Ok(domain), None) => Ok(Wanted { version: None, domain }),
+            (Ok(domain), None) => Ok(SchemaQuery { version: None, domain }),
             _ => Err(PyTypeError::new_err(
                 "wanted: (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
             )),
@@ -72,7 +72,7 @@ fn has_schema(
     max_inclusive_version: Option<Bound<'_, PyAny>>,
     domain: Option<String>,
 ) -> PyResult<bool> {
-    let wanted = Wanted::new(max_inclusive_version.as_ref(), domain)?;
+    let wanted = SchemaQuery::new(max_inclusive_version.as_ref(), domain)?;
     let operators = registry::snapshot();
     Ok(operators.find(op_type, wanted.version, &wanted.domain).is_some())
 }
@@ -86,7 +86,7 @@ fn get_schema(
     max_inclusive_version: Option<Bound<'_, PyAny>>,
     domain: Option<String>,
 ) -> PyResult<OpSchema> {
-    let Wanted { version, domain } = Wanted::new(max_inclusive_version.as_ref(), domain)?;
+    let SchemaQuery { version, domain } = SchemaQuery::new(max_inclusive_version.as_ref(), domain)?;
     let found = registry::snapshot().find(op_type, version, &domain);
     found.map(OpSchema).ok_or_else(|| {
         let up_to = version.map_or(String::new(), |version| format!(" up to version {version}"));
@@ -134,7 +134,7 @@ fn set_domain_to_version(
     let _ = last_release_version;
     let (oldest, newest) = (to_version(min_version), to_version(max_version));
     registry::change(|operators| operators.registry.set_versions(domain, oldest, newest))
-        .map_err(refused)
+        .map_err(schema_error)
 }
 
 /// Converts a version number. A negative one becomes 0, which the registry rejects.
@@ -148,14 +148,14 @@ fn to_version(number: i32) -> u32 {
 fn register_schema(schema: PyRef<'_, OpSchema>) -> PyResult<()> {
     let description = Arc::clone(&schema.0);
     let since = to_version(description.since);
-    let schema = description.schema(since)?;
+    let schema = description.to_schema(since)?;
     let key = (schema.domain, schema.name, since);
     registry::change(|operators| {
         operators.registry.register(schema)?;
         operators.remember(key, description);
         Ok(())
     })
-    .map_err(refused)
+    .map_err(schema_error)
 }
 
 /// Removes a version of an operator. Raises `SchemaError` if it is not registered.
@@ -167,10 +167,10 @@ fn deregister_schema(op_type: &str, version: i32, domain: &str) -> PyResult<()> 
         operators.forget(domain, op_type, since);
         Ok(())
     })
-    .map_err(refused)
+    .map_err(schema_error)
 }
 
 /// Converts an error of the registry to a `SchemaError`.
-fn refused(error: RegistryError) -> PyErr {
+fn schema_error(error: RegistryError) -> PyErr {
     SchemaError::new_err(error.to_string())
 }

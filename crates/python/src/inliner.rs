@@ -9,7 +9,7 @@ use sardonyx::edit::{InlineError, InlineOptions};
 use sardonyx::tool::schema::Registry;
 use sardonyx::{Model, check};
 
-use crate::checker::verdict;
+use crate::checker::raise_errors;
 use crate::message;
 
 /// Adds the functions of the submodule to `module`.
@@ -46,7 +46,7 @@ fn inline_selected_functions<'py>(
     function_ids: Vec<(String, String)>,
     exclude: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    inline(py, model, |model| functions(model, &function_ids, exclude))
+    inline(py, model, |model| select_functions(model, &function_ids, exclude))
 }
 
 /// Inlines like `inline_selected_functions`, and also expands operators that the standard defines
@@ -60,35 +60,37 @@ fn inline_selected_functions2<'py>(
     exclude: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     inline(py, model, |model| {
-        let options = functions(model, &function_ids, exclude);
+        let options = select_functions(model, &function_ids, exclude);
         let registry = Registry::standard();
         let operators = function_ids
             .iter()
-            .filter(|(domain, name)| registry.operator(normal(domain), name).is_some())
-            .map(|(domain, name)| pattern(domain, name));
+            .filter(|(domain, name)| registry.operator(normalize_domain(domain), name).is_some())
+            .map(|(domain, name)| to_pattern(domain, name));
         if exclude { options.operators_except(operators) } else { options.operators(operators) }
     })
 }
 
 /// Makes options that inline the functions of the model with these ids, or all others. Ignores ids
 /// of functions that the model does not have.
-fn functions(model: &Model, ids: &[(String, String)], exclude: bool) -> InlineOptions {
+fn select_functions(model: &Model, ids: &[(String, String)], exclude: bool) -> InlineOptions {
     let there = model.functions();
     let known = ids.iter().filter(|(domain, name)| {
-        there.iter().any(|found| normal(&found.domain) == normal(domain) && found.name == *name)
+        there.iter().any(|found| {
+            normalize_domain(&found.domain) == normalize_domain(domain) && found.name == *name
+        })
     });
-    let patterns = known.map(|(domain, name)| pattern(domain, name));
+    let patterns = known.map(|(domain, name)| to_pattern(domain, name));
     let options = InlineOptions::new().without_conversion();
     if exclude { options.except(patterns) } else { options.only(patterns) }
 }
 
 /// Returns the domain with `ai.onnx` spelled as the empty string.
-fn normal(domain: &str) -> &str {
+fn normalize_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
 /// Formats a domain and a name in the form of the inliner's patterns: `domain.name`.
-fn pattern(domain: &str, name: &str) -> String {
+fn to_pattern(domain: &str, name: &str) -> String {
     let domain = if domain.is_empty() { "ai.onnx" } else { domain };
     format!("{domain}.{name}")
 }
@@ -102,7 +104,7 @@ fn inline(
     let bytes = py.detach(|| {
         let mut model = message::read_shared(model)?;
         let options = options(&model);
-        model.inline(&options).map_err(exception)?;
+        model.inline(&options).map_err(to_exception)?;
         Ok::<_, PyErr>(model.to_bytes())
     })?;
     Ok(PyBytes::new(py, &bytes))
@@ -110,7 +112,7 @@ fn inline(
 
 /// Converts a refusal: to a `ValidationError` for recursive or duplicate functions, like the
 /// checker, and to a `RuntimeError` otherwise, like the onnx package.
-fn exception(refusal: InlineError) -> PyErr {
+fn to_exception(refusal: InlineError) -> PyErr {
     if let InlineError::Findings(findings) = &refusal {
         let mut broken: Vec<check::Finding> = findings.clone();
         broken
@@ -118,7 +120,7 @@ fn exception(refusal: InlineError) -> PyErr {
         if !broken.is_empty() {
             let mut report = check::CheckReport::default();
             report.findings = broken;
-            if let Err(error) = verdict(report) {
+            if let Err(error) = raise_errors(report) {
                 return error;
             }
         }

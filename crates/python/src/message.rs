@@ -18,8 +18,8 @@ pub(crate) use message::{Header, MessagePart as Part};
 /// # Errors
 ///
 /// `ValueError` if the bytes are not such a message, or are nested too deeply or too large.
-pub(crate) fn read(bytes: &[u8], part: Part, header: &Header) -> Result<Model, PyErr> {
-    message::read(bytes, part, header).map_err(unreadable)
+pub(crate) fn read_part(bytes: &[u8], part: Part, header: &Header) -> Result<Model, PyErr> {
+    message::read(bytes, part, header).map_err(parse_error)
 }
 
 /// Reads a serialized ModelProto. Copies the bytes.
@@ -38,17 +38,17 @@ pub(crate) fn read_model(bytes: &[u8]) -> Result<Model, PyErr> {
 ///
 /// `ValueError` if the bytes are not a ModelProto, or are nested too deeply or too large.
 pub(crate) fn read_shared(bytes: PyBackedBytes) -> Result<Model, PyErr> {
-    read_buffer(shared(bytes))
+    read_buffer(share_bytes(bytes))
 }
 
 /// Wraps bytes that Python keeps alive in a buffer, without a copy.
-pub(crate) fn shared(bytes: PyBackedBytes) -> Buffer {
+pub(crate) fn share_bytes(bytes: PyBackedBytes) -> Buffer {
     Buffer::from_shared(Arc::new(bytes))
 }
 
 /// Reads a serialized ModelProto from a buffer.
 fn read_buffer(bytes: Buffer) -> Result<Model, PyErr> {
-    open_options().from_bytes(bytes).map_err(unreadable)
+    open_options().from_bytes(bytes).map_err(parse_error)
 }
 
 /// Returns the options for reading models: binary format only, and lenient, so that incomplete
@@ -58,6 +58,6 @@ pub(crate) fn open_options() -> OpenOptions {
 }
 
 /// Makes the exception for bytes that are not a message of the expected type.
-pub(crate) fn unreadable(error: Error) -> PyErr {
+pub(crate) fn parse_error(error: Error) -> PyErr {
     PyValueError::new_err(format!("Unable to parse proto from the given bytes: {error}"))
 }

@@ -53,14 +53,14 @@ fn parse_node<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
 /// Parses a part of a model to the result tuple of the onnx package.
 fn parse<'py>(py: Python<'py>, part: TextPart, text: &str) -> Parsed<'py> {
     let empty = PyBytes::new(py, b"");
-    match read(py, part, text) {
+    match parse_part(py, part, text) {
         Ok(message) => (true, empty, PyBytes::new(py, &message)),
         Err(error) => (false, PyBytes::new(py, error.to_string().as_bytes()), empty),
     }
 }
 
 /// Problem of a text: whether it is an error, line, column, message, and advice.
-type Wrong = (bool, usize, usize, String, Option<String>);
+type ProblemFacts = (bool, usize, usize, String, Option<String>);
 
 /// Parses a part of a model for the Python package. Returns a tuple of the serialized message (None
 /// after an error), all problems as one text, and the list of problems. Raises `ValueError` for an
@@ -71,7 +71,7 @@ fn _parse<'py>(
     py: Python<'py>,
     part: &str,
     text: &str,
-) -> PyResult<(Option<Bound<'py, PyBytes>>, String, Vec<Wrong>)> {
+) -> PyResult<(Option<Bound<'py, PyBytes>>, String, Vec<ProblemFacts>)> {
     let part = match part {
         "model" => TextPart::Model,
         "graph" => TextPart::Graph,
@@ -79,7 +79,7 @@ fn _parse<'py>(
         "node" => TextPart::Node,
         _ => return Err(PyValueError::new_err(format!("'{part}' is not a part"))),
     };
-    Ok(match read(py, part, text) {
+    Ok(match parse_part(py, part, text) {
         Ok(message) => (Some(PyBytes::new(py, &message)), String::new(), Vec::new()),
         Err(error) => {
             let wrong = error.diagnostics().iter().map(|found| {
@@ -94,6 +94,6 @@ fn _parse<'py>(
 }
 
 /// Parses a part of a model by the rules of the onnx package, without the GIL.
-fn read(py: Python<'_>, part: TextPart, text: &str) -> Result<Vec<u8>, ParseError> {
+fn parse_part(py: Python<'_>, part: TextPart, text: &str) -> Result<Vec<u8>, ParseError> {
     py.detach(|| parse_part_like_onnx(part, text.as_bytes().to_vec()))
 }

@@ -48,7 +48,7 @@ fn node_to_text(py: Python<'_>, node: &[u8]) -> PyResult<String> {
 
 /// Formats a part of a model.
 fn part_to_text(py: Python<'_>, bytes: &[u8], part: Part) -> PyResult<String> {
-    text_of(py, || message::read(bytes, part, &Header::default()), Some(part))
+    text_of(py, || message::read_part(bytes, part, &Header::default()), Some(part))
 }
 
 /// Reads a model with `read` and formats it, or only its part of this kind.

@@ -74,7 +74,7 @@ impl Operators {
         let key = (schema.domain, schema.name, schema.since);
         match self.described.get(&key) {
             Some(found) => Arc::clone(found),
-            None => description::of_standard(schema),
+            None => description::from_standard(schema),
         }
     }
 
@@ -83,8 +83,11 @@ impl Operators {
     ///
     /// # Errors
     ///
-    /// Those of [`Description::schema`].
-    pub(crate) fn with(mut self, description: &Description) -> Result<(Operators, Schema), PyErr> {
+    /// Those of [`Description::to_schema`].
+    pub(crate) fn with_operator(
+        mut self,
+        description: &Description,
+    ) -> Result<(Operators, Schema), PyErr> {
         let since = u32::try_from(description.since).unwrap_or(0);
         let (domain, name) = (description.domain.as_str(), description.name.as_str());
         let found = self.registry.schema(domain, name, since);
@@ -94,7 +97,7 @@ impl Operators {
             let schema = schema.clone();
             return Ok((self, schema));
         }
-        let schema = description.schema(since)?;
+        let schema = description.to_schema(since)?;
         // Errors are ignored: an operator that cannot be registered is still known by the schema
         // that is returned.
         if self.registry.versions(domain).is_none_or(|(_, newest)| newest < since) {

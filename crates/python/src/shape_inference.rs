@@ -18,7 +18,7 @@ use sardonyx::tool::schema::Registry;
 use sardonyx::tool::{ModelExt, WholeFile};
 use sardonyx::{ErrorKind, Model, tool};
 
-use crate::checker::{like_onnx, verdict};
+use crate::checker::{like_onnx, raise_errors};
 use crate::errors::{InferenceError, ValidationError};
 use crate::message;
 use crate::registry;
@@ -223,7 +223,7 @@ fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
     }
     let mut report = model.check_part(tool::CheckPart::Functions, &like_onnx(registry.clone()));
     report.findings.retain(|finding| finding.code.name == "recursive-function");
-    verdict(report)
+    raise_errors(report)
 }
 
 /// Turns problems into an exception, one line each, at most 100.

@@ -29,8 +29,8 @@ fn convert_version<'py>(
     model: &[u8],
     target_version: i32,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mut converted = converted(py, model, target_version, ConvertOptions::like_onnx)?;
-    py.detach(|| shape_outputs(&mut converted));
+    let mut converted = convert_model(py, model, target_version, ConvertOptions::like_onnx)?;
+    py.detach(|| infer_missing_shapes(&mut converted));
     Ok(PyBytes::new(py, &converted.to_bytes()))
 }
 
@@ -57,7 +57,7 @@ fn convert<'py>(
             PyValueError::new_err(format!("assume has '{name}', which is not one of {names}"))
         })?);
     }
-    let converted = converted(py, model, target_version, |options| {
+    let converted = convert_model(py, model, target_version, |options| {
         let options = granted.into_iter().fold(options, ConvertOptions::assume);
         if expand { options } else { options.without_expansion() }
     })?;
@@ -65,7 +65,7 @@ fn convert<'py>(
 }
 
 /// Converts a serialized ModelProto with options that `how` completes.
-fn converted(
+fn convert_model(
     py: Python<'_>,
     model: &[u8],
     target_version: i32,
@@ -81,12 +81,12 @@ fn converted(
         let options = how(ConvertOptions::new(target)).registry(registry);
         model.convert(&options).map(|(converted, _)| converted)
     })
-    .map_err(failed)
+    .map_err(to_exception)
 }
 
 /// Infers types and shapes if an output has no shape. The onnx package's converter does so too, and
 /// its checker rejects such a model.
-fn shape_outputs(model: &mut Model) {
+fn infer_missing_shapes(model: &mut Model) {
     let outputs = model.outputs();
     let lacks_shape = outputs
         .iter()
@@ -98,7 +98,7 @@ fn shape_outputs(model: &mut Model) {
 }
 
 /// Converts an error of the converter to an exception.
-fn failed(error: Refused) -> PyErr {
+fn to_exception(error: Refused) -> PyErr {
     let message = error.to_string();
     match error {
         Refused::NotHeld(_) => ConvertError::new_err(message),

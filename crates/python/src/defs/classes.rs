@@ -46,14 +46,14 @@ pub(crate) struct OpSchema(pub(crate) Arc<Description>);
 const ANY_NUMBER: i32 = i32::MAX;
 
 /// Converts a number of inputs or outputs; one that is too large means any number.
-fn number(count: usize) -> i32 {
+fn to_count(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(ANY_NUMBER)
 }
 
 impl OpSchema {
     /// Lists the function bodies of the operator.
     fn bodies(&self) -> Bodies {
-        standard::bodies(self.0.standard, self.0.since)
+        standard::list_bodies(self.0.standard, self.0.since)
     }
 }
 
@@ -164,33 +164,33 @@ impl OpSchema {
     }
 
     /// Whether new models should not use the operator.
-    #[getter]
-    fn deprecated(&self) -> bool {
+    #[getter(deprecated)]
+    fn is_deprecated(&self) -> bool {
         self.0.deprecated
     }
 
     /// Returns the smallest number of inputs.
     #[getter]
     fn min_input(&self) -> i32 {
-        number(self.0.counts[0].0)
+        to_count(self.0.counts[0].0)
     }
 
     /// Returns the greatest number of inputs; `OpSchema.is_infinite` of it is True for any number.
     #[getter]
     fn max_input(&self) -> i32 {
-        self.0.counts[0].1.map_or(ANY_NUMBER, number)
+        self.0.counts[0].1.map_or(ANY_NUMBER, to_count)
     }
 
     /// Returns the smallest number of outputs.
     #[getter]
     fn min_output(&self) -> i32 {
-        number(self.0.counts[1].0)
+        to_count(self.0.counts[1].0)
     }
 
     /// Returns the greatest number of outputs; `OpSchema.is_infinite` of it is True for any number.
     #[getter]
     fn max_output(&self) -> i32 {
-        self.0.counts[1].1.map_or(ANY_NUMBER, number)
+        self.0.counts[1].1.map_or(ANY_NUMBER, to_count)
     }
 
     /// Returns the formal attributes as a dict of `OpSchema.Attribute` by name.
@@ -353,7 +353,7 @@ impl OpSchema {
     /// is none.
     #[getter]
     fn _function_body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &standard::body(self.0.standard, self.0.since, None))
+        PyBytes::new(py, &standard::function_body(self.0.standard, self.0.since, None))
     }
 
     /// Returns the function that defines the operator at an opset version as a serialized
@@ -364,7 +364,7 @@ impl OpSchema {
         py: Python<'py>,
         opset_version: i32,
     ) -> Bound<'py, PyBytes> {
-        let body = standard::body(self.0.standard, self.0.since, Some(opset_version));
+        let body = standard::function_body(self.0.standard, self.0.since, Some(opset_version));
         PyBytes::new(py, &body)
     }
 
@@ -381,7 +381,7 @@ impl OpSchema {
         input_types: Vec<Vec<u8>>,
     ) -> Bound<'py, PyBytes> {
         let Description { standard, since, .. } = *self.0;
-        let body = standard::body_of_node(standard, since, None, node, &input_types);
+        let body = standard::node_function_body(standard, since, None, node, &input_types);
         PyBytes::new(py, &body)
     }
 
@@ -400,7 +400,7 @@ impl OpSchema {
     ) -> Bound<'py, PyBytes> {
         let Description { standard, since, .. } = *self.0;
         let opset = Some(opset_version);
-        let body = standard::body_of_node(standard, since, opset, node, &input_types);
+        let body = standard::node_function_body(standard, since, opset, node, &input_types);
         PyBytes::new(py, &body)
     }
 }
@@ -451,7 +451,7 @@ impl AttributePart {
         Ok(AttributePart(Arc::new(AttributeDescription {
             name,
             description,
-            ty: default_value::type_of(&default)?,
+            ty: default_value::parse_type(&default)?,
             required: false,
             default,
         })))
@@ -482,8 +482,8 @@ impl AttributePart {
     }
 
     /// Whether every node must have the attribute.
-    #[getter]
-    fn required(&self) -> bool {
+    #[getter(required)]
+    fn is_required(&self) -> bool {
         self.0.required
     }
 }

@@ -6,10 +6,10 @@ use sardonyx::tool::message;
 use sardonyx::tool::schema::{AttrDefault, AttrType};
 use sardonyx::{Error, ErrorKind};
 
-use crate::message::unreadable;
+use crate::message::parse_error;
 
 /// Serializes the default value of a standard operator's attribute.
-pub(crate) fn write(name: &str, default: AttrDefault) -> Vec<u8> {
+pub(crate) fn serialize(name: &str, default: AttrDefault) -> Vec<u8> {
     message::default_to_bytes(name, default)
 }
 
@@ -18,8 +18,8 @@ pub(crate) fn write(name: &str, default: AttrDefault) -> Vec<u8> {
 /// # Errors
 ///
 /// `ValueError` if the bytes are not an AttributeProto, or it has no type.
-pub(crate) fn type_of(bytes: &[u8]) -> Result<AttrType, PyErr> {
-    message::type_of_attribute(bytes).map_err(refused)
+pub(crate) fn parse_type(bytes: &[u8]) -> Result<AttrType, PyErr> {
+    message::type_of_attribute(bytes).map_err(value_error)
 }
 
 /// Parses a default value for the registry. `None` for tensors and other types that [`AttrDefault`]
@@ -28,14 +28,14 @@ pub(crate) fn type_of(bytes: &[u8]) -> Result<AttrType, PyErr> {
 /// # Errors
 ///
 /// `ValueError` if the bytes are not an AttributeProto, or it has no type.
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<AttrDefault>, PyErr> {
-    message::default_from_bytes(bytes).map_err(refused)
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<AttrDefault>, PyErr> {
+    message::default_from_bytes(bytes).map_err(value_error)
 }
 
 /// Converts an error about an AttributeProto to a `ValueError`.
-fn refused(error: Error) -> PyErr {
+fn value_error(error: Error) -> PyErr {
     match error.kind() {
         ErrorKind::Invalid => PyValueError::new_err(error.to_string()),
-        _ => unreadable(error),
+        _ => parse_error(error),
     }
 }

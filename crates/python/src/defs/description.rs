@@ -75,7 +75,7 @@ pub(crate) struct AttributeDescription {
 }
 
 /// Returns the description of a standard schema. All of them are made on the first call.
-pub(crate) fn of_standard(schema: &Schema) -> Arc<Description> {
+pub(crate) fn from_standard(schema: &Schema) -> Arc<Description> {
     type Key = (&'static str, &'static str, u32);
     static ALL: OnceLock<HashMap<Key, Arc<Description>>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
@@ -98,11 +98,11 @@ fn describe(schema: &Schema) -> Description {
     let standard = Registry::standard().operator(schema.domain, schema.name);
     let inputs = schema.inputs.iter().map(|param| {
         let description = schema.about_input(param);
-        Arc::new(Parameter::of(param, schema, description))
+        Arc::new(Parameter::from_schema(param, schema, description))
     });
     let outputs = schema.outputs.iter().map(|param| {
         let description = schema.about_output(param);
-        Arc::new(Parameter::of(param, schema, description))
+        Arc::new(Parameter::from_schema(param, schema, description))
     });
     Description {
         name: schema.name.to_string(),
@@ -137,12 +137,13 @@ fn describe(schema: &Schema) -> Description {
                     description: schema.about_attribute(attribute),
                     ty: attribute.ty,
                     required: attribute.required,
-                    default: default
-                        .map_or(Vec::new(), |value| default_value::write(attribute.name, value)),
+                    default: default.map_or(Vec::new(), |value| {
+                        default_value::serialize(attribute.name, value)
+                    }),
                 })
             })
             .collect(),
-        determinism: standard::determinism(schema),
+        determinism: standard::find_determinism(schema),
         counts: [schema.input_count(), schema.output_count()],
         standard,
         inference: None,
@@ -151,7 +152,7 @@ fn describe(schema: &Schema) -> Description {
 
 impl Parameter {
     /// Makes the description of a formal parameter of `schema`.
-    fn of(param: &Param, schema: &Schema, description: String) -> Parameter {
+    fn from_schema(param: &Param, schema: &Schema, description: String) -> Parameter {
         let (option, is_homogeneous, min_arity) = match param.arity {
             Arity::Single => (ParameterOption::Single, true, 1),
             Arity::Optional => (ParameterOption::Optional, true, 1),
@@ -172,7 +173,7 @@ impl Parameter {
     }
 
     /// Converts the parameter to the form of the registry.
-    fn schema(&self) -> Param {
+    fn to_schema(&self) -> Param {
         let arity = match self.option {
             ParameterOption::Single => Arity::Single,
             ParameterOption::Optional => Arity::Optional,
@@ -205,7 +206,7 @@ impl Description {
     /// `ValueError` for a text that is not a type; `SchemaError` for any other problem.
     pub(crate) fn complete(mut self, determinism: Determinism) -> Result<Description, PyErr> {
         // The version is validated when the schema is registered.
-        let schema = self.schema(1)?;
+        let schema = self.to_schema(1)?;
         schema.check().map_err(|error| SchemaError::new_err(error.to_string()))?;
         for parameter in self.inputs.iter_mut().chain(&mut self.outputs) {
             Arc::make_mut(parameter).types = type_names(&parameter.type_str, &schema);
@@ -228,11 +229,11 @@ impl Description {
     /// # Errors
     ///
     /// `ValueError` for a text that is not a type, or a default that is not an AttributeProto.
-    pub(crate) fn schema(&self, since: u32) -> Result<Schema, PyErr> {
+    pub(crate) fn to_schema(&self, since: u32) -> Result<Schema, PyErr> {
         let mut schema = Schema::new(&self.domain, &self.name, since);
         schema.deprecated = self.deprecated;
-        schema.inputs = self.inputs.iter().map(|parameter| parameter.schema()).collect();
-        schema.outputs = self.outputs.iter().map(|parameter| parameter.schema()).collect();
+        schema.inputs = self.inputs.iter().map(|parameter| parameter.to_schema()).collect();
+        schema.outputs = self.outputs.iter().map(|parameter| parameter.to_schema()).collect();
         for constraint in &self.types {
             let names = constraint.allowed.iter().map(String::as_str);
             let allowed = TypeSet::parse(names);
@@ -256,7 +257,7 @@ impl Description {
             let default = if attribute.default.is_empty() {
                 None
             } else {
-                default_value::read(&attribute.default)?
+                default_value::parse(&attribute.default)?
             };
             schema.attributes.push(Attribute {
                 name: intern::text(&attribute.name),

@@ -11,7 +11,7 @@ use sardonyx::{DataType, Tensor};
 use super::elements;
 use super::memory::PyTensor;
 use super::memory::numpy::{Interface, SmallArray};
-use super::take::{What, read_dims, unfit};
+use super::take::{ValueName, read_dims, tensor_error};
 use super::tensor;
 
 /// Imported objects of numpy.
@@ -36,8 +36,8 @@ pub(crate) fn numpy(py: Python<'_>) -> Option<&'static Numpy> {
 
 /// Borrows the elements of a small numpy array in place. `None` for other objects, and while numpy
 /// has not been imported here, because this check must not import it.
-pub(crate) fn small<'a>(object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
-    interface(object.py())?.small(object)
+pub(crate) fn read_small<'a>(object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
+    interface(object.py())?.read_small(object)
 }
 
 /// Returns numpy's C interface. `None` if its version is unknown, and while numpy has not been
@@ -65,7 +65,7 @@ impl Numpy {
 
     /// Looks up the dtype of an element type in numpy or ml_dtypes.
     fn find_dtype(&self, py: Python<'_>, data_type: DataType) -> Result<Py<PyAny>, PyErr> {
-        let name = elements::name_of(data_type);
+        let name = elements::dtype_name(data_type);
         let dtype = self.module.bind(py).getattr("dtype")?;
         let of = if elements::is_of_ml_dtypes(data_type) {
             py.import("ml_dtypes")?.getattr(name)?
@@ -77,13 +77,13 @@ impl Numpy {
 
     /// Converts a tensor to an array: a copy of a small tensor, else a view of its memory. Returns
     /// a `Tensor` if numpy has no dtype for it.
-    pub(crate) fn array<'py>(
+    pub(crate) fn to_array<'py>(
         &self,
         py: Python<'py>,
         tensor: Tensor,
     ) -> Result<Bound<'py, PyAny>, PyErr> {
         if let Some(interface) = &self.interface
-            && let Some(array) = interface.array(py, &tensor)?
+            && let Some(array) = interface.to_array(py, &tensor)?
         {
             return Ok(array);
         }
@@ -93,12 +93,12 @@ impl Numpy {
         };
         let shape = PyTuple::new(py, tensor.dims())?;
         if data_type == DataType::String {
-            let strings = PyList::new(py, tensor::elements(py, &tensor)?)?;
+            let strings = PyList::new(py, tensor::to_objects(py, &tensor)?)?;
             let array = self.module.bind(py).getattr("empty")?.call1((&shape, dtype))?;
             array.setattr("flat", strings)?;
             return Ok(array);
         }
-        let tensor = if data_type.is_packed() { unpacked(py, &tensor)? } else { tensor };
+        let tensor = if data_type.is_packed() { unpack(py, &tensor)? } else { tensor };
         let memory = Bound::new(py, PyTensor::new(py, tensor)?)?;
         self.array.bind(py).call1((shape, dtype, memory))
     }
@@ -106,8 +106,8 @@ impl Numpy {
 
 /// Unpacks elements narrower than a byte to one byte each, as ml_dtypes stores them. Signed
 /// elements are sign-extended.
-fn unpacked(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
-    let failed = |error| unfit(py, &What::Other("an output"), &error);
+fn unpack(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
+    let failed = |error| tensor_error(py, &ValueName::Other("an output"), &error);
     let mut codes = tensor.to_codes().map_err(failed)?;
     if matches!(tensor.data_type(), DataType::Int4 | DataType::Int2) {
         let unused = 8 - tensor.data_type().bits().unwrap_or(8);
@@ -120,14 +120,14 @@ fn unpacked(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
 
 /// Copies an array of an ml_dtypes type, or a numpy array that does not export a buffer, to a
 /// tensor; `None` for other objects.
-pub(crate) fn of_ml_dtypes(
+pub(crate) fn tensor_from_ml_dtypes(
     object: &Bound<'_, PyAny>,
-    what: &What<'_>,
+    what: &ValueName<'_>,
 ) -> Result<Option<Tensor>, PyErr> {
     let py = object.py();
     let Some(dtype) = object.getattr_opt("dtype")? else { return Ok(None) };
     let Some(name) = dtype.getattr_opt("name")? else { return Ok(None) };
-    let Some(data_type) = name.extract::<String>().ok().and_then(|name| elements::named(&name))
+    let Some(data_type) = name.extract::<String>().ok().and_then(|name| elements::find_type(&name))
     else {
         return Ok(None);
     };
@@ -150,7 +150,7 @@ pub(crate) fn of_ml_dtypes(
         sardonyx::value::Buffer::copy_of(&bytes)
             .and_then(|bytes| Tensor::from_buffer(data_type, dims, bytes))
     };
-    made.map(Some).map_err(|error| unfit(py, what, &error))
+    made.map(Some).map_err(|error| tensor_error(py, what, &error))
 }
 
 /// Converts an array of another library to a numpy array, through DLPack or `__array__`. `None` if

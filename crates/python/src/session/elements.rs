@@ -35,12 +35,12 @@ const NAMES: [(DataType, &str); 27] = [
 ];
 
 /// Returns the element type with a dtype name of numpy or ml_dtypes.
-pub(crate) fn named(name: &str) -> Option<DataType> {
+pub(crate) fn find_type(name: &str) -> Option<DataType> {
     NAMES.iter().find(|(_, known)| *known == name).map(|(data_type, _)| *data_type)
 }
 
 /// Returns the dtype name of an element type in numpy or ml_dtypes; `object` for strings.
-pub(crate) fn name_of(data_type: DataType) -> &'static str {
+pub(crate) fn dtype_name(data_type: DataType) -> &'static str {
     let found = NAMES.iter().find(|(known, _)| *known == data_type);
     found.map_or("object", |(_, name)| *name)
 }
@@ -63,7 +63,7 @@ pub(crate) enum Format {
 
 /// Parses a format string of the buffer protocol (PEP 3118) for items of `itemsize` bytes; `None`
 /// if ONNX has no such type.
-pub(crate) fn format(format: &[u8], itemsize: usize) -> Option<Format> {
+pub(crate) fn parse_format(format: &[u8], itemsize: usize) -> Option<Format> {
     let (order, code) = match format {
         [order @ (b'@' | b'=' | b'<' | b'>' | b'!'), code @ ..] => (*order, code),
         code => (b'@', code),

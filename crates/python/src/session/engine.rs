@@ -11,18 +11,18 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use sardonyx::io::Access;
 use sardonyx::tool::profile::StepInfo;
 use sardonyx::tool::{ModelExt, SessionExt};
-use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, Session, Type, Value};
+use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, Session, Value};
 use sardonyx_ort::ports::size_names;
 use smallvec::SmallVec;
 
-use super::errors::{of_kind, raised, refused};
+use super::errors::{input_error, new_error, to_exception};
 use super::give;
-use super::limits::{Interpreter, Limits};
+use super::limits::{GilUse, Limits};
 use super::memory::in_place::{self, BoundRun};
-use super::opened::{Source, opened_by};
+use super::opened::{Source, open_model_by};
 use super::ports::PyPort;
 use super::settings::Settings;
-use super::take::{Taker, as_dict, shown};
+use super::take::{InputConverter, as_dict, shorten_repr};
 use super::test_operators;
 
 /// Duration below which the next run keeps the GIL: handing it to another thread and back would
@@ -38,7 +38,7 @@ pub(crate) type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
 /// Selection of the outputs that a call returns.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Wanted<'w, 'py> {
+pub(crate) struct OutputSelection<'w, 'py> {
     /// Indices of the outputs in the order in which they are returned; `None` for all.
     pub(crate) numbers: Option<&'w [usize]>,
     /// Destination arrays, by position among the returned outputs. An output that cannot be
@@ -46,14 +46,14 @@ pub(crate) struct Wanted<'w, 'py> {
     pub(crate) into: &'w [Option<Bound<'py, PyAny>>],
 }
 
-impl<'w, 'py> Wanted<'w, 'py> {
+impl<'w, 'py> OutputSelection<'w, 'py> {
     /// Selects outputs by index (`None` for all), without destination arrays.
     pub(crate) fn new(numbers: Option<&'w [usize]>) -> Self {
-        Wanted { numbers, into: &[] }
+        OutputSelection { numbers, into: &[] }
     }
 
     /// Returns the position of output `number` among the returned outputs.
-    pub(crate) fn place_of(&self, number: usize) -> Option<usize> {
+    pub(crate) fn position_of(&self, number: usize) -> Option<usize> {
         match self.numbers {
             None => Some(number),
             Some(numbers) => numbers.iter().position(|wanted| *wanted == number),
@@ -69,13 +69,17 @@ impl<'w, 'py> Wanted<'w, 'py> {
 
     /// Converts the outputs of a run, none of which is returned twice. A `None` value has been
     /// written into its destination array, which is returned instead.
-    fn objects(&self, py: Python<'py>, mut values: Vec<Option<Value>>) -> PyResult<Objects<'py>> {
+    fn to_objects(
+        &self,
+        py: Python<'py>,
+        mut values: Vec<Option<Value>>,
+    ) -> PyResult<Objects<'py>> {
         let count = self.numbers.map_or(values.len(), <[usize]>::len);
         let mut objects = Objects::with_capacity(count);
         for place in 0..count {
             let number = self.numbers.map_or(place, |numbers| numbers[place]);
             match values[number].take() {
-                Some(value) => objects.push(give::object(py, value)?),
+                Some(value) => objects.push(give::to_python(py, value)?),
                 None => objects.extend(self.into.get(place).cloned().flatten()),
             }
         }
@@ -84,7 +88,7 @@ impl<'w, 'py> Wanted<'w, 'py> {
 }
 
 /// Descriptive fields of a model.
-pub(crate) struct Facts {
+pub(crate) struct ModelFacts {
     /// Names and values of text fields such as `producer_name`.
     pub(crate) texts: [(&'static str, String); 6],
     /// The field `model_version`.
@@ -99,7 +103,7 @@ pub(crate) struct Engine {
     model: Model,
     source: Source,
     settings: Settings,
-    pub(crate) facts: Facts,
+    pub(crate) facts: ModelFacts,
     /// Interned names of the inputs, in order.
     input_names: Vec<Py<PyString>>,
     /// Interned names of the outputs, in order.
@@ -118,10 +122,11 @@ impl Engine {
     /// `sardonyx.Error` if the model cannot be opened or is not supported.
     pub(crate) fn open(model: &Bound<'_, PyAny>, settings: Settings) -> PyResult<Engine> {
         let access = if settings.mapped { Access::Share } else { Access::Map };
-        let (opened, source) = opened_by(model, access)?;
+        let (opened, source) = open_model_by(model, access)?;
         // Copies the graph structure out of the file, which may be overwritten while the session
         // lives.
-        let opened = opened.with_own_structure().map_err(|error| raised(model.py(), &error))?;
+        let opened =
+            opened.with_own_structure().map_err(|error| to_exception(model.py(), &error))?;
         Engine::make(model.py(), opened, source, settings)
     }
 
@@ -137,7 +142,7 @@ impl Engine {
         settings: Settings,
     ) -> PyResult<Engine> {
         let engine = Engine::build(py, model, source, settings);
-        engine.map_err(|error| raised(py, &error))
+        engine.map_err(|error| to_exception(py, &error))
     }
 
     /// Builds the session of an opened model; returns the library's error instead of an exception.
@@ -148,11 +153,11 @@ impl Engine {
         settings: Settings,
     ) -> Result<Engine, sardonyx::Error> {
         let builder = test_operators::add_to(Session::builder(&model), &model);
-        let session = py.detach(|| settings.applied(builder).build())?;
+        let session = py.detach(|| settings.apply_to(builder).build())?;
         Ok(Engine {
             input_names: intern_names(py, session.inputs()),
             output_names: intern_names(py, session.outputs()),
-            facts: facts(&model),
+            facts: read_facts(&model),
             has_loops: session.steps().iter().any(|step| matches!(step.op, "Loop" | "Scan")),
             session,
             model,
@@ -198,9 +203,9 @@ impl Engine {
             }
         }
         if given.len() != feeds.len() {
-            self.demand_known(feeds)?;
+            self.check_names(feeds)?;
         }
-        self.run_given(py, &given, Wanted::new(wanted), limits)
+        self.run_by_index(py, &given, OutputSelection::new(wanted), limits)
     }
 
     /// Checks that every key names an input.
@@ -208,18 +213,18 @@ impl Engine {
     /// # Errors
     ///
     /// `sardonyx.Error` for an unknown name, with suggestions.
-    fn demand_known(&self, feeds: &Bound<'_, PyDict>) -> PyResult<()> {
+    fn check_names(&self, feeds: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = feeds.py();
         for key in feeds.keys().iter() {
-            let name = input_name(&key)?;
-            self.session.input(&name).map_err(|error| raised(py, &error))?;
+            let name = to_input_name(&key)?;
+            self.session.input(&name).map_err(|error| to_exception(py, &error))?;
         }
         Ok(())
     }
 
     /// Runs the model on positional arguments followed by keyword arguments, and returns all
     /// outputs.
-    pub(crate) fn called<'py>(
+    pub(crate) fn call<'py>(
         &self,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
@@ -230,7 +235,7 @@ impl Engine {
         if args.len() > inputs {
             let s = if inputs == 1 { "" } else { "s" };
             let what = format!("the model has {inputs} input{s}, but {} are passed", args.len());
-            return Err(refused(py, what));
+            return Err(input_error(py, what));
         }
         let mut given: Vec<(usize, Bound<'py, PyAny>)> = args.iter().enumerate().collect();
         if let Some(kwargs) = kwargs {
@@ -238,24 +243,24 @@ impl Engine {
                 let Some(value) = kwargs.get_item(name.bind(py))? else { continue };
                 if index < args.len() {
                     let what = format!("the input '{}' is given twice", name.bind(py));
-                    return Err(refused(py, what));
+                    return Err(input_error(py, what));
                 }
                 given.push((index, value));
             }
             if given.len() != args.len() + kwargs.len() {
-                self.demand_known(kwargs)?;
+                self.check_names(kwargs)?;
             }
         }
-        self.run_given(py, &given, Wanted::default(), limits)
+        self.run_by_index(py, &given, OutputSelection::default(), limits)
     }
 
     /// Runs the model on inputs by index, each at most once. Chooses between the run in place for
     /// small arrays and the general run, and whether the GIL is released.
-    pub(crate) fn run_given<'py>(
+    pub(crate) fn run_by_index<'py>(
         &self,
         py: Python<'py>,
         given: &[(usize, Bound<'py, PyAny>)],
-        wanted: Wanted<'_, 'py>,
+        wanted: OutputSelection<'_, 'py>,
         limits: Limits,
     ) -> PyResult<Objects<'py>> {
         let last = self.last_nanoseconds.load(Ordering::Relaxed);
@@ -265,56 +270,56 @@ impl Engine {
         // Outputs in memory of the caller would escape the memory limit.
         if is_short && is_free && self.settings.memory_limit.is_none() {
             let started = Instant::now();
-            if let Some(outputs) = in_place::run(py, &self.session, given, wanted) {
-                self.note(started);
+            if let Some(outputs) = in_place::run_small(py, &self.session, given, wanted) {
+                self.record_duration(started);
                 return outputs;
             }
         }
-        let mut taker = Taker::default();
+        let mut converter = InputConverter::default();
         let mut inputs: Vec<(&str, Value)> = Vec::with_capacity(given.len());
         for (index, object) in given {
             let port = &self.session.inputs()[*index];
-            if let Some(value) = taker.given(object, port)? {
+            if let Some(value) = converter.convert_argument(object, port)? {
                 inputs.push((port.name(), value));
             }
         }
-        let keeps = is_short && !has_limits && taker.has_copies_only();
+        let keeps = is_short && !has_limits && converter.has_copies_only();
         let looks = self.has_loops || last >= UNINTERRUPTED_NANOSECONDS;
         let interpreter = if keeps {
-            Interpreter::Keep
+            GilUse::Keep
         } else if looks {
-            Interpreter::ReleaseAndLook
+            GilUse::ReleaseAndCheck
         } else {
-            Interpreter::Release
+            GilUse::Release
         };
         let started = Instant::now();
         if let Some(bound) = BoundRun::new(py, &inputs, wanted) {
             let outputs = limits.run(py, interpreter, |options| bound.run(&self.session, options));
-            self.note(started);
-            return wanted.objects(py, outputs?);
+            self.record_duration(started);
+            return wanted.to_objects(py, outputs?);
         }
         let outputs = limits.run(py, interpreter, |options| self.session.run(inputs, options));
-        self.note(started);
-        let returned = objects(py, outputs?, wanted.numbers);
+        self.record_duration(started);
+        let returned = to_objects(py, outputs?, wanted.numbers);
         // Releases the borrowed buffers here, where this thread holds the GIL.
-        drop(taker);
+        drop(converter);
         returned
     }
 
     /// Records the duration of a run that has just ended.
-    fn note(&self, started: Instant) {
+    fn record_duration(&self, started: Instant) {
         let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.last_nanoseconds.store(taken, Ordering::Relaxed);
     }
 
     /// Returns the index of the input with a name.
     pub(crate) fn input_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
-        number_of(name, &self.input_names)
+        find_name(name, &self.input_names)
     }
 
     /// Returns the index of the output with a name.
     pub(crate) fn output_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
-        number_of(name, &self.output_names)
+        find_name(name, &self.output_names)
     }
 
     /// Returns the names of the inputs, in order.
@@ -327,8 +332,8 @@ impl Engine {
     /// # Errors
     ///
     /// `TypeError` for any other object; `sardonyx.Error` for an unknown name.
-    pub(crate) fn wanted(&self, names: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-        wanted(names, &self.output_names)
+    pub(crate) fn find_outputs(&self, names: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+        find_output_indices(names, &self.output_names)
     }
 
     /// Returns the names of the outputs, in order.
@@ -356,12 +361,13 @@ impl Engine {
         let ports = known.iter().enumerate().map(|(index, known)| {
             let declared = declared.get(index).filter(|port| {
                 let ty = port.ty().filter(|ty| ty.shape().is_some());
-                let fits = |ty: &Type| known.ty().is_none_or(|known| known.merge(ty).is_some());
-                ty.is_some_and(fits) && !self.settings.has_fixed_sizes()
+                let is_consistent =
+                    ty.is_some_and(|ty| known.ty().is_none_or(|known| known.merge(ty).is_some()));
+                is_consistent && !self.settings.has_fixed_sizes()
             });
             match declared {
                 Some(declared) => PyPort(declared.clone()),
-                None => PyPort(with_names_of_model(known, &names)),
+                None => PyPort(forget_inferred_names(known, &names)),
             }
         });
         ports.collect()
@@ -405,8 +411,8 @@ impl Engine {
     }
 
     /// Returns the options of the session as keyword arguments, for pickling.
-    pub(crate) fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.settings.keywords(py)
+    pub(crate) fn to_keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.settings.to_keywords(py)
     }
 }
 
@@ -415,7 +421,10 @@ impl Engine {
 /// # Errors
 ///
 /// `TypeError` for any other object; `sardonyx.Error` for a name that `all` does not contain.
-pub(crate) fn wanted(names: &Bound<'_, PyAny>, all: &[Py<PyString>]) -> PyResult<Vec<usize>> {
+pub(crate) fn find_output_indices(
+    names: &Bound<'_, PyAny>,
+    all: &[Py<PyString>],
+) -> PyResult<Vec<usize>> {
     let py = names.py();
     if !names.is_instance_of::<PyList>() && !names.is_instance_of::<PyTuple>() {
         return Err(wrong_names(names));
@@ -428,7 +437,7 @@ pub(crate) fn wanted(names: &Bound<'_, PyAny>, all: &[Py<PyString>]) -> PyResult
         let same = all.iter().position(|known| known.is(name));
         wanted.push(match same {
             Some(index) => index,
-            None => output_of(py, &name.to_cow()?, all)?,
+            None => find_output(py, &name.to_cow()?, all)?,
         });
     }
     Ok(wanted)
@@ -436,7 +445,7 @@ pub(crate) fn wanted(names: &Bound<'_, PyAny>, all: &[Py<PyString>]) -> PyResult
 
 /// Makes the exception for output names that are not a list of str.
 fn wrong_names(names: &Bound<'_, PyAny>) -> PyErr {
-    let found = shown(names);
+    let found = shorten_repr(names);
     let what = format!("the names of outputs are {found}, which is not a list of str");
     PyTypeError::new_err(what)
 }
@@ -447,7 +456,7 @@ fn intern_names(py: Python<'_>, ports: &[Port]) -> Vec<Py<PyString>> {
 }
 
 /// Returns the index of a name in `all`.
-fn number_of(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Option<usize>> {
+fn find_name(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Option<usize>> {
     // Usually the same object, as names come from the session or are interned.
     if let Some(same) = all.iter().position(|known| known.is(name)) {
         return Ok(Some(same));
@@ -465,12 +474,12 @@ fn number_of(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Optio
 /// # Errors
 ///
 /// `sardonyx.Error` if no output has the name, with the names of all outputs as advice.
-fn output_of(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize> {
+fn find_output(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize> {
     let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
     all.iter().position(|known| known == name).ok_or_else(|| {
         let help = format!("use one of its outputs: '{}'", all.join("', '"));
         let what = format!("the model has no output '{name}'");
-        of_kind(py, ErrorKind::Output, what, Some(&help))
+        new_error(py, ErrorKind::Output, what, Some(&help))
     })
 }
 
@@ -479,25 +488,28 @@ fn output_of(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize
 /// # Errors
 ///
 /// `sardonyx.Error` if it is not a str.
-pub(crate) fn input_name(key: &Bound<'_, PyAny>) -> PyResult<String> {
-    key.extract()
-        .map_err(|_| refused(key.py(), format!("the name {} of an input is not a str", shown(key))))
+pub(crate) fn to_input_name(key: &Bound<'_, PyAny>) -> PyResult<String> {
+    key.extract().map_err(|_| {
+        input_error(key.py(), format!("the name {} of an input is not a str", shorten_repr(key)))
+    })
 }
 
 /// Converts the outputs of a run to Python objects: all, or those of the indices `wanted`.
-pub(crate) fn objects<'py>(
+pub(crate) fn to_objects<'py>(
     py: Python<'py>,
     outputs: Outputs,
     wanted: Option<&[usize]>,
 ) -> PyResult<Objects<'py>> {
     match wanted {
-        None => outputs.into_values().map(|value| give::object(py, value)).collect(),
-        Some(wanted) => chosen(outputs, wanted).map(|value| give::object(py, value)).collect(),
+        None => outputs.into_values().map(|value| give::to_python(py, value)).collect(),
+        Some(wanted) => {
+            select_outputs(outputs, wanted).map(|value| give::to_python(py, value)).collect()
+        }
     }
 }
 
 /// Makes a dict of outputs by name. `values` are all outputs, or those of the indices `wanted`.
-pub(crate) fn by_name<'py>(
+pub(crate) fn to_dict<'py>(
     py: Python<'py>,
     names: &[Py<PyString>],
     values: Objects<'py>,
@@ -513,7 +525,7 @@ pub(crate) fn by_name<'py>(
 
 /// Selects outputs by index. Moves each output where it occurs last and clones it before, so that a
 /// single occurrence stays the sole owner of its memory and the array over it is writable.
-fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
+fn select_outputs(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
     let mut outputs: Vec<Option<Value>> = outputs.into_values().map(Some).collect();
     wanted.iter().enumerate().filter_map(move |(turn, index)| {
         if wanted[turn + 1..].contains(index) {
@@ -526,23 +538,22 @@ fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
 
 /// Replaces symbolic sizes that are not in `names`, and so were invented by shape inference, by
 /// unknown ones.
-fn with_names_of_model(port: &Port, names: &[String]) -> Port {
+fn forget_inferred_names(port: &Port, names: &[String]) -> Port {
     let mut ty = port.ty().cloned();
-    let mut forget = |dim: &mut Dim| {
-        if dim.symbols().iter().any(|symbol| !names.contains(symbol)) {
-            *dim = Dim::Unknown;
-        }
-    };
     if let Some(ty) = &mut ty {
-        ty.for_each_dim(&mut forget);
+        ty.for_each_dim(&mut |dim: &mut Dim| {
+            if dim.symbols().iter().any(|symbol| !names.contains(symbol)) {
+                *dim = Dim::Unknown;
+            }
+        });
     }
     Port::new(port.name().to_string(), ty, port.is_required())
 }
 
 /// Reads the descriptive fields of a model.
-fn facts(model: &Model) -> Facts {
+fn read_facts(model: &Model) -> ModelFacts {
     let metadata = model.metadata().into_iter();
-    Facts {
+    ModelFacts {
         texts: [
             ("producer_name", model.producer_name().into_owned()),
             ("producer_version", model.producer_version().into_owned()),

@@ -10,59 +10,67 @@ use sardonyx::ErrorKind;
 use crate::errors::Error;
 
 /// Converts an error of the library to an exception with its code, message, place and advice.
-pub(crate) fn raised(py: Python<'_>, error: &sardonyx::Error) -> PyErr {
+pub(crate) fn to_exception(py: Python<'_>, error: &sardonyx::Error) -> PyErr {
     let exception = Error::new_err(error.to_string());
     let unsupported = error.unsupported().iter().map(ToString::to_string);
     let unsupported: Vec<String> = unsupported.collect();
-    set(py, exception, error.kind(), error.message(), error.place(), error.help(), unsupported)
+    set_attributes(
+        py,
+        exception,
+        error.kind(),
+        error.message(),
+        error.place(),
+        error.help(),
+        unsupported,
+    )
 }
 
 /// Makes the exception (code `input`) for an input value that the model does not accept.
-pub(crate) fn refused(py: Python<'_>, what: impl Display) -> PyErr {
-    of_kind(py, ErrorKind::Input, what, None)
+pub(crate) fn input_error(py: Python<'_>, what: impl Display) -> PyErr {
+    new_error(py, ErrorKind::Input, what, None)
 }
 
 /// Makes the exception (code `argument`) for an invalid argument, with optional advice.
-pub(crate) fn wrong_argument(py: Python<'_>, what: impl Display, help: Option<&str>) -> PyErr {
-    of_kind(py, ErrorKind::Argument, what, help)
+pub(crate) fn argument_error(py: Python<'_>, what: impl Display, help: Option<&str>) -> PyErr {
+    new_error(py, ErrorKind::Argument, what, help)
 }
 
 /// Problem with an argument, with optional advice.
-pub(crate) struct Wrong {
+pub(crate) struct ArgumentProblem {
     /// Message about the argument.
     pub(crate) what: String,
     /// Advice to the caller.
     pub(crate) help: Option<String>,
 }
 
-impl Wrong {
+impl ArgumentProblem {
     /// Makes the problem of an argument that is not one of `names`, with the names as advice.
-    pub(crate) fn unknown(argument: &str, given: &str, names: &[&str]) -> Wrong {
-        Wrong {
+    pub(crate) fn unknown(argument: &str, given: &str, names: &[&str]) -> ArgumentProblem {
+        ArgumentProblem {
             what: format!("{argument} is '{given}', which does not exist"),
             help: Some(format!("use one of: {}", names.join(", "))),
         }
     }
 
     /// Adds advice.
-    pub(crate) fn help(self, help: &str) -> Wrong {
-        Wrong { help: Some(help.to_string()), ..self }
+    pub(crate) fn with_help(self, help: &str) -> ArgumentProblem {
+        ArgumentProblem { help: Some(help.to_string()), ..self }
     }
 
     /// Converts the problem to an exception.
-    pub(crate) fn raised(self, py: Python<'_>) -> PyErr {
-        wrong_argument(py, self.what, self.help.as_deref())
+    pub(crate) fn into_exception(self, py: Python<'_>) -> PyErr {
+        argument_error(py, self.what, self.help.as_deref())
     }
 }
 
-impl<T: Into<String>> From<T> for Wrong {
-    fn from(what: T) -> Wrong {
-        Wrong { what: what.into(), help: None }
+impl<T: Into<String>> From<T> for ArgumentProblem {
+    fn from(what: T) -> ArgumentProblem {
+        ArgumentProblem { what: what.into(), help: None }
     }
 }
 
 /// Makes an exception with the code of `kind` and optional advice.
-pub(crate) fn of_kind(
+pub(crate) fn new_error(
     py: Python<'_>,
     kind: ErrorKind,
     what: impl Display,
@@ -73,11 +81,11 @@ pub(crate) fn of_kind(
         Some(help) => format!("{what}\nhelp: {help}"),
         None => what.clone(),
     };
-    set(py, Error::new_err(text), kind, &what, None, help, Vec::new())
+    set_attributes(py, Error::new_err(text), kind, &what, None, help, Vec::new())
 }
 
 /// Sets the attributes of a `sardonyx.Error`.
-pub(super) fn set(
+pub(super) fn set_attributes(
     py: Python<'_>,
     exception: PyErr,
     kind: ErrorKind,

@@ -17,20 +17,20 @@ use pyo3::sync::PyOnceLock;
 use sardonyx::device::{Channels, Transport, TransportSettings as DeviceSettings};
 use sardonyx::{Error, ErrorKind, StopFlag, Value};
 
-use super::engine::input_name;
-use super::errors::{of_kind, wrong_argument};
+use super::engine::to_input_name;
+use super::errors::{argument_error, new_error};
 use super::interrupts::{PAUSE, is_main_thread};
 use super::member::MemberPlace;
 use super::ports::PyPort;
-use super::take::{Taker, as_dict};
-use channel::{PyChannel, Raised};
+use super::take::{InputConverter, as_dict};
+use channel::{FirstException, PyChannel};
 
 /// Connection to the other members of the group, if there are any.
 pub(super) struct Connection {
     /// Message channels; `None` for a worker without a transport.
     transport: Option<Arc<Channels>>,
     /// First exception of the transport's methods.
-    raised: Raised,
+    raised: FirstException,
 }
 
 impl Connection {
@@ -45,13 +45,13 @@ impl Connection {
         transport: Option<&Bound<'_, PyAny>>,
         deadline: Duration,
     ) -> PyResult<Connection> {
-        let raised = Raised::default();
+        let raised = FirstException::default();
         let Some(transport) = transport else { return Ok(Connection { transport: None, raised }) };
         let channel = PyChannel::new(transport, raised.clone())?;
         let settings = DeviceSettings { deadline };
         let transport = py.detach(|| Channels::new(channel, &settings));
         let transport =
-            transport.map_err(|error| of_kind(py, ErrorKind::Worker, error.message(), None))?;
+            transport.map_err(|error| new_error(py, ErrorKind::Worker, error.message(), None))?;
         Ok(Connection { transport: Some(Arc::new(transport)), raised })
     }
 
@@ -75,13 +75,13 @@ impl Connection {
     /// # Errors
     ///
     /// The error of `make`, or the exception of a signal handler.
-    pub(super) fn make<S: Send>(
+    pub(super) fn build_session<S: Send>(
         &self,
         py: Python<'_>,
         make: impl FnOnce() -> Result<S, Error> + Send,
     ) -> PyResult<S> {
-        self.attentive(py, &StopFlag::new(), make)?.map_err(|error| {
-            let exception = self.raised.because(py, &error);
+        self.run_interruptible(py, &StopFlag::new(), make)?.map_err(|error| {
+            let exception = self.raised.to_exception(py, &error);
             // The other members detect a lost or mismatching worker themselves.
             if error.kind() != ErrorKind::Worker {
                 self.fail(&exception);
@@ -99,15 +99,15 @@ impl Connection {
         }
     }
 
-    /// Runs `work` like [`attentive`] and reports an exception of a signal handler to the other
-    /// members.
-    fn attentive<R: Send>(
+    /// Runs `work` like [`run_interruptible`], and reports an exception of a signal handler to the
+    /// other members.
+    fn run_interruptible<R: Send>(
         &self,
         py: Python<'_>,
         stop: &StopFlag,
         work: impl FnOnce() -> R + Send,
     ) -> PyResult<R> {
-        attentive(py, stop, |error| self.fail(error), work)
+        run_interruptible(py, stop, |error| self.fail(error), work)
     }
 
     /// Drops the connection without the GIL, which the threads of the transport need to finish.
@@ -119,7 +119,7 @@ impl Connection {
 /// Runs `work` without the GIL. On Python's main thread, `work` runs in a thread of its own while
 /// this thread handles signals. An exception of a signal handler, such as `KeyboardInterrupt`,
 /// raises `stop`, is passed to `report`, and is returned after `work` has ended.
-pub(super) fn attentive<R: Send>(
+pub(super) fn run_interruptible<R: Send>(
     py: Python<'_>,
     stop: &StopFlag,
     report: impl Fn(&PyErr) + Send + Sync,
@@ -162,59 +162,59 @@ pub(super) fn attentive<R: Send>(
 /// # Errors
 ///
 /// `sardonyx.Error` if it is less than a millisecond, more than 1e9 seconds, or NaN.
-pub(super) fn deadline_of(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
+pub(super) fn parse_deadline(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
     // 1e9 seconds are practically forever, and within the range of every platform's clock.
     if (0.001..=1e9).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
         let what = format!("the deadline must be 0.001 or more seconds, not {seconds}");
-        Err(wrong_argument(py, what, None))
+        Err(argument_error(py, what, None))
     }
 }
 
 /// Open session of a worker or rank with its connection. Must be dropped without the GIL, which the
 /// threads of the transport need to finish.
-pub(super) struct Open<S> {
+pub(super) struct OpenSession<S> {
     pub(super) session: S,
     pub(super) connection: Connection,
     /// Dropped last, so that it signals the end of all threads.
-    _ended: Ending,
+    _ended: EndGuard,
 }
 
 /// Signal that a session and the threads of its transport have ended.
 #[derive(Default)]
-struct Ended {
+struct EndSignal {
     has_ended: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Ended {
+impl EndSignal {
     /// Whether the session and its threads have ended.
     fn is_over(&self) -> bool {
-        *locked(&self.has_ended)
+        *lock(&self.has_ended)
     }
 
     /// Waits for the end, at most `at_most`. Returns whether it has come.
     fn wait(&self, at_most: Duration) -> bool {
-        let has_ended = locked(&self.has_ended);
+        let has_ended = lock(&self.has_ended);
         let waited = self.changed.wait_timeout_while(has_ended, at_most, |over| !*over);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 /// Guard that signals the end when it is dropped.
-struct Ending(Arc<Ended>);
+struct EndGuard(Arc<EndSignal>);
 
-impl Drop for Ending {
+impl Drop for EndGuard {
     fn drop(&mut self) {
-        *locked(&self.0.has_ended) = true;
+        *lock(&self.0.has_ended) = true;
         self.0.changed.notify_all();
     }
 }
 
 /// Session of a worker or rank, until it is closed.
 pub(super) struct Handle<S: Send + Sync + 'static> {
-    open: Arc<Mutex<Option<Arc<Open<S>>>>>,
+    open: Arc<Mutex<Option<Arc<OpenSession<S>>>>>,
     /// Noun for messages: `worker` or `rank`.
     what: &'static str,
 }
@@ -232,14 +232,14 @@ pub(super) trait Close: Send + Sync {
     fn fail(&self, why: &PyErr);
 }
 
-impl<S: Send + Sync> Close for Mutex<Option<Arc<Open<S>>>> {
+impl<S: Send + Sync> Close for Mutex<Option<Arc<OpenSession<S>>>> {
     fn close(&self) {
-        let open = locked(self).take();
+        let open = lock(self).take();
         drop(open);
     }
 
     fn close_if_idle(&self) {
-        let mut open = locked(self);
+        let mut open = lock(self);
         let is_idle = open.as_ref().is_some_and(|open| Arc::strong_count(open) == 1);
         let idle = if is_idle { open.take() } else { None };
         // Unlocks before the session is dropped: a thread that waits for this lock may hold the
@@ -249,7 +249,7 @@ impl<S: Send + Sync> Close for Mutex<Option<Arc<Open<S>>>> {
     }
 
     fn fail(&self, why: &PyErr) {
-        let open = locked(self).clone();
+        let open = lock(self).clone();
         open.inspect(|open| open.connection.fail(why));
     }
 }
@@ -261,7 +261,7 @@ static OPEN: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
 /// Session in [`OPEN`].
 struct Registered {
     session: Weak<dyn Close>,
-    ended: Arc<Ended>,
+    ended: Arc<EndSignal>,
 }
 
 /// Time that the interpreter's exit waits for runs in other threads, which may be ending because
@@ -271,7 +271,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Locks a mutex and ignores poisoning: the values stay consistent when a thread panics.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -288,13 +288,13 @@ impl<S: Send + Sync + 'static> Handle<S> {
         connection: Connection,
         what: &'static str,
     ) -> PyResult<Handle<S>> {
-        let ended = Arc::new(Ended::default());
-        let open = Open { session, connection, _ended: Ending(Arc::clone(&ended)) };
+        let ended = Arc::new(EndSignal::default());
+        let open = OpenSession { session, connection, _ended: EndGuard(Arc::clone(&ended)) };
         let open = Arc::new(Mutex::new(Some(Arc::new(open))));
         let handle = Handle { open, what };
         close_at_exit(py)?;
         let closes: Arc<dyn Close> = handle.open.clone();
-        let mut all = locked(&OPEN);
+        let mut all = lock(&OPEN);
         all.retain(|registered| !registered.ended.is_over());
         all.push(Registered { session: Arc::downgrade(&closes), ended });
         Ok(handle)
@@ -310,17 +310,17 @@ impl<S: Send + Sync + 'static> Handle<S> {
         &self,
         py: Python<'_>,
         stop: Option<StopFlag>,
-        work: impl FnOnce(&Open<S>, &StopFlag) -> Result<R, Error> + Send,
+        work: impl FnOnce(&OpenSession<S>, &StopFlag) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
-        let Some(open) = locked(&self.open).clone() else {
+        let Some(open) = lock(&self.open).clone() else {
             let what = format!("the {} is closed", self.what);
-            return Err(of_kind(py, ErrorKind::Worker, what, None));
+            return Err(new_error(py, ErrorKind::Worker, what, None));
         };
         let stop = stop.unwrap_or_default();
         let connection = &open.connection;
-        let result = connection.attentive(py, &stop, || work(&open, &stop));
-        let result =
-            result.and_then(|done| done.map_err(|error| connection.raised.because(py, &error)));
+        let result = connection.run_interruptible(py, &stop, || work(&open, &stop));
+        let result = result
+            .and_then(|done| done.map_err(|error| connection.raised.to_exception(py, &error)));
         // May be the last reference if another thread has closed the session.
         py.detach(|| drop(open));
         result
@@ -328,23 +328,23 @@ impl<S: Send + Sync + 'static> Handle<S> {
 
     /// Converts a dict of inputs to values for `ports`. Calls `unknown` for a name that no port
     /// has, for its error.
-    pub(super) fn values(
+    pub(super) fn convert_inputs(
         &self,
         feeds: &Bound<'_, PyAny>,
         ports: &[PyPort],
-        taker: &mut Taker,
+        converter: &mut InputConverter,
         unknown: impl Fn(&S, &str) -> Result<(), Error> + Sync,
     ) -> PyResult<Vec<(String, Value)>> {
         let py = feeds.py();
         let mut values = Vec::new();
         for (key, value) in as_dict(feeds)?.iter() {
-            let name = input_name(&key)?;
+            let name = to_input_name(&key)?;
             let Some(PyPort(port)) = ports.iter().find(|PyPort(port)| port.name() == name) else {
                 // The session reports the unknown name, with suggestions.
                 self.with(py, None, |open, _| unknown(&open.session, &name))?;
                 continue;
             };
-            if let Some(value) = taker.given(&value, port)? {
+            if let Some(value) = converter.convert_argument(&value, port)? {
                 values.push((name, value));
             }
         }
@@ -352,7 +352,7 @@ impl<S: Send + Sync + 'static> Handle<S> {
     }
 
     /// Returns the session as an object that can be closed.
-    pub(super) fn closing(&self) -> Arc<dyn Close> {
+    pub(super) fn as_close(&self) -> Arc<dyn Close> {
         self.open.clone()
     }
 }
@@ -396,7 +396,7 @@ fn close_at_exit(py: Python<'_>) -> PyResult<()> {
 fn close_all(py: Python<'_>) {
     let why = PyRuntimeError::new_err("Python ends");
     py.detach(|| {
-        let all = std::mem::take(&mut *locked(&OPEN));
+        let all = std::mem::take(&mut *lock(&OPEN));
         let start = Instant::now();
         while open_sessions(&all).inspect(|open| open.close_if_idle()).count() > 0
             && start.elapsed() < PATIENCE

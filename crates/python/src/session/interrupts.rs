@@ -47,7 +47,7 @@ impl Interrupts {
 
     /// Checks for signals if the interval has passed. Returns whether a signal handler has raised
     /// an exception, so that the run must end.
-    pub(crate) fn look(&mut self) -> bool {
+    pub(crate) fn check(&mut self) -> bool {
         if self.raised.is_some() {
             return true;
         }
@@ -61,7 +61,7 @@ impl Interrupts {
     }
 
     /// Returns the exception of a signal handler.
-    pub(crate) fn raised(self) -> Option<PyErr> {
+    pub(crate) fn into_exception(self) -> Option<PyErr> {
         self.raised
     }
 }

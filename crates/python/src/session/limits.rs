@@ -9,8 +9,8 @@ use sardonyx::run::StepEvent;
 use sardonyx::{Error, RunOptions, StopFlag};
 use sardonyx_ort::profile::Recorder;
 
-use super::errors::raised;
-use super::group::attentive;
+use super::errors::to_exception;
+use super::group::run_interruptible;
 use super::interrupts::Interrupts;
 
 /// Conditions that end a run early, and the recorder of its steps.
@@ -26,13 +26,13 @@ pub(crate) struct Limits {
 
 /// Use of the GIL during a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Interpreter {
+pub(crate) enum GilUse {
     /// Keeps the GIL: the run is shorter than handing the GIL to another thread and back.
     Keep,
     /// Releases the GIL.
     Release,
     /// Releases the GIL and takes it every 50 ms to handle signals.
-    ReleaseAndLook,
+    ReleaseAndCheck,
 }
 
 impl Limits {
@@ -48,7 +48,7 @@ impl Limits {
         run: impl FnOnce(&RunOptions<'_>) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
         let stop = self.stop.unwrap_or_default();
-        let result = attentive(
+        let result = run_interruptible(
             py,
             &stop,
             |_| {},
@@ -58,7 +58,7 @@ impl Limits {
                 run(&options)
             },
         );
-        result?.map_err(|error| raised(py, &error))
+        result?.map_err(|error| to_exception(py, &error))
     }
 
     /// Runs within these limits, with the GIL kept or released as `interpreter` requires.
@@ -69,16 +69,16 @@ impl Limits {
     pub(crate) fn run<R: Send>(
         self,
         py: Python<'_>,
-        interpreter: Interpreter,
+        interpreter: GilUse,
         run: impl FnOnce(&RunOptions<'_>) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
         let Limits { stop, deadline, profile } = self;
-        let looks = interpreter == Interpreter::ReleaseAndLook;
+        let looks = interpreter == GilUse::ReleaseAndCheck;
         let mut interrupts = if looks { Interrupts::new(py) } else { None };
         let whole = || {
             let interrupts = interrupts.as_mut().map(RefCell::new);
             let ends = || match &interrupts {
-                Some(interrupts) => interrupts.borrow_mut().look(),
+                Some(interrupts) => interrupts.borrow_mut().check(),
                 None => false,
             };
             let watched = |watch: Option<&dyn Fn(StepEvent)>| {
@@ -94,10 +94,10 @@ impl Limits {
                 Some(profile) => profile.record(|watch| watched(Some(watch))),
             }
         };
-        let result = if interpreter == Interpreter::Keep { whole() } else { py.detach(whole) };
-        if let Some(raised) = interrupts.and_then(Interrupts::raised) {
+        let result = if interpreter == GilUse::Keep { whole() } else { py.detach(whole) };
+        if let Some(raised) = interrupts.and_then(Interrupts::into_exception) {
             return Err(raised);
         }
-        result.map_err(|error| raised(py, &error))
+        result.map_err(|error| to_exception(py, &error))
     }
 }

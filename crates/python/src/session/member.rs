@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use sardonyx::{Outputs, Port};
 
-use super::engine::{by_name, objects};
+use super::engine::{to_dict, to_objects};
 use super::group::{Close, close, close_after};
 use super::ports::PyPort;
 
@@ -59,14 +59,14 @@ impl PyMember {
     }
 
     /// Converts the outputs of a run to a dict by name: all, or those of the indices `wanted`.
-    pub(super) fn dict<'py>(
+    pub(super) fn outputs_to_dict<'py>(
         &self,
         py: Python<'py>,
         outputs: Outputs,
         wanted: Option<&[usize]>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let values = objects(py, outputs, wanted)?;
-        by_name(py, &self.output_names, values, wanted)
+        let values = to_objects(py, outputs, wanted)?;
+        to_dict(py, &self.output_names, values, wanted)
     }
 }
 

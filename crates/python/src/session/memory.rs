@@ -23,20 +23,20 @@ use pyo3::{PyErr, ffi};
 use sardonyx::tool::{CastOptions, cast};
 use sardonyx::{DataType, Tensor};
 
-use super::errors::wrong_argument;
-use super::take::{Taker, What, unfit};
+use super::errors::argument_error;
+use super::take::{InputConverter, ValueName, tensor_error};
 use super::tensor;
 
 /// Contiguous bytes in C order that a Python object lends through the buffer protocol.
 ///
 /// Other Python threads may write to them while a run reads them; the results of such a run are
 /// unspecified. Small values are copied instead, which is also faster.
-pub(crate) struct Lent(PyUntypedBuffer);
+pub(crate) struct BorrowedBuffer(PyUntypedBuffer);
 
-impl Lent {
+impl BorrowedBuffer {
     /// Wraps a buffer if its elements are contiguous in C order, else returns it unchanged.
-    pub(crate) fn new(buffer: PyUntypedBuffer) -> Result<Lent, PyUntypedBuffer> {
-        if buffer.is_c_contiguous() { Ok(Lent(buffer)) } else { Err(buffer) }
+    pub(crate) fn new(buffer: PyUntypedBuffer) -> Result<BorrowedBuffer, PyUntypedBuffer> {
+        if buffer.is_c_contiguous() { Ok(BorrowedBuffer(buffer)) } else { Err(buffer) }
     }
 
     /// Returns the dimensions of the exporting array.
@@ -45,7 +45,7 @@ impl Lent {
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for BorrowedBuffer {
     fn as_ref(&self) -> &[u8] {
         let (start, len) = (self.0.buf_ptr(), self.0.len_bytes());
         if len == 0 || start.is_null() {
@@ -81,7 +81,7 @@ unsafe impl Send for Address {}
 unsafe impl Sync for Address {}
 
 /// Format, shape and strides that a buffer view points to. Freed with the view.
-struct Layout {
+struct ViewLayout {
     format: CString,
     shape: Vec<ffi::Py_ssize_t>,
     strides: Vec<ffi::Py_ssize_t>,
@@ -98,7 +98,7 @@ impl PyTensor {
             DataType::String => ptr::null_mut(),
             _ => match tensor.bytes_mut() {
                 Ok(bytes) => bytes.as_mut_ptr(),
-                Err(error) => return Err(unfit(py, &What::Other("an output"), &error)),
+                Err(error) => return Err(tensor_error(py, &ValueName::Other("an output"), &error)),
             },
         };
         Ok(PyTensor { tensor, start: Address(start) })
@@ -114,7 +114,7 @@ impl PyTensor {
     /// # Errors
     ///
     /// The allocation fails.
-    pub(crate) fn copied(&self) -> Result<Tensor, sardonyx::value::TensorError> {
+    pub(crate) fn copy(&self) -> Result<Tensor, sardonyx::value::TensorError> {
         self.tensor.view().to_tensor()
     }
 
@@ -123,17 +123,17 @@ impl PyTensor {
     /// # Errors
     ///
     /// The request cannot be met: strings, Fortran order, or an element type without a format.
-    fn format(&self, flags: c_int) -> Result<&'static str, String> {
+    fn buffer_format(&self, flags: c_int) -> Result<&'static str, String> {
         let data_type = self.tensor.data_type();
         if data_type == DataType::String {
             return Err("a tensor of strings has no buffer; use tolist()".to_string());
         }
-        if wants(flags, ffi::PyBUF_F_CONTIGUOUS) && self.tensor.rank() > 1 {
+        if has_flags(flags, ffi::PyBUF_F_CONTIGUOUS) && self.tensor.rank() > 1 {
             return Err("the elements are in C order, not Fortran order".to_string());
         }
-        match format_of(data_type) {
+        match format_code(data_type) {
             Some(format) => Ok(format),
-            None if wants(flags, ffi::PyBUF_FORMAT) => {
+            None if has_flags(flags, ffi::PyBUF_FORMAT) => {
                 Err(format!("elements of type {data_type} have no format in the buffer protocol"))
             }
             None => Ok("B"),
@@ -141,9 +141,9 @@ impl PyTensor {
     }
 
     /// Computes shape and strides (in bytes) for a buffer view.
-    fn layout(&self, format: &str, itemsize: ffi::Py_ssize_t) -> Layout {
+    fn make_layout(&self, format: &str, itemsize: ffi::Py_ssize_t) -> ViewLayout {
         let dims = self.tensor.dims();
-        let mut layout = Layout {
+        let mut layout = ViewLayout {
             format: CString::new(format).unwrap_or_default(),
             shape: dims.iter().map(|dim| *dim as ffi::Py_ssize_t).collect(),
             strides: vec![itemsize; dims.len()],
@@ -157,7 +157,7 @@ impl PyTensor {
 }
 
 /// Whether `flags` includes all bits of `flag`.
-fn wants(flags: c_int, flag: c_int) -> bool {
+fn has_flags(flags: c_int, flag: c_int) -> bool {
     flags & flag == flag
 }
 
@@ -167,7 +167,7 @@ impl PyTensor {
     /// element type is that of `values`, and `float` for lists of floats.
     #[new]
     #[pyo3(signature = (values, dtype=None))]
-    fn of(values: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<PyTensor> {
+    fn from_values(values: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<PyTensor> {
         let py = values.py();
         let wanted = match dtype {
             Some(name) => {
@@ -175,17 +175,17 @@ impl PyTensor {
                 Some(found.ok_or_else(|| {
                     let what =
                         format!("dtype is '{name}', which is not the ONNX name of an element type");
-                    wrong_argument(py, what, Some("use a name such as 'float' or 'bfloat16'"))
+                    argument_error(py, what, Some("use a name such as 'float' or 'bfloat16'"))
                 })?)
             }
             None => None,
         };
-        let what = What::Other("the tensor");
-        let tensor = Taker::copying().tensor(values, wanted, &what)?;
+        let what = ValueName::Other("the tensor");
+        let tensor = InputConverter::with_copies().convert_tensor(values, wanted, &what)?;
         let tensor = match wanted {
             Some(wanted) if wanted != tensor.data_type() => {
                 let made = cast(&tensor, wanted, CastOptions::default());
-                made.map_err(|error| unfit(py, &what, &error))?
+                made.map_err(|error| tensor_error(py, &what, &error))?
             }
             _ => tensor,
         };
@@ -232,13 +232,14 @@ impl PyTensor {
         }
         let py = slf.py();
         let owner = if copy == Some(true) {
-            let tensor = slf.get().copied();
-            let tensor = tensor.map_err(|error| unfit(py, &What::Other("a tensor"), &error))?;
+            let tensor = slf.get().copy();
+            let tensor =
+                tensor.map_err(|error| tensor_error(py, &ValueName::Other("a tensor"), &error))?;
             &Bound::new(py, PyTensor::new(py, tensor)?)?
         } else {
             slf
         };
-        dlpack::capsule(owner, owner.get().start.0)
+        dlpack::export_tensor(owner, owner.get().start.0)
     }
 
     /// Returns the DLPack device of the memory, `(1, 0)`: the CPU.
@@ -263,7 +264,7 @@ impl PyTensor {
         // Consumers read `obj` even if an error is raised.
         view.obj = ptr::null_mut();
         let this = slf.get();
-        let format = this.format(flags).map_err(PyBufferError::new_err)?;
+        let format = this.buffer_format(flags).map_err(PyBufferError::new_err)?;
         let itemsize = this.tensor.data_type().element_bytes().unwrap_or(1) as ffi::Py_ssize_t;
         view.buf = this.start.0.cast();
         view.len = this.tensor.bytes().len() as ffi::Py_ssize_t;
@@ -275,15 +276,15 @@ impl PyTensor {
         view.strides = ptr::null_mut();
         view.suboffsets = ptr::null_mut();
         view.internal = ptr::null_mut();
-        if wants(flags, ffi::PyBUF_FORMAT) || wants(flags, ffi::PyBUF_ND) {
-            let mut layout = Box::new(this.layout(format, itemsize));
-            if wants(flags, ffi::PyBUF_FORMAT) {
+        if has_flags(flags, ffi::PyBUF_FORMAT) || has_flags(flags, ffi::PyBUF_ND) {
+            let mut layout = Box::new(this.make_layout(format, itemsize));
+            if has_flags(flags, ffi::PyBUF_FORMAT) {
                 view.format = layout.format.as_ptr().cast_mut();
             }
-            if wants(flags, ffi::PyBUF_ND) {
+            if has_flags(flags, ffi::PyBUF_ND) {
                 view.shape = layout.shape.as_mut_ptr();
             }
-            if wants(flags, ffi::PyBUF_STRIDES) {
+            if has_flags(flags, ffi::PyBUF_STRIDES) {
                 view.strides = layout.strides.as_mut_ptr();
             }
             view.internal = Box::into_raw(layout).cast();
@@ -295,7 +296,7 @@ impl PyTensor {
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: the interpreter releases each view once, with the fields as `__getbuffer__` set
         // them.
-        let layout = unsafe { (*view).internal.cast::<Layout>() };
+        let layout = unsafe { (*view).internal.cast::<ViewLayout>() };
         if !layout.is_null() {
             // SAFETY: `internal` is the pointer of the box that `__getbuffer__` leaked.
             drop(unsafe { Box::from_raw(layout) });
@@ -304,7 +305,7 @@ impl PyTensor {
 }
 
 /// Returns the buffer protocol's format character of an element type; `None` if it has none.
-fn format_of(data_type: DataType) -> Option<&'static str> {
+fn format_code(data_type: DataType) -> Option<&'static str> {
     Some(match data_type {
         DataType::Float => "f",
         DataType::Double => "d",

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyString};
 use sardonyx::io::Access;
 use sardonyx::{Model, OpenOptions};
 
-use super::errors::{raised, wrong_argument};
+use super::errors::{argument_error, to_exception};
 use crate::message;
 
 /// Origin of a model, from which it can be opened again.
@@ -43,32 +43,32 @@ impl Source {
 /// # Errors
 ///
 /// `sardonyx.Error` if the model cannot be opened; `TypeError` for any other object.
-pub(crate) fn opened(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
-    opened_with(model, &OpenOptions::new())
+pub(crate) fn open_model(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
+    open_model_with(model, &OpenOptions::new())
 }
 
-/// Opens a model like [`opened`], reading files by `access`: mapped or copied.
+/// Opens a model like [`open_model`], reading files by `access`: mapped or copied.
 ///
 /// # Errors
 ///
-/// Those of [`opened`]; `sardonyx.Error` if the weights are to stay in a mapped file, but the model
-/// is not a path.
-pub(crate) fn opened_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
+/// Those of [`open_model`]; `sardonyx.Error` if the weights are to stay in a mapped file, but the
+/// model is not a path.
+pub(crate) fn open_model_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
     let py = model.py();
     let is_path = messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
     if access == Access::Share && !is_path {
         let help = "give the path of the model, or leave mapped out";
-        return Err(wrong_argument(py, "mapped=True is for the path of a model", Some(help)));
+        return Err(argument_error(py, "mapped=True is for the path of a model", Some(help)));
     }
-    opened_with(model, &OpenOptions::new().access(access))
+    open_model_with(model, &OpenOptions::new().access(access))
 }
 
-/// Opens a model like [`opened`], with `options`.
+/// Opens a model like [`open_model`], with `options`.
 ///
 /// # Errors
 ///
-/// Those of [`opened`].
-pub(crate) fn opened_with(
+/// Those of [`open_model`].
+pub(crate) fn open_model_with(
     model: &Bound<'_, PyAny>,
     options: &OpenOptions,
 ) -> PyResult<(Model, Source)> {
@@ -78,19 +78,19 @@ pub(crate) fn opened_with(
         let path = file_path(model)?;
         // Absolute, so that unpickling finds the file after a change of directory.
         let full = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-        let model = py.detach(|| options.open(&path)).map_err(|error| raised(py, &error))?;
+        let model = py.detach(|| options.open(&path)).map_err(|error| to_exception(py, &error))?;
         return Ok((model, Source::Path(full)));
     }
     let bytes = messages.call_method1("serialize_argument", (model,))?;
     let content: PyBackedBytes = bytes.extract()?;
-    let model = py.detach(|| options.from_bytes(message::shared(content)));
-    let model = model.map_err(|error| raised(py, &error))?;
+    let model = py.detach(|| options.from_bytes(message::share_bytes(content)));
+    let model = model.map_err(|error| to_exception(py, &error))?;
     Ok((model, Source::Bytes(bytes.unbind())))
 }
 
 /// Returns the function that parses bytes to the message class of `model` (`FromString`); `None` if
 /// `model` is a path or bytes.
-pub(crate) fn class_of(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+pub(crate) fn find_parser(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
     let from_string = messages(model.py())?.call_method1("reader", (model,))?;
     Ok((!from_string.is_none()).then(|| from_string.unbind()))
 }
@@ -101,7 +101,7 @@ pub(crate) fn class_of(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> 
 /// # Errors
 ///
 /// An exception of `class`.
-pub(crate) fn as_message<'py>(
+pub(crate) fn to_message<'py>(
     py: Python<'py>,
     model: &Model,
     class: Option<&Py<PyAny>>,
@@ -120,7 +120,7 @@ pub(crate) fn as_message<'py>(
 /// # Errors
 ///
 /// `sardonyx.Error` if a data file cannot be read; an exception of `class`.
-pub(crate) fn as_given<'py>(
+pub(crate) fn to_argument_form<'py>(
     py: Python<'py>,
     model: Model,
     source: &Source,
@@ -131,7 +131,7 @@ pub(crate) fn as_given<'py>(
         // References to data files stay as they were in the argument.
         Source::Bytes(_) => Ok(model),
     };
-    as_message(py, &model.map_err(|error| raised(py, &error))?, class)
+    to_message(py, &model.map_err(|error| to_exception(py, &error))?, class)
 }
 
 /// Returns the bytes of a model file in the binary format, with the values of its data files
@@ -145,7 +145,7 @@ pub(crate) fn model_content<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bou
         let model = OpenOptions::new().lenient(true).open(path)?;
         Ok(model.with_values_inside()?.to_bytes())
     });
-    let content = content.map_err(|error: sardonyx::Error| raised(py, &error))?;
+    let content = content.map_err(|error: sardonyx::Error| to_exception(py, &error))?;
     Ok(PyBytes::new(py, &content))
 }
 

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use sardonyx_ort::{Status, options as tables, providers, refused};
 
-use errors::raised;
+use errors::to_exception;
 
 /// Adds the constants, classes and functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -83,21 +83,21 @@ fn normalize_providers(
 #[pyfunction]
 #[pyo3(signature = (name, /))]
 fn demand_provider(py: Python<'_>, name: &str) -> PyResult<()> {
-    providers::demand_provider(name).map_err(|error| raised(py, &error))
+    providers::demand_provider(name).map_err(|error| to_exception(py, &error))
 }
 
 /// Raises an exception for memory of any device but the CPU.
 #[pyfunction]
 #[pyo3(signature = (name, /))]
 fn demand_device(py: Python<'_>, name: &str) -> PyResult<()> {
-    providers::demand_device(name).map_err(|error| raised(py, &error))
+    providers::demand_device(name).map_err(|error| to_exception(py, &error))
 }
 
 /// Raises an exception for the name of any memory but that of the CPU.
 #[pyfunction]
 #[pyo3(signature = (name, /))]
 fn demand_memory(py: Python<'_>, name: &str) -> PyResult<()> {
-    providers::demand_memory(name).map_err(|error| raised(py, &error))
+    providers::demand_memory(name).map_err(|error| to_exception(py, &error))
 }
 
 /// Makes the exception for a feature of onnxruntime that Sardonyx does not have. `key` identifies
@@ -108,7 +108,7 @@ fn refusal<'py>(key: &Bound<'py, PyAny>, names: Vec<String>) -> PyResult<Bound<'
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match refused::find(&key.extract::<String>()?, &names) {
         Some(error) => {
-            Ok(raised(key.py(), &error).into_value(key.py()).into_bound(key.py()).into_any())
+            Ok(to_exception(key.py(), &error).into_value(key.py()).into_bound(key.py()).into_any())
         }
         None => Err(PyKeyError::new_err(key.clone().unbind())),
     }

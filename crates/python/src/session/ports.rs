@@ -62,8 +62,8 @@ impl PyPort {
     }
 
     /// Whether every run must provide a value for this input.
-    #[getter]
-    fn required(&self) -> bool {
+    #[getter(required)]
+    fn is_required(&self) -> bool {
         self.0.is_required()
     }
 

@@ -5,13 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sardonyx::{RunOptions, Session};
 
-use super::engine::wanted;
-use super::group::{Connection, Handle, deadline_of};
+use super::engine::find_output_indices;
+use super::group::{Connection, Handle, parse_deadline};
 use super::member::PyMember;
-use super::opened::opened;
+use super::opened::open_model;
 use super::settings::Settings;
-use super::take::Taker;
-use super::{PyStopFlag, limits_of};
+use super::take::InputConverter;
+use super::{PyStopFlag, call_limits};
 
 /// One of several programs that each run a model of their own, with collective operators that
 /// exchange values between them.
@@ -55,11 +55,11 @@ impl PyRank {
     ) -> PyResult<PyClassInitializer<PyRank>> {
         let py = model.py();
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
-        let connection = Connection::new(py, Some(transport), deadline_of(py, deadline)?)?;
-        let made = opened(model).inspect_err(|error| connection.fail(error));
+        let connection = Connection::new(py, Some(transport), parse_deadline(py, deadline)?)?;
+        let made = open_model(model).inspect_err(|error| connection.fail(error));
         let made = made.and_then(|(model, _)| {
-            connection.make(py, || {
-                let builder = settings.applied(Session::builder(&model));
+            connection.build_session(py, || {
+                let builder = settings.apply_to(Session::builder(&model));
                 match connection.transport() {
                     Some(transport) => builder.transport(transport),
                     None => builder,
@@ -77,7 +77,7 @@ impl PyRank {
         let (place, threads) = (connection.place(), session.threads());
         let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());
         let open = Handle::new(py, session, connection, "rank")?;
-        let member = PyMember::new(py, open.closing(), place, threads, &inputs, &outputs);
+        let member = PyMember::new(py, open.as_close(), place, threads, &inputs, &outputs);
         Ok(PyClassInitializer::from(member).add_subclass(PyRank { open }))
     }
 
@@ -97,20 +97,22 @@ impl PyRank {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = slf.py();
         let (member, open) = (slf.as_super().get(), &slf.get().open);
-        let of_call = limits_of(stop, timeout)?;
-        let picked = outputs.map(|names| wanted(names, &member.output_names)).transpose()?;
-        let mut taker = Taker::default();
-        let values = open.values(feeds, &member.inputs, &mut taker, |session, name| {
-            session.input(name).map(|_| ())
-        })?;
+        let of_call = call_limits(stop, timeout)?;
+        let picked =
+            outputs.map(|names| find_output_indices(names, &member.output_names)).transpose()?;
+        let mut converter = InputConverter::default();
+        let values =
+            open.convert_inputs(feeds, &member.inputs, &mut converter, |session, name| {
+                session.input(name).map(|_| ())
+            })?;
         let found = open.with(py, of_call.stop, |open, stop| {
             let mut options = RunOptions::new().stop(stop);
             options.deadline = of_call.deadline;
             open.session.run(values, &options)
         });
-        let dict = found.and_then(|outputs| member.dict(py, outputs, picked.as_deref()));
+        let dict = found.and_then(|outputs| member.outputs_to_dict(py, outputs, picked.as_deref()));
         // Releases the borrowed buffers here, where this thread holds the GIL.
-        drop(taker);
+        drop(converter);
         dict
     }
 

@@ -5,8 +5,8 @@ use pyo3::types::PyDict;
 use sardonyx::SessionBuilder;
 use sardonyx::run::Precision;
 
-use super::errors::wrong_argument;
-use super::take::shown;
+use super::errors::argument_error;
+use super::take::shorten_repr;
 
 /// Options of a session, or of the sessions of a trainer.
 #[derive(Debug, Clone, Default)]
@@ -47,34 +47,34 @@ impl Settings {
             "fast" => Precision::Fast,
             other => {
                 let what = format!("precision is '{other}', which does not exist");
-                return Err(wrong_argument(py, what, Some("use 'exact' or 'fast'")));
+                return Err(argument_error(py, what, Some("use 'exact' or 'fast'")));
             }
         };
         if let Some(threads) = threads.filter(|threads| *threads < 1) {
             let what = format!("threads must be 1 or more, not {threads}");
             let help = "leave it out for one thread for each processor";
-            return Err(wrong_argument(py, what, Some(help)));
+            return Err(argument_error(py, what, Some(help)));
         }
         if let Some(bytes) = memory_limit.filter(|bytes| *bytes < 0) {
             let what = format!("memory_limit must be 0 or more bytes, not {bytes}");
-            return Err(wrong_argument(py, what, Some("leave it out for no limit")));
+            return Err(argument_error(py, what, Some("leave it out for no limit")));
         }
         let seed = seed.map(|seed| {
             u64::try_from(seed).map_err(|_| {
                 let what = format!("seed must be from 0 to 2**64 - 1, not {seed}");
-                wrong_argument(py, what, None)
+                argument_error(py, what, None)
             })
         });
         let (threads, memory_limit) = (threads.map(saturate), memory_limit.map(saturate));
-        let dims = sizes(dims)?;
+        let dims = parse_dims(dims)?;
         let seed = seed.transpose()?;
         Ok(Settings { threads, precision, memory_limit, dims, seed, ..Settings::default() })
     }
 
     /// Sets these options on a session builder.
-    pub(crate) fn applied<'m>(&self, mut builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
+    pub(crate) fn apply_to<'m>(&self, mut builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
         builder = builder.precision(self.precision);
-        if let Some(threads) = self.threads.or_else(threads_of_environment) {
+        if let Some(threads) = self.threads.or_else(threads_from_environment) {
             builder = builder.threads(threads);
         }
         if let Some(bytes) = self.memory_limit {
@@ -103,7 +103,7 @@ impl Settings {
     }
 
     /// Returns the options as keyword arguments of the Python constructor, for pickling.
-    pub(crate) fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    pub(crate) fn to_keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let keywords = PyDict::new(py);
         keywords.set_item("threads", self.threads)?;
         keywords.set_item("precision", self.precision_name())?;
@@ -131,7 +131,7 @@ fn saturate(count: i128) -> usize {
 /// # Errors
 ///
 /// `sardonyx.Error` if a key is not a str or a value not an int of 0 or more.
-pub(crate) fn sizes(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, usize)>> {
+pub(crate) fn parse_dims(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, usize)>> {
     let Some(dims) = dims else { return Ok(Vec::new()) };
     let mut pairs = Vec::new();
     for pair in dims.items().iter() {
@@ -140,11 +140,11 @@ pub(crate) fn sizes(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, u
         let Some(pair) = made else {
             let what = format!(
                 "dims holds {}: {}, which is not a name with a size of 0 or more",
-                shown(&name),
-                shown(&size)
+                shorten_repr(&name),
+                shorten_repr(&size)
             );
             let help = "give a number for the name of each size: dims={'batch': 8}";
-            return Err(wrong_argument(dims.py(), what, Some(help)));
+            return Err(argument_error(dims.py(), what, Some(help)));
         };
         pairs.push(pair);
     }
@@ -153,7 +153,7 @@ pub(crate) fn sizes(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, u
 
 /// Returns the first number in the environment variable `OMP_NUM_THREADS`, which may be a list, but
 /// at most the number of processors.
-fn threads_of_environment() -> Option<usize> {
+fn threads_from_environment() -> Option<usize> {
     let text = std::env::var("OMP_NUM_THREADS").ok()?;
     let threads: usize = text.split(',').next()?.trim().parse().ok()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

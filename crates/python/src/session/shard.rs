@@ -9,9 +9,9 @@ use sardonyx::device::{Division, ShardOptions};
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::shard::{Collectives, RankOptions};
 
-use super::errors::{Wrong, raised};
-use super::opened::{as_given, class_of, opened};
-use super::settings::sizes;
+use super::errors::{ArgumentProblem, to_exception};
+use super::opened::{find_parser, open_model, to_argument_form};
+use super::settings::parse_dims;
 
 /// Options of `sardonyx.shard`.
 #[derive(FromPyObject)]
@@ -28,7 +28,7 @@ pub(crate) struct ShardArguments {
 }
 
 /// Validated options of `sardonyx.shard`.
-struct Wanted {
+struct ShardRequest {
     /// Name of the configuration to add and its number of devices; `None` to add none.
     added: Option<(String, usize)>,
     /// Sharding strategy of the added configuration: tensors, a pipeline, or the batch.
@@ -54,13 +54,14 @@ pub(crate) fn shard<'py>(
     dims: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<String>)> {
     let py = model.py();
-    let mut wanted = arguments.wanted().map_err(|wrong| wrong.raised(py))?;
-    wanted.sizes = sizes(dims)?;
-    let class = class_of(model)?;
-    let (model, source) = opened(model)?;
-    let made = py.detach(|| wanted.models(&model));
-    let (models, undivided) = made.map_err(|error| raised(py, &error))?;
-    let models = models.into_iter().map(|model| as_given(py, model, &source, class.as_ref()));
+    let mut wanted = arguments.validate().map_err(|wrong| wrong.into_exception(py))?;
+    wanted.sizes = parse_dims(dims)?;
+    let class = find_parser(model)?;
+    let (model, source) = open_model(model)?;
+    let made = py.detach(|| wanted.make_models(&model));
+    let (models, undivided) = made.map_err(|error| to_exception(py, &error))?;
+    let models =
+        models.into_iter().map(|model| to_argument_form(py, model, &source, class.as_ref()));
     Ok((models.collect::<PyResult<_>>()?, undivided))
 }
 
@@ -70,7 +71,7 @@ impl ShardArguments {
     /// # Errors
     ///
     /// Options that exclude each other, an unknown name, or a number of devices out of range.
-    fn wanted(self) -> Result<Wanted, Wrong> {
+    fn validate(self) -> Result<ShardRequest, ArgumentProblem> {
         let (division, kind) = match (self.tensor, self.pipeline, self.batch) {
             (_, false, false) => (Division::Tensor, "tensor"),
             (false, true, false) => (Division::Pipeline, "pipeline"),
@@ -83,15 +84,15 @@ impl ShardArguments {
                 return Err(what.into());
             }
             Some(_) if self.configuration.is_some() => {
-                let wrong = Wrong::from("devices and configuration are both given");
-                return Err(wrong.help("devices adds a configuration, whose name is 'name'"));
+                let wrong = ArgumentProblem::from("devices and configuration are both given");
+                return Err(wrong.with_help("devices adds a configuration, whose name is 'name'"));
             }
             Some(devices) => {
                 Some((self.name.unwrap_or_else(|| format!("{kind}-{devices}")), devices))
             }
             None if !self.local => {
-                let wrong = Wrong::from("devices is not given");
-                return Err(wrong.help(
+                let wrong = ArgumentProblem::from("devices is not given");
+                return Err(wrong.with_help(
                     "say how many devices there are, or use local=True for a model that is annotated",
                 ));
             }
@@ -103,12 +104,18 @@ impl ShardArguments {
         let collectives = match self.collectives.as_str() {
             "microsoft" => Collectives::Microsoft,
             "tensorrt" => Collectives::TensorRt,
-            other => return Err(Wrong::unknown("collectives", other, &["microsoft", "tensorrt"])),
+            other => {
+                return Err(ArgumentProblem::unknown(
+                    "collectives",
+                    other,
+                    &["microsoft", "tensorrt"],
+                ));
+            }
         };
         if !self.local && (self.configuration.is_some() || collectives != Collectives::Microsoft) {
             return Err("configuration and collectives need local=True".into());
         }
-        Ok(Wanted {
+        Ok(ShardRequest {
             added,
             division,
             local: self.local.then_some(collectives),
@@ -118,10 +125,10 @@ impl ShardArguments {
     }
 }
 
-impl Wanted {
+impl ShardRequest {
     /// Returns one annotated model, or the models of all ranks, and the reason if the model cannot
     /// be divided.
-    fn models(&self, model: &Model) -> Result<(Vec<Model>, Option<String>), sardonyx::Error> {
+    fn make_models(&self, model: &Model) -> Result<(Vec<Model>, Option<String>), sardonyx::Error> {
         let (annotated, undivided) = match &self.added {
             Some((name, devices)) => {
                 let options = ShardOptions::new(self.division, *devices).configuration(name);
@@ -131,7 +138,7 @@ impl Wanted {
                     .fold(options, |options, (name, size)| options.dim(name, *size));
                 let (annotated, report) = model.shard(&options)?;
                 let undivided = model.undivided(&report, self.division);
-                (Some(annotated), undivided.map(|why| format!("{why}; {}", self.instead())))
+                (Some(annotated), undivided.map(|why| format!("{why}; {}", self.advice())))
             }
             None => (None, None),
         };
@@ -152,7 +159,7 @@ impl Wanted {
     }
 
     /// Returns the advice for a model that this strategy cannot divide.
-    fn instead(&self) -> &'static str {
+    fn advice(&self) -> &'static str {
         match self.division {
             Division::Tensor => "use batch=True to divide the examples, or pipeline=True the nodes",
             Division::Pipeline => "use batch=True to divide the examples",

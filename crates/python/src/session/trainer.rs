@@ -15,16 +15,16 @@ use pyo3::types::{PyBool, PyDict, PyList, PyString};
 use sardonyx::device::DeviceOptions;
 use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
 
-use super::errors::{of_kind, raised};
+use super::errors::{new_error, to_exception};
 use super::give;
-use super::group::deadline_of;
-use super::limits::{Interpreter, Limits};
-use super::opened::{as_message, class_of, file_path, opened};
+use super::group::parse_deadline;
+use super::limits::{GilUse, Limits};
+use super::opened::{file_path, find_parser, open_model, to_message};
 use super::ports::{PyPort, join_ports};
 use super::settings::Settings;
-use super::take::{Taker, What, as_dict, shown};
-use super::{PyStopFlag, limits_of};
-use turns::Turns;
+use super::take::{InputConverter, ValueName, as_dict, shorten_repr};
+use super::{PyStopFlag, call_limits};
+use turns::TurnLock;
 
 /// Trainer of a model that describes its training in `training_info`.
 ///
@@ -51,7 +51,7 @@ use turns::Turns;
 #[pyclass(frozen, name = "Trainer", module = "sardonyx")]
 pub(crate) struct PyTrainer {
     current: Mutex<Arc<Trainer>>,
-    turns: Turns,
+    turns: TurnLock,
     settings: Settings,
     /// `FromString` of the class of `model`; `None` if the model is a path or bytes.
     class: Option<Py<PyAny>>,
@@ -81,13 +81,14 @@ impl PyTrainer {
         device_timeout: f64,
     ) -> PyResult<PyTrainer> {
         let py = model.py();
-        let devices = device_options(devices, deadline_of(py, device_timeout)?)?;
+        let devices = parse_devices(devices, parse_deadline(py, device_timeout)?)?;
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
-        let outputs = outputs.map(output_names).transpose()?;
-        let class = class_of(model)?;
-        let (model, _) = opened(model)?;
+        let outputs = outputs.map(parse_output_names).transpose()?;
+        let class = find_parser(model)?;
+        let (model, _) = open_model(model)?;
         let trainer = py.detach(|| {
-            let mut builder = Trainer::builder(&model).session(|session| settings.applied(session));
+            let mut builder =
+                Trainer::builder(&model).session(|session| settings.apply_to(session));
             if let Some(names) = outputs {
                 builder = builder.outputs(names);
             }
@@ -96,9 +97,9 @@ impl PyTrainer {
             }
             builder.build()
         });
-        let trainer = trainer.map_err(|error| raised(py, &error))?;
+        let trainer = trainer.map_err(|error| to_exception(py, &error))?;
         Ok(PyTrainer {
-            turns: Turns::default(),
+            turns: TurnLock::default(),
             settings,
             class,
             current: Mutex::new(Arc::new(trainer)),
@@ -117,7 +118,7 @@ impl PyTrainer {
         timeout: Option<f64>,
         stop: Option<&Bound<'_, PyStopFlag>>,
     ) -> PyResult<()> {
-        let limits = limits_of(stop, timeout)?;
+        let limits = call_limits(stop, timeout)?;
         self.change(py, limits, |trainer, options| trainer.initialize(options), Ok)
     }
 
@@ -137,16 +138,16 @@ impl PyTrainer {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = inputs.py();
-        let limits = limits_of(stop, timeout)?;
+        let limits = call_limits(stop, timeout)?;
         // Copies large arrays too: a step may assign an input to a state variable, which must not
         // alias memory of the caller.
         let ports = step_inputs(py, &self.current(), entry)?;
-        let inputs = given(&mut Taker::copying(), inputs, &ports)?;
+        let inputs = convert_inputs(&mut InputConverter::with_copies(), inputs, &ports)?;
         self.change(
             py,
             limits,
             |trainer, options| trainer.step(entry, inputs, options),
-            |outputs| named(py, outputs),
+            |outputs| outputs_to_dict(py, outputs),
         )
     }
 
@@ -162,8 +163,8 @@ impl PyTrainer {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let ports = step_inputs(inputs.py(), &self.current(), entry)?;
-        let limits = limits_of(stop, timeout)?;
-        self.read(inputs, &ports, limits, |trainer, inputs, options| {
+        let limits = call_limits(stop, timeout)?;
+        self.run_on_state(inputs, &ports, limits, |trainer, inputs, options| {
             trainer.evaluate(entry, inputs, options)
         })
     }
@@ -182,17 +183,17 @@ impl PyTrainer {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let py = inputs.py();
-        let limits = limits_of(stop, timeout)?;
+        let limits = call_limits(stop, timeout)?;
         let current = self.current();
         let ports = (0..current.entries()).map(|entry| step_inputs(py, &current, entry));
         let ports = ports.collect::<PyResult<Vec<_>>>()?.concat();
-        let inputs = given(&mut Taker::copying(), inputs, &ports)?;
+        let inputs = convert_inputs(&mut InputConverter::with_copies(), inputs, &ports)?;
         self.change(
             py,
             limits,
             |trainer, options| trainer.iterate(inputs, options),
             |all: Vec<Outputs>| {
-                let dicts = all.into_iter().map(|outputs| named(py, outputs));
+                let dicts = all.into_iter().map(|outputs| outputs_to_dict(py, outputs));
                 PyList::new(py, dicts.collect::<PyResult<Vec<_>>>()?)
             },
         )
@@ -211,9 +212,11 @@ impl PyTrainer {
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let limits = limits_of(stop, timeout)?;
+        let limits = call_limits(stop, timeout)?;
         let ports: Vec<Port> = self.current().inference_inputs().cloned().collect();
-        self.read(inputs, &ports, limits, |trainer, inputs, options| trainer.infer(inputs, options))
+        self.run_on_state(inputs, &ports, limits, |trainer, inputs, options| {
+            trainer.infer(inputs, options)
+        })
     }
 
     /// Returns the state variables as a mapping from names to values. Later steps do not change it.
@@ -231,10 +234,11 @@ impl PyTrainer {
     fn set_state(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = value.py();
         let current = self.current();
-        let held = current.variable(name).map_err(|error| raised(py, &error))?;
-        let what = What::Other("the value");
-        let tensor = Taker::copying().tensor(value, Some(held.data_type()), &what)?;
-        let limits = limits_of(None, None)?;
+        let held = current.variable(name).map_err(|error| to_exception(py, &error))?;
+        let what = ValueName::Other("the value");
+        let tensor =
+            InputConverter::with_copies().convert_tensor(value, Some(held.data_type()), &what)?;
+        let limits = call_limits(None, None)?;
         self.change(py, limits, |trainer, _| trainer.set_state(name, tensor), Ok)
     }
 
@@ -243,13 +247,13 @@ impl PyTrainer {
     /// model.
     fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let (path, current) = (file_path(path)?, self.current());
-        py.detach(|| current.save(path)).map_err(|error| raised(py, &error))
+        py.detach(|| current.save(path)).map_err(|error| to_exception(py, &error))
     }
 
     /// Replaces the state by that of a file that `save` wrote for the same model.
     fn load(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let path = file_path(path)?;
-        self.change(py, limits_of(None, None)?, |trainer, _| trainer.load(path), Ok)
+        self.change(py, call_limits(None, None)?, |trainer, _| trainer.load(path), Ok)
     }
 
     /// Returns the model with the current state as initializers and with its training information.
@@ -257,7 +261,7 @@ impl PyTrainer {
     /// The result is an object of the class of the trainer's `model`, or bytes if that was a path
     /// or bytes. Values from data files are embedded.
     fn export<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.message(py, false)
+        self.export_message(py, false)
     }
 
     /// Returns the model with the current state as initializers and without its training
@@ -266,7 +270,7 @@ impl PyTrainer {
     /// The result is an object of the class of the trainer's `model`, or bytes if that was a path
     /// or bytes. Values from data files are embedded.
     fn export_inference<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.message(py, true)
+        self.export_message(py, true)
     }
 
     /// Writes the model with the current state to a file, atomically: with its training
@@ -278,8 +282,8 @@ impl PyTrainer {
     fn export_to(&self, path: &Bound<'_, PyAny>, inference: bool) -> PyResult<()> {
         let (py, path) = (path.py(), file_path(path)?);
         let current = self.current();
-        let saved = py.detach(|| exported(&current, inference)?.save(path));
-        saved.map_err(|error| raised(py, &error))
+        let saved = py.detach(|| export_model(&current, inference)?.save(path));
+        saved.map_err(|error| to_exception(py, &error))
     }
 
     /// Returns the number of entries of the model's `training_info`.
@@ -311,26 +315,26 @@ impl PyTrainer {
     /// graph, then those of the algorithm.
     #[pyo3(signature = (entry=0))]
     fn inputs(&self, py: Python<'_>, entry: usize) -> PyResult<Vec<PyPort>> {
-        Ok(listed(step_inputs(py, &self.current(), entry)?))
+        Ok(to_python_ports(step_inputs(py, &self.current(), entry)?))
     }
 
     /// Returns the outputs of the training step of an entry as a list of `Port`.
     #[pyo3(signature = (entry=0))]
     fn outputs(&self, py: Python<'_>, entry: usize) -> PyResult<Vec<PyPort>> {
-        Ok(listed(step_outputs(py, &self.current(), entry)?))
+        Ok(to_python_ports(step_outputs(py, &self.current(), entry)?))
     }
 
     /// Returns the inputs of `infer` as a list of `Port`. Those that are state variables are
     /// optional.
     #[getter]
     fn inference_inputs(&self) -> Vec<PyPort> {
-        listed(self.current().inference_inputs().cloned())
+        to_python_ports(self.current().inference_inputs().cloned())
     }
 
     /// Returns the outputs of `infer` as a list of `Port`.
     #[getter]
     fn inference_outputs(&self) -> Vec<PyPort> {
-        listed(self.current().inference_outputs().iter().cloned())
+        to_python_ports(self.current().inference_outputs().iter().cloned())
     }
 
     /// Returns the precision of products: `exact` or `fast`.
@@ -374,7 +378,7 @@ impl PyTrainer {
         change: impl FnOnce(&mut Trainer, &RunOptions<'_>) -> Result<R, Error> + Send,
         give: impl FnOnce(R) -> PyResult<G>,
     ) -> PyResult<G> {
-        let _turn = self.turns.begin(py, &limits)?;
+        let _turn = self.turns.acquire(py, &limits)?;
         let mut next = Trainer::clone(&self.current());
         let on_devices = next.device_count() > 0;
         let changed = run(py, limits, on_devices, |options| change(&mut next, options))?;
@@ -389,7 +393,7 @@ impl PyTrainer {
 
     /// Converts `inputs`, calls `run` on the current state without a lock, and returns the outputs
     /// as a dict.
-    fn read<'py>(
+    fn run_on_state<'py>(
         &self,
         inputs: &Bound<'py, PyAny>,
         ports: &[Port],
@@ -398,25 +402,25 @@ impl PyTrainer {
         + Send,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = inputs.py();
-        let mut taker = Taker::default();
-        let inputs = given(&mut taker, inputs, ports)?;
+        let mut converter = InputConverter::default();
+        let inputs = convert_inputs(&mut converter, inputs, ports)?;
         let current = self.current();
         let on_devices = current.device_count() > 0;
         let outputs = self::run(py, limits, on_devices, |options| run(&current, inputs, options));
-        let returned = outputs.and_then(|outputs| named(py, outputs));
+        let returned = outputs.and_then(|outputs| outputs_to_dict(py, outputs));
         // Releases the borrowed buffers here, where this thread holds the GIL.
-        drop(taker);
+        drop(converter);
         returned
     }
 
     /// Exports the model as an object of the class of the given model, or as bytes, with all values
     /// embedded.
-    fn message<'py>(&self, py: Python<'py>, inference: bool) -> PyResult<Bound<'py, PyAny>> {
+    fn export_message<'py>(&self, py: Python<'py>, inference: bool) -> PyResult<Bound<'py, PyAny>> {
         let current = self.current();
         // Embeds data files: their paths are relative to the file that the model came from.
-        let model = py.detach(|| exported(&current, inference)?.with_values_inside());
-        let model = model.map_err(|error| raised(py, &error))?;
-        as_message(py, &model, self.class.as_ref())
+        let model = py.detach(|| export_model(&current, inference)?.with_values_inside());
+        let model = model.map_err(|error| to_exception(py, &error))?;
+        to_message(py, &model, self.class.as_ref())
     }
 }
 
@@ -433,7 +437,7 @@ impl Snapshot {
     fn value<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let found = name.extract::<&str>().ok().and_then(|name| self.0.variable(name).ok());
         match found {
-            Some(value) => give::object(name.py(), Value::from(value)),
+            Some(value) => give::to_python(name.py(), Value::from(value)),
             None => Err(PyKeyError::new_err(name.clone().unbind())),
         }
     }
@@ -456,7 +460,7 @@ fn run<R: Send>(
     if on_devices {
         limits.run_on_devices(py, run)
     } else {
-        limits.run(py, Interpreter::ReleaseAndLook, run)
+        limits.run(py, GilUse::ReleaseAndCheck, run)
     }
 }
 
@@ -466,7 +470,7 @@ fn run<R: Send>(
 /// # Errors
 ///
 /// `TypeError` if it is neither a bool nor a str.
-fn device_options(
+fn parse_devices(
     devices: Option<&Bound<'_, PyAny>>,
     deadline: Duration,
 ) -> PyResult<Option<DeviceOptions>> {
@@ -476,7 +480,7 @@ fn device_options(
         return Ok(wanted.is_true().then_some(options));
     }
     let Ok(name) = devices.cast::<PyString>() else {
-        let found = shown(devices);
+        let found = shorten_repr(devices);
         let what = format!(
             "devices is {found}, which is neither True nor the name of a configuration of the model"
         );
@@ -491,7 +495,7 @@ fn device_options(
 /// # Errors
 ///
 /// `TypeError` if it is not an iterable of names.
-fn output_names(names: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+fn parse_output_names(names: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     if names.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("outputs is a str, which is not a list of names"));
     }
@@ -499,7 +503,7 @@ fn output_names(names: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 /// Exports the model with the state of `trainer`: for inference, or with its training information.
-fn exported(trainer: &Trainer, inference: bool) -> Result<Model, Error> {
+fn export_model(trainer: &Trainer, inference: bool) -> Result<Model, Error> {
     if inference { trainer.export_inference() } else { trainer.export() }
 }
 
@@ -509,7 +513,7 @@ fn exported(trainer: &Trainer, inference: bool) -> Result<Model, Error> {
 ///
 /// `sardonyx.Error` if the entry does not exist.
 fn step_inputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
-    let ports = trainer.step_inputs(entry).map_err(|error| raised(py, &error))?;
+    let ports = trainer.step_inputs(entry).map_err(|error| to_exception(py, &error))?;
     Ok(ports.cloned().collect())
 }
 
@@ -519,18 +523,18 @@ fn step_inputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<
 ///
 /// `sardonyx.Error` if the entry does not exist.
 fn step_outputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
-    let ports = trainer.step_outputs(entry).map_err(|error| raised(py, &error))?;
+    let ports = trainer.step_outputs(entry).map_err(|error| to_exception(py, &error))?;
     Ok(ports.cloned().collect())
 }
 
 /// Wraps ports in their Python class.
-fn listed(ports: impl IntoIterator<Item = Port>) -> Vec<PyPort> {
+fn to_python_ports(ports: impl IntoIterator<Item = Port>) -> Vec<PyPort> {
     ports.into_iter().map(PyPort).collect()
 }
 
 /// Converts a dict of inputs to values. Keeps unknown names: the run reports them with suggestions.
-fn given(
-    taker: &mut Taker,
+fn convert_inputs(
+    converter: &mut InputConverter,
     inputs: &Bound<'_, PyAny>,
     ports: &[Port],
 ) -> PyResult<Vec<(String, Value)>> {
@@ -538,13 +542,13 @@ fn given(
     let mut values = Vec::with_capacity(inputs.len());
     for (key, object) in inputs.iter() {
         let Ok(name) = key.extract::<String>() else {
-            let what = format!("the name {} of an input is not a str", shown(&key));
-            return Err(of_kind(key.py(), ErrorKind::Input, what, None));
+            let what = format!("the name {} of an input is not a str", shorten_repr(&key));
+            return Err(new_error(key.py(), ErrorKind::Input, what, None));
         };
         let known = ports.iter().find(|port| port.name() == name);
         let value = match known {
-            Some(port) => taker.given(&object, port)?,
-            None => taker.given(&object, &Port::new(name.clone(), None, false))?,
+            Some(port) => converter.convert_argument(&object, port)?,
+            None => converter.convert_argument(&object, &Port::new(name.clone(), None, false))?,
         };
         if let Some(value) = value {
             values.push((name, value));
@@ -554,10 +558,10 @@ fn given(
 }
 
 /// Converts outputs to a dict of Python objects by name.
-fn named<'py>(py: Python<'py>, outputs: Outputs) -> PyResult<Bound<'py, PyDict>> {
+fn outputs_to_dict<'py>(py: Python<'py>, outputs: Outputs) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, value) in outputs {
-        dict.set_item(name, give::object(py, value)?)?;
+        dict.set_item(name, give::to_python(py, value)?)?;
     }
     Ok(dict)
 }

@@ -9,8 +9,8 @@ use sardonyx::train::{
     Clipping, GradientOptions, Initialization, Loss, TrainingError, TrainingOptions,
 };
 
-use super::errors::{Wrong, raised, wrong_argument};
-use super::opened::{as_given, class_of, opened};
+use super::errors::{ArgumentProblem, argument_error, to_exception};
+use super::opened::{find_parser, open_model, to_argument_form};
 
 /// The options of `sardonyx.add_training`.
 #[derive(FromPyObject)]
@@ -61,8 +61,8 @@ pub(crate) fn add_training<'py>(
     model: &Bound<'py, PyAny>,
     arguments: TrainingArguments,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = arguments.options().map_err(|wrong| wrong.raised(model.py()))?;
-    changed(model, |model| Ok(model.add_training(&options)?.0))
+    let options = arguments.to_options().map_err(|wrong| wrong.into_exception(model.py()))?;
+    change_model(model, |model| Ok(model.add_training(&options)?.0))
 }
 
 /// Returns the model with gradients as additional outputs; with `expand`, the model whose Gradient
@@ -76,10 +76,10 @@ pub(crate) fn differentiate<'py>(
     let GradientArguments { of, by, gradient_node, expand } = arguments;
     if expand {
         if of.is_some() || by.is_some() || gradient_node {
-            let wrong = Wrong::from("expand goes with none of of, by and gradient_node");
-            return Err(wrong.raised(model.py()));
+            let wrong = ArgumentProblem::from("expand goes with none of of, by and gradient_node");
+            return Err(wrong.into_exception(model.py()));
         }
-        return changed(model, |model| Ok(model.expand_gradients()?.0));
+        return change_model(model, |model| Ok(model.expand_gradients()?.0));
     }
     let mut options = GradientOptions::new().gradient_node(gradient_node);
     if let Some(of) = &of {
@@ -88,25 +88,25 @@ pub(crate) fn differentiate<'py>(
     if let Some(by) = by {
         options = options.by(by);
     }
-    changed(model, |model| Ok(model.add_gradients(&options)?.0))
+    change_model(model, |model| Ok(model.add_gradients(&options)?.0))
 }
 
 /// Applies `change` to a model and returns the result in the form of the argument: an object of the
 /// same class, or bytes.
-fn changed<'py>(
+fn change_model<'py>(
     given: &Bound<'py, PyAny>,
     change: impl FnOnce(&Model) -> Result<Model, TrainingError> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = given.py();
-    let class = class_of(given)?;
-    let (model, source) = opened(given)?;
+    let class = find_parser(given)?;
+    let (model, source) = open_model(given)?;
     let model = py.detach(|| change(&model)).map_err(|refusal| match refusal {
-        TrainingError::Option(what) => wrong_argument(py, what, None),
+        TrainingError::Option(what) => argument_error(py, what, None),
         refusal @ (TrainingError::Findings(_) | TrainingError::Invalid(_)) => {
-            raised(py, &refusal.into())
+            to_exception(py, &refusal.into())
         }
     })?;
-    as_given(py, model, &source, class.as_ref())
+    to_argument_form(py, model, &source, class.as_ref())
 }
 
 impl TrainingArguments {
@@ -115,11 +115,11 @@ impl TrainingArguments {
     /// # Errors
     ///
     /// Arguments that exclude each other, or an unknown name.
-    fn options(self) -> Result<TrainingOptions, Wrong> {
+    fn to_options(self) -> Result<TrainingOptions, ArgumentProblem> {
         let init = self.init.parse::<Initialization>();
         let init = init.map_err(|what| format!("init is '{}', which is {what}", self.init))?;
-        let mut options = TrainingOptions::new(self.loss()?)
-            .with_optimizer(self.optimizer()?)
+        let mut options = TrainingOptions::new(self.to_loss()?)
+            .with_optimizer(self.to_optimizer()?)
             .frozen(self.freeze)
             .initialization(init)
             .training_mode(self.training_mode)
@@ -142,7 +142,7 @@ impl TrainingArguments {
     /// # Errors
     ///
     /// No loss, two losses, an unknown loss, or arguments of another loss.
-    fn loss(&self) -> Result<Loss, Wrong> {
+    fn to_loss(&self) -> Result<Loss, ArgumentProblem> {
         let output = self.of.clone();
         let of_classes = self.class_axis.is_some() || self.ignore_class.is_some();
         match (self.loss.as_deref(), &self.loss_value) {
@@ -157,9 +157,9 @@ impl TrainingArguments {
                 Err("class_axis and ignore_class are for the loss cross-entropy".into())
             }
             (Some("squared-error"), None) => Ok(Loss::SquaredError { output }),
-            (Some(other), None) => Err(Wrong::unknown("loss", other, &LOSSES)),
+            (Some(other), None) => Err(ArgumentProblem::unknown("loss", other, &LOSSES)),
             (Some(_), Some(_)) => Err("loss and loss_value are both given".into()),
-            (None, None) => Err(Wrong {
+            (None, None) => Err(ArgumentProblem {
                 what: "neither loss nor loss_value is given".to_string(),
                 help: Some(format!("give a loss: {}", LOSSES.join(", "))),
             }),
@@ -171,11 +171,11 @@ impl TrainingArguments {
     /// # Errors
     ///
     /// An unknown optimizer, or a number that the optimizer does not have.
-    fn optimizer(&self) -> Result<Optimizer, Wrong> {
+    fn to_optimizer(&self) -> Result<Optimizer, ArgumentProblem> {
         let mut names = OptimizerName::ALL.into_iter();
         let Some(name) = names.find(|name| name.name() == self.optimizer) else {
             let names = OptimizerName::ALL.map(OptimizerName::name);
-            return Err(Wrong::unknown("optimizer", &self.optimizer, &names));
+            return Err(ArgumentProblem::unknown("optimizer", &self.optimizer, &names));
         };
         let optimizer = name.with(&OptimizerNumbers {
             learning_rate: self.learning_rate,
@@ -186,7 +186,7 @@ impl TrainingArguments {
             rate_decay: self.rate_decay,
             weight_decay: self.weight_decay,
         });
-        let optimizer = optimizer.map_err(|foreign| Wrong {
+        let optimizer = optimizer.map_err(|foreign| ArgumentProblem {
             what: foreign.to_string(),
             help: Some(format!("leave out {}", foreign.number)),
         })?;

@@ -5,16 +5,16 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use sardonyx::device::{DeviceOptions, DeviceSession, OutputPart, Results};
 use sardonyx::{Outputs, RunOptions, Session};
 
-use super::engine::wanted;
-use super::errors::wrong_argument;
+use super::engine::find_output_indices;
+use super::errors::argument_error;
 use super::give;
-use super::group::{Connection, Handle, deadline_of};
+use super::group::{Connection, Handle, parse_deadline};
 use super::limits::Limits;
 use super::member::{MemberPlace, PyMember};
-use super::opened::opened;
+use super::opened::open_model;
 use super::settings::Settings;
-use super::take::Taker;
-use super::{PyStopFlag, limits_of};
+use super::take::InputConverter;
+use super::{PyStopFlag, call_limits};
 
 /// Outputs of one run that this worker receives.
 enum Served {
@@ -86,11 +86,11 @@ impl PyWorker {
             _ => {
                 let what = format!("results is {results:?}, which does not exist");
                 let help = "use 'first', 'all' or 'split'";
-                return Err(wrong_argument(py, what, Some(help)));
+                return Err(argument_error(py, what, Some(help)));
             }
         };
         let settings = Settings::new(py, threads, precision, None, None, seed)?;
-        let deadline = deadline_of(py, deadline)?;
+        let deadline = parse_deadline(py, deadline)?;
         let connection = Connection::new(py, transport, deadline)?;
         let mut options = DeviceOptions::new().deadline(deadline).results(results);
         if let Some(transport) = connection.transport() {
@@ -99,10 +99,11 @@ impl PyWorker {
         if let Some(name) = configuration {
             options = options.configuration(name);
         }
-        let made = opened(model).inspect_err(|error| connection.fail(error));
+        let made = open_model(model).inspect_err(|error| connection.fail(error));
         let made = made.and_then(|(model, _)| {
-            let session = connection
-                .make(py, || settings.applied(Session::builder(&model)).devices(options))?;
+            let session = connection.build_session(py, || {
+                settings.apply_to(Session::builder(&model)).devices(options)
+            })?;
             Ok((model, session))
         });
         let (model, session) = match made {
@@ -116,7 +117,7 @@ impl PyWorker {
         let (threads, devices) = (session.threads(), session.device_count());
         let (inputs, outputs) = (session.inputs().to_vec(), model.outputs());
         let open = Handle::new(py, session, connection, "worker")?;
-        let member = PyMember::new(py, open.closing(), place, threads, &inputs, &outputs);
+        let member = PyMember::new(py, open.as_close(), place, threads, &inputs, &outputs);
         Ok(PyClassInitializer::from(member).add_subclass(PyWorker { open, devices, results }))
     }
 
@@ -136,7 +137,7 @@ impl PyWorker {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
         let runs = PyList::new(py, [feeds])?;
-        let found = run_all(slf, runs.as_any(), outputs, limits_of(stop, timeout)?)?;
+        let found = run_all(slf, runs.as_any(), outputs, call_limits(stop, timeout)?)?;
         Ok(found.into_iter().next().unwrap_or_else(|| PyDict::new(py)))
     }
 
@@ -153,7 +154,7 @@ impl PyWorker {
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        run_all(slf, feeds, outputs, limits_of(stop, timeout)?)
+        run_all(slf, feeds, outputs, call_limits(stop, timeout)?)
     }
 
     /// Runs the devices of this worker for every run of worker 0, and returns when worker 0 is
@@ -169,7 +170,7 @@ impl PyWorker {
         if take.is_some() && *results == Results::First {
             let what = "results are for worker 0 alone, so take is never called";
             let help = "make all workers with results='all' or results='split'";
-            return Err(wrong_argument(py, what, Some(help)));
+            return Err(argument_error(py, what, Some(help)));
         }
         let mut raised = None;
         let served = open.with(py, None, |open, stop| {
@@ -177,7 +178,7 @@ impl PyWorker {
                 let Some(take) = take.as_ref().filter(|_| raised.is_none()) else { return };
                 let taken = Python::attach(|py| {
                     let outputs = match served {
-                        Served::Outputs(outputs) => member.dict(py, outputs, None)?,
+                        Served::Outputs(outputs) => member.outputs_to_dict(py, outputs, None)?,
                         Served::Parts(parts) => parts_by_name(py, member, parts, None)?,
                     };
                     take.call1(py, (outputs,)).map(|_| ())
@@ -219,13 +220,17 @@ fn run_all<'py>(
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let (py, PyWorker { open, results, .. }) = (feeds.py(), worker.get());
     let member = worker.as_super().get();
-    let picked = outputs.map(|names| wanted(names, &member.output_names)).transpose()?;
-    let mut taker = Taker::default();
+    let picked =
+        outputs.map(|names| find_output_indices(names, &member.output_names)).transpose()?;
+    let mut converter = InputConverter::default();
     let mut runs = Vec::new();
     for feeds in feeds.try_iter()? {
-        runs.push(open.values(&feeds?, &member.inputs, &mut taker, |session, name| {
-            session.input(name).map(|_| ())
-        })?);
+        runs.push(open.convert_inputs(
+            &feeds?,
+            &member.inputs,
+            &mut converter,
+            |session, name| session.input(name).map(|_| ()),
+        )?);
     }
     let found = open.with(py, limits.stop, |open, stop| {
         let mut options = RunOptions::new().stop(stop);
@@ -242,12 +247,12 @@ fn run_all<'py>(
         }
     });
     let dicts = found?.into_iter().map(|served| match served {
-        Served::Outputs(outputs) => member.dict(py, outputs, picked.as_deref()),
+        Served::Outputs(outputs) => member.outputs_to_dict(py, outputs, picked.as_deref()),
         Served::Parts(parts) => parts_by_name(py, member, parts, picked.as_deref()),
     });
     let dicts = dicts.collect();
     // Releases the borrowed buffers here, where this thread holds the GIL.
-    drop(taker);
+    drop(converter);
     dicts
 }
 
@@ -270,7 +275,7 @@ fn parts_by_name<'py>(
             .map(|axis| PyTuple::new(py, axis.iter().map(|range| (range.start, range.end))));
         let ranges = PyTuple::new(py, ranges.collect::<PyResult<Vec<_>>>()?)?;
         let shape = PyTuple::new(py, &part.dims)?;
-        let value = give::object(py, part.value)?;
+        let value = give::to_python(py, part.value)?;
         list.push(class.call1((part.device, shape, ranges, value))?);
     }
     let dict = PyDict::new(py);

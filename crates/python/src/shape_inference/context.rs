@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use sardonyx::tool::schema::AttrType;
 
-use super::functions::{Facts, Line};
+use super::functions::{InferenceLink, NodeFacts};
 use super::protos;
 use crate::defs::default_value;
 use crate::errors::InferenceError;
@@ -15,22 +15,26 @@ use crate::registry::Key;
 /// Node whose output types an inference function infers. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct InferenceContext {
-    facts: Facts,
+    facts: NodeFacts,
     /// Serialized TypeProtos of the outputs; empty for an unknown type.
     outputs: Mutex<Vec<Vec<u8>>>,
     /// Connection to the inference thread.
-    line: Arc<Line>,
+    link: Arc<InferenceLink>,
     /// Nesting depth of the inference function that the context was made for.
     depth: usize,
 }
 
 impl InferenceContext {
     /// Makes the context of an inference function at a nesting depth.
-    pub(super) fn new(facts: Facts, line: Arc<Line>, depth: usize) -> InferenceContext {
+    pub(super) fn new(
+        facts: NodeFacts,
+        link: Arc<InferenceLink>,
+        depth: usize,
+    ) -> InferenceContext {
         InferenceContext {
             outputs: Mutex::new(vec![Vec::new(); facts.has_output.len()]),
             facts,
-            line,
+            link,
             depth,
         }
     }
@@ -47,7 +51,7 @@ impl InferenceContext {
 
     /// Applies the inference rule of a standard operator to the outputs.
     fn apply(&self, py: Python<'_>, key: Key) -> PyResult<()> {
-        let inferred = self.line.rule(py, self.depth, key)?;
+        let inferred = self.link.rule(py, self.depth, key)?;
         self.with_outputs(|outputs| {
             for (output, inferred) in outputs.iter_mut().zip(inferred) {
                 if !inferred.is_empty() {
@@ -76,26 +80,26 @@ impl<'py> FromPyObject<'_, 'py> for Index {
 /// # Errors
 ///
 /// `RuntimeError` if the input does not exist.
-fn fact<'py>(
+fn fact_to_python<'py>(
     py: Python<'py>,
     class: &str,
     facts: &[Option<Vec<u8>>],
     Index(index): Index,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let fact = facts.get(index).ok_or_else(|| beyond("Input", index))?;
+    let fact = facts.get(index).ok_or_else(|| index_error("Input", index))?;
     let object = fact.as_ref().map(|bytes| protos::to_python(py, class, bytes));
     object.transpose()
 }
 
 /// Makes the exception for an index that is out of range.
-fn beyond(what: &str, index: usize) -> PyErr {
+fn index_error(what: &str, index: usize) -> PyErr {
     PyRuntimeError::new_err(format!("{what} {index} is out of bounds."))
 }
 
 #[pymethods]
 impl InferenceContext {
     #[new]
-    fn made_by_python() -> PyResult<InferenceContext> {
+    fn refuse_construction() -> PyResult<InferenceContext> {
         Err(PyTypeError::new_err("an InferenceContext is made by shape inference"))
     }
 
@@ -105,7 +109,7 @@ impl InferenceContext {
         py: Python<'py>,
         name: &str,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.line.attribute(py, self.depth, name)?;
+        let found = self.link.attribute(py, self.depth, name)?;
         let object = found.map(|bytes| protos::to_python(py, "AttributeProto", &bytes));
         object.transpose()
     }
@@ -121,7 +125,7 @@ impl InferenceContext {
         py: Python<'py>,
         idx: Index,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        fact(py, "TypeProto", &self.facts.types, idx)
+        fact_to_python(py, "TypeProto", &self.facts.types, idx)
     }
 
     /// Whether the node has the input.
@@ -135,7 +139,7 @@ impl InferenceContext {
         py: Python<'py>,
         idx: Index,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        fact(py, "TensorProto", &self.facts.data, idx)
+        fact_to_python(py, "TensorProto", &self.facts.data, idx)
     }
 
     /// Returns the number of the node's outputs, omitted ones included.
@@ -146,7 +150,7 @@ impl InferenceContext {
     /// Returns the type of an output that has been set so far, as a TypeProto.
     fn get_output_type<'py>(&self, py: Python<'py>, idx: Index) -> PyResult<Bound<'py, PyAny>> {
         let ty = self.with_outputs(|outputs| outputs.get(idx.0).cloned());
-        protos::to_python(py, "TypeProto", &ty.ok_or_else(|| beyond("Output", idx.0))?)
+        protos::to_python(py, "TypeProto", &ty.ok_or_else(|| index_error("Output", idx.0))?)
     }
 
     /// Sets the type of an output to a TypeProto. Returns True. Raises `RuntimeError` if the node
@@ -158,7 +162,7 @@ impl InferenceContext {
                 *output = ty;
                 Ok(true)
             }
-            None => Err(beyond("Output", idx.0)),
+            None => Err(index_error("Output", idx.0)),
         })
     }
 
@@ -174,9 +178,9 @@ impl InferenceContext {
         attr_name: &str,
     ) -> PyResult<GraphInferencer> {
         let context = slf.get();
-        let found = context.line.attribute(slf.py(), context.depth, attr_name)?;
+        let found = context.link.attribute(slf.py(), context.depth, attr_name)?;
         let is_graph = found
-            .is_some_and(|bytes| matches!(default_value::type_of(&bytes), Ok(AttrType::Graph)));
+            .is_some_and(|bytes| matches!(default_value::parse_type(&bytes), Ok(AttrType::Graph)));
         if is_graph {
             Ok(GraphInferencer { attribute: attr_name.to_string(), context: slf.unbind() })
         } else {
@@ -191,7 +195,7 @@ impl InferenceContext {
         py: Python<'py>,
         idx: Index,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        fact(py, "SparseTensorProto", &self.facts.sparse_data, idx)
+        fact_to_python(py, "SparseTensorProto", &self.facts.sparse_data, idx)
     }
 
     /// Returns the elements of an input that inference has computed, as a TensorShapeProto; None if
@@ -201,7 +205,7 @@ impl InferenceContext {
         py: Python<'py>,
         idx: Index,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        fact(py, "TensorShapeProto", &self.facts.symbolic, idx)
+        fact_to_python(py, "TensorShapeProto", &self.facts.symbolic, idx)
     }
 
     /// Returns a text that identifies the node in messages.
@@ -222,7 +226,7 @@ pub(crate) struct GraphInferencer {
 #[pymethods]
 impl GraphInferencer {
     #[new]
-    fn made_by_python() -> PyResult<GraphInferencer> {
+    fn refuse_construction() -> PyResult<GraphInferencer> {
         Err(PyTypeError::new_err("a GraphInferencer is made by shape inference"))
     }
 
@@ -242,8 +246,8 @@ impl GraphInferencer {
             .map(|ty| ty.as_ref().map_or(Ok(Vec::new()), protos::from_python))
             .collect::<PyResult<_>>()?;
         let context = self.context.get();
-        let line = &context.line;
-        let outputs = line.graph(py, context.depth, &self.attribute, inputs)?;
+        let link = &context.link;
+        let outputs = link.graph(py, context.depth, &self.attribute, inputs)?;
         outputs.iter().map(|ty| protos::to_python(py, "TypeProto", ty)).collect()
     }
 }

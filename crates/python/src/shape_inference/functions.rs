@@ -48,14 +48,14 @@ pub(crate) fn with_functions<R: Send>(
     }
     let (to_python, from_engine) = channel();
     let (to_engine, from_python) = channel();
-    let rules = Asking {
+    let rules = PythonRules {
         registry: registry.clone(),
         keys: functions.keys().copied().collect(),
         to_python,
         from_python,
         stopped: Cell::new(false),
     };
-    let line = Arc::new(Line {
+    let link = Arc::new(InferenceLink {
         to_engine: Mutex::new(to_engine),
         from_engine: Mutex::new(from_engine),
         depth: AtomicUsize::new(0),
@@ -67,10 +67,10 @@ pub(crate) fn with_functions<R: Send>(
         let builder = thread::Builder::new().stack_size(STACK);
         let engine = builder.spawn_scoped(scope, move || infer(Some(&rules)))?;
         // Runs functions until the inference thread has ended and so closed its channel.
-        while line.answer(py).is_some() {}
+        while link.wait_for_reply(py).is_some() {}
         let result = py.detach(|| engine.join());
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
-        match lock(&line.raised).take() {
+        match lock(&link.raised).take() {
             Some(raised) => Err(raised),
             None => Ok(result),
         }
@@ -85,7 +85,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Message from the inference thread to the Python thread.
 enum ToPython {
     /// Request to call the function of an operator for a node.
-    Call(Key, Facts),
+    Call(Key, NodeFacts),
     /// Reply with a serialized AttributeProto.
     Attribute(Option<Vec<u8>>),
     /// Reply with serialized TypeProtos of outputs, or with an error message.
@@ -105,7 +105,7 @@ enum ToEngine {
 }
 
 /// Facts about a node for an inference function, as serialized messages.
-pub(super) struct Facts {
+pub(super) struct NodeFacts {
     /// Text that identifies the node in messages.
     pub(super) name: String,
     /// Types by input, as TypeProtos.
@@ -122,9 +122,9 @@ pub(super) struct Facts {
     pub(super) has_output: Vec<bool>,
 }
 
-impl Facts {
+impl NodeFacts {
     /// Serializes the facts about a node.
-    fn of(node: &NodeTypes<'_, '_>) -> Facts {
+    fn from_node(node: &NodeTypes<'_, '_>) -> NodeFacts {
         let inputs = 0..node.input_count();
         let types = inputs.clone().map(|index| Some(type_to_bytes(Some(node.input(index)?))));
         let data = inputs.clone().map(|index| {
@@ -133,7 +133,7 @@ impl Facts {
         });
         let sparse_data = inputs.clone().map(|index| node.sparse_constant(index));
         let symbolic = inputs.clone().map(|index| Some(shape_to_bytes(node.sizes(index)?)));
-        Facts {
+        NodeFacts {
             name: node.words(),
             types: types.collect(),
             data: data.collect(),
@@ -146,7 +146,7 @@ impl Facts {
 }
 
 /// Python thread's end of the channels to the inference thread.
-pub(super) struct Line {
+pub(super) struct InferenceLink {
     to_engine: Mutex<Sender<ToEngine>>,
     from_engine: Mutex<Receiver<ToPython>>,
     /// Number of functions that are running, nested in each other.
@@ -159,17 +159,17 @@ pub(super) struct Line {
     functions: Functions,
 }
 
-impl Line {
+impl InferenceLink {
     /// Waits for a reply of the inference thread, and runs the functions that it requests
     /// meanwhile. `None` once that thread has ended.
-    fn answer(self: &Arc<Line>, py: Python<'_>) -> Option<ToPython> {
+    fn wait_for_reply(self: &Arc<InferenceLink>, py: Python<'_>) -> Option<ToPython> {
         loop {
             let message = py.detach(|| lock(&self.from_engine).recv());
             match message.ok()? {
                 ToPython::Call(key, facts) => {
                     let outputs = self.call(py, key, facts);
                     let done = outputs.map_err(|raised| *lock(&self.raised) = Some(raised));
-                    self.say(ToEngine::Done(done.ok()));
+                    self.send(ToEngine::Done(done.ok()));
                 }
                 answer => return Some(answer),
             }
@@ -177,7 +177,12 @@ impl Line {
     }
 
     /// Calls the function of an operator and returns the output types that it has set.
-    fn call(self: &Arc<Line>, py: Python<'_>, key: Key, facts: Facts) -> PyResult<Vec<Vec<u8>>> {
+    fn call(
+        self: &Arc<InferenceLink>,
+        py: Python<'_>,
+        key: Key,
+        facts: NodeFacts,
+    ) -> PyResult<Vec<Vec<u8>>> {
         let depth = 1 + self.depth.fetch_add(1, Ordering::SeqCst);
         let context = InferenceContext::new(facts, Arc::clone(self), depth);
         let result = Bound::new(py, context).and_then(|context| {
@@ -190,7 +195,7 @@ impl Line {
     }
 
     /// Sends a message to the inference thread.
-    fn say(&self, words: ToEngine) {
+    fn send(&self, words: ToEngine) {
         // An error means that the inference thread has ended; the next receive reports that.
         let _ = lock(&self.to_engine).send(words);
     }
@@ -201,15 +206,20 @@ impl Line {
     ///
     /// `RuntimeError` if that function is not the innermost running one, or is used from another
     /// thread; the exception of a nested function.
-    fn ask(self: &Arc<Line>, py: Python<'_>, depth: usize, words: ToEngine) -> PyResult<ToPython> {
+    fn ask(
+        self: &Arc<InferenceLink>,
+        py: Python<'_>,
+        depth: usize,
+        words: ToEngine,
+    ) -> PyResult<ToPython> {
         let is_running = depth == self.depth.load(Ordering::SeqCst);
         if !is_running || thread::current().id() != self.owner {
             return Err(PyRuntimeError::new_err(
                 "the context of an inference function is for the time and the thread in which that runs",
             ));
         }
-        self.say(words);
-        let answer = self.answer(py);
+        self.send(words);
+        let answer = self.wait_for_reply(py);
         if let Some(raised) = lock(&self.raised).take() {
             return Err(raised);
         }
@@ -220,9 +230,9 @@ impl Line {
     ///
     /// # Errors
     ///
-    /// Those of [`Line::ask`].
+    /// Those of [`InferenceLink::ask`].
     pub(super) fn attribute(
-        self: &Arc<Line>,
+        self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         name: &str,
@@ -238,34 +248,34 @@ impl Line {
     ///
     /// # Errors
     ///
-    /// `InferenceError` if inference fails; those of [`Line::ask`].
+    /// `InferenceError` if inference fails; those of [`InferenceLink::ask`].
     pub(super) fn graph(
-        self: &Arc<Line>,
+        self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         attribute: &str,
         inputs: Vec<Vec<u8>>,
     ) -> PyResult<Vec<Vec<u8>>> {
-        self.types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
+        self.ask_for_types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
     }
 
     /// Infers the output types of the node by the rule of a standard operator.
     ///
     /// # Errors
     ///
-    /// `InferenceError` if the rule fails; those of [`Line::ask`].
+    /// `InferenceError` if the rule fails; those of [`InferenceLink::ask`].
     pub(super) fn rule(
-        self: &Arc<Line>,
+        self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         key: Key,
     ) -> PyResult<Vec<Vec<u8>>> {
-        self.types(py, depth, ToEngine::Rule(key))
+        self.ask_for_types(py, depth, ToEngine::Rule(key))
     }
 
     /// Sends a query whose reply is a list of types.
-    fn types(
-        self: &Arc<Line>,
+    fn ask_for_types(
+        self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         question: ToEngine,
@@ -278,7 +288,7 @@ impl Line {
 }
 
 /// Inference thread's end of the channels, which serves as inference rules.
-struct Asking {
+struct PythonRules {
     registry: Registry,
     /// Operators with an inference function.
     keys: HashSet<Key>,
@@ -288,7 +298,7 @@ struct Asking {
     stopped: Cell<bool>,
 }
 
-impl InferRules for Asking {
+impl InferRules for PythonRules {
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
         let schema = node.schema();
         let key = (schema.domain, schema.name, schema.since);
@@ -307,18 +317,18 @@ impl InferRules for Asking {
     }
 }
 
-impl Asking {
+impl PythonRules {
     /// Requests a call of the function and answers its queries. `None` if it raised an exception.
     fn call(&self, key: Key, node: &mut NodeTypes<'_, '_>) -> Option<()> {
-        self.to_python.send(ToPython::Call(key, Facts::of(node))).ok()?;
+        self.to_python.send(ToPython::Call(key, NodeFacts::from_node(node))).ok()?;
         loop {
             let answer = match self.from_python.recv().ok()? {
                 ToEngine::Attribute(name) => ToPython::Attribute(node.attribute(&name)),
                 ToEngine::Graph(name, inputs) => {
-                    self.told(node.graph_outputs(&name, types_from_bytes(&inputs)))
+                    self.to_reply(node.graph_outputs(&name, types_from_bytes(&inputs)))
                 }
                 ToEngine::Rule((domain, operator, version)) => {
-                    self.told(node.by_rule_of(&self.registry, domain, operator, version))
+                    self.to_reply(node.by_rule_of(&self.registry, domain, operator, version))
                 }
                 ToEngine::Done(outputs) => {
                     for (index, ty) in types_from_bytes(&outputs?).into_iter().enumerate() {
@@ -335,7 +345,7 @@ impl Asking {
 
     /// Converts types to a reply. The function receives an error as an exception and may catch it,
     /// so inference is not stopped any more.
-    fn told(&self, types: Result<Vec<Option<Type>>, String>) -> ToPython {
+    fn to_reply(&self, types: Result<Vec<Option<Type>>, String>) -> ToPython {
         self.stopped.set(false);
         ToPython::Types(
             types.map(|types| types.iter().map(|ty| type_to_bytes(ty.as_ref())).collect()),

@@ -8,10 +8,10 @@ use sardonyx::tool::message::{Around, Named, NodeOutputs, type_to_bytes};
 
 use super::functions::with_functions;
 use super::{as_reference, raise};
-use crate::checker::{like_onnx, verdict};
+use crate::checker::{like_onnx, raise_errors};
 use crate::defs::description::Description;
 use crate::errors::{InferenceError, ValidationError};
-use crate::message::{self, Header, Part, unreadable};
+use crate::message::{self, Header, Part, parse_error};
 use crate::registry;
 
 /// Infers the output types of a serialized NodeProto by a description of its operator. Returns them
@@ -27,16 +27,16 @@ pub(crate) fn node_outputs(
     node: &[u8],
     mut around: Around,
 ) -> PyResult<Named> {
-    let (operators, schema) = registry::snapshot().with(description)?;
+    let (operators, schema) = registry::snapshot().with_operator(description)?;
     let own_version = [(description.domain.clone(), i64::from(description.since))];
     let alone =
         Header { ir_version: around.header.ir_version, opset_imports: own_version.clone().into() };
-    let checked = message::read(node, Part::Node, &alone)?;
+    let checked = message::read_part(node, Part::Node, &alone)?;
     let options = like_onnx(operators.registry.clone());
-    verdict(checked.check_part(tool::CheckPart::Signatures, &options))?;
+    raise_errors(checked.check_part(tool::CheckPart::Signatures, &options))?;
 
     for (_, sparse) in &around.sparse_constants {
-        message::read(sparse, Part::SparseTensor, &alone)?;
+        message::read_part(sparse, Part::SparseTensor, &alone)?;
     }
     if around.header.opset_imports.is_empty() {
         around.header.opset_imports = own_version.into();
@@ -46,7 +46,7 @@ pub(crate) fn node_outputs(
     let found = with_functions(py, &operators.registry, &functions, |rules| {
         tool::message::node_outputs(node, &around, &schema, &options, rules)
     })?;
-    let NodeOutputs { types, problems, .. } = found.map_err(unreadable)?;
+    let NodeOutputs { types, problems, .. } = found.map_err(parse_error)?;
     if let Some(problem) = problems.first() {
         let words = problem.to_string();
         return Err(match problem.kind {
@@ -75,7 +75,7 @@ pub(super) fn function_outputs(
     let found = with_functions(py, &operators.registry, &functions, |rules| {
         tool::message::function_outputs(function, input_types, attributes, &options, rules)
     })?;
-    let NodeOutputs { types, problems, .. } = found.map_err(unreadable)?;
+    let NodeOutputs { types, problems, .. } = found.map_err(parse_error)?;
     raise(problems.into_iter())?;
     Ok(types.iter().map(|(_, ty)| type_to_bytes(ty.as_ref())).collect())
 }

@@ -9,8 +9,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView};
 use sardonyx::device::{Channel, ChannelError};
 
-use crate::session::errors::{raised, wrong_argument};
-use crate::session::take::shown;
+use crate::session::errors::{argument_error, to_exception};
+use crate::session::take::shorten_repr;
 
 /// Transport object of a worker or rank, with its rank and size read once.
 #[derive(Debug)]
@@ -18,18 +18,18 @@ pub(super) struct PyChannel {
     transport: Py<PyAny>,
     rank: usize,
     size: usize,
-    raised: Raised,
+    raised: FirstException,
 }
 
 /// First exception that a method of the transport has raised.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Raised(Arc<Mutex<Option<PyErr>>>);
+pub(super) struct FirstException(Arc<Mutex<Option<PyErr>>>);
 
-impl Raised {
+impl FirstException {
     /// Converts an error to an exception whose `__cause__` is the exception of the transport, if
     /// there is one.
-    pub(super) fn because(&self, py: Python<'_>, error: &sardonyx::Error) -> PyErr {
-        let exception = raised(py, error);
+    pub(super) fn to_exception(&self, py: Python<'_>, error: &sardonyx::Error) -> PyErr {
+        let exception = to_exception(py, error);
         let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cause) = &*cause {
             exception.set_cause(py, Some(cause.clone_ref(py)));
@@ -38,7 +38,7 @@ impl Raised {
     }
 
     /// Keeps the first exception and returns the text of this one.
-    fn note(&self, error: PyErr) -> ChannelError {
+    fn record(&self, error: PyErr) -> ChannelError {
         let text = error.to_string();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(error);
@@ -52,13 +52,13 @@ impl PyChannel {
     /// # Errors
     ///
     /// An attribute is missing or not a number, or `rank` is not less than `size`.
-    pub(super) fn new(transport: &Bound<'_, PyAny>, raised: Raised) -> PyResult<PyChannel> {
+    pub(super) fn new(transport: &Bound<'_, PyAny>, raised: FirstException) -> PyResult<PyChannel> {
         let rank: usize = transport.getattr("rank")?.extract()?;
         let size: usize = transport.getattr("size")?.extract()?;
         if rank >= size {
             let what = format!("the transport has the rank {rank} and the size {size}");
             let help = "ranks are numbers from 0 to size - 1";
-            return Err(wrong_argument(transport.py(), what, Some(help)));
+            return Err(argument_error(transport.py(), what, Some(help)));
         }
         Ok(PyChannel { transport: transport.clone().unbind(), rank, size, raised })
     }
@@ -70,7 +70,7 @@ impl PyChannel {
         work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
     ) -> Result<R, ChannelError> {
         Python::try_attach(|py| {
-            work(self.transport.bind(py)).map_err(|error| self.raised.note(error))
+            work(self.transport.bind(py)).map_err(|error| self.raised.record(error))
         })
         .unwrap_or_else(|| Err("Python ends".into()))
     }
@@ -99,7 +99,7 @@ impl Channel for PyChannel {
     ) -> Result<bool, ChannelError> {
         let received = self.with(|transport| {
             let received = transport.call_method1("recv", (wait.as_secs_f64(),))?;
-            if received.is_none() { Ok(None) } else { letter(&received).map(Some) }
+            if received.is_none() { Ok(None) } else { parse_message(&received).map(Some) }
         })?;
         // Copies the message after the GIL has been released.
         let came = received.is_some();
@@ -116,19 +116,19 @@ impl Channel for PyChannel {
 /// # Errors
 ///
 /// `TypeError` for any other object.
-fn letter(received: &Bound<'_, PyAny>) -> PyResult<(usize, PyBackedBytes)> {
+fn parse_message(received: &Bound<'_, PyAny>) -> PyResult<(usize, PyBackedBytes)> {
     let (from, data): (usize, Bound<'_, PyAny>) =
-        received.extract().map_err(|_| wrong_letter(received))?;
+        received.extract().map_err(|_| message_error(received))?;
     if let Ok(data) = data.extract() {
         return Ok((from, data));
     }
-    let view = PyMemoryView::from(&data).map_err(|_| wrong_letter(received))?;
+    let view = PyMemoryView::from(&data).map_err(|_| message_error(received))?;
     Ok((from, view.call_method0("tobytes")?.extract()?))
 }
 
 /// Makes the exception for an unsuitable result of `recv`.
-fn wrong_letter(received: &Bound<'_, PyAny>) -> PyErr {
-    let found = shown(received);
+fn message_error(received: &Bound<'_, PyAny>) -> PyErr {
+    let found = shorten_repr(received);
     let what = format!("recv returned {found}, which is not a source with bytes, or None");
     PyTypeError::new_err(what)
 }

@@ -15,9 +15,9 @@ use pyo3::{PyErr, ffi};
 use sardonyx::value::ViewData;
 use sardonyx::{DataType, ErrorKind, Tensor, TensorView};
 
-use crate::session::errors::{of_kind, refused};
+use crate::session::errors::{input_error, new_error};
 use crate::session::memory::PyTensor;
-use crate::session::take::{What, gives_no_array, unfit};
+use crate::session::take::{ValueName, no_array_error, tensor_error};
 
 /// Device type of the CPU, `kDLCPU`.
 const CPU: i32 = 1;
@@ -47,18 +47,21 @@ struct DlTensor {
 /// # Errors
 ///
 /// `sardonyx.Error` for an array on another device, or of elements that ONNX has no type for.
-pub(crate) fn tensor(object: &Bound<'_, PyAny>, what: &What<'_>) -> Result<Option<Tensor>, PyErr> {
+pub(crate) fn import_tensor(
+    object: &Bound<'_, PyAny>,
+    what: &ValueName<'_>,
+) -> Result<Option<Tensor>, PyErr> {
     let py = object.py();
     let (Some(device), Some(hand_over)) =
         (object.getattr_opt("__dlpack_device__")?, object.getattr_opt("__dlpack__")?)
     else {
         return Ok(None);
     };
-    let device = device.call0().map_err(|error| gives_no_array(object, error, what))?;
+    let device = device.call0().map_err(|error| no_array_error(object, error, what))?;
     let (device, _): (i64, i64) = device.extract()?;
     if device != i64::from(CPU) {
         let what = format!("{what} is on another device (DLPack device type {device})");
-        return Err(of_kind(py, ErrorKind::Input, what, Some("copy it to the CPU")));
+        return Err(new_error(py, ErrorKind::Input, what, Some("copy it to the CPU")));
     }
     let Ok(handed) = hand_over.call0() else { return Ok(None) };
     let Ok(capsule) = handed.cast_into::<PyCapsule>() else { return Ok(None) };
@@ -66,12 +69,12 @@ pub(crate) fn tensor(object: &Bound<'_, PyAny>, what: &What<'_>) -> Result<Optio
     // SAFETY: a capsule of this name holds the address of a `DLManagedTensor`, which begins with
     // a `DLTensor` and lives as long as the capsule, which is held until the end of this function.
     let array = unsafe { address.cast::<DlTensor>().as_ref() };
-    copied(py, array, what).map(Some)
+    copy_elements(py, array, what).map(Some)
 }
 
 /// Copies the elements of an array to a contiguous tensor.
-fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, PyErr> {
-    let refuse = |said: String| Err(refused(py, format!("{what} {said}")));
+fn copy_elements(py: Python<'_>, array: &DlTensor, what: &ValueName<'_>) -> Result<Tensor, PyErr> {
+    let refuse = |said: String| Err(input_error(py, format!("{what} {said}")));
     let Some(data_type) = data_type(array) else {
         let (code, bits, lanes) = (array.code, array.bits, array.lanes);
         return refuse(format!(
@@ -83,7 +86,8 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
         return refuse(format!("is an array with the invalid number of dimensions {}", array.ndim));
     }
     // SAFETY: `shape` points to `ndim` sizes, and `strides` to `ndim` strides unless it is null.
-    let (shape, strides) = unsafe { (numbers(array.shape, rank), numbers(array.strides, rank)) };
+    let (shape, strides) =
+        unsafe { (numbers_at(array.shape, rank), numbers_at(array.strides, rank)) };
     let dims: Result<Vec<usize>, _> = shape.iter().map(|size| usize::try_from(*size)).collect();
     let Ok(dims) = dims else {
         return refuse(format!("has the invalid shape {shape:?}"));
@@ -91,16 +95,16 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
     if dims.len() != rank {
         return refuse("has no shape".to_string());
     }
-    let failed = |error| unfit(py, what, &error);
+    let failed = |error| tensor_error(py, what, &error);
     if dims.contains(&0) {
         return Tensor::zeros(data_type, dims).map_err(failed);
     }
     let strides: Vec<isize> = if strides.is_empty() {
-        dense(&dims)
+        contiguous_strides(&dims)
     } else {
         strides.iter().map(|stride| *stride as isize).collect()
     };
-    let Some((before, elements)) = reach(&dims, &strides) else {
+    let Some((before, elements)) = memory_extent(&dims, &strides) else {
         return refuse(format!("has the strides {strides:?}, which are too large"));
     };
     let width = data_type.element_bytes().unwrap_or(1);
@@ -127,7 +131,7 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
 /// # Safety
 ///
 /// Unless `start` is null, `count` numbers must lie there for as long as the result is used.
-unsafe fn numbers<'a>(start: *const i64, count: usize) -> &'a [i64] {
+unsafe fn numbers_at<'a>(start: *const i64, count: usize) -> &'a [i64] {
     if start.is_null() || count == 0 {
         return &[];
     }
@@ -136,7 +140,7 @@ unsafe fn numbers<'a>(start: *const i64, count: usize) -> &'a [i64] {
 }
 
 /// Computes the strides of a contiguous array in C order, in elements.
-fn dense(dims: &[usize]) -> Vec<isize> {
+fn contiguous_strides(dims: &[usize]) -> Vec<isize> {
     let mut strides = vec![1isize; dims.len()];
     for axis in (1..dims.len()).rev() {
         strides[axis - 1] = strides[axis].saturating_mul(dims[axis] as isize);
@@ -146,7 +150,7 @@ fn dense(dims: &[usize]) -> Vec<isize> {
 
 /// Computes how many elements lie before the first one in memory, and the number from the lowest to
 /// the highest address, gaps included; `None` on overflow.
-fn reach(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
+fn memory_extent(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
     let (mut before, mut after) = (0usize, 0usize);
     for (dim, stride) in dims.iter().zip(strides) {
         let far = (dim - 1).checked_mul(stride.unsigned_abs())?;
@@ -188,16 +192,16 @@ fn data_type(array: &DlTensor) -> Option<DataType> {
 
 /// C structure `DLManagedTensor`: an array that the consumer frees by calling `deleter`.
 #[repr(C)]
-struct Managed {
+struct ManagedTensor {
     array: DlTensor,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+    deleter: Option<unsafe extern "C" fn(*mut ManagedTensor)>,
 }
 
 /// Exported array together with the data that it points to.
 #[repr(C)]
-struct HandedOver {
-    managed: Managed,
+struct ExportedTensor {
+    managed: ManagedTensor,
     shape: Vec<i64>,
     strides: Vec<i64>,
     /// Keeps the memory of the elements alive.
@@ -212,7 +216,7 @@ const NAME: &CStr = c"dltensor";
 /// # Errors
 ///
 /// `BufferError` for elements that DLPack has no type for, or that are narrower than a byte.
-pub(crate) fn capsule<'py>(
+pub(crate) fn export_tensor<'py>(
     owner: &Bound<'py, PyTensor>,
     start: *mut u8,
 ) -> Result<Bound<'py, PyCapsule>, PyErr> {
@@ -233,17 +237,20 @@ pub(crate) fn capsule<'py>(
         strides: ptr::null(),
         byte_offset: 0,
     };
-    let mut handed = Box::new(HandedOver {
-        managed: Managed { array, context: ptr::null_mut(), deleter: Some(free) },
+    let mut handed = Box::new(ExportedTensor {
+        managed: ManagedTensor { array, context: ptr::null_mut(), deleter: Some(free) },
         shape: tensor.dims().iter().map(|dim| *dim as i64).collect(),
-        strides: dense(tensor.dims()).into_iter().map(|stride| stride as i64).collect(),
+        strides: contiguous_strides(tensor.dims())
+            .into_iter()
+            .map(|stride| stride as i64)
+            .collect(),
         _owner: owner.clone().unbind(),
     });
     handed.managed.array.shape = handed.shape.as_ptr();
     handed.managed.array.strides = handed.strides.as_ptr();
     let address = NonNull::from(Box::leak(handed));
-    // SAFETY: the address is that of a leaked `HandedOver`, which lives until `free` is called: by
-    // the consumer, or by `destroy` if the capsule is never consumed.
+    // SAFETY: the address is that of a leaked `ExportedTensor`, which lives until `free` is called,
+    // by the consumer, or by `destroy` if the capsule is never consumed.
     let made = unsafe {
         PyCapsule::new_with_pointer_and_destructor(owner.py(), address.cast(), NAME, Some(destroy))
     };
@@ -258,10 +265,10 @@ pub(crate) fn capsule<'py>(
 ///
 /// # Safety
 ///
-/// `managed` must be the first field of a leaked [`HandedOver`] that is not used afterwards.
-unsafe extern "C" fn free(managed: *mut Managed) {
-    // SAFETY: the caller passes the first field of a leaked `HandedOver`, which is `repr(C)`.
-    drop(unsafe { Box::from_raw(managed.cast::<HandedOver>()) });
+/// `managed` must be the first field of a leaked [`ExportedTensor`] that is not used afterwards.
+unsafe extern "C" fn free(managed: *mut ManagedTensor) {
+    // SAFETY: the caller passes the first field of a leaked `ExportedTensor`, which is `repr(C)`.
+    drop(unsafe { Box::from_raw(managed.cast::<ExportedTensor>()) });
 }
 
 /// Frees the array of a capsule that the interpreter destroys, unless a consumer has renamed the
@@ -269,10 +276,10 @@ unsafe extern "C" fn free(managed: *mut Managed) {
 ///
 /// # Safety
 ///
-/// `capsule` must be one that [`capsule`] made; the interpreter is destroying it.
+/// `capsule` must be one that [`export_tensor`] made; the interpreter is destroying it.
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
-    // SAFETY: the caller passes a capsule that `capsule` made. While it has this name, its address
-    // is that of a `HandedOver` that has not been freed.
+    // SAFETY: the caller passes a capsule that `export_tensor` made. While it has this name, its
+    // address is that of an `ExportedTensor` that has not been freed.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
             free(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());

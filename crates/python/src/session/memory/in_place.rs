@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 use super::numpy::{DenseArray, SmallArray};
 use crate::session::arrays::interface;
-use crate::session::engine::{Objects, Wanted};
-use crate::session::errors::raised;
+use crate::session::engine::{Objects, OutputSelection};
+use crate::session::errors::to_exception;
 use crate::session::give;
 
 /// Runs a session on small arrays in place. Writes outputs to new arrays, or to their destination
@@ -27,11 +27,11 @@ use crate::session::give;
 /// # Errors
 ///
 /// The error of the run, as an exception.
-pub(crate) fn run<'py>(
+pub(crate) fn run_small<'py>(
     py: Python<'py>,
     session: &Session,
     given: &[(usize, Bound<'py, PyAny>)],
-    wanted: Wanted<'_, 'py>,
+    wanted: OutputSelection<'_, 'py>,
 ) -> Option<Result<Objects<'py>, PyErr>> {
     let numpy = interface(py)?;
     let ports = session.inputs();
@@ -41,7 +41,7 @@ pub(crate) fn run<'py>(
         if !matches!(port.ty(), None | Some(Type::Tensor(_))) {
             return None;
         }
-        let SmallArray { data_type, dims, bytes } = numpy.small(object)?;
+        let SmallArray { data_type, dims, bytes } = numpy.read_small(object)?;
         views.push((port.name(), TensorView::over(data_type, dims, bytes).ok()?));
     }
     if wanted.has_duplicates() {
@@ -51,12 +51,12 @@ pub(crate) fn run<'py>(
     let mut outputs: SmallVec<[Option<Bound<'py, PyAny>>; 4]> = SmallVec::new();
     outputs.resize_with(count, || None);
     let is_bound = wanted.into.iter().any(Option::is_some);
-    let mut lent = Occupied::by(if is_bound { &views } else { &[] });
+    let mut lent = Occupied::from_inputs(if is_bound { &views } else { &[] });
     let lend = |number: usize, data_type, dims: &[usize]| {
-        let place = wanted.place_of(number)?;
+        let place = wanted.position_of(number)?;
         let (array, start, len) = match wanted.into.get(place) {
             Some(Some(into)) => {
-                let found = numpy.dense(into)?;
+                let found = numpy.describe(into)?;
                 let fits = found.data_type == data_type && found.dims == dims;
                 if !fits || !found.is_writable || !lent.occupy(&found) {
                     return None;
@@ -66,7 +66,7 @@ pub(crate) fn run<'py>(
             _ => {
                 let elems: usize = dims.iter().product();
                 let len = elems.checked_mul(data_type.element_bytes()?)?;
-                let (array, start) = numpy.make(py, data_type, dims, len).ok().flatten()?;
+                let (array, start) = numpy.make_array(py, data_type, dims, len).ok().flatten()?;
                 // SAFETY: the new array has `len` bytes.
                 unsafe { start.write_bytes(0, len) };
                 (array, start, len)
@@ -83,11 +83,11 @@ pub(crate) fn run<'py>(
     };
     let values = match session.run_lending(&views, &RunOptions::new(), lend) {
         Ok(values) => values,
-        Err(error) => return Some(Err(raised(py, &error))),
+        Err(error) => return Some(Err(to_exception(py, &error))),
     };
     for (number, value) in values.into_iter().enumerate() {
-        if let (Some(value), Some(place)) = (value, wanted.place_of(number)) {
-            match give::object(py, value) {
+        if let (Some(value), Some(place)) = (value, wanted.position_of(number)) {
+            match give::to_python(py, value) {
                 Ok(object) => outputs[place] = Some(object),
                 Err(error) => return Some(Err(error)),
             }
@@ -135,7 +135,7 @@ impl<'a> BoundRun<'a> {
     pub(crate) fn new(
         py: Python<'_>,
         inputs: &'a [(&'a str, Value)],
-        wanted: Wanted<'a, '_>,
+        wanted: OutputSelection<'a, '_>,
     ) -> Option<BoundRun<'a>> {
         let numpy = interface(py)?;
         if wanted.into.iter().all(Option::is_none) || wanted.has_duplicates() {
@@ -143,10 +143,10 @@ impl<'a> BoundRun<'a> {
         }
         let views = inputs.iter().map(|(name, value)| Some((*name, value.as_tensor()?.view())));
         let inputs = views.collect::<Option<Vec<_>>>()?;
-        let mut lent = Occupied::by(&inputs);
+        let mut lent = Occupied::from_inputs(&inputs);
         let bound = wanted.numbers.unwrap_or_default().iter().zip(wanted.into);
         let destinations = bound.filter_map(|(number, into)| {
-            let array = numpy.dense(into.as_ref()?).filter(|array| array.is_writable)?;
+            let array = numpy.describe(into.as_ref()?).filter(|array| array.is_writable)?;
             lent.occupy(&array).then(|| Destination {
                 number: *number,
                 data_type: array.data_type,
@@ -179,7 +179,7 @@ impl<'a> BoundRun<'a> {
             // SAFETY: the elements of the array are contiguous from `start` on, and `arrays` keeps
             // it alive. It is disjoint from the inputs and the other destinations, and is lent
             // once. Python threads that access it meanwhile find unspecified elements, which is
-            // allowed as it is for [`Lent`](super::Lent).
+            // allowed as it is for [`BorrowedBuffer`](super::BorrowedBuffer).
             let bytes = unsafe { slice::from_raw_parts_mut(start, len) };
             TensorViewMut::new(data_type, dims, bytes).ok()
         })
@@ -191,14 +191,14 @@ struct Occupied(SmallVec<[Range<usize>; 4]>);
 
 impl Occupied {
     /// Collects the address ranges of the inputs.
-    fn by(inputs: &[(&str, TensorView<'_>)]) -> Occupied {
+    fn from_inputs(inputs: &[(&str, TensorView<'_>)]) -> Occupied {
         let bytes = inputs.iter().filter_map(|(_, view)| view.contiguous_bytes());
-        Occupied(bytes.map(|bytes| addresses(bytes.as_ptr(), bytes.len())).collect())
+        Occupied(bytes.map(|bytes| address_range(bytes.as_ptr(), bytes.len())).collect())
     }
 
     /// Adds the range of an array unless it overlaps another one. Returns whether it was added.
     fn occupy(&mut self, array: &DenseArray<'_>) -> bool {
-        let new = addresses(array.start, array.len);
+        let new = address_range(array.start, array.len);
         let is_free = self.0.iter().all(|old| old.end <= new.start || new.end <= old.start);
         if is_free {
             self.0.push(new);
@@ -208,6 +208,6 @@ impl Occupied {
 }
 
 /// Returns the address range of `len` bytes.
-fn addresses(start: *const u8, len: usize) -> Range<usize> {
+fn address_range(start: *const u8, len: usize) -> Range<usize> {
     start.addr()..start.addr().saturating_add(len)
 }

@@ -150,7 +150,7 @@ impl Interface {
             || !ptr::addr_eq(fields.descr, dtype.as_ptr())
             || fields.flags != flags
             || descr.type_num != dtype.getattr("num")?.extract::<c_int>()?
-            || number_of(DataType::Double) != Some(descr.type_num)
+            || type_number(DataType::Double) != Some(descr.type_num)
             || fields.dimensions.is_null()
         {
             return Ok(false);
@@ -164,8 +164,8 @@ impl Interface {
     /// Borrows the elements of a small array in place. `None` for other objects, large arrays,
     /// arrays that are not contiguous, and element types without an ONNX type of the same
     /// representation.
-    pub(crate) fn small<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
-        let DenseArray { data_type, dims, start, len, .. } = self.dense(object)?;
+    pub(crate) fn read_small<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
+        let DenseArray { data_type, dims, start, len, .. } = self.describe(object)?;
         let bytes: &[u8] = match len {
             0 => &[],
             // SAFETY: the elements are contiguous from `start` on, and stay while the array is
@@ -178,7 +178,7 @@ impl Interface {
 
     /// Describes the memory of an array. `None` for other objects, arrays that are not contiguous,
     /// and element types without an ONNX type of the same representation.
-    pub(super) fn dense<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<DenseArray<'a>> {
+    pub(super) fn describe<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<DenseArray<'a>> {
         if !ptr::addr_eq(object.get_type_ptr(), self.class.as_ptr()) {
             return None;
         }
@@ -190,7 +190,7 @@ impl Interface {
         }
         // SAFETY: an array keeps its dtype alive.
         let descr = unsafe { &*array.descr };
-        let data_type = type_of(descr.type_num)?;
+        let data_type = type_by_number(descr.type_num)?;
         if !is_native(descr.byteorder as u8) {
             return None;
         }
@@ -212,13 +212,14 @@ impl Interface {
     /// # Errors
     ///
     /// `MemoryError` if the allocation fails.
-    pub(crate) fn array<'py>(
+    pub(crate) fn to_array<'py>(
         &self,
         py: Python<'py>,
         tensor: &Tensor,
     ) -> Result<Option<Bound<'py, PyAny>>, PyErr> {
         let bytes = tensor.bytes();
-        let Some((array, start)) = self.make(py, tensor.data_type(), tensor.dims(), bytes.len())?
+        let Some((array, start)) =
+            self.make_array(py, tensor.data_type(), tensor.dims(), bytes.len())?
         else {
             return Ok(None);
         };
@@ -234,14 +235,14 @@ impl Interface {
     /// # Errors
     ///
     /// `MemoryError` if the allocation fails.
-    pub(super) fn make<'py>(
+    pub(super) fn make_array<'py>(
         &self,
         py: Python<'py>,
         data_type: DataType,
         sizes: &[usize],
         len: usize,
     ) -> Result<Option<(Bound<'py, PyAny>, *mut u8)>, PyErr> {
-        let Some(number) = number_of(data_type) else { return Ok(None) };
+        let Some(number) = type_number(data_type) else { return Ok(None) };
         if len > COPIED_BYTES || sizes.len() > MOST_DIMS {
             return Ok(None);
         }
@@ -302,11 +303,11 @@ fn basic_size(class: &Bound<'_, PyType>) -> PyResult<usize> {
 }
 
 /// Returns the numpy type number of an element type.
-fn number_of(data_type: DataType) -> Option<c_int> {
+fn type_number(data_type: DataType) -> Option<c_int> {
     NUMBERS.iter().find(|(known, _)| *known == data_type).map(|(_, number)| *number)
 }
 
 /// Returns the element type of a numpy type number.
-fn type_of(number: c_int) -> Option<DataType> {
+fn type_by_number(number: c_int) -> Option<DataType> {
     NUMBERS.iter().find(|(_, known)| *known == number).map(|(data_type, _)| *data_type)
 }

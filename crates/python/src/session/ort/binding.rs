@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 use sardonyx_ort::{Bindings, unknown_name};
 use smallvec::SmallVec;
 
-use super::super::engine::{Objects, Wanted};
+use super::super::engine::{Objects, OutputSelection};
 use super::runner::Runner;
 
 /// Bound inputs and outputs of one session. A subclass defines `_write`, which copies an output to
@@ -36,26 +36,26 @@ pub(super) struct Snapshot<'py> {
 
 impl<'py> Snapshot<'py> {
     /// Returns the selection of outputs with their destination arrays.
-    pub(super) fn wanted(&self) -> Wanted<'_, 'py> {
-        Wanted { numbers: Some(&self.outputs), into: &self.into }
+    pub(super) fn selection(&self) -> OutputSelection<'_, 'py> {
+        OutputSelection { numbers: Some(&self.outputs), into: &self.into }
     }
 }
 
 impl Binding {
     /// Locks the bindings. A panic of another thread leaves them consistent, so poisoning is
     /// ignored.
-    fn bindings(&self) -> MutexGuard<'_, Bindings<Py<PyAny>>> {
+    fn lock_bindings(&self) -> MutexGuard<'_, Bindings<Py<PyAny>>> {
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the bindings belong to this session.
-    pub(super) fn is_of(&self, runner: &Bound<'_, Runner>) -> bool {
+    pub(super) fn belongs_to(&self, runner: &Bound<'_, Runner>) -> bool {
         self.runner.is(runner)
     }
 
     /// Copies the references to bound values and arrays.
     pub(super) fn snapshot<'py>(&self, py: Python<'py>) -> Snapshot<'py> {
-        let bindings = self.bindings();
+        let bindings = self.lock_bindings();
         let into = bindings.outputs().iter().map(|output| output.into.as_ref());
         Snapshot {
             inputs: bindings
@@ -69,7 +69,7 @@ impl Binding {
 
     /// Stores the outputs of a run. Copies those that the run could not write to their destination
     /// arrays.
-    pub(super) fn keep(
+    pub(super) fn store_outputs(
         slf: &Bound<'_, Self>,
         snapshot: &Snapshot<'_>,
         outputs: Objects<'_>,
@@ -86,14 +86,14 @@ impl Binding {
             slf.call_method1("_write", (name, into, output))?;
             results.push(into.clone().unbind());
         }
-        let before = slf.get().bindings().keep(results);
+        let before = slf.get().lock_bindings().keep(results);
         // Dropped after the lock is released: finalizers of the old objects may run Python code.
         drop(before);
         Ok(())
     }
 
     /// Makes the exception for a name that no input (or output) has.
-    fn unknown(name: &Bound<'_, PyString>, kind: &str, all: &[Py<PyString>]) -> PyErr {
+    fn unknown_name_error(name: &Bound<'_, PyString>, kind: &str, all: &[Py<PyString>]) -> PyErr {
         let py = name.py();
         let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
         let all: Vec<&str> = all.iter().map(|known| &**known).collect();
@@ -119,9 +119,9 @@ impl Binding {
         let session = self.runner.get().session(name.py())?;
         let engine = &session.get().0;
         let Some(number) = engine.input_number(name)? else {
-            return Err(Binding::unknown(name, "input", engine.input_names()));
+            return Err(Binding::unknown_name_error(name, "input", engine.input_names()));
         };
-        let before = self.bindings().bind_input(number, value);
+        let before = self.lock_bindings().bind_input(number, value);
         drop(before);
         Ok(())
     }
@@ -131,9 +131,9 @@ impl Binding {
         let session = self.runner.get().session(name.py())?;
         let engine = &session.get().0;
         let Some(number) = engine.output_number(name)? else {
-            return Err(Binding::unknown(name, "output", engine.output_names()));
+            return Err(Binding::unknown_name_error(name, "output", engine.output_names()));
         };
-        let before = self.bindings().bind_output(number, into);
+        let before = self.lock_bindings().bind_output(number, into);
         drop(before);
         Ok(())
     }
@@ -141,24 +141,24 @@ impl Binding {
     /// Returns the outputs of the last run, in the order in which they were bound.
     fn _results<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let results: Vec<Bound<'py, PyAny>> =
-            self.bindings().results().iter().map(|result| result.bind(py).clone()).collect();
+            self.lock_bindings().results().iter().map(|result| result.bind(py).clone()).collect();
         PyList::new(py, results)
     }
 
     /// Returns the indices of the bound outputs, in the order in which they were bound.
     fn _output_numbers(&self) -> Vec<usize> {
-        self.bindings().outputs().iter().map(|output| output.number).collect()
+        self.lock_bindings().outputs().iter().map(|output| output.number).collect()
     }
 
     /// Removes the bindings of all inputs.
     fn _clear_inputs(&self) {
-        let before = self.bindings().clear_inputs();
+        let before = self.lock_bindings().clear_inputs();
         drop(before);
     }
 
     /// Removes the bindings of all outputs, and the outputs of the last run.
     fn _clear_outputs(&self) {
-        let before = self.bindings().clear_outputs();
+        let before = self.lock_bindings().clear_outputs();
         drop(before);
     }
 
@@ -175,13 +175,13 @@ impl Binding {
     }
 
     fn __clear__(&self) {
-        let before = take(&mut *self.bindings());
+        let before = take(&mut *self.lock_bindings());
         drop(before);
     }
 }
 
 /// Makes a dict of inputs by name, for messages.
-pub(super) fn by_name<'py>(
+pub(super) fn inputs_to_dict<'py>(
     py: Python<'py>,
     names: &[Py<PyString>],
     inputs: &[(usize, Bound<'py, PyAny>)],

@@ -7,52 +7,52 @@ use pyo3::types::{PyDict, PyType};
 use sardonyx::ErrorKind;
 use sardonyx_ort::Status;
 
-use super::super::errors::set;
+use super::super::errors::set_attributes;
 use crate::errors::Error;
 
 /// Class of the exception for a missing input, which is also a `ValueError`.
 const MISSING_INPUT: &str = "MissingInput";
 
 /// Converts an error to an exception of the class of its status.
-pub(super) fn raised(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
-    raised_as(py, error.status.name(), error)
+pub(super) fn to_exception(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
+    to_exception_of_class(py, error.status.name(), error)
 }
 
 /// Converts the error about missing inputs to an exception of the class `MissingInput`.
-pub(super) fn missing_input(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
-    raised_as(py, MISSING_INPUT, error)
+pub(super) fn to_missing_input(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
+    to_exception_of_class(py, MISSING_INPUT, error)
 }
 
 /// Converts an error to an exception of a class in `sardonyx.ort._errors`.
-fn raised_as(py: Python<'_>, name: &str, error: &sardonyx_ort::Error) -> PyErr {
-    let class = match class(py, name) {
+fn to_exception_of_class(py: Python<'_>, name: &str, error: &sardonyx_ort::Error) -> PyErr {
+    let class = match find_class(py, name) {
         Ok(class) => class,
         Err(error) => return error,
     };
     let exception = PyErr::from_type(class, error.to_string());
     let (place, help) = (error.place.as_deref(), error.help.as_deref());
     let unsupported = error.unsupported.clone();
-    set(py, exception, error.kind, &error.message, place, help, unsupported)
+    set_attributes(py, exception, error.kind, &error.message, place, help, unsupported)
 }
 
 /// Converts a `sardonyx.Error` of a run to the corresponding class of onnxruntime, with its
 /// attributes. Returns other exceptions unchanged.
-pub(super) fn of_run(py: Python<'_>, error: PyErr) -> PyErr {
-    let Some(kind) = kind_of(py, &error) else { return error };
+pub(super) fn to_run_exception(py: Python<'_>, error: PyErr) -> PyErr {
+    let Some(kind) = error_kind(py, &error) else { return error };
     let value = error.value(py);
-    convert(value, Status::of_run(kind).name()).unwrap_or_else(|error| error)
+    convert_to_class(value, Status::of_run(kind).name()).unwrap_or_else(|error| error)
 }
 
 /// Makes an exception of a class in `sardonyx.ort._errors` with the text and attributes of another.
-fn convert(exception: &Bound<'_, PyBaseException>, name: &str) -> PyResult<PyErr> {
-    let converted = class(exception.py(), name)?.call1((exception.str()?,))?;
+fn convert_to_class(exception: &Bound<'_, PyBaseException>, name: &str) -> PyResult<PyErr> {
+    let converted = find_class(exception.py(), name)?.call1((exception.str()?,))?;
     let attributes = converted.getattr("__dict__")?.cast_into::<PyDict>()?;
     attributes.update(exception.getattr("__dict__")?.cast()?)?;
     Ok(PyErr::from_value(converted))
 }
 
 /// Returns the error kind of a `sardonyx.Error`; `None` for other exceptions.
-pub(super) fn kind_of(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
+pub(super) fn error_kind(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
     if !error.is_instance_of::<Error>(py) {
         return None;
     }
@@ -61,6 +61,6 @@ pub(super) fn kind_of(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
 }
 
 /// Looks up an exception class in `sardonyx.ort._errors`.
-fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
+fn find_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
     Ok(py.import("sardonyx.ort._errors")?.getattr(name)?.cast_into::<PyType>()?)
 }

@@ -15,8 +15,8 @@ use sardonyx_ort::options::{
     file_lengths,
 };
 
-use super::super::take::shown;
-use super::errors::raised;
+use super::super::take::shorten_repr;
+use super::errors::to_exception;
 use crate::message;
 
 /// Array that a caller passes to replace an initializer.
@@ -43,13 +43,13 @@ pub(crate) struct SessionOptions {
 impl SessionOptions {
     /// Locks the options. A panic of another thread leaves them consistent, so poisoning is
     /// ignored.
-    fn options(&self) -> MutexGuard<'_, ort::SessionOptions<Shared>> {
+    fn lock_options(&self) -> MutexGuard<'_, ort::SessionOptions<Shared>> {
         self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Clones the options. Arrays and file contents are shared.
-    pub(super) fn copied(&self) -> ort::SessionOptions<Shared> {
-        self.options().clone()
+    pub(super) fn clone_options(&self) -> ort::SessionOptions<Shared> {
+        self.lock_options().clone()
     }
 }
 
@@ -64,52 +64,52 @@ impl SessionOptions {
     /// Returns names and documentation of the options.
     #[staticmethod]
     fn _docs() -> Vec<(&'static str, &'static str)> {
-        docs(&SESSION_OPTIONS)
+        list_docs(&SESSION_OPTIONS)
     }
 
     /// Returns the value of an option. Raises `AttributeError` for an unknown name.
     fn _get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let value = self.options().values.get(name);
-        object(py, name, value)
+        let value = self.lock_options().values.get(name);
+        to_python(py, name, value)
     }
 
     /// Sets an option. Raises `AttributeError` for an unknown name and `TypeError` for a value of
     /// another type.
     fn _set(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = taken(&SESSION_OPTIONS, name, value)?;
-        let set = self.options().values.set(name, value);
+        let value = to_option_value(&SESSION_OPTIONS, name, value)?;
+        let set = self.lock_options().values.set(name, value);
         set.map_err(|error| PyTypeError::new_err(error.message))
     }
 
     /// Returns warnings about options that are set and have no effect.
     fn _warnings(&self) -> Vec<String> {
-        self.options().warnings()
+        self.lock_options().warnings()
     }
 
     /// Sets a configuration entry of the session.
     fn _add_entry(&self, key: String, value: OsString) {
-        self.options().values.add_entry(key, value);
+        self.lock_options().values.add_entry(key, value);
     }
 
     /// Returns the configuration entry of a key. Raises `RuntimeError` if it is not set.
     fn _entry(&self, key: &str) -> PyResult<OsString> {
-        entry(&self.options().values, key)
+        find_entry(&self.lock_options().values, key)
     }
 
     /// Fixes the size of symbolic dimensions with this name.
     fn _fix_size(&self, name: String, size: usize) {
-        self.options().fix_size(name, size);
+        self.lock_options().fix_size(name, size);
     }
 
     /// Fixes the size of axes with this denotation, such as `DATA_BATCH`.
     fn _fix_denoted(&self, denotation: String, size: usize) {
-        self.options().denoted.push((denotation, size));
+        self.lock_options().denoted.push((denotation, size));
     }
 
     /// Adds an array that replaces an initializer.
     fn _add_initializer(&self, py: Python<'_>, name: String, array: Py<PyAny>) -> PyResult<()> {
-        let added = self.options().add_initializer(name, Arc::new(array));
-        added.map_err(|error| raised(py, &error))
+        let added = self.lock_options().add_initializer(name, Arc::new(array));
+        added.map_err(|error| to_exception(py, &error))
     }
 
     /// Adds arrays that replace initializers stored in data files.
@@ -120,8 +120,8 @@ impl SessionOptions {
         arrays: Vec<Py<PyAny>>,
     ) -> PyResult<()> {
         let arrays = arrays.into_iter().map(Arc::new).collect();
-        let added = self.options().add_external_initializers(names, arrays);
-        added.map_err(|error| raised(py, &error))
+        let added = self.lock_options().add_external_initializers(names, arrays);
+        added.map_err(|error| to_exception(py, &error))
     }
 
     /// Adds contents of data files: the first `lengths[i]` bytes of each buffer.
@@ -137,12 +137,13 @@ impl SessionOptions {
             PyUntypedBuffer::get(buffer).map(|buffer| buffer.len_bytes())
         });
         let sizes = sizes.collect::<PyResult<Vec<usize>>>()?;
-        let lengths = file_lengths(&names, &sizes, &lengths).map_err(|error| raised(py, &error))?;
+        let lengths =
+            file_lengths(&names, &sizes, &lengths).map_err(|error| to_exception(py, &error))?;
         let mut contents = Vec::with_capacity(names.len());
         for ((buffer, size), length) in buffers.iter().zip(sizes).zip(lengths) {
-            contents.push(message::shared(first_bytes(buffer, size, length)?));
+            contents.push(message::share_bytes(first_bytes(buffer, size, length)?));
         }
-        let mut options = self.options();
+        let mut options = self.lock_options();
         for (name, content) in names.into_iter().zip(contents) {
             options.add_file(name, content);
         }
@@ -150,10 +151,10 @@ impl SessionOptions {
     }
 
     fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let options = self.copied();
+        let options = self.clone_options();
         let values = PyDict::new(py);
         for (name, value) in options.values.set_values() {
-            values.set_item(name, object(py, name, Some(value.clone()))?)?;
+            values.set_item(name, to_python(py, name, Some(value.clone()))?)?;
         }
         let entries = options.values.entries();
         let entries: Vec<_> = entries.map(|(key, value)| (key, value.to_os_string())).collect();
@@ -172,7 +173,7 @@ impl SessionOptions {
         for (name, value) in values {
             self._set(&name.extract::<String>()?, &value)?;
         }
-        let mut options = self.options();
+        let mut options = self.lock_options();
         for (key, value) in entries {
             options.values.add_entry(key, value);
         }
@@ -182,7 +183,7 @@ impl SessionOptions {
             GivenInitializer { name, value: Arc::new(value.unbind()), must_be_external }
         });
         options.initializers = given.collect();
-        let files = files.into_iter().map(|(name, content)| (name, message::shared(content)));
+        let files = files.into_iter().map(|(name, content)| (name, message::share_bytes(content)));
         options.files = files.collect();
         Ok(())
     }
@@ -200,7 +201,7 @@ impl SessionOptions {
     }
 
     fn __clear__(&self) {
-        let before = std::mem::take(&mut self.options().initializers);
+        let before = std::mem::take(&mut self.lock_options().initializers);
         drop(before);
     }
 }
@@ -214,13 +215,13 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// Locks the options. A panic of another thread leaves them consistent, so poisoning is
     /// ignored.
-    fn options(&self) -> MutexGuard<'_, ort::RunOptions> {
+    fn lock_options(&self) -> MutexGuard<'_, ort::RunOptions> {
         self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the flag that cancels runs with these options.
     pub(super) fn stop(&self) -> sardonyx::StopFlag {
-        self.options().stop.clone()
+        self.lock_options().stop.clone()
     }
 }
 
@@ -235,43 +236,43 @@ impl RunOptions {
     /// Returns names and documentation of the options.
     #[staticmethod]
     fn _docs() -> Vec<(&'static str, &'static str)> {
-        docs(&RUN_OPTIONS)
+        list_docs(&RUN_OPTIONS)
     }
 
     /// Returns the value of an option. Raises `AttributeError` for an unknown name.
     fn _get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let value = self.options().values.get(name);
-        object(py, name, value)
+        let value = self.lock_options().values.get(name);
+        to_python(py, name, value)
     }
 
     /// Sets an option. Raises `AttributeError` for an unknown name and `TypeError` for a value of
     /// another type.
     fn _set(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = taken(&RUN_OPTIONS, name, value)?;
-        let set = self.options().values.set(name, value);
+        let value = to_option_value(&RUN_OPTIONS, name, value)?;
+        let set = self.lock_options().values.set(name, value);
         set.map_err(|error| PyTypeError::new_err(error.message))
     }
 
     /// Sets a configuration entry of the run.
     fn _add_entry(&self, key: String, value: OsString) {
-        self.options().values.add_entry(key, value);
+        self.lock_options().values.add_entry(key, value);
     }
 
     /// Returns the configuration entry of a key. Raises `RuntimeError` if it is not set.
     fn _entry(&self, key: &str) -> PyResult<OsString> {
-        entry(&self.options().values, key)
+        find_entry(&self.lock_options().values, key)
     }
 
     /// Whether runs with these options end before their next node. Any thread may set it.
     #[getter]
     fn terminate(&self) -> bool {
-        self.options().stop.is_raised()
+        self.lock_options().stop.is_raised()
     }
 
     #[setter]
     fn set_terminate(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let Ok(is_raised) = value.extract::<bool>() else {
-            return Err(wrong_type("terminate", value, "bool"));
+            return Err(option_type_error("terminate", value, "bool"));
         };
         let stop = self.stop();
         if is_raised {
@@ -284,13 +285,13 @@ impl RunOptions {
 }
 
 /// Returns names and documentation of the options in `table`.
-fn docs(table: &[OptionInfo]) -> Vec<(&'static str, &'static str)> {
+fn list_docs(table: &[OptionInfo]) -> Vec<(&'static str, &'static str)> {
     table.iter().map(|option| (option.name, option.doc)).collect()
 }
 
 /// Converts an option value to a Python object. Raises `AttributeError` for `None`, an unknown
 /// option.
-fn object<'py>(
+fn to_python<'py>(
     py: Python<'py>,
     name: &str,
     value: Option<OptionValue>,
@@ -308,7 +309,7 @@ fn object<'py>(
 /// # Errors
 ///
 /// `AttributeError` for an unknown option; `TypeError` for an object of another type.
-fn taken(
+fn to_option_value(
     table: &'static [OptionInfo],
     name: &str,
     value: &Bound<'_, PyAny>,
@@ -323,12 +324,12 @@ fn taken(
             value.extract().ok().map(OptionValue::Int)
         }
     };
-    taken.ok_or_else(|| wrong_type(name, value, info.default.type_name()))
+    taken.ok_or_else(|| option_type_error(name, value, info.default.type_name()))
 }
 
 /// Makes the exception for a value of another type than the option has.
-fn wrong_type(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr {
-    let found = shown(value);
+fn option_type_error(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr {
+    let found = shorten_repr(value);
     PyTypeError::new_err(format!("the option '{name}' is {found}, which is not of the type {kind}"))
 }
 
@@ -337,7 +338,7 @@ fn wrong_type(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr {
 /// # Errors
 ///
 /// `RuntimeError` if it is not set.
-fn entry(values: &Values, key: &str) -> PyResult<OsString> {
+fn find_entry(values: &Values, key: &str) -> PyResult<OsString> {
     let found = values.entry(key).map(ToOwned::to_owned);
     found.map_err(|error| PyRuntimeError::new_err(error.message))
 }

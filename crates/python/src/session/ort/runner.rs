@@ -14,10 +14,10 @@ use sardonyx_ort::profile::Recorder;
 
 use super::super::engine::Objects;
 use super::super::limits::Limits;
-use super::super::take::{as_dict, kind_of, shown};
-use super::super::{PySession, limits};
+use super::super::take::{as_dict, describe_class, shorten_repr};
+use super::super::{PySession, thread_limits};
 use super::binding::{self, Binding, Snapshot};
-use super::errors::{self, missing_input, of_run};
+use super::errors::{self, to_missing_input, to_run_exception};
 use super::opening;
 use super::options::{RunOptions, SessionOptions};
 use super::profile::Profile;
@@ -64,7 +64,7 @@ impl Runner {
         if self.session.set(py, session.clone_ref(py)).is_err() {
             return Err(PyRuntimeError::new_err("the session is set already"));
         }
-        let Some(prefix) = options.get().copied().profile_prefix() else { return Ok(None) };
+        let Some(prefix) = options.get().clone_options().profile_prefix() else { return Ok(None) };
         let profile = Profile::new(prefix, recorder, started.elapsed(), session);
         let profile = Bound::new(py, profile)?;
         if self.profile.set(py, profile.clone().unbind()).is_err() {
@@ -81,23 +81,23 @@ impl Runner {
 
     /// Returns name, type and shape of each input that is not an initializer.
     fn _inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
-        self.input_facts(py, InputKind::Input)
+        self.describe_inputs(py, InputKind::Input)
     }
 
     /// Returns name, type and shape of each input that has an initializer as default.
     fn _overridable<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
-        self.input_facts(py, InputKind::OverridableInitializer)
+        self.describe_inputs(py, InputKind::OverridableInitializer)
     }
 
     /// Returns name, type and shape of each output.
     fn _outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
         let outputs = self.session(py)?.get().0.outputs();
-        outputs.iter().map(|port| self.facts(py, &port.0)).collect()
+        outputs.iter().map(|port| self.describe_port(py, &port.0)).collect()
     }
 
     /// Raises an exception if `input_feed` lacks a required input.
     fn _demand_inputs(&self, input_feed: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.demand_inputs(&as_dict(input_feed)?, None)
+        self.check_inputs(&as_dict(input_feed)?, None)
     }
 
     /// Writes the profile and returns the name of its file, or an empty string if there is none.
@@ -124,14 +124,17 @@ impl Runner {
         let wanted = if output_names.is_none() {
             None
         } else {
-            let wanted = engine.wanted(output_names).map_err(|error| of_run(py, error))?;
+            let wanted =
+                engine.find_outputs(output_names).map_err(|error| to_run_exception(py, error))?;
             Some(wanted).filter(|wanted| !wanted.is_empty())
         };
         let wanted = wanted.as_deref();
-        let limits = self.limits(py, run_options)?;
+        let limits = self.make_limits(py, run_options)?;
         let outputs = match engine.run(input_feed, wanted, limits) {
             Ok(outputs) => outputs,
-            Err(error) => self.recover(error, wanted, input_feed, run_options)?,
+            Err(error) => {
+                self.retry_with_independent_sizes(error, wanted, input_feed, run_options)?
+            }
         };
         PyList::new(py, outputs)
     }
@@ -145,30 +148,44 @@ impl Runner {
     ) -> PyResult<()> {
         let py = slf.py();
         let Ok(binding) = iobinding.cast::<Binding>() else {
-            let found = kind_of(iobinding);
+            let found = describe_class(iobinding);
             let what = format!("iobinding is {found}, which is not an IOBinding");
             return Err(PyTypeError::new_err(what));
         };
-        if !binding.get().is_of(slf) {
+        if !binding.get().belongs_to(slf) {
             return Err(PyValueError::new_err(
                 "the binding is of another session; use one that io_binding() of this session made",
             ));
         }
         let snapshot = binding.get().snapshot(py);
         if snapshot.outputs.is_empty() {
-            return Binding::keep(binding, &snapshot, Objects::new());
+            return Binding::store_outputs(binding, &snapshot, Objects::new());
         }
         let runner = slf.get();
-        let outputs = match runner.attempt_bound(py, &snapshot, run_options) {
+        let outputs = match runner.run_bound(py, &snapshot, run_options) {
             Ok(outputs) => outputs,
             Err(error) => {
                 let names = runner.session(py)?.get().0.input_names();
-                let feed = binding::by_name(py, names, &snapshot.inputs)?;
-                runner.recover(error, Some(&snapshot.outputs), &feed, run_options)?
+                let feed = binding::inputs_to_dict(py, names, &snapshot.inputs)?;
+                runner.retry_with_independent_sizes(
+                    error,
+                    Some(&snapshot.outputs),
+                    &feed,
+                    run_options,
+                )?
             }
         };
-        Binding::keep(binding, &snapshot, outputs)
+        Binding::store_outputs(binding, &snapshot, outputs)
     }
+}
+
+/// Returns the shape of an input in `feed`, if it is a tuple of ints.
+fn find_shape(feed: &Bound<'_, PyDict>, port: &Port) -> Option<Vec<usize>> {
+    let given = feed.get_item(port.name()).ok().flatten()?;
+    // A tuple in numpy and torch. The length of any other object cannot be trusted.
+    let shape = given.getattr_opt("shape").ok().flatten()?;
+    let shape = shape.cast::<PyTuple>().ok()?;
+    shape.iter().map(|size| size.extract().ok()).collect()
 }
 
 impl Runner {
@@ -188,23 +205,27 @@ impl Runner {
 
     /// Runs the model on a snapshot of bindings; errors are not converted to classes of
     /// onnxruntime.
-    fn attempt_bound<'py>(
+    fn run_bound<'py>(
         &self,
         py: Python<'py>,
         snapshot: &Snapshot<'py>,
         run_options: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Objects<'py>> {
-        let limits = self.limits(py, run_options)?;
+        let limits = self.make_limits(py, run_options)?;
         let engine = &self.session(py)?.get().0;
-        engine.run_given(py, &snapshot.inputs, snapshot.wanted(), limits)
+        engine.run_by_index(py, &snapshot.inputs, snapshot.selection(), limits)
     }
 
     /// Makes the limits of a run from its `RunOptions`, with the recorder of the profile.
-    fn limits(&self, py: Python<'_>, run_options: Option<&Bound<'_, PyAny>>) -> PyResult<Limits> {
-        let mut limits = limits(None, None);
+    fn make_limits(
+        &self,
+        py: Python<'_>,
+        run_options: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Limits> {
+        let mut limits = thread_limits(None, None);
         if let Some(options) = run_options {
             let Ok(options) = options.cast::<RunOptions>() else {
-                let found = kind_of(options);
+                let found = describe_class(options);
                 let what = format!("run_options is {found}, which is not RunOptions");
                 return Err(PyTypeError::new_err(what));
             };
@@ -221,7 +242,7 @@ impl Runner {
     ///
     /// An exception of onnxruntime's class for `error` if that was not the cause, or for the error
     /// of the second run.
-    fn recover<'py>(
+    fn retry_with_independent_sizes<'py>(
         &self,
         error: PyErr,
         wanted: Option<&[usize]>,
@@ -229,36 +250,30 @@ impl Runner {
         run_options: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Objects<'py>> {
         let py = input_feed.py();
-        let is_of_input = errors::kind_of(py, &error) == Some(ErrorKind::Input);
+        let is_of_input = errors::error_kind(py, &error) == Some(ErrorKind::Input);
         if !is_of_input || !input_feed.is_instance_of::<PyMapping>() {
-            return Err(of_run(py, error));
+            return Err(to_run_exception(py, error));
         }
         let feed = as_dict(input_feed)?;
         let help: Option<String> = error.value(py).getattr("help")?.extract()?;
-        self.demand_inputs(&feed, help)?;
+        self.check_inputs(&feed, help)?;
         let inputs = self.session(py)?.get().0.input_ports();
-        let dims = |port: &Port| {
-            let given = feed.get_item(port.name()).ok().flatten()?;
-            // A tuple in numpy and torch. The length of any other object cannot be trusted.
-            let shape = given.getattr_opt("shape").ok().flatten()?;
-            let shape = shape.cast::<PyTuple>().ok()?;
-            shape.iter().map(|size| size.extract().ok()).collect()
-        };
-        if !has_different_sizes(inputs, dims) {
-            return Err(of_run(py, error));
+        if !has_different_sizes(inputs, |port| find_shape(&feed, port)) {
+            return Err(to_run_exception(py, error));
         }
         // The profile describes the steps of the first session.
-        let limits = Limits { profile: None, ..self.limits(py, run_options)? };
-        let outputs = self.independent(py)?.get().0.run(input_feed, wanted, limits);
-        outputs.map_err(|error| of_run(py, error))
+        let limits = Limits { profile: None, ..self.make_limits(py, run_options)? };
+        let outputs = self.independent_session(py)?.get().0.run(input_feed, wanted, limits);
+        outputs.map_err(|error| to_run_exception(py, error))
     }
 
     /// Returns the session that allows different sizes for dimensions that share a name. The first
     /// call makes it and emits a warning.
-    fn independent<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
+    fn independent_session<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
         if self.independent.get(py).is_none() {
             let engine = self.session(py)?.get().0.with_independent_sizes(py);
-            let session = Py::new(py, PySession(engine.map_err(|error| of_run(py, error))?))?;
+            let session =
+                Py::new(py, PySession(engine.map_err(|error| to_run_exception(py, error))?))?;
             let is_first = self.independent.set(py, session).is_ok();
             if is_first {
                 PyErr::warn(py, &py.get_type::<PyUserWarning>(), DIFFERENT_SIZES, 1)?;
@@ -272,10 +287,13 @@ impl Runner {
 
     /// Checks that a dict of inputs has every required input. `help` replaces the advice of the
     /// exception.
-    fn demand_inputs(&self, feed: &Bound<'_, PyDict>, help: Option<String>) -> PyResult<()> {
+    fn check_inputs(&self, feed: &Bound<'_, PyDict>, help: Option<String>) -> PyResult<()> {
         let py = feed.py();
-        let given: Vec<String> =
-            feed.keys().iter().map(|key| key.extract().unwrap_or_else(|_| shown(&key))).collect();
+        let given: Vec<String> = feed
+            .keys()
+            .iter()
+            .map(|key| key.extract().unwrap_or_else(|_| shorten_repr(&key)))
+            .collect();
         let is_given =
             |name: &str| matches!(feed.get_item(name), Ok(Some(value)) if !value.is_none());
         let inputs = self.session(py)?.get().0.input_ports();
@@ -284,19 +302,23 @@ impl Runner {
                 Some(help) => error.with_help(help),
                 None => error,
             };
-            missing_input(py, &error)
+            to_missing_input(py, &error)
         })
     }
 
     /// Returns name, type and shape of each input of a kind.
-    fn input_facts<'py>(&self, py: Python<'py>, kind: InputKind) -> PyResult<Vec<PortFacts<'py>>> {
+    fn describe_inputs<'py>(
+        &self,
+        py: Python<'py>,
+        kind: InputKind,
+    ) -> PyResult<Vec<PortFacts<'py>>> {
         let inputs = self.session(py)?.get().0.input_ports().iter();
         let inputs = inputs.filter(|port| ports::input_kind(port) == kind);
-        inputs.map(|port| self.facts(py, port)).collect()
+        inputs.map(|port| self.describe_port(py, port)).collect()
     }
 
     /// Returns name, type and shape of a port in the form of onnxruntime's `NodeArg`.
-    fn facts<'py>(&self, py: Python<'py>, port: &Port) -> PyResult<PortFacts<'py>> {
+    fn describe_port<'py>(&self, py: Python<'py>, port: &Port) -> PyResult<PortFacts<'py>> {
         let marks = self.session(py)?.get().0.size_marks(port.name());
         let sizes = PyList::empty(py);
         for size in ports::sizes(port, &marks) {
