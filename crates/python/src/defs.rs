@@ -58,7 +58,7 @@ impl SchemaQuery {
         match (second.extract::<String>(), domain) {
             (Ok(domain), None) => Ok(SchemaQuery { version: None, domain }),
             _ => Err(PyTypeError::new_err(
-                "wanted: (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
+                "expected (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
             )),
         }
     }

@@ -252,7 +252,7 @@ impl OpSchema {
         func: Bound<'py, PyAny>,
     ) -> PyResult<PyRefMut<'py, Self>> {
         if !func.is_callable() {
-            return Err(PyTypeError::new_err("an inference function is a callable"));
+            return Err(PyTypeError::new_err("the inference function is not callable"));
         }
         Arc::make_mut(&mut slf.0).inference = Some(Arc::new(func.unbind()));
         Ok(slf)
@@ -428,8 +428,7 @@ impl AttributePart {
         default_value: Option<Bound<'_, PyAny>>,
         required: Option<bool>,
     ) -> PyResult<AttributePart> {
-        let wrong =
-            "an attribute has either a type or a default_value, and required only with a type";
+        let wrong = "expected a type or a default_value, and required only with a type";
         let (second, named) = match (r#type, default_value) {
             (Some(second), None) => (second, false),
             (None, Some(second)) => (second, true),

@@ -248,7 +248,7 @@ impl Description {
                 && let Err(error) = TypeSet::parse([ty])
             {
                 return Err(PyValueError::new_err(format!(
-                    "parameter '{}': {error}, and no type variable of the operator",
+                    "parameter '{}': {error}, nor a type variable of the operator",
                     parameter.name
                 )));
             }

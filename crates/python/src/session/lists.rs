@@ -183,7 +183,9 @@ impl Reader<'_> {
         let Reader { what, dims, .. } = self;
         input_error(
             py,
-            format!("{what} has lists that differ in length or depth; the first are {dims:?}"),
+            format!(
+                "{what} has lists that differ in length or depth; the first ones have the lengths {dims:?}"
+            ),
         )
     }
 

@@ -85,7 +85,9 @@ impl ShardArguments {
             }
             Some(_) if self.configuration.is_some() => {
                 let wrong = ArgumentProblem::from("devices and configuration are both given");
-                return Err(wrong.with_help("devices adds a configuration, whose name is 'name'"));
+                return Err(wrong.with_help(
+                    "devices adds a configuration: set its name with the argument name",
+                ));
             }
             Some(devices) => {
                 Some((self.name.unwrap_or_else(|| format!("{kind}-{devices}")), devices))
@@ -93,7 +95,7 @@ impl ShardArguments {
             None if !self.local => {
                 let wrong = ArgumentProblem::from("devices is not given");
                 return Err(wrong.with_help(
-                    "say how many devices there are, or use local=True for a model that is annotated",
+                    "give the number of devices, or use local=True for an annotated model",
                 ));
             }
             None if self.tensor || self.pipeline || self.batch || self.name.is_some() => {

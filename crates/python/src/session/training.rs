@@ -76,7 +76,7 @@ pub(crate) fn differentiate<'py>(
     let GradientArguments { of, by, gradient_node, expand } = arguments;
     if expand {
         if of.is_some() || by.is_some() || gradient_node {
-            let wrong = ArgumentProblem::from("expand goes with none of of, by and gradient_node");
+            let wrong = ArgumentProblem::from("expand excludes of, by and gradient_node");
             return Err(wrong.into_exception(model.py()));
         }
         return change_model(model, |model| Ok(model.expand_gradients()?.0));
@@ -147,7 +147,7 @@ impl TrainingArguments {
         let of_classes = self.class_axis.is_some() || self.ignore_class.is_some();
         match (self.loss.as_deref(), &self.loss_value) {
             (None, Some(_)) if output.is_some() || of_classes => {
-                Err("loss_value goes with none of of, class_axis and ignore_class".into())
+                Err("loss_value excludes of, class_axis and ignore_class".into())
             }
             (None, Some(value)) => Ok(Loss::Value(value.clone())),
             (Some("cross-entropy"), None) => {

@@ -71,7 +71,7 @@ impl<'py> FromPyObject<'_, 'py> for Index {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Index> {
         let number = object.extract();
-        number.map(Index).map_err(|_| PyTypeError::new_err("a position is a number from 0 on"))
+        number.map(Index).map_err(|_| PyTypeError::new_err("the index is not an int of 0 or more"))
     }
 }
 

@@ -215,7 +215,7 @@ impl InferenceLink {
         let is_running = depth == self.depth.load(Ordering::SeqCst);
         if !is_running || thread::current().id() != self.owner {
             return Err(PyRuntimeError::new_err(
-                "the context of an inference function is for the time and the thread in which that runs",
+                "the InferenceContext is used after its inference function has returned, or in another thread",
             ));
         }
         self.send(words);

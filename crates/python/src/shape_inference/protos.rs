@@ -24,7 +24,7 @@ pub(super) fn from_python(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     match message.getattr_opt("SerializeToString")? {
         Some(serialize) => serialize.call0()?.extract(),
         None => Err(PyTypeError::new_err(format!(
-            "a message of the onnx package is wanted, not {}",
+            "expected a message of the onnx package, found {}",
             message.get_type().name()?
         ))),
     }

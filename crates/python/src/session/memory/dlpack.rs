@@ -113,7 +113,7 @@ fn copy_elements(py: Python<'_>, array: &DlTensor, what: &ValueName<'_>) -> Resu
         return refuse(format!("has the strides {strides:?}, which are too large"));
     };
     if array.data.is_null() {
-        return refuse("has elements, but no address".to_string());
+        return refuse("has elements, but its data pointer is null".to_string());
     }
     let start = array.data.cast::<u8>().cast_const();
     // SAFETY: the first element lies at `data + byte_offset`. By the strides, the others lie from
