@@ -33,7 +33,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Arguments of a schema look-up, whose second one may be a version or a domain.
 struct SchemaQuery {
-    /// Greatest version; `None` for the newest.
+    /// Greatest version of the operator to find; `None` for the newest.
     version: Option<i64>,
     /// Domain of the operator; empty for `ai.onnx`.
     domain: String,

@@ -95,7 +95,7 @@ fn to_pattern(domain: &str, name: &str) -> String {
     format!("{domain}.{name}")
 }
 
-/// Inlines with the options that `options` returns for the model.
+/// Inlines functions of a serialized ModelProto with the options that `options` makes for it.
 fn inline(
     py: Python<'_>,
     model: PyBackedBytes,

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 #[global_allocator]
 static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
-/// Fills the module: constants, and the submodules, which become importable by their full names.
+/// Initializes the module: adds its constants, and its submodules under their full names.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();

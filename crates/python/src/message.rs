@@ -46,7 +46,7 @@ pub(crate) fn share_bytes(bytes: PyBackedBytes) -> Buffer {
     Buffer::from_shared(Arc::new(bytes))
 }
 
-/// Reads a serialized ModelProto from a buffer.
+/// Reads a serialized ModelProto from a buffer without copying it.
 fn read_buffer(bytes: Buffer) -> Result<Model, PyErr> {
     open_options().from_bytes(bytes).map_err(parse_error)
 }

@@ -50,7 +50,7 @@ fn parse_node<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
     parse(py, TextPart::Node, text)
 }
 
-/// Parses a part of a model to the result tuple of the onnx package.
+/// Parses a text and returns success, error messages and serialized message as a tuple.
 fn parse<'py>(py: Python<'py>, part: TextPart, text: &str) -> Parsed<'py> {
     let empty = PyBytes::new(py, b"");
     match parse_part(py, part, text) {

@@ -46,7 +46,7 @@ fn node_to_text(py: Python<'_>, node: &[u8]) -> PyResult<String> {
     part_to_text(py, node, Part::Node)
 }
 
-/// Formats a part of a model.
+/// Formats a serialized part of a model, such as a node, in the ONNX text format.
 fn part_to_text(py: Python<'_>, bytes: &[u8], part: Part) -> PyResult<String> {
     text_of(py, || message::read_part(bytes, part, &Header::default()), Some(part))
 }

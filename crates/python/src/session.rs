@@ -380,7 +380,7 @@ impl PySession {
         self.0.made_bytes()
     }
 
-    /// Returns the precision of products: `exact` or `fast`.
+    /// Returns the precision of matrix products: `exact` or `fast`.
     #[getter]
     fn precision(&self) -> &str {
         self.0.precision()

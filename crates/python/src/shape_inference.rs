@@ -121,7 +121,7 @@ pub(crate) fn read_file(path: &Path) -> PyResult<Model> {
     })
 }
 
-/// Options of inference.
+/// Options of type and shape inference.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mode {
     /// Whether operand types are compared with the schemas.
@@ -145,7 +145,7 @@ impl Mode {
         Mode { check_types, strict, data_prop, demands_imports: true }
     }
 
-    /// Accepts operators of domains that the model does not import.
+    /// Returns options that accept operators of domains which the model does not import.
     fn without_imports(self) -> Mode {
         Mode { demands_imports: false, ..self }
     }

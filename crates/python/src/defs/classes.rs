@@ -38,7 +38,7 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schema.setattr(AttrType::NAME, AttrType::class(py)?)
 }
 
-/// Schema of a version of an operator.
+/// Operator schema: name, version, inputs, outputs, attributes and documentation.
 #[pyclass(name = "OpSchema", module = "sardonyx.defs")]
 pub(crate) struct OpSchema(pub(crate) Arc<Description>);
 
@@ -151,7 +151,7 @@ impl OpSchema {
         0
     }
 
-    /// Returns the support level of the operator, a `SupportType`.
+    /// Returns the maturity of the operator, an `OpSchema.SupportType`.
     #[getter]
     fn support_level<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Support::Common.to_python(py)

@@ -20,7 +20,7 @@ use super::enums::{Determinism, ParameterOption};
 use super::standard;
 use crate::errors::SchemaError;
 
-/// Version of an operator with its documentation.
+/// Operator schema with documentation, default values and inference function.
 #[derive(Debug, Clone)]
 pub(crate) struct Description {
     pub(crate) name: String,
@@ -41,7 +41,7 @@ pub(crate) struct Description {
     pub(crate) inference: Option<Arc<Py<PyAny>>>,
 }
 
-/// Formal input or output.
+/// Formal input or output of an operator.
 #[derive(Debug, Clone)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
@@ -55,7 +55,7 @@ pub(crate) struct Parameter {
     pub(crate) types: Vec<String>,
 }
 
-/// Type variable with its allowed types.
+/// Type variable of an operator with its allowed types.
 #[derive(Debug, Clone)]
 pub(crate) struct TypeConstraint {
     pub(crate) name: String,
@@ -63,7 +63,7 @@ pub(crate) struct TypeConstraint {
     pub(crate) description: String,
 }
 
-/// Formal attribute.
+/// Formal attribute of an operator.
 #[derive(Debug, Clone)]
 pub(crate) struct AttributeDescription {
     pub(crate) name: String,
@@ -172,7 +172,7 @@ impl Parameter {
         }
     }
 
-    /// Converts the parameter to the form of the registry.
+    /// Converts the parameter to the `Param` of a registered schema.
     fn to_schema(&self) -> Param {
         let arity = match self.option {
             ParameterOption::Single => Arity::Single,

@@ -10,11 +10,11 @@ use sardonyx::tool::schema::{AttrType, Differentiability};
 /// Number of values that a formal parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParameterOption {
-    /// Exactly one.
+    /// Exactly one value.
     Single,
-    /// None or one.
+    /// At most one value.
     Optional,
-    /// Any number; the last parameter only.
+    /// Any number of values; only the last parameter may be variadic.
     Variadic,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Determinism {
     Deterministic,
 }
 
-/// Support level of an operator.
+/// Maturity of an operator: in regular use, or experimental.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Support {
     Common,
@@ -45,7 +45,7 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
     /// Returns the cell that stores the Python class.
     fn cell() -> &'static PyOnceLock<Py<PyAny>>;
 
-    /// Returns the Python class, made on the first call.
+    /// Returns the Python class. The first call creates it.
     fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
         let class = Self::cell().get_or_try_init(py, || {
             let members: Vec<(&str, i32)> =

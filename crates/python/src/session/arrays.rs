@@ -26,7 +26,7 @@ pub(crate) struct Numpy {
     types: [PyOnceLock<Option<Py<PyAny>>>; 29],
 }
 
-/// numpy, once an array has been returned or read; `None` inside if it is not installed.
+/// Imported numpy: empty before the first use, `None` if numpy is not installed.
 static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
 
 /// Imports numpy on the first call; `None` if it is not installed.

@@ -52,7 +52,7 @@ impl<'w, 'py> OutputSelection<'w, 'py> {
         OutputSelection { numbers, into: &[] }
     }
 
-    /// Returns the position of output `number` among the returned outputs.
+    /// Returns the position of output `number` among the selected outputs.
     pub(crate) fn position_of(&self, number: usize) -> Option<usize> {
         match self.numbers {
             None => Some(number),
@@ -60,7 +60,7 @@ impl<'w, 'py> OutputSelection<'w, 'py> {
         }
     }
 
-    /// Whether an output is returned twice.
+    /// Whether an output is selected twice.
     pub(crate) fn has_duplicates(&self) -> bool {
         let numbers = self.numbers.unwrap_or_default();
         let mut all = numbers.iter().enumerate();
@@ -91,7 +91,7 @@ impl<'w, 'py> OutputSelection<'w, 'py> {
 pub(crate) struct ModelFacts {
     /// Names and values of text fields such as `producer_name`.
     pub(crate) texts: [(&'static str, String); 6],
-    /// The field `model_version`.
+    /// Version of the model, its field `model_version`.
     pub(crate) version: Option<i64>,
     /// Keys and values of `metadata_props`.
     pub(crate) metadata: Vec<(String, String)>,
@@ -108,7 +108,7 @@ pub(crate) struct Engine {
     input_names: Vec<Py<PyString>>,
     /// Interned names of the outputs, in order.
     output_names: Vec<Py<PyString>>,
-    /// Duration of the last run.
+    /// Duration of the last run, in nanoseconds.
     last_nanoseconds: AtomicU64,
     /// Whether the model has a Loop or Scan node, which may iterate without end.
     has_loops: bool,
@@ -400,7 +400,7 @@ impl Engine {
         self.session.report().made_bytes
     }
 
-    /// Returns the precision of products: `exact` or `fast`.
+    /// Returns the precision of matrix products: `exact` or `fast`.
     pub(crate) fn precision(&self) -> &str {
         self.settings.precision_name()
     }

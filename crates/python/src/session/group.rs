@@ -177,7 +177,7 @@ pub(super) fn parse_deadline(py: Python<'_>, seconds: f64) -> PyResult<Duration>
 pub(super) struct OpenSession<S> {
     pub(super) session: S,
     pub(super) connection: Connection,
-    /// Dropped last, so that it signals the end of all threads.
+    /// Signals, when it is dropped as the last field, that all threads have ended.
     _ended: EndGuard,
 }
 

@@ -18,7 +18,7 @@ use super::interrupts::Interrupts;
 pub(crate) struct Limits {
     /// Flag with which another thread cancels the run.
     pub(crate) stop: Option<StopFlag>,
-    /// Time at which the run ends.
+    /// Time at which the run is ended with an error.
     pub(crate) deadline: Option<Instant>,
     /// Recorder of the start and duration of each step.
     pub(crate) profile: Option<Arc<Recorder>>,

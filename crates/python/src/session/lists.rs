@@ -15,7 +15,7 @@ use super::take::{MOST_NESTED, ValueName, describe_class, read_dims, shorten_rep
 /// element, which is slow and takes much memory.
 const MOST_IN_LISTS: u64 = 1 << 24;
 
-/// Elements read so far, in the widest type of their class.
+/// Elements of a list, in the widest type of their class: `f64`, `i64` and so on.
 enum Elements {
     Floats(Vec<f64>),
     Signed(Vec<i64>),

@@ -104,7 +104,7 @@ impl PyTensor {
         Ok(PyTensor { tensor, start: Address(start) })
     }
 
-    /// Returns the tensor.
+    /// Returns the wrapped tensor.
     pub(crate) fn tensor(&self) -> &Tensor {
         &self.tensor
     }

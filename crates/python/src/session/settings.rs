@@ -13,7 +13,7 @@ use super::take::shorten_repr;
 pub(crate) struct Settings {
     /// Number of threads of a run; `None` for the default.
     pub(crate) threads: Option<usize>,
-    /// Precision of products.
+    /// Precision of matrix products.
     pub(crate) precision: Precision,
     /// Most bytes that the session and one run use together.
     pub(crate) memory_limit: Option<usize>,
@@ -94,7 +94,7 @@ impl Settings {
         !self.dims.is_empty() || self.has_denoted_sizes
     }
 
-    /// Returns the precision of products as the argument `precision` spells it: `exact` or `fast`.
+    /// Returns the precision of matrix products as the argument `precision` spells it: `exact` or `fast`.
     pub(crate) fn precision_name(&self) -> &'static str {
         match self.precision {
             Precision::Exact => "exact",

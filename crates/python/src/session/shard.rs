@@ -13,7 +13,7 @@ use super::errors::{ArgumentProblem, to_exception};
 use super::opened::{find_parser, open_model, to_argument_form};
 use super::settings::parse_dims;
 
-/// Options of `sardonyx.shard`.
+/// Arguments of `sardonyx.shard`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ShardArguments {

@@ -46,13 +46,13 @@ pub(crate) struct InputConverter {
 /// Place of a value in the arguments of a call, for messages. Formatted only when a message is
 /// made.
 pub(crate) enum ValueName<'w> {
-    /// Input of this name.
+    /// Value of the input with this name.
     Input(&'w str),
-    /// Item at this index of a list.
+    /// Item of a list: its index and the place of the list.
     Item(usize, &'w ValueName<'w>),
-    /// Value of this key in a dict.
+    /// Value in a dict: its key and the place of the dict.
     ValueOf(String, &'w ValueName<'w>),
-    /// Noun phrase for any other place.
+    /// Any other value, described by a noun phrase.
     Other(&'static str),
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn to_objects<'py>(
     }
 }
 
-/// Converts numbers to Python objects.
+/// Converts the numbers of a tensor to Python objects, in order.
 fn numbers_to_objects<'py, T: IntoPyObject<'py>>(
     py: Python<'py>,
     numbers: Vec<T>,

@@ -337,7 +337,7 @@ impl PyTrainer {
         to_python_ports(self.current().inference_outputs().iter().cloned())
     }
 
-    /// Returns the precision of products: `exact` or `fast`.
+    /// Returns the precision of matrix products: `exact` or `fast`.
     #[getter]
     fn precision(&self) -> &'static str {
         self.settings.precision_name()

@@ -12,7 +12,7 @@ use sardonyx::train::{
 use super::errors::{ArgumentProblem, argument_error, to_exception};
 use super::opened::{find_parser, open_model, to_argument_form};
 
-/// The options of `sardonyx.add_training`.
+/// Arguments of `sardonyx.add_training`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct TrainingArguments {
@@ -40,7 +40,7 @@ pub(crate) struct TrainingArguments {
     float_copies: bool,
 }
 
-/// The options of `sardonyx.differentiate`.
+/// Arguments of `sardonyx.differentiate`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct GradientArguments {

@@ -18,9 +18,9 @@ use super::{PyStopFlag, call_limits};
 
 /// Outputs of one run that this worker receives.
 enum Served {
-    /// All outputs, whole.
+    /// Complete tensors of all outputs.
     Outputs(Outputs),
-    /// Shards of outputs, those that the devices of this worker hold.
+    /// Shards of outputs that the devices of this worker hold.
     Parts(Vec<OutputPart>),
 }
 

@@ -108,13 +108,13 @@ enum ToEngine {
 pub(super) struct NodeFacts {
     /// Text that identifies the node in messages.
     pub(super) name: String,
-    /// Types by input, as TypeProtos.
+    /// Type of each input, as a TypeProto.
     pub(super) types: Vec<Option<Vec<u8>>>,
-    /// Constant values by input, as TensorProtos.
+    /// Value of each constant input, as a TensorProto.
     pub(super) data: Vec<Option<Vec<u8>>>,
-    /// Constant sparse values by input, as SparseTensorProtos.
+    /// Value of each constant sparse input, as a SparseTensorProto.
     pub(super) sparse_data: Vec<Option<Vec<u8>>>,
-    /// Elements that inference has computed by input, as TensorShapeProtos.
+    /// Elements that inference has computed for each input, as a TensorShapeProto.
     pub(super) symbolic: Vec<Option<Vec<u8>>>,
     /// Whether each input is present.
     pub(super) has_input: Vec<bool>,
@@ -123,7 +123,7 @@ pub(super) struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// Serializes the facts about a node.
+    /// Collects and serializes the facts about a node.
     fn from_node(node: &NodeTypes<'_, '_>) -> NodeFacts {
         let inputs = 0..node.input_count();
         let types = inputs.clone().map(|index| Some(type_to_bytes(Some(node.input(index)?))));

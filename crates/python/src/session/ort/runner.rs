@@ -73,7 +73,7 @@ impl Runner {
         Ok(Some(profile))
     }
 
-    /// Returns the session.
+    /// Returns the session that `_open` has opened.
     #[getter]
     fn _session<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySession>> {
         self.session(py).cloned()
@@ -189,7 +189,7 @@ fn find_shape(feed: &Bound<'_, PyDict>, port: &Port) -> Option<Vec<usize>> {
 }
 
 impl Runner {
-    /// Returns the session.
+    /// Returns the session that `_open` has opened.
     ///
     /// # Errors
     ///
@@ -306,7 +306,7 @@ impl Runner {
         })
     }
 
-    /// Returns name, type and shape of each input of a kind.
+    /// Returns name, type and shape of each input of a kind: required, or with a default.
     fn describe_inputs<'py>(
         &self,
         py: Python<'py>,
