@@ -94,7 +94,8 @@ impl Settings {
         !self.dims.is_empty() || self.has_denoted_sizes
     }
 
-    /// Returns the precision of matrix products as the argument `precision` spells it: `exact` or `fast`.
+    /// Returns the precision of matrix products in the spelling of the argument `precision`:
+    /// `exact` or `fast`.
     pub(crate) fn precision_name(&self) -> &'static str {
         match self.precision {
             Precision::Exact => "exact",
