@@ -61,7 +61,7 @@ pub(crate) fn add_training<'py>(
     model: &Bound<'py, PyAny>,
     arguments: TrainingArguments,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = arguments.to_options().map_err(|wrong| wrong.into_exception(model.py()))?;
+    let options = arguments.into_options().map_err(|wrong| wrong.into_exception(model.py()))?;
     change_model(model, |model| Ok(model.add_training(&options)?.0))
 }
 
@@ -115,7 +115,7 @@ impl TrainingArguments {
     /// # Errors
     ///
     /// Arguments that exclude each other, or an unknown name.
-    fn to_options(self) -> Result<TrainingOptions, ArgumentProblem> {
+    fn into_options(self) -> Result<TrainingOptions, ArgumentProblem> {
         let init = self.init.parse::<Initialization>();
         let init = init.map_err(|what| format!("init is '{}', which is {what}", self.init))?;
         let mut options = TrainingOptions::new(self.to_loss()?)
