@@ -1,4 +1,4 @@
-//! PNG, by the crate `png`.
+//! PNG images, decoded by the crate `png`.
 
 use std::io::Cursor;
 
@@ -8,7 +8,7 @@ use super::bitmaps::{Layout, SMALL, Samples};
 use super::orientation::Orientation;
 use super::zeros;
 
-/// An image that is not decoded yet.
+/// A PNG image whose header has been read.
 pub(super) struct Png<'a> {
     reader: Reader<Cursor<&'a [u8]>>,
     layout: Layout,
@@ -17,12 +17,12 @@ pub(super) struct Png<'a> {
 impl<'a> Png<'a> {
     /// Reads all chunks before the pixels.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Png<'a>, String> {
-        // The rows count as well; the image has a limit of its own.
+        // The limit includes buffered rows; the size of the image is limited elsewhere.
         let bytes = encoded.len().saturating_mul(4).saturating_add(SMALL);
         let mut decoder = Decoder::new_with_limits(Cursor::new(encoded), Limits { bytes });
         decoder.set_ignore_text_chunk(true);
         decoder.set_ignore_iccp_chunk(true);
-        // Palettes become colors, 1 to 4 bits become 8; 16 bits stay.
+        // Expands palettes to colors and samples of 1 to 4 bits to 8; samples of 16 bits stay.
         decoder.set_transformations(Transformations::EXPAND);
         let reader = decoder.read_info().map_err(|error| error.to_string())?;
         let (width, height) = reader.info().size();

@@ -1,4 +1,4 @@
-//! WebP, by the crate `image-webp`.
+//! WebP images, decoded by the crate `image-webp`.
 
 use std::io::Cursor;
 
@@ -8,7 +8,7 @@ use super::bitmaps::{Layout, Samples};
 use super::orientation::Orientation;
 use super::zeros;
 
-/// An image that is not decoded yet.
+/// A WebP image whose chunk headers have been read.
 pub(super) struct WebP<'a> {
     decoder: WebPDecoder<Cursor<&'a [u8]>>,
 }
@@ -18,7 +18,7 @@ impl<'a> WebP<'a> {
     pub(super) fn open(encoded: &'a [u8]) -> Result<WebP<'a>, String> {
         let decoder = WebPDecoder::new(Cursor::new(encoded));
         let mut decoder = decoder.map_err(|error| error.to_string())?;
-        // Metadata are not longer than the file, whatever their header has.
+        // Metadata cannot be longer than the file, whatever length their header declares.
         decoder.set_memory_limit(encoded.len());
         Ok(WebP { decoder })
     }
