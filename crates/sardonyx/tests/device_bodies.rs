@@ -26,8 +26,8 @@ fn model(graph: &str, functions: &str) -> Model {
 
 fn floats(dims: &[usize]) -> Tensor {
     let count: usize = dims.iter().product();
-    let number = |n: usize| ((n * 37 + 11) % 29) as f32 / 16.0 - 0.875;
-    Tensor::from_vec(dims, (0..count).map(number).collect()).unwrap()
+    let numbers = (0..count).map(|n| ((n * 37 + 11) % 29) as f32 / 16.0 - 0.875);
+    Tensor::from_vec(dims, numbers.collect()).unwrap()
 }
 
 /// Runs a model on devices and without them on several inputs, and compares the outputs up to the

@@ -202,16 +202,20 @@ fn results_go_to_all_workers_if_they_ask_for_them() {
     let good = at.iter().filter(|at| **at < 4);
     let wanted: Vec<_> =
         good.map(|at| whole.run(row(2.0, *at), &RunOptions::default()).unwrap()).collect();
-    let to_all = |_, options: DeviceOptions| options.results(Results::All);
-    let mut made = sessions(&model, 3, to_all).into_iter().map(Result::unwrap);
+    let mut made = sessions(&model, 3, |_, options| options.results(Results::All))
+        .into_iter()
+        .map(Result::unwrap);
     let first = made.next().unwrap();
     std::thread::scope(|scope| {
-        let serve = |session: DeviceSession| {
-            let mut taken = Vec::new();
-            session.serve(&StopFlag::new(), |outputs| taken.push(outputs)).unwrap();
-            taken
-        };
-        let others: Vec<_> = made.map(|one| scope.spawn(move || serve(one))).collect();
+        let others: Vec<_> = made
+            .map(|session| {
+                scope.spawn(move || {
+                    let mut taken = Vec::new();
+                    session.serve(&StopFlag::new(), |outputs| taken.push(outputs)).unwrap();
+                    taken
+                })
+            })
+            .collect();
         let found: Vec<_> = at
             .iter()
             .filter_map(|at| first.run(row(2.0, *at), &RunOptions::default()).ok())
@@ -223,10 +227,15 @@ fn results_go_to_all_workers_if_they_ask_for_them() {
         }
     });
     // Workers with different options are rejected.
-    let differ = |number, options: DeviceOptions| {
-        if number == 1 { options.results(Results::All) } else { options }
-    };
-    for session in sessions(&model, 3, differ) {
+    let different =
+        sessions(
+            &model,
+            3,
+            |number, options| {
+                if number == 1 { options.results(Results::All) } else { options }
+            },
+        );
+    for session in different {
         let error = session.unwrap_err();
         assert!(error.to_string().contains("results to all workers"), "{error}");
     }
@@ -301,8 +310,9 @@ fn outputs_stay_on_the_devices() {
     let inputs = |(rows, at)| [("x", input(rows)), ("at", Tensor::scalar(at))];
     let good: Vec<_> = runs.iter().filter(|(rows, at)| (*at as usize) < *rows).collect();
     for workers in 1..=5 {
-        let split = |_, options: DeviceOptions| options.results(Results::Split);
-        let mut made = sessions(&model, workers, split).into_iter().map(Result::unwrap);
+        let mut made = sessions(&model, workers, |_, options| options.results(Results::Split))
+            .into_iter()
+            .map(Result::unwrap);
         let first = made.next().unwrap();
         let all = std::thread::scope(|scope| {
             let others: Vec<_> = made
@@ -339,13 +349,16 @@ fn outputs_stay_on_the_devices() {
         assert_eq!(all.len(), 2 * good.len());
         for (parts, run) in all.iter().zip(good.iter().chain(&good)) {
             let wanted = whole.run(inputs(**run), &RunOptions::default()).unwrap();
-            let is_split = |part: &&OutputPart| part.output == "y" && !part.is_whole();
-            assert_eq!(parts.iter().filter(is_split).count(), 4);
+            let shards = parts.iter().filter(|part| part.output == "y" && !part.is_whole());
+            assert_eq!(shards.count(), 4);
             for name in ["y", "z"] {
                 let (found, wanted) = (join_parts(parts, name), wanted.tensor(name).unwrap());
                 let (found, wanted) = (found.to_vec::<f32>().unwrap(), wanted.to_vec().unwrap());
-                let near = |(found, wanted): (&f32, &f32)| (found - wanted).abs() < 1e-5;
-                assert!(found.iter().zip(&wanted).all(near), "{found:?} {wanted:?}");
+                let mut pairs = found.iter().zip(&wanted);
+                assert!(
+                    pairs.all(|(a, b): (&f32, &f32)| (a - b).abs() < 1e-5),
+                    "{found:?} {wanted:?}"
+                );
             }
         }
     }

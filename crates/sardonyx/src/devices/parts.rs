@@ -37,7 +37,8 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// The first shard whose element type or sizes differ from those that `form` gives its device.
+    /// Returns as the error the first shard whose element type or sizes differ from those that
+    /// `form` gives its device.
     pub(super) fn from_computed(
         elem: DataType,
         dims: &[usize],

@@ -13,7 +13,7 @@ use crate::external::Watched;
 use crate::model::Model;
 use sardonyx_passes::JobKind;
 
-/// Options of [`Model::rank_models`]: configuration, collectives and input sizes.
+/// Options of `Model::rank_models`: configuration, collectives and input sizes.
 #[derive(Debug, Clone)]
 pub struct RankOptions {
     configuration: Option<String>,

@@ -240,8 +240,8 @@ impl DeviceSession {
     }
 }
 
-/// Runs of one call that have begun, in the order of a FIFO. Dropping it, after a failure or in a
-/// panic, cancels the runs that have not finished.
+/// Queue of the runs of one call that have begun. Dropping it, after a failure or in a panic,
+/// cancels the runs that have not finished.
 pub(super) struct OpenRuns<'s> {
     session: &'s DeviceSession,
     done: Sender<FinishedJob>,

@@ -102,13 +102,13 @@ pub(super) struct Job {
     pub(super) part: usize,
     pub(super) taken: Arc<RunInputs>,
     pub(super) terms: Terms,
-    /// Final message to device 0.
+    /// Message that the device sends to device 0 at the end of the run.
     pub(super) sends: Sends,
     /// Channel that receives the result.
     pub(super) done: Sender<FinishedJob>,
 }
 
-/// Final message of a device to device 0 at the end of a run.
+/// Message of a device to device 0 at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sends {
     /// No message: device 0 is in this process, which receives the result by a channel.

@@ -377,7 +377,7 @@ impl Tables {
             };
             let table = Huffman::new(counts, symbols);
             // With samples of 8 bits, DC differences have at most 15 bits.
-            *place = table.filter(|table| class == 1 || table.has_symbols_up_to(15));
+            *place = table.filter(|table| class == 1 || table.is_bounded_by(15));
             if place.is_none() {
                 return segment.fail("a Huffman table has impossible codes");
             }

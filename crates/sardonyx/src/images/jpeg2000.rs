@@ -113,8 +113,8 @@ fn big_endian(bytes: &[u8]) -> usize {
 /// Checks the memory that the decoder allocates before it reads data: rejects more tiles than the
 /// file has bytes for, and returns whether precincts have fewer than eight samples along a side.
 ///
-/// Checks every position that looks like the begin of a codestream, as in a malformed file it
-/// depends on the decoder which one is read.
+/// Checks every position where a codestream may begin: in a malformed file, the decoder may read
+/// any of them.
 fn check_codestreams(encoded: &[u8]) -> Result<bool, String> {
     let mut has_small_precincts = false;
     let starts = encoded.windows(4).enumerate().filter(|(_, bytes)| *bytes == CODESTREAM);

@@ -201,8 +201,8 @@ pub(super) fn text(model: &Model, symbol: Option<Symbol>) -> &[u8] {
 /// Evaluates operands that are constants of the file.
 struct Constants<'m> {
     model: &'m Model,
-    /// Graph and index of each initializer, including the defaults of inputs: these are what a
-    /// caller runs who passes nothing.
+    /// Graph and index of each initializer, including the defaults of inputs, as these are used
+    /// if a caller omits the inputs.
     initializers: HashMap<ValueId, (GraphId, u32)>,
     /// Cache of evaluated operands, as all nodes of a model may read one.
     known: RefCell<HashMap<ValueId, Option<Rc<[f64]>>>>,

@@ -88,9 +88,9 @@ pub struct ScannedFile {
 pub struct ScannedDomain {
     /// Name of the domain, empty for `ai.onnx`; truncated if long.
     pub domain: String,
-    /// Number of different operators.
+    /// Number of different operators of the domain that nodes use.
     pub operators: u64,
-    /// Number of nodes.
+    /// Number of nodes with an operator of the domain.
     pub nodes: u64,
 }
 

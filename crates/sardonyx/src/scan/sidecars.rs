@@ -31,7 +31,7 @@ const SLACK: u64 = 1 << 30;
 /// Data files of a model, collected while all its tensors are visited.
 pub(super) struct Sidecars<'m> {
     model: &'m Model,
-    /// Indices into `files`.
+    /// Index into `files` of each location.
     by_location: HashMap<Vec<u8>, usize>,
     files: Vec<Sidecar<'m>>,
     /// Number of tensors whose offset is not a multiple of [`PAGE`].
@@ -43,12 +43,12 @@ pub(super) struct Sidecars<'m> {
 /// A location of a data file, and the references of tensors to it.
 struct Sidecar<'m> {
     location: Vec<u8>,
-    /// Number of tensors that refer to it.
+    /// Number of tensors that refer to the file.
     tensors: u64,
-    /// First tensor that refers to it.
+    /// First tensor that refers to the file.
     first: Stored<'m>,
     ranges: Vec<Range<'m>>,
-    /// SHA-1 in the first tensor that has one.
+    /// SHA-1 of the file, as the first tensor with a `checksum` declares it.
     checksum: Option<String>,
 }
 

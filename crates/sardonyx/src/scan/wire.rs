@@ -28,7 +28,7 @@ const LIST_ELEMENTS: u64 = 1 << 26;
 /// Maximum number of fields of a message in the table.
 const MOST_FIELDS: usize = 24;
 
-/// Summary of a walk.
+/// Summary of a walk over the bytes of a model.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
     /// Number of messages and elements of string lists.

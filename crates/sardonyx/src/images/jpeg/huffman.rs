@@ -154,7 +154,7 @@ impl Huffman {
     }
 
     /// Whether all symbols are at most `bound`.
-    pub(super) fn has_symbols_up_to(&self, bound: u8) -> bool {
+    pub(super) fn is_bounded_by(&self, bound: u8) -> bool {
         self.symbols.iter().all(|symbol| *symbol <= bound)
     }
 
