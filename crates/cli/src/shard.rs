@@ -205,7 +205,7 @@ fn nothing_split(model: &Model, report: &ShardReport, division: Division) -> Opt
         Division::Pipeline => "use --batch to divide the examples",
         Division::Batch => "use --tensor or --pipeline",
     };
-    model.undivided(report, division).map(|why| format!("{why}; {instead}"))
+    model.explain_undivided(report, division).map(|why| format!("{why}; {instead}"))
 }
 
 fn as_text(name: &str, report: &ShardReport, division: Division) -> String {

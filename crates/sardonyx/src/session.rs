@@ -748,7 +748,7 @@ impl Session {
 /// Tells the other ranks of an error, if there are any; gives what is to be said of it here.
 fn told(rank: Option<&Rank>, error: Error) -> Error {
     match rank {
-        Some(rank) => rank.failed(error),
+        Some(rank) => rank.fail(error),
         None => error,
     }
 }

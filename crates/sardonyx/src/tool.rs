@@ -150,7 +150,7 @@ pub trait ModelExt {
     /// Divides the model into one model for each rank. Products: cli, `shard`; python.
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
     /// Explains why a division left the model whole. Products: cli, `shard`; python.
-    fn undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
+    fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
     /// Whether nodes call collectives. Product: cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
     /// Returns the bound of indices that an input holds. Product: cli, made-up inputs.
@@ -230,8 +230,8 @@ impl ModelExt for Model {
         Model::rank_models(self, options)
     }
 
-    fn undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
-        Model::undivided(self, report, division)
+    fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
+        Model::explain_undivided(self, report, division)
     }
 
     fn has_collectives(&self) -> bool {

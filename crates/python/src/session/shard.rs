@@ -121,7 +121,7 @@ impl Wanted {
                     .iter()
                     .fold(options, |options, (name, size)| options.dim(name, *size));
                 let (annotated, report) = model.shard(&options)?;
-                let undivided = model.undivided(&report, self.division);
+                let undivided = model.explain_undivided(&report, self.division);
                 (Some(annotated), undivided.map(|why| format!("{why}; {}", self.instead())))
             }
             None => (None, None),

@@ -32,7 +32,7 @@ impl Rank {
 
     /// Fails the sessions of all ranks, because a run of this one failed. Returns the error of the
     /// rank that failed first: `error`, or the one that the transport reported.
-    pub(crate) fn failed(&self, error: Error) -> Error {
+    pub(crate) fn fail(&self, error: Error) -> Error {
         let cause = self.0.failure();
         self.0.clone_transport().fail(&error.to_string());
         cause.map_or(error, team::worker_error)

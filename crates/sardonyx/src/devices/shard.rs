@@ -91,7 +91,11 @@ impl Model {
 
     /// Explains why [`Model::shard`] found no work to divide among the devices, for which it
     /// returned `report`; `None` if the devices share the work.
-    pub(crate) fn undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
+    pub(crate) fn explain_undivided(
+        &self,
+        report: &ShardReport,
+        division: Division,
+    ) -> Option<String> {
         let ShardReport { columns, rows, whole, tables, stages, .. } = report;
         match division {
             Division::Tensor if columns + rows + tables > 0 => None,

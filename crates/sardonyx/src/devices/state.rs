@@ -18,12 +18,12 @@ use crate::session::Choices;
 /// Sharding of each state variable. The first plan that reads or assigns a variable chooses its
 /// form, which all later plans follow.
 #[derive(Debug, Default)]
-pub(crate) struct Forms(Mutex<Vec<Option<Form>>>);
+pub(crate) struct StateForms(Mutex<Vec<Option<Form>>>);
 
-impl Forms {
+impl StateForms {
     /// Makes the table for this many variables, none of which has a form yet.
-    pub(crate) fn open(variables: usize) -> Forms {
-        Forms(Mutex::new(vec![None; variables]))
+    pub(crate) fn new(variables: usize) -> StateForms {
+        StateForms(Mutex::new(vec![None; variables]))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Form>>> {
@@ -33,7 +33,7 @@ impl Forms {
 
 /// State variable that a model reads from its device shards and may assign.
 #[derive(Debug)]
-pub(crate) struct Stay {
+pub(crate) struct StateVariable {
     /// Number of the variable in the trainer's state.
     pub(crate) variable: usize,
     /// Name of the model's input that reads the variable.
@@ -49,15 +49,15 @@ pub(crate) struct Stay {
 
 /// State variables of a model, which stay on the devices between runs.
 #[derive(Debug, Default)]
-pub(crate) struct Stays {
-    pub(crate) all: Vec<Stay>,
+pub(crate) struct StateVariables {
+    pub(crate) all: Vec<StateVariable>,
     /// Indices of the outputs that a run does not return.
     pub(crate) unreturned: Vec<usize>,
     /// Sharding of the variables, shared by all models that use them.
-    pub(crate) forms: Arc<Forms>,
+    pub(crate) forms: Arc<StateForms>,
 }
 
-impl Stays {
+impl StateVariables {
     /// Whether the model has no state variables.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -110,11 +110,11 @@ pub(crate) type StateRun = (Outputs, Vec<(usize, Arc<Parts>)>);
 impl DeviceSession {
     /// Makes a session of another model on the same devices, with the same seed and threads, so
     /// that both models can share state.
-    pub(crate) fn beside(
+    pub(crate) fn make_sibling(
         &self,
         model: &Model,
         choices: &Choices,
-        stays: Stays,
+        stays: StateVariables,
     ) -> Result<DeviceSession, Error> {
         let mut choices = choices.clone();
         choices.options.seed = self.choices.options.seed;
@@ -190,7 +190,7 @@ impl DeviceSession {
     }
 }
 
-impl Stay {
+impl StateVariable {
     /// Returns the tensor in a new value of the variable.
     fn take_tensor(&self, value: Value) -> Result<Tensor, Error> {
         match value {

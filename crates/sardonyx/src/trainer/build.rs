@@ -11,7 +11,7 @@ use sardonyx_runtime::Precision;
 use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
 use super::state::{Places, State, type_of};
 use super::{Run, Runner, Trainer};
-use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
+use crate::devices::{DeviceOptions, DeviceSession, StateForms, StateVariable, StateVariables};
 use crate::error::{Error, ErrorKind, guarded};
 use crate::model::Model;
 use crate::session::{Choices, Session, SessionBuilder};
@@ -35,7 +35,7 @@ struct Making<'m> {
     state: State,
     devices: Option<DeviceSession>,
     /// The forms of state variables on the devices.
-    forms: Arc<Forms>,
+    forms: Arc<StateForms>,
 }
 
 impl<'m> TrainerBuilder<'m> {
@@ -138,7 +138,7 @@ impl<'m> TrainerBuilder<'m> {
         let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
         let places = Places::of(&model.graph);
         let state = State::new(model, &places, seed)?;
-        let forms = Arc::new(Forms::open(state.len()));
+        let forms = Arc::new(StateForms::new(state.len()));
         let making =
             Making { model, choices, outputs: self.outputs, places, state, devices, forms };
         let mut entries = Vec::with_capacity(model.graph.training_info.len());
@@ -242,7 +242,7 @@ impl Making<'_> {
                 let stay = |(input, variable): &(usize, usize)| {
                     let assigned = assignments.iter().find(|(assigned, _)| assigned == variable);
                     let stored = self.state.stored(*variable);
-                    Stay {
+                    StateVariable {
                         variable: *variable,
                         name: shown(inputs[*input]).into(),
                         input: *input,
@@ -251,12 +251,12 @@ impl Making<'_> {
                     }
                 };
                 let unreturned = (0..returned.len()).filter(|output| !returned[*output]);
-                let stays = Stays {
+                let stays = StateVariables {
                     all: variables.iter().map(stay).collect(),
                     unreturned: unreturned.collect(),
                     forms: Arc::clone(&self.forms),
                 };
-                devices.beside(&model, &self.choices, stays)?.into()
+                devices.make_sibling(&model, &self.choices, stays)?.into()
             }
         };
         let names = session.outputs().iter().zip(&returned).filter(|(_, returned)| **returned);
