@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_devices::{
-    ErrorKind as Kind, Group, Reduction, RunNumber, Tag, Transport, TransportError, collectives,
-    combine, tag_in_run,
+    ErrorKind as TransportErrorKind, Group, Reduction, RunNumber, Tag, Transport, TransportError,
+    collectives, combine, tag_in_run,
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::{Combine, Sizes};
@@ -74,7 +74,7 @@ impl Link {
             (state.run, state.failure.clone())
         };
         let reason = match failure {
-            Some(received) if received.kind() == Kind::RunEnded => received,
+            Some(received) if received.kind() == TransportErrorKind::RunEnded => received,
             _ => run_ended(self.transport(), why),
         };
         self.transport.end_run(run, &reason);
@@ -106,7 +106,11 @@ impl Link {
 #[cold]
 pub(super) fn run_ended(transport: &dyn Transport, why: &str) -> TransportError {
     let worker = transport.worker();
-    TransportError::at(Kind::RunEnded, worker, format!("worker {worker} failed: {why}"))
+    TransportError::at(
+        TransportErrorKind::RunEnded,
+        worker,
+        format!("worker {worker} failed: {why}"),
+    )
 }
 
 /// Operator that runs all exchanges of one device; an attribute of the node selects the exchange.

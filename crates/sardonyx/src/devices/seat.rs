@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-use sardonyx_devices::{ErrorKind as Kind, RunNumber, TransportError};
+use sardonyx_devices::{ErrorKind as TransportErrorKind, RunNumber, TransportError};
 use sardonyx_passes::Device;
 use sardonyx_runtime::{RunOptions, StepEvent, StopFlag};
 use sardonyx_tensor::Value;
@@ -142,7 +142,7 @@ pub(super) struct DeviceFailure {
 impl DeviceFailure {
     /// Ranks failures of one run: the lowest is the cause, higher ones are its consequences.
     pub(super) fn rank(&self) -> usize {
-        use Kind::{Ended, Failed, Lost, RunEnded};
+        use TransportErrorKind::{Ended, Failed, Lost, RunEnded};
         match self.because.as_ref().map(TransportError::kind) {
             None if self.too_late => 3,
             Some(Failed | Lost | Ended | RunEnded) => 2,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sardonyx_devices::{
-    ErrorKind as Kind, FIRST_RESERVED_TAG, RunNumber, Tag, Transport, TransportError, agree,
-    tag_in_run, worker_of,
+    ErrorKind as TransportErrorKind, FIRST_RESERVED_TAG, RunNumber, Tag, Transport, TransportError,
+    agree, tag_in_run, worker_of,
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_passes::{Device, Plan, divides_bodies};
@@ -150,8 +150,8 @@ impl Team {
             match self.0.receive(0, ORDER) {
                 Ok(message) => break message,
                 // The transport's deadline limits single messages, not the time between runs.
-                Err(error) if error.kind() == Kind::Deadline => {}
-                Err(error) if error.kind() == Kind::Ended => return Ok(None),
+                Err(error) if error.kind() == TransportErrorKind::Deadline => {}
+                Err(error) if error.kind() == TransportErrorKind::Ended => return Ok(None),
                 Err(error) => return Err(worker_error(error)),
             }
         };

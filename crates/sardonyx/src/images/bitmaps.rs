@@ -17,7 +17,7 @@ pub(super) const SMALL: usize = 16 << 20;
 
 /// Size of an image, and number and width of its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct BitmapLayout {
     pub(super) width: usize,
     pub(super) height: usize,
     /// Number of channels: 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha).
@@ -26,7 +26,7 @@ pub(super) struct Layout {
     pub(super) is_wide: bool,
 }
 
-impl Layout {
+impl BitmapLayout {
     /// Returns the number of samples, saturating.
     pub(super) fn samples(&self) -> usize {
         self.width.saturating_mul(self.height).saturating_mul(self.channels)
@@ -40,7 +40,7 @@ impl Layout {
 
 /// An encoded image of one of these formats, whose header has been read.
 pub(super) trait Samples {
-    fn layout(&self) -> Layout;
+    fn layout(&self) -> BitmapLayout;
 
     /// Returns the maximum memory of the decoder in bytes, without the samples.
     fn working_bytes(&self) -> usize {
@@ -88,7 +88,7 @@ impl<'a> Bitmap<'a> {
 
 impl Image for Bitmap<'_> {
     fn size(&self) -> [usize; 2] {
-        let Layout { width, height, .. } = self.samples.layout();
+        let BitmapLayout { width, height, .. } = self.samples.layout();
         [width, height]
     }
 
@@ -98,7 +98,7 @@ impl Image for Bitmap<'_> {
     }
 
     fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String> {
-        let Layout { channels, is_wide, .. } = self.samples.layout();
+        let BitmapLayout { channels, is_wide, .. } = self.samples.layout();
         let bytes = self.samples.read()?;
         // Samples of 16 bits are big-endian, so their first byte is the upper one.
         let size = if is_wide { 2 } else { 1 };

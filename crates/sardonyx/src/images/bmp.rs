@@ -1,6 +1,6 @@
 //! BMP images (Windows bitmaps) with headers of all versions, uncompressed or run-length encoded.
 
-use super::bitmaps::{Layout, Samples};
+use super::bitmaps::{BitmapLayout, Samples};
 use super::zeros;
 
 /// Byte offset of the image header, which follows the file header.
@@ -300,12 +300,12 @@ fn palette_index(bytes: &[u8], at: usize, bits: usize) -> usize {
 }
 
 impl Samples for Bmp<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         let channels = match &self.coding {
             Coding::Fields { alpha: Some(_), .. } => 4,
             _ => 3,
         };
-        Layout { width: self.width, height: self.height, channels, is_wide: false }
+        BitmapLayout { width: self.width, height: self.height, channels, is_wide: false }
     }
 
     fn read(self: Box<Self>) -> Result<Vec<u8>, String> {

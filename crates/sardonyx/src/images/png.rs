@@ -4,14 +4,14 @@ use std::io::Cursor;
 
 use ::png::{BitDepth, ColorType, Decoder, Limits, Reader, Transformations};
 
-use super::bitmaps::{Layout, SMALL, Samples};
+use super::bitmaps::{BitmapLayout, SMALL, Samples};
 use super::orientation::Orientation;
 use super::zeros;
 
 /// A PNG image whose header has been read.
 pub(super) struct Png<'a> {
     reader: Reader<Cursor<&'a [u8]>>,
-    layout: Layout,
+    layout: BitmapLayout,
 }
 
 impl<'a> Png<'a> {
@@ -39,13 +39,14 @@ impl<'a> Png<'a> {
             BitDepth::Sixteen => true,
             _ => return Err(format!("samples of {} bits are not supported", depth as u8)),
         };
-        let layout = Layout { width: width as usize, height: height as usize, channels, is_wide };
+        let layout =
+            BitmapLayout { width: width as usize, height: height as usize, channels, is_wide };
         Ok(Png { reader, layout })
     }
 }
 
 impl Samples for Png<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         self.layout
     }
 

@@ -1,6 +1,6 @@
 //! Netpbm images: PBM, PGM and PPM as text or binary (`P1` to `P6`), and PAM (`P7`).
 
-use super::bitmaps::{Layout, Samples};
+use super::bitmaps::{BitmapLayout, Samples};
 use super::zeros;
 
 /// A Netpbm image whose header has been read.
@@ -243,9 +243,9 @@ impl<'a> Pnm<'a> {
 }
 
 impl Samples for Pnm<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         let Pnm { width, height, channels, max, .. } = *self;
-        Layout { width, height, channels, is_wide: max > 255 }
+        BitmapLayout { width, height, channels, is_wide: max > 255 }
     }
 
     fn read(self: Box<Self>) -> Result<Vec<u8>, String> {
@@ -269,7 +269,7 @@ impl Samples for Pnm<'_> {
 mod tests {
     use super::*;
 
-    fn decode(file: &[u8]) -> Result<(Layout, Vec<u8>), String> {
+    fn decode(file: &[u8]) -> Result<(BitmapLayout, Vec<u8>), String> {
         let pnm = Pnm::open(file)?;
         Ok((pnm.layout(), Box::new(pnm).read()?))
     }
@@ -318,7 +318,7 @@ mod tests {
     fn every_variant_gives_its_samples() {
         for (file, [width, height, channels, size], samples) in FILES {
             let name = String::from_utf8_lossy(file);
-            let layout = Layout { width, height, channels, is_wide: size == 2 };
+            let layout = BitmapLayout { width, height, channels, is_wide: size == 2 };
             assert_eq!(Pnm::open(file).unwrap().layout(), layout, "{name}");
             if samples.is_empty() {
                 let error = decode(file).unwrap_err();

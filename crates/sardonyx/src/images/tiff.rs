@@ -6,14 +6,14 @@ use ::tiff::decoder::{ChunkType, Decoder, Limits};
 use ::tiff::tags::{SampleFormat, Tag};
 use ::tiff::{ColorType, TiffError};
 
-use super::bitmaps::{Layout, SMALL, Samples};
+use super::bitmaps::{BitmapLayout, SMALL, Samples};
 use super::orientation::Orientation;
 use super::zeros;
 
 /// A TIFF image whose directory has been read.
 pub(super) struct Tiff<'a> {
     decoder: Decoder<Cursor<&'a [u8]>>,
-    layout: Layout,
+    layout: BitmapLayout,
     coding: Coding,
 }
 
@@ -53,7 +53,8 @@ impl<'a> Tiff<'a> {
             }
         }
         let is_wide = bits == 16;
-        let layout = Layout { width: width as usize, height: height as usize, channels, is_wide };
+        let layout =
+            BitmapLayout { width: width as usize, height: height as usize, channels, is_wide };
         let bytes = layout.bytes().saturating_add(SMALL);
         // The samples themselves are not the decoder's memory.
         let mut limits = Limits::default();
@@ -68,7 +69,7 @@ fn to_message(error: TiffError) -> String {
 }
 
 impl Samples for Tiff<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         self.layout
     }
 
@@ -86,7 +87,7 @@ impl Samples for Tiff<'_> {
     }
 
     fn read(mut self: Box<Self>) -> Result<Vec<u8>, String> {
-        let Layout { width, height, channels, is_wide } = self.layout;
+        let BitmapLayout { width, height, channels, is_wide } = self.layout;
         let stored = self.decoder.image_buffer_layout().map_err(to_message)?;
         let size = if is_wide { 2 } else { 1 };
         let expected = match self.coding {

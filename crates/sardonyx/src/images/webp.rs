@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use image_webp::WebPDecoder;
 
-use super::bitmaps::{Layout, Samples};
+use super::bitmaps::{BitmapLayout, Samples};
 use super::orientation::Orientation;
 use super::zeros;
 
@@ -25,10 +25,10 @@ impl<'a> WebP<'a> {
 }
 
 impl Samples for WebP<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         let (width, height) = self.decoder.dimensions();
         let channels = if self.decoder.has_alpha() { 4 } else { 3 };
-        Layout { width: width as usize, height: height as usize, channels, is_wide: false }
+        BitmapLayout { width: width as usize, height: height as usize, channels, is_wide: false }
     }
 
     fn orientation(&mut self) -> Orientation {
