@@ -37,7 +37,7 @@ use crew::Crew;
 pub(crate) use parts::Parts;
 use plans::{CompiledPlan, ShardSource};
 pub use split::OutputPart;
-pub(crate) use state::{StateForms, StateVariable, StateVariables};
+pub(crate) use state::{ResidentVariable, ResidentVariables, StateForms};
 
 /// A model compiled to run on the devices of one of its configurations.
 ///
@@ -76,7 +76,7 @@ pub struct DeviceSession {
     look: Session,
     crew: Crew,
     /// State variables that stay on the devices between runs.
-    stays: StateVariables,
+    stays: ResidentVariables,
     /// Cache of plans in the order of their last use, the most recent one last.
     plans: Mutex<Vec<Arc<CompiledPlan>>>,
     /// Copies of the caller's inputs of the last `run_into`, whose memory the next one reuses.

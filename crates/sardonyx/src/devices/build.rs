@@ -7,7 +7,7 @@ use super::DeviceSession;
 use super::crew::{Crew, connect};
 use super::options::{DeviceOptions, Results};
 use super::plans::ShardSource;
-use super::state::StateVariables;
+use super::state::ResidentVariables;
 use super::team::{self, Team};
 use crate::error::{Error, ErrorKind, guarded};
 use crate::model::Model;
@@ -55,7 +55,7 @@ impl SessionBuilder<'_> {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         choices.options.threads.get_or_insert((processors / links.len().max(1)).max(1));
         let crew = Crew::start(links, options, team, devices);
-        DeviceSession::new(model, choices, crew, StateVariables::default())
+        DeviceSession::new(model, choices, crew, ResidentVariables::default())
     }
 }
 
@@ -65,7 +65,7 @@ impl DeviceSession {
         model: Model,
         mut choices: Choices,
         crew: Crew,
-        stays: StateVariables,
+        stays: ResidentVariables,
     ) -> Result<DeviceSession, Error> {
         // Every run reads names, and a run with new sizes reads constants: own both in memory.
         let model = model.with_own_structure()?;

@@ -33,7 +33,7 @@ impl StateForms {
 
 /// State variable that a model reads from its device shards and may assign.
 #[derive(Debug)]
-pub(crate) struct StateVariable {
+pub(crate) struct ResidentVariable {
     /// Number of the variable in the trainer's state.
     pub(crate) variable: usize,
     /// Name of the model's input that reads the variable.
@@ -49,15 +49,15 @@ pub(crate) struct StateVariable {
 
 /// State variables of a model, which stay on the devices between runs.
 #[derive(Debug, Default)]
-pub(crate) struct StateVariables {
-    pub(crate) all: Vec<StateVariable>,
+pub(crate) struct ResidentVariables {
+    pub(crate) all: Vec<ResidentVariable>,
     /// Indices of the outputs that a run does not return.
     pub(crate) unreturned: Vec<usize>,
     /// Sharding of the variables, shared by all models that use them.
     pub(crate) forms: Arc<StateForms>,
 }
 
-impl StateVariables {
+impl ResidentVariables {
     /// Whether the model has no state variables.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -114,7 +114,7 @@ impl DeviceSession {
         &self,
         model: &Model,
         choices: &Choices,
-        stays: StateVariables,
+        stays: ResidentVariables,
     ) -> Result<DeviceSession, Error> {
         let mut choices = choices.clone();
         choices.options.seed = self.choices.options.seed;
@@ -190,7 +190,7 @@ impl DeviceSession {
     }
 }
 
-impl StateVariable {
+impl ResidentVariable {
     /// Returns the tensor in a new value of the variable.
     fn take_tensor(&self, value: Value) -> Result<Tensor, Error> {
         match value {

@@ -11,7 +11,9 @@ use sardonyx_runtime::Precision;
 use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
 use super::state::{Places, State, type_of};
 use super::{Run, Runner, Trainer};
-use crate::devices::{DeviceOptions, DeviceSession, StateForms, StateVariable, StateVariables};
+use crate::devices::{
+    DeviceOptions, DeviceSession, ResidentVariable, ResidentVariables, StateForms,
+};
 use crate::error::{Error, ErrorKind, guarded};
 use crate::model::Model;
 use crate::session::{Choices, Session, SessionBuilder};
@@ -242,7 +244,7 @@ impl Making<'_> {
                 let stay = |(input, variable): &(usize, usize)| {
                     let assigned = assignments.iter().find(|(assigned, _)| assigned == variable);
                     let stored = self.state.stored(*variable);
-                    StateVariable {
+                    ResidentVariable {
                         variable: *variable,
                         name: shown(inputs[*input]).into(),
                         input: *input,
@@ -251,7 +253,7 @@ impl Making<'_> {
                     }
                 };
                 let unreturned = (0..returned.len()).filter(|output| !returned[*output]);
-                let stays = StateVariables {
+                let stays = ResidentVariables {
                     all: variables.iter().map(stay).collect(),
                     unreturned: unreturned.collect(),
                     forms: Arc::clone(&self.forms),
