@@ -213,7 +213,7 @@ fn reason_not_split(model: &Model, report: &ShardReport, division: Division) -> 
         Division::Pipeline => "use --batch to divide the examples",
         Division::Batch => "use --tensor or --pipeline",
     };
-    model.undivided(report, division).map(|why| format!("{why}; {instead}"))
+    model.explain_undivided(report, division).map(|why| format!("{why}; {instead}"))
 }
 
 fn as_text(name: &str, report: &ShardReport, division: Division) -> String {

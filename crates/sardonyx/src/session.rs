@@ -752,7 +752,7 @@ impl Session {
 /// be that of another rank.
 fn report_to_ranks(rank: Option<&Rank>, error: Error) -> Error {
     match rank {
-        Some(rank) => rank.failed(error),
+        Some(rank) => rank.fail(error),
         None => error,
     }
 }

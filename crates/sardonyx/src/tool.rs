@@ -151,9 +151,9 @@ pub trait ModelExt {
     ) -> Result<Option<Difference>, Error>;
     /// Splits the model into one model for each rank. Products: cli, `shard`; python.
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
-    /// Explains why a model was not divided over devices. Products: cli, `shard`; python.
-    fn undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
-    /// Whether the model has nodes that are collective operations. Product: cli, `run --ranks`.
+    /// Explains why a division left the model whole. Products: cli, `shard`; python.
+    fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
+    /// Whether nodes call collectives. Product: cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
     /// Returns the exclusive upper bound of indices in an input. Product: cli, generated inputs.
     fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
@@ -232,8 +232,8 @@ impl ModelExt for Model {
         Model::rank_models(self, options)
     }
 
-    fn undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
-        Model::undivided(self, report, division)
+    fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
+        Model::explain_undivided(self, report, division)
     }
 
     fn has_collectives(&self) -> bool {

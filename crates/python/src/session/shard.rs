@@ -139,7 +139,7 @@ impl ShardRequest {
                     .iter()
                     .fold(options, |options, (name, size)| options.dim(name, *size));
                 let (annotated, report) = model.shard(&options)?;
-                let undivided = model.undivided(&report, self.division);
+                let undivided = model.explain_undivided(&report, self.division);
                 (Some(annotated), undivided.map(|why| format!("{why}; {}", self.advice())))
             }
             None => (None, None),

@@ -11,7 +11,9 @@ use sardonyx_runtime::Precision;
 use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
 use super::state::{Places, State, type_of};
 use super::{Run, Runner, Trainer};
-use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
+use crate::devices::{
+    DeviceOptions, DeviceSession, ResidentVariable, ResidentVariables, StateForms,
+};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::{Choices, Session, SessionBuilder};
@@ -34,8 +36,8 @@ struct ProgramCompiler<'m> {
     places: Places,
     state: State,
     devices: Option<DeviceSession>,
-    /// Shardings of the state variables on the devices, which all programs share.
-    forms: Arc<Forms>,
+    /// The forms of state variables on the devices.
+    forms: Arc<StateForms>,
 }
 
 impl<'m> TrainerBuilder<'m> {
@@ -141,7 +143,7 @@ impl<'m> TrainerBuilder<'m> {
         let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
         let places = Places::new(&model.graph);
         let state = State::new(model, &places, seed)?;
-        let forms = Arc::new(Forms::open(state.len()));
+        let forms = Arc::new(StateForms::new(state.len()));
         let compiler = ProgramCompiler {
             model,
             choices,
@@ -256,7 +258,7 @@ impl ProgramCompiler<'_> {
                 for (input, variable) in &variables {
                     let assigned = assignments.iter().find(|(assigned, _)| assigned == variable);
                     let stored = self.state.stored_value(*variable);
-                    all.push(Stay {
+                    all.push(ResidentVariable {
                         variable: *variable,
                         name: shown(inputs[*input]).into(),
                         input: *input,
@@ -265,9 +267,12 @@ impl ProgramCompiler<'_> {
                     });
                 }
                 let unreturned = (0..returned.len()).filter(|output| !returned[*output]);
-                let stays =
-                    Stays { all, unreturned: unreturned.collect(), forms: Arc::clone(&self.forms) };
-                devices.beside(&model, &self.choices, stays)?.into()
+                let stays = ResidentVariables {
+                    all,
+                    unreturned: unreturned.collect(),
+                    forms: Arc::clone(&self.forms),
+                };
+                devices.make_sibling(&model, &self.choices, stays)?.into()
             }
         };
         let names = session.outputs().iter().zip(&returned).filter(|(_, returned)| **returned);
