@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use sardonyx::edit::EditError;
 use sardonyx::io::Weights;
-use sardonyx::train::TrainingError;
 use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ impl Command<'_> {
         &self,
         model: &Model,
         target: saving::Target,
-        result: Result<(Model, R), TrainingError>,
+        result: Result<(Model, R), EditError>,
         (as_json, as_text): (impl Fn(&R) -> Value, impl Fn(&R) -> String),
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
@@ -40,12 +40,12 @@ impl Command<'_> {
         });
         let (mut changed, report) = match result {
             Ok(changed) => changed,
-            Err(TrainingError::Option(message)) => return Err(Failure::new(message).at(name)),
-            Err(TrainingError::Findings(findings)) => {
+            Err(EditError::Option(message)) => return Err(Failure::new(message).at(name)),
+            Err(EditError::NotDifferentiable(findings)) => {
                 let answer = saving.json.then_some(answer);
                 return refused((model, &name), &findings, answer, terminal);
             }
-            Err(TrainingError::Invalid(result)) => {
+            Err(EditError::Invalid(result)) => {
                 let target = Some(target);
                 let command = invalid::Command { arg, saving, invalid, target, answer };
                 return command.finish(*result, terminal);

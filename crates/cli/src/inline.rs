@@ -1,6 +1,6 @@
 //! `sardonyx inline`: calls of functions replaced by what the functions do.
 
-use sardonyx::edit::{FunctionId, InlineError, InlineOptions, InlineReport};
+use sardonyx::edit::{EditError, FunctionId, InlineOptions, InlineReport};
 use sardonyx::io::Weights;
 use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
     let original = model.clone();
     let report = match model.inline(&args.options()) {
         Ok(report) => report,
-        Err(InlineError::Findings(findings)) => {
+        Err(EditError::NotInlinable(findings)) => {
             if args.saving.json {
                 let answer = json!({
                     "schema": SCHEMA,
@@ -67,7 +67,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
             }
             return Ok(Verdict::Findings);
         }
-        Err(InlineError::Invalid(result)) => {
+        Err(EditError::Invalid(result)) => {
             let command = invalid::Command {
                 arg: &args.model,
                 saving: &args.saving,
@@ -152,17 +152,17 @@ impl Args {
         options
     }
 
-    fn failure(&self, model: &Model, refusal: InlineError) -> Failure {
+    fn failure(&self, model: &Model, refusal: EditError) -> Failure {
         let failure = Failure::new(refusal.to_string());
         match refusal {
-            InlineError::TooLarge { .. } => {
+            EditError::TooLarge { .. } => {
                 failure.help("select functions with --only, or raise --limit")
             }
-            InlineError::UnknownFunction { similar: Some(similar), .. }
-            | InlineError::UnknownOperator { similar: Some(similar), .. } => {
+            EditError::UnknownFunction { similar: Some(similar), .. }
+            | EditError::UnknownOperator { similar: Some(similar), .. } => {
                 failure.help(format!("did you mean {similar}?"))
             }
-            InlineError::UnknownFunction { .. } => {
+            EditError::UnknownFunction { .. } => {
                 const SHOWN: usize = 10;
                 let functions = model.functions();
                 let names = functions.into_iter().take(SHOWN).map(|function| {
@@ -184,7 +184,7 @@ impl Args {
 
 fn renderings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
     let renderings = findings.iter();
-    renderings.map(|found| check::render(model, found, &args.model.name()) + "\n\n").collect()
+    renderings.map(|found| model.render_finding(found, &args.model.name()) + "\n\n").collect()
 }
 
 fn as_text(report: &InlineReport) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sardonyx::check::{CheckOptions, CheckReport, Finding, Severity};
-use sardonyx::io::{Form, Links};
+use sardonyx::io::Form;
 use sardonyx::tool::schema::Registry;
 use sardonyx::tool::{DataAccess, ModelExt, open_data_file};
 use sardonyx::{ErrorKind, OpenOptions};
@@ -251,7 +251,7 @@ fn check_model_path(
 }
 
 fn judge_file(path: &Path, context: &Context) -> PyResult<()> {
-    let open = OpenOptions::new().form(Form::Binary).links(Links::Refuse);
+    let open = OpenOptions::new().form(Form::Binary).follow_links(false);
     let model = open.open(path).map_err(|error| {
         ValidationError::new_err(match error.kind() {
             ErrorKind::Io => format!("Unable to open proto file: {}: {error}", path.display()),

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sardonyx::edit::{InlineError, InlineOptions};
+use sardonyx::edit::{EditError, InlineOptions};
 use sardonyx::tool::schema::Registry;
 use sardonyx::{Model, check};
 
@@ -102,8 +102,8 @@ fn inline(
 
 /// Functions that break the standard are refused as the checker does, all else is what the `onnx`
 /// package raises where it cannot go on.
-fn exception(refusal: InlineError) -> PyErr {
-    if let InlineError::Findings(findings) = &refusal {
+fn exception(refusal: EditError) -> PyErr {
+    if let EditError::NotInlinable(findings) = &refusal {
         let is_broken = |found: &&check::Finding| {
             matches!(found.code.name, "recursive-function" | "duplicate-function")
         };

@@ -3,7 +3,8 @@
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx::convert::{Assumption, ConvertError as Refused, ConvertOptions, Target};
+use sardonyx::convert::{Assumption, ConvertOptions, Target};
+use sardonyx::edit::EditError;
 use sardonyx::{Model, Type};
 
 use crate::errors::ConvertError;
@@ -87,12 +88,10 @@ fn shape_outputs(model: &mut Model) {
     }
 }
 
-fn failed(error: Refused) -> PyErr {
+fn failed(error: EditError) -> PyErr {
     let message = error.to_string();
     match error {
-        Refused::NotHeld(_) => ConvertError::new_err(message),
-        Refused::Target(_) | Refused::Refused(_) | Refused::Invalid(_) => {
-            PyRuntimeError::new_err(message)
-        }
+        EditError::NotRepresentable(_) => ConvertError::new_err(message),
+        _ => PyRuntimeError::new_err(message),
     }
 }

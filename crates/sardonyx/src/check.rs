@@ -12,7 +12,7 @@
 //! let codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
 //! assert_eq!(codes[..2], ["undefined-value", "unknown-attribute"]);
 //! assert_eq!(report.errors, 2);
-//! println!("{}", check::render(&model, &report.findings[0], "model.onnx"));
+//! println!("{}", model.render_finding(&report.findings[0], "model.onnx"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
@@ -372,11 +372,13 @@ fn join(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report
 }
 
-/// Renders a finding for people on several lines: severity, code and fact, the place in `file` (a
-/// name for the message; nothing is read), the part of the model with a mark under it, advice, and
-/// the rule.
-pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
-    rendering(finding, file, excerpt(model, finding))
+impl Model {
+    /// Renders a finding about this model for people, on several lines: severity, code and fact,
+    /// the place in `file` (a name for the message; no file is read), the part of the model with a
+    /// mark under it, advice, and the rule.
+    pub fn render_finding(&self, finding: &Finding, file: &str) -> String {
+        rendering(finding, file, excerpt(self, finding))
+    }
 }
 
 fn rendering(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {

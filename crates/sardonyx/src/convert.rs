@@ -23,15 +23,11 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::fmt;
-
 use sardonyx_ops::Registry;
 use sardonyx_passes as passes;
 
-use crate::check::Finding;
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
 #[doc(inline)]
 pub use sardonyx_ops::Assumption;
@@ -95,44 +91,6 @@ impl ConvertOptions {
     }
 }
 
-/// Why a model was not converted.
-#[derive(Debug, Clone)]
-pub enum ConvertError {
-    /// What it was to be converted to does not exist, or means nothing for this model.
-    Target(String),
-    /// Everything that has no exact equivalent there.
-    Refused(Vec<Finding>),
-    /// With [`ConvertOptions::like_onnx`]: what the graphs of that package's converter cannot hold.
-    NotHeld(Box<Finding>),
-    /// A result that has errors which the model does not have.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for ConvertError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConvertError::Target(what) => f.write_str(what),
-            ConvertError::NotHeld(finding) => finding.fmt(f),
-            ConvertError::Invalid(result) => result.fmt(f),
-            ConvertError::Refused(findings) => {
-                f.write_str("the model cannot be converted exactly")?;
-                findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConvertError {}
-
-impl From<ConvertError> for Error {
-    fn from(error: ConvertError) -> Error {
-        if let ConvertError::Invalid(result) = error {
-            return (*result).into();
-        }
-        Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
-    }
-}
-
 impl Model {
     /// The same model with other versions of operator sets: each node is unchanged or rewritten,
     /// so that it means exactly the same. Weights are shared with this model.
@@ -141,22 +99,10 @@ impl Model {
     ///
     /// A target that does not exist, or everything that has no exact equivalent there. A result
     /// that has errors which the model does not have.
-    pub fn convert(
-        &self,
-        options: &ConvertOptions,
-    ) -> Result<(Model, ConvertReport), ConvertError> {
-        let converted = passes::convert(&self.graph, &options.registry, &options.passes);
-        match converted {
-            Ok(converted) => {
-                let model = Model { graph: converted.model, ..self.clone() };
-                Ok((model, converted.report))
-            }
-            Err(passes::ConvertError::Target(what)) => Err(ConvertError::Target(what)),
-            Err(passes::ConvertError::Refused(found)) => Err(ConvertError::Refused(found)),
-            Err(passes::ConvertError::NotHeld(found)) => Err(ConvertError::NotHeld(found)),
-            Err(passes::ConvertError::Invalid(rejected)) => {
-                Err(ConvertError::Invalid(Box::new(InvalidResult::of(self, *rejected))))
-            }
-        }
+    pub fn convert(&self, options: &ConvertOptions) -> Result<(Model, ConvertReport), EditError> {
+        let converted = passes::convert(&self.graph, &options.registry, &options.passes)
+            .map_err(|error| EditError::from_conversion(self, error))?;
+        let model = Model { graph: converted.model, ..self.clone() };
+        Ok((model, converted.report))
     }
 }

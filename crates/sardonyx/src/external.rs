@@ -58,18 +58,6 @@ impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, B
     }
 }
 
-/// Which links may lead to a data file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Links {
-    /// Those whose target lies in the model's directory, or in the directory of the real model file
-    /// if the model is a link itself. The cache of Hugging Face is built like that.
-    #[default]
-    Inside,
-    /// None.
-    Refuse,
-}
-
 /// The data files of a model. Each is opened once, for all tensors and all sessions.
 pub(crate) struct DataFiles {
     place: Place,
@@ -134,7 +122,8 @@ pub(crate) struct DataOptions {
     pub(crate) access: Access,
     /// Whether files that are not mapped are read whole when they are opened.
     pub(crate) whole: bool,
-    pub(crate) links: Links,
+    /// Whether data files are opened only if no component of their path is a symbolic link.
+    pub(crate) refuse_links: bool,
     /// Whether digests are compared.
     pub(crate) verify: bool,
 }
@@ -145,7 +134,7 @@ impl DataFiles {
         let of_link = Directory::open(directory_of(model)).ok();
         let of_file = fs::canonicalize(model)
             .ok()
-            .filter(|_| options.links == Links::Inside)
+            .filter(|_| !options.refuse_links)
             .and_then(|real| Directory::open(directory_of(&real)).ok());
         let mut directories: Vec<Directory> = of_link.into_iter().chain(of_file).collect();
         directories.dedup_by(|a, b| a.path() == b.path());
@@ -369,7 +358,7 @@ impl DataFiles {
         for directory in directories {
             let mut through_link = false;
             let opened = match directory.open_file(Path::new(location)) {
-                Err(Refusal::Link) if self.options.links == Links::Inside => {
+                Err(Refusal::Link) if !self.options.refuse_links => {
                     through_link = true;
                     follow(directories, &directory.path().join(location))?
                 }
@@ -884,11 +873,11 @@ mod tests {
         symlink("round", scratch.join("round")).unwrap();
         fs::write(scratch.join("first"), b"data").unwrap();
         fs::hard_link(scratch.join("first"), scratch.join("second")).unwrap();
-        let files = |links| {
-            let options = DataOptions { links, ..DataOptions::default() };
+        let files = |refuse_links| {
+            let options = DataOptions { refuse_links, ..DataOptions::default() };
             DataFiles::beside(&scratch.join("m.onnx"), options)
         };
-        let (lenient, strict) = (files(Links::Inside), files(Links::Refuse));
+        let (lenient, strict) = (files(false), files(true));
         for location in ["link", "directory/w"] {
             assert_eq!(lenient.load(location, 0, None).unwrap().as_slice(), b"data");
             let error = strict.load(location, 0, None).unwrap_err();

@@ -15,19 +15,16 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::fmt;
-
 use sardonyx_model::Function;
 use sardonyx_ops::{OpRef, Registry};
-use sardonyx_passes::{self as passes, Finding, InlineRefusal};
+use sardonyx_passes as passes;
 use sardonyx_runtime::has_kernel;
 
 use sardonyx_passes::{FunctionId, InlineReport};
 
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::glob::Glob;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
 /// Which functions of a model.
 #[derive(Debug, Clone, Default)]
@@ -147,76 +144,6 @@ impl InlineOptions {
     }
 }
 
-/// Why a model was not inlined. It is as it was.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum InlineError {
-    /// What stands against it.
-    Findings(Vec<Finding>),
-    /// Too many nodes would be made.
-    TooLarge {
-        /// How many.
-        nodes: u64,
-        /// How many may be made.
-        limit: u64,
-    },
-    /// The model has no function that fits a pattern.
-    UnknownFunction {
-        /// The pattern.
-        pattern: String,
-        /// A function with a similar name.
-        similar: Option<String>,
-    },
-    /// The standard has no operator that fits a pattern.
-    UnknownOperator {
-        /// The pattern.
-        pattern: String,
-        /// An operator with a similar name.
-        similar: Option<String>,
-    },
-    /// A result that has errors which the model does not have.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for InlineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InlineError::Findings(findings) => {
-                let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
-                f.write_str(&lines.join("\n"))
-            }
-            InlineError::TooLarge { nodes, limit } => {
-                write!(f, "the function bodies have {nodes} nodes; at most {limit} are allowed")
-            }
-            InlineError::UnknownFunction { pattern, .. } => {
-                write!(f, "no function of the model matches '{pattern}'")
-            }
-            InlineError::UnknownOperator { pattern, .. } => {
-                write!(f, "no operator of the standard matches '{pattern}'")
-            }
-            InlineError::Invalid(result) => result.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for InlineError {}
-
-impl From<InlineError> for Error {
-    fn from(refusal: InlineError) -> Error {
-        if let InlineError::Invalid(result) = refusal {
-            return (*result).into();
-        }
-        let error = Error::new(ErrorKind::Invalid, refusal.to_string());
-        match &refusal {
-            InlineError::UnknownFunction { similar: Some(similar), .. }
-            | InlineError::UnknownOperator { similar: Some(similar), .. } => {
-                error.with_help(format!("did you mean {similar}?"))
-            }
-            _ => error,
-        }
-    }
-}
-
 impl Model {
     /// Replaces calls of functions by what the functions do, in all graphs and in functions that
     /// stay. Functions that nothing calls any more are removed. Where a function is called and
@@ -229,8 +156,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// See [`InlineError`]. The model is as it was then.
-    pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, InlineError> {
+    /// [`EditError`]; the model is unchanged.
+    pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, EditError> {
         let registry = Registry::standard();
         self.check_patterns(options, &registry)?;
         let fits_function = |model: &sardonyx_model::Model, function: &Function| {
@@ -256,7 +183,8 @@ impl Model {
             convert: options.convert,
         };
         let inlined = sardonyx_passes::inline(&self.graph, &registry, &passes);
-        let (graph, mut report) = inlined.map_err(|refusal| self.refusal(refusal))?;
+        let (graph, mut report) =
+            inlined.map_err(|refusal| EditError::from_inlining(self, refusal))?;
         // Who names all operators, or all but some, means those that are functions.
         report.without_body.retain(|kept| {
             let id = id_of(&kept.domain, &kept.name);
@@ -273,28 +201,18 @@ impl Model {
         Ok(report)
     }
 
-    fn refusal(&self, refusal: InlineRefusal) -> InlineError {
-        match refusal {
-            InlineRefusal::Findings(findings) => InlineError::Findings(findings),
-            InlineRefusal::TooLarge { nodes, limit } => InlineError::TooLarge { nodes, limit },
-            InlineRefusal::Invalid(rejected) => {
-                InlineError::Invalid(Box::new(InvalidResult::of(self, *rejected)))
-            }
-        }
-    }
-
     /// Whether each pattern names something.
     fn check_patterns(
         &self,
         options: &InlineOptions,
         registry: &Registry,
-    ) -> Result<(), InlineError> {
+    ) -> Result<(), EditError> {
         if let Functions::Only(patterns) | Functions::Except(patterns) = &options.functions {
             let functions = self.graph.functions.iter();
             let ids: Vec<FunctionId> =
                 functions.map(|function| FunctionId::of(&self.graph, function)).collect();
             if let Some((pattern, similar)) = unknown(patterns, &ids) {
-                return Err(InlineError::UnknownFunction { pattern, similar });
+                return Err(EditError::UnknownFunction { pattern, similar });
             }
         }
         if let Operators::Only(patterns) | Operators::Except(patterns) = &options.operators {
@@ -302,7 +220,7 @@ impl Model {
             let mut ids: Vec<FunctionId> = ids.collect();
             ids.dedup();
             if let Some((pattern, similar)) = unknown(patterns, &ids) {
-                return Err(InlineError::UnknownOperator { pattern, similar });
+                return Err(EditError::UnknownOperator { pattern, similar });
             }
         }
         Ok(())

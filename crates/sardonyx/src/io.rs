@@ -7,7 +7,7 @@
 #[doc(inline)]
 pub use crate::arrays::{TensorFormat, read_tensors, write_tensors};
 #[doc(inline)]
-pub use crate::external::{DataResolver, Links};
+pub use crate::external::DataResolver;
 #[doc(inline)]
 pub use crate::form::Form;
 #[cfg(feature = "images")]

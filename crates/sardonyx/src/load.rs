@@ -21,7 +21,7 @@ use sardonyx_text::{Diagnostic, Position};
 
 use crate::check::Finding;
 use crate::error::{Error, ErrorKind};
-use crate::external::{DataFiles, DataOptions, DataResolver, Links};
+use crate::external::{DataFiles, DataOptions, DataResolver};
 use crate::form::Form;
 use crate::model::Model;
 use crate::open::{Access, directory_given, io_error, open_file, read_file, read_stream, shown};
@@ -59,7 +59,7 @@ pub enum ExternalFiles {
 pub struct OpenOptions {
     access: Access,
     external: ExternalFiles,
-    links: Links,
+    refuse_links: bool,
     verify: bool,
     limits: ReadLimits,
     max_bytes: Option<u64>,
@@ -90,9 +90,11 @@ impl OpenOptions {
         self
     }
 
-    /// Which links may lead to data files.
-    pub fn links(mut self, links: Links) -> OpenOptions {
-        self.links = links;
+    /// Whether a symbolic link may lead to a data file: by default, if its target lies in the
+    /// directory of the model, or in the directory of the real model file if the model is a link
+    /// itself. The cache of Hugging Face is built of such links. With `false`, no link is followed.
+    pub fn follow_links(mut self, follow: bool) -> OpenOptions {
+        self.refuse_links = !follow;
         self
     }
 
@@ -284,7 +286,7 @@ impl OpenOptions {
         DataOptions {
             access: self.data_access.unwrap_or(self.access),
             whole: self.external == ExternalFiles::Now,
-            links: self.links,
+            refuse_links: self.refuse_links,
             verify: self.verify,
         }
     }
@@ -363,7 +365,7 @@ impl fmt::Debug for OpenOptions {
         f.debug_struct("OpenOptions")
             .field("access", &self.access)
             .field("external", &self.external)
-            .field("links", &self.links)
+            .field("follow_links", &!self.refuse_links)
             .field("verify", &self.verify)
             .field("limits", &self.limits)
             .field("lenient", &self.lenient)

@@ -2,18 +2,14 @@
 
 mod by_name;
 
-use std::fmt;
-
 use sardonyx_model::ExternalData;
 use sardonyx_ops::Registry;
-use sardonyx_passes::{self as passes, DeriveError};
+use sardonyx_passes as passes;
 use sardonyx_proto::suggest::hint;
 
-use crate::check::Finding;
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::glob::Glob;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
 pub use by_name::{OptimizerName, OptimizerNumbers};
 use sardonyx_passes::{
@@ -154,7 +150,7 @@ impl TrainingOptions {
     /// let state = |options: &train::TrainingOptions| {
     ///     let (model, report) = model.add_training(options)?;
     ///     let names = model.state_variables().into_iter().map(|variable| variable.name);
-    ///     Ok::<_, train::TrainingError>((names.collect::<Vec<String>>(), report.float_copies))
+    ///     Ok::<_, edit::EditError>((names.collect::<Vec<String>>(), report.float_copies))
     /// };
     /// assert_eq!(state(&options)?, (vec!["w".to_string(), "w_remainder".to_string()], 1));
     /// assert_eq!(state(&options.float_copies(false))?, (vec!["w".to_string()], 0));
@@ -164,54 +160,6 @@ impl TrainingOptions {
     pub fn float_copies(mut self, are_kept: bool) -> TrainingOptions {
         self.float_copies = are_kept;
         self
-    }
-}
-
-/// Why gradients or training information were not added.
-#[derive(Debug, Clone)]
-pub enum TrainingError {
-    /// What is asked for does not fit the model.
-    Option(String),
-    /// What stands against it in the model, such as operators that have no gradient.
-    Findings(Vec<Finding>),
-    /// A result that has errors which the model does not have.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for TrainingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TrainingError::Option(message) => f.write_str(message),
-            TrainingError::Findings(findings) => {
-                f.write_str("the model cannot be differentiated")?;
-                findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
-            }
-            TrainingError::Invalid(result) => result.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for TrainingError {}
-
-impl TrainingError {
-    /// Why nothing was added to `model`.
-    fn of(model: &Model, error: DeriveError) -> TrainingError {
-        match error {
-            DeriveError::Option(message) => TrainingError::Option(message),
-            DeriveError::Refused(findings) => TrainingError::Findings(findings),
-            DeriveError::Invalid(rejected) => {
-                TrainingError::Invalid(Box::new(InvalidResult::of(model, *rejected)))
-            }
-        }
-    }
-}
-
-impl From<TrainingError> for Error {
-    fn from(refusal: TrainingError) -> Error {
-        if let TrainingError::Invalid(result) = refusal {
-            return (*result).into();
-        }
-        Error::new(ErrorKind::Invalid, refusal.to_string()).with_source(refusal)
     }
 }
 
@@ -272,11 +220,11 @@ impl Model {
     pub fn add_training(
         &self,
         options: &TrainingOptions,
-    ) -> Result<(Model, TrainingReport), TrainingError> {
+    ) -> Result<(Model, TrainingReport), EditError> {
         let frozen = globs(&options.frozen);
         let chosen = options.variables.as_deref().map(globs);
         if let Some(unknown) = self.fits_nothing(options) {
-            return Err(TrainingError::Option(unknown));
+            return Err(EditError::Option(unknown));
         }
         let is_frozen = |name: &str| frozen.iter().any(|(glob, _)| glob.matches(name));
         let is_chosen = |name: &str| {
@@ -296,7 +244,7 @@ impl Model {
         };
         let external: &dyn ExternalData = &*self.data;
         let added = passes::add_training(&self.graph, &Registry::default(), external, &passes);
-        let (graph, report) = added.map_err(|error| TrainingError::of(self, error))?;
+        let (graph, report) = added.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -341,7 +289,7 @@ impl Model {
     pub fn add_gradients(
         &self,
         options: &GradientOptions,
-    ) -> Result<(Model, GradientReport), TrainingError> {
+    ) -> Result<(Model, GradientReport), EditError> {
         let by = options.by.as_deref().map(globs);
         let by = |name: &str, kind: passes::GradientBy| match &by {
             Some(patterns) => patterns.iter().any(|(glob, text)| match kind {
@@ -356,7 +304,7 @@ impl Model {
             gradient_node: options.gradient_node,
         };
         let added = passes::add_gradients(&self.graph, &Registry::default(), &passes);
-        let (graph, report) = added.map_err(|error| TrainingError::of(self, error))?;
+        let (graph, report) = added.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -365,9 +313,9 @@ impl Model {
     /// # Errors
     ///
     /// Nodes that name values which do not exist; operators on the way that have no gradient.
-    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), TrainingError> {
+    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), EditError> {
         let expanded = passes::expand_gradients(&self.graph, &Registry::default());
-        let (graph, report) = expanded.map_err(|error| TrainingError::of(self, error))?;
+        let (graph, report) = expanded.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 }

@@ -2,9 +2,9 @@
 //! trained, and what the files hold.
 
 use sardonyx::check;
+use sardonyx::edit::EditError;
 use sardonyx::train::{
-    Clipping, GradientOptions, Initialization, Loss, OptimizerKind, Skipped, TrainingError,
-    TrainingOptions,
+    Clipping, GradientOptions, Initialization, Loss, OptimizerKind, Skipped, TrainingOptions,
 };
 use sardonyx::{DataType, Model, Session, Tensor, Trainer};
 
@@ -214,7 +214,7 @@ fn weights_are_trained_and_other_constants_are_not() {
     let (_, report) = model(CLASSIFIER).add_training(&only).unwrap();
     assert_eq!(report.variables, [("w2".to_string(), 8)]);
     let refused = |options: TrainingOptions| match model(CLASSIFIER).add_training(&options) {
-        Err(TrainingError::Option(message)) => message,
+        Err(EditError::Option(message)) => message,
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(cross_entropy().variables(["q*"])), "no initializer 'q*' exists");
@@ -603,7 +603,8 @@ fn an_operator_without_gradient_is_named() {
             q = CastLike (a, x)
             y = ai.onnx.ml.Normalizer (q)
         }";
-    let Err(TrainingError::Findings(findings)) = model(text).add_training(&squared_error()) else {
+    let Err(EditError::NotDifferentiable(findings)) = model(text).add_training(&squared_error())
+    else {
         panic!("Normalizer has no gradient");
     };
     assert_eq!(findings[0].code.name, "no-gradient");

@@ -3,10 +3,9 @@
 
 use pyo3::prelude::*;
 use sardonyx::Model;
+use sardonyx::edit::EditError;
 use sardonyx::tool::{Optimizer, OptimizerName, OptimizerNumbers};
-use sardonyx::train::{
-    Clipping, GradientOptions, Initialization, Loss, TrainingError, TrainingOptions,
-};
+use sardonyx::train::{Clipping, GradientOptions, Initialization, Loss, TrainingOptions};
 
 use super::errors::{Wrong, raised, wrong_argument};
 use super::opened::{as_given, class_of, opened};
@@ -91,16 +90,14 @@ pub(crate) fn differentiate<'py>(
 /// What becomes of a model, as what was given: an object of the same class, or bytes.
 fn changed<'py>(
     given: &Bound<'py, PyAny>,
-    change: impl FnOnce(&Model) -> Result<Model, TrainingError> + Send,
+    change: impl FnOnce(&Model) -> Result<Model, EditError> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = given.py();
     let class = class_of(given)?;
     let (model, source) = opened(given)?;
     let model = py.detach(|| change(&model)).map_err(|refusal| match refusal {
-        TrainingError::Option(what) => wrong_argument(py, what, None),
-        refusal @ (TrainingError::Findings(_) | TrainingError::Invalid(_)) => {
-            raised(py, &refusal.into())
-        }
+        EditError::Option(what) => wrong_argument(py, what, None),
+        refusal => raised(py, &refusal.into()),
     })?;
     as_given(py, model, &source, class.as_ref())
 }

@@ -1,5 +1,6 @@
 //! An object of Python that carries messages between workers.
 
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView};
-use sardonyx::device::{Channel, ChannelError};
+use sardonyx::device::Channel;
 
 use crate::session::errors::{raised, wrong_argument};
 use crate::session::take::shown;
@@ -36,7 +37,7 @@ impl Raised {
         exception
     }
 
-    fn note(&self, error: PyErr) -> ChannelError {
+    fn note(&self, error: PyErr) -> Box<dyn Error + Send + Sync> {
         let text = error.to_string();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(error);
@@ -63,7 +64,7 @@ impl PyChannel {
     fn with<R>(
         &self,
         work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
-    ) -> Result<R, ChannelError> {
+    ) -> Result<R, Box<dyn Error + Send + Sync>> {
         Python::try_attach(|py| {
             work(self.transport.bind(py)).map_err(|error| self.raised.note(error))
         })
@@ -80,7 +81,7 @@ impl Channel for PyChannel {
         self.rank
     }
 
-    fn send(&self, to: usize, message: &[u8]) -> Result<(), ChannelError> {
+    fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.with(|transport| {
             let data = PyBytes::new(transport.py(), message);
             transport.call_method1("send", (to, data)).map(|_| ())
@@ -91,7 +92,7 @@ impl Channel for PyChannel {
         &self,
         wait: Duration,
         take: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<bool, ChannelError> {
+    ) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let received = self.with(|transport| {
             let received = transport.call_method1("recv", (wait.as_secs_f64(),))?;
             if received.is_none() { Ok(None) } else { letter(&received).map(Some) }
