@@ -259,7 +259,7 @@ fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileRep
     let loaded = args.limits.load(path, OpenOptions::new())?;
     let report = loaded.model.check(options);
     let renderings =
-        report.findings.iter().map(|found| check::render(&loaded.model, found, &name)).collect();
+        report.findings.iter().map(|found| loaded.model.render_finding(found, &name)).collect();
     let positions = loaded.positions(&report.findings);
     let is_asked = report.types_checked && !args.like_onnx;
     let cannot_run = is_asked.then(|| loaded.model.unsupported_operators());

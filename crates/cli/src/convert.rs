@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sardonyx::convert::{Assumption, ConvertError, ConvertOptions, ConvertReport, Target};
+use sardonyx::convert::{Assumption, ConvertOptions, ConvertReport, Target};
+use sardonyx::edit::EditError;
 use sardonyx::io::Weights;
 use sardonyx::tool::RELEASES;
 use sardonyx::{Model, SaveOptions, check};
@@ -83,13 +84,10 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     let target = if args.dry_run { None } else { Some(args.saving.target(&args.model, &model)?) };
     let (mut converted, report) = match model.convert(&options) {
         Ok(converted) => converted,
-        Err(error @ (ConvertError::Target(_) | ConvertError::NotHeld(_))) => {
-            return Err(Failure::new(error.to_string()).at(args.model.name()));
-        }
-        Err(ConvertError::Refused(refusals)) => {
+        Err(EditError::NotConvertible(refusals)) => {
             return args.report_refusals(&model, &refusals, terminal);
         }
-        Err(ConvertError::Invalid(result)) => {
+        Err(EditError::Invalid(result)) => {
             let command = invalid::Command {
                 arg: &args.model,
                 saving: &args.saving,
@@ -99,6 +97,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             };
             return command.finish(*result, terminal);
         }
+        Err(error) => return Err(Failure::new(error.to_string()).at(args.model.name())),
     };
     set::note_merged(model.opsets().len(), &converted, terminal);
     let verified = args

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use sardonyx::edit::EditError;
 use sardonyx::io::Weights;
-use sardonyx::train::TrainingError;
 use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ impl Command<'_> {
         &self,
         model: &Model,
         target: saving::Target,
-        result: Result<(Model, R), TrainingError>,
+        result: Result<(Model, R), EditError>,
         as_json: impl Fn(&R) -> Value,
         as_text: impl Fn(&R) -> String,
         terminal: &Terminal,
@@ -44,12 +44,12 @@ impl Command<'_> {
         });
         let (mut changed, report) = match result {
             Ok(changed) => changed,
-            Err(TrainingError::Option(message)) => return Err(Failure::new(message).at(name)),
-            Err(TrainingError::Findings(findings)) => {
+            Err(EditError::Option(message)) => return Err(Failure::new(message).at(name)),
+            Err(EditError::NotDifferentiable(findings)) => {
                 let answer = saving.json.then_some(answer);
                 return report_refusals(model, &name, &findings, answer, terminal);
             }
-            Err(TrainingError::Invalid(result)) => {
+            Err(EditError::Invalid(result)) => {
                 let target = Some(target);
                 let command = invalid::Command { arg, saving, invalid, target, answer };
                 return command.finish(*result, terminal);

@@ -70,7 +70,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let wrong = !report.findings.is_empty();
     let renderings = report.findings.iter();
     let renderings =
-        renderings.map(|found| check::render(&model, found, &args.model.name()) + "\n\n");
+        renderings.map(|found| model.render_finding(found, &args.model.name()) + "\n\n");
     let renderings: String = renderings.collect();
     if wrong && args.strict && !args.saving.json {
         terminal.print(&renderings)?;

@@ -1,6 +1,6 @@
 //! `sardonyx inline`: function calls, replaced by the bodies of the functions.
 
-use sardonyx::edit::{FunctionId, InlineError, InlineOptions, InlineReport};
+use sardonyx::edit::{EditError, FunctionId, InlineOptions, InlineReport};
 use sardonyx::io::Weights;
 use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
     let original = model.clone();
     let report = match model.inline(&args.options()) {
         Ok(report) => report,
-        Err(InlineError::Findings(findings)) => {
+        Err(EditError::NotInlinable(findings)) => {
             if args.saving.json {
                 let answer = json!({
                     "schema": SCHEMA,
@@ -70,7 +70,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
             }
             return Ok(Verdict::Findings);
         }
-        Err(InlineError::Invalid(result)) => {
+        Err(EditError::Invalid(result)) => {
             let command = invalid::Command {
                 arg: &args.model,
                 saving: &args.saving,
@@ -155,17 +155,17 @@ impl Args {
         options
     }
 
-    fn failure(&self, model: &Model, refusal: InlineError) -> Failure {
+    fn failure(&self, model: &Model, refusal: EditError) -> Failure {
         let failure = Failure::new(refusal.to_string());
         match refusal {
-            InlineError::TooLarge { .. } => {
+            EditError::TooLarge { .. } => {
                 failure.help("select functions with --only, or raise --limit")
             }
-            InlineError::UnknownFunction { similar: Some(similar), .. }
-            | InlineError::UnknownOperator { similar: Some(similar), .. } => {
+            EditError::UnknownFunction { similar: Some(similar), .. }
+            | EditError::UnknownOperator { similar: Some(similar), .. } => {
                 failure.help(format!("did you mean {similar}?"))
             }
-            InlineError::UnknownFunction { .. } => {
+            EditError::UnknownFunction { .. } => {
                 const SHOWN: usize = 10;
                 let functions = model.functions();
                 let names = functions.into_iter().take(SHOWN).map(|function| {
@@ -187,7 +187,7 @@ impl Args {
 
 fn render_findings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
     let renderings = findings.iter();
-    renderings.map(|found| check::render(model, found, &args.model.name()) + "\n\n").collect()
+    renderings.map(|found| model.render_finding(found, &args.model.name()) + "\n\n").collect()
 }
 
 fn as_text(report: &InlineReport) -> String {

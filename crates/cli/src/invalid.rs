@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use sardonyx::SaveOptions;
 use sardonyx::edit::InvalidResult;
 use sardonyx::io::Weights;
 use sardonyx::tool::edits::{Edit, NewError};
-use sardonyx::{SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -85,7 +85,7 @@ impl Command<'_> {
 /// Renders an error of the result, with the node of the input model that it originates from.
 fn render_error(result: &InvalidResult, error: &NewError) -> String {
     let job = result.errors().job;
-    let mut text = check::render(result.model(), &error.finding, &format!("result of {job}"));
+    let mut text = result.model().render_finding(&error.finding, &format!("result of {job}"));
     if let (Some(origin), Some(operator)) = (&error.origin, &error.operator) {
         text += &format!("\n   = from: {origin} of the input, operator {operator}");
     }

@@ -49,7 +49,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let (findings, errors) =
         if args.no_check { (Vec::new(), 0) } else { findings(model, args.strict) };
     for found in &findings {
-        terminal.remark(&(check::render(model, found, &name) + "\n"));
+        terminal.remark(&(model.render_finding(found, &name) + "\n"));
     }
     if errors > 0 {
         let message = format!("{name}: the model has {}", count(errors, "error"));

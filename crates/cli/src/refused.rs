@@ -23,7 +23,7 @@ pub(crate) fn report_refusals(
         answer["refusals"] = json!(refusals);
         terminal.json(&answer, true)?;
     } else {
-        let renderings = findings.iter().map(|found| check::render(model, found, name));
+        let renderings = findings.iter().map(|found| model.render_finding(found, name));
         let renderings: String = renderings.map(|text| text + "\n\n").collect();
         let what = count(findings.len(), "refusal");
         terminal.print(&format!("{renderings}{name}: {what}, nothing was written\n"))?;

@@ -60,13 +60,13 @@ fn limits_hold_a_run() -> Result {
     // begin
     use std::time::{Duration, Instant};
 
-    use sardonyx::io::{Access, Links, ReadLimits};
+    use sardonyx::io::{Access, ReadLimits};
     use sardonyx::{ErrorKind, OpenOptions, RunOptions, Session, Tensor};
 
     let limits = ReadLimits { memory: 4 << 20, depth: 100, ..ReadLimits::default() };
     let model = OpenOptions::new()
         .access(Access::Read)
-        .links(Links::Refuse)
+        .follow_links(false)
         .limits(limits)
         .open("examples/digits/digits.onnx")?;
     let session = Session::builder(&model).memory_limit(64 << 20).build()?;

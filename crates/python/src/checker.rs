@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sardonyx::check::{CheckOptions, CheckReport, Finding, Severity};
-use sardonyx::io::{Links, ModelFormat};
+use sardonyx::io::ModelFormat;
 use sardonyx::tool::schema::Registry;
 use sardonyx::tool::{DataAccess, ModelExt, open_data_file};
 use sardonyx::{ErrorKind, OpenOptions};
@@ -278,7 +278,7 @@ fn check_model_path(
 ///
 /// `ValidationError` with the problems of the model, or if it cannot be read.
 fn check_file(path: &Path, context: &CheckContext) -> PyResult<()> {
-    let open = OpenOptions::new().form(ModelFormat::Binary).links(Links::Refuse);
+    let open = OpenOptions::new().form(ModelFormat::Binary).follow_links(false);
     let model = open.open(path).map_err(|error| {
         ValidationError::new_err(match error.kind() {
             ErrorKind::Io => format!("Unable to open proto file: {}: {error}", path.display()),

@@ -5,7 +5,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sardonyx::edit::{InlineError, InlineOptions};
+use sardonyx::edit::{EditError, InlineOptions};
 use sardonyx::tool::schema::Registry;
 use sardonyx::{Model, check};
 
@@ -112,8 +112,8 @@ fn inline(
 
 /// Converts a refusal: to a `ValidationError` for recursive or duplicate functions, like the
 /// checker, and to a `RuntimeError` otherwise, like the onnx package.
-fn to_exception(refusal: InlineError) -> PyErr {
-    if let InlineError::Findings(findings) = &refusal {
+fn to_exception(refusal: EditError) -> PyErr {
+    if let EditError::NotInlinable(findings) = &refusal {
         let mut broken: Vec<check::Finding> = findings.clone();
         broken
             .retain(|found| matches!(found.code.name, "recursive-function" | "duplicate-function"));

@@ -4,7 +4,8 @@
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx::convert::{Assumption, ConvertError as Refused, ConvertOptions, Target};
+use sardonyx::convert::{Assumption, ConvertOptions, Target};
+use sardonyx::edit::EditError;
 use sardonyx::{Model, Type};
 
 use crate::errors::ConvertError;
@@ -98,12 +99,10 @@ fn infer_missing_shapes(model: &mut Model) {
 }
 
 /// Converts an error of the converter to an exception.
-fn to_exception(error: Refused) -> PyErr {
+fn to_exception(error: EditError) -> PyErr {
     let message = error.to_string();
     match error {
-        Refused::NotHeld(_) => ConvertError::new_err(message),
-        Refused::Target(_) | Refused::Refused(_) | Refused::Invalid(_) => {
-            PyRuntimeError::new_err(message)
-        }
+        EditError::NotRepresentable(_) => ConvertError::new_err(message),
+        _ => PyRuntimeError::new_err(message),
     }
 }

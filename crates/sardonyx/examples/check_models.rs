@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 
 use sardonyx::Model;
-use sardonyx::check::{CheckOptions, Severity, render};
+use sardonyx::check::{CheckOptions, Severity};
 
 fn check_model(path: &Path) -> Result<u64, Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", path.display());
@@ -15,7 +15,7 @@ fn check_model(path: &Path) -> Result<u64, Box<dyn Error>> {
     // Like `sardonyx check --full`: also infers types and shapes and reports contradictions.
     let report = model.check(&CheckOptions::new().types(true));
     for finding in &report.findings {
-        let text = render(&model, finding, &path.display().to_string());
+        let text = model.render_finding(finding, &path.display().to_string());
         let kind = if finding.severity == Severity::Error { "error" } else { "warning" };
         for line in text.lines() {
             println!("cargo::{kind}={line}");

@@ -12,7 +12,7 @@
 //! let codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
 //! assert_eq!(codes[..2], ["undefined-value", "unknown-attribute"]);
 //! assert_eq!(report.errors, 2);
-//! println!("{}", check::render(&model, &report.findings[0], "model.onnx"));
+//! println!("{}", model.render_finding(&report.findings[0], "model.onnx"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
@@ -374,11 +374,13 @@ fn join_reports(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report
 }
 
-/// Renders a finding on several lines, like a compiler diagnostic: severity, code and fact; the
-/// place in `file` (a name to print; no file is read); the line of the model, underlined; advice;
-/// and the rule.
-pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
-    render_with_excerpt(finding, file, excerpt(model, finding))
+impl Model {
+    /// Renders a finding about this model on several lines, like a compiler diagnostic: severity,
+    /// code and fact; the place in `file` (a name to print; no file is read); the line of the
+    /// model, underlined; advice; and the rule.
+    pub fn render_finding(&self, finding: &Finding, file: &str) -> String {
+        render_with_excerpt(finding, file, excerpt(self, finding))
+    }
 }
 
 fn render_with_excerpt(

@@ -23,15 +23,11 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::fmt;
-
 use sardonyx_ops::Registry;
 use sardonyx_passes as passes;
 
-use crate::check::Finding;
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
 #[doc(inline)]
 pub use sardonyx_ops::Assumption;
@@ -96,45 +92,6 @@ impl ConvertOptions {
     }
 }
 
-/// Reason for which a model was not converted.
-#[derive(Debug, Clone)]
-pub enum ConvertError {
-    /// The target version does not exist, or the model does not import its operator set.
-    Target(String),
-    /// Nodes and other parts that have no exact equivalent in the target, all of them.
-    Refused(Vec<Finding>),
-    /// With [`ConvertOptions::like_onnx`]: a part of the model that the internal representation of
-    /// the `onnx` package's converter cannot hold.
-    NotHeld(Box<Finding>),
-    /// The converted model would have errors that the model does not have.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for ConvertError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConvertError::Target(what) => f.write_str(what),
-            ConvertError::NotHeld(finding) => finding.fmt(f),
-            ConvertError::Invalid(result) => result.fmt(f),
-            ConvertError::Refused(findings) => {
-                f.write_str("the model cannot be converted exactly")?;
-                findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConvertError {}
-
-impl From<ConvertError> for Error {
-    fn from(error: ConvertError) -> Error {
-        if let ConvertError::Invalid(result) = error {
-            return (*result).into();
-        }
-        Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
-    }
-}
-
 impl Model {
     /// Converts the model to other versions of operator sets. Each node is kept, or rewritten so
     /// that it computes exactly the same. Weights are shared with this model.
@@ -143,22 +100,10 @@ impl Model {
     ///
     /// The target does not exist; nodes have no exact equivalent in it, all of which are listed; or
     /// the result would have errors that the model does not have.
-    pub fn convert(
-        &self,
-        options: &ConvertOptions,
-    ) -> Result<(Model, ConvertReport), ConvertError> {
-        let converted = passes::convert(&self.graph, &options.registry, &options.passes);
-        match converted {
-            Ok(converted) => {
-                let model = Model { graph: converted.model, ..self.clone() };
-                Ok((model, converted.report))
-            }
-            Err(passes::ConvertError::Target(what)) => Err(ConvertError::Target(what)),
-            Err(passes::ConvertError::Refused(found)) => Err(ConvertError::Refused(found)),
-            Err(passes::ConvertError::NotHeld(found)) => Err(ConvertError::NotHeld(found)),
-            Err(passes::ConvertError::Invalid(rejected)) => {
-                Err(ConvertError::Invalid(Box::new(InvalidResult::new(self, *rejected))))
-            }
-        }
+    pub fn convert(&self, options: &ConvertOptions) -> Result<(Model, ConvertReport), EditError> {
+        let converted = passes::convert(&self.graph, &options.registry, &options.passes)
+            .map_err(|error| EditError::from_conversion(self, error))?;
+        let model = Model { graph: converted.model, ..self.clone() };
+        Ok((model, converted.report))
     }
 }

@@ -9,8 +9,7 @@
 pub use crate::devices::{DeviceOptions, DeviceSession, OutputPart, Results, ShardOptions};
 #[doc(inline)]
 pub use sardonyx_devices::{
-    Channel, ChannelError, Channels, Settings as TransportSettings, Threads, Transport,
-    TransportError,
+    Channel, Channels, Settings as TransportSettings, Threads, Transport, TransportError,
 };
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 #[doc(inline)]

@@ -12,7 +12,9 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
 #[doc(inline)]
-pub use crate::inline::{InlineError, InlineOptions};
+pub use crate::edit_error::EditError;
+#[doc(inline)]
+pub use crate::inline::InlineOptions;
 #[doc(inline)]
 pub use crate::results::InvalidResult;
 #[doc(inline)]

@@ -57,18 +57,6 @@ impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, B
     }
 }
 
-/// Policy for symlinks in the paths of external data files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Links {
-    /// Symlinks are followed if their target lies in the model's directory or, if the model file is
-    /// a symlink too, in the directory of its target. The Hugging Face cache needs this.
-    #[default]
-    Inside,
-    /// Symlinks are errors.
-    Refuse,
-}
-
 /// External data files of a model. Each is opened once, for all tensors and all sessions.
 pub(crate) struct DataFiles {
     place: Place,
@@ -134,7 +122,8 @@ pub(crate) struct DataOptions {
     pub(crate) access: Access,
     /// Whether a file that is not mapped is read in full when it is opened.
     pub(crate) whole: bool,
-    pub(crate) links: Links,
+    /// Whether a data file is opened only if no component of its path is a symlink.
+    pub(crate) refuse_links: bool,
     /// Whether the SHA-1 checksums in the model are verified.
     pub(crate) verify: bool,
 }
@@ -146,7 +135,7 @@ impl DataFiles {
         let of_link = Directory::open(directory_of(model)).ok();
         let of_file = fs::canonicalize(model)
             .ok()
-            .filter(|_| options.links == Links::Inside)
+            .filter(|_| !options.refuse_links)
             .and_then(|real| Directory::open(directory_of(&real)).ok());
         let mut directories: Vec<Directory> = of_link.into_iter().chain(of_file).collect();
         directories.dedup_by(|a, b| a.path() == b.path());
@@ -373,7 +362,7 @@ impl DataFiles {
         for directory in directories {
             let mut through_link = false;
             let opened = match directory.open_file(Path::new(location)) {
-                Err(Refusal::Link) if self.options.links == Links::Inside => {
+                Err(Refusal::Link) if !self.options.refuse_links => {
                     through_link = true;
                     open_symlink_target(directories, &directory.path().join(location))?
                 }
@@ -902,11 +891,11 @@ mod tests {
         symlink("round", scratch.join("round")).unwrap();
         fs::write(scratch.join("first"), b"data").unwrap();
         fs::hard_link(scratch.join("first"), scratch.join("second")).unwrap();
-        let files = |links| {
-            let options = DataOptions { links, ..DataOptions::default() };
+        let files = |refuse_links| {
+            let options = DataOptions { refuse_links, ..DataOptions::default() };
             DataFiles::from_model_path(&scratch.join("m.onnx"), options)
         };
-        let (lenient, strict) = (files(Links::Inside), files(Links::Refuse));
+        let (lenient, strict) = (files(false), files(true));
         for location in ["link", "directory/w"] {
             assert_eq!(lenient.load(location, 0, None).unwrap().as_slice(), b"data");
             let error = strict.load(location, 0, None).unwrap_err();

@@ -15,19 +15,16 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::fmt;
-
 use sardonyx_model::Function;
 use sardonyx_ops::{OpRef, Registry};
-use sardonyx_passes::{self as passes, Finding, InlineRefusal};
+use sardonyx_passes as passes;
 use sardonyx_runtime::has_kernel;
 
 use sardonyx_passes::{FunctionId, InlineReport};
 
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::glob::Glob;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
 /// Selection of functions of a model, by patterns.
 #[derive(Debug, Clone, Default)]
@@ -175,76 +172,6 @@ impl InlineOptions {
     }
 }
 
-/// Reason for which [`Model::inline`] failed. The model is unchanged.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum InlineError {
-    /// Calls that cannot be inlined, each with the reason.
-    Findings(Vec<Finding>),
-    /// The result would have too many nodes.
-    TooLarge {
-        /// Number of nodes that would replace the calls.
-        nodes: u64,
-        /// Maximum number of such nodes.
-        limit: u64,
-    },
-    /// No function of the model matches a pattern.
-    UnknownFunction {
-        /// Pattern without a match.
-        pattern: String,
-        /// Function with a similar name.
-        similar: Option<String>,
-    },
-    /// No operator of the standard matches a pattern.
-    UnknownOperator {
-        /// Pattern without a match.
-        pattern: String,
-        /// Operator with a similar name.
-        similar: Option<String>,
-    },
-    /// The result would have errors that the model does not have.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for InlineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InlineError::Findings(findings) => {
-                let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
-                f.write_str(&lines.join("\n"))
-            }
-            InlineError::TooLarge { nodes, limit } => {
-                write!(f, "the function bodies have {nodes} nodes; at most {limit} are allowed")
-            }
-            InlineError::UnknownFunction { pattern, .. } => {
-                write!(f, "no function of the model matches '{pattern}'")
-            }
-            InlineError::UnknownOperator { pattern, .. } => {
-                write!(f, "no operator of the standard matches '{pattern}'")
-            }
-            InlineError::Invalid(result) => result.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for InlineError {}
-
-impl From<InlineError> for Error {
-    fn from(refusal: InlineError) -> Error {
-        if let InlineError::Invalid(result) = refusal {
-            return (*result).into();
-        }
-        let error = Error::new(ErrorKind::Invalid, refusal.to_string());
-        match &refusal {
-            InlineError::UnknownFunction { similar: Some(similar), .. }
-            | InlineError::UnknownOperator { similar: Some(similar), .. } => {
-                error.with_help(format!("did you mean {similar}?"))
-            }
-            _ => error,
-        }
-    }
-}
-
 impl Model {
     /// Replaces calls of functions by the functions' bodies, in all graphs and in the functions
     /// that remain. Functions without a remaining call are removed. If caller and function import
@@ -256,8 +183,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// See [`InlineError`]. The model is unchanged then.
-    pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, InlineError> {
+    /// [`EditError`]. The model is unchanged then.
+    pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, EditError> {
         let registry = Registry::standard();
         self.check_patterns(options, &registry)?;
         let functions: &dyn Fn(&sardonyx_model::Model, &Function) -> bool =
@@ -272,7 +199,7 @@ impl Model {
             convert: options.convert,
         };
         let inlined = sardonyx_passes::inline(&self.graph, &registry, &passes);
-        let (graph, mut report) = inlined.map_err(|refusal| self.inline_error(refusal))?;
+        let (graph, mut report) = inlined.map_err(|refusal| EditError::from_inlining(self, refusal))?;
         // An operator without a function is reported only if a pattern is exactly its name.
         report.without_body.retain(|kept| {
             let id = operator_id(&kept.domain, &kept.name);
@@ -289,28 +216,18 @@ impl Model {
         Ok(report)
     }
 
-    fn inline_error(&self, refusal: InlineRefusal) -> InlineError {
-        match refusal {
-            InlineRefusal::Findings(findings) => InlineError::Findings(findings),
-            InlineRefusal::TooLarge { nodes, limit } => InlineError::TooLarge { nodes, limit },
-            InlineRefusal::Invalid(rejected) => {
-                InlineError::Invalid(Box::new(InvalidResult::new(self, *rejected)))
-            }
-        }
-    }
-
     /// Fails if a pattern matches no function or operator.
     fn check_patterns(
         &self,
         options: &InlineOptions,
         registry: &Registry,
-    ) -> Result<(), InlineError> {
+    ) -> Result<(), EditError> {
         if let Functions::Only(patterns) | Functions::Except(patterns) = &options.functions {
             let functions = self.graph.functions.iter();
             let ids: Vec<FunctionId> =
                 functions.map(|function| FunctionId::of(&self.graph, function)).collect();
             if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
-                return Err(InlineError::UnknownFunction { pattern, similar });
+                return Err(EditError::UnknownFunction { pattern, similar });
             }
         }
         if let Operators::Only(patterns) | Operators::Except(patterns) = &options.operators {
@@ -318,7 +235,7 @@ impl Model {
             let mut ids: Vec<FunctionId> = ids.collect();
             ids.dedup();
             if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
-                return Err(InlineError::UnknownOperator { pattern, similar });
+                return Err(EditError::UnknownOperator { pattern, similar });
             }
         }
         Ok(())

@@ -8,7 +8,7 @@
 #[doc(inline)]
 pub use crate::arrays::{TensorFormat, read_tensors, write_tensors};
 #[doc(inline)]
-pub use crate::external::{DataResolver, Links};
+pub use crate::external::DataResolver;
 #[doc(inline)]
 pub use crate::form::ModelFormat;
 #[cfg(feature = "images")]

@@ -73,6 +73,7 @@ mod diff;
 mod difference;
 mod digest;
 pub mod edit;
+mod edit_error;
 mod error;
 mod external;
 mod form;

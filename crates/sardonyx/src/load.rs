@@ -61,7 +61,7 @@ pub enum ExternalFiles {
 pub struct OpenOptions {
     access: Access,
     external: ExternalFiles,
-    links: Links,
+    refuse_links: bool,
     verify: bool,
     limits: ReadLimits,
     max_bytes: Option<u64>,
@@ -288,7 +288,7 @@ impl OpenOptions {
         DataOptions {
             access: self.data_access.unwrap_or(self.access),
             whole: self.external == ExternalFiles::Now,
-            links: self.links,
+            refuse_links: self.refuse_links,
             verify: self.verify,
         }
     }
@@ -367,7 +367,7 @@ impl fmt::Debug for OpenOptions {
         f.debug_struct("OpenOptions")
             .field("access", &self.access)
             .field("external", &self.external)
-            .field("links", &self.links)
+            .field("follow_links", &!self.refuse_links)
             .field("verify", &self.verify)
             .field("limits", &self.limits)
             .field("lenient", &self.lenient)

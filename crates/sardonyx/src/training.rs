@@ -2,18 +2,14 @@
 
 mod by_name;
 
-use std::fmt;
-
 use sardonyx_model::ExternalData;
 use sardonyx_ops::Registry;
-use sardonyx_passes::{self as passes, DeriveError};
+use sardonyx_passes as passes;
 use sardonyx_proto::suggest::hint;
 
-use crate::check::Finding;
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::glob::Glob;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
 pub use by_name::{OptimizerName, OptimizerNumbers};
 use sardonyx_passes::{
@@ -165,54 +161,6 @@ impl TrainingOptions {
     }
 }
 
-/// Reason for which gradients or training information were not added.
-#[derive(Debug, Clone)]
-pub enum TrainingError {
-    /// An option does not fit the model.
-    Option(String),
-    /// The model cannot be differentiated, for instance because an operator has no gradient.
-    Findings(Vec<Finding>),
-    /// The result has errors that the model does not have, which is a bug.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for TrainingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TrainingError::Option(message) => f.write_str(message),
-            TrainingError::Findings(findings) => {
-                f.write_str("the model cannot be differentiated")?;
-                findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
-            }
-            TrainingError::Invalid(result) => result.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for TrainingError {}
-
-impl TrainingError {
-    /// Converts an error of deriving gradients from `model`.
-    fn from_derive_error(model: &Model, error: DeriveError) -> TrainingError {
-        match error {
-            DeriveError::Option(message) => TrainingError::Option(message),
-            DeriveError::Refused(findings) => TrainingError::Findings(findings),
-            DeriveError::Invalid(rejected) => {
-                TrainingError::Invalid(Box::new(InvalidResult::new(model, *rejected)))
-            }
-        }
-    }
-}
-
-impl From<TrainingError> for Error {
-    fn from(refusal: TrainingError) -> Error {
-        if let TrainingError::Invalid(result) = refusal {
-            return (*result).into();
-        }
-        Error::new(ErrorKind::Invalid, refusal.to_string()).with_source(refusal)
-    }
-}
-
 /// Options for adding gradients; see [`Model::add_gradients`].
 #[derive(Debug, Clone, Default)]
 pub struct GradientOptions {
@@ -270,16 +218,16 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`TrainingError`] for options that do not fit the model, and for operators without a
+    /// [`EditError`] for options that do not fit the model, and for operators without a
     /// gradient between weights and loss.
     pub fn add_training(
         &self,
         options: &TrainingOptions,
-    ) -> Result<(Model, TrainingReport), TrainingError> {
+    ) -> Result<(Model, TrainingReport), EditError> {
         let frozen = parse_globs(&options.frozen);
         let chosen = options.variables.as_deref().map(parse_globs);
         if let Some(unmatched) = self.find_unmatched_pattern(options) {
-            return Err(TrainingError::Option(unmatched));
+            return Err(EditError::Option(unmatched));
         }
         let is_frozen = |name: &str| frozen.iter().any(|(glob, _)| glob.matches(name));
         let is_chosen = |name: &str| {
@@ -300,7 +248,7 @@ impl Model {
         let external: &dyn ExternalData = &*self.data;
         let added = passes::add_training(&self.graph, &Registry::default(), external, &passes);
         let (graph, report) =
-            added.map_err(|error| TrainingError::from_derive_error(self, error))?;
+            added.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -341,12 +289,12 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`TrainingError`] for options that do not fit the model, and for operators without a
+    /// [`EditError`] for options that do not fit the model, and for operators without a
     /// gradient between the values.
     pub fn add_gradients(
         &self,
         options: &GradientOptions,
-    ) -> Result<(Model, GradientReport), TrainingError> {
+    ) -> Result<(Model, GradientReport), EditError> {
         let by = options.by.as_deref().map(parse_globs);
         let by = |name: &str, kind: passes::GradientBy| match &by {
             Some(patterns) => patterns.iter().any(|(glob, text)| match kind {
@@ -362,7 +310,7 @@ impl Model {
         };
         let added = passes::add_gradients(&self.graph, &Registry::default(), &passes);
         let (graph, report) =
-            added.map_err(|error| TrainingError::from_derive_error(self, error))?;
+            added.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -370,11 +318,11 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`TrainingError`] for nodes that name unknown values, and for operators without a gradient.
-    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), TrainingError> {
+    /// [`EditError`] for nodes that name unknown values, and for operators without a gradient.
+    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), EditError> {
         let expanded = passes::expand_gradients(&self.graph, &Registry::default());
         let (graph, report) =
-            expanded.map_err(|error| TrainingError::from_derive_error(self, error))?;
+            expanded.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 }

@@ -2,9 +2,9 @@
 //! choice of weights, and the content of the files.
 
 use sardonyx::check;
+use sardonyx::edit::EditError;
 use sardonyx::train::{
-    Clipping, GradientOptions, Initialization, Loss, OptimizerKind, Skipped, TrainingError,
-    TrainingOptions,
+    Clipping, GradientOptions, Initialization, Loss, OptimizerKind, Skipped, TrainingOptions,
 };
 use sardonyx::{DataType, Model, Session, Tensor, Trainer};
 
@@ -596,7 +596,8 @@ fn an_operator_without_gradient_is_named() {
             q = CastLike (a, x)
             y = ai.onnx.ml.Normalizer (q)
         }";
-    let Err(TrainingError::Findings(findings)) = model(text).add_training(&squared_error()) else {
+    let Err(EditError::NotDifferentiable(findings)) = model(text).add_training(&squared_error())
+    else {
         panic!("Normalizer has no gradient");
     };
     assert_eq!(findings[0].code.name, "no-gradient");

@@ -4,10 +4,9 @@
 
 use pyo3::prelude::*;
 use sardonyx::Model;
+use sardonyx::edit::EditError;
 use sardonyx::tool::{Optimizer, OptimizerName, OptimizerNumbers};
-use sardonyx::train::{
-    Clipping, GradientOptions, Initialization, Loss, TrainingError, TrainingOptions,
-};
+use sardonyx::train::{Clipping, GradientOptions, Initialization, Loss, TrainingOptions};
 
 use super::errors::{ArgumentProblem, argument_error, to_exception};
 use super::opened::{find_parser, open_model, to_argument_form};
@@ -95,16 +94,14 @@ pub(crate) fn differentiate<'py>(
 /// same class, or bytes.
 fn change_model<'py>(
     given: &Bound<'py, PyAny>,
-    change: impl FnOnce(&Model) -> Result<Model, TrainingError> + Send,
+    change: impl FnOnce(&Model) -> Result<Model, EditError> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = given.py();
     let class = find_parser(given)?;
     let (model, source) = open_model(given)?;
     let model = py.detach(|| change(&model)).map_err(|refusal| match refusal {
-        TrainingError::Option(what) => argument_error(py, what, None),
-        refusal @ (TrainingError::Findings(_) | TrainingError::Invalid(_)) => {
-            to_exception(py, &refusal.into())
-        }
+        EditError::Option(what) => argument_error(py, what, None),
+        refusal => to_exception(py, &refusal.into()),
     })?;
     to_argument_form(py, model, &source, class.as_ref())
 }

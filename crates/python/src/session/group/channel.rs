@@ -1,5 +1,6 @@
 //! Adapter from a Python transport object to [`Channel`], which carries messages between members.
 
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView};
-use sardonyx::device::{Channel, ChannelError};
+use sardonyx::device::Channel;
 
 use crate::session::errors::{argument_error, to_exception};
 use crate::session::take::shorten_repr;
@@ -38,7 +39,7 @@ impl FirstException {
     }
 
     /// Keeps the first exception and returns the text of this one.
-    fn record(&self, error: PyErr) -> ChannelError {
+    fn record(&self, error: PyErr) -> Box<dyn Error + Send + Sync> {
         let text = error.to_string();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(error);
@@ -68,7 +69,7 @@ impl PyChannel {
     fn with<R>(
         &self,
         work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
-    ) -> Result<R, ChannelError> {
+    ) -> Result<R, Box<dyn Error + Send + Sync>> {
         Python::try_attach(|py| {
             work(self.transport.bind(py)).map_err(|error| self.raised.record(error))
         })
@@ -85,7 +86,7 @@ impl Channel for PyChannel {
         self.rank
     }
 
-    fn send(&self, to: usize, message: &[u8]) -> Result<(), ChannelError> {
+    fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.with(|transport| {
             let data = PyBytes::new(transport.py(), message);
             transport.call_method1("send", (to, data)).map(|_| ())
@@ -96,7 +97,7 @@ impl Channel for PyChannel {
         &self,
         wait: Duration,
         take: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<bool, ChannelError> {
+    ) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let received = self.with(|transport| {
             let received = transport.call_method1("recv", (wait.as_secs_f64(),))?;
             if received.is_none() { Ok(None) } else { parse_message(&received).map(Some) }
