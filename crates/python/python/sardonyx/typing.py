@@ -1,0 +1,106 @@
+"""Types for annotations: what calls of this package take, and what they return.
+
+They are for type checkers and readers. No call demands that a value derives from one of the protocols::
+
+    def classify(session: sardonyx.Session, image: sardonyx.typing.ArrayLike) -> int: ...
+"""
+
+from __future__ import annotations
+
+import typing as _t
+
+__all__ = [
+    "ArrayLike",
+    "Message",
+    "ModelInfo",
+    "ModelLike",
+    "StrPath",
+    "SupportsArray",
+    "SupportsDLPack",
+    "Value",
+    "ValueLike",
+]
+
+# Aliases are texts, as some of these names exist in newer versions of Python or in stubs only.
+if _t.TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+
+    from typing_extensions import Buffer, CapsuleType
+
+    from sardonyx._values import SparseTensor
+
+
+class SupportsArray(_t.Protocol):
+    """An object that numpy converts to an array, such as an array or a scalar of numpy, or a tensor of torch."""
+
+    def __array__(self) -> _t.Any:
+        """Returns an array of numpy."""
+        # Any: a type of numpy would make numpy a dependency of every type check.
+
+
+class SupportsDLPack(_t.Protocol):
+    """A tensor of another library that shares its memory by DLPack. Its memory must be on the CPU."""
+
+    def __dlpack__(self) -> CapsuleType:
+        """Returns a DLPack capsule."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns the type and the number of the device."""
+
+
+class Message(_t.Protocol):
+    """A protobuf message, such as ``onnx.ModelProto``, or another object that serializes itself."""
+
+    def SerializeToString(self) -> bytes:
+        """Returns the serialized message."""
+
+
+class _IrModel(_t.Protocol):
+    """The part of ``onnx_ir.Model`` by which a type checker tells it from other objects."""
+
+    @property
+    def graph(self) -> object: ...
+    @property
+    def opset_imports(self) -> Mapping[str, int]: ...
+
+
+class ModelInfo(_t.TypedDict):
+    """Fields of a model file that describe the model, as ``Session.info`` returns them. Absent texts are empty."""
+
+    producer_name: str
+    """Name of the tool that made the model."""
+    producer_version: str
+    """Version of that tool."""
+    domain: str
+    """Name space of the model, in reverse DNS form."""
+    graph_name: str
+    """Name of the main graph."""
+    doc: str
+    """Documentation of the model."""
+    graph_doc: str
+    """Documentation of the main graph."""
+    version: int | None
+    """Version of the model, or None if the file has none."""
+
+
+StrPath: _t.TypeAlias = "str | PathLike[str]"
+"""Path of a file."""
+
+ModelLike: _t.TypeAlias = "StrPath | Buffer | Message | _IrModel"
+"""A model: the path of its file, its bytes, a message such as ``onnx.ModelProto``, or an ``onnx_ir.Model``."""
+
+ArrayLike: _t.TypeAlias = (
+    "SupportsArray | SupportsDLPack | Buffer | bool | int | float | complex | str | bytes | Sequence[ArrayLike]"
+)
+"""A tensor: an array, an object with DLPack or the buffer protocol, a Python scalar, or nested lists of scalars."""
+
+ValueLike: _t.TypeAlias = (
+    "ArrayLike | SparseTensor | Sequence[ValueLike] | Mapping[str, ValueLike] | Mapping[int, ValueLike] | None"
+)
+"""An input: a tensor, a sparse tensor, a list for a sequence, a dict for a map, or None to leave an optional input out."""
+
+# Any: the model decides which it is, and a union would demand an isinstance() before each use.
+Value: _t.TypeAlias = _t.Any
+"""An output: an array of numpy, a :class:`sardonyx.Tensor` where numpy has no such array, a
+:class:`sardonyx.SparseTensor`, a list for a sequence, a dict for a map, or None for an empty optional."""
