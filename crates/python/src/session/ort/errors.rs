@@ -59,5 +59,5 @@ pub(super) fn kind_of(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
 
 /// A class of exceptions, by name.
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
-    Ok(py.import("sardonyx.ort._errors")?.getattr(name)?.cast_into::<PyType>()?)
+    Ok(py.import("sardonyx._shims.onnxruntime.errors")?.getattr(name)?.cast_into::<PyType>()?)
 }

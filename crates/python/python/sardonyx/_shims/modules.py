@@ -1,12 +1,16 @@
-"""Modules that stand at the names of another package."""
+"""Modules that take the names of modules of another package."""
 
 from __future__ import annotations
 
 import importlib.machinery
 import os
 import types
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from importlib.resources.abc import TraversableResources
+    from pathlib import Path
 
 
 class Loader:
@@ -15,42 +19,46 @@ class Loader:
     def __init__(self, module: types.ModuleType, directory: str) -> None:
         self._module, self._directory = module, directory
 
-    def create_module(self, spec: Any) -> types.ModuleType:
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         """Returns the module."""
         return self._module
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Does nothing: the module has its contents."""
 
-    def get_resource_reader(self, fullname: str) -> Any:
-        """Returns a reader of the directory of Sardonyx's own files."""
-        # Needed by no program that only runs models.
+    def get_resource_reader(self, fullname: str) -> TraversableResources:
+        """Returns a reader of the directory with Sardonyx's own files."""
+        # Imported late, as programs that only run models need none of it.
         from importlib.resources.abc import TraversableResources
         from pathlib import Path
 
         directory = Path(self._directory)
 
         class Reader(TraversableResources):
-            def files(self) -> Any:
+            def files(self) -> Path:
                 return directory
 
         return Reader()
 
 
 class Finder:
-    """Finds modules that stand at the names of another package, before an installed one is found."""
+    """Finds the replacing modules. Stands before the other finders, so that an installed package is not found."""
 
-    def __init__(self, modules: dict[str, types.ModuleType]) -> None:
+    def __init__(self, modules: Mapping[str, types.ModuleType]) -> None:
         self._modules = modules
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        """Returns the spec of a module of this finder, and None for others."""
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Returns the spec of a replacing module, and None for other names."""
         module = self._modules.get(name)
         return module.__spec__ if module is not None else None
 
 
-def make_module(name: str, doc: str | None, contents: dict[str, Any], *, file: str, is_package: bool) -> types.ModuleType:
-    """Makes a module with these contents. ``file`` is what it says of where its code is."""
+def make_module(
+    name: str, doc: str | None, contents: Mapping[str, object], *, file: str, is_package: bool
+) -> types.ModuleType:
+    """Makes a module with these contents. ``file`` becomes its ``__file__``."""
     module = types.ModuleType(name, doc)
     loader = Loader(module, os.path.dirname(file))
     module.__spec__ = importlib.machinery.ModuleSpec(name, loader, origin=file, is_package=is_package)
@@ -58,7 +66,7 @@ def make_module(name: str, doc: str | None, contents: dict[str, Any], *, file: s
     module.__file__ = file
     module.__package__ = name if is_package else name.rpartition(".")[0]
     if is_package:
-        # A directory that does not exist, so that nothing is found there but what a finder knows. Packages look for files in it.
+        # Programs look for files below __path__. This directory does not exist, so that only `Finder` finds submodules.
         module.__path__ = [os.path.join(os.path.dirname(file), name)]
     vars(module).update(contents)
     return module
