@@ -25,8 +25,6 @@ if _t.TYPE_CHECKING:
 
 __all__ = ["Backend", "BackendRep", "is_compatible", "prepare", "run", "run_model", "run_node", "supports_device"]
 
-# Any, in all signatures below: keywords of the onnx interface are ignored or handed on to Session, which checks them.
-
 
 class BackendRep:
     """A model that is ready to run."""
@@ -34,7 +32,7 @@ class BackendRep:
     def __init__(self, session: _Session) -> None:
         self._session = session
 
-    def run(self, inputs: Inputs, **kwargs: _t.Any) -> tuple[Value, ...]:
+    def run(self, inputs: Inputs, **kwargs: object) -> tuple[Value, ...]:
         """Runs the model and returns all outputs. ``inputs`` is a list in the order of the model, a dict, or one input."""
         names = [port.name for port in self._session.inputs]
         feeds: dict[str, Value]
@@ -54,10 +52,11 @@ class Backend:
     """The functions of this module as a class, which the test suite of the onnx package needs."""
 
     @classmethod
-    def is_compatible(cls, model: object, device: str = "CPU", **kwargs: _t.Any) -> bool:
+    def is_compatible(cls, model: object, device: str = "CPU", **kwargs: object) -> bool:
         """Whether :func:`prepare` can be called with the device. Accepts every model, as only opening it shows whether it runs."""
         return cls.supports_device(device)
 
+    # Any: options of Session, of several types, which it checks.
     @classmethod
     def prepare(
         cls, model: ModelLike | BackendRep | _Session, device: str = "CPU", **kwargs: _t.Any
@@ -73,7 +72,7 @@ class Backend:
 
     @classmethod
     def run_model(
-        cls, model: ModelLike | BackendRep | _Session, inputs: Inputs, device: str = "CPU", **kwargs: _t.Any
+        cls, model: ModelLike | BackendRep | _Session, inputs: Inputs, device: str = "CPU", **kwargs: object
     ) -> tuple[Value, ...]:
         """Opens a model and runs it once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
@@ -85,13 +84,15 @@ class Backend:
         inputs: Inputs,
         device: str = "CPU",
         outputs_info: Sequence[tuple[object, Sequence[int]]] | None = None,
-        **kwargs: _t.Any,
+        *,
+        opset_version: int | None = None,
+        **kwargs: object,
     ) -> tuple[Value, ...]:
         """Runs a single node on inputs in the order of the node, or by name.
 
         ``opset_version`` selects the version of the operator set; by default the newest.
         """
-        model = _make_model(node, inputs, kwargs.pop("opset_version", None))
+        model = _make_model(node, inputs, opset_version)
         return cls.run_model(model, inputs, device, **kwargs)
 
     @classmethod
@@ -108,7 +109,7 @@ supports_device = Backend.supports_device
 
 
 def run(
-    model: ModelLike | BackendRep | _Session, inputs: Inputs, device: str = "CPU", **kwargs: _t.Any
+    model: ModelLike | BackendRep | _Session, inputs: Inputs, device: str = "CPU", **kwargs: object
 ) -> tuple[Value, ...]:
     """Runs a model, or the result of :func:`prepare`, once."""
     return prepare(model, device, **kwargs).run(inputs)

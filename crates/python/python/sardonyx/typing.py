@@ -34,9 +34,8 @@ if _t.TYPE_CHECKING:
 class SupportsArray(_t.Protocol):
     """An object that numpy converts to an array, such as an array or a scalar of numpy, or a tensor of torch."""
 
-    def __array__(self) -> _t.Any:
+    def __array__(self) -> object:
         """Returns an array of numpy."""
-        # Any: a type of numpy would make numpy a dependency of every type check.
 
 
 class SupportsDLPack(_t.Protocol):

@@ -148,8 +148,7 @@ class Trainer:
         memory_limit: int | None = None,
         dims: dict[str, int] | None = None,
         outputs: Sequence[str] | None = None,
-        devices: bool = False,
-        configuration: str | None = None,
+        devices: bool | str | None = None,
         device_timeout: float = 60.0,
     ) -> Trainer: ...
     def initialize(self, *, timeout: float | None = None, stop: StopFlag | None = None) -> None:
@@ -327,7 +326,7 @@ class Worker(Member):
         *,
         transport: Transport | None = None,
         deadline: float = 60.0,
-        results: Literal["first", "split"] = "first",
+        results: Literal["first", "all", "split"] = "first",
         threads: int | None = None,
         precision: Literal["exact", "fast"] = "exact",
         seed: int | None = None,

@@ -14,10 +14,8 @@ from sardonyx._shims.undo import Undoable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    # Takes the name and the new value of an item or attribute.
+    # Takes the name and the new value of an item or attribute. Any: setters of different types are stored together.
     Setter = Callable[[str, Any], None]
-
-# Any, throughout this module: the values are those of modules of another package, and are handed on unseen.
 
 NAME = "onnx.onnx_cpp2py_export"
 SUBMODULES = (
@@ -111,9 +109,9 @@ class _Swap:
     """Replaces one core by another in the loaded modules of the onnx package."""
 
     def __init__(self, old: types.ModuleType, new: types.ModuleType) -> None:
-        self._changes: list[tuple[Setter, str, Any]] = []
+        self._changes: list[tuple[Setter, str, object]] = []
         # By identity: some of the objects cannot be hashed.
-        self._new: dict[int, Any] = {id(old): new}
+        self._new: dict[int, object] = {id(old): new}
         for part in SUBMODULES:
             before, after = getattr(old, part), getattr(new, part)
             self._new[id(before)] = after
@@ -140,7 +138,7 @@ class _Swap:
             put(name, before)
         self._changes.clear()
 
-    def _set(self, put: Setter, name: str, before: Any, after: Any) -> None:
+    def _set(self, put: Setter, name: str, before: object, after: object) -> None:
         put(name, after)
         self._changes.append((put, name, before))
 
@@ -163,7 +161,7 @@ class _Swap:
                 if any(a is not b for a, b in zip(defaults, replaced, strict=True)):
                     self._set(_attribute_setter(value), "__defaults__", defaults, replaced)
 
-    def _replacement(self, value: Any) -> Any:
+    def _replacement(self, value: object) -> object:
         """Returns the value of the new core for one of the old core, and other values unchanged."""
         if isinstance(value, self._old_context):
             if id(value) not in self._new:
@@ -173,7 +171,8 @@ class _Swap:
                 self._new[id(value)] = context
             return self._new[id(value)]
         if type(value).__name__ == "LexicalScopeContext":
-            return self._new[id(type(value))]() if id(type(value)) in self._new else value
+            cls = self._new.get(id(type(value)))
+            return cls() if callable(cls) else value
         return self._new.get(id(value), value)
 
 
@@ -183,7 +182,7 @@ _ABSENT = object()
 def _class_setter(cls: type) -> Setter:
     """Returns a function that sets attributes of a class, or deletes those that become ``_ABSENT``."""
 
-    def put(name: str, value: Any) -> None:
+    def put(name: str, value: object) -> None:
         if value is not _ABSENT:
             setattr(cls, name, value)
         elif name in vars(cls):

@@ -6,7 +6,7 @@ Results and errors are those of onnxruntime; :mod:`sardonyx.backend` is the back
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from sardonyx._shims.onnxruntime.options import RunOptions, SessionOptions
 from sardonyx._shims.onnxruntime.session import InferenceSession
@@ -39,10 +39,8 @@ SESSION_OPTIONS = (
 )
 RUN_OPTIONS = ("log_severity_level", "log_verbosity_level", "logid", "only_execute_path_to_fetches")
 
-# Any, for keywords: those of the onnx interface are options of several classes, which check them.
 
-
-def _set_options(options: Options, allowed: tuple[str, ...], keywords: Mapping[str, Any]) -> Options:
+def _set_options(options: Options, allowed: tuple[str, ...], keywords: Mapping[str, object]) -> Options:
     """Sets options from keywords. Ignores keywords that do not name an option, as they may be meant for other functions."""
     for name, value in keywords.items():
         if name in allowed:
@@ -61,7 +59,7 @@ class OnnxRuntimeBackendRep:
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
 
-    def run(self, inputs: ValueLike, **keywords: Any) -> list[Value]:
+    def run(self, inputs: ValueLike, **keywords: object) -> list[Value]:
         """Runs the model and returns all outputs. ``inputs`` is a list in the order of the model, a dict, or one input."""
         options = _set_options(RunOptions(), RUN_OPTIONS, keywords)
         names = [port.name for port in self._session.get_inputs()]
@@ -86,7 +84,7 @@ class OnnxRuntimeBackend:
     allowReleasedOpsetsOnly = True  # noqa: N815
 
     @classmethod
-    def is_compatible(cls, model: object, device: str | None = None, **keywords: Any) -> bool:
+    def is_compatible(cls, model: object, device: str | None = None, **keywords: object) -> bool:
         """Whether models run on the device."""
         return device is None or cls.supports_device(device)
 
@@ -101,7 +99,7 @@ class OnnxRuntimeBackend:
         return str(device).partition(":")[0].upper() == "CPU"
 
     @classmethod
-    def prepare(cls, model: Model, device: str | None = None, **keywords: Any) -> OnnxRuntimeBackendRep:
+    def prepare(cls, model: Model, device: str | None = None, **keywords: object) -> OnnxRuntimeBackendRep:
         """Opens a model. Keywords are options of a session."""
         if isinstance(model, OnnxRuntimeBackendRep):
             return model
@@ -114,13 +112,13 @@ class OnnxRuntimeBackend:
 
     @classmethod
     def run_model(
-        cls, model: Model, inputs: ValueLike, device: str | None = None, **keywords: Any
+        cls, model: Model, inputs: ValueLike, device: str | None = None, **keywords: object
     ) -> list[Value]:
         """Opens a model and runs it once."""
         return cls.prepare(model, device, **keywords).run(inputs, **keywords)
 
     @classmethod
-    def run_node(cls, node: object, inputs: ValueLike, device: str | None = None, **keywords: Any) -> NoReturn:
+    def run_node(cls, node: object, inputs: ValueLike, device: str | None = None, **keywords: object) -> NoReturn:
         """Refuses like onnxruntime; ``sardonyx.backend.run_node`` runs a single node."""
         raise NotImplementedError("onnxruntime.backend runs no single nodes; use sardonyx.backend.run_node")
 

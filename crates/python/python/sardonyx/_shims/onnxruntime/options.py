@@ -63,17 +63,17 @@ class _Option:
     def __init__(self, kind: type[Number] | None = None) -> None:
         self._kind = kind
 
-    # Any, in the descriptor: each option has a type of its own, which the core checks.
     def __set_name__(self, owner: type[_core.SessionOptions | _core.RunOptions], name: str) -> None:
         self._name, self.__doc__ = name, dict(owner._docs())[name]
 
+    # Any: each option has a type of its own.
     def __get__(self, options: _core.SessionOptions | _core.RunOptions | None, owner: type | None = None) -> Any:
         if options is None:
             return self
         value = options._get(self._name)
         return value if self._kind is None else self._kind(value)
 
-    def __set__(self, options: _core.SessionOptions | _core.RunOptions, value: Any) -> None:
+    def __set__(self, options: _core.SessionOptions | _core.RunOptions, value: object) -> None:
         if self._kind is not None and not isinstance(value, self._kind):
             raise TypeError(
                 f"the option '{self._name}' is {value!r}, which is not of the type {self._kind.__name__}"
