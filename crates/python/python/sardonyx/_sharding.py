@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, overload
 from sardonyx._core import session as _session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sardonyx._messages import BytesSource, M
     from sardonyx.typing import Message, ModelLike
 
@@ -80,7 +82,7 @@ def shard(
     local: bool = False,
     configuration: str | None = None,
     collectives: str = "microsoft",
-) -> bytes | Message | list[bytes | Message] | list[bytes] | list[Message]:
+) -> bytes | Message | Sequence[bytes | Message]:
     """Adds annotations to a model that divide it among ``devices``; with ``local``, returns a list of models, one for each rank.
 
     Divides like the command ``sardonyx shard``. ``model`` is a path, bytes, or an object with ``SerializeToString``; the
@@ -100,7 +102,7 @@ def shard(
     Warns if no node can be divided. Raises ``sardonyx.Error`` with the code ``argument`` if options contradict each other or
     do not match the model.
     """
-    arguments = {
+    arguments: dict[str, object] = {
         "devices": devices,
         "tensor": tensor,
         "pipeline": pipeline,

@@ -167,7 +167,7 @@ def differentiate(
     Raises ``sardonyx.Error`` if options do not fit the model (code ``input``), or if operators between the values have no
     gradient (code ``invalid``).
     """
-    arguments = {
+    arguments: dict[str, object] = {
         "of": of,
         "by": None if by is None else _messages.names(by, "by"),
         "gradient_node": gradient_node,

@@ -18,10 +18,10 @@ if _t.TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from sardonyx.typing import Message, ModelLike, Value, ValueLike
+    from sardonyx.typing import ArrayLike, Message, ModelLike, Value, ValueLike
 
     #: Inputs of a run: by name, in the order of the model, or a single one.
-    Inputs: _t.TypeAlias = ValueLike
+    Inputs: _t.TypeAlias = _Mapping[str, ValueLike] | Sequence[ValueLike] | ArrayLike
 
 __all__ = ["Backend", "BackendRep", "is_compatible", "prepare", "run", "run_model", "run_node", "supports_device"]
 
@@ -147,4 +147,5 @@ def _make_model(node: Message | Buffer, inputs: Inputs, opset: int | None) -> by
     graph = helper.make_graph([node], "node", ports, outputs)
     version = defs.onnx_opset_version() if opset is None and not node.domain else opset
     imports = [helper.make_opsetid(node.domain, version or 1)]
-    return helper.make_model(graph, opset_imports=imports).SerializeToString()
+    content: bytes = helper.make_model(graph, opset_imports=imports).SerializeToString()
+    return content

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from importlib.abc import Loader as _LoaderBase
     from importlib.resources.abc import TraversableResources
     from pathlib import Path
+else:
+    # Importing importlib.abc takes longer than importing this package.
+    _LoaderBase = object
 
 
-class Loader:
+class Loader(_LoaderBase):
     """Loads a module that exists already, so that ``importlib.reload`` and ``importlib.resources`` work on it."""
 
     def __init__(self, module: types.ModuleType, directory: str) -> None:

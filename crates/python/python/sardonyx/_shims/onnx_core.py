@@ -13,9 +13,13 @@ from sardonyx._shims.undo import Undoable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from importlib.abc import Loader as _LoaderBase
 
     # Takes the name and the new value of an item or attribute. Any: setters of different types are stored together.
     Setter = Callable[[str, Any], None]
+else:
+    # Importing importlib.abc takes longer than importing this package.
+    _LoaderBase = object
 
 NAME = "onnx.onnx_cpp2py_export"
 SUBMODULES = (
@@ -82,7 +86,7 @@ def _named_modules(core: types.ModuleType, name: str = NAME) -> dict[str, types.
     return {name: core, **submodules}
 
 
-class _Finder:
+class _Finder(_LoaderBase):
     """Finds Sardonyx's core for imports of the extension."""
 
     def __init__(self) -> None:

@@ -12,9 +12,12 @@ from sardonyx._shims.onnxruntime.options import RunOptions, SessionOptions
 from sardonyx._shims.onnxruntime.session import InferenceSession
 
 if TYPE_CHECKING:
-    from sardonyx.typing import ModelLike, Value, ValueLike
+    from typing import TypeAlias
 
-    Model = ModelLike | InferenceSession | "OnnxRuntimeBackendRep"
+    from sardonyx.backend import Inputs
+    from sardonyx.typing import ModelLike, Value
+
+    Model: TypeAlias = "ModelLike | InferenceSession | OnnxRuntimeBackendRep"
 
 Options = TypeVar("Options", SessionOptions, RunOptions)
 
@@ -59,7 +62,7 @@ class OnnxRuntimeBackendRep:
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
 
-    def run(self, inputs: ValueLike, **keywords: object) -> list[Value]:
+    def run(self, inputs: Inputs, **keywords: object) -> list[Value]:
         """Runs the model and returns all outputs. ``inputs`` is a list in the order of the model, a dict, or one input."""
         options = _set_options(RunOptions(), RUN_OPTIONS, keywords)
         names = [port.name for port in self._session.get_inputs()]
@@ -112,13 +115,13 @@ class OnnxRuntimeBackend:
 
     @classmethod
     def run_model(
-        cls, model: Model, inputs: ValueLike, device: str | None = None, **keywords: object
+        cls, model: Model, inputs: Inputs, device: str | None = None, **keywords: object
     ) -> list[Value]:
         """Opens a model and runs it once."""
         return cls.prepare(model, device, **keywords).run(inputs, **keywords)
 
     @classmethod
-    def run_node(cls, node: object, inputs: ValueLike, device: str | None = None, **keywords: object) -> NoReturn:
+    def run_node(cls, node: object, inputs: Inputs, device: str | None = None, **keywords: object) -> NoReturn:
         """Refuses like onnxruntime; ``sardonyx.backend.run_node`` runs a single node."""
         raise NotImplementedError("onnxruntime.backend runs no single nodes; use sardonyx.backend.run_node")
 

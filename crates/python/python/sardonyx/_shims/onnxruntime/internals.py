@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
     from sardonyx._shims.onnxruntime.options import RunOptions, SessionOptions
-    from sardonyx._shims.onnxruntime.session import InferenceSession, ModelMetadata, NodeArg
+    from sardonyx._shims.onnxruntime.session import ModelMetadata, NodeArg
     from sardonyx._shims.onnxruntime.values import OrtValue
 
     # `list` takes no parameter at run time in a class statement that a type checker accepts.
@@ -26,7 +26,7 @@ else:
 class InnerSession:
     """The session again, with names of the session of onnxruntime's core, which its sessions wrap."""
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: InnerNames) -> None:
         self._session = session
 
     # Any: methods of all types.
@@ -77,53 +77,67 @@ class InnerNames:
     _fallback_providers = [_core.CPU_PROVIDER]
     _model_bytes = None
 
-    # `self: InferenceSession`, as no other class has this base.
+    if TYPE_CHECKING:
+        # Methods of InferenceSession.
+        def get_inputs(self) -> list[NodeArg]: ...
+        def get_outputs(self) -> list[NodeArg]: ...
+        def get_overridable_initializers(self) -> list[NodeArg]: ...
+        def get_modelmeta(self) -> ModelMetadata: ...
+        def get_session_options(self) -> SessionOptions: ...
+        def get_provider_options(self) -> dict[str, dict[str, str]]: ...
+        def get_profiling_start_time_ns(self) -> int: ...
+        def run_with_ort_values(
+            self,
+            output_names: Sequence[str] | None,
+            input_dict_ort_values: Mapping[str, OrtValue],
+            run_options: RunOptions | None = None,
+        ) -> list[OrtValue]: ...
 
     @property
-    def _sess(self: InferenceSession) -> InnerSession:
+    def _sess(self) -> InnerSession:
         return InnerSession(self)
 
     @property
-    def _inputs_meta(self: InferenceSession) -> list[NodeArg]:
+    def _inputs_meta(self) -> list[NodeArg]:
         return self.get_inputs()
 
     @property
-    def _outputs_meta(self: InferenceSession) -> list[NodeArg]:
+    def _outputs_meta(self) -> list[NodeArg]:
         return self.get_outputs()
 
     @property
-    def _overridable_initializers(self: InferenceSession) -> list[NodeArg]:
+    def _overridable_initializers(self) -> list[NodeArg]:
         return self.get_overridable_initializers()
 
     @property
-    def _model_meta(self: InferenceSession) -> ModelMetadata:
+    def _model_meta(self) -> ModelMetadata:
         return self.get_modelmeta()
 
     @property
-    def _sess_options(self: InferenceSession) -> SessionOptions:
+    def _sess_options(self) -> SessionOptions:
         return self.get_session_options()
 
     @property
-    def _sess_options_initial(self: InferenceSession) -> SessionOptions:
+    def _sess_options_initial(self) -> SessionOptions:
         return self.get_session_options()
 
     @property
-    def _provider_options(self: InferenceSession) -> dict[str, dict[str, str]]:
+    def _provider_options(self) -> dict[str, dict[str, str]]:
         return self.get_provider_options()
 
     @property
-    def _profiling_start_time_ns(self: InferenceSession) -> int:
+    def _profiling_start_time_ns(self) -> int:
         return self.get_profiling_start_time_ns()
 
-    def get_input_memory_infos(self: InferenceSession) -> list[devices.OrtMemoryInfo]:
+    def get_input_memory_infos(self) -> list[devices.OrtMemoryInfo]:
         """Returns the memory of each input: that of the CPU."""
         return [devices.cpu_memory() for _ in self.get_inputs()]
 
-    def get_output_memory_infos(self: InferenceSession) -> list[devices.OrtMemoryInfo]:
+    def get_output_memory_infos(self) -> list[devices.OrtMemoryInfo]:
         """Returns the memory of each output: that of the CPU."""
         return [devices.cpu_memory() for _ in self.get_outputs()]
 
-    def get_input_epdevices(self: InferenceSession) -> list[devices.OrtEpDevice]:
+    def get_input_epdevices(self) -> list[devices.OrtEpDevice]:
         """Returns the device of each input: the CPU."""
         return [devices.OrtEpDevice() for _ in self.get_inputs()]
 
@@ -159,7 +173,7 @@ class InnerNames:
         return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id, vendor_id)
 
     def run_with_ortvaluevector(
-        self: InferenceSession,
+        self,
         run_options: RunOptions | None,
         feed_names: Sequence[str],
         feeds: Iterable[OrtValue],

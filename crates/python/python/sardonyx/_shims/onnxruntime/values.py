@@ -66,7 +66,7 @@ def dtype_of(element_type: ElementType) -> Dtype:
     return _as_dtype(element_type)
 
 
-def _as_dtype(element_type: DTypeLike) -> Dtype:
+def _as_dtype(element_type: ElementType) -> Dtype:
     dtype: Dtype = numpy().dtype(element_type)
     return dtype
 
