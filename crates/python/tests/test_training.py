@@ -142,7 +142,7 @@ WRONG = [
     ({"loss": "hinge"}, "loss is 'hinge', which does not exist"),
     ({"loss": "squared-error", "loss_value": "y"}, "loss and loss_value are both given"),
     ({"loss": "squared-error", "class_axis": 1}, "class_axis and ignore_class are for the loss cross-entropy"),
-    ({"loss_value": "y", "of": "y"}, "loss_value goes with none of of, class_axis and ignore_class"),
+    ({"loss_value": "y", "of": "y"}, "loss_value excludes of, class_axis and ignore_class"),
     ({"loss": "squared-error", "of": "z"}, "the model has no output 'z'; it has y"),
     ({"loss": "squared-error", "optimizer": "sdg"}, "optimizer is 'sdg', which does not exist"),
     ({"loss": "squared-error", "momentum": 0.5}, "the optimizer sgd has no momentum; momentum and nesterov have it"),
@@ -170,7 +170,7 @@ def test_wrong_options_of_differentiate_are_explained():
     with pytest.raises(sardonyx.Error, match="the model has no value 'z'") as caught:
         sardonyx.differentiate(LINE, of="z")
     assert caught.value.code == "argument"
-    with pytest.raises(sardonyx.Error, match="expand goes with none of of, by and gradient_node"):
+    with pytest.raises(sardonyx.Error, match="expand excludes of, by and gradient_node"):
         sardonyx.differentiate(LINE, of="y", expand=True)
     with pytest.raises(TypeError):
         sardonyx.differentiate(LINE, by=[1])
