@@ -148,7 +148,8 @@ class Trainer:
         memory_limit: int | None = None,
         dims: dict[str, int] | None = None,
         outputs: Sequence[str] | None = None,
-        devices: bool | str | None = None,
+        devices: bool = False,
+        configuration: str | None = None,
         device_timeout: float = 60.0,
     ) -> Trainer: ...
     def initialize(self, *, timeout: float | None = None, stop: StopFlag | None = None) -> None:
