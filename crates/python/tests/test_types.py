@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,13 @@ def test_mypy_accepts_the_package_and_a_program(tmp_path):
 
 def test_a_program_does_what_its_types_allow():
     typed_program.main()
+
+
+def test_types_can_be_evaluated():
+    """A program that does not postpone the evaluation of annotations builds unions of them."""
+    for name in ("ArrayLike", "ModelLike", "StrPath", "ValueLike"):
+        union = getattr(sardonyx.typing, name) | None
+        assert type(None) in typing.get_args(union), name
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -113,7 +113,7 @@ def _to_message(model: object) -> Buffer | Message:
         import onnx_ir
 
         model = onnx_ir.to_proto(model)
-    return model  # type: ignore[return-value]  # The caller refuses what is no message.
+    return model  # type: ignore[return-value]  # serialized() refuses others.
 
 
 def _is_of_onnx_ir(model: object) -> bool:

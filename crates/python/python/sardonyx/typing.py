@@ -1,6 +1,6 @@
-"""Types for annotations: what calls of this package take, and what they return.
+"""Types for annotations: arguments and results of this package.
 
-They are for type checkers and readers. No call demands that a value derives from one of the protocols::
+They serve type checkers and readers. No argument has to derive from one of the protocols::
 
     def classify(session: sardonyx.Session, image: sardonyx.typing.ArrayLike) -> int: ...
 """
@@ -8,6 +8,11 @@ They are for type checkers and readers. No call demands that a value derives fro
 from __future__ import annotations
 
 import typing as _t
+from collections.abc import Mapping as _Mapping
+from collections.abc import Sequence as _Sequence
+from os import PathLike as _PathLike
+
+from sardonyx._values import SparseTensor as _SparseTensor
 
 __all__ = [
     "ArrayLike",
@@ -21,14 +26,12 @@ __all__ = [
     "ValueLike",
 ]
 
-# Aliases are texts, as some of these names exist in newer versions of Python or in stubs only.
 if _t.TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from os import PathLike
-
-    from typing_extensions import Buffer, CapsuleType
-
-    from sardonyx._values import SparseTensor
+    from typing_extensions import Buffer as _Buffer
+    from typing_extensions import CapsuleType as _CapsuleType
+else:
+    # For programs that evaluate annotations: Python has a class Buffer from 3.12 on only.
+    _Buffer = bytes | bytearray | memoryview
 
 
 class SupportsArray(_t.Protocol):
@@ -41,7 +44,7 @@ class SupportsArray(_t.Protocol):
 class SupportsDLPack(_t.Protocol):
     """A tensor of another library that shares its memory by DLPack. Its memory must be on the CPU."""
 
-    def __dlpack__(self) -> CapsuleType:
+    def __dlpack__(self) -> _CapsuleType:
         """Returns a DLPack capsule."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -61,7 +64,7 @@ class _IrModel(_t.Protocol):
     @property
     def graph(self) -> object: ...
     @property
-    def opset_imports(self) -> Mapping[str, int]: ...
+    def opset_imports(self) -> _Mapping[str, int]: ...
 
 
 class ModelInfo(_t.TypedDict):
@@ -83,19 +86,33 @@ class ModelInfo(_t.TypedDict):
     """Version of the model, or None if the file has none."""
 
 
-StrPath: _t.TypeAlias = "str | PathLike[str]"
+StrPath: _t.TypeAlias = str | _PathLike[str]
 """Path of a file."""
 
-ModelLike: _t.TypeAlias = "StrPath | Buffer | Message | _IrModel"
+ModelLike: _t.TypeAlias = StrPath | _Buffer | Message | _IrModel
 """A model: the path of its file, its bytes, a message such as ``onnx.ModelProto``, or an ``onnx_ir.Model``."""
 
 ArrayLike: _t.TypeAlias = (
-    "SupportsArray | SupportsDLPack | Buffer | bool | int | float | complex | str | bytes | Sequence[ArrayLike]"
+    SupportsArray
+    | SupportsDLPack
+    | _Buffer
+    | bool
+    | int
+    | float
+    | complex
+    | str
+    | bytes
+    | _Sequence["ArrayLike"]
 )
 """A tensor: an array, an object with DLPack or the buffer protocol, a Python scalar, or nested lists of scalars."""
 
 ValueLike: _t.TypeAlias = (
-    "ArrayLike | SparseTensor | Sequence[ValueLike] | Mapping[str, ValueLike] | Mapping[int, ValueLike] | None"
+    ArrayLike
+    | _SparseTensor
+    | _Sequence["ValueLike"]
+    | _Mapping[str, "ValueLike"]
+    | _Mapping[int, "ValueLike"]
+    | None
 )
 """An input: a tensor, a sparse tensor, a list for a sequence, a dict for a map, or None to leave an optional input out."""
 

@@ -1,11 +1,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, final
 
+from typing_extensions import Buffer
+
 from sardonyx._core.session import Error, Session
 from sardonyx._shims.onnxruntime.options import RunOptions as PublicRunOptions
 from sardonyx._shims.onnxruntime.values import Array
 from sardonyx.typing import ModelLike, Value, ValueLike
-from typing_extensions import Buffer
 
 VERSION: str
 VENDOR: str

@@ -2,11 +2,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, final
 
+from typing_extensions import CapsuleType
+
 from sardonyx._profile import Profile
 from sardonyx._state import State
 from sardonyx.distributed import Transport
 from sardonyx.typing import ArrayLike, Message, ModelInfo, ModelLike, StrPath, Value, ValueLike
-from typing_extensions import CapsuleType
 
 class Error(Exception):
     """A model cannot be opened or run.

@@ -325,7 +325,7 @@ class OrtValue:
 class IOBinding(_ort.Binding):
     """Inputs and outputs that are bound once, for many runs of a session."""
 
-    # The base class stores bindings by the number of the port, which is what ``run_with_iobinding`` needs.
+    # The base class stores bindings by the number of the port, as ``run_with_iobinding`` needs them.
 
     def bind_cpu_input(self, name: str, arr_on_cpu: ArrayLike) -> None:
         """Binds an array to an input."""
