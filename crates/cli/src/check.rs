@@ -10,7 +10,7 @@ use sardonyx::ops::UnsupportedOperator;
 use sardonyx::text::Position;
 use sardonyx::tool::Reference;
 use sardonyx::tool::document::{self, Document};
-use sardonyx::{Error, OpenOptions, check, tool};
+use sardonyx::{Error, OpenOptions, tool};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -44,7 +44,6 @@ impl Command<'_> {
         });
         let (mut changed, report) = match result {
             Ok(changed) => changed,
-            Err(EditError::Option(message)) => return Err(Failure::new(message).at(name)),
             Err(EditError::NotDifferentiable(findings)) => {
                 let answer = saving.json.then_some(answer);
                 return report_refusals(model, &name, &findings, answer, terminal);
@@ -54,6 +53,7 @@ impl Command<'_> {
                 let command = invalid::Command { arg, saving, invalid, target, answer };
                 return command.finish(*result, terminal);
             }
+            Err(error) => return Err(Failure::new(error.to_string()).at(name)),
         };
         changed.fill_producer();
         let options = SaveOptions::new();

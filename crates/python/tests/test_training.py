@@ -69,7 +69,7 @@ def test_options_do_what_they_say():
     loss = trainer.step({"x": x, "label": np.array([0, -1])})["loss"]
     assert loss.item() == pytest.approx(math.log(1 + math.e), rel=1e-6)
 
-    by_value = sardonyx.add_training(LINE, loss_value="y", train="w", learning_rate=0.25)
+    by_value = sardonyx.add_training(LINE, loss_value="y", train=["w"], learning_rate=0.25)
     trainer = sardonyx.Trainer(by_value)
     assert list(trainer.state) == ["w"]
     trainer.step({"x": np.float32([[1], [2]])})
@@ -114,7 +114,7 @@ def test_gradients_are_outputs():
     chosen = sardonyx.differentiate(LINE, by=["w", "b"])
     names = [port.name for port in sardonyx.Session(chosen).outputs]
     assert names == ["y", "w_grad", "b_grad"]
-    with_node = sardonyx.differentiate(model, of="y", by="x", gradient_node=True)
+    with_node = sardonyx.differentiate(model, of="y", by=["x"], gradient_node=True)
     text = sardonyx.printer.model_to_text
     assert "Gradient" in text(with_node)
     expanded = sardonyx.differentiate(with_node, expand=True)
@@ -151,7 +151,7 @@ WRONG = [
         "the optimizer adam has no rate_decay; adagrad has it",
     ),
     ({"loss": "squared-error", "learning_rate": 0}, "the learning rate must be greater than 0, not 0"),
-    ({"loss": "squared-error", "train": "v*"}, "no initializer 'v*' exists"),
+    ({"loss": "squared-error", "train": ["v*"]}, "no initializer 'v*' exists"),
     ({"loss": "squared-error", "init": "uniform:0"}, "init is 'uniform:0', which is not one of keep, he"),
     ({"loss": "squared-error", "clip_norm": 1, "clip_value": 1}, "clip_norm and clip_value are both given"),
     ({"loss": "squared-error", "clip_norm": 0}, "the greatest norm of gradients has to be greater than 0, not 0"),

@@ -21,7 +21,7 @@ use sardonyx_text::{Diagnostic, Position};
 
 use crate::check::Finding;
 use crate::error::{Error, ErrorKind};
-use crate::external::{DataFiles, DataOptions, DataResolver, Links};
+use crate::external::{DataFiles, DataOptions, DataResolver};
 use crate::form::ModelFormat;
 use crate::model::Model;
 use crate::open::{
@@ -92,9 +92,11 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the links that may be followed to data files.
-    pub fn links(mut self, links: Links) -> OpenOptions {
-        self.links = links;
+    /// Sets whether symlinks to data files are followed. By default they are, if their target lies
+    /// in the model's directory or, if the model file is a symlink too, in the directory of its
+    /// target. The Hugging Face cache consists of such links.
+    pub fn follow_links(mut self, follow: bool) -> OpenOptions {
+        self.refuse_links = !follow;
         self
     }
 
@@ -280,7 +282,7 @@ impl OpenOptions {
             }
         });
         let graph = graph.map_err(|error| add_path(path, error))?;
-        let data = self.data(|| DataFiles::beside(path, self.data_options()))?;
+        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
         self.with_data(graph, data).map_err(|error| add_path(path, error))
     }
 
@@ -397,7 +399,7 @@ const FROM_BYTES: &str = "the model was read from bytes without a directory";
 const NEVER: &str = "the model was opened without its data files";
 
 fn without_directory() -> DataFiles {
-    DataFiles::nowhere(FROM_BYTES)
+    DataFiles::unavailable(FROM_BYTES)
 }
 
 fn read_error(error: io::Error) -> Error {

@@ -225,7 +225,7 @@ fn weights_are_trained_and_other_constants_are_not() {
 
 fn option_error(options: TrainingOptions) -> String {
     match model(CLASSIFIER).add_training(&options) {
-        Err(TrainingError::Option(message)) => message,
+        Err(EditError::Option(message)) => message,
         other => panic!("{other:?}"),
     }
 }

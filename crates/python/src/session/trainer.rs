@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 use sardonyx::device::DeviceOptions;
 use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
 
-use super::errors::{new_error, to_exception};
+use super::errors::{argument_error, new_error, to_exception};
 use super::give;
 use super::group::parse_deadline;
 use super::limits::{GilUse, Limits};
@@ -40,11 +40,12 @@ use turns::TurnLock;
 /// `outputs` lists the names of the outputs that training steps compute and return; the default is
 /// all.
 ///
-/// `devices` shards the model and its state over the devices of a configuration, each of which is a
-/// thread of this process: `True` selects the only configuration of the model, a str selects one by
-/// name. The results differ only in the rounding of sums. `threads` is then the number of threads
-/// of each device; by default the devices share the processors. `device_timeout` is the longest
-/// time in seconds that a device waits for a message of another device.
+/// `devices=True` shards the model and its state over the devices of a configuration, each of which
+/// is a thread of this process. `configuration` is the name of that configuration; the default is
+/// the only one of the model. The results differ only in the rounding of sums. `threads` is then
+/// the number of threads of each device; by default the devices share the processors.
+/// `device_timeout` is the longest time in seconds that a device waits for a message of another
+/// device.
 ///
 /// Raises `sardonyx.Error` if the model has no training information, cannot be opened, or is not
 /// supported.
@@ -66,7 +67,7 @@ impl PyTrainer {
     #[new]
     #[pyo3(signature = (
         model, *, seed=None, threads=None, precision="exact", memory_limit=None, dims=None,
-        outputs=None, devices=None, device_timeout=60.0
+        outputs=None, devices=false, configuration=None, device_timeout=60.0
     ))]
     #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
     fn new(
@@ -77,11 +78,13 @@ impl PyTrainer {
         memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
         outputs: Option<&Bound<'_, PyAny>>,
-        devices: Option<&Bound<'_, PyAny>>,
+        devices: bool,
+        configuration: Option<&str>,
         device_timeout: f64,
     ) -> PyResult<PyTrainer> {
         let py = model.py();
-        let devices = parse_devices(devices, parse_deadline(py, device_timeout)?)?;
+        let deadline = parse_deadline(py, device_timeout)?;
+        let devices = device_options(py, devices, configuration, deadline)?;
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
         let outputs = outputs.map(parse_output_names).transpose()?;
         let class = find_parser(model)?;
@@ -464,29 +467,27 @@ fn run<R: Send>(
     }
 }
 
-/// Converts the argument `devices` of `Trainer`: True or the name of a configuration; `None` for
-/// None and False.
+/// Converts the arguments of `Trainer` about devices; `None` if it uses none.
 ///
 /// # Errors
 ///
-/// `TypeError` if it is neither a bool nor a str.
-fn parse_devices(
-    devices: Option<&Bound<'_, PyAny>>,
+/// A configuration is named for a trainer without devices.
+fn device_options(
+    py: Python<'_>,
+    devices: bool,
+    configuration: Option<&str>,
     deadline: Duration,
 ) -> PyResult<Option<DeviceOptions>> {
     let options = DeviceOptions::new().deadline(deadline);
-    let Some(devices) = devices else { return Ok(None) };
-    if let Ok(wanted) = devices.cast::<PyBool>() {
-        return Ok(wanted.is_true().then_some(options));
+    match (devices, configuration) {
+        (true, Some(name)) => Ok(Some(options.configuration(name))),
+        (true, None) => Ok(Some(options)),
+        (false, None) => Ok(None),
+        (false, Some(name)) => {
+            let what = format!("configuration is '{name}', but devices is False");
+            Err(argument_error(py, what, Some("give devices=True as well")))
+        }
     }
-    let Ok(name) = devices.cast::<PyString>() else {
-        let found = shorten_repr(devices);
-        let what = format!(
-            "devices is {found}, which is neither True nor the name of a configuration of the model"
-        );
-        return Err(PyTypeError::new_err(what));
-    };
-    Ok(Some(options.configuration(name.to_cow()?)))
 }
 
 /// Converts the argument `outputs` of `Trainer`. Does not extract a `Vec`, which would reserve

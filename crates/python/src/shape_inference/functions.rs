@@ -328,7 +328,7 @@ impl PythonRules {
                     self.to_reply(node.graph_outputs(&name, types_from_bytes(&inputs)))
                 }
                 ToEngine::Rule((domain, operator, version)) => {
-                    self.to_reply(node.by_rule_of(&self.registry, domain, operator, version))
+                    self.to_reply(node.infer_by_rule(&self.registry, domain, operator, version))
                 }
                 ToEngine::Done(outputs) => {
                     for (index, ty) in types_from_bytes(&outputs?).into_iter().enumerate() {

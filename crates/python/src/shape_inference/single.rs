@@ -26,7 +26,7 @@ pub(crate) fn node_outputs(
     description: &Description,
     node: &[u8],
     mut around: NodeContext,
-) -> PyResult<Named> {
+) -> PyResult<NamedMessages> {
     let (operators, schema) = registry::snapshot().with_operator(description)?;
     let own_version = [(description.domain.clone(), i64::from(description.since))];
     let alone =

@@ -60,7 +60,8 @@ pub(super) fn error_kind(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
     ErrorKind::from_name(&code)
 }
 
-/// Looks up an exception class in `sardonyx.ort._errors`.
+/// Looks up an exception class in `sardonyx._shims.onnxruntime.errors`.
 fn find_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
-    Ok(py.import("sardonyx.ort._errors")?.getattr(name)?.cast_into::<PyType>()?)
+    let module = py.import("sardonyx._shims.onnxruntime.errors")?;
+    Ok(module.getattr(name)?.cast_into::<PyType>()?)
 }
