@@ -6,8 +6,8 @@
 use super::*;
 use crate::conv::pitch_of;
 use crate::gemm::Activation;
-use crate::gemm::tests::random;
-use sardonyx_simd::{Exec, Isa, Pool};
+use crate::gemm::tests::{CACHES, random};
+use sardonyx_simd::{Caches, Exec, Isa, Pool};
 
 struct Case {
     what: &'static str,
@@ -477,6 +477,47 @@ fn all_loops_agree_with_the_plain_one() {
                 }
                 let found = data.run((case, &again, &pools[1]), rows, ending);
                 assert_eq!(got, found, "{} from bytes", case.what);
+            }
+        }
+    }
+}
+
+#[test]
+fn caches_change_no_bit() {
+    let pools = [Pool::new(1), Pool::new(3)];
+    for case in CASES.iter().filter(|case| case.batch > 0) {
+        let params = case.params();
+        let data = Data::new(case);
+        let weights = random(params.weights_len().unwrap(), 2);
+        let ending = Ending {
+            bias: Some(random(case.channels.1, 3)),
+            activation: Activation::HardSwish,
+            ..PLAIN
+        };
+        for (isa, algorithm) in algorithms(&params) {
+            let source = WeightSource::Floats(&weights);
+            let pack = |caches: Caches| {
+                let lasts = Lasts::ForGood;
+                let packed =
+                    PackedConv::scaled(isa, params.clone(), algorithm, source, None, lasts);
+                packed.unwrap().with_caches(caches)
+            };
+            for order in orders(case) {
+                let mut expected: Option<Vec<u32>> = None;
+                for caches in CACHES {
+                    let conv = pack(caches);
+                    for pool in &pools {
+                        let result = data.run((case, &conv, pool), order, &ending);
+                        let bits: Vec<u32> = result.iter().map(|x| x.to_bits()).collect();
+                        let expected = expected.get_or_insert_with(|| bits.clone());
+                        let threads = pool.threads();
+                        assert!(
+                            bits == *expected,
+                            "{}, {isa:?}, {algorithm:?}, {order:?}, {caches}, {threads} threads",
+                            case.what
+                        );
+                    }
+                }
             }
         }
     }

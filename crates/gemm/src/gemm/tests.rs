@@ -5,7 +5,14 @@
 
 use super::*;
 use crate::gemm::BatchOut;
-use sardonyx_simd::{Exec, Isa, Pool};
+use sardonyx_simd::{Caches, Exec, Isa, Pool};
+
+/// Caches of an old, a usual and a large processor.
+pub(crate) const CACHES: [Caches; 3] = [
+    Caches { near: 16 << 10, own: 128 << 10, shared: 1 << 20 },
+    Caches { near: 32 << 10, own: 512 << 10, shared: 4 << 20 },
+    Caches { near: 64 << 10, own: 4 << 20, shared: 64 << 20 },
+];
 
 /// A small generator: repeatable values in [-1, 1).
 pub(crate) fn random(len: usize, seed: u64) -> Vec<f32> {
@@ -517,6 +524,41 @@ fn batches_with_broadcasting() {
                             .unwrap();
                             assert_eq!(c, c2);
                         }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn caches_change_no_bit() {
+    // Rows that a small cache holds for a k block and those that only a large one does, k of one
+    // and of several blocks, columns of one and of several blocks.
+    let shapes = [(7, 33, 65), (50, 300, 130), (300, 40, 700), (1100, 90, 300), (1, 2000, 600)];
+    let pools = [Pool::new(1), Pool::new(3)];
+    for (m, n, k) in shapes {
+        let (a, b, bias) = (random(m * k, 1), random(k * n, 2), random(n, 3));
+        let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
+        let epilogue = Epilogue {
+            bias: Some(Bias::Col(&bias)),
+            activation: Activation::Relu,
+            ..Epilogue::default()
+        };
+        for &isa in Isa::available() {
+            for form in [Form::Plain, Form::PackA, Form::PackB, Form::PackBoth, Form::Virtual] {
+                let mut expected: Option<Vec<u32>> = None;
+                for caches in CACHES {
+                    for pool in &pools {
+                        let exec = Exec::new(pool, isa).with_caches(caches);
+                        let c = run(&exec, form, a, b, n, &epilogue);
+                        let bits: Vec<u32> = c.iter().map(|x| x.to_bits()).collect();
+                        let expected = expected.get_or_insert_with(|| bits.clone());
+                        assert!(
+                            bits == *expected,
+                            "{m} x {n} x {k}, {isa:?}, {form:?}, {caches}, {} threads",
+                            pool.threads()
+                        );
                     }
                 }
             }
