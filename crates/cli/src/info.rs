@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use sardonyx::inspect::{DeviceConfiguration, ExternalFile, FunctionInfo, TensorStorage, Totals};
 use sardonyx::ops::UnsupportedOperator;
@@ -13,22 +14,29 @@ use serde_json::json;
 use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
 use crate::human::{bytes, count, cut, group, pad_names};
-use crate::model_arg::ModelArg;
-use crate::nodes;
+use crate::model_arg::{Limits, ModelArg};
 use crate::operator_name::{domain_name, qualified_name};
 use crate::stored_tensors::storage_name;
 use crate::symbols::dim_json;
 use crate::terminal::Terminal;
+use crate::{machine, nodes};
 
 /// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
 /// run; or list its nodes
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
+    /// ONNX file, binary or text, or - for stdin
+    #[arg(value_name = "MODEL", required_unless_present = "machine")]
+    path: Option<PathBuf>,
     #[command(flatten)]
-    model: ModelArg,
+    limits: Limits,
     #[command(flatten)]
     nodes: nodes::Args,
+    /// Describe this machine instead of a model: processor, instruction set, caches, and the
+    /// measured peaks of computing and reading memory on one thread
+    #[arg(long, conflicts_with_all = ["path", "nodes"])]
+    machine: bool,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -39,14 +47,18 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.info/1";
 
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let Some(path) = args.path.clone() else {
+        return machine::print(args.json, terminal);
+    };
+    let arg = ModelArg { path, limits: args.limits.clone() };
     if args.nodes.is_wanted() {
-        return nodes::list(&args.nodes, &args.model, args.json, terminal);
+        return nodes::list(&args.nodes, &arg, args.json, terminal);
     }
-    let model = args.model.open_with(OpenOptions::new().skip_payloads(true))?;
+    let model = arg.open_with(OpenOptions::new().skip_payloads(true))?;
     if args.json {
-        terminal.json(&as_json(&model, &args.model), true)
+        terminal.json(&as_json(&model, &arg), true)
     } else {
-        terminal.print(&as_text(&model, &args.model))
+        terminal.print(&as_text(&model, &arg))
     }
 }
 

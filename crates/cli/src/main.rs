@@ -41,6 +41,7 @@ mod inputs;
 mod invalid;
 mod last_resort;
 mod ls;
+mod machine;
 mod model_arg;
 mod nodes;
 mod objects;

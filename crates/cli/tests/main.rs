@@ -20,6 +20,7 @@ mod info;
 mod json;
 mod json_page;
 mod ls;
+mod machine;
 mod ops;
 mod pack;
 #[cfg(unix)]

@@ -64,6 +64,6 @@ pub use sardonyx_elementwise::{
 };
 pub use sardonyx_gemm::{ByteConvLoops, conv, gemm};
 pub use sardonyx_simd::{
-    Ended, Exec, Failure, Isa, Pace, Panic, Pool, UnknownIsa, caught, keep_panic_places, number,
-    split_even,
+    Caches, Ended, Exec, Failure, Isa, Pace, Panic, Pool, UnknownCaches, UnknownIsa, caught,
+    keep_panic_places, number, split_even,
 };

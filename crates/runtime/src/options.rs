@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sardonyx_kernels::Isa;
+use sardonyx_kernels::{Caches, Isa};
 
 use crate::account::MemoryBudget;
 use crate::custom::CustomOperators;
@@ -126,8 +126,10 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`CompileError::Option`] if `SARDONYX_ISA` names none.
+    /// [`CompileError::Option`] if `SARDONYX_ISA` names none, or if `SARDONYX_CACHES` is malformed,
+    /// which would otherwise go unnoticed.
     pub fn chosen_isa(&self) -> Result<Isa, CompileError> {
+        Caches::requested().map_err(|error| CompileError::Option(error.to_string()))?;
         match self.isa {
             Some(isa) => Ok(isa),
             None => Isa::requested().map_err(|error| CompileError::Option(error.to_string())),

@@ -199,7 +199,8 @@ impl Model {
             convert: options.convert,
         };
         let inlined = sardonyx_passes::inline(&self.graph, &registry, &passes);
-        let (graph, mut report) = inlined.map_err(|refusal| EditError::from_inlining(self, refusal))?;
+        let (graph, mut report) =
+            inlined.map_err(|refusal| EditError::from_inlining(self, refusal))?;
         // An operator without a function is reported only if a pattern is exactly its name.
         report.without_body.retain(|kept| {
             let id = operator_id(&kept.domain, &kept.name);

@@ -92,6 +92,7 @@ pub mod io;
 mod json_form;
 mod large_pages;
 mod load;
+mod machine;
 mod mapping;
 mod message;
 mod model;

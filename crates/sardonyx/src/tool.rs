@@ -22,6 +22,7 @@ pub use crate::glob::Glob; // cli: --only, --except and other patterns
 #[cfg(feature = "images")]
 pub use crate::images::Images; // cli: images as inputs of run
 pub use crate::load::Loaded; // cli: check, parse
+pub use crate::machine::Machine; // cli: info --machine
 pub use crate::open::io_reason; // cli: messages about files
 pub use crate::scores::ScoreOperator; // cli: classes of run
 pub use crate::text_parts::{TextPart, parse_part, parse_part_like_onnx}; // python: onnx.parser

@@ -247,8 +247,7 @@ impl Model {
         };
         let external: &dyn ExternalData = &*self.data;
         let added = passes::add_training(&self.graph, &Registry::default(), external, &passes);
-        let (graph, report) =
-            added.map_err(|error| EditError::from_derivation(self, error))?;
+        let (graph, report) = added.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -309,8 +308,7 @@ impl Model {
             gradient_node: options.gradient_node,
         };
         let added = passes::add_gradients(&self.graph, &Registry::default(), &passes);
-        let (graph, report) =
-            added.map_err(|error| EditError::from_derivation(self, error))?;
+        let (graph, report) = added.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
@@ -321,8 +319,7 @@ impl Model {
     /// [`EditError`] for nodes that name unknown values, and for operators without a gradient.
     pub fn expand_gradients(&self) -> Result<(Model, GradientReport), EditError> {
         let expanded = passes::expand_gradients(&self.graph, &Registry::default());
-        let (graph, report) =
-            expanded.map_err(|error| EditError::from_derivation(self, error))?;
+        let (graph, report) = expanded.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 }
