@@ -43,7 +43,11 @@
 //!   with the layout of [`value::Complex64`] and [`value::Complex128`].
 //! - `serde`: `serde::Serialize` for reports that the command prints with `--json`, with the keys
 //!   of these answers: [`check::CheckReport`] and its findings, [`check::ScanReport`],
-//!   [`io::SaveReport`], [`edit::StripReport`].
+//!   [`convert::ConvertReport`], [`edit::InlineReport`], [`edit::StripReport`],
+//!   [`train::GradientReport`], [`train::TrainingReport`], [`device::ShardReport`],
+//!   [`infer::InferredValue`], [`io::SaveReport`], [`text::ParseError`], [`text::LeftOut`],
+//!   [`ops::UnsupportedOperator`]. Likewise for [`Port`], [`Dim`], [`train::StateVariable`] and the
+//!   structs of [`inspect`].
 //! - `tracing`: spans of the crate `tracing` 0.1 with the target `sardonyx`: `open`, `plan` and
 //!   `run` at the level DEBUG, `step` with its number and nodes at TRACE.
 //!
