@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::unsupported_json;
 use crate::objects::merged;
 use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
@@ -363,13 +362,10 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
 fn as_json(all: &[Checked], args: &Args) -> Value {
     let files = all.iter().map(|checked| match &checked.result {
         Ok(found) => {
-            let unsupported = found.cannot_run.as_ref();
-            let unsupported =
-                unsupported.map(|list| list.iter().map(unsupported_json).collect::<Vec<_>>());
             let mut answer = merged(json!({"model": checked.name}), json!(found.report));
             // With their places in the text.
             answer["findings"] = found.findings().map(finding).collect();
-            answer["unsupported"] = json!(unsupported);
+            answer["unsupported"] = json!(found.cannot_run);
             answer
         }
         Err(failure) => json!({

@@ -1,7 +1,5 @@
 //! `sardonyx convert`: the same model with other versions of operator sets.
 
-use std::collections::BTreeMap;
-
 use sardonyx::convert::{Assumption, ConvertError, ConvertOptions, ConvertReport, Target};
 use sardonyx::io::Weights;
 use sardonyx::tool::RELEASES;
@@ -11,7 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::info::{domain_name, qualified};
-use crate::inline::{added_json, added_text};
+use crate::inline::added_text;
 use crate::refused::refused;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
@@ -115,7 +113,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
         let answer = json!({
             "schema": SCHEMA,
             "model": args.model.name(),
-            "converted": as_json(&report),
+            "converted": report,
             "refusals": [],
             "verified": verified.map(|verified| verified.json()),
             "saved": saved.map(|saved| saved.json()),
@@ -250,55 +248,4 @@ fn as_text(report: &ConvertReport) -> String {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);
     }
     text
-}
-
-fn as_json(report: &ConvertReport) -> Value {
-    let imports: Vec<Value> = report
-        .imports
-        .iter()
-        .map(|import| {
-            json!({"domain": domain_name(&import.domain), "from": import.from, "to": import.to})
-        })
-        .collect();
-    let operators: Vec<Value> = report
-        .operators
-        .iter()
-        .map(|op| {
-            json!({
-                "domain": domain_name(op.domain),
-                "operator": op.op,
-                "from": op.from,
-                "to": op.to,
-                "rewritten": op.rewritten,
-            })
-        })
-        .collect();
-    let replaced = |operators: &BTreeMap<(String, String), usize>| -> Vec<Value> {
-        let operators = operators.iter();
-        let listed = operators.map(|((domain, name), nodes)| {
-            json!({"domain": domain_name(domain), "operator": name, "nodes": nodes})
-        });
-        listed.collect()
-    };
-    let assumed: Vec<Value> = report
-        .assumed
-        .iter()
-        .map(|assumed| {
-            json!({"assumption": assumed.assumption.name(), "place": assumed.place.to_string()})
-        })
-        .collect();
-    let rewritten: usize = report.operators.iter().map(|op| op.rewritten).sum();
-    json!({
-        "operator_sets": imports,
-        "ir_version": {"from": report.ir_version.0, "to": report.ir_version.1},
-        "unchanged": report.unchanged,
-        "operators": operators,
-        "constants": replaced(&report.constants),
-        "expanded": replaced(&report.expanded),
-        "assumed": assumed,
-        "rewritten": rewritten,
-        "removed": report.removed,
-        "added": report.made,
-        "added_functions": added_json(&report.added),
-    })
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use sardonyx::io::Weights;
 use sardonyx::train::TrainingError;
 use sardonyx::{Model, SaveOptions};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::info::qualified;
@@ -25,12 +26,12 @@ pub(crate) struct Command<'a> {
 
 impl Command<'_> {
     /// Saves the changed model and tells what was done, as JSON or as text, or why it was not.
-    pub(crate) fn finish<R>(
+    pub(crate) fn finish<R: Serialize>(
         &self,
         model: &Model,
         target: saving::Target,
         result: Result<(Model, R), TrainingError>,
-        (as_json, as_text): (impl Fn(&R) -> Value, impl Fn(&R) -> String),
+        as_text: impl Fn(&R) -> String,
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
         let Command { schema, arg, saving, invalid } = *self;
@@ -55,7 +56,7 @@ impl Command<'_> {
         let options = SaveOptions::new();
         let saved = saving.save(arg, &changed, options, Weights::Keep, target, terminal)?;
         if saving.json {
-            answer["report"] = as_json(&report);
+            answer["report"] = json!(report);
             answer["saved"] = saved.json();
             terminal.json(&answer, true)?;
         } else {
@@ -80,15 +81,4 @@ pub(crate) fn notes(
         text += &format!("\nreplaced by its function body: {nodes} {name}");
     }
     text
-}
-
-pub(crate) fn opset_json((from, to): (u32, u32)) -> Value {
-    json!({"from": from, "to": to})
-}
-
-pub(crate) fn expansions_json(expansions: &BTreeMap<(String, String), usize>) -> Vec<Value> {
-    let expansions = expansions.iter();
-    expansions
-        .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
-        .collect()
 }

@@ -5,7 +5,6 @@ use std::io;
 
 use sardonyx::ops::UnsupportedOperator;
 use sardonyx::text::{ParseError, Position};
-use sardonyx::tool::DiagnosticSeverity;
 use sardonyx::tool::failure::{NodeError, NodePath, PathPart, StopReason, Stopped};
 use sardonyx::tool::npz::NpzError;
 use sardonyx::tool::safetensors::SafetensorsError;
@@ -101,10 +100,10 @@ enum Detail {
     Operator(UnsupportedOperator),
     /// A place in a text.
     Diagnostic {
-        severity: DiagnosticSeverity,
         message: String,
         position: Position,
-        help: Option<String>,
+        /// Object in the JSON answer.
+        form: Value,
     },
     /// An argument of the command line, by its role in the error.
     Argument {
@@ -141,16 +140,7 @@ impl Detail {
                 "opset": operator.opset,
                 "nodes": operator.nodes,
             }),
-            Detail::Diagnostic { severity, message, position, help } => json!({
-                "code": match severity {
-                    DiagnosticSeverity::Error => "syntax-error",
-                    DiagnosticSeverity::Warning => "syntax-warning",
-                },
-                "message": message,
-                "line": position.line,
-                "column": position.column,
-                "help": help,
-            }),
+            Detail::Diagnostic { form, .. } => form.clone(),
             Detail::Argument { role, text } => json!({"code": role, "message": text}),
         }
     }
@@ -298,11 +288,12 @@ fn painted(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
 /// The diagnostics of a text in a file, for people.
 pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
     let count = error.diagnostics().len();
-    let details = error.diagnostics().iter().map(|found| Detail::Diagnostic {
-        severity: found.severity,
+    let forms = json!(error);
+    let forms = forms.as_array().into_iter().flatten().cloned();
+    let details = error.diagnostics().iter().zip(forms).map(|(found, form)| Detail::Diagnostic {
         message: found.message.clone(),
         position: error.position(found),
-        help: found.help.clone(),
+        form,
     });
     Failure {
         code: Code::Syntax,

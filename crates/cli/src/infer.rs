@@ -1,7 +1,5 @@
 //! `sardonyx infer`: types and shapes of all values, and why some stay unknown.
 
-use std::borrow::Cow;
-
 use sardonyx::infer::{InferOptions, Inferred, InferredValue};
 use sardonyx::io::Weights;
 use sardonyx::tool::infer::{Equality, Missing, Naming, Style, TypeCounts, UnknownValue};
@@ -13,7 +11,6 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::human::{Align, columns, count};
 use crate::session::note_tolerated;
-use crate::symbols::dim_json;
 use crate::terminal::{Each, Terminal};
 use crate::{ModelArg, Verdict, saving, symbols};
 
@@ -154,7 +151,7 @@ impl Args {
         Answer {
             schema: SCHEMA,
             model: self.model.name(),
-            values: Each(|| found.values(model).map(ValueJson::from)),
+            values: Each(|| found.values(model)),
             unknown: Each(|| found.unknown(model).into_iter().map(unknown_json)),
             equal: Each(|| found.equalities(model).into_iter().map(equal_json)),
             problems: problems.collect(),
@@ -249,34 +246,6 @@ fn explanation(model: &Model, found: &Inferred) -> String {
         text += &format!("{left} = {right}: required by {}\n", equality.node);
     }
     if text.is_empty() { "nothing remains unknown\n".to_string() } else { text }
-}
-
-/// A value in the answer in JSON.
-#[derive(Serialize)]
-struct ValueJson<'a> {
-    graph: String,
-    name: String,
-    made_by: Cow<'a, str>,
-    #[serde(rename = "type")]
-    ty: Option<String>,
-    elem: Option<&'static str>,
-    shape: Option<Vec<Value>>,
-}
-
-impl<'a> From<InferredValue<'a>> for ValueJson<'a> {
-    fn from(value: InferredValue<'a>) -> ValueJson<'a> {
-        let tensor = value.ty.and_then(Type::as_tensor);
-        ValueJson {
-            graph: value.graph.to_string(),
-            name: value.name,
-            made_by: value.made_by,
-            ty: value.ty.map(Type::to_string),
-            elem: tensor.and_then(|tensor| tensor.elem).map(|elem| elem.name()),
-            shape: tensor
-                .and_then(|tensor| tensor.shape.as_ref())
-                .map(|shape| shape.iter().map(dim_json).collect()),
-        }
-    }
 }
 
 fn unknown_json(unknown: UnknownValue) -> Value {

@@ -4,16 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sardonyx::inspect::{DeviceConfiguration, ExternalFile, FunctionInfo, TensorStorage, Totals};
-use sardonyx::ops::UnsupportedOperator;
 use sardonyx::tool::{ModelExt, TrainingEntry, format_version};
-use sardonyx::{DataType, Dim, Model, OpenOptions, Port, Type};
-use serde::Serialize;
+use sardonyx::{DataType, Model, OpenOptions, Port, Type};
 use serde_json::json;
 
 use crate::data_files::{DataFiles, Found};
 use crate::failure::Failure;
 use crate::human::{bytes, count, cut, group, names};
-use crate::ls::storage_name;
+use crate::objects::merged;
 use crate::terminal::Terminal;
 use crate::{ModelArg, nodes};
 
@@ -281,7 +279,7 @@ impl Stored {
 fn stored(model: &Model) -> Vec<Stored> {
     let mut sums: BTreeMap<(&'static str, String), (usize, u64)> = BTreeMap::new();
     for tensor in model.tensors() {
-        let key = (storage_name(&tensor.storage), tensor.type_name());
+        let key = (tensor.storage.name(), tensor.type_name());
         let (tensors, bytes) = sums.entry(key).or_default();
         *tensors += 1;
         *bytes = bytes.saturating_add(tensor.bytes.unwrap_or(0));
@@ -313,6 +311,15 @@ impl DataFile {
             Found::Bytes(size) => Some(size),
             _ => None,
         }
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        let found = json!({
+            "end": self.end,
+            "present_bytes": self.present(),
+            "missing": self.found == Found::Missing,
+        });
+        merged(json!(self.claimed), found)
     }
 
     fn as_text(&self) -> String {
@@ -376,8 +383,6 @@ fn join<S: AsRef<str>>(separator: &str, parts: [S; 2]) -> String {
 }
 
 fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
-    let list = |ports: Vec<Port>| ports.iter().map(port_json).collect::<Vec<_>>();
-    let sums = |totals: Totals| json!({"tensors": totals.tensors, "elements": totals.elements, "bytes": totals.bytes});
     let unsupported = model.unsupported();
     let file_size = file_bytes(arg);
     json!({
@@ -394,22 +399,17 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
         "model_version_text": model.model_version().map(format_version),
         "graph": model.graph_name(),
         "doc": model.doc(),
-        "inputs": list(model.inputs()),
-        "outputs": list(model.outputs()),
+        "inputs": model.inputs(),
+        "outputs": model.outputs(),
         "nodes": model.node_count(),
-        "parameters": sums(model.parameters()),
-        "constants": sums(model.constants()),
+        "parameters": model.parameters(),
+        "constants": model.constants(),
         "stored": stored(model).iter()
             .map(|stored| json!({
                 "storage": stored.storage, "type": stored.element_type, "tensors": stored.tensors, "bytes": stored.bytes,
             }))
             .collect::<Vec<_>>(),
-        "external_files": data_files(model, arg).iter()
-            .map(|file| json!({
-                "location": file.claimed.location, "tensors": file.claimed.tensors, "bytes": file.claimed.bytes,
-                "end": file.end, "present_bytes": file.present(), "missing": file.found == Found::Missing,
-            }))
-            .collect::<Vec<_>>(),
+        "external_files": data_files(model, arg).iter().map(DataFile::as_json).collect::<Vec<_>>(),
         "training_steps": model.training_steps(),
         "training": model.training_entries().iter()
             .map(|entry| json!({
@@ -419,67 +419,18 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
                 "update_binding": bindings_json(&entry.update_binding),
             }))
             .collect::<Vec<_>>(),
-        "state_variables": model.state_variables().iter()
-            .map(|variable| json!({
-                "name": variable.name, "entry": variable.entry,
-                "type": variable.data_type.map(DataType::name), "shape": variable.dims,
-            }))
-            .collect::<Vec<_>>(),
+        "state_variables": model.state_variables(),
         "device_configurations": model.device_configurations().len(),
-        "configurations": model.device_configurations().iter()
-            .map(|one| json!({
-                "name": one.name, "num_devices": one.num_devices, "devices": one.devices,
-            }))
-            .collect::<Vec<_>>(),
-        "operators": model.operators().iter()
-            .map(|op| json!({"domain": domain_name(&op.domain), "name": op.name, "nodes": op.nodes, "function": op.is_function}))
-            .collect::<Vec<_>>(),
-        "functions": model.functions().iter()
-            .map(|function| json!({
-                "domain": domain_name(&function.domain), "name": function.name, "overload": function.overload,
-                "inputs": function.inputs, "outputs": function.outputs, "nodes": function.nodes,
-            }))
-            .collect::<Vec<_>>(),
+        "configurations": model.device_configurations(),
+        "operators": model.operators(),
+        "functions": model.functions(),
         "metadata": model.metadata().iter().map(|(key, value)| json!({"key": key, "value": value})).collect::<Vec<_>>(),
         "runnable": unsupported.is_empty(),
-        "unsupported": unsupported.iter().map(unsupported_json).collect::<Vec<_>>(),
-    })
-}
-
-/// Nodes of an operator that cannot run.
-pub(crate) fn unsupported_json(op: &UnsupportedOperator) -> serde_json::Value {
-    json!({
-        "domain": domain_name(&op.domain), "name": op.name, "opset": op.opset, "nodes": op.nodes, "why": op.why,
+        "unsupported": unsupported,
     })
 }
 
 fn bindings_json(bindings: &[(String, String)]) -> Vec<serde_json::Value> {
     let bindings = bindings.iter();
     bindings.map(|(variable, output)| json!({"variable": variable, "output": output})).collect()
-}
-
-#[derive(Serialize)]
-struct PortJson<'a> {
-    name: &'a str,
-    #[serde(rename = "type")]
-    ty: Option<String>,
-    element_type: Option<&'static str>,
-    /// Numbers, names, or null for what is unknown; null as a whole if not even the rank is known.
-    shape: Option<Vec<serde_json::Value>>,
-    required: bool,
-}
-
-fn port_json(port: &Port) -> serde_json::Value {
-    let dim = |dim: &Dim| match dim {
-        Dim::Known(size) => json!(size),
-        Dim::Unknown => serde_json::Value::Null,
-        Dim::Expr(_) => json!(dim.to_string()),
-    };
-    json!(PortJson {
-        name: port.name(),
-        ty: port.ty().map(Type::to_string),
-        element_type: port.ty().and_then(Type::elem).map(|elem| elem.name()),
-        shape: port.ty().and_then(Type::shape).map(|shape| shape.iter().map(dim).collect()),
-        required: port.is_required(),
-    })
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
+use crate::objects::merged;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, invalid, saving};
 
@@ -85,35 +86,9 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
     let save = SaveOptions::new();
     let saved = args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
     if args.saving.json {
-        let answer = json!({
-            "schema": SCHEMA,
-            "model": args.model.name(),
-            "functions": functions_json(&report),
-            "operators": operators_json(&report),
-            "removed": report.removed.iter().map(id_json).collect::<Vec<_>>(),
-            "kept": report.kept.iter().map(finding_json).collect::<Vec<_>>(),
-            "imported": report
-                .imported
-                .iter()
-                .map(|(domain, version)| json!({"domain": domain, "version": version}))
-                .collect::<Vec<_>>(),
-            "without_body": report
-                .without_body
-                .iter()
-                .map(|kept| {
-                    json!({
-                        "domain": kept.domain,
-                        "name": kept.name,
-                        "nodes": kept.nodes,
-                        "first": kept.first,
-                        "reason": kept.why,
-                    })
-                })
-                .collect::<Vec<_>>(),
-            "converted": report.converted.iter().map(id_json).collect::<Vec<_>>(),
-            "added_functions": added_json(&report.added),
-            "saved": saved.json(),
-        });
+        let answer = json!({"schema": SCHEMA, "model": args.model.name()});
+        let mut answer = merged(answer, json!(report));
+        answer["saved"] = saved.json();
         terminal.json(&answer, true)?;
     } else {
         terminal.remark(&(renderings(&original, &report.kept, args) + &as_text(&report)));
@@ -222,35 +197,9 @@ fn as_text(report: &InlineReport) -> String {
     lines.join("\n")
 }
 
-fn functions_json(report: &InlineReport) -> Vec<Value> {
-    let functions = report.functions.iter();
-    functions
-        .map(|(id, calls)| {
-            json!({"domain": id.domain, "name": id.name, "overload": id.overload, "calls": calls})
-        })
-        .collect()
-}
-
-fn operators_json(report: &InlineReport) -> Vec<Value> {
-    let operators = report.operators.iter();
-    operators
-        .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
-        .collect()
-}
-
 /// Says of a function that was added which calls it is for.
 pub(crate) fn added_text((function, of): &(FunctionId, FunctionId)) -> String {
     format!("added {function} for calls of {of} that leave out inputs")
-}
-
-/// Lists functions that were added, each with the one that it takes the place of.
-pub(crate) fn added_json(added: &[(FunctionId, FunctionId)]) -> Vec<Value> {
-    let added = added.iter();
-    added.map(|(function, of)| json!({"function": id_json(function), "of": id_json(of)})).collect()
-}
-
-fn id_json(id: &FunctionId) -> Value {
-    json!({"domain": id.domain, "name": id.name, "overload": id.overload})
 }
 
 fn finding_json(found: &check::Finding) -> Value {

@@ -1,10 +1,9 @@
-//! Sizes that have names: `--set NAME=SIZE` gives numbers to them, and answers in JSON show them.
+//! Sizes that have names: `--set NAME=SIZE` gives numbers to them.
 //!
 //! The sessions' `--set` is in `session.rs`.
 
+use sardonyx::Model;
 use sardonyx::infer::InferOptions;
-use sardonyx::{Dim, Model};
-use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::session::OpenSize;
@@ -61,14 +60,5 @@ impl Args {
             options = options.set(name, *size);
         }
         Ok(options)
-    }
-}
-
-/// A number, a formula as text, or null.
-pub(crate) fn dim_json(dim: &Dim) -> Value {
-    match dim {
-        Dim::Known(size) => json!(size),
-        Dim::Unknown => Value::Null,
-        Dim::Expr(_) => json!(dim.to_string()),
     }
 }
