@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use sardonyx::Model;
-use sardonyx::check::{CheckOptions, CheckReport, Severity, render};
+use sardonyx::check::{CheckOptions, CheckReport, Severity};
 use sardonyx::tool::{CODES, Reference};
 
 /// Findings of one code that are listed.
@@ -42,7 +42,7 @@ fn assert_bounded(model: &Model, report: &CheckReport, size: usize) {
     assert!(total <= 100 + 10 * size as u64, "{total} findings");
     assert!(report.findings.len() <= 2 * PER_CODE * CODES.len());
     for found in &report.findings {
-        let text = render(model, found, "model");
+        let text = model.render_finding(found, "model");
         assert!(text.len() <= LONGEST, "{}", found.code.name);
     }
 }

@@ -49,7 +49,7 @@ LEFT_OUT = ("test_x_issue_789", "test_model_tfidf_transform_bug", "tfidf_vectori
 TOTAL = "tests"
 STAND_IN = '''"""The core of this package is Sardonyx."""
 
-from sardonyx._onnx_core import become
+from sardonyx._shims.onnx_core import become
 
 become(__name__)
 '''

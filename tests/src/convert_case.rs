@@ -5,7 +5,8 @@ use crate::cases::Case;
 use crate::outcome::{Class, Failure, Outcome};
 use crate::run_case::{caught, failure, run_model, unreadable};
 use sardonyx::check::Severity;
-use sardonyx::convert::{ConvertError, ConvertOptions, Target};
+use sardonyx::convert::{ConvertOptions, Target};
+use sardonyx::edit::EditError;
 use sardonyx::value::Tolerance;
 use sardonyx::{Model, check};
 use std::fmt;
@@ -117,13 +118,10 @@ fn convert(case: &Case, model: &Model, to: &Opset) -> Result<(Model, Tolerance),
             let tolerance = Tolerance { rtol: tolerance.rtol.max(rtol), ..tolerance };
             Ok((Model::from_bytes(converted.to_bytes()).map_err(failure)?, tolerance))
         }
-        Err(ConvertError::Target(what)) => Err(Failure::new(Class::Error, what)),
-        Err(error @ (ConvertError::NotHeld(_) | ConvertError::Invalid(_))) => {
-            Err(Failure::new(Class::Error, error.to_string()))
-        }
-        Err(ConvertError::Refused(findings)) => {
+        Err(EditError::NotConvertible(findings)) => {
             let first = findings.first().map_or("without a reason", |found| &found.fact);
             Err(Failure::new(Class::Refused, first))
         }
+        Err(error) => Err(Failure::new(Class::Error, error.to_string())),
     }
 }

@@ -39,8 +39,8 @@ impl Depth {
     fn options(self, case: &Case) -> InlineOptions {
         let none = Vec::<String>::new();
         match self {
-            Depth::Alone => InlineOptions::new().only(none).operators([operator(case)]),
-            Depth::End => InlineOptions::new().only(none).operators(["*"]),
+            Depth::Alone => InlineOptions::new().functions(none).operators([operator(case)]),
+            Depth::End => InlineOptions::new().functions(none).operators(["*"]),
             Depth::Functions => InlineOptions::new().operators(["*"]),
         }
     }

@@ -99,10 +99,11 @@ pub(crate) fn unreadable(error: std::io::Error) -> Failure {
 }
 
 pub(crate) fn failure(error: Error) -> Failure {
-    let operators = error.unsupported().iter().map(|operator| match operator.domain.as_str() {
-        "" => operator.name.clone(),
-        domain => format!("{domain}.{}", operator.name),
-    });
+    let operators =
+        error.unsupported_operators().iter().map(|operator| match operator.domain.as_str() {
+            "" => operator.name.clone(),
+            domain => format!("{domain}.{}", operator.name),
+        });
     let operators: BTreeSet<String> = operators.collect();
     if !operators.is_empty() {
         let names: Vec<String> = operators.into_iter().collect();

@@ -57,7 +57,7 @@ const ENGINES: [Engine; 5] = [
             "crates/sardonyx/tests/custom.rs",
             "crates/sardonyx/tests/declared_types.rs",
             // Steps and inference of a trainer are runs.
-            "crates/sardonyx/tests/trainer.rs",
+            "crates/sardonyx/tests/trainer",
             // Runs with and without devices.
             "crates/sardonyx/tests/device_standard.rs",
             "crates/cli/tests/engine.rs",
@@ -79,7 +79,7 @@ const ENGINES: [Engine; 5] = [
         places: &["tests/convert/", "crates/sardonyx/tests/convert.rs"],
         work: "functions and versions",
     },
-    Engine { name: "trainer", places: &["crates/sardonyx/tests/trainer.rs"], work: "training" },
+    Engine { name: "trainer", places: &["crates/sardonyx/tests/trainer"], work: "training" },
     Engine {
         name: "multidev",
         places: &[

@@ -7,11 +7,13 @@ use sardonyx::tool;
 use sardonyx::tool::{ModelExt, Optimizer, OptimizerNumbers};
 use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, TrainingReport};
 
-use crate::derived::{Command, notes};
+use crate::derived::{Command, change_notes};
 use crate::failure::Failure;
 use crate::human::{count, group};
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Add a loss, gradients and an optimizer to a model, so that sardonyx train can train it
 ///
@@ -59,7 +61,7 @@ pub(crate) struct Args {
     gradient_nodes: bool,
 }
 
-/// The options of the loss.
+/// Options that select the loss.
 #[derive(clap::Args)]
 #[group(skip)]
 struct LossArgs {
@@ -87,7 +89,7 @@ enum LossName {
     SquaredError,
 }
 
-/// The options of the optimizer.
+/// Options that select the optimizer and its coefficients.
 #[derive(clap::Args)]
 #[group(skip)]
 struct OptimizerArgs {
@@ -145,8 +147,8 @@ enum OptimizerName {
     Adamw,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.add-training/1";
 
 pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -170,7 +172,7 @@ impl Args {
     fn options(&self) -> Result<TrainingOptions, Failure> {
         let mut options = TrainingOptions::new(self.loss.loss()?)
             .with_optimizer(self.optimizer.optimizer()?)
-            .frozen(&self.freeze)
+            .freeze(&self.freeze)
             .initialization(self.init)
             .training_mode(self.training_mode)
             .gradient_nodes(self.gradient_nodes)
@@ -246,7 +248,7 @@ impl OptimizerArgs {
 }
 
 fn as_text(report: &TrainingReport) -> String {
-    /// Names that are listed of those that share a reason.
+    /// Maximum number of names to list for each reason.
     const SHOWN: usize = 5;
     let elements: usize = report.variables.iter().map(|(_, elements)| elements).sum();
     let mut text = format!(
@@ -275,5 +277,5 @@ fn as_text(report: &TrainingReport) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         text += &format!("\nnot trained because {}: {listed}{more}", why.text());
     }
-    text + &notes(report.opset, &report.expansions)
+    text + &change_notes(report.opset.0, report.opset.1, &report.expansions)
 }

@@ -1,4 +1,5 @@
-//! Tensors in files: one, or several by name.
+//! Writes tensors to files and stdout as NumPy arrays, safetensors, protobuf, text, CSV or raw
+//! bytes, and reads `.npy` files.
 
 use std::io::{self, BufWriter, Cursor, Seek, Write};
 use std::path::Path;
@@ -15,29 +16,29 @@ use crate::saving::{self, Target};
 use crate::show::{self, Piece};
 use crate::terminal::Terminal;
 
-/// A form in which tensors are written.
+/// File format of tensors that a command writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// NumPy's, one array.
+    /// NumPy `.npy`: a single array.
     Npy,
-    /// NumPy's, arrays by name.
+    /// NumPy `.npz`: an archive of named arrays.
     Npz,
-    /// One `TensorProto`.
+    /// A single serialized `TensorProto`.
     Proto,
     Safetensors,
-    /// Elements in lines, a space between.
+    /// Elements separated by spaces, one line for each row.
     Text,
-    /// Elements in lines, a comma between.
+    /// Elements separated by commas, one line for each row (RFC 4180).
     Csv,
-    /// The bytes of the elements and nothing else.
+    /// Bytes of the elements, without a header.
     Raw,
 }
 
-/// Suffixes, for messages.
+/// Supported file extensions, for messages.
 pub(crate) const SUFFIXES: &str = ".npy, .npz, .pb, .safetensors, .txt or .csv";
 
 impl Format {
-    pub(crate) fn of_path(path: &Path) -> Option<Format> {
+    pub(crate) fn from_path(path: &Path) -> Option<Format> {
         let suffix = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match suffix.as_str() {
             "npy" => Format::Npy,
@@ -50,6 +51,7 @@ impl Format {
         })
     }
 
+    /// Whether a file of this format holds exactly one tensor.
     pub(crate) fn holds_one(self) -> bool {
         !matches!(self, Format::Npz | Format::Safetensors)
     }
@@ -59,7 +61,7 @@ impl Format {
     }
 }
 
-/// Tensors by name, and texts about all of them, which only safetensors can hold.
+/// Tensors to write, by name, and metadata texts, which only safetensors files can hold.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(crate) tensors: Vec<(String, Tensor)>,
@@ -73,7 +75,8 @@ impl Content {
     }
 }
 
-/// Writes tensors, each under its name.
+/// Writes each tensor of `content` under its name. Fails if a file of `format` holds exactly one
+/// tensor and `content` does not.
 pub(crate) fn write(
     target: &Target,
     format: Format,
@@ -110,7 +113,7 @@ fn to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
     let mut stdout = BufWriter::new(io::stdout().lock());
     match format {
         Format::Npz => {
-            // An archive is not written from front to back.
+            // The archive writer seeks back to fill in sizes, which stdout cannot do.
             let mut bytes = Cursor::new(Vec::new());
             write_archive(content, &mut bytes)?;
             stdout.write_all(bytes.get_ref())?;
@@ -120,7 +123,7 @@ fn to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-/// Writes everything but archives.
+/// Writes `content` in any format but `.npz`, whose archive needs a seekable sink.
 fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Result<(), Failure> {
     if format == Format::Safetensors {
         let metadata = content.metadata.iter();
@@ -132,7 +135,9 @@ fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Resul
         match format {
             Format::Npy => write_npy(tensor, sink).map_err(|failure| failure.at(name))?,
             Format::Proto => sink.write_all(&write_value(&tensor.clone().into(), name)?)?,
-            Format::Raw => sink.write_all(raw(tensor).map_err(|failure| failure.at(name))?)?,
+            Format::Raw => {
+                sink.write_all(raw_bytes(tensor).map_err(|failure| failure.at(name))?)?
+            }
             _ => write_lines(format, tensor, sink)?,
         }
     }
@@ -145,7 +150,7 @@ fn write_npy(tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
     Ok(sink.write_all(&bytes)?)
 }
 
-fn raw(tensor: &Tensor) -> Result<&[u8], Failure> {
+fn raw_bytes(tensor: &Tensor) -> Result<&[u8], Failure> {
     match tensor.strings() {
         Some(_) => Err(Failure::new("strings cannot be written as raw bytes")
             .help("write them as .txt or .npy")),
@@ -153,7 +158,7 @@ fn raw(tensor: &Tensor) -> Result<&[u8], Failure> {
     }
 }
 
-/// A line for each row along the last axis.
+/// Writes one line of text for each row along the last axis.
 fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
     let is_text = tensor.data_type() == DataType::String;
     let separator = match format {
@@ -177,7 +182,7 @@ fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<
     })
 }
 
-/// In quotes where it must be (RFC 4180).
+/// Formats a CSV cell: quotes `text` if it contains a comma, a quote or a line break (RFC 4180).
 fn csv_cell(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -186,7 +191,8 @@ fn csv_cell(text: &str) -> String {
     }
 }
 
-/// The array of a `.npy` file. What NumPy has no type for is taken as `wanted`.
+/// Reads the array of a `.npy` file. An element type that NumPy lacks, such as bfloat16, is read
+/// as `wanted`.
 pub(crate) fn read_npy(file: &Buffer, wanted: Option<DataType>) -> Result<Tensor, Failure> {
     match (npy::read(file), wanted) {
         (Ok(tensor), _) => Ok(tensor),

@@ -1,5 +1,4 @@
-//! `sardonyx bench`: how long a model takes to load and to run, and how many runs there are in a
-//! second.
+//! `sardonyx bench`: measures the load time, the latency of runs and the throughput of a model.
 
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -16,11 +15,12 @@ use crate::devices::DeviceArgs;
 use crate::failure::{Code, Failure};
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
+use crate::model_arg::ModelArg;
+use crate::outputs;
 use crate::saving;
 use crate::session::{Opened, SessionArgs};
 use crate::terminal::Terminal;
-use crate::timing::{RepeatArgs, Timing, millis, timed};
-use crate::{ModelArg, outputs};
+use crate::timing::{RepeatArgs, Timing, millis, time_call};
 
 /// Benchmark a model: load time, first run, and repeated runs
 ///
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// The answer. Times in milliseconds.
+/// JSON answer of `bench`. Times are in milliseconds.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
@@ -59,64 +59,66 @@ struct Report {
     threads: usize,
     concurrency: u16,
     instruction_set: String,
-    /// Opening the file and making it ready to run.
+    /// Time to open the file and prepare the model for running.
     load_ms: f64,
     first_ms: f64,
     median_ms: f64,
     min_ms: f64,
     mean_ms: f64,
-    /// The median again, among the percentiles.
+    /// Equal to `median_ms`, repeated beside the other percentiles.
     p50_ms: f64,
     p90_ms: f64,
     p95_ms: f64,
     p99_ms: f64,
     max_ms: f64,
-    /// Runs of all callers in a second.
+    /// Throughput of all callers together.
     runs_per_second: f64,
-    /// Repeated runs, the first one and those of the warm-up not counted.
+    /// Number of measured runs, without the first run and the warm-up.
     n: usize,
-    /// Bytes of the constants that kernels have packed, before that; null on several devices.
+    /// Size in bytes, before packing, of the constants that kernels packed; null on several
+    /// devices.
     packed_bytes: Option<usize>,
-    /// Bytes between inputs and outputs that a run takes; null if a run does not say.
+    /// Size in bytes of the arena that holds the intermediate values of a run; null if unknown.
     arena_bytes: Option<usize>,
-    /// Bytes of the tensors that a run is given and that it gives.
+    /// Total size in bytes of the input and output tensors of a run.
     given_bytes: usize,
-    /// Most memory that the process ever held, in MiB; null where the system does not say.
+    /// Peak resident memory of the process, in MiB; null where the system does not report it.
     rss_peak_mb: Option<f64>,
 }
 
 const SCHEMA: &str = "sardonyx.bench/1";
-/// So that a model of microseconds does not fill the memory with timings.
+/// Maximum number of measured runs. Without it, the timings of a model that runs for a few
+/// microseconds would fill the memory.
 const MOST_RUNS: u64 = 1_000_000;
 
 pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
+    let place = args.output.as_deref().map(outputs::Place::from_path).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
         return Err(Failure::new("times and outputs cannot both be written to stdout")
             .help("name a file or a directory with --output"));
     }
     args.devices.refuse_ranks()?;
     let only_looks = args.devices.devices;
-    let (loaded, mut load) = timed(|| args.session.open(&args.model, only_looks, terminal));
+    let (loaded, mut load) = time_call(|| args.session.open(&args.model, only_looks, terminal));
     let loaded = loaded?;
     let (runner, more) =
-        timed(|| args.devices.runner(&loaded, &args.session, args.model.is_stdin()));
+        time_call(|| args.devices.runner(&loaded, &args.session, args.model.is_stdin()));
     load += more;
     let Some(running) = runner? else { return Ok(()) };
     let runner = &running.runner;
     let inputs = gather_or_make(&args.inputs, &loaded, terminal)?;
     let Opened { model, session, .. } = &loaded;
 
-    // Outputs are dropped before the next run: memory for two sets of them would not be the
-    // model's.
-    let values = inputs.named();
-    let (outputs, first) = timed(|| run_at_once(runner, values, 1));
+    // Two sets of outputs at a time would count towards the peak memory, so the first set is
+    // dropped before the next run.
+    let values = inputs.named_values();
+    let (outputs, first) = time_call(|| run_at_once(runner, values, 1));
     drop(outputs?);
 
     let progress = terminal.progress("warming up", None);
     let (start, mut runs) = (Instant::now(), 0);
     while args.repeat.is_cold(runs, start.elapsed()) {
-        run_at_once(runner, inputs.named(), 1)?;
+        run_at_once(runner, inputs.named_values(), 1)?;
         runs += 1;
     }
     progress.set_message("running");
@@ -126,7 +128,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let protected = saving::protect_inputs(&args.model, model, &inputs.files);
         outputs::write(outputs, place, &protected, terminal)?;
     }
-    let timing = Timing::of(&measured.durations)
+    let timing = Timing::from_durations(&measured.durations)
         .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
     let whole = if only_looks { None } else { Some(session) };
     let details = whole.and_then(|session| session.details(inputs.types()).ok());
@@ -146,7 +148,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         p95_ms: timing.p95_ms,
         p99_ms: timing.p99_ms,
         max_ms: timing.max_ms,
-        runs_per_second: per_second(timing.runs, measured.took),
+        runs_per_second: runs_per_second(timing.runs, measured.took),
         n: timing.runs,
         packed_bytes: whole.map(|session| session.report().packed_bytes),
         given_bytes: given_bytes(&inputs, measured.outputs.as_ref()),
@@ -156,18 +158,19 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if args.json { terminal.json(&report, false) } else { terminal.print(&as_text(&report)) }
 }
 
-/// What callers have measured.
+/// Measurements of a benchmark over all of its concurrent callers.
 struct Measured {
-    /// How long each run took, without the dropping of old outputs: that belongs to whoever uses
-    /// them.
+    /// Duration of each run. Dropping the previous outputs is not included, as that time depends on
+    /// the caller.
     durations: Vec<Duration>,
-    /// From the beginning of the first to the end of the last.
+    /// Wall-clock time from the start of the first run to the end of the last.
     took: Duration,
-    /// Those of the last run of a caller.
+    /// Outputs of the last run of one of the callers.
     outputs: Option<Outputs>,
 }
 
-/// Runs the model without limits, on devices several times at once. Returns the last outputs.
+/// Runs the model with default options and returns the outputs. A session on devices starts
+/// `at_once` concurrent runs, of which the outputs of the last are returned.
 fn run_at_once(
     runner: &Runner,
     values: Vec<(&str, Value)>,
@@ -183,6 +186,7 @@ fn run_at_once(
     }
 }
 
+/// Calls the model repeatedly from `--concurrency` threads and collects the durations.
 fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Failure> {
     let (callers, at_once) = match runner {
         Runner::Devices(_) => (1, usize::from(args.concurrency)),
@@ -197,8 +201,8 @@ fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Fa
             && args.repeat.goes_on(durations.len() as u64, start.elapsed(), MOST_RUNS)
         {
             drop(outputs.take());
-            let values = inputs.named();
-            let (again, duration) = timed(|| run_at_once(runner, values, at_once));
+            let values = inputs.named_values();
+            let (again, duration) = time_call(|| run_at_once(runner, values, at_once));
             if again.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }
@@ -237,7 +241,7 @@ fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Fa
     Ok(measured)
 }
 
-/// See [`Report::given_bytes`].
+/// Returns the total size in bytes of the input and output tensors.
 fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
     let given = inputs.values.iter().map(|(_, value)| value);
     let made = outputs.into_iter().flat_map(Outputs::iter).map(|(_, value)| value);
@@ -245,8 +249,8 @@ fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
     tensors.map(|tensor| tensor.bytes().len()).sum()
 }
 
-/// To two digits after the point.
-fn per_second(runs: usize, took: Duration) -> f64 {
+/// Returns the number of runs per second, rounded to two decimals.
+fn runs_per_second(runs: usize, took: Duration) -> f64 {
     let rate = runs as f64 / took.as_secs_f64().max(1e-9);
     (rate * 100.0).round() / 100.0
 }
@@ -281,7 +285,7 @@ fn as_text(report: &Report) -> String {
     text
 }
 
-/// The high-water mark of this process's memory, as Linux keeps it.
+/// Returns the peak resident memory of this process in MiB, `VmHWM` in `/proc/self/status`.
 fn peak_memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! `sardonyx cat`: the values of stored tensors, on the screen or in a file.
+//! `sardonyx cat`: shows the values of stored tensors or writes them to a file.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufWriter, Write};
@@ -9,10 +9,10 @@ use sardonyx::tool::{Glob, suggest};
 use sardonyx::{Model, Tensor};
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::arrays::{self, Content, Format, SUFFIXES};
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
 use crate::saving::{self, Target, at_model, target_of};
 use crate::show;
 use crate::terminal::Terminal;
@@ -51,8 +51,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.cat/1";
 
 pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -70,7 +70,7 @@ pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
-fn value(args: &Args, model: &Model, tensor: &StoredTensor) -> Result<Tensor, Failure> {
+fn read_value(args: &Args, model: &Model, tensor: &StoredTensor) -> Result<Tensor, Failure> {
     let value = model.value_of(tensor);
     value.map_err(|error| at_model(&args.model, error))
 }
@@ -85,7 +85,7 @@ fn show(
         let mut answers = Vec::new();
         for tensor in chosen {
             let most = if args.all { usize::MAX } else { show::JSON_ELEMENTS };
-            let value = value(args, model, tensor)?;
+            let value = read_value(args, model, tensor)?;
             let mut answer = show::tensor_json(&tensor.name, &value, most)?;
             answer["place"] = json!(tensor.place);
             answers.push(answer);
@@ -95,7 +95,7 @@ fn show(
     }
     for tensor in chosen {
         let title = if tensor.name.is_empty() { &tensor.place } else { &tensor.name };
-        let value = value(args, model, tensor)?;
+        let value = read_value(args, model, tensor)?;
         if args.all {
             let mut stdout = BufWriter::new(io::stdout().lock());
             show::write_all(&mut stdout, title, &value)?;
@@ -117,7 +117,7 @@ fn write(
     let format = match (args.raw, target) {
         (true, _) => Format::Raw,
         (false, Target::Stdout) => Format::Text,
-        (false, Target::File(path)) => Format::of_path(path).ok_or_else(|| {
+        (false, Target::File(path)) => Format::from_path(path).ok_or_else(|| {
             let message = format!("the file extension of '{}' is not supported", path.display());
             Failure::new(message).help(format!("use {SUFFIXES}, or write raw bytes with --raw"))
         })?,
@@ -126,8 +126,8 @@ fn write(
         saving::protect_inputs(&args.model, model, &[]).check(path)?;
     }
     let mut content = Content::default();
-    for (name, tensor) in names(chosen).into_iter().zip(chosen) {
-        content.tensors.push((name, value(args, model, tensor)?));
+    for (name, tensor) in unique_names(chosen).into_iter().zip(chosen) {
+        content.tensors.push((name, read_value(args, model, tensor)?));
     }
     arrays::write(target, format, &content, terminal)?;
     if let Target::File(path) = target {
@@ -137,22 +137,24 @@ fn write(
     Ok(())
 }
 
-/// A name for each tensor that no other has.
-fn names(chosen: &[&StoredTensor]) -> Vec<String> {
+/// Returns a unique name for each tensor: its own, or its location in the model if its name is
+/// empty or duplicate.
+fn unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for tensor in chosen {
         *uses.entry(&tensor.name).or_default() += 1;
     }
-    let only = |tensor: &StoredTensor| !tensor.name.is_empty() && uses[tensor.name.as_str()] == 1;
-    chosen
-        .iter()
-        .map(|tensor| if only(tensor) { tensor.name.clone() } else { tensor.place.clone() })
-        .collect()
+    let mut names = Vec::new();
+    for tensor in chosen {
+        let is_unique = !tensor.name.is_empty() && uses[tensor.name.as_str()] == 1;
+        names.push(if is_unique { tensor.name.clone() } else { tensor.place.clone() });
+    }
+    names
 }
 
-/// The tensors that were asked for, in the order in which they were.
+/// Selects the tensors that the arguments name, each once, in the order of the arguments.
 fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
-    let there = at_place(args.place.as_deref(), tensors)?;
+    let there = tensors_at_place(args.place.as_deref(), tensors)?;
     if args.all_tensors {
         return if there.is_empty() {
             Err(Failure::new("the model stores no tensors"))
@@ -163,7 +165,9 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     if args.names.is_empty() {
         return match (&args.place, &there[..]) {
             (Some(_), [_]) => Ok(there),
-            (Some(place), several) => Err(ambiguous(&format!("location '{place}'"), several)),
+            (Some(place), several) => {
+                Err(ambiguous_failure(&format!("location '{place}'"), several))
+            }
             (None, _) => Err(Failure::new("no tensor is named").help(
                 "name one or more tensors, or use --all-tensors; sardonyx ls lists the names",
             )),
@@ -171,16 +175,17 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     }
     let mut chosen: Vec<&StoredTensor> = Vec::new();
     for name in &args.names {
-        chosen.extend(by_name(name, &there)?);
+        chosen.extend(tensors_by_name(name, &there)?);
     }
-    // Each once, though several patterns may fit it. Places are unique.
+    // A tensor that several patterns match is kept once. Its location identifies it.
     let mut seen = HashSet::new();
     chosen.retain(|tensor| seen.insert(&tensor.place));
     Ok(chosen)
 }
 
-/// The tensors at exactly this place, or else those whose place holds the text.
-fn at_place<'a>(
+/// Returns the tensor whose location equals `place`, or else all whose location contains it. No
+/// `place` selects all tensors.
+fn tensors_at_place<'a>(
     place: Option<&str>,
     tensors: &'a [StoredTensor],
 ) -> Result<Vec<&'a StoredTensor>, Failure> {
@@ -200,10 +205,14 @@ fn at_place<'a>(
     }
 }
 
-fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
+/// Returns the tensor called `name`, or else all whose name matches it as a glob pattern.
+fn tensors_by_name<'a>(
+    name: &str,
+    there: &[&'a StoredTensor],
+) -> Result<Vec<&'a StoredTensor>, Failure> {
     let found: Vec<_> = there.iter().copied().filter(|tensor| tensor.name == name).collect();
     if found.len() > 1 {
-        return Err(ambiguous(&format!("name '{name}'"), &found));
+        return Err(ambiguous_failure(&format!("name '{name}'"), &found));
     }
     if found.is_empty() && Glob::is_pattern(name) {
         let glob = Glob::parse(name).map_err(Failure::new)?;
@@ -227,7 +236,7 @@ fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredT
     Ok(found)
 }
 
-fn ambiguous(what: &str, found: &[&StoredTensor]) -> Failure {
+fn ambiguous_failure(what: &str, found: &[&StoredTensor]) -> Failure {
     const SHOWN: usize = 10;
     let mut places: Vec<String> =
         found.iter().take(SHOWN).map(|tensor| format!("  {}", tensor.place)).collect();

@@ -1,7 +1,5 @@
-//! `sardonyx check` and `sardonyx explain`: do models follow the rules of the standard, and what do
-//! the findings mean?
-
-pub(crate) mod sarif;
+//! `sardonyx check` and `sardonyx explain`: checks models against the rules of the standard and
+//! explains the findings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -12,15 +10,17 @@ use sardonyx::ops::UnsupportedOperator;
 use sardonyx::text::Position;
 use sardonyx::tool::Reference;
 use sardonyx::tool::document::{self, Document};
-use sardonyx::{Error, OpenOptions, check, tool};
+use sardonyx::{Error, OpenOptions, tool};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::objects::merged;
+use crate::model_arg::{Limits, is_stdin};
+use crate::objects::merge_objects;
 use crate::rules::{self, Rule};
+use crate::sarif;
 use crate::terminal::Terminal;
-use crate::{Limits, Verdict, is_stdin};
+use crate::verdict::Verdict;
 
 /// Check models against the rules of the ONNX standard
 ///
@@ -80,7 +80,7 @@ pub(crate) struct Args {
     limits: Limits,
 }
 
-/// A file of the standard, as it is called on the command line.
+/// Message type of the files to check, for files that are not models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
     /// A model
@@ -117,31 +117,32 @@ enum Format {
     Sarif,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.check/1";
 
-/// What became of a file.
-struct Checked {
+/// Outcome of the check of one file.
+struct CheckedFile {
     name: String,
-    /// What was found, or why the file could not be read.
-    result: Result<Found, Failure>,
+    /// Findings, or the failure to read the file.
+    result: Result<FileReport, Failure>,
 }
 
-/// What was found in a file that could be read.
-struct Found {
+/// Findings of a file that could be read.
+struct FileReport {
     report: CheckReport,
-    /// The findings for people.
+    /// Text of each finding, in the order of the report.
     renderings: Vec<String>,
-    /// Line and column of each finding, of models that are texts.
+    /// Line and column of each finding of a text file; empty for a binary file.
     positions: Vec<Option<Position>>,
-    /// Whether it is a model, which has types and shapes.
+    /// Whether the file is a model. Other messages have no types and shapes to check.
     is_model: bool,
-    /// The operators that no session runs, if these were looked for.
+    /// Operators that sardonyx cannot run; `None` if types were not checked.
     cannot_run: Option<Vec<UnsupportedOperator>>,
 }
 
-impl Found {
+impl FileReport {
+    /// Pairs each finding with its position in a text file.
     fn findings(&self) -> impl Iterator<Item = (&Finding, Option<Position>)> {
         let positions = self.positions.iter().copied();
         let positions = positions.chain(std::iter::repeat(None));
@@ -163,14 +164,14 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     match format {
         Format::Text => terminal.print(&as_text(&all, args, &total))?,
         Format::Json => terminal.json(&as_json(&all, args), true)?,
-        Format::Sarif => terminal.json(&sarif::log(&all), true)?,
+        Format::Sarif => terminal.json(&sarif_log(&all), true)?,
     }
     let mut failures: Vec<Failure> =
         all.into_iter().filter_map(|checked| checked.result.err()).collect();
-    // The last failure is the command's; those before it are told on the way.
+    // The last failure is returned as that of the command; earlier ones are printed here.
     let last = failures.pop();
     for earlier in &failures {
-        terminal.tell(earlier);
+        terminal.print_failure(earlier);
     }
     match (last, total.errors) {
         (Some(failure), _) => Err(failure),
@@ -179,11 +180,13 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
 }
 
+/// Replaces the help of an error that names an unknown code by a hint at the list of codes.
+fn unknown_code(error: Error) -> Failure {
+    let help = error.help().unwrap_or("`sardonyx explain` lists all codes").to_string();
+    Failure::new(error.message()).help(help)
+}
+
 fn options(args: &Args) -> Result<CheckOptions, Failure> {
-    let unknown = |error: Error| {
-        let help = error.help().unwrap_or("`sardonyx explain` lists all codes").to_string();
-        Failure::new(error.message()).help(help)
-    };
     let mut options = CheckOptions::new()
         .strict(args.strict)
         .like_onnx(args.like_onnx)
@@ -192,10 +195,10 @@ fn options(args: &Args) -> Result<CheckOptions, Failure> {
         .without_files(args.no_files)
         .per_code(args.max_findings);
     for name in &args.allow {
-        options = options.allow(name).map_err(unknown)?;
+        options = options.allow(name).map_err(unknown_code)?;
     }
     for name in &args.deny {
-        options = options.deny(name).map_err(unknown)?;
+        options = options.deny(name).map_err(unknown_code)?;
     }
     for file in &args.opset_file {
         options = options.operator_set(file)?;
@@ -203,20 +206,21 @@ fn options(args: &Args) -> Result<CheckOptions, Failure> {
     Ok(options)
 }
 
-/// Checks all files, several at a time; the answers are in the order of the arguments.
-fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<Checked> {
+/// Checks all files, several in parallel. Results are in the order of the arguments.
+fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<CheckedFile> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(processors, usize::from);
     let bar = terminal.progress("checking", Some(args.models.len() as u64));
     let next = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Option<Checked>>> = args.models.iter().map(|_| Mutex::new(None)).collect();
+    let slots: Vec<Mutex<Option<CheckedFile>>> =
+        args.models.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let (Some(path), Some(slot)) = (args.models.get(index), slots.get(index)) else {
                 return;
             };
-            let checked = Checked {
+            let checked = CheckedFile {
                 name: path.display().to_string(),
                 result: check_one(path, args, options),
             };
@@ -237,7 +241,7 @@ fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<Ch
         .collect()
 }
 
-fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<Found, Failure> {
+fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileReport, Failure> {
     let name = path.display().to_string();
     let document = match args.kind {
         Some(kind) => kind.document(),
@@ -249,16 +253,16 @@ fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<Found, 
         let findings = report.findings.iter();
         let renderings = findings.map(|found| document::render_document(found, &name)).collect();
         let (positions, cannot_run) = (Vec::new(), None);
-        return Ok(Found { report, renderings, positions, is_model: false, cannot_run });
+        return Ok(FileReport { report, renderings, positions, is_model: false, cannot_run });
     }
     let loaded = args.limits.load(path, OpenOptions::new())?;
     let report = loaded.model.check(options);
     let renderings =
-        report.findings.iter().map(|found| check::render(&loaded.model, found, &name)).collect();
+        report.findings.iter().map(|found| loaded.model.render_finding(found, &name)).collect();
     let positions = loaded.positions(&report.findings);
     let is_asked = report.types_checked && !args.like_onnx;
-    let cannot_run = is_asked.then(|| loaded.model.unsupported());
-    Ok(Found { report, renderings, positions, is_model: true, cannot_run })
+    let cannot_run = is_asked.then(|| loaded.model.unsupported_operators());
+    Ok(FileReport { report, renderings, positions, is_model: true, cannot_run })
 }
 
 #[derive(Default)]
@@ -275,7 +279,7 @@ impl Counts {
         self.notes += report.notes;
     }
 
-    /// In words; empty if there is nothing.
+    /// Lists the counts that are not 0, such as `2 errors, 1 note`; empty if all are 0.
     fn words(&self) -> String {
         let counts = [(self.errors, "error"), (self.warnings, "warning"), (self.notes, "note")];
         let words: Vec<String> = counts
@@ -286,14 +290,14 @@ impl Counts {
         words.join(", ")
     }
 
-    /// How to see what is only counted.
+    /// Returns a hint at `--notes` if notes are counted but not listed.
     fn hint(&self, args: &Args) -> &'static str {
         if self.notes > 0 && !args.notes { "; --notes lists the notes" } else { "" }
     }
 }
 
-/// What was not checked of the types of models that have no errors, or nothing.
-fn unchecked_types(all: &[Checked], args: &Args) -> &'static str {
+/// Returns a remark that types and shapes of some models were not checked, or an empty text.
+fn unchecked_types(all: &[CheckedFile], args: &Args) -> &'static str {
     let mut models = all.iter().filter_map(|checked| checked.result.as_ref().ok());
     if args.full {
         let failed = models.any(|found| found.is_model && !found.report.types_checked);
@@ -307,10 +311,10 @@ fn unchecked_types(all: &[Checked], args: &Args) -> &'static str {
     if is_without { "; types and shapes are checked only with --full" } else { "" }
 }
 
-fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
+fn as_text(all: &[CheckedFile], args: &Args, total: &Counts) -> String {
     let mut text = String::new();
     for checked in all {
-        let Ok(Found { report, renderings, cannot_run, .. }) = &checked.result else {
+        let Ok(FileReport { report, renderings, cannot_run, .. }) = &checked.result else {
             continue;
         };
         let findings = report.findings.iter().zip(renderings);
@@ -359,12 +363,14 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
     text
 }
 
-fn as_json(all: &[Checked], args: &Args) -> Value {
+fn as_json(all: &[CheckedFile], args: &Args) -> Value {
     let files = all.iter().map(|checked| match &checked.result {
         Ok(found) => {
-            let mut answer = merged(json!({"model": checked.name}), json!(found.report));
-            // With their places in the text.
-            answer["findings"] = found.findings().map(finding).collect();
+            let mut answer = merge_objects(json!({"model": checked.name}), json!(found.report));
+            // Replaces the findings of the report by findings with line and column.
+            let findings = found.findings();
+            answer["findings"] =
+                findings.map(|(found, position)| finding_json(found, position)).collect();
             answer["unsupported"] = json!(found.cannot_run);
             answer
         }
@@ -382,21 +388,39 @@ fn as_json(all: &[Checked], args: &Args) -> Value {
     })
 }
 
-/// A finding for programs, with its place in the text that the model was read from.
-pub(crate) fn finding((found, position): (&Finding, Option<Position>)) -> Value {
-    let (line, column) = position.map(|position| (position.line, position.column)).unzip();
-    merged(json!(found), json!({"line": line, "column": column}))
+/// Builds the SARIF log of all checked files: findings are results, failures notifications.
+fn sarif_log(all: &[CheckedFile]) -> Value {
+    let mut results = Vec::new();
+    let mut notifications = Vec::new();
+    for checked in all {
+        let name = &checked.name;
+        match &checked.result {
+            Ok(found) => {
+                let findings = found.findings();
+                results.extend(findings.map(|(found, at)| sarif::result(found, at, name)));
+            }
+            Err(failure) => notifications.extend(sarif::notifications(failure, Some(name))),
+        }
+    }
+    sarif::log(results, notifications)
 }
 
+/// Formats a finding as JSON, with its line and column if the model was read from text.
+pub(crate) fn finding_json(found: &Finding, position: Option<Position>) -> Value {
+    let (line, column) = position.map(|position| (position.line, position.column)).unzip();
+    merge_objects(json!(found), json!({"line": line, "column": column}))
+}
+
+/// Returns the id of the requirement that a code checks, if it has one.
 fn requirement(code: &Code) -> Option<&'static str> {
     Some(code.requirement).filter(|id| !id.is_empty())
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer of `explain`. New keys keep the number; it
+/// rises when the meaning of a key changes.
 const EXPLAIN_SCHEMA: &str = "sardonyx.explain/1";
 
-/// The codes that a word stands for: that of a finding, or the id of a rule.
+/// Returns the code called `name`, or all codes that check the requirement `name`.
 pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
     match tool::code(name) {
         Some(code) => vec![code],
@@ -407,7 +431,7 @@ pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
     }
 }
 
-/// Says what a rule and codes mean; without any, lists all codes.
+/// Prints the text of a rule and of the chosen codes. Lists all codes if none are chosen.
 pub(crate) fn explain(
     rule: Option<Rule>,
     chosen: Option<&[&Code]>,
@@ -419,7 +443,7 @@ pub(crate) fn explain(
         let codes = listed.iter().map(|code| {
             json!({
                 "code": code.name,
-                "severity": level(code),
+                "severity": severity_word(code),
                 "requirement": requirement(code),
                 "refused_by_onnx": code.reference == Reference::Refuses,
                 "refused_by_onnx_full_check": code.reference != Reference::Accepts,
@@ -435,14 +459,14 @@ pub(crate) fn explain(
         return terminal.json(&answer, true);
     }
     let text: String = match chosen {
-        None => listed.iter().map(|code| line(code)).collect(),
+        None => listed.iter().map(|code| code_line(code)).collect(),
         Some(chosen) => {
             let first = rule.map(|rule| {
                 let none =
                     if chosen.is_empty() { "`check` has no finding for this rule.\n" } else { "" };
-                textwrap(&rule.page()) + none
+                wrap_lines(&rule.page()) + none
             });
-            let pages = chosen.iter().map(|code| page(code, rule.is_none()));
+            let pages = chosen.iter().map(|code| code_page(code, rule.is_none()));
             let pages: Vec<String> = first.into_iter().chain(pages).collect();
             pages.join("\n")
         }
@@ -450,12 +474,12 @@ pub(crate) fn explain(
     terminal.print(&text)
 }
 
-/// A level as a word.
-fn level(code: &Code) -> &'static str {
+/// Returns the severity of a code as a word.
+fn severity_word(code: &Code) -> &'static str {
     code.severity.map_or("only with --strict", Severity::name)
 }
 
-fn line(code: &Code) -> String {
+fn code_line(code: &Code) -> String {
     format!(
         "{:34} {:9} {:10} {}\n",
         code.name,
@@ -465,14 +489,14 @@ fn line(code: &Code) -> String {
     )
 }
 
-/// What there is to say about a code, with its rule if that has not been said.
-fn page(code: &Code, with_rule: bool) -> String {
-    let mut text = format!("{}: {}\n\n", code.name, level(code));
-    text += &textwrap(code.about);
+/// Formats the explanation of a code. `with_rule` adds the text of the rule that it checks.
+fn code_page(code: &Code, with_rule: bool) -> String {
+    let mut text = format!("{}: {}\n\n", code.name, severity_word(code));
+    text += &wrap_lines(code.about);
     text += &format!("\nAdvice: {}.\n", code.help.trim_end_matches('.'));
     if let Some(requirement) = requirement(code).filter(|_| with_rule) {
-        text += &match rules::rule(requirement) {
-            Some(rule) => textwrap(&rule.page()),
+        text += &match rules::find_rule(requirement) {
+            Some(rule) => wrap_lines(&rule.page()),
             None => format!("Rule: {requirement}.\n"),
         };
     }
@@ -486,12 +510,12 @@ fn page(code: &Code, with_rule: bool) -> String {
     text
 }
 
-/// Lines of at most 100 characters.
-fn textwrap(text: &str) -> String {
-    text.lines().map(wrapped).collect()
+/// Breaks each line of `text` so that it has at most 100 characters.
+fn wrap_lines(text: &str) -> String {
+    text.lines().map(wrap_line).collect()
 }
 
-fn wrapped(text: &str) -> String {
+fn wrap_line(text: &str) -> String {
     let mut lines = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {

@@ -1,5 +1,6 @@
-//! Outputs that are scores of classes, shown as a ranking with bars.
+//! Ranks the classes of outputs that are class scores, and shows them with bars.
 
+use std::convert::identity;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use sardonyx::{DataType, ErrorKind, Model, Tensor};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::human::names;
+use crate::human::pad_names;
 use crate::{files, show};
 
 #[derive(clap::Args)]
@@ -23,29 +24,30 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Whether a ranking was asked for, rather than being the default.
-    pub(crate) fn wanted(&self) -> bool {
+    /// Whether the arguments request a ranking. By default only models with labels get one.
+    pub(crate) fn is_requested(&self) -> bool {
         self.top.is_some() || self.labels.is_some()
     }
 }
 
-/// How classes are shown: how many, and under which names.
+/// Settings of a ranking: number of classes to show, and their labels.
 pub(crate) struct Classes<'m> {
     top: Option<usize>,
     labels: Vec<String>,
     model: &'m Model,
 }
 
-/// What the scores of an output are.
+/// Meaning of the scores of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scores {
-    /// Probabilities that add up to 1, by the operator at the end or by the numbers alone.
+    /// Probabilities that sum to 1. `by_operator` if the model ends in Softmax, otherwise only the
+    /// numbers show it.
     Probabilities { by_operator: bool },
-    /// Logarithms of such probabilities.
+    /// Logarithms of probabilities that sum to 1.
     Logarithms,
-    /// A probability for each class by itself.
+    /// Probability of each class independent of the others, as Sigmoid computes it.
     Independent,
-    /// Anything else.
+    /// Scores that are not recognized as probabilities.
     Unknown,
 }
 
@@ -59,7 +61,7 @@ impl Scores {
         }
     }
 
-    /// What was done, in one line.
+    /// Returns an explanation of the scores in one line.
     fn note(self) -> &'static str {
         match self {
             Scores::Probabilities { by_operator: true } => {
@@ -78,6 +80,7 @@ impl Scores {
         }
     }
 
+    /// Converts a score to a probability; `None` if it is NaN or has an unknown meaning.
     fn probability(self, score: f32) -> Option<f32> {
         let found = match self {
             Scores::Probabilities { .. } | Scores::Independent => score,
@@ -88,7 +91,7 @@ impl Scores {
     }
 }
 
-/// The best classes of each row of an output.
+/// Classes with the highest scores in each row of an output, best first.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Ranking {
     output: String,
@@ -100,16 +103,16 @@ pub(crate) struct Ranking {
 struct Class {
     index: usize,
     label: Option<String>,
-    /// As the model gave it.
+    /// Score as the model computed it.
     score: f32,
     probability: Option<f32>,
 }
 
-/// Rows of a batch that are shown.
+/// Maximum number of rows of a batch to show.
 const SHOWN_ROWS: usize = 16;
 const DEFAULT_TOP: usize = 5;
 const BAR_CELLS: usize = 30;
-/// Columns of a label on a terminal.
+/// Maximum width of a label on a terminal, in columns.
 const LABEL_COLUMNS: usize = 40;
 
 impl<'m> Classes<'m> {
@@ -126,7 +129,7 @@ impl<'m> Classes<'m> {
                 }
                 labels
             }
-            // Metadata is a hint: what cannot be understood is as good as absent.
+            // Metadata is only a hint: labels that cannot be parsed are ignored.
             None => ["labels", "classes"]
                 .iter()
                 .find_map(|key| model.metadata_value(key))
@@ -140,8 +143,8 @@ impl<'m> Classes<'m> {
         })
     }
 
-    /// The best classes of each row, if the tensor looks like scores: `[K]` or `[N, K]` floats with
-    /// a label for each of the K, or with any K > 1 if a ranking was asked for.
+    /// Ranks the classes of each row if the tensor looks like scores: `[K]` or `[N, K]` floats with
+    /// a label for each of the K classes, or with any K > 1 if a ranking is requested.
     pub(crate) fn rank(&self, name: &str, tensor: &Tensor) -> Result<Option<Ranking>, Failure> {
         let (rows, classes) = match *tensor.dims() {
             [classes] => (1, classes),
@@ -157,97 +160,124 @@ impl<'m> Classes<'m> {
             return Ok(None);
         }
         let values = cast(tensor, DataType::Float, CastOptions::default())?.to_vec::<f32>()?;
-        let scores = scores(self.model.score_operator(name), &values, classes);
-        let best = |values: &[f32]| {
+        let scores = classify_scores(self.model.score_operator(name), &values, classes);
+        let mut rankings = Vec::new();
+        for values in values.chunks(classes) {
             let mut order: Vec<usize> = (0..classes).collect();
-            // Not a number comes last; equals stay in the order of their numbers.
+            // NaN sorts last. The sort is stable: classes of equal score stay in ascending order.
             order.sort_by(|a, b| {
                 let (a, b) = (values[*a], values[*b]);
                 a.is_nan().cmp(&b.is_nan()).then(b.total_cmp(&a))
             });
             order.truncate(self.top.unwrap_or(DEFAULT_TOP));
-            let class = |index: usize| Class {
+            let best = order.into_iter().map(|index| Class {
                 index,
                 label: labelled.then(|| self.labels[index].clone()),
                 score: values[index],
                 probability: scores.probability(values[index]),
-            };
-            order.into_iter().map(class).collect()
-        };
-        Ok(Some(Ranking {
-            output: name.to_string(),
-            scores,
-            rows: values.chunks(classes).map(best).collect(),
-        }))
+            });
+            rankings.push(best.collect());
+        }
+        Ok(Some(Ranking { output: name.to_string(), scores, rows: rankings }))
     }
 }
 
-/// How far from 1 a sum of probabilities may be: those of an operator may have been rounded to few
-/// bits, those without one must be exact, or scores would be taken for probabilities.
+/// Maximum difference from 1 of a sum of probabilities that Softmax or LogSoftmax computed. Their
+/// results may be rounded to few bits.
 const OPERATOR_TOLERANCE: f64 = 0.02;
+/// Maximum difference from 1 of a sum of scores for which they count as probabilities although no
+/// operator shows it. A larger tolerance would accept other scores.
 const TOLERANCE: f64 = 1e-3;
 
-/// What scores are: by the operator that the output ends in, if the numbers agree with it, else by
-/// the numbers. Rows with scores that are infinite or not a number have no say.
-fn scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
-    let finite = |row: &&[f32]| row.iter().all(|score| score.is_finite());
-    let is_share = |score: f64| (-1e-4..=1.0001).contains(&score);
-    let add_up = |to_share: fn(f64) -> f64, tolerance: f64| {
-        let mut rows = values.chunks(classes).filter(finite);
-        rows.all(|row| {
-            let shares = || row.iter().map(|score| to_share(f64::from(*score)));
-            shares().all(is_share) && (shares().sum::<f64>() - 1.0).abs() <= tolerance
-        })
-    };
-    let same = |score: f64| score;
+/// Determines the meaning of scores: from the operator that computes them if the numbers agree with
+/// it, else from the numbers. Rows with scores that are infinite or NaN are ignored.
+fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
     match operator {
-        Some(ScoreOperator::Softmax) if add_up(same, OPERATOR_TOLERANCE) => {
+        Some(ScoreOperator::Softmax)
+            if sum_to_one(values, classes, identity, OPERATOR_TOLERANCE) =>
+        {
             Scores::Probabilities { by_operator: true }
         }
         // A probability of 0 has an infinite logarithm.
-        Some(ScoreOperator::LogSoftmax) if add_up(f64::exp, OPERATOR_TOLERANCE) => {
+        Some(ScoreOperator::LogSoftmax)
+            if sum_to_one(values, classes, f64::exp, OPERATOR_TOLERANCE) =>
+        {
             Scores::Logarithms
         }
         Some(ScoreOperator::Sigmoid)
-            if values.iter().all(|score| score.is_nan() || is_share(f64::from(*score))) =>
+            if values.iter().all(|score| score.is_nan() || is_probability((*score).into())) =>
         {
             Scores::Independent
         }
-        _ if values.chunks(classes).any(|row| finite(&row)) && add_up(same, TOLERANCE) => {
+        _ if values.chunks(classes).any(is_finite)
+            && sum_to_one(values, classes, identity, TOLERANCE) =>
+        {
             Scores::Probabilities { by_operator: false }
         }
         _ => Scores::Unknown,
     }
 }
 
-fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
-    let text = text.trim_start_matches('\u{feff}').trim();
-    let bad = |what: &dyn std::fmt::Display| {
-        Failure::new(format!("the labels are not a JSON array of strings: {what}"))
-            .code(ErrorKind::Format)
-    };
-    let name = |value: &Value| match value {
+/// Whether the scores of each finite row of `classes` elements, converted by `to_probability`, are
+/// probabilities that sum to 1 within `tolerance`.
+fn sum_to_one(
+    values: &[f32],
+    classes: usize,
+    to_probability: fn(f64) -> f64,
+    tolerance: f64,
+) -> bool {
+    values.chunks(classes).filter(|row| is_finite(row)).all(|row| {
+        let probabilities: Vec<f64> =
+            row.iter().map(|score| to_probability(f64::from(*score))).collect();
+        probabilities.iter().all(|probability| is_probability(*probability))
+            && (probabilities.iter().sum::<f64>() - 1.0).abs() <= tolerance
+    })
+}
+
+fn is_finite(row: &[f32]) -> bool {
+    row.iter().all(|score| score.is_finite())
+}
+
+/// Whether `score` is between 0 and 1, with room for rounding.
+fn is_probability(score: f64) -> bool {
+    (-1e-4..=1.0001).contains(&score)
+}
+
+/// Returns the error for a text that looks like JSON but is not a list of labels.
+fn labels_error(reason: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("the labels are not a JSON array of strings: {reason}"))
+        .code(ErrorKind::Format)
+}
+
+/// Returns a JSON value as a label: strings without quotes, other values as JSON.
+fn label_text(value: &Value) -> String {
+    match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
-    };
-    if text.starts_with('[') {
-        let list: Vec<Value> = serde_json::from_str(text).map_err(|error| bad(&error))?;
-        return Ok(list.iter().map(name).collect());
     }
-    // As in the configuration files of transformers: {"0": "cat", "1": "dog"}.
+}
+
+/// Parses labels: a JSON array, a JSON object with consecutive numbers as keys, or text with a
+/// label on each line or between commas.
+fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.starts_with('[') {
+        let list: Vec<Value> = serde_json::from_str(text).map_err(labels_error)?;
+        return Ok(list.iter().map(label_text).collect());
+    }
+    // The configuration files of transformers have objects: {"0": "cat", "1": "dog"}.
     if text.starts_with('{') {
         let map: serde_json::Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| bad(&error))?;
+            serde_json::from_str(text).map_err(labels_error)?;
         let mut entries = Vec::new();
         for (key, value) in &map {
-            entries.push((
-                key.parse::<usize>().map_err(|_| bad(&format!("key '{key}' is not a number")))?,
-                name(value),
-            ));
+            let index = key.parse::<usize>();
+            let index = index.map_err(|_| labels_error(format!("key '{key}' is not a number")))?;
+            entries.push((index, label_text(value)));
         }
         entries.sort_by_key(|(index, _)| *index);
         if entries.iter().enumerate().any(|(i, (index, _))| i != *index) {
-            return Err(bad(&"the keys are not consecutive numbers from 0"));
+            return Err(labels_error("the keys are not consecutive numbers from 0"));
         }
         return Ok(entries.into_iter().map(|(_, label)| label).collect());
     }
@@ -260,12 +290,12 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
 }
 
 impl Ranking {
-    /// What the numbers are, in one line.
+    /// Returns the name of the output and an explanation of its scores in one line.
     pub(crate) fn note(&self) -> String {
         format!("'{}' has {}", self.output, self.scores.note())
     }
 
-    /// A line for each class, with bars for probabilities.
+    /// Draws the ranking as text: a line for each class, with a bar for its probability.
     pub(crate) fn text(&self) -> String {
         let shown = &self.rows[..self.rows.len().min(SHOWN_ROWS)];
         let labels: Vec<String> = shown
@@ -276,7 +306,7 @@ impl Ranking {
                 label.unwrap_or_else(|| format!("class {}", class.index))
             })
             .collect();
-        let mut labels = names(labels.iter().map(String::as_str), LABEL_COLUMNS).into_iter();
+        let mut labels = pad_names(labels.iter().map(String::as_str), LABEL_COLUMNS).into_iter();
         let mut text = String::new();
         for (row, classes) in shown.iter().enumerate() {
             if self.rows.len() > 1 {
@@ -285,10 +315,10 @@ impl Ranking {
             for (class, label) in classes.iter().zip(&mut labels) {
                 let _ = match class.probability {
                     Some(probability) => {
-                        let (bar, percent) = (bar(probability), 100.0 * probability);
+                        let (bar, percent) = (draw_bar(probability), 100.0 * probability);
                         writeln!(text, "{label}  {bar:<BAR_CELLS$}  {percent:>6.2} %")
                     }
-                    None => writeln!(text, "{label}  {}", show::short(class.score.into())),
+                    None => writeln!(text, "{label}  {}", show::format_number(class.score.into())),
                 };
             }
         }
@@ -298,7 +328,7 @@ impl Ranking {
         text
     }
 
-    /// An object for each row.
+    /// Converts the ranking to JSON objects, one for each row of the output.
     pub(crate) fn json(&self) -> impl Iterator<Item = Value> {
         self.rows.iter().enumerate().map(|(row, classes)| {
             let classes = classes.iter().map(|class| {
@@ -321,8 +351,8 @@ impl Ranking {
     }
 }
 
-/// A bar in eighths of a cell.
-fn bar(probability: f32) -> String {
+/// Draws a bar of at most [`BAR_CELLS`] characters, in eighths of a character.
+fn draw_bar(probability: f32) -> String {
     let eighths = (probability.clamp(0.0, 1.0) * (8 * BAR_CELLS) as f32).round() as usize;
     let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
     "█".repeat(eighths / 8) + part
@@ -398,12 +428,12 @@ mod tests {
         assert_eq!(json[0]["classes"][1]["probability"], Value::Null);
         assert!(rank(&[4], &[0.0; 4]).is_none(), "four scores, three labels");
         assert!(rank(&[1, 1, 3], &[0.0; 3]).is_none());
-        assert_eq!(bar(1.0).chars().count(), BAR_CELLS);
-        assert_eq!((bar(0.0).as_str(), bar(f32::NAN).as_str()), ("", ""));
+        assert_eq!(draw_bar(1.0).chars().count(), BAR_CELLS);
+        assert_eq!((draw_bar(0.0).as_str(), draw_bar(f32::NAN).as_str()), ("", ""));
     }
 
     #[test]
-    fn what_scores_are_is_said_by_the_operator_and_the_numbers() {
+    fn scores_are_classified_by_operator_and_numbers() {
         use Scores::{Independent, Logarithms, Probabilities, Unknown};
         let third = (1.0f32 / 3.0).ln();
         let infinite = f32::INFINITY;
@@ -411,9 +441,9 @@ mod tests {
         let by_numbers = Probabilities { by_operator: false };
         let rows: [(&str, [f32; 3], Scores); 11] = [
             ("y = Softmax(x)", [0.5, 0.3, 0.2], by_operator),
-            // Rounded to few bits.
+            // Rounded to float16.
             ("a = Softmax(x) y = Cast<to = 10>(a)", [0.5, 0.3, 0.21], by_operator),
-            // Along another axis.
+            // Softmax along another axis.
             ("y = Softmax<axis = 0>(x)", [0.9, 0.8, 0.1], Unknown),
             ("y = Identity(x)", [0.5, 0.3, 0.2], by_numbers),
             ("y = Identity(x)", [0.5, 0.3, 0.21], Unknown),
@@ -426,7 +456,7 @@ mod tests {
         ];
         for (nodes, values, expected) in rows {
             let model = model(nodes);
-            let found = scores(model.score_operator("y"), &values, 3);
+            let found = classify_scores(model.score_operator("y"), &values, 3);
             assert_eq!(found, expected, "{nodes} {values:?}");
         }
         let third = Logarithms.probability(third).unwrap();

@@ -1,21 +1,20 @@
-//! `sardonyx completions` and `sardonyx man`: what shells and `man` know of the command line, made
-//! from its definition.
+//! `sardonyx completions` and `sardonyx man`: generates completion scripts for shells and manual
+//! pages from the definition of the command line.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::Cli;
 use crate::failure::Failure;
 use crate::files;
 use crate::human::count;
 use crate::terminal::Terminal;
 
-/// The name of the command.
+/// Name of the executable, under which shells complete its arguments.
 const NAME: &str = "sardonyx";
 
 /// Print a script that completes this command's arguments in a shell
@@ -42,18 +41,20 @@ pub(crate) struct ManArgs {
     output: PathBuf,
 }
 
-pub(crate) fn completions(args: &CompletionArgs) -> Result<(), Failure> {
+/// Prints the completion script of a shell for `command`.
+pub(crate) fn completions(args: &CompletionArgs, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
+    clap_complete::generate(args.shell, &mut command, NAME, &mut script);
     let mut stdout = io::stdout().lock();
     stdout.write_all(&script)?;
     Ok(stdout.flush()?)
 }
 
-pub(crate) fn man(args: &ManArgs, terminal: &Terminal) -> Result<(), Failure> {
-    let pages = pages()?;
+/// Writes the manual pages of `command` and its subcommands into a directory.
+pub(crate) fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Result<(), Failure> {
+    let pages = pages(command)?;
     fs::create_dir_all(&args.output)
-        .map_err(|error| files::failed("cannot make the directory", &args.output, &error))?;
+        .map_err(|error| files::io_failure("cannot make the directory", &args.output, &error))?;
     for (name, page) in &pages {
         let path = args.output.join(format!("{name}.1"));
         files::write(&path, |file| Ok(file.write_all(page)?))?;
@@ -63,10 +64,11 @@ pub(crate) fn man(args: &ManArgs, terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The names and texts of all pages.
-fn pages() -> Result<Vec<(String, Vec<u8>)>, Failure> {
-    let mut whole = Cli::command().disable_help_subcommand(true);
-    // Options of the whole command are those of each subcommand too.
+/// Renders the manual pages of the command and its visible subcommands. Returns each page with
+/// its name.
+pub(crate) fn pages(command: Command) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let mut whole = command.disable_help_subcommand(true);
+    // Adds the global options to each subcommand.
     whole.build();
     let mut pages = vec![(NAME.to_string(), page(whole.clone())?)];
     for command in whole.get_subcommands().filter(|command| !command.is_hide_set()) {
@@ -80,29 +82,4 @@ fn page(command: Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;
     Ok(page)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_command_has_a_page_with_its_options() {
-        let pages = pages().unwrap();
-        let commands = Cli::command();
-        assert_eq!(pages.len(), commands.get_subcommands().count() + 1);
-        let page = |name: &str| {
-            let (_, page) = pages.iter().find(|(found, _)| found == name).unwrap();
-            String::from_utf8(page.clone()).unwrap()
-        };
-        for command in commands.get_subcommands() {
-            let page = page(&format!("sardonyx-{}", command.get_name()));
-            for option in command.get_arguments().filter_map(clap::Arg::get_long) {
-                let option = format!("\\-\\-{}", option.replace('-', "\\-"));
-                assert!(page.contains(&option), "{} lacks {option}", command.get_name());
-            }
-            assert!(page.contains(".SH SYNOPSIS"));
-        }
-        assert!(page("sardonyx").contains("sardonyx\\-run(1)"));
-    }
 }

@@ -1,6 +1,7 @@
-//! `sardonyx convert`: the same model with other versions of operator sets.
+//! `sardonyx convert`: converts a model to other operator set versions.
 
-use sardonyx::convert::{Assumption, ConvertError, ConvertOptions, ConvertReport, Target};
+use sardonyx::convert::{Assumption, ConvertOptions, ConvertReport, Target};
+use sardonyx::edit::EditError;
 use sardonyx::io::Weights;
 use sardonyx::tool::RELEASES;
 use sardonyx::{Model, SaveOptions, check};
@@ -8,12 +9,14 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::{domain_name, qualified};
 use crate::inline::added_text;
-use crate::refused::refused;
+use crate::model_arg::ModelArg;
+use crate::operator_name::{domain_name, qualified_name};
+use crate::refused::report_refusals;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving, set, verify};
+use crate::verdict::Verdict;
+use crate::{invalid, saving, set, verify};
 
 /// Convert a model to other operator set versions, exactly
 ///
@@ -42,9 +45,9 @@ pub(crate) struct Args {
     /// Make an assumption that the model does not guarantee, and list the nodes that need it:
     /// 'default-inputs' (callers never override an input that has a default), 'indices-in-range'
     /// (no index is negative), 'inference' (old Dropout and BatchNormalization run in inference
-    /// mode whatever is_test says), 'integers-in-floats' (integers that are computed as floats fit
-    /// in 53 bits), 'sizes-not-zero' (no shape that a Reshape with allowzero reads has a 0). May be
-    /// repeated
+    /// mode whatever the value of is_test), 'integers-in-floats' (integers that are computed as
+    /// floats fit in 53 bits), 'sizes-not-zero' (no shape that a Reshape with allowzero reads has a
+    /// 0). May be repeated
     #[arg(long, value_name = "NAME", value_parser = parse_assumption)]
     assume: Vec<Assumption>,
     /// Reject nodes without an equivalent operator instead of replacing them by their function
@@ -63,8 +66,8 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.convert/1";
 
 pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -79,13 +82,10 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
     let target = if args.dry_run { None } else { Some(args.saving.target(&args.model, &model)?) };
     let (mut converted, report) = match model.convert(&options) {
         Ok(converted) => converted,
-        Err(error @ (ConvertError::Target(_) | ConvertError::NotHeld(_))) => {
-            return Err(Failure::new(error.to_string()).at(args.model.name()));
+        Err(EditError::NotConvertible(refusals)) => {
+            return args.report_refusals(&model, &refusals, terminal);
         }
-        Err(ConvertError::Refused(refusals)) => {
-            return args.refused(&model, &refusals, terminal);
-        }
-        Err(ConvertError::Invalid(result)) => {
+        Err(EditError::Invalid(result)) => {
             let command = invalid::Command {
                 arg: &args.model,
                 saving: &args.saving,
@@ -95,10 +95,13 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             };
             return command.finish(*result, terminal);
         }
+        Err(error) => return Err(Failure::new(error.to_string()).at(args.model.name())),
     };
     set::note_merged(model.opsets().len(), &converted, terminal);
-    let verify = |runs| verify::verify(&model, &converted, &report, (runs, &args.sizes), terminal);
-    let verified = args.verify.map(verify).transpose()?;
+    let verified = args
+        .verify
+        .map(|runs| verify::verify(&model, &converted, &report, runs, &args.sizes, terminal))
+        .transpose()?;
     let differs = verified.as_ref().is_some_and(|verified| verified.failed.is_some());
     let mut saved = None;
     if let Some(target) = target.filter(|_| !differs) {
@@ -129,7 +132,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
             None => terminal.print(&text)?,
             Some(saved) => {
                 terminal.remark(text.trim_end());
-                saved.say(terminal);
+                saved.print(terminal);
             }
         }
     }
@@ -176,8 +179,8 @@ impl Args {
         Ok(target)
     }
 
-    /// What stands against converting the model.
-    fn refused(
+    /// Reports the nodes that have no equivalent in the target versions.
+    fn report_refusals(
         &self,
         model: &Model,
         refusals: &[check::Finding],
@@ -185,10 +188,10 @@ impl Args {
     ) -> Result<Verdict, Failure> {
         let name = self.model.name();
         let answer = self.saving.json.then(|| self.answer());
-        refused((model, &name), refusals, answer, terminal)
+        report_refusals(model, &name, refusals, answer, terminal)
     }
 
-    /// The JSON answer of a conversion without a result.
+    /// Returns the JSON answer of a conversion that produced no model.
     fn answer(&self) -> Value {
         json!({
             "schema": SCHEMA,
@@ -201,7 +204,7 @@ impl Args {
     }
 }
 
-/// Whether the model is another one now.
+/// Whether the conversion changed anything in the model.
 fn is_changed(report: &ConvertReport) -> bool {
     let (before, after) = report.ir_version;
     before != Some(after)
@@ -233,16 +236,17 @@ fn as_text(report: &ConvertReport) -> String {
     let (unchanged, made) = (count(report.unchanged, "node"), report.made);
     text += &format!("{unchanged} unchanged, {rewritten} rewritten{others}, {made} added\n");
     for op in &report.operators {
-        text += &format!("rewritten: {} {}\n", op.rewritten, qualified(op.domain, op.op));
+        text += &format!("rewritten: {} {}\n", op.rewritten, qualified_name(op.domain, op.op));
     }
     for ((domain, name), nodes) in &report.constants {
-        text += &format!("replaced by a constant: {nodes} {}\n", qualified(domain, name));
+        text += &format!("replaced by a constant: {nodes} {}\n", qualified_name(domain, name));
     }
     for ((domain, name), nodes) in &report.expanded {
-        text += &format!("replaced by its function body: {nodes} {}\n", qualified(domain, name));
+        text +=
+            &format!("replaced by its function body: {nodes} {}\n", qualified_name(domain, name));
     }
-    for added in &report.added {
-        text += &format!("{}\n", added_text(added));
+    for (function, original) in &report.added {
+        text += &format!("{}\n", added_text(function, original));
     }
     for assumed in &report.assumed {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);

@@ -1,4 +1,4 @@
-//! `sardonyx cost`: what a model costs, without running it.
+//! `sardonyx cost`: counts parameters, multiply-adds and memory of a model without running it.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::human::{Align, bytes, columns, count, group};
+use crate::model_arg::ModelArg;
+use crate::symbols;
 use crate::terminal::Terminal;
-use crate::{ModelArg, symbols};
 
 /// Count parameters, multiply-adds and memory of activations
 ///
@@ -44,19 +45,19 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.cost/1";
 
-/// The main graph's place, which goes without saying.
+/// Name of the main graph, which tables leave out.
 const MAIN: &str = "graph";
 
-/// A node, or all nodes of an operator.
+/// Line of the table: a node, or the sum over all nodes of an operator.
 struct Row<'a> {
     graph: &'a str,
     name: &'a str,
     operator: Cow<'a, str>,
-    /// How many nodes it stands for, where they are summed up.
+    /// Number of nodes that the row sums up; `None` for a single node.
     nodes: Option<usize>,
     runs: &'a Dim,
     work: Cow<'a, Work>,
@@ -69,20 +70,23 @@ pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     let options = args.symbols.apply(&mut model)?;
     let cost = model.cost(&options);
-    // A step that cannot be counted does not stand against counting inference. A table for
-    // spreadsheets has no place for it.
+    // A training step that cannot be counted leaves the counts of inference valid, so its error
+    // is listed. CSV has no rows for training steps.
     let entries = if args.csv { 0 } else { model.training_entries().len() };
     let training: Vec<(usize, Result<Cost, Error>)> = (0..entries)
         .map(|entry| (entry, model.training_step_with_state(entry).map(|step| step.cost(&options))))
         .collect();
     let mut rows: Vec<Row<'_>> = if args.by_operator {
-        cost.by_operator().into_iter().map(Row::from).collect()
+        cost.by_operator()
+            .into_iter()
+            .map(|(operator, nodes, work)| Row::from_operator(operator, nodes, work))
+            .collect()
     } else {
         cost.nodes.iter().map(Row::from).collect()
     };
     if let Some(top) = args.top {
-        // Equals stay in the order of the file.
-        rows.sort_by_cached_key(|row| Reverse(row.weight()));
+        // The sort is stable: rows of equal cost stay in the order of the file.
+        rows.sort_by_cached_key(|row| Reverse(row.sort_key()));
         rows.truncate(top);
     }
     match (args.json, args.csv) {
@@ -108,8 +112,9 @@ impl<'a> From<&'a NodeCost> for Row<'a> {
     }
 }
 
-impl From<(String, usize, Work)> for Row<'_> {
-    fn from((operator, nodes, work): (String, usize, Work)) -> Self {
+impl Row<'_> {
+    /// Creates the row that sums up all nodes of an operator.
+    fn from_operator(operator: String, nodes: usize, work: Work) -> Self {
         Row {
             graph: MAIN,
             name: "",
@@ -119,18 +124,17 @@ impl From<(String, usize, Work)> for Row<'_> {
             work: Cow::Owned(work),
         }
     }
-}
 
-impl Row<'_> {
-    /// What decides how expensive it is.
-    fn weight(&self) -> (i64, i64) {
+    /// Returns the sort key of `--top`: multiply-adds over all runs, then bytes. A symbolic size is
+    /// taken to be [`ASSUMED_SIZE`].
+    fn sort_key(&self) -> (i64, i64) {
         let size = |sum: &Sum| at_assumed_sizes(&sum.times(self.runs).known);
         (size(&self.work.multiply_adds), size(&self.work.bytes))
     }
 }
 
-/// The numbers of a row or a total, by the names that they have in CSV and JSON.
-fn numbers(work: &Work) -> [(&'static str, &Sum); 5] {
+/// Lists the counts of a row or total with their names in CSV and JSON.
+fn named_sums(work: &Work) -> [(&'static str, &Sum); 5] {
     [
         ("parameters", &work.parameters),
         ("parameter_bytes", &work.parameter_bytes),
@@ -140,8 +144,9 @@ fn numbers(work: &Work) -> [(&'static str, &Sum); 5] {
     ]
 }
 
-/// A size in a few characters; nothing if it is unknown.
-fn short(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<String> {
+/// Formats a count or a formula, with `least` in front if parts of it are unknown. Returns `None`
+/// if nothing is known.
+fn format_sum(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<String> {
     let least = if sum.missing > 0 { least } else { "" };
     match &sum.known {
         Dim::Known(0) if sum.missing > 0 => None,
@@ -167,7 +172,7 @@ fn table(rows: &[Row<'_>]) -> String {
         ("bytes", Right),
         ("in", Left),
     ];
-    let cell = |sum: &Sum| short(sum, "≥ ", group).unwrap_or("?".to_string());
+    let cell = |sum: &Sum| format_sum(sum, "≥ ", group).unwrap_or("?".to_string());
     let cells = rows.iter().map(|row| {
         let nodes = row.nodes.map(|nodes| group(nodes as u64));
         let runs = match row.runs {
@@ -190,7 +195,7 @@ fn table(rows: &[Row<'_>]) -> String {
     columns(&headings, &cells.collect::<Vec<[Cow<'_, str>; 9]>>())
 }
 
-/// The totals, and what is not in them.
+/// Formats the totals, the peak of memory, and the numbers of nodes that could not be counted.
 fn summary(cost: &Cost) -> String {
     let total = &cost.total;
     let mut text = String::new();
@@ -223,7 +228,7 @@ fn summary(cost: &Cost) -> String {
     text
 }
 
-/// What a training step needs, in one line.
+/// Summarizes the cost of a training step in one line, or the reason why it is unknown.
 fn training_line(entry: usize, step: &Result<Cost, Error>) -> String {
     match step {
         Ok(step) => format!(
@@ -238,21 +243,21 @@ fn training_line(entry: usize, step: &Result<Cost, Error>) -> String {
 }
 
 fn total_of(sum: &Sum) -> String {
-    short(sum, "at least ", group).unwrap_or("unknown".to_string())
+    format_sum(sum, "at least ", group).unwrap_or("unknown".to_string())
 }
 
-/// Exact, and rounded where that is shorter.
+/// Formats a number of bytes exactly, followed by a rounded one from 1,000 bytes on.
 fn in_bytes(sum: &Sum) -> String {
     let rounded = match sum.known.size() {
         Some(size @ 1000..) => format!(" ({})", bytes(size as u64)),
         _ => String::new(),
     };
-    let exact = short(sum, "at least ", group);
+    let exact = format_sum(sum, "at least ", group);
     exact.map_or("unknown".to_string(), |exact| format!("{exact} bytes{rounded}"))
 }
 
 fn as_csv(rows: &[Row<'_>]) -> String {
-    let names = numbers(&Work::default()).map(|(name, _)| name).join(",");
+    let names = named_sums(&Work::default()).map(|(name, _)| name).join(",");
     let is_summed_up = rows.iter().any(|row| row.nodes.is_some());
     let mut text = if is_summed_up {
         format!("operator,nodes,{names}\n")
@@ -261,24 +266,24 @@ fn as_csv(rows: &[Row<'_>]) -> String {
     };
     for row in rows {
         let mut cells = match row.nodes {
-            Some(nodes) => vec![quoted(&row.operator), nodes.to_string()],
+            Some(nodes) => vec![csv_cell(&row.operator), nodes.to_string()],
             None => vec![
-                quoted(row.graph),
-                quoted(row.name),
-                quoted(&row.operator),
-                quoted(&row.runs.to_string()),
+                csv_cell(row.graph),
+                csv_cell(row.name),
+                csv_cell(&row.operator),
+                csv_cell(&row.runs.to_string()),
             ],
         };
-        let sums = numbers(&row.work);
-        let sums = sums.map(|(_, sum)| short(sum, ">=", |number| number.to_string()));
-        cells.extend(sums.map(|sum| quoted(&sum.unwrap_or_default())));
+        let sums = named_sums(&row.work);
+        let sums = sums.map(|(_, sum)| format_sum(sum, ">=", |number| number.to_string()));
+        cells.extend(sums.map(|sum| csv_cell(&sum.unwrap_or_default())));
         text += &(cells.join(",") + "\n");
     }
     text
 }
 
-/// A cell as RFC 4180 wants it.
-fn quoted(cell: &str) -> String {
+/// Formats a CSV cell: quotes text that contains a comma, a quote or a line break (RFC 4180).
+fn csv_cell(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
     } else {
@@ -293,14 +298,14 @@ fn as_json(
     training: &[(usize, Result<Cost, Error>)],
 ) -> Value {
     let key = if args.by_operator { "operators" } else { "nodes" };
-    let step = |(entry, step): &(usize, Result<Cost, Error>)| match step {
+    let steps = training.iter().map(|(entry, step)| match step {
         Ok(cost) => json!({
             "entry": entry,
             "total": total_json(cost),
             "bodies_counted_once": cost.bodies_counted_once,
         }),
         Err(error) => json!({"entry": entry, "error": error.to_string()}),
-    };
+    });
     json!({
         "schema": SCHEMA,
         "model": args.model.name(),
@@ -308,12 +313,12 @@ fn as_json(
         key: rows.iter().map(row_json).collect::<Vec<_>>(),
         "total": total_json(cost),
         "bodies_counted_once": cost.bodies_counted_once,
-        "training": training.iter().map(step).collect::<Vec<_>>(),
+        "training": steps.collect::<Vec<_>>(),
         "assumed_size": ASSUMED_SIZE,
     })
 }
 
-/// All nodes together, and the peak.
+/// Returns the sum over all nodes and the peak of memory as JSON.
 fn total_json(cost: &Cost) -> Map<String, Value> {
     let mut total = work_json(&cost.total);
     total.insert("peak".to_string(), json!(cost.peak.known));
@@ -338,11 +343,11 @@ fn row_json(row: &Row<'_>) -> Value {
     Value::Object(answer)
 }
 
-/// What is known, and of how many parts it is not.
+/// Returns the known counts as JSON. The key `missing` holds the number of unknown parts of each.
 fn work_json(work: &Work) -> Map<String, Value> {
     let mut answer = Map::new();
     let mut missing = Map::new();
-    for (name, sum) in numbers(work) {
+    for (name, sum) in named_sums(work) {
         answer.insert(name.to_string(), json!(sum.known));
         if sum.missing > 0 {
             missing.insert(name.to_string(), json!(sum.missing));
@@ -354,13 +359,13 @@ fn work_json(work: &Work) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::csv_cell;
 
     #[test]
     fn cells_with_commas_are_quoted() {
         let rows = [("a b", "a b"), ("floor(N, 2)", "\"floor(N, 2)\""), ("a\"b", "\"a\"\"b\"")];
         for (cell, expected) in rows {
-            assert_eq!(quoted(cell), expected);
+            assert_eq!(csv_cell(cell), expected);
         }
     }
 }

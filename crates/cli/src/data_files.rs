@@ -1,5 +1,4 @@
-//! The files beside a model that hold its values: whether they are there and how large. Nothing
-//! here opens one.
+//! Finds the external data files of a model and their sizes, without opening them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,29 +6,30 @@ use std::path::{Path, PathBuf};
 
 use sardonyx::inspect::{StoredTensor, TensorStorage};
 
-use crate::ModelArg;
+use crate::model_arg::ModelArg;
 
-/// What is found where a model says that a data file is.
+/// Status of an external data file that a model refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// A file of this many bytes.
+pub(crate) enum DataFileStatus {
+    /// Existing regular file, with its size in bytes.
     Bytes(u64),
     Missing,
-    /// Not looked for, for this reason.
+    /// Location that is not searched, with the reason.
     Refused(&'static str),
-    /// The model came without a directory.
+    /// Location of unknown directory, as the model was read from stdin.
     Unknown,
 }
 
-/// Finds data files by their locations, each once.
+/// Finds data files by their locations. Results are cached.
 pub(crate) struct DataFiles {
     directories: Vec<PathBuf>,
-    found: HashMap<String, Found>,
+    found: HashMap<String, DataFileStatus>,
 }
 
 impl DataFiles {
-    /// Those beside a model file, and beside the real file if it is a link.
-    pub(crate) fn of(model: &ModelArg) -> DataFiles {
+    /// Creates a finder for the directory of the model file and, if that is a symlink, for the
+    /// directory of its target.
+    pub(crate) fn new(model: &ModelArg) -> DataFiles {
         let real = fs::canonicalize(&model.path).ok();
         let paths = std::iter::once(&model.path).chain(&real);
         let directories: Vec<PathBuf> = if model.is_stdin() {
@@ -40,16 +40,17 @@ impl DataFiles {
         DataFiles { directories, found: HashMap::new() }
     }
 
-    pub(crate) fn find(&mut self, location: &str) -> Found {
+    /// Returns the status of the data file at `location`, a path relative to the model.
+    pub(crate) fn find(&mut self, location: &str) -> DataFileStatus {
         if let Some(found) = self.found.get(location) {
             return found.clone();
         }
-        let found = self.look(location);
+        let found = self.search(location);
         self.found.insert(location.to_string(), found.clone());
         found
     }
 
-    /// Where the files of these locations are, as far as they are anywhere.
+    /// Returns the paths of the files that exist at `locations` inside the searched directories.
     pub(crate) fn paths<'a>(&self, locations: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
         let inside = locations.into_iter().filter(|location| leads_outside(location).is_none());
         inside
@@ -60,34 +61,35 @@ impl DataFiles {
             .collect()
     }
 
-    fn look(&self, location: &str) -> Found {
+    /// Searches the directories for `location`, without the cache.
+    fn search(&self, location: &str) -> DataFileStatus {
         if let Some(why) = leads_outside(location) {
-            return Found::Refused(why);
+            return DataFileStatus::Refused(why);
         }
         if self.directories.is_empty() {
-            return Found::Unknown;
+            return DataFileStatus::Unknown;
         }
         for directory in &self.directories {
             match fs::metadata(directory.join(location)) {
-                Ok(metadata) if metadata.is_file() => return Found::Bytes(metadata.len()),
-                Ok(_) => return Found::Refused("is not a regular file"),
+                Ok(metadata) if metadata.is_file() => return DataFileStatus::Bytes(metadata.len()),
+                Ok(_) => return DataFileStatus::Refused("is not a regular file"),
                 Err(_) => {}
             }
         }
-        Found::Missing
+        DataFileStatus::Missing
     }
 
-    /// What keeps the values of a tensor from being read, as far as sizes tell; `None` if nothing
-    /// does.
+    /// Returns the reason why the values of a tensor cannot be read: its file is missing, refused
+    /// or too short. Returns `None` if the sizes give no reason.
     pub(crate) fn problem(&mut self, tensor: &StoredTensor) -> Option<String> {
         let TensorStorage::External { location, offset, .. } = &tensor.storage else {
             return None;
         };
         match self.find(location) {
-            Found::Missing => Some(format!("the file '{location}' is missing")),
-            Found::Refused(why) => Some(format!("the location '{location}' {why}")),
-            Found::Unknown => None,
-            Found::Bytes(size) => {
+            DataFileStatus::Missing => Some(format!("the file '{location}' is missing")),
+            DataFileStatus::Refused(why) => Some(format!("the location '{location}' {why}")),
+            DataFileStatus::Unknown => None,
+            DataFileStatus::Bytes(size) => {
                 let end = offset.checked_add(tensor.bytes.unwrap_or(0));
                 let fits = end.is_some_and(|end| end <= size);
                 (!fits).then(|| {
@@ -98,8 +100,8 @@ impl DataFiles {
     }
 }
 
-/// Why a location is not looked for. The library decides in the same way, and more strictly, when
-/// it opens a file.
+/// Returns the reason for not searching a location, such as a path that leaves the directory of
+/// the model. The library applies stricter rules when it opens the file.
 fn leads_outside(location: &str) -> Option<&'static str> {
     let bytes = location.as_bytes();
     let is_absolute = matches!(bytes.first(), Some(b'/' | b'\\'))

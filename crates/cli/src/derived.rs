@@ -1,23 +1,25 @@
-//! What `add-training` and `differentiate` have in common: a changed model and a report, or what
-//! has no gradient.
+//! Steps that `add-training` and `differentiate` share: saving the changed model and reporting it,
+//! or reporting the operators that have no gradient.
 
 use std::collections::BTreeMap;
 
+use sardonyx::edit::EditError;
 use sardonyx::io::Weights;
-use sardonyx::train::TrainingError;
 use sardonyx::{Model, SaveOptions};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::info::qualified;
-use crate::refused::refused;
+use crate::model_arg::ModelArg;
+use crate::operator_name::qualified_name;
+use crate::refused::report_refusals;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
-/// A command that changes a model.
+/// Command that writes a changed model, such as `add-training`.
 pub(crate) struct Command<'a> {
-    /// The name and version of the form of its JSON answer.
+    /// Name and version of the schema of the JSON answer.
     pub(crate) schema: &'static str,
     pub(crate) arg: &'a ModelArg,
     pub(crate) saving: &'a saving::Args,
@@ -25,12 +27,13 @@ pub(crate) struct Command<'a> {
 }
 
 impl Command<'_> {
-    /// Saves the changed model and tells what was done, as JSON or as text, or why it was not.
+    /// Saves the changed model and reports the changes in JSON or text, or else the reason for
+    /// changing nothing.
     pub(crate) fn finish<R: Serialize>(
         &self,
         model: &Model,
         target: saving::Target,
-        result: Result<(Model, R), TrainingError>,
+        result: Result<(Model, R), EditError>,
         as_text: impl Fn(&R) -> String,
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
@@ -41,16 +44,16 @@ impl Command<'_> {
         });
         let (mut changed, report) = match result {
             Ok(changed) => changed,
-            Err(TrainingError::Option(message)) => return Err(Failure::new(message).at(name)),
-            Err(TrainingError::Findings(findings)) => {
+            Err(EditError::NotDifferentiable(findings)) => {
                 let answer = saving.json.then_some(answer);
-                return refused((model, &name), &findings, answer, terminal);
+                return report_refusals(model, &name, &findings, answer, terminal);
             }
-            Err(TrainingError::Invalid(result)) => {
+            Err(EditError::Invalid(result)) => {
                 let target = Some(target);
                 let command = invalid::Command { arg, saving, invalid, target, answer };
                 return command.finish(*result, terminal);
             }
+            Err(error) => return Err(Failure::new(error.to_string()).at(name)),
         };
         changed.fill_producer();
         let options = SaveOptions::new();
@@ -61,15 +64,17 @@ impl Command<'_> {
             terminal.json(&answer, true)?;
         } else {
             terminal.remark(&as_text(&report));
-            saved.say(terminal);
+            saved.print(terminal);
         }
         Ok(Verdict::Fine)
     }
 }
 
-/// Lines on what else changed: the version of `ai.onnx`, and operators that became their functions.
-pub(crate) fn notes(
-    (from, to): (u32, u32),
+/// Lists further changes, one on each line: a raised version of `ai.onnx`, and operators that were
+/// replaced by their function bodies.
+pub(crate) fn change_notes(
+    from: u32,
+    to: u32,
     expansions: &BTreeMap<(String, String), usize>,
 ) -> String {
     let mut text = String::new();
@@ -77,7 +82,7 @@ pub(crate) fn notes(
         text += &format!("\nai.onnx: {from} → {to}, the oldest version with the operators needed");
     }
     for ((domain, name), nodes) in expansions {
-        let name = qualified(domain, name);
+        let name = qualified_name(domain, name);
         text += &format!("\nreplaced by its function body: {nodes} {name}");
     }
     text

@@ -1,5 +1,5 @@
-//! Running on the devices of a configuration of the model, or as one of several ranks: the options,
-//! which session runs, and the other processes that take part.
+//! Runs a model on the devices of one of its configurations, or as one rank of several processes:
+//! options, the choice of the session, and the worker processes.
 
 mod ranks;
 mod workers;
@@ -18,7 +18,7 @@ use crate::session::{Opened, SessionArgs};
 pub(crate) use ranks::{NUMBER, Rank};
 use workers::Workers;
 
-/// Which devices run the model.
+/// Options that select the devices or processes that run a model.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(group = clap::ArgGroup::new("workers").args(["devices", "processes", "mpi"]).multiple(true))]
@@ -42,9 +42,9 @@ pub(crate) struct DeviceArgs {
         value_parser = |text: &str| parse_optional(text, 2..=1024)
     )]
     processes: Option<Option<u64>>,
-    /// The same with the processes of the MPI job that runs this command, as in `mpiexec -n 4
-    /// sardonyx run MODEL x.npy --devices --mpi`. FILE is the MPI library; by default the usual
-    /// names are tried. Not in static builds
+    /// Like --processes, with the processes of the MPI job that runs this command, as in `mpiexec
+    /// -n 4 sardonyx run MODEL x.npy --devices --mpi`. FILE is the MPI library; by default the
+    /// usual names are tried. Not in static builds
     #[arg(
         long,
         value_name = "FILE",
@@ -62,15 +62,17 @@ pub(crate) struct DeviceArgs {
     device_timeout: u64,
 }
 
-/// Session that runs a model, and the other processes that take part.
+/// Session that runs a model, with the worker processes that serve it.
 pub(crate) struct Running {
-    /// Dropped before the other processes: they end when it does.
+    /// Session that runs the model. Dropping it ends the worker processes, so it is dropped before
+    /// `_workers`, which waits for them.
     pub(crate) runner: Runner,
     _workers: Workers,
 }
 
 impl DeviceArgs {
-    /// Refuses a model with no configuration to run, and the choice of one that is not made.
+    /// Returns an error if the model has no device configuration, or several of which none is
+    /// chosen.
     fn check_choice(&self, model: &Model) -> Result<(), Failure> {
         if self.configuration.is_some() {
             return Ok(());
@@ -83,7 +85,7 @@ impl DeviceArgs {
         Err(error)
     }
 
-    /// The configuration, and what connects the devices.
+    /// Builds the options of a session on devices: configuration, deadline and transport.
     fn options(&self, settings: &TransportSettings, workers: &Workers) -> DeviceOptions {
         let mut options = DeviceOptions::new().deadline(settings.deadline);
         if let Some(name) = &self.configuration {
@@ -95,12 +97,13 @@ impl DeviceArgs {
         }
     }
 
+    /// Returns the settings of the transport between workers.
     fn settings(&self) -> TransportSettings {
         TransportSettings { deadline: Duration::from_secs(self.device_timeout) }
     }
 
-    /// Makes an opened model ready to run, on devices if they are asked for. Returns `None` in a
-    /// process that took part in the runs of another one, and is done.
+    /// Creates the session that runs an opened model, on devices if the options select them.
+    /// Returns `None` in a worker process after it has served the runs of worker 0.
     pub(crate) fn runner(
         &self,
         opened: &Opened,
@@ -114,13 +117,13 @@ impl DeviceArgs {
         }
         self.check_choice(model)?;
         let settings = self.settings();
-        let workers = self.workers((model, is_stdin), &settings)?;
+        let workers = self.workers(model, is_stdin, &settings)?;
         let devices = session.on_devices(model, sizes, self.options(&settings, &workers))?;
         if devices.worker() == 0 {
             return Ok(Some(Running { runner: devices.into(), _workers: workers }));
         }
-        // What goes wrong, worker 0 says.
+        // Worker 0 reports the error.
         let served = devices.serve(&StopFlag::new(), |_| ());
-        served.map(|()| None).map_err(|_| Failure::told_elsewhere())
+        served.map(|()| None).map_err(|_| Failure::reported_elsewhere())
     }
 }

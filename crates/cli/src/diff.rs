@@ -1,8 +1,8 @@
-//! `sardonyx diff`: what differs between two models, and what that means for callers.
+//! `sardonyx diff`: lists the differences between two models and their impact on callers.
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sardonyx::Model;
 use sardonyx::tool::ModelExt;
@@ -15,16 +15,17 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{count, group};
-use crate::info::domain_name;
+use crate::model_arg::{Limits, ModelArg};
+use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
-use crate::{Limits, ModelArg, Verdict};
+use crate::verdict::Verdict;
 
 /// Show the differences between two models
 ///
 /// Nodes are matched by the values that they produce, then by what they compute, then by order, so
 /// renamed nodes are renamed, not removed and added. Where tensors are stored and the order of
-/// nodes make no difference. The last line says which part of the version (major, minor, patch) the
-/// changes ask to raise. Exit code 1 means that the models differ.
+/// nodes make no difference. The last line names the part of the version (major, minor, patch) to
+/// raise for the changes. Exit code 1 means that the models differ.
 ///
 /// To use it in `git diff`, run `git config diff.onnx.command 'sardonyx diff --git'` and add the
 /// line `*.onnx diff=onnx` to .gitattributes.
@@ -62,7 +63,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Changes for which the exit code is 1.
+/// Smallest change of the version that leads to exit code 1.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
     Any,
@@ -71,26 +72,25 @@ enum FailOn {
     Major,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.diff/1";
 
-/// Changes of a kind that are listed unless all are.
+/// Maximum number of changes to list in each category without `--all`.
 const LISTED: usize = 20;
 
 pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let options = DiffOptions::new().with_values(!args.no_values);
     if args.git {
-        return git(args, &options, terminal);
+        return diff_for_git(args, &options, terminal);
     }
     let open = |path: &PathBuf| ModelArg { path: path.clone(), limits: args.limits.clone() }.open();
     let (before, after) = (open(&args.before)?, open(&args.after)?);
     let diff = before.diff(&after, &options);
     if args.json {
-        let names = [&args.before, &args.after].map(|path| path.display().to_string());
-        terminal.json(&as_json(&diff, &names), true)?;
+        terminal.json(&as_json(&diff, &args.before, &args.after), true)?;
     } else {
-        terminal.print(&as_text(&diff, args.listing()))?;
+        terminal.print(&as_text(&diff, args.max_listed()))?;
     }
     let is_found = match args.fail_on {
         FailOn::Any => !diff.is_empty(),
@@ -101,23 +101,28 @@ pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
     Ok(if is_found { Verdict::Findings } else { Verdict::Fine })
 }
 
-/// Compares the files that git passes. Its arguments are the path, the old file with hash and mode,
-/// the new file with hash and mode, and for a renamed file the new path and a header.
-fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdict, Failure> {
+/// Compares the two versions of a file as a diff driver of git. The arguments are the path, the old
+/// file with hash and mode, the new file with hash and mode, and for a renamed file the new path
+/// and a header.
+fn diff_for_git(
+    args: &Args,
+    options: &DiffOptions,
+    terminal: &Terminal,
+) -> Result<Verdict, Failure> {
     let [_, _, new, ..] = args.rest.as_slice() else {
         return Err(Failure::new("--git needs the seven arguments of a diff driver of git")
             .help("set diff.onnx.command to 'sardonyx diff --git'; git passes the arguments"));
     };
     let path = args.before.display();
     let open = |path: PathBuf| -> Result<Option<Model>, Failure> {
-        // The side of a file that does not exist.
+        // Git passes the null device for the side on which the file does not exist.
         if path.as_os_str() == "/dev/null" || path.as_os_str() == "nul" {
             return Ok(None);
         }
         ModelArg { path, limits: args.limits.clone() }.open().map(Some)
     };
     let text = match (open(args.after.clone())?, open(PathBuf::from(new))?) {
-        (Some(before), Some(after)) => as_text(&before.diff(&after, options), args.listing()),
+        (Some(before), Some(after)) => as_text(&before.diff(&after, options), args.max_listed()),
         (None, Some(_)) => "new model\n".to_string(),
         (Some(_), None) => "removed model\n".to_string(),
         (None, None) => String::new(),
@@ -127,8 +132,8 @@ fn git(args: &Args, options: &DiffOptions, terminal: &Terminal) -> Result<Verdic
 }
 
 impl Args {
-    /// The number of changes of a kind to list.
-    fn listing(&self) -> usize {
+    /// Returns the maximum number of changes to list in each category.
+    fn max_listed(&self) -> usize {
         match (self.stat, self.all) {
             (true, _) => 0,
             (false, true) => usize::MAX,
@@ -137,45 +142,47 @@ impl Args {
     }
 }
 
-/// An answer in words.
+/// Text of the answer while it is written.
 struct Text {
     text: String,
-    /// The number of changes of a kind to list.
+    /// Maximum number of changes to list in each category.
     listed: usize,
-    /// Whether some are not listed.
+    /// Whether changes were left out.
     is_cut: bool,
 }
 
 impl Text {
-    fn line(&mut self, line: impl AsRef<str>) {
+    fn write_line(&mut self, line: impl AsRef<str>) {
         self.text += line.as_ref();
         self.text.push('\n');
     }
 
-    /// Writes the first changes of a list.
-    fn list<T>(&mut self, changes: &[T], mut write: impl FnMut(&mut Text, &T)) {
+    /// Writes the first `listed` changes and the number of the others.
+    fn write_list<T>(&mut self, changes: &[T], mut write: impl FnMut(&mut Text, &T)) {
         for change in changes.iter().take(self.listed) {
             write(self, change);
         }
         let more = changes.len().saturating_sub(self.listed);
         if more > 0 && self.listed > 0 {
-            self.line(format!("  … and {} more", group(more as u64)));
+            self.write_line(format!("  … and {} more", group(more as u64)));
             self.is_cut = true;
         }
     }
 
-    /// Writes a removed and an added line.
-    fn pair(&mut self, before: Option<&str>, after: Option<&str>) {
+    /// Writes a line `- BEFORE` and a line `+ AFTER`, each only if its text is given.
+    fn write_pair(&mut self, before: Option<&str>, after: Option<&str>) {
         if let Some(before) = before {
-            self.line(format!("- {before}"));
+            self.write_line(format!("- {before}"));
         }
         if let Some(after) = after {
-            self.line(format!("+ {after}"));
+            self.write_line(format!("+ {after}"));
         }
     }
 
-    fn fields(&mut self, changes: &[FieldChange]) {
-        self.list(changes, |text, change| text.line(format!("  {}", field_words(change))));
+    fn write_fields(&mut self, changes: &[FieldChange]) {
+        self.write_list(changes, |text, change| {
+            text.write_line(format!("  {}", field_words(change)))
+        });
     }
 }
 
@@ -185,49 +192,54 @@ fn as_text(diff: &ModelDiff, listed: usize) -> String {
     }
     let mut text = Text { text: String::new(), listed, is_cut: false };
     if !diff.header.is_empty() {
-        text.line(format!("header: {} changed", count(diff.header.len(), "field")));
-        text.fields(&diff.header);
+        text.write_line(format!("header: {} changed", count(diff.header.len(), "field")));
+        text.write_fields(&diff.header);
     }
     if !diff.imports.is_empty() {
-        text.line(format!("operator sets: {} changed", diff.imports.len()));
-        text.list(&diff.imports, |text, change| text.line(format!("  {}", import_words(change))));
-    }
-    if !diff.ports.is_empty() {
-        text.line(format!("inputs and outputs: {} changed", diff.ports.len()));
-        text.list(&diff.ports, port);
-    }
-    if !diff.parts.is_empty() {
-        text.line(format!("functions and training steps: {} added or removed", diff.parts.len()));
-        text.list(&diff.parts, |text, part| {
-            text.line(format!("{} {}", if part.is_added { '+' } else { '-' }, part.name));
+        text.write_line(format!("operator sets: {} changed", diff.imports.len()));
+        text.write_list(&diff.imports, |text, change| {
+            text.write_line(format!("  {}", import_words(change)))
         });
     }
-    diff.graphs.iter().for_each(|found| graph(&mut text, found));
+    if !diff.ports.is_empty() {
+        text.write_line(format!("inputs and outputs: {} changed", diff.ports.len()));
+        text.write_list(&diff.ports, write_port);
+    }
+    if !diff.parts.is_empty() {
+        text.write_line(format!(
+            "functions and training steps: {} added or removed",
+            diff.parts.len()
+        ));
+        text.write_list(&diff.parts, |text, part| {
+            text.write_line(format!("{} {}", if part.is_added { '+' } else { '-' }, part.name));
+        });
+    }
+    diff.graphs.iter().for_each(|found| write_graph(&mut text, found));
     let is_cut = text.is_cut;
-    text.line(version_words(diff));
+    text.write_line(version_words(diff));
     if is_cut {
-        text.line("(--all lists all changes)");
+        text.write_line("(--all lists all changes)");
     }
     text.text
 }
 
-fn port(text: &mut Text, change: &PortChange) {
+fn write_port(text: &mut Text, change: &PortChange) {
     let kind = change.kind.name();
     if let Some(before) = &change.before {
-        text.line(format!("- {kind} {before}"));
+        text.write_line(format!("- {kind} {before}"));
     }
     if let Some(after) = &change.after {
-        text.line(format!("+ {kind} {after}"));
+        text.write_line(format!("+ {kind} {after}"));
     }
     let impact = match change.impact {
         Impact::None => "",
         Impact::Patch | Impact::Minor => ": compatible",
         Impact::Major => ": breaking",
     };
-    text.line(format!("  {}{impact}", change.meaning));
+    text.write_line(format!("  {}{impact}", change.meaning));
 }
 
-fn graph(text: &mut Text, graph: &GraphDiff) {
+fn write_graph(text: &mut Text, graph: &GraphDiff) {
     let kinds = NodeChangeKind::ALL.into_iter().map(|kind| (graph.count(kind), kind.name()));
     let mut parts: Vec<String> = kinds
         .filter(|(number, _)| *number > 0)
@@ -238,48 +250,59 @@ fn graph(text: &mut Text, graph: &GraphDiff) {
     }
     let (before, after) = (group(graph.nodes_before as u64), group(graph.nodes_after as u64));
     let nodes = if before == after { after } else { format!("{before} → {after}") };
-    text.line(format!("{}: {nodes} nodes: {}", graph.place, parts.join(", ")));
-    text.fields(&graph.fields);
+    text.write_line(format!("{}: {nodes} nodes: {}", graph.place, parts.join(", ")));
+    text.write_fields(&graph.fields);
     if !graph.ports.is_empty() {
-        text.line(format!("inputs and outputs of {}: {} changed", graph.place, graph.ports.len()));
-        text.list(&graph.ports, |text, change| {
-            text.pair(change.before.as_deref(), change.after.as_deref());
+        text.write_line(format!(
+            "inputs and outputs of {}: {} changed",
+            graph.place,
+            graph.ports.len()
+        ));
+        text.write_list(&graph.ports, |text, change| {
+            text.write_pair(change.before.as_deref(), change.after.as_deref());
         });
     }
     for kind in NodeChangeKind::ALL {
         let changes: Vec<&NodeChange> =
             graph.nodes.iter().filter(|change| change.kind == kind).collect();
         if !changes.is_empty() && text.listed > 0 {
-            text.line(format!("  {}:", kind.name()));
+            text.write_line(format!("  {}:", kind.name()));
         }
-        text.list(&changes, |text, change| node(text, change));
+        text.write_list(&changes, |text, change| write_node(text, change));
     }
     if !graph.outputs.is_empty() && text.listed > 0 {
-        text.line(format!("  outputs from other nodes: {}", graph.outputs.join(", ")));
+        text.write_line(format!("  outputs from other nodes: {}", graph.outputs.join(", ")));
     }
     if graph.types > 0 {
-        text.line(format!("  {} of inner values changed", count(graph.types, "declared type")));
+        text.write_line(format!(
+            "  {} of inner values changed",
+            count(graph.types, "declared type")
+        ));
     }
     if !graph.constants.is_empty() {
-        text.line(format!("constants of {}: {}", graph.place, constant_counts(&graph.constants)));
-        text.list(&graph.constants, constant);
+        text.write_line(format!(
+            "constants of {}: {}",
+            graph.place,
+            constant_counts(&graph.constants)
+        ));
+        text.write_list(&graph.constants, write_constant);
     }
 }
 
-fn node(text: &mut Text, change: &NodeChange) {
+fn write_node(text: &mut Text, change: &NodeChange) {
     if change.kind == NodeChangeKind::Annotated {
-        text.line(format!("  {}", change.place));
+        text.write_line(format!("  {}", change.place));
     } else {
-        text.pair(change.before.as_deref(), change.after.as_deref());
+        text.write_pair(change.before.as_deref(), change.after.as_deref());
     }
-    // The lines show the others.
+    // Renamed nodes, other operators, inputs and outputs show in the two lines above.
     for detail in &change.details {
         match detail {
             NodeDetail::Attribute { name, content, .. } if !content.is_none() => {
-                text.line(format!("  attribute '{name}': {}", content_words(content)));
+                text.write_line(format!("  attribute '{name}': {}", content_words(content)));
             }
             NodeDetail::Field(field) if field.field != "name" => {
-                text.line(format!("  {}", field_words(field)));
+                text.write_line(format!("  {}", field_words(field)));
             }
             _ => {}
         }
@@ -287,14 +310,9 @@ fn node(text: &mut Text, change: &NodeChange) {
 }
 
 fn constant_counts(changes: &[ConstantChange]) -> String {
-    let is_added = |change: &&ConstantChange| change.before.is_none();
-    let is_removed = |change: &&ConstantChange| change.after.is_none();
-    let is_changed = |change: &&ConstantChange| !change.content.is_none();
-    let (added, removed, changed) = (
-        changes.iter().filter(is_added).count(),
-        changes.iter().filter(is_removed).count(),
-        changes.iter().filter(is_changed).count(),
-    );
+    let added = changes.iter().filter(|change| change.before.is_none()).count();
+    let removed = changes.iter().filter(|change| change.after.is_none()).count();
+    let changed = changes.iter().filter(|change| !change.content.is_none()).count();
     let renamed = changes.len() - added - removed - changed;
     let counts =
         [(added, "added"), (removed, "removed"), (changed, "changed"), (renamed, "renamed")];
@@ -304,15 +322,15 @@ fn constant_counts(changes: &[ConstantChange]) -> String {
     counts.join(", ")
 }
 
-fn constant(text: &mut Text, change: &ConstantChange) {
+fn write_constant(text: &mut Text, change: &ConstantChange) {
     if change.before == change.after {
         let line = change.after.as_deref().unwrap_or_default();
-        text.line(format!("  {line}: {}", content_words(&change.content)));
+        text.write_line(format!("  {line}: {}", content_words(&change.content)));
         return;
     }
-    text.pair(change.before.as_deref(), change.after.as_deref());
+    text.write_pair(change.before.as_deref(), change.after.as_deref());
     if !change.content.is_none() && change.content != TensorChange::Type {
-        text.line(format!("  {}", content_words(&change.content)));
+        text.write_line(format!("  {}", content_words(&change.content)));
     }
 }
 
@@ -324,7 +342,8 @@ fn content_words(content: &TensorChange) -> String {
             let (number, total) = (group(spread.count as u64), group(spread.total as u64));
             let mut words = format!("{number} of {total} elements differ");
             if spread.largest.is_finite() {
-                let (largest, mean) = (short(spread.largest), short(spread.mean));
+                let (largest, mean) =
+                    (format_difference(spread.largest), format_difference(spread.mean));
                 let _ = write!(words, ", by at most {largest}, on average by {mean}");
             }
             words
@@ -334,8 +353,8 @@ fn content_words(content: &TensorChange) -> String {
     }
 }
 
-/// Writes a difference with four digits.
-fn short(difference: f64) -> String {
+/// Formats a difference with four decimals, or in scientific notation if it is very small or large.
+fn format_difference(difference: f64) -> String {
     if !(1e-3..1e6).contains(&difference) {
         return format!("{difference:.3e}");
     }
@@ -380,12 +399,12 @@ fn version_words(diff: &ModelDiff) -> String {
     format!("version: {meaning}; model_version {before} → {after}, {advice}")
 }
 
-fn as_json(diff: &ModelDiff, names: &[String; 2]) -> Value {
+fn as_json(diff: &ModelDiff, before: &Path, after: &Path) -> Value {
     let version = &diff.version;
     json!({
         "schema": SCHEMA,
-        "before": names[0],
-        "after": names[1],
+        "before": before.display().to_string(),
+        "after": after.display().to_string(),
         "equal": diff.is_empty(),
         "header": diff.header.iter().map(field_json).collect::<Vec<_>>(),
         "imports": diff.imports.iter().map(|change| json!({

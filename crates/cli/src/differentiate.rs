@@ -1,12 +1,14 @@
-//! `sardonyx differentiate`: a model that gives gradients.
+//! `sardonyx differentiate`: adds gradients of a value to the outputs of a model.
 
 use sardonyx::train::{GradientOptions, GradientReport};
 
-use crate::derived::{Command, notes};
+use crate::derived::{Command, change_notes};
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Add gradients to a model, as outputs
 ///
@@ -40,8 +42,8 @@ pub(crate) struct Args {
     expand: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.differentiate/1";
 
 pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -58,9 +60,9 @@ impl Args {
     fn options(&self) -> GradientOptions {
         let mut options = GradientOptions::new().gradient_node(self.gradient_node);
         if let Some(of) = &self.of {
-            options = options.of(of);
+            options = options.differentiate(of);
         }
-        if self.by.is_empty() { options } else { options.by(&self.by) }
+        if self.by.is_empty() { options } else { options.with_respect_to(&self.by) }
     }
 }
 
@@ -74,6 +76,6 @@ fn as_text(report: &GradientReport, expands: bool) -> String {
         let nodes = count(report.nodes, "node");
         format!("added {gradients} of '{}', computed by {nodes}", report.of)
     };
-    text += &notes(report.opset, &report.expansions);
+    text += &change_notes(report.opset.0, report.opset.1, &report.expansions);
     text
 }

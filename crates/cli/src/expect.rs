@@ -1,4 +1,4 @@
-//! `run --expect`: outputs and inner values compared with stored ones.
+//! `run --expect`: compares outputs and inner values of a run with stored ones.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use crate::arrays;
 use crate::failure::Failure;
-use crate::files::{self, Kind};
+use crate::files::{self, FileKind};
 use crate::human::count;
 use crate::outputs;
-use crate::show::{element_json, short};
+use crate::show::{element_json, format_number};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -41,62 +41,65 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The values in files, before it is known what they are.
+/// Expected values of `--expect`, read from files before the model runs.
 pub(crate) struct Expected {
     stored: Vec<Stored>,
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// A value in a file.
+/// Expected value in a file.
 struct Stored {
     slot: Slot,
     content: Content,
     file: PathBuf,
 }
 
-/// Which value of the model it belongs to.
+/// Value of the model that an expected value belongs to.
 enum Slot {
-    /// That of a name.
+    /// The value of this name.
     Named(String),
-    /// That of a name if there is one; else the next output, as `numpy.savez` calls arrays `arr_0`.
+    /// The value of this name if one exists, else the next output: `numpy.savez` names unnamed
+    /// arrays `arr_0`, `arr_1`, …
     Numbered(String),
-    /// The output at a position.
+    /// The output at this position.
     Output(usize),
-    /// The output that is called like a file.
+    /// The output whose file name in `--output DIR` has this stem.
     Stem(String),
-    /// The next output that has none yet.
+    /// The first output that has no expected value yet.
     Next,
 }
 
+/// Content of an expected value. Bytes that do not state their type are decoded later.
 enum Content {
-    /// A `.npy` file.
+    /// Bytes of a `.npy` file.
     Array(Buffer),
-    /// A `.pb` file, which does not say of which type its value is.
+    /// Bytes of a `.pb` file, which does not state the type of its value.
     Message(Buffer),
     Tensor(Tensor),
 }
 
 impl Args {
+    /// Whether `--expect` is given.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.expect.is_empty()
     }
 
-    /// Reads the files.
+    /// Reads the files and directories of `--expect`.
     pub(crate) fn read(&self) -> Result<Expected, Failure> {
         let mut expected = Expected { stored: Vec::new(), files: Vec::new() };
         for arg in &self.expect {
             match arg.split_once('=') {
                 Some((name, path)) if !Path::new(arg).exists() => {
-                    expected.file(Path::new(path), Some(name))?;
+                    expected.read_file(Path::new(path), Some(name))?;
                 }
-                _ if Path::new(arg).is_dir() => expected.directory(Path::new(arg))?,
-                _ => expected.file(Path::new(arg), None)?,
+                _ if Path::new(arg).is_dir() => expected.read_directory(Path::new(arg))?,
+                _ => expected.read_file(Path::new(arg), None)?,
             }
         }
         Ok(expected)
     }
 
-    /// What elements of a type may differ by.
+    /// Returns the tolerance for elements of a type: the options, else the default of the type.
     fn tolerance(&self, data_type: DataType) -> Tolerance {
         let default = Tolerance::NODE_TESTS.for_type(data_type);
         let rtol = self.rtol.filter(|_| !data_type.is_integer());
@@ -105,7 +108,9 @@ impl Args {
 }
 
 impl Expected {
-    fn file(&mut self, path: &Path, name: Option<&str>) -> Result<(), Failure> {
+    /// Reads the expected values of a file. `name` is that of the value, or selects a member of an
+    /// archive.
+    fn read_file(&mut self, path: &Path, name: Option<&str>) -> Result<(), Failure> {
         let bytes = files::read(path)?;
         self.files.push(path.to_path_buf());
         let at = |failure: Failure| failure.at(path.display());
@@ -113,7 +118,7 @@ impl Expected {
             self.stored.push(Stored { slot, content, file: path.to_path_buf() });
         };
         let one = || name.map_or(Slot::Next, |name| Slot::Named(name.to_string()));
-        // A name in front of an archive chooses the array of that name.
+        // `NAME=FILE.npz` selects the array NAME of the archive.
         let is_chosen = |member: &str| name.is_none_or(|name| name == member);
         let is_safetensors =
             path.extension().is_some_and(|suffix| suffix.eq_ignore_ascii_case("safetensors"));
@@ -126,8 +131,8 @@ impl Expected {
             }
             return Ok(());
         }
-        match files::kind(path, bytes.as_slice()) {
-            Kind::Npz => {
+        match files::detect_kind(path, bytes.as_slice()) {
+            FileKind::Npz => {
                 for (member, array) in npz::read(&bytes).map_err(|error| at(error.into()))? {
                     let is_numbered = member
                         .strip_prefix("arr_")
@@ -139,9 +144,9 @@ impl Expected {
                     }
                 }
             }
-            Kind::Npy => push(one(), Content::Array(bytes)),
-            Kind::Proto => push(one(), Content::Message(bytes)),
-            Kind::Image | Kind::Unknown(_) => {
+            FileKind::Npy => push(one(), Content::Array(bytes)),
+            FileKind::Proto => push(one(), Content::Message(bytes)),
+            FileKind::Image | FileKind::Unknown(_) => {
                 let failure = Failure::new("unsupported file of expected values");
                 return Err(at(failure
                     .code(ErrorKind::Format)
@@ -151,9 +156,9 @@ impl Expected {
         Ok(())
     }
 
-    /// `output_0.pb`, `output_1.pb`, …, or else a file for each output, called like it.
-    fn directory(&mut self, path: &Path) -> Result<(), Failure> {
-        let numbered = files::numbered(path, "output_")?;
+    /// Reads `output_0.pb`, `output_1.pb`, …, or else `NAME.npy` or `NAME.pb` of each output.
+    fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
+        let numbered = files::numbered_files(path, "output_")?;
         for (number, file) in &numbered {
             let content = Content::Message(files::read(file)?);
             self.stored.push(Stored { slot: Slot::Output(*number), content, file: file.clone() });
@@ -162,7 +167,7 @@ impl Expected {
         if !numbered.is_empty() {
             return Ok(());
         }
-        let paths = files::listed(path)?;
+        let paths = files::list_directory(path)?;
         for file in &paths {
             let (stem, suffix) = (file.file_stem(), file.extension());
             let Some((stem, suffix)) =
@@ -170,13 +175,12 @@ impl Expected {
             else {
                 continue;
             };
-            let make: fn(Buffer) -> Content = match suffix {
-                "npy" => Content::Array,
-                "pb" => Content::Message,
+            let content = match suffix {
+                "npy" => Content::Array(files::read(file)?),
+                "pb" => Content::Message(files::read(file)?),
                 _ => continue,
             };
             let slot = Slot::Stem(stem.to_string());
-            let content = make(files::read(file)?);
             self.stored.push(Stored { slot, content, file: file.clone() });
             self.files.push(file.clone());
         }
@@ -197,7 +201,7 @@ impl Expected {
         Ok(())
     }
 
-    /// The names that may be those of inner values.
+    /// Returns the names of expected values that may be inner values of the model.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.stored.iter().filter_map(|stored| match &stored.slot {
             Slot::Named(name) | Slot::Numbered(name) => Some(name.as_str()),
@@ -205,15 +209,15 @@ impl Expected {
         })
     }
 
-    /// Compares what a run gave: the outputs of the model, which are `own` ones, and inner values
-    /// after them. `nodes` are those of the main graph.
+    /// Compares the values of a run with the expected ones. `given` holds the `own` outputs of the
+    /// model, followed by inner values; `nodes` are the nodes of the main graph.
     pub(crate) fn compare(
         self,
         args: &Args,
         given: &Outputs,
         own: usize,
         nodes: &[NodeInfo],
-    ) -> Result<Report, Failure> {
+    ) -> Result<Comparison, Failure> {
         let outputs: Vec<&str> = given.names().take(own).collect();
         let stems = outputs::file_stems(outputs.iter().copied());
         let mut wanted: HashMap<&str, Value> = HashMap::new();
@@ -223,7 +227,7 @@ impl Expected {
         for stored in self.stored {
             let next = || outputs.iter().find(|name| !wanted.contains_key(*name)).copied();
             let named = |name: &str| given.names().find(|given| *given == name);
-            let (name, told) = match &stored.slot {
+            let (name, label) = match &stored.slot {
                 Slot::Named(name) => (named(name), name.clone()),
                 Slot::Numbered(name) => (named(name).or_else(next), name.clone()),
                 Slot::Output(number) => (outputs.get(*number).copied(), format!("output {number}")),
@@ -234,9 +238,9 @@ impl Expected {
                 Slot::Next => (next(), "one more output".to_string()),
             };
             let Some(name) = name else {
-                match item_of(&told, given) {
+                match split_item_name(&label, given) {
                     Some((sequence, index)) => items.push((sequence, index, stored)),
-                    None => unknown.push((told, stored.file)),
+                    None => unknown.push((label, stored.file)),
                 }
                 continue;
             };
@@ -248,9 +252,9 @@ impl Expected {
             let got = given.get(name).map(Value::value_type);
             let value = stored.content.value(got.as_ref());
             let value = value.map_err(|failure| failure.at(name).at(at))?;
-            wanted.insert(name, rounded(value, got.as_ref(), name, &mut notes)?);
+            wanted.insert(name, round_to_type(value, got.as_ref(), name, &mut notes)?);
         }
-        let sequences = sequences(items, given)?;
+        let sequences = assemble_sequences(items, given)?;
         for (name, sequence) in &sequences {
             if let Some(name) = given.names().find(|given| given == name) {
                 wanted.insert(name, sequence.clone());
@@ -262,7 +266,7 @@ impl Expected {
             .map(|name| name.to_string())
             .collect();
         refuse_misspelt(&unknown, &missing, &wanted)?;
-        let makers = makers(nodes);
+        let makers = makers_by_value(nodes);
         let mut compared: Vec<Compared> = Vec::new();
         for (position, (name, got)) in given.iter().enumerate() {
             let Some(want) = wanted.get(name) else { continue };
@@ -270,19 +274,19 @@ impl Expected {
                 name: name.to_string(),
                 maker: makers.get(name).map(|maker| (maker.0, maker.1.to_string())),
                 is_output: position < own,
-                ty: type_of(got),
+                ty: type_text(got),
                 result: got.distances(want, &|data_type| args.tolerance(data_type)),
             });
         }
         compared.sort_by_key(|compared| compared.maker.as_ref().map_or(0, |maker| maker.0 + 1));
         let unknown = unknown.into_iter().map(|(name, _)| name).collect();
         let tolerance = args.tolerance(DataType::Float);
-        Ok(Report { tolerance, compared, missing, unknown, notes })
+        Ok(Comparison { tolerance, compared, missing, unknown, notes })
     }
 }
 
-/// What was expected of something that the model does not have, while an output is left over, is
-/// likely a name with a mistake: then nothing would be compared, and nobody would notice.
+/// Returns an error if an expected value matches no value of the model while an output has no
+/// expected value: the name is likely misspelt, and the output would go unchecked.
 fn refuse_misspelt(
     unknown: &[(String, PathBuf)],
     missing: &[String],
@@ -309,15 +313,17 @@ fn refuse_misspelt(
     })
 }
 
-/// The sequence and the position of an item that is stored alone, as `--output` does in archives.
-fn item_of(name: &str, given: &Outputs) -> Option<(String, usize)> {
+/// Splits `SEQUENCE.INDEX`, the name under which `--output` stores an item of a sequence in an
+/// archive. Returns `None` if `given` has no such sequence.
+fn split_item_name(name: &str, given: &Outputs) -> Option<(String, usize)> {
     let (sequence, index) = name.rsplit_once('.')?;
     let is_sequence = matches!(given.get(sequence), Some(Value::Sequence(_)));
     is_sequence.then_some(())?;
     Some((sequence.to_string(), index.parse().ok()?))
 }
 
-fn sequences(
+/// Assembles sequences from items that are stored one by one.
+fn assemble_sequences(
     mut items: Vec<(String, usize, Stored)>,
     given: &Outputs,
 ) -> Result<HashMap<String, Value>, Failure> {
@@ -336,7 +342,8 @@ fn sequences(
 }
 
 impl Content {
-    /// The value, which should be of a type.
+    /// Decodes an expected value. `ty` is the type of the model's value, for files that do not
+    /// state one.
     fn value(self, ty: Option<&ValueType>) -> Result<Value, Failure> {
         match self {
             Content::Tensor(tensor) => Ok(tensor.into()),
@@ -355,9 +362,9 @@ impl Content {
     }
 }
 
-/// Expected values of double precision, in which references are computed, in the floating-point
-/// type that the model gives; that is noted.
-fn rounded(
+/// Converts an expected tensor of doubles, in which references are often computed, to the shorter
+/// floating-point type of the output, and adds a note of it.
+fn round_to_type(
     want: Value,
     got: Option<&ValueType>,
     name: &str,
@@ -374,8 +381,8 @@ fn rounded(
     Ok(cast(tensor, *elem, CastOptions::default())?.into())
 }
 
-/// The positions and names of the nodes of the main graph, by what they make.
-fn makers(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
+/// Maps each value to the position and the place of the main graph's node that computes it.
+fn makers_by_value(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     let made = nodes.iter().flat_map(|node| {
         let values = node.outputs.iter().flatten();
         values.map(move |value| (value.name.as_str(), (node.index, node.place.as_str())))
@@ -383,7 +390,7 @@ fn makers(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     made.collect()
 }
 
-fn type_of(value: &Value) -> String {
+fn type_text(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => {
             Type::tensor(tensor.data_type(), tensor.dims().iter().copied()).to_string()
@@ -392,31 +399,31 @@ fn type_of(value: &Value) -> String {
     }
 }
 
-/// What a comparison found.
-pub(crate) struct Report {
-    /// That of floats.
+/// Result of comparing the values of a run with expected ones.
+pub(crate) struct Comparison {
+    /// Tolerance for float32 values, which the summary states.
     tolerance: Tolerance,
-    /// In the order of the graph.
+    /// Compared values in the order of the graph.
     compared: Vec<Compared>,
-    /// Outputs for which no value is expected.
+    /// Names of outputs without an expected value.
     missing: Vec<String>,
-    /// What is expected of values that the model does not have.
+    /// Names of expected values that the model does not have.
     unknown: Vec<String>,
-    /// Expected values that were converted first.
+    /// Remarks on expected values that were converted before the comparison.
     notes: Vec<String>,
 }
 
-/// A value that was compared.
+/// Comparison of one value.
 struct Compared {
     name: String,
-    /// The position of the node that makes it, and what messages call it.
+    /// Position and place of the node that computes the value.
     maker: Option<(usize, String)>,
     is_output: bool,
     ty: String,
     result: Result<Vec<(String, Distance)>, String>,
 }
 
-/// Values that differ of which the details are shown.
+/// Maximum number of differing inner values to show in detail.
 const SHOWN: usize = 20;
 
 impl Compared {
@@ -427,8 +434,8 @@ impl Compared {
         }
     }
 
-    /// The largest absolute and relative difference.
-    fn largest(&self) -> (f64, f64) {
+    /// Returns the largest absolute and relative difference of any part of the value.
+    fn largest_difference(&self) -> (f64, f64) {
         let distances = self.result.iter().flatten();
         distances.fold((0.0, 0.0), |(absolute, relative), (_, distance)| {
             (f64::max(absolute, distance.absolute), f64::max(relative, distance.relative))
@@ -454,16 +461,20 @@ impl Compared {
                 }
             }
         }
-        let (absolute, relative) = self.largest();
+        let (absolute, relative) = self.largest_difference();
         if absolute > 0.0 {
             text += "\n  largest difference: ";
-            text += &format!("absolute {}, relative {}", short(absolute), short(relative));
+            text += &format!(
+                "absolute {}, relative {}",
+                format_number(absolute),
+                format_number(relative)
+            );
         }
         text + "\n"
     }
 
     fn json(&self) -> serde_json::Value {
-        let (absolute, relative) = self.largest();
+        let (absolute, relative) = self.largest_difference();
         let distances = self.result.as_ref().ok();
         let worst = distances.and_then(|distances| {
             let distances = distances.iter().filter(|(_, distance)| distance.worst.is_some());
@@ -488,15 +499,15 @@ impl Compared {
             "message": self.result.as_ref().err(),
             "elements": sum(|distance| distance.total),
             "differing": sum(|distance| distance.count),
-            "max_absolute": distances.map(|_| number(absolute)),
-            "max_relative": distances.map(|_| number(relative)),
+            "max_absolute": distances.map(|_| number_json(absolute)),
+            "max_relative": distances.map(|_| number_json(relative)),
             "worst": worst,
         })
     }
 }
 
-/// A tolerance as it is typed.
-fn plain(tolerance: f64) -> String {
+/// Formats a tolerance as a user would type it, such as `1e-7` or `0.001`.
+fn tolerance_text(tolerance: f64) -> String {
     if tolerance != 0.0 && tolerance < 1e-4 {
         format!("{tolerance:e}")
     } else {
@@ -504,18 +515,18 @@ fn plain(tolerance: f64) -> String {
     }
 }
 
-/// JSON has no infinity.
-fn number(number: f64) -> serde_json::Value {
+/// Returns a number as JSON; an infinite one, which JSON lacks, as the text `inf`.
+fn number_json(number: f64) -> serde_json::Value {
     if number.is_finite() { json!(number) } else { json!("inf") }
 }
 
-impl Report {
+impl Comparison {
     pub(crate) fn differs(&self) -> bool {
         self.compared.iter().any(Compared::differs)
     }
 
-    /// The first value that differs, in the order of the graph.
-    fn first(&self) -> Option<&Compared> {
+    /// Returns the first value that differs, in the order of the graph.
+    fn first_difference(&self) -> Option<&Compared> {
         self.compared.iter().find(|compared| compared.differs())
     }
 
@@ -524,8 +535,8 @@ impl Report {
         for output in self.compared.iter().filter(|compared| compared.is_output) {
             text += &output.text();
         }
-        let inner = || self.compared.iter().filter(|compared| !compared.is_output);
-        let differing: Vec<&Compared> = inner().filter(|compared| compared.differs()).collect();
+        let inner = self.compared.iter().filter(|compared| !compared.is_output);
+        let differing: Vec<&Compared> = inner.filter(|compared| compared.differs()).collect();
         for compared in differing.iter().take(SHOWN) {
             text += &compared.text();
         }
@@ -546,8 +557,8 @@ impl Report {
                 if wrong == 1 { "s" } else { "" }
             ),
         };
-        text += &format!(" (rtol {}, atol {})\n", plain(rtol), plain(atol));
-        if let Some(first) = self.first() {
+        text += &format!(" (rtol {}, atol {})\n", tolerance_text(rtol), tolerance_text(atol));
+        if let Some(first) = self.first_difference() {
             let node = first.maker.as_ref().map(|(_, place)| format!(", output of {place}"));
             text += &format!(
                 "first value that differs, in the order of the graph: '{}'{}\n",
@@ -558,7 +569,7 @@ impl Report {
         text
     }
 
-    /// What was not compared.
+    /// Returns remarks on values that were converted before the comparison, or not compared.
     pub(crate) fn notes(&self) -> Vec<String> {
         let list = |names: &[String]| {
             let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -585,7 +596,7 @@ impl Report {
             "rtol": self.tolerance.rtol,
             "atol": self.tolerance.atol,
             "differs": self.differs(),
-            "first": self.first().map(|first| {
+            "first": self.first_difference().map(|first| {
                 json!({"name": first.name, "node": first.maker.as_ref().map(|maker| &maker.1)})
             }),
             "values": self.compared.iter().map(Compared::json).collect::<Vec<_>>(),

@@ -1,4 +1,5 @@
-//! `sardonyx explain`: what a model becomes before it runs; or what a finding of `check` means.
+//! `sardonyx explain`: explains how a model is optimized before it runs, or what a finding of
+//! `check` means.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -12,12 +13,15 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::human::{self, Align, columns, count, cut};
+use crate::model_arg::{Limits, ModelArg};
+use crate::operator_name::qualified_name;
 use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
 use crate::steps::{info_json, layout, operator, step_json};
+use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 use crate::timing::millis;
-use crate::{Limits, ModelArg, check, rules, train};
+use crate::{check, rules, train};
 
 /// Explain how a model is optimized before it runs, or what a finding of `check` means
 ///
@@ -42,15 +46,15 @@ pub(crate) struct Args {
     /// List the steps of a run and their kernels
     #[arg(long)]
     steps: bool,
-    /// Show the program before kernels are selected: values, operations with what is fused into
+    /// Show the program before kernels are selected: values, operations with the nodes fused into
     /// them, and fusions that were almost possible
     #[arg(long)]
     program: bool,
     /// Show the program after REWRITE instead of after all rewrites; `lowering` is before the first
     #[arg(long, value_name = "REWRITE", requires = "program", value_parser = stages())]
     after: Option<String>,
-    /// Show how the model runs on the devices of a configuration: what runs where and in which
-    /// parts, what is sent, and which annotations are not honored and why
+    /// Show how the model runs on the devices of a configuration: which device runs each node and
+    /// in which parts, which values are sent, and which annotations are not honored and why
     #[arg(long, conflicts_with_all = ["program", "steps"])]
     devices: bool,
     /// Name of the device configuration; by default the only one of the model
@@ -61,21 +65,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What a program can be shown after, with what it does.
+/// Returns the values of `--after`, each with its description: lowering and all rewrites.
 fn stages() -> PossibleValuesParser {
     let lowering = ("lowering", "Maps each node to one step.");
     let stages = std::iter::once(lowering).chain(tool::rewrites());
     PossibleValuesParser::new(stages.map(|(name, about)| PossibleValue::new(name).help(about)))
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.explain-model/1";
-/// The same for `--program`.
+/// Name and version of the schema of the JSON answer with `--program`.
 const PROGRAM_SCHEMA: &str = "sardonyx.program/1";
-/// The same for `--devices`.
+/// Name and version of the schema of the JSON answer with `--devices`.
 const DEVICES_SCHEMA: &str = "sardonyx.explain-devices/1";
-/// Rows of one kind that are listed.
+/// Maximum number of rows to list in each section.
 const SHOWN: usize = 12;
 
 pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -84,7 +88,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     };
     let name = what.to_str();
     let codes = name.map(check::codes_called).unwrap_or_default();
-    let rule = name.and_then(rules::rule);
+    let rule = name.and_then(rules::find_rule);
     if rule.is_some() || !codes.is_empty() {
         return check::explain(rule, Some(&codes), args.json, terminal);
     }
@@ -104,7 +108,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let last = tool::rewrites().last().map_or("lowering", |(name, _)| name);
     let after = args.program.then(|| args.after.as_deref().unwrap_or(last));
     let Opened { session, sizes, .. } =
-        args.session.look((&model, args.training_step), after, terminal)?;
+        args.session.open_to_inspect(&model, args.training_step, after, terminal)?;
     if let Some(program) = session.program() {
         if args.json {
             let lines: Vec<&str> = program.lines().collect();
@@ -114,16 +118,17 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     let inputs = input_types(&sizes, session.inputs(), terminal);
     let details = session.details(known_types(&inputs)).map_err(Failure::from);
-    let story =
-        Story { name: model.name(), session: &session, steps: session.steps(), inputs, details };
+    let name = model.name();
+    let explanation =
+        Explanation { name, session: &session, steps: session.steps(), inputs, details };
     if args.json {
-        terminal.json(&story.json(args.steps), true)
+        terminal.json(&explanation.json(args.steps), true)
     } else {
-        terminal.print(&story.text(args.steps))
+        terminal.print(&explanation.text(args.steps))
     }
 }
 
-/// How a model runs on several devices.
+/// Prints the plan by which a model runs on several devices.
 fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result<(), Failure> {
     let mut options = DeviceOptions::new();
     if let Some(name) = &args.configuration {
@@ -135,7 +140,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
         None => {
             let session = args.session.on_devices(&opened.model, sizes, options)?;
             note_open_sizes(sizes, session.inputs(), terminal);
-            // Other sizes stay open: a plan holds for all of them.
+            // Sizes that are not set stay open, so that the plan holds for all of them.
             let inputs = session.inputs().iter();
             let inputs = inputs.filter_map(|port| with_set_sizes(port, &sizes.open));
             session.plan(&inputs.collect::<Vec<_>>())?
@@ -171,23 +176,27 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     terminal.print(&text)
 }
 
-/// Says which sizes are open: a plan for all sizes splits none of these, and a run plans for its
-/// own.
+/// Adds a note that lists the open sizes. A plan for all sizes does not split axes of open size,
+/// while a run is planned for its own sizes and may split them.
 fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
-    /// Sizes that are listed.
+    /// Maximum number of open sizes to list.
     const SHOWN: usize = 8;
     let mut open: Vec<String> = Vec::new();
     for port in ports {
         let shape = port.ty().and_then(Type::shape);
         for (axis, dim) in shape.into_iter().flatten().enumerate() {
             if dim.is_unknown() {
-                let is_set = |one: &session::OpenSize| one.input == port.name() && one.axis == axis;
-                if !set.open.iter().any(is_set) {
+                let is_set =
+                    set.open.iter().any(|one| one.input == port.name() && one.axis == axis);
+                if !is_set {
                     open.push(format!("{}[{axis}]", port.name()));
                 }
             } else {
-                let is_open = |name: &String| !set.fixed.iter().any(|(fixed, _)| fixed == name);
-                open.extend(dim.symbols().into_iter().filter(is_open));
+                for name in dim.symbols() {
+                    if set.fixed.iter().all(|(fixed, _)| *fixed != name) {
+                        open.push(name);
+                    }
+                }
             }
         }
     }
@@ -203,8 +212,9 @@ fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
     }
 }
 
-/// The name and the type of an input of which sizes without names are set.
-fn with_set_sizes<'p>(port: &'p Port, set: &[session::OpenSize]) -> Option<(&'p str, Type)> {
+/// Returns the name and type of an input with the sizes that are set for its unnamed dimensions.
+/// Returns `None` if none is set.
+fn with_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type)> {
     let mut own = set.iter().filter(|one| one.input == port.name()).peekable();
     own.peek()?;
     let (elem, mut dims) = (port.ty()?.elem()?, port.ty()?.shape()?.to_vec());
@@ -214,7 +224,8 @@ fn with_set_sizes<'p>(port: &'p Port, set: &[session::OpenSize]) -> Option<(&'p 
     Some((port.name(), Type::tensor(elem, dims)))
 }
 
-/// The types of the inputs, for which memory is planned: with a number for every size.
+/// Returns the types of inputs for which memory is planned: every symbolic size is replaced by a
+/// number. Notes the sizes that are assumed.
 fn input_types(
     sizes: &session::Sizes,
     ports: &[Port],
@@ -223,7 +234,7 @@ fn input_types(
     let mut sizes = Sizes::new(sizes, ports, &[]);
     let types = ports.iter().map(|port| {
         let ty = port.ty().map(|ty| match (ty.elem(), ty.shape()) {
-            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.of(port, shape)),
+            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.resolve(port, shape)),
             _ => ty.clone(),
         });
         (port.name().to_string(), ty)
@@ -233,13 +244,13 @@ fn input_types(
     types
 }
 
-/// The inputs whose types are known.
+/// Returns the inputs of known type.
 fn known_types(inputs: &[(String, Option<Type>)]) -> Vec<(&str, Type)> {
     inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?))).collect()
 }
 
-/// What became of a model.
-struct Story<'a> {
+/// Facts about an optimized model that the answer lists.
+struct Explanation<'a> {
     name: String,
     session: &'a Session,
     steps: Vec<StepInfo>,
@@ -247,15 +258,18 @@ struct Story<'a> {
     details: Result<RunDetails, Failure>,
 }
 
-/// How often something happened, and where first.
+/// Similar fusions that the answer lists in one row.
 struct Group {
+    /// Number of fusions.
     times: usize,
+    /// Number of nodes that were fused.
     nodes: usize,
+    /// Name of the first node.
     example: String,
 }
 
-/// By pattern and reason; most first.
-fn groups<'a>(
+/// Groups fusions by pattern and by the reason that prevented them, the most frequent first.
+fn group_fusions<'a>(
     fusions: impl Iterator<Item = &'a Fusion>,
 ) -> Vec<((&'static str, Option<&'a str>), Group)> {
     let mut found: BTreeMap<(&'static str, Option<&str>), Group> = BTreeMap::new();
@@ -274,7 +288,7 @@ fn groups<'a>(
     groups
 }
 
-/// Counts of steps by how their memory is used.
+/// Numbers of steps by the way in which they use memory.
 struct Memory {
     views: usize,
     in_place: usize,
@@ -284,7 +298,7 @@ struct Memory {
 }
 
 impl Memory {
-    fn of(details: &RunDetails) -> Memory {
+    fn from_details(details: &RunDetails) -> Memory {
         let count = |which: fn(&StepDetails) -> bool| {
             let steps = details.steps.iter();
             steps.filter(|step| which(step)).count()
@@ -299,17 +313,18 @@ impl Memory {
     }
 }
 
-impl Story<'_> {
-    /// What fusing did, and what it nearly did.
+impl Explanation<'_> {
+    /// Returns the fusions that were made, and those that were almost possible.
     fn fusions(&self) -> [Vec<((&'static str, Option<&str>), Group)>; 2] {
         let all = || self.session.fusions().iter();
         [
-            groups(all().filter(|fusion| fusion.nodes > 0)),
-            groups(all().filter(|fusion| fusion.nodes == 0)),
+            group_fusions(all().filter(|fusion| fusion.nodes > 0)),
+            group_fusions(all().filter(|fusion| fusion.nodes == 0)),
         ]
     }
 
-    /// By operators such as `Conv with Relu`: how many, and the first.
+    /// Groups the steps into which other nodes were fused by their operators, such as
+    /// `Conv with Relu`, the most frequent first.
     fn with_fused(&self) -> Vec<(String, Group)> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for step in self.steps.iter().filter(|step| !step.with.is_empty()) {
@@ -334,9 +349,9 @@ impl Story<'_> {
             count(report.nodes, "node"),
             count(self.steps.len(), "step")
         ));
-        self.say_rewritten(&mut lines);
-        self.say_fused(&mut lines);
-        lines.add(
+        self.write_rewritten(&mut lines);
+        self.write_fused(&mut lines);
+        lines.add_row(
             "constants",
             format!(
                 "{} packed for kernels, {}; {} read as they are, {}",
@@ -348,13 +363,13 @@ impl Story<'_> {
         );
         if report.made_bytes > 0 {
             let made = human::bytes(report.made_bytes as u64);
-            lines.add("", format!("{made} of it is not stored in the file"));
+            lines.add_row("", format!("{made} of it is not stored in the file"));
         }
-        self.say_memory(&mut lines);
+        self.write_memory(&mut lines);
         let took = report.took.iter();
         let took: Vec<String> =
             took.map(|(part, took)| format!("{part} {:.1}", millis(*took))).collect();
-        lines.add("took", format!("{} ms", took.join(", ")));
+        lines.add_row("took", format!("{} ms", took.join(", ")));
         let Lines(mut text) = lines;
         if with_steps {
             text += "\n";
@@ -363,22 +378,24 @@ impl Story<'_> {
         text
     }
 
-    /// What became of the nodes before any were fused.
-    fn say_rewritten(&self, lines: &mut Lines) {
+    /// Writes the changes before fusion: expanded, upgraded, duplicate and constant-folded nodes.
+    fn write_rewritten(&self, lines: &mut Lines) {
         let report = self.session.report();
         if !report.expanded.is_empty() {
             let calls = report.expanded.values().sum();
-            lines
-                .add("expanded", format!("{} replaced by its function body", count(calls, "node")));
+            lines.add_row(
+                "expanded",
+                format!("{} replaced by its function body", count(calls, "node")),
+            );
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
-                lines.add("", format!("{calls:>5}  {}", qualified(domain, name)));
+                lines.add_row("", format!("{calls:>5}  {}", qualified_name(domain, name)));
             }
-            lines.more(report.expanded.len());
+            lines.add_rest(report.expanded.len());
         }
         let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
         match upgraded {
-            0 => lines.add("upgraded", "nothing: every node has the newest version".into()),
-            _ => lines.add(
+            0 => lines.add_row("upgraded", "nothing: every node has the newest version".into()),
+            _ => lines.add_row(
                 "upgraded",
                 format!(
                     "{} to newer versions, {} added for this",
@@ -388,12 +405,12 @@ impl Story<'_> {
             ),
         }
         for group in report.upgraded.iter().take(SHOWN) {
-            let op = qualified(group.domain, group.op);
+            let op = qualified_name(group.domain, group.op);
             let (from, to, nodes) = (group.from, group.to, group.nodes);
-            lines.add("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
+            lines.add_row("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
         }
-        lines.more(report.upgraded.len());
-        lines.add(
+        lines.add_rest(report.upgraded.len());
+        lines.add_row(
             "cse",
             match (report.common.nodes, report.common.constants) {
                 (0, 0) => "nothing".to_string(),
@@ -404,7 +421,7 @@ impl Story<'_> {
                 ),
             },
         );
-        lines.add(
+        lines.add_row(
             "folded",
             format!(
                 "{} constant-folded, {}; {} were constants",
@@ -415,13 +432,13 @@ impl Story<'_> {
         );
     }
 
-    /// What was fused, and what almost was.
-    fn say_fused(&self, lines: &mut Lines) {
+    /// Writes the fusions that were made, those that were almost possible, and dead nodes.
+    fn write_fused(&self, lines: &mut Lines) {
         let report = self.session.report();
         let [fused, nearly] = self.fusions();
         let gone: usize = fused.iter().map(|(_, group)| group.nodes - group.times).sum();
         let times: usize = fused.iter().map(|(_, group)| group.times).sum();
-        lines.add(
+        lines.add_row(
             "fused",
             match times {
                 0 => "nothing".to_string(),
@@ -435,21 +452,21 @@ impl Story<'_> {
             } else {
                 format!("{} nodes in total", group.nodes)
             };
-            lines.add("", format!("{times:>5}  {pattern}, {size}, such as {example}"));
+            lines.add_row("", format!("{times:>5}  {pattern}, {size}, such as {example}"));
         }
         if !nearly.is_empty() {
             let times = nearly.iter().map(|(_, group)| group.times).sum();
-            lines.add("nearly", format!("{} almost fused:", count(times, "node")));
+            lines.add_row("nearly", format!("{} almost fused:", count(times, "node")));
             for ((pattern, why), group) in nearly.iter().take(SHOWN) {
                 let (times, example) = (group.times, cut(&group.example));
                 let why = cut(why.unwrap_or_default());
-                lines.add("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
+                lines.add_row("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
             }
-            lines.more(nearly.len());
+            lines.add_rest(nearly.len());
         }
         let groups = self.with_fused();
         let times: usize = groups.iter().map(|(_, group)| group.nodes).sum();
-        lines.add(
+        lines.add_row(
             "steps",
             match times {
                 0 => "nothing".to_string(),
@@ -458,21 +475,21 @@ impl Story<'_> {
         );
         for (operators, group) in groups.iter().take(SHOWN) {
             let (times, example) = (group.times, cut(&group.example));
-            lines.add("", format!("{times:>5}  {operators}, such as '{example}'"));
+            lines.add_row("", format!("{times:>5}  {operators}, such as '{example}'"));
         }
-        lines.more(groups.len());
+        lines.add_rest(groups.len());
         if report.dead > 0 {
             let dead = count(report.dead, "node");
-            lines.add("dead", format!("{dead} removed as unused"));
+            lines.add_row("dead", format!("{dead} removed as unused"));
         }
     }
 
-    /// What values between inputs and outputs take.
-    fn say_memory(&self, lines: &mut Lines) {
+    /// Writes the size of the arena for intermediate values and the use of memory by steps.
+    fn write_memory(&self, lines: &mut Lines) {
         match &self.details {
-            Err(failure) => lines.add("memory", format!("unknown: {}", failure.message())),
+            Err(failure) => lines.add_row("memory", format!("unknown: {}", failure.message())),
             Ok(details) => {
-                let memory = Memory::of(details);
+                let memory = Memory::from_details(details);
                 let inputs = self.inputs.iter().take(SHOWN).map(|(name, ty)| match ty {
                     Some(ty) => format!("{name}: {ty}"),
                     None => name.clone(),
@@ -486,9 +503,11 @@ impl Story<'_> {
                 };
                 let inputs = if inputs.is_empty() { "no inputs" } else { &inputs };
                 let arena = human::bytes(arena);
-                lines
-                    .add("memory", format!("{arena} for intermediate values{reuse}; for {inputs}"));
-                lines.add(
+                lines.add_row(
+                    "memory",
+                    format!("{arena} for intermediate values{reuse}; for {inputs}"),
+                );
+                lines.add_row(
                     "",
                     format!(
                         "{} steps are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy what could be a view",
@@ -567,7 +586,7 @@ impl Story<'_> {
             took.map(|(part, took)| (part.to_string(), json!(millis(*took)))).collect();
         let memory = match &self.details {
             Ok(details) => {
-                let memory = Memory::of(details);
+                let memory = Memory::from_details(details);
                 let inputs = self.inputs.iter().map(
                     |(name, ty)| json!({"name": name, "type": ty.as_ref().map(Type::to_string)}),
                 );
@@ -624,25 +643,18 @@ impl Story<'_> {
     }
 }
 
-/// Lines of a name and what is said of it.
+/// Text in rows. Each row has a label, in a column of its own, and a content.
 struct Lines(String);
 
 impl Lines {
-    fn add(&mut self, name: &str, rest: String) {
+    fn add_row(&mut self, name: &str, rest: String) {
         self.0 += &format!("{name:<9} {rest}\n");
     }
 
-    /// Says how many of `rows` are not listed.
-    fn more(&mut self, rows: usize) {
+    /// Adds a row with the number of `rows` that are not listed, if there are any.
+    fn add_rest(&mut self, rows: usize) {
         if rows > SHOWN {
-            self.add("", format!("    ... and {} more", rows - SHOWN));
+            self.add_row("", format!("    ... and {} more", rows - SHOWN));
         }
-    }
-}
-
-fn qualified(domain: &str, op: &str) -> String {
-    match domain {
-        "" => op.to_string(),
-        domain => format!("{domain}.{op}"),
     }
 }

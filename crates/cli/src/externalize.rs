@@ -1,14 +1,15 @@
-//! `sardonyx externalize`: a model with its values in data files.
+//! `sardonyx externalize`: moves the values of tensors to data files.
 
 use sardonyx::inspect::{StoredTensor, TensorRole, TensorStorage};
 use sardonyx::io::{Layout, Weights};
 use sardonyx::{Model, SaveOptions};
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
-use crate::saving::{self, Target, sum_of};
+use crate::model_arg::ModelArg;
+use crate::saving::{self, Target};
+use crate::stored_tensors::sum_of;
 use crate::terminal::Terminal;
 
 /// Move tensor values to external data files beside the model
@@ -55,8 +56,8 @@ pub(crate) struct Args {
     checksum: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.externalize/1";
 
 pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -67,7 +68,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
             .help("give --output FILE; data files are written beside it"));
     }
     let before = model.ir_version();
-    if before.unwrap_or(0) < EXTERNAL_DATA && args.moves(&model) {
+    if before.unwrap_or(0) < EXTERNAL_DATA && args.has_values_to_move(&model) {
         let raised = model.set_ir_version(EXTERNAL_DATA);
         raised.map_err(|error| Failure::from(error).at(args.model.name()))?;
         let before = before.map_or("nothing".to_string(), |before| before.to_string());
@@ -112,7 +113,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         });
         return terminal.json(&answer, true);
     }
-    saved.say(terminal);
+    saved.print(terminal);
     for ((tensors, size), place, option) in
         [(in_lists, "typed fields", "--typed"), (in_attributes, "attributes", "--attributes")]
     {
@@ -130,18 +131,18 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     Ok(())
 }
 
-/// The first IR version in which values may be in data files.
+/// First IR version that supports external data.
 const EXTERNAL_DATA: i64 = 4;
 
-/// Whether it belongs to a graph, not to a node.
+/// Whether the tensor is stored in a graph, not in an attribute of a node.
 fn is_constant(tensor: &StoredTensor) -> bool {
     tensor.role != TensorRole::Attribute
 }
 
 impl Args {
-    /// Whether values move to data files.
-    fn moves(&self, model: &Model) -> bool {
-        let fits = |tensor: &StoredTensor| {
+    /// Whether saving moves the values of any tensor to a data file.
+    fn has_values_to_move(&self, model: &Model) -> bool {
+        model.tensors().iter().any(|tensor| {
             let is_stored = match tensor.storage {
                 TensorStorage::Raw => true,
                 TensorStorage::Typed(name) => self.typed && name != "string_data",
@@ -151,8 +152,7 @@ impl Args {
                 || self.attributes && tensor.role == TensorRole::Attribute;
             let is_large = tensor.bytes.is_some_and(|len| len > 0 && len >= self.threshold);
             is_stored && is_whole && is_large
-        };
-        model.tensors().iter().any(fits)
+        })
     }
 
     fn options(&self) -> SaveOptions {
@@ -166,7 +166,7 @@ impl Args {
             .threshold(self.threshold)
             .alignment(self.align)
             .attributes(self.attributes)
-            .typed(self.typed)
+            .typed_values(self.typed)
             .checksum(self.checksum);
         match &self.data {
             Some(name) => options.data_name(name),

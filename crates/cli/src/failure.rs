@@ -1,4 +1,4 @@
-//! What a command says when it cannot go on: one screen, with place and advice.
+//! Failure of a command: message, place and advice, shown on at most one screen or as JSON.
 
 use std::fmt::Display;
 use std::io;
@@ -12,52 +12,54 @@ use sardonyx::value::TensorError;
 use sardonyx::{ErrorKind, Type};
 use serde_json::{Value, json};
 
-/// Why a command ends without its answer. Always exit code 2, except when the reader of stdout has
-/// gone.
+use crate::operator_name::domain_name;
+
+/// Reason for which a command ends without its answer. The exit code is 2, except after the reader
+/// of stdout has closed it.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     code: Code,
     message: String,
     place: Option<String>,
     details: Vec<Detail>,
-    /// What ended a run.
+    /// Cause that ended a run, if a run was in progress.
     end: Option<Box<End>>,
     help: Option<Box<str>>,
-    /// What is wrong with a text, each with its line; comes before the rest.
+    /// Rendered problems of a text file, each with its line. They are shown before the message.
     diagnostics: Option<Box<str>>,
-    /// The reader of stdout has gone: nothing to say, and nothing wrong.
+    /// Whether the reader of stdout has closed the pipe, so that nothing is reported.
     pub(crate) broken_pipe: bool,
-    /// Another process says what is wrong.
-    pub(crate) is_told_elsewhere: bool,
+    /// Whether another process reports the failure, so that this one prints nothing.
+    pub(crate) is_reported_elsewhere: bool,
 }
 
-/// What ended a run before it gave its outputs.
+/// Cause that ended a run before its outputs were computed.
 #[derive(Debug)]
 enum End {
-    /// A node that failed.
+    /// Error of a node.
     Node(NodeError),
-    /// It was to end early.
+    /// Deadline, iteration limit or cancellation.
     Stopped(Stopped),
 }
 
-/// What kind of failure it is, for programs.
+/// Category of a failure, for programs that read the JSON answer.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
-    /// The arguments contradict each other, or ask for something that does not exist.
+    /// Arguments contradict each other, or name something that does not exist.
     #[default]
     Usage,
-    /// A text is not in the notation; the details say where.
+    /// A text file has syntax errors; the details have their positions.
     Syntax,
-    /// There is not enough memory.
+    /// Memory could not be allocated.
     Memory,
-    /// A bug in this program.
+    /// This program has a bug.
     Internal,
-    /// A failure of the library.
+    /// An error of the library.
     Library(ErrorKind),
 }
 
 impl Code {
-    /// The name in JSON. Names stay.
+    /// Returns the name of the code in JSON. Names never change.
     fn name(self) -> &'static str {
         match self {
             Code::Usage => "usage",
@@ -70,13 +72,13 @@ impl Code {
 }
 
 impl Failure {
-    /// A failure that another process reports.
-    pub(crate) fn told_elsewhere() -> Failure {
-        Failure { is_told_elsewhere: true, ..Failure::default() }
+    /// Creates a failure that another process reports.
+    pub(crate) fn reported_elsewhere() -> Failure {
+        Failure { is_reported_elsewhere: true, ..Failure::default() }
     }
 
-    /// The failure in a line, for those that other processes tell.
-    pub(crate) fn in_a_line(&self) -> String {
+    /// Joins place and message in one line, for a message to other processes.
+    pub(crate) fn to_line(&self) -> String {
         match &self.place {
             Some(place) => format!("{place}: {}", self.message),
             None => self.message.clone(),
@@ -87,25 +89,25 @@ impl Failure {
 impl From<ErrorKind> for Code {
     fn from(kind: ErrorKind) -> Code {
         match kind {
-            // What the library calls arguments, the command gets from its own.
+            // The arguments of a library function come from the command line.
             ErrorKind::Argument => Code::Usage,
             kind => Code::Library(kind),
         }
     }
 }
 
-/// One of several things that are wrong.
+/// One of several problems that a failure lists.
 #[derive(Debug)]
 enum Detail {
     Operator(UnsupportedOperator),
-    /// A place in a text.
+    /// Problem at a position of a text file.
     Diagnostic {
         message: String,
         position: Position,
         /// Object in the JSON answer.
         form: Value,
     },
-    /// An argument of the command line, by its role in the error.
+    /// Argument of the command line, with its role in the error.
     Argument {
         role: &'static str,
         text: String,
@@ -113,8 +115,8 @@ enum Detail {
 }
 
 impl Detail {
-    /// The line for people. What a text has is shown with the lines of the text instead, and what
-    /// is said about arguments is part of the message.
+    /// Returns the line that describes the detail to people. Diagnostics have none, as they are
+    /// shown with the lines of the file, and arguments are part of the message.
     fn line(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.to_string()),
@@ -122,7 +124,7 @@ impl Detail {
         }
     }
 
-    /// The name of the thing that [`Detail::line`] describes.
+    /// Returns the name of the operator, for lists that are too long for a line each.
     fn name(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.full_name()),
@@ -135,7 +137,7 @@ impl Detail {
             Detail::Operator(operator) => json!({
                 "code": "unsupported-operator",
                 "message": operator.why,
-                "domain": crate::info::domain_name(&operator.domain),
+                "domain": domain_name(&operator.domain),
                 "operator": operator.name,
                 "opset": operator.opset,
                 "nodes": operator.nodes,
@@ -146,13 +148,13 @@ impl Detail {
     }
 }
 
-/// The name and version of the form of a failure in JSON. New keys may be added; a change of
-/// meaning gets a new number.
+/// Name and version of the schema of a failure in JSON. New keys keep the number; it rises when the
+/// meaning of a key changes.
 const SCHEMA: &str = "sardonyx.error/2";
 
-/// Lines of details that are shown; what is more goes into one line.
+/// Maximum number of details to show in a line each. The names of the others share one line.
 const SHOWN_DETAILS: usize = 16;
-/// Lines of message or advice that are shown.
+/// Maximum number of lines of a message or advice to show.
 const SHOWN_LINES: usize = 14;
 
 impl Failure {
@@ -160,13 +162,13 @@ impl Failure {
         Failure { message: message.into(), ..Failure::default() }
     }
 
-    /// With another code than that of wrong arguments.
+    /// Sets the code, which is [`Code::Usage`] by default.
     pub(crate) fn code(mut self, code: impl Into<Code>) -> Failure {
         self.code = code.into();
         self
     }
 
-    /// The node that failed while the model ran.
+    /// Returns the node that failed while the model ran.
     fn node(&self) -> Option<&NodeError> {
         match self.end.as_deref() {
             Some(End::Node(error)) => Some(error),
@@ -174,12 +176,13 @@ impl Failure {
         }
     }
 
-    /// What went wrong, without place and advice.
+    /// Returns the message without place and advice.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// With its place, in front of a finer one if there is one already.
+    /// Adds a place, such as a file. A place that is already set, such as a tensor, lies within it
+    /// and follows it in the text.
     pub(crate) fn at(mut self, place: impl Display) -> Failure {
         let place = place.to_string();
         self.place = Some(match self.place {
@@ -189,23 +192,24 @@ impl Failure {
         self
     }
 
+    /// Sets the advice.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Failure {
         self.help = Some(help.into().into());
         self
     }
 
-    /// Advice where there is none yet.
+    /// Sets the advice unless there already is some.
     pub(crate) fn help_if_none(mut self, help: &str) -> Failure {
         self.help.get_or_insert_with(|| help.into());
         self
     }
 
-    /// The name of the code.
+    /// Returns the name of the code in JSON.
     pub(crate) fn code_name(&self) -> &'static str {
         self.code.name()
     }
 
-    /// What is wrong with a text, one by one, with its places.
+    /// Returns the problems of a text file, with their positions.
     pub(crate) fn diagnostics(&self) -> impl Iterator<Item = (&str, Option<Position>)> {
         self.details.iter().filter_map(|detail| match detail {
             Detail::Diagnostic { message, position, .. } => {
@@ -215,12 +219,12 @@ impl Failure {
         })
     }
 
-    /// The answer in JSON of a command that failed.
+    /// Returns the JSON answer of a command that failed.
     pub(crate) fn answer(&self) -> Value {
         json!({"schema": SCHEMA, "error": self.json()})
     }
 
-    /// The failure as a part of an answer.
+    /// Returns the failure as an object of a JSON answer.
     pub(crate) fn json(&self) -> Value {
         json!({
             "code": self.code_name(),
@@ -236,15 +240,15 @@ impl Failure {
         })
     }
 
-    /// The text, `paint` colouring the label of each part.
+    /// Formats the failure for people; `paint` colours the labels.
     pub(crate) fn render(&self, paint: &dyn Fn(&str) -> String) -> String {
         let mut text = String::new();
         if let Some(diagnostics) = &self.diagnostics {
-            text += &painted(diagnostics, paint);
+            text += &paint_labels(diagnostics, paint);
             text += "\n\n";
         }
         text += &format!("{} {}\n", paint("error:"), first_lines(&self.message));
-        // Diagnostics have their places, and the message about them names the file.
+        // Diagnostics have positions, and the message about them names the file.
         let place = self.place.as_ref().filter(|_| self.diagnostics.is_none());
         if let Some(place) = place {
             text += &format!("  {} {}\n", paint("in"), first_lines(place));
@@ -259,7 +263,7 @@ impl Failure {
             text += &format!("  {}\n", first_lines(detail));
         }
         if shown < details.len() {
-            // Only the names of the rest, which is what a long list is read for.
+            // Lists only the names of the rest: readers search a long list for names.
             let rest: Vec<String> =
                 self.details.iter().filter_map(Detail::name).skip(shown).collect();
             text += &format!("  and {} more: {}\n", rest.len(), rest.join(", "));
@@ -271,22 +275,22 @@ impl Failure {
     }
 }
 
-/// Diagnostics with the labels coloured.
-fn painted(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
-    let label = |line: &str| {
-        for label in ["error:", "warning:"] {
-            if let Some(rest) = line.strip_prefix(label) {
-                return paint(label) + rest;
-            }
-        }
-        line.to_string()
-    };
-    let lines: Vec<String> = diagnostics.lines().map(label).collect();
+/// Colours the labels in rendered diagnostics.
+fn paint_labels(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
+    let mut lines = Vec::new();
+    for line in diagnostics.lines() {
+        let mut labels = ["error:", "warning:"].into_iter();
+        let labelled = labels.find_map(|label| Some((label, line.strip_prefix(label)?)));
+        lines.push(match labelled {
+            Some((label, rest)) => paint(label) + rest,
+            None => line.to_string(),
+        });
+    }
     lines.join("\n")
 }
 
-/// The diagnostics of a text in a file, for people.
-pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
+/// Converts the problems of a text file called `name` to a failure.
+pub(crate) fn syntax_failure(error: &ParseError, name: &str) -> Failure {
     let count = error.diagnostics().len();
     let forms = json!(error);
     let forms = forms.as_array().into_iter().flatten().cloned();
@@ -304,7 +308,7 @@ pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
     }
 }
 
-/// A node and those around it, the innermost first.
+/// Formats the path of a node as JSON: the node and the nodes around it, innermost first.
 fn path_json(path: &NodePath) -> Value {
     let path = path.0.iter().map(|node| {
         let (part, graph) = match &node.part {
@@ -319,7 +323,7 @@ fn path_json(path: &NodePath) -> Value {
             _ => None,
         };
         json!({
-            "domain": crate::info::domain_name(&node.domain),
+            "domain": domain_name(&node.domain),
             "operator": node.operator,
             "node": (!node.name.is_empty()).then_some(&node.name),
             "output": node.output,
@@ -331,7 +335,7 @@ fn path_json(path: &NodePath) -> Value {
     path.collect()
 }
 
-/// What ended a run, and the node that would have been next.
+/// Formats the reason that stopped a run, and the node that would have run next, as JSON.
 fn stopped_json(stopped: &Stopped) -> Value {
     let (reason, limit) = match stopped.reason {
         StopReason::Deadline => ("deadline", None),
@@ -346,7 +350,7 @@ fn stopped_json(stopped: &Stopped) -> Value {
     })
 }
 
-/// The node that failed: itself and the nodes around it, and what it was given.
+/// Formats a failed node as JSON: its path, the nodes fused with it, and its inputs.
 fn node_json(error: &NodeError) -> Value {
     let inputs = error.inputs.iter().map(|input| {
         let input = input.as_ref()?;
@@ -360,7 +364,8 @@ fn node_json(error: &NodeError) -> Value {
     })
 }
 
-/// At most some lines, of bounded length: names in a model may be megabytes.
+/// Truncates a text to [`SHOWN_LINES`] lines of at most 1,000 characters, as names in a model may
+/// have megabytes.
 fn first_lines(text: &str) -> String {
     let lines: Vec<String> = text
         .lines()
@@ -381,11 +386,11 @@ fn first_lines(text: &str) -> String {
 impl From<sardonyx::Error> for Failure {
     fn from(error: sardonyx::Error) -> Failure {
         if let Some(found) = error.syntax() {
-            return syntax(found, error.place().unwrap_or("standard input"));
+            return syntax_failure(found, error.place().unwrap_or("standard input"));
         }
-        let operators = error.unsupported().iter().cloned();
+        let operators = error.unsupported_operators().iter().cloned();
         let node = error.node().cloned().map(End::Node);
-        let end = node.or_else(|| error.stopped().cloned().map(End::Stopped));
+        let end = node.or_else(|| error.as_stopped().cloned().map(End::Stopped));
         Failure {
             code: error.kind().into(),
             place: error.place().map(str::to_string),
@@ -399,7 +404,7 @@ impl From<sardonyx::Error> for Failure {
 
 impl From<&clap::Error> for Failure {
     fn from(error: &clap::Error) -> Failure {
-        let told = crate::usage::told(error);
+        let told = crate::usage::describe_error(error);
         let arguments = told.arguments.into_iter();
         Failure {
             details: arguments.map(|(role, text)| Detail::Argument { role, text }).collect(),

@@ -1,4 +1,4 @@
-//! Reading input files and writing output files.
+//! Reads input files and writes output files atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,9 +10,9 @@ use sardonyx::value::Buffer;
 
 use crate::failure::{Code, Failure};
 
-/// The content of a file or pipe; directories and devices are refused.
+/// Reads the content of a file or pipe. Fails for directories and devices.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
-    let failed = |error: io::Error| failed("cannot read", path, &error);
+    let failed = |error: io::Error| io_failure("cannot read", path, &error);
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
@@ -36,10 +36,13 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     Ok(Buffer::from_vec(bytes))
 }
 
-/// The files of a directory called PREFIX0.pb, PREFIX1.pb, …, with their numbers, in their order.
-pub(crate) fn numbered(directory: &Path, prefix: &str) -> Result<Vec<(usize, PathBuf)>, Failure> {
+/// Lists the files PREFIX0.pb, PREFIX1.pb, … of a directory with their numbers, in ascending order.
+pub(crate) fn numbered_files(
+    directory: &Path,
+    prefix: &str,
+) -> Result<Vec<(usize, PathBuf)>, Failure> {
     let mut files = Vec::new();
-    for path in listed(directory)? {
+    for path in list_directory(directory)? {
         let name = path.file_name().and_then(|name| name.to_str());
         let number = name.and_then(|name| name.strip_prefix(prefix)?.strip_suffix(".pb"));
         if let Some(number) = number.and_then(|number| number.parse().ok()) {
@@ -50,9 +53,9 @@ pub(crate) fn numbered(directory: &Path, prefix: &str) -> Result<Vec<(usize, Pat
     Ok(files)
 }
 
-/// What is in a directory, by name.
-pub(crate) fn listed(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let cannot = |error: io::Error| failed("cannot read the directory", directory, &error);
+/// Lists the paths in a directory, sorted.
+pub(crate) fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let cannot = |error: io::Error| io_failure("cannot read the directory", directory, &error);
     let entries = fs::read_dir(directory).map_err(cannot)?;
     let paths: io::Result<Vec<PathBuf>> =
         entries.map(|entry| entry.map(|entry| entry.path())).collect();
@@ -72,21 +75,25 @@ fn is_pipe(_: &fs::Metadata) -> bool {
     false
 }
 
-pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+/// Creates the failure for an I/O error at `path`. `what` begins its message, such as
+/// `cannot read`.
+pub(crate) fn io_failure(what: &str, path: &Path, error: &io::Error) -> Failure {
     let reason = sardonyx::tool::io_reason(path, error);
     Failure::new(format!("{what} '{}': {reason}", path.display())).code(ErrorKind::Io)
 }
 
-/// Files that must not be overwritten, because the command reads them.
+/// Input files of a command, which it must not overwrite.
 #[derive(Default)]
 pub(crate) struct Protected(Vec<PathBuf>);
 
 impl Protected {
+    /// Protects a file, if it exists.
     pub(crate) fn add(&mut self, path: &Path) {
-        // A pipe or stdin has no path to protect.
+        // The path of stdin does not exist, so it needs no protection.
         self.0.extend(fs::canonicalize(path));
     }
 
+    /// Returns an error if `path` is one of the protected files.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
         match fs::canonicalize(path) {
             Ok(real) if self.0.contains(&real) => Err(Failure::new(format!(
@@ -99,8 +106,8 @@ impl Protected {
     }
 }
 
-/// Refuses a place where no model can be written, or where one would replace data. This is found
-/// out before anything is computed.
+/// Checks, before a model is computed, that it can be written to `path` and would not replace
+/// arrays or an image there.
 pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     if path.is_dir() || ends_as_directory(path) {
@@ -109,21 +116,21 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
             .help(format!("give a file, such as {}", example.display())));
     }
     check_parent(path)?;
-    let held = match first_bytes(path).map(|bytes| kind(path, &bytes)) {
-        Some(Kind::Npy | Kind::Npz) => "arrays",
-        Some(Kind::Image) => "an image",
-        Some(Kind::Proto | Kind::Unknown(_)) | None => return Ok(()),
+    let held = match first_bytes(path).map(|bytes| detect_kind(path, &bytes)) {
+        Some(FileKind::Npy | FileKind::Npz) => "arrays",
+        Some(FileKind::Image) => "an image",
+        Some(FileKind::Proto | FileKind::Unknown(_)) | None => return Ok(()),
     };
     Err(Failure::new(format!("'{shown}' has {held}, which a model would replace"))
         .help("choose another file, or remove this one first"))
 }
 
-/// Whether a path ends with a separator, which only that of a directory does.
+/// Whether a path ends with a separator, so that it can only name a directory.
 pub(crate) fn ends_as_directory(path: &Path) -> bool {
     path.to_str().and_then(|path| path.chars().next_back()).is_some_and(std::path::is_separator)
 }
 
-/// Whether two paths name the same entry of the same directory, be there a file or not.
+/// Whether two paths name the same entry of a directory, even if no file exists there.
 pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     let directory = |path: &Path| {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -132,25 +139,25 @@ pub(crate) fn is_same_place(one: &Path, other: &Path) -> bool {
     one.file_name() == other.file_name() && directory(one) == directory(other)
 }
 
-/// Refuses a file in a directory that does not exist.
+/// Returns an error if the directory of `path` does not exist.
 pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if parent.is_none_or(Path::exists) {
         return Ok(());
     }
-    let missing = failed("cannot write", path, &io::ErrorKind::NotFound.into());
+    let missing = io_failure("cannot write", path, &io::ErrorKind::NotFound.into());
     Err(missing.help("create the directory first"))
 }
 
-/// Refuses a file beside which nothing can be written, as in a directory that is read-only.
+/// Checks that a file can be created beside `path`, whose directory may be read-only.
 pub(crate) fn check_writing(path: &Path) -> Result<(), Failure> {
     let file = WholeFile::create(path);
-    file.map(drop).map_err(|error| failed("cannot write", path, &error))
+    file.map(drop).map_err(|error| io_failure("cannot write", path, &error))
 }
 
-/// Enough of a file to say what it is, if it can be read.
+/// Reads the start of a file, as many bytes as [`detect_kind`] needs. Returns `None` if that fails.
 fn first_bytes(path: &Path) -> Option<Vec<u8>> {
-    /// The longest signature is shorter.
+    /// At least the length in bytes of the longest signature.
     const LENGTH: u64 = 64;
     if !path.is_file() {
         return None;
@@ -160,7 +167,7 @@ fn first_bytes(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically: after a failure it has its old content.
 pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut WholeFile) -> Result<(), Failure>,
@@ -168,15 +175,15 @@ pub(crate) fn write(
     if path.file_name().is_none() {
         return Err(Failure::new(format!("'{}' is not a file name", path.display())));
     }
-    let cannot = |error: io::Error| failed("cannot write", path, &error);
+    let cannot = |error: io::Error| io_failure("cannot write", path, &error);
     let mut file = WholeFile::create(path).map_err(cannot)?;
     write(&mut file)?;
     file.finish().map_err(cannot)
 }
 
-/// What a file is, by its first bytes, and where these say nothing, by its suffix.
+/// Type of a file by its signature, or by its suffix if it has no known signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Npy,
     Npz,
     Image,
@@ -184,34 +191,35 @@ pub(crate) enum Kind {
     Unknown(Option<&'static str>),
 }
 
-pub(crate) fn kind(path: &Path, bytes: &[u8]) -> Kind {
-    let signatures: [(&[u8], Kind); 10] = [
-        (b"\x93NUMPY", Kind::Npy),
-        (b"PK\x03\x04", Kind::Npz),
-        (b"PK\x05\x06", Kind::Npz),
-        (b"\x89PNG", Kind::Image),
-        (b"\xff\xd8\xff", Kind::Image),
-        (b"GIF8", Kind::Unknown(Some("a GIF image"))),
-        (b"BM", Kind::Unknown(Some("a BMP image"))),
-        (b"RIFF", Kind::Unknown(Some("a WebP image or a WAV file"))),
-        (b"II*\0", Kind::Unknown(Some("a TIFF image"))),
-        (b"%PDF", Kind::Unknown(Some("a PDF document"))),
+/// Determines the type of a file from its path and its first bytes.
+pub(crate) fn detect_kind(path: &Path, bytes: &[u8]) -> FileKind {
+    let signatures: [(&[u8], FileKind); 10] = [
+        (b"\x93NUMPY", FileKind::Npy),
+        (b"PK\x03\x04", FileKind::Npz),
+        (b"PK\x05\x06", FileKind::Npz),
+        (b"\x89PNG", FileKind::Image),
+        (b"\xff\xd8\xff", FileKind::Image),
+        (b"GIF8", FileKind::Unknown(Some("a GIF image"))),
+        (b"BM", FileKind::Unknown(Some("a BMP image"))),
+        (b"RIFF", FileKind::Unknown(Some("a WebP image or a WAV file"))),
+        (b"II*\0", FileKind::Unknown(Some("a TIFF image"))),
+        (b"%PDF", FileKind::Unknown(Some("a PDF document"))),
     ];
     let suffix =
         path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
-    // The bytes of a .pb file may begin like anything.
+    // A .pb file has no signature, and its bytes may equal any other.
     if suffix == "pb" {
-        return Kind::Proto;
+        return FileKind::Proto;
     }
     if let Some((_, kind)) = signatures.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return *kind;
     }
     match suffix.as_str() {
-        "npy" => Kind::Npy,
-        "npz" => Kind::Npz,
-        "png" | "jpg" | "jpeg" => Kind::Image,
-        "pb" => Kind::Proto,
-        _ => Kind::Unknown(None),
+        "npy" => FileKind::Npy,
+        "npz" => FileKind::Npz,
+        "png" | "jpg" | "jpeg" => FileKind::Image,
+        "pb" => FileKind::Proto,
+        _ => FileKind::Unknown(None),
     }
 }
 
@@ -221,15 +229,15 @@ mod tests {
 
     #[test]
     fn content_decides_before_the_suffix() {
-        let rows: [(&str, &[u8], Kind); 5] = [
-            ("a.bin", b"\x93NUMPY\x01", Kind::Npy),
-            ("a.npy", b"\x89PNG", Kind::Image),
-            ("a.pb", b"BM", Kind::Proto),
-            ("a.JPG", b"", Kind::Image),
-            ("a.txt", b"1 2 3", Kind::Unknown(None)),
+        let rows: [(&str, &[u8], FileKind); 5] = [
+            ("a.bin", b"\x93NUMPY\x01", FileKind::Npy),
+            ("a.npy", b"\x89PNG", FileKind::Image),
+            ("a.pb", b"BM", FileKind::Proto),
+            ("a.JPG", b"", FileKind::Image),
+            ("a.txt", b"1 2 3", FileKind::Unknown(None)),
         ];
         for (path, bytes, expected) in rows {
-            assert_eq!(kind(Path::new(path), bytes), expected, "{path}");
+            assert_eq!(detect_kind(Path::new(path), bytes), expected, "{path}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What inputs are filled with that no file gives: `--shape`, `--fill`, and what fits an input.
+//! Values for inputs that no file gives: the options `--random`, `--shape` and `--fill`, and
+//! defaults by the name and type of the input.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use sardonyx::{DataType, ErrorKind, Model, Port, Type};
 use crate::failure::Failure;
 use crate::human::parse_optional;
 
-/// What is said about inputs to fill.
+/// Options that fill inputs.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -28,34 +29,34 @@ pub(crate) struct Args {
     /// --random 0
     #[arg(long, value_name = "NAME=SIZES", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
-    /// What to fill an input with: zeros, ones, arange (0, 1, 2, …), a number, or pseudo-random
+    /// Values to fill an input with: zeros, ones, arange (0, 1, 2, …), a number, or pseudo-random
     /// numbers from LO to below HI as LO..HI. NAME may be a pattern such as 'past_*'; the last
     /// option that matches an input applies. Implies --random 0
     #[arg(long, value_name = "NAME=FILL", value_parser = parse_fill)]
     fill: Vec<(String, Fill)>,
 }
 
-/// What an input is filled with.
+/// Rule for the values of an input that no file gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fill {
-    /// One number everywhere.
+    /// One number in all elements.
     Number(Number),
-    /// 0, 1, 2, … in row-major order.
+    /// Numbers 0, 1, 2, … in row-major order.
     Arange,
-    /// Pseudo-random numbers from the first to below the second.
+    /// Pseudo-random numbers, at least the first and less than the second.
     Range(Number, Number),
 }
 
-/// A number of the command line.
+/// Number given in an option.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Number {
     pub(crate) float: f64,
-    /// The same if it is a whole number.
+    /// The number as an integer, if it is one.
     pub(crate) whole: Option<i64>,
 }
 
 impl Number {
-    fn whole(number: i64) -> Number {
+    fn from_integer(number: i64) -> Number {
         Number { float: number as f64, whole: Some(number) }
     }
 
@@ -70,8 +71,9 @@ impl Fill {
     const ZEROS: Fill = Fill::Number(Number { float: 0.0, whole: Some(0) });
     const ONES: Fill = Fill::Number(Number { float: 1.0, whole: Some(1) });
 
-    fn below(limit: i64) -> Fill {
-        Fill::Range(Number::whole(0), Number::whole(limit))
+    /// Returns pseudo-random numbers from 0 to below `limit`.
+    fn range_below(limit: i64) -> Fill {
+        Fill::Range(Number::from_integer(0), Number::from_integer(limit))
     }
 
     pub(crate) fn parse(text: &str) -> Option<Fill> {
@@ -102,7 +104,7 @@ impl fmt::Display for Fill {
     }
 }
 
-/// `NAME=1,3,224,224`, or with `x` between the sizes; `NAME=` is a scalar.
+/// Parses `NAME=1,3,224,224`, also with `x` between the sizes. `NAME=` is a scalar.
 fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     let wrong = || format!("'{text}' is not of the form NAME=SIZES, such as x=1,3,224,224");
     let (name, sizes) = text.rsplit_once('=').ok_or_else(wrong)?;
@@ -116,6 +118,7 @@ fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     Ok((name.to_string(), sizes.map_err(|_| wrong())?))
 }
 
+/// Parses `NAME=FILL`.
 fn parse_fill(text: &str) -> Result<(String, Fill), String> {
     let parsed = text.rsplit_once('=').and_then(|(name, fill)| Some((name, Fill::parse(fill)?)));
     match parsed {
@@ -127,30 +130,31 @@ fn parse_fill(text: &str) -> Result<(String, Fill), String> {
 }
 
 impl Args {
-    /// Filling with a seed, and nothing said about any input.
+    /// Creates options that fill every input with pseudo-random values.
     pub(crate) fn with_seed(seed: u64) -> Args {
         Args { random: Some(seed), ..Args::default() }
     }
 
-    /// The seed, if inputs are to be filled.
+    /// Returns the seed of pseudo-random values; `None` if inputs are not to be filled.
     pub(crate) fn seed(&self) -> Option<u64> {
         let is_implied = !self.shape.is_empty() || !self.fill.is_empty();
         self.random.or(is_implied.then_some(0))
     }
 
-    /// The sizes that are given for an input.
+    /// Returns the sizes that `--shape` gives for an input.
     pub(crate) fn shape_of(&self, input: &str) -> Option<&[usize]> {
         let mut shapes = self.shape.iter().rev();
         shapes.find(|(name, _)| name == input).map(|(_, shape)| shape.as_slice())
     }
 
-    /// What is given to fill an input with.
+    /// Returns the rule that the last matching `--fill` gives for the values of an input.
     pub(crate) fn fill_of(&self, input: &str) -> Option<Fill> {
         let mut fills = self.fill.iter().rev();
-        fills.find(|(name, _)| is_called(name, input)).map(|(_, fill)| *fill)
+        fills.find(|(name, _)| matches_name(name, input)).map(|(_, fill)| *fill)
     }
 
-    /// Refuses what is about no input, or about one that a file gives.
+    /// Checks that each option matches an input of the model. An input that it names must not be
+    /// `given` by a file.
     pub(crate) fn check(
         &self,
         ports: &[Port],
@@ -161,7 +165,7 @@ impl Args {
         for (option, name, is_pattern) in shapes.chain(fills) {
             let found = ports
                 .iter()
-                .any(|port| port.name() == name || is_pattern && is_called(name, port.name()));
+                .any(|port| port.name() == name || is_pattern && matches_name(name, port.name()));
             if !found {
                 let message = format!("{option}: the model has no input '{name}'");
                 let failure = Failure::new(message).code(ErrorKind::Input);
@@ -185,41 +189,42 @@ impl Args {
     }
 }
 
-/// Whether a name or pattern is that of an input. A name that looks like a pattern is itself too.
-fn is_called(pattern: &str, input: &str) -> bool {
+/// Whether an input matches a name or a glob pattern. A pattern also matches its literal text.
+fn matches_name(pattern: &str, input: &str) -> bool {
     pattern == input || Glob::parse(pattern).is_ok_and(|glob| glob.matches(input))
 }
 
-/// Finds what fits inputs about which nothing is said.
-pub(crate) struct Fitting<'m> {
+/// Chooser of default values for inputs that neither a file nor an option gives.
+pub(crate) struct DefaultFills<'m> {
     model: &'m Model,
-    /// Inferred when the first input of integers comes.
+    /// Types of the model's values, inferred when the first integer input needs them.
     types: Option<Inferred>,
 }
 
-impl<'m> Fitting<'m> {
-    pub(crate) fn of(model: &'m Model) -> Fitting<'m> {
-        Fitting { model, types: None }
+impl<'m> DefaultFills<'m> {
+    pub(crate) fn new(model: &'m Model) -> DefaultFills<'m> {
+        DefaultFills { model, types: None }
     }
 
-    /// What fits an input with elements of this type.
+    /// Returns the default values of an input with elements of type `elem`: ones for masks, zeros
+    /// for token types, valid indices for integers, else numbers from -1 to 1.
     pub(crate) fn fill(&mut self, input: &str, elem: DataType) -> Fill {
-        let says = |words: &[&str]| {
+        let name_has = |words: &[&str]| {
             let name = input.to_lowercase();
             words.iter().any(|word| name.contains(word))
         };
         let is_integer = elem.is_integer();
-        if (is_integer || elem == DataType::Bool) && says(&["mask"]) {
+        if (is_integer || elem == DataType::Bool) && name_has(&["mask"]) {
             return Fill::ONES;
         }
         if !is_integer {
             return match elem {
-                DataType::Bool => Fill::below(2),
-                DataType::String => Fill::below(10),
-                _ => Fill::Range(Number { float: -1.0, whole: None }, Number::whole(1)),
+                DataType::Bool => Fill::range_below(2),
+                DataType::String => Fill::range_below(10),
+                _ => Fill::Range(Number { float: -1.0, whole: None }, Number::from_integer(1)),
             };
         }
-        if says(&["token_type", "tokentype", "segment_id"]) {
+        if name_has(&["token_type", "tokentype", "segment_id"]) {
             return Fill::ZEROS;
         }
         let model = self.model;
@@ -228,20 +233,20 @@ impl<'m> Fitting<'m> {
             .get_or_insert_with(|| model.infer(&InferOptions::new().without_reasons(true)));
         let limit = model.index_limit(input, types).filter(|limit| *limit > 0);
         let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        Fill::below(limit.min(end_of(elem)))
+        Fill::range_below(limit.min(exclusive_end(elem)))
     }
 }
 
-/// The number after the largest one of an integer type.
-fn end_of(elem: DataType) -> i64 {
+/// Returns the number after the largest one of an integer type, at most `i64::MAX`.
+fn exclusive_end(elem: DataType) -> i64 {
     let bits = elem.bits().unwrap_or(64) - usize::from(elem.is_signed());
     1i64.checked_shl(u32::try_from(bits).unwrap_or(u32::MAX))
         .filter(|end| *end > 0)
         .unwrap_or(i64::MAX)
 }
 
-/// The type of what an input takes, without an optional around it.
-pub(crate) fn taken(port: &Port) -> Option<&Type> {
+/// Returns the type of an input, without an optional around it.
+pub(crate) fn input_type(port: &Port) -> Option<&Type> {
     match port.ty()? {
         Type::Optional(inner) => Some(inner),
         ty => Some(ty),
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_follows_from_names_types_and_tables() {
+    fn default_fills_follow_names_types_and_tables() {
         let words = vec!["1"; 30].join(", ");
         let many = vec!["1"; 300].join(", ");
         let model = Model::from_text(&format!(
@@ -293,15 +298,15 @@ mod tests {
              }}"
         ))
         .unwrap();
-        let mut fitting = Fitting::of(&model);
+        let mut fitting = DefaultFills::new(&model);
         let rows = [
-            ("ids", DataType::Int64, Fill::below(30)),
-            ("kinds", DataType::Int64, Fill::below(2)),
-            ("small", DataType::Uint8, Fill::below(256)),
-            ("other", DataType::Int64, Fill::below(10)),
-            ("other", DataType::Int4, Fill::below(8)),
-            ("other", DataType::Uint2, Fill::below(4)),
-            ("other", DataType::Int2, Fill::below(2)),
+            ("ids", DataType::Int64, Fill::range_below(30)),
+            ("kinds", DataType::Int64, Fill::range_below(2)),
+            ("small", DataType::Uint8, Fill::range_below(256)),
+            ("other", DataType::Int64, Fill::range_below(10)),
+            ("other", DataType::Int4, Fill::range_below(8)),
+            ("other", DataType::Uint2, Fill::range_below(4)),
+            ("other", DataType::Int2, Fill::range_below(2)),
             ("attention_mask", DataType::Int64, Fill::ONES),
             ("mask", DataType::Bool, Fill::ONES),
             ("token_type_ids", DataType::Int32, Fill::ZEROS),

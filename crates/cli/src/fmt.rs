@@ -1,4 +1,4 @@
-//! `sardonyx fmt`: one look for texts.
+//! `sardonyx fmt`: formats models in text form.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use sardonyx::text;
 
 use crate::failure::{self, Failure};
+use crate::files;
+use crate::model_arg::is_stdin;
 use crate::terminal::Terminal;
-use crate::{Verdict, files, is_stdin};
+use crate::verdict::Verdict;
 
 /// Format models in text form
 ///
@@ -23,7 +25,7 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// A file that cannot be formatted does not keep the others from it.
+/// Formats all files. After a file that fails, the others are still formatted.
 pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::Fine;
     let mut failures = Vec::new();
@@ -36,12 +38,12 @@ pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     }
     let last = failures.pop();
     for failure in &failures {
-        terminal.tell(failure);
+        terminal.print_failure(failure);
     }
     last.map_or(Ok(verdict), Err)
 }
 
-/// Formats a text; whether it is a finding that it was not formatted before.
+/// Formats the file at `path`. Returns whether `--check` found it not formatted.
 fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
     let from_stdin = is_stdin(path);
     let before = if from_stdin {
@@ -52,7 +54,8 @@ fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure
         files::read(path)?.as_slice().to_vec()
     };
     let name = if from_stdin { "standard input".to_string() } else { path.display().to_string() };
-    let after = text::format(before.clone()).map_err(|error| failure::syntax(&error, &name))?;
+    let after =
+        text::format(before.clone()).map_err(|error| failure::syntax_failure(&error, &name))?;
     let changes = after != before;
     if args.check {
         if changes {

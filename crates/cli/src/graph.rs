@@ -1,4 +1,4 @@
-//! `sardonyx graph`: a picture of a model or of a part of it.
+//! `sardonyx graph`: draws a model or a part of it.
 
 mod dot;
 mod drawing;
@@ -15,10 +15,11 @@ use sardonyx::infer::InferOptions;
 use sardonyx::text::PrintOptions;
 
 use crate::failure::{Code, Failure};
+use crate::files;
 use crate::human::group;
+use crate::model_arg::ModelArg;
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
-use crate::{ModelArg, files};
 use drawing::{Drawing, Graph};
 use folds::Folds;
 
@@ -56,14 +57,14 @@ enum Fold {
     Never,
 }
 
-/// Nodes from which on repetitions are folded.
+/// Number of nodes above which `--fold auto` folds repetitions.
 const FOLDED_ABOVE: usize = 100;
-/// Most boxes of a picture: more are no picture that anybody can read.
+/// Maximum number of boxes in a picture. A larger picture is not readable.
 const MOST_VERTICES: usize = 400;
-/// Most bytes of a tensor in the text of a node.
+/// Maximum size in bytes of a tensor whose values are part of the text of a node.
 const SHOWN_BYTES: u64 = 64;
 
-/// A form of a picture.
+/// File format of a picture.
 enum Form {
     Svg,
     Html,
@@ -71,7 +72,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(target: &Target, path: &Path) -> Result<Form, Failure> {
+    fn from_target(target: &Target, path: &Path) -> Result<Form, Failure> {
         if matches!(target, Target::Stdout) {
             return Ok(Form::Dot);
         }
@@ -91,11 +92,11 @@ impl Form {
 
 pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let target = saving::target_of(&args.output)?;
-    let form = Form::of(&target, &args.output)?;
+    let form = Form::from_target(&target, &args.output)?;
     let model = args.model.open()?;
     let types = model.infer(&InferOptions::new().without_reasons(true));
-    let graph = Graph::of(model.nodes(Some(&types)));
-    let drawing = args.drawing(&graph)?;
+    let graph = Graph::new(model.nodes(Some(&types)));
+    let drawing = args.draw(&graph)?;
     if let Some(boxes) = drawing.shared_boxes() {
         terminal.remark(&format!(
             "nodes share boxes, {} of them, so that the picture has at most {MOST_VERTICES}; --around NODE draws a part",
@@ -123,16 +124,16 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 impl Args {
-    fn drawing(&self, graph: &Graph) -> Result<Drawing, Failure> {
-        let all = graph.listed();
+    fn draw(&self, graph: &Graph) -> Result<Drawing, Failure> {
+        let all = graph.drawn_nodes();
         if all.is_empty() {
             return Err(Failure::new("the main graph has no nodes to draw"));
         }
         let drawing = match &self.around {
             Some(centre) => {
-                let part = graph.around(find(graph, centre)?, self.depth);
+                let part = graph.neighborhood(find_node(graph, centre)?, self.depth);
                 let is_part = part.len() < all.len();
-                graph.drawing(&part, &Folds::none(graph.nodes.len()), is_part)
+                graph.draw(&part, &Folds::none(graph.nodes.len()), is_part)
             }
             None => {
                 let is_folded = match self.fold {
@@ -141,13 +142,17 @@ impl Args {
                     Fold::Never => false,
                 };
                 let folds = if is_folded {
-                    Folds::of(&graph.nodes, &all)
+                    Folds::from_nodes(&graph.nodes, &all)
                 } else {
                     Folds::none(graph.nodes.len())
                 };
-                let drawing = graph.drawing(&all, &folds, false);
+                let drawing = graph.draw(&all, &folds, false);
                 let is_fixed = matches!(self.fold, Fold::Never);
-                if is_fixed || drawing.fits() { drawing } else { fitting(graph, &all, &folds) }
+                if is_fixed || drawing.fits() {
+                    drawing
+                } else {
+                    shrink_drawing(graph, &all, &folds)
+                }
             }
         };
         if drawing.fits() {
@@ -162,56 +167,57 @@ impl Args {
     }
 }
 
-/// Most levels of names by which nodes share boxes.
+/// Maximum depth of the scopes in node names by which nodes share boxes.
 const DEEPEST_SCOPE: usize = 12;
 
 impl Drawing {
-    /// The number of boxes that stand for nodes that follow each other, if there are any.
+    /// Returns the number of boxes that stand for several consecutive nodes, if there are any.
     fn shared_boxes(&self) -> Option<usize> {
         let count = self.vertices.iter().filter(|vertex| vertex.is_shared).count();
         (count > 0).then_some(count)
     }
 
-    /// Whether it has few enough boxes.
+    /// Whether the picture has at most [`MOST_VERTICES`] boxes.
     fn fits(&self) -> bool {
         self.vertices.len() <= MOST_VERTICES
     }
 }
 
-/// A picture that fits: nodes share boxes by the parts that their names tell, as few of them as
-/// possible, or if that is not enough, by their order.
-fn fitting(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
+/// Draws nodes in at most [`MOST_VERTICES`] boxes. Consecutive nodes share boxes by the scopes in
+/// their names, as few as possible, or if that is not enough, by their order.
+fn shrink_drawing(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
     let joined = folds.with_joined_ends();
     for folds in [folds, &joined] {
         for level in (1..=DEEPEST_SCOPE).rev() {
             let Some(boxed) = folds.by_scopes(&graph.nodes, listed, level) else { break };
-            let drawing = graph.drawing(listed, &boxed, false);
+            let drawing = graph.draw(listed, &boxed, false);
             if drawing.fits() {
                 return drawing;
             }
         }
     }
-    let drawing = graph.drawing(listed, &folds.by_count(listed, MOST_VERTICES / 2), false);
+    let drawing = graph.draw(listed, &folds.by_count(listed, MOST_VERTICES / 2), false);
     if drawing.fits() {
         return drawing;
     }
     // A box has at most one box of inputs and one of outputs.
-    graph.drawing(listed, &joined.by_count(listed, MOST_VERTICES / 3), false)
+    graph.draw(listed, &joined.by_count(listed, MOST_VERTICES / 3), false)
 }
 
-/// The node of a name or a position, or that makes a value.
-fn find(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
+/// Finds the node with the name, the output or the position `wanted`.
+fn find_node(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
     let nodes = &graph.nodes;
-    let makes = |node: &sardonyx::inspect::NodeInfo| {
-        node.outputs.iter().flatten().any(|value| value.name == wanted)
-    };
     let found = nodes
         .iter()
         .position(|node| node.name == wanted && !wanted.is_empty())
-        .or_else(|| nodes.iter().position(makes))
+        .or_else(|| {
+            nodes
+                .iter()
+                .position(|node| node.outputs.iter().flatten().any(|value| value.name == wanted))
+        })
         .or_else(|| wanted.parse().ok().filter(|index| *index < nodes.len()));
     found.ok_or_else(|| {
-        let message = format!("no node of the main graph is '{wanted}'");
+        let message = format!("the main graph has no node or value '{wanted}'");
         let values = nodes.iter().flat_map(|node| node.outputs.iter().flatten());
         let names = nodes.iter().map(|node| node.name.as_str());
         let names = names.chain(values.map(|value| value.name.as_str()));
@@ -223,7 +229,7 @@ fn find(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
     })
 }
 
-/// The picture with the text of each node among its details.
+/// Adds the text of each node to the details of its vertex.
 fn with_texts(mut drawing: Drawing, model: &Model) -> Result<Drawing, Failure> {
     let options = PrintOptions::new().inline_bytes(SHOWN_BYTES).without_values();
     for vertex in &mut drawing.vertices {
@@ -241,25 +247,30 @@ fn with_texts(mut drawing: Drawing, model: &Model) -> Result<Drawing, Failure> {
 mod tests {
     use super::*;
 
-    fn drawn(nodes: &str, draw: impl Fn(&Graph) -> Drawing) -> (Vec<String>, Vec<(usize, usize)>) {
+    /// Draws the model that a text of nodes describes. Returns the titles of the vertices, and the
+    /// edges.
+    fn draw_text(
+        nodes: &str,
+        draw: impl Fn(&Graph) -> Drawing,
+    ) -> (Vec<String>, Vec<(usize, usize)>) {
         let text = format!(
             "<ir_version: 10, opset_import: [\"\": 21]>
              g (float[2] x, bool c) => (float[2] y) <float[2] w = {{1, 2}}> {{ {nodes} }}"
         );
         let model = Model::from_text(&text).unwrap();
-        let drawing = draw(&Graph::of(model.nodes(None)));
+        let drawing = draw(&Graph::new(model.nodes(None)));
         let titles = drawing.vertices.iter().map(|vertex| vertex.lines[0].clone()).collect();
         (titles, drawing.edges.iter().map(|edge| (edge.from, edge.to)).collect())
     }
 
-    fn whole(graph: &Graph) -> Drawing {
-        graph.drawing(&graph.listed(), &Folds::none(graph.nodes.len()), false)
+    fn draw_all(graph: &Graph) -> Drawing {
+        graph.draw(&graph.drawn_nodes(), &Folds::none(graph.nodes.len()), false)
     }
 
     #[test]
     fn constants_stand_in_the_nodes_that_read_them() {
         let nodes = "k = Constant <value_float = 1.0> () a = Mul (x, w) b = Add (a, k) y = Neg (b)";
-        let (titles, edges) = drawn(nodes, whole);
+        let (titles, edges) = draw_text(nodes, draw_all);
         assert_eq!(titles, ["Mul", "Add", "Neg", "x", "y"]);
         assert_eq!(edges, [(0, 1), (1, 2), (2, 4), (3, 0)]);
     }
@@ -268,18 +279,18 @@ mod tests {
     fn values_that_inner_graphs_read_lead_to_their_node() {
         let nodes = "a = Neg (x) y = If (c) <
             then_branch = t () => (p) { p = Exp (a) }, else_branch = e () => (q) { q = Abs (x) }>";
-        let (titles, edges) = drawn(nodes, whole);
+        let (titles, edges) = draw_text(nodes, draw_all);
         assert_eq!(titles, ["Neg", "If", "x", "c", "y"]);
         assert_eq!(edges, [(0, 1), (1, 4), (2, 0), (2, 1), (3, 1)]);
     }
 
     #[test]
-    fn a_part_says_where_it_ends() {
+    fn a_part_marks_where_the_graph_continues() {
         let nodes = "a = Neg (x) b = Exp (a) d = Abs (b) e = Relu (d) y = Add (e, b)";
-        let (titles, edges) = drawn(nodes, |graph| {
-            let part = graph.around(find(graph, "d").unwrap(), 1);
+        let (titles, edges) = draw_text(nodes, |graph| {
+            let part = graph.neighborhood(find_node(graph, "d").unwrap(), 1);
             assert_eq!(part, [1, 2, 3]);
-            graph.drawing(&part, &Folds::none(graph.nodes.len()), true)
+            graph.draw(&part, &Folds::none(graph.nodes.len()), true)
         });
         assert_eq!(titles, ["Exp", "Abs", "Relu", "… a", "… 1 reader", "… 1 reader"]);
         assert_eq!(edges, [(0, 1), (0, 4), (1, 2), (2, 5), (3, 0)]);

@@ -1,13 +1,13 @@
-//! `sardonyx hash`: a number for what a model says, wherever its values are stored.
+//! `sardonyx hash`: content hashes of models, independent of where tensor values are stored.
 
 use std::path::PathBuf;
 
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::model_arg::{Limits, ModelArg};
 use crate::saving::at_model;
 use crate::terminal::Terminal;
-use crate::{Limits, ModelArg};
 
 /// Print content hashes, which do not depend on where tensor values are stored
 ///
@@ -28,11 +28,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.hash/1";
 
-/// A file that cannot be hashed does not keep the others from it.
+/// Prints the content hash of each model. Models that fail are reported, and the others are still
+/// hashed.
 pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let mut lines = String::new();
     let mut hashes = Vec::new();
@@ -40,7 +41,7 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let bar = terminal.progress("hashing", Some(args.models.len() as u64));
     for path in &args.models {
         let arg = ModelArg { path: path.clone(), limits: args.limits.clone() };
-        match hash_of(&arg) {
+        match hash_model(&arg) {
             Ok(hash) => {
                 lines += &format!("{hash}  {}\n", arg.name());
                 hashes.push(json!({"model": arg.name(), "sha256": hash}));
@@ -60,12 +61,12 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     let last = failures.pop();
     for failure in &failures {
-        terminal.tell(failure);
+        terminal.print_failure(failure);
     }
     last.map_or(Ok(()), Err)
 }
 
-fn hash_of(arg: &ModelArg) -> Result<String, Failure> {
+fn hash_model(arg: &ModelArg) -> Result<String, Failure> {
     let model = arg.open()?;
     model.content_hash().map_err(|error| at_model(arg, error))
 }

@@ -1,4 +1,4 @@
-//! Numbers, sizes and tables as people read and type them.
+//! Numbers, sizes and tables in the notation that users read and type.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
@@ -7,65 +7,70 @@ use std::sync::LazyLock;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::terminal::harmless;
+use crate::escape::escape_controls;
 
-/// Columns of a metadata value or documentation on a terminal.
+/// Maximum width of a metadata value or a documentation string on a terminal, in columns.
 const TEXT_COLUMNS: usize = 100;
-/// Columns of a cell of a table on a terminal.
+/// Maximum width of a table cell on a terminal, in columns.
 const CELL_COLUMNS: usize = 60;
-/// Where nothing is cut, a longer cell pushes the rest of its row to the right instead of all rows.
+/// Maximum width to which the cells of a table are padded, in columns. Outside of terminals cells
+/// are not cut: a longer one shifts the rest of its own row to the right, and not all rows.
 const PADDED_COLUMNS: usize = 200;
 
-/// Columns that a text takes on a terminal.
+/// Returns the number of columns that `text` takes on a terminal.
 pub(crate) fn width(text: &str) -> usize {
     // Nearly all texts are ASCII, where a character is a column.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text.len() } else { text.width() }
 }
 
-/// A text as one line of a known width.
+/// Writes `text` on one line: a line break becomes `⏎`, a tab `\t`, and control characters are
+/// escaped, so that its width is known.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t')) {
-        return harmless(text);
+        return escape_controls(text);
     }
     let line = text.replace("\r\n", "\n").replace(['\n', '\r'], "⏎");
-    harmless(&line.replace('\t', "\\t")).into_owned().into()
+    escape_controls(&line.replace('\t', "\\t")).into_owned().into()
 }
 
-/// Whether answers go to a terminal. Tables ask for each of their cells, the system is asked once.
+/// Whether stdout is a terminal. Cached, because tables check it for each of their cells.
 fn stdout_is_terminal() -> bool {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
     *IS_TERMINAL
 }
 
-/// A text of at most this many columns, at least 3. Of a longer one the middle is left out: names
-/// in models differ at their ends.
-pub(crate) fn without_middle(text: &str, columns: usize) -> Cow<'_, str> {
+/// Shortens `text` to at most `columns` columns, which must be at least 3. Cuts out the middle,
+/// because names in models differ at their ends.
+pub(crate) fn shorten(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return text.into();
     }
-    // As many characters as fit into this many columns; their bytes.
-    let fitting = |characters: &mut dyn Iterator<Item = char>, most: usize| {
-        let mut columns = 0;
-        let taken = characters.take_while(|c| {
-            columns += c.width().unwrap_or(0);
-            columns <= most
-        });
-        taken.map(char::len_utf8).sum::<usize>()
-    };
     let end = (columns - 1) / 2;
-    let beginning = fitting(&mut text.chars(), columns - 1 - end);
-    let end = fitting(&mut text.chars().rev(), end);
-    // A mark belongs to the character before it, which is left out.
+    let beginning = fitting_bytes(text.chars(), columns - 1 - end);
+    let end = fitting_bytes(text.chars().rev(), end);
+    // A combining mark belongs to the character before it, which is cut out.
     let end = text[text.len() - end..].trim_start_matches(|c: char| c.width() == Some(0));
     format!("{}…{end}", &text[..beginning]).into()
 }
 
-/// One line, on a terminal of bounded width. What goes into a pipe or a file is whole.
+/// Returns the number of bytes of the first `characters` that fit into `columns` columns.
+fn fitting_bytes(characters: impl Iterator<Item = char>, columns: usize) -> usize {
+    let mut used = 0;
+    let fitting = characters.take_while(|c| {
+        used += c.width().unwrap_or(0);
+        used <= columns
+    });
+    fitting.map(char::len_utf8).sum()
+}
+
+/// Writes `text` on one line for stdout. A terminal gets at most [`TEXT_COLUMNS`] columns of it, a
+/// pipe or a file all.
 pub(crate) fn cut(text: &str) -> String {
     cut_to(text, TEXT_COLUMNS, stdout_is_terminal()).into_owned()
 }
 
-/// The same for what is said on stderr.
+/// Writes `text` on one line for stderr. A terminal gets at most [`TEXT_COLUMNS`] columns of it, a
+/// pipe or a file all.
 pub(crate) fn cut_note(text: &str) -> String {
     cut_to(text, TEXT_COLUMNS, io::stderr().is_terminal()).into_owned()
 }
@@ -73,13 +78,13 @@ pub(crate) fn cut_note(text: &str) -> String {
 fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
     let line = one_line(text);
     if on_terminal && width(&line) > columns {
-        without_middle(&line, columns).into_owned().into()
+        shorten(&line, columns).into_owned().into()
     } else {
         line
     }
 }
 
-/// 1234567 as 1,234,567.
+/// Formats a number with thousands separators, such as `1,234,567`.
 pub(crate) fn group(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -92,7 +97,7 @@ pub(crate) fn group(number: u64) -> String {
     out
 }
 
-/// Bytes in the largest unit that leaves a number of at least 1.
+/// Formats a number of bytes in the largest decimal unit that leaves at least 1, such as `134 kB`.
 pub(crate) fn bytes(count: u64) -> String {
     let units = ["kB", "MB", "GB", "TB", "PB", "EB"];
     if count < 1000 {
@@ -111,13 +116,13 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// "1 tensor", "2 tensors".
+/// Formats a number with its noun in the singular or plural, such as `1 tensor` or `2 tensors`.
 pub(crate) fn count(number: usize, what: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {what}{s}", group(number as u64))
 }
 
-/// A count that is not 0.
+/// Parses the value of an option that must be a whole number of at least 1.
 pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
@@ -125,10 +130,16 @@ pub(crate) fn parse_positive(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A size in bytes as it is typed: `4096`, `64K` and `64KiB` (units of 1024), `64kB` (units of
-/// 1000).
+/// Parses the value of an option that is a size in bytes: `4096`, `64K` and `64KiB` (units of
+/// 1024), `64kB` (units of 1000).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("expected a size such as 4096, 64K, 1.5M or 2G, not '{text}'");
+    size_in_bytes(text)
+        .ok_or_else(|| format!("expected a size such as 4096, 64K, 1.5M or 2G, not '{text}'"))
+}
+
+/// Returns the bytes of a size with an optional unit; `None` if it has no number, an unknown unit
+/// or a fraction of a byte.
+fn size_in_bytes(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (power, base) = match unit.trim().to_ascii_lowercase().as_str() {
@@ -141,26 +152,19 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
         "mb" => (2, 1000),
         "gb" => (3, 1000),
         "tb" => (4, 1000),
-        _ => return Err(wrong()),
+        _ => return None,
     };
     let scale = base.pow(power);
-    match number.parse::<u64>() {
-        Ok(number) => number.checked_mul(scale).ok_or_else(wrong),
-        Err(_) => {
-            let number: f64 = number.parse().map_err(|_| wrong())?;
-            let bytes = number * scale as f64;
-            // Beyond this the product is not exact, and no file is that large.
-            if bytes < (1u64 << 53) as f64 && bytes.fract() == 0.0 {
-                Ok(bytes as u64)
-            } else {
-                Err(wrong())
-            }
-        }
+    if let Ok(number) = number.parse::<u64>() {
+        return number.checked_mul(scale);
     }
+    let bytes = number.parse::<f64>().ok()? * scale as f64;
+    // From 2^53 on the product is not exact, and no file is that large.
+    (bytes < (1u64 << 53) as f64 && bytes.fract() == 0.0).then_some(bytes as u64)
 }
 
-/// The number of an option that may also stand without one. The command line takes whatever follows
-/// such an option for its number, so the error says where the option goes.
+/// Parses the number of an option that may also be given without a number. The argument after such
+/// an option is taken for its number, so the error advises to put the option after the files.
 pub(crate) fn parse_optional(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let number: u64 = text.parse().map_err(|_| {
         "expected a whole number; without a number, the option goes after the files".to_string()
@@ -172,14 +176,15 @@ pub(crate) fn parse_optional(text: &str, range: RangeInclusive<u64>) -> Result<u
     }
 }
 
-/// Where the cells of a column stand.
+/// Alignment of the cells of a table column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
     Right,
 }
 
-/// Rows of cells under their headings. A column without any content is left out.
+/// Lays the rows of a table out under their headings. Leaves out columns in which all cells are
+/// empty.
 pub(crate) fn columns<C: AsRef<str>>(
     headings: &[(&str, Align)],
     rows: &[impl AsRef<[C]>],
@@ -187,16 +192,18 @@ pub(crate) fn columns<C: AsRef<str>>(
     table(headings, rows, CELL_COLUMNS, stdout_is_terminal())
 }
 
-/// Names of the same width, on a terminal of at most this many columns.
-pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
+/// Pads names to the width of the longest one. On a terminal, cuts them to at most `columns`
+/// columns first.
+pub(crate) fn pad_names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
     let on_terminal = stdout_is_terminal();
     let names: Vec<Cow<'_, str>> = names.map(|name| cut_to(name, columns, on_terminal)).collect();
-    let widest = widest(names.iter().map(|name| name.as_ref().into()));
-    names.iter().map(|name| padded(name, widest, Align::Left)).collect()
+    let widest = column_width(names.iter().map(|name| name.as_ref().into()));
+    names.iter().map(|name| pad(name, widest, Align::Left)).collect()
 }
 
-/// The width of a column with these cells.
-fn widest<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
+/// Returns the width to which the cells of a table column are padded: that of the widest one, of
+/// those up to [`PADDED_COLUMNS`].
+fn column_width<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
     let widths = cells.map(|cell| width(&cell));
     widths.filter(|width| *width <= PADDED_COLUMNS).max().unwrap_or(0)
 }
@@ -209,12 +216,12 @@ fn table<C: AsRef<str>>(
 ) -> String {
     let cells = |column: usize| rows.iter().map(move |row| row.as_ref()[column].as_ref());
     let cell = |text| cut_to(text, columns, on_terminal);
-    // With their widths.
+    // Indices of the columns with content, and their widths.
     let shown: Vec<(usize, usize)> = (0..headings.len())
         .filter(|column| cells(*column).any(|cell| !cell.is_empty()))
         .map(|column| {
             let lines = std::iter::once(headings[column].0).chain(cells(column));
-            (column, widest(lines.map(cell)))
+            (column, column_width(lines.map(cell)))
         })
         .collect();
     let mut out = String::new();
@@ -234,8 +241,8 @@ fn table<C: AsRef<str>>(
     out
 }
 
-/// A text with the blanks that a column of a table has around it.
-pub(crate) fn padded(text: &str, columns: usize, align: Align) -> String {
+/// Pads `text` with blanks to the width of a table column.
+pub(crate) fn pad(text: &str, columns: usize, align: Align) -> String {
     let mut out = String::new();
     push_padded(&mut out, text, columns, align);
     out
@@ -257,23 +264,22 @@ fn push_padded(out: &mut String, text: &str, columns: usize, align: Align) {
     }
 }
 
-/// The order in which people expect numbered names: `layer.2` before `layer.10`.
-pub(crate) fn natural(a: &str, b: &str) -> std::cmp::Ordering {
+/// Compares names in natural order, in which digits count as numbers: `layer.2` comes before
+/// `layer.10`.
+pub(crate) fn compare_names(a: &str, b: &str) -> std::cmp::Ordering {
     let (mut left, mut right) = (a, b);
     loop {
-        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-        let (m, n) = (digits(left), digits(right));
+        let (m, n) = (leading_digits(left), leading_digits(right));
         let order = if m > 0 && n > 0 {
-            let number = |text: &str| text.trim_start_matches('0').to_string();
-            let (x, y) = (number(&left[..m]), number(&right[..n]));
+            let (x, y) = (left[..m].trim_start_matches('0'), right[..n].trim_start_matches('0'));
             (left, right) = (&left[m..], &right[n..]);
-            x.len().cmp(&y.len()).then(x.cmp(&y))
+            x.len().cmp(&y.len()).then(x.cmp(y))
         } else {
             let mut chars = (left.chars(), right.chars());
             let next = (chars.0.next(), chars.1.next());
             (left, right) = (chars.0.as_str(), chars.1.as_str());
             match next {
-                // What differs in leading zeros only still has an order.
+                // Names that differ only in leading zeros have an order, too.
                 (None, None) => return a.cmp(b),
                 (x, y) => x.cmp(&y),
             }
@@ -282,6 +288,11 @@ pub(crate) fn natural(a: &str, b: &str) -> std::cmp::Ordering {
             return order;
         }
     }
+}
+
+/// Counts the digits at the beginning of `text`.
+fn leading_digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
 #[cfg(test)]
@@ -309,19 +320,19 @@ mod tests {
             ("layer.0.weight", 14, "layer.0.weight"),
             ("layer.0.weight", 13, "layer.…weight"),
             ("layer.0.weight", 4, "la…t"),
-            // Characters of two columns, and one that takes none.
+            // Characters that are two columns wide, and one without width.
             ("漢字漢字漢字", 8, "漢字…字"),
             ("e\u{301}e\u{301}e\u{301}e\u{301}", 3, "e\u{301}…e\u{301}"),
         ];
         for (text, columns, expected) in rows {
-            let found = without_middle(text, columns);
+            let found = shorten(text, columns);
             assert_eq!(found, expected, "{text} in {columns}");
             assert!(width(&found) <= columns, "{found}");
         }
     }
 
     #[test]
-    fn names_are_cut_on_terminals_only_and_columns_do_not_slip() {
+    fn names_are_cut_only_on_terminals() {
         let headings = [("name", Align::Left), ("bytes", Align::Right)];
         let names = ["漢字", "e\u{301}", "a\nb", &"x".repeat(30), &"y".repeat(300)];
         let rows: Vec<Vec<String>> =
@@ -331,14 +342,14 @@ mod tests {
             text.lines().map(width).collect()
         };
         assert_eq!(widths(true), [27; 6]);
-        // What is much longer than the others does not move them.
+        // A cell that is wider than `PADDED_COLUMNS` does not widen its column.
         assert_eq!(widths(false), [37, 37, 37, 37, 37, 307]);
         let whole = table(&headings, &rows, 20, false);
         assert!(whole.contains(names[4]) && !whole.contains('…'));
     }
 
     #[test]
-    fn sizes_are_read_as_they_are_typed() {
+    fn sizes_are_parsed_with_units() {
         let rows = [
             ("0", Some(0)),
             ("4096", Some(4096)),
@@ -371,9 +382,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_names_are_numbers() {
+    fn names_are_compared_in_natural_order() {
         let mut names = ["a10", "a2", "a", "b1", "a02", "a1b"];
-        names.sort_by(|a, b| natural(a, b));
+        names.sort_by(|a, b| compare_names(a, b));
         assert_eq!(names, ["a", "a1b", "a02", "a2", "a10", "b1"]);
     }
 }

@@ -1,8 +1,9 @@
-//! Images as inputs: decoded, resized to the model's input, scaled to the range it wants.
+//! Images as inputs: decoded, resized to the shape of the input, scaled to its value range.
 //!
-//! The image is stretched to height and width of the input (bilinear, averaging where it
-//! shrinks); an alpha channel is dropped; the orientation that cameras store is applied. What the
-//! model's metadata says about its images holds where no option says otherwise.
+//! An image is stretched to height and width of the input (bilinear, averaging where it shrinks).
+//! Its alpha channel is dropped, and its EXIF orientation is applied. Value range and channel order
+//! come from the options, or else from the model's metadata (`Image.NominalPixelRange`,
+//! `Image.BitmapPixelFormat`).
 
 use sardonyx::io::{DecodeLimits, DecodedImage};
 use sardonyx::tool::{CastOptions, cast};
@@ -15,7 +16,7 @@ use crate::failure::{Code, Failure};
 pub(crate) struct Args {
     /// Axis order of image inputs; by default guessed from which axis has size 1 or 3
     #[arg(long, value_enum)]
-    layout: Option<Layout>,
+    layout: Option<AxisOrder>,
     /// Mean of each image channel, subtracted after scaling to 0..1, such as 0.485,0.456,0.406
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
     mean: Vec<f32>,
@@ -25,35 +26,35 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Layout {
+enum AxisOrder {
     /// Channels first: [N, C, H, W]
     Nchw,
     /// Channels last: [N, H, W, C]
     Nhwc,
 }
 
-/// The image as a value of the input.
+/// Decodes an image and converts it to a tensor for the input `port`.
 pub(crate) fn load(
     bytes: &[u8],
     port: &Port,
     args: &Args,
     model: &Model,
 ) -> Result<Tensor, Failure> {
-    let want = Want::of(port, args.layout)?;
-    let scale = Scale::of(want.elem, want.channels, args, model)?;
+    let wanted = ImageInput::from_port(port, args.layout)?;
+    let scale = Scale::new(wanted.elem, wanted.channels, args, model)?;
     let image = decode(bytes)?;
-    let height = want.height.unwrap_or(image.height());
-    let width = want.width.unwrap_or(image.width());
-    let pixels = pixels(image, want.channels, height, width, pixel_order(model)?)?;
+    let height = wanted.height.unwrap_or(image.height());
+    let width = wanted.width.unwrap_or(image.width());
+    let pixels = resize_pixels(image, wanted.channels, height, width, pixel_order(model)?)?;
     let mut values = Vec::new();
     values.try_reserve_exact(pixels.len()).map_err(|_| {
         Failure::new(format!("not enough memory for {} pixels", pixels.len())).code(Code::Memory)
     })?;
-    let channels = want.channels;
-    match want.layout {
-        Layout::Nhwc => values
+    let channels = wanted.channels;
+    match wanted.layout {
+        AxisOrder::Nhwc => values
             .extend(pixels.iter().enumerate().map(|(i, pixel)| scale.apply(*pixel, i % channels))),
-        Layout::Nchw => {
+        AxisOrder::Nchw => {
             for channel in 0..channels {
                 values.extend(
                     pixels[channel..]
@@ -64,90 +65,114 @@ pub(crate) fn load(
             }
         }
     }
-    let dims = match (want.layout, want.rank) {
-        (Layout::Nchw, 4) => vec![1, channels, height, width],
-        (Layout::Nhwc, 4) => vec![1, height, width, channels],
-        (Layout::Nchw, 3) => vec![channels, height, width],
-        (Layout::Nhwc, 3) => vec![height, width, channels],
+    let dims = match (wanted.layout, wanted.rank) {
+        (AxisOrder::Nchw, 4) => vec![1, channels, height, width],
+        (AxisOrder::Nhwc, 4) => vec![1, height, width, channels],
+        (AxisOrder::Nchw, 3) => vec![channels, height, width],
+        (AxisOrder::Nhwc, 3) => vec![height, width, channels],
         _ => vec![height, width],
     };
-    Ok(cast(&Tensor::from_vec(dims, values)?, want.elem, CastOptions::default())?)
+    Ok(cast(&Tensor::from_vec(dims, values)?, wanted.elem, CastOptions::default())?)
 }
 
-/// What an input wants of an image.
+/// Element type, axes and sizes of an input that takes an image.
 #[derive(Debug, PartialEq)]
-struct Want {
+struct ImageInput {
     elem: DataType,
-    layout: Layout,
+    layout: AxisOrder,
     rank: usize,
     channels: usize,
-    /// `None` where the image's own size may stay.
+    /// Height in pixels; `None` if any is possible, so that the image keeps its own.
     height: Option<usize>,
+    /// Width in pixels; `None` if any is possible, so that the image keeps its own.
     width: Option<usize>,
 }
 
-impl Want {
-    fn of(port: &Port, layout: Option<Layout>) -> Result<Want, Failure> {
-        let no = |why: &str| {
-            Failure::new(format!("the input '{port}' cannot take an image: {why}"))
-                .code(ErrorKind::Input)
-        };
+impl ImageInput {
+    /// Reads from the type of `port` how an image has to be converted. Fails if the input cannot
+    /// take an image. Without `layout` guesses the channel axis from its size.
+    fn from_port(port: &Port, layout: Option<AxisOrder>) -> Result<ImageInput, Failure> {
         let Some(ty @ Type::Tensor(_)) = port.ty() else {
-            return Err(no("it is not a dense tensor"));
+            return Err(no_image_input(port, "it is not a dense tensor"));
         };
         let (Some(elem), Some(shape)) = (ty.elem(), ty.shape()) else {
-            return Err(no("its element type or rank is unknown").help("pass an array as .npy"));
+            let why = "its element type or rank is unknown";
+            return Err(no_image_input(port, why).help("pass an array as .npy"));
         };
         let wide = elem.bits().is_some_and(|bits| bits >= 8) && elem != DataType::Int8;
         if !(elem.is_float() || elem.is_integer() && wide) {
-            return Err(no("its element type is not supported for pixels"));
+            return Err(no_image_input(port, "its element type is not supported for pixels"));
         }
         let dims = match shape.len() {
             4 => {
                 if shape[0].known().is_some_and(|n| n != 1) {
-                    return Err(no(&format!("it expects a batch of {} images", shape[0]))
-                        .help("pass a batch of images as .npy"));
+                    let why = format!("it expects a batch of {} images", shape[0]);
+                    return Err(no_image_input(port, &why).help("pass a batch of images as .npy"));
                 }
                 &shape[1..]
             }
             2 | 3 => &shape[..],
-            rank => return Err(no(&format!("an image has 2 to 4 dimensions, not {rank}"))),
+            rank => {
+                let why = format!("an image has 2 to 4 dimensions, not {rank}");
+                return Err(no_image_input(port, &why));
+            }
         };
         let rank = shape.len();
         if rank == 2 {
             let (height, width) = (dims[0].size(), dims[1].size());
-            return Ok(Want { elem, layout: Layout::Nhwc, rank, channels: 1, height, width });
+            return Ok(ImageInput {
+                elem,
+                layout: AxisOrder::Nhwc,
+                rank,
+                channels: 1,
+                height,
+                width,
+            });
         }
-        let is_channels = |dim: &Dim| matches!(dim.known(), Some(1 | 3 | 4));
         let layout = match layout {
             Some(layout) => layout,
-            None if is_channels(&dims[0]) => Layout::Nchw,
-            None if is_channels(&dims[2]) => Layout::Nhwc,
-            None if dims[0].known().is_none() => Layout::Nchw,
+            None if is_channel_count(&dims[0]) => AxisOrder::Nchw,
+            None if is_channel_count(&dims[2]) => AxisOrder::Nhwc,
+            None if dims[0].known().is_none() => AxisOrder::Nchw,
             None => {
-                return Err(
-                    no("no axis has 1 or 3 channels").help("name the order of axes with --layout")
-                );
+                return Err(no_image_input(port, "no axis has 1 or 3 channels")
+                    .help("name the order of axes with --layout"));
             }
         };
         let (channels, height, width) = match layout {
-            Layout::Nchw => (&dims[0], &dims[1], &dims[2]),
-            Layout::Nhwc => (&dims[2], &dims[0], &dims[1]),
+            AxisOrder::Nchw => (&dims[0], &dims[1], &dims[2]),
+            AxisOrder::Nhwc => (&dims[2], &dims[0], &dims[1]),
         };
         let channels = match channels.known() {
             None => 3,
             Some(n @ (1 | 3 | 4)) => n as usize,
-            Some(n) => return Err(no(&format!("it has {n} channels, but an image has 1, 3 or 4"))),
+            Some(n) => {
+                let why = format!("it has {n} channels, but an image has 1, 3 or 4");
+                return Err(no_image_input(port, &why));
+            }
         };
-        Ok(Want { elem, layout, rank, channels, height: height.size(), width: width.size() })
+        Ok(ImageInput { elem, layout, rank, channels, height: height.size(), width: width.size() })
     }
 }
 
-/// From a pixel's byte to the model's number: `(byte * factor + offset)`, per channel.
+/// Returns the failure for an input that cannot take an image.
+fn no_image_input(port: &Port, why: &str) -> Failure {
+    Failure::new(format!("the input '{port}' cannot take an image: {why}")).code(ErrorKind::Input)
+}
+
+/// Whether an axis of this size can hold the channels of an image.
+fn is_channel_count(dim: &Dim) -> bool {
+    matches!(dim.known(), Some(1 | 3 | 4))
+}
+
+/// Linear map of a pixel's byte to the model's number: `byte * factor + offset`, with factor and
+/// offset for each channel.
 struct Scale(Vec<(f32, f32)>);
 
 impl Scale {
-    fn of(elem: DataType, channels: usize, args: &Args, model: &Model) -> Result<Scale, Failure> {
+    /// Returns the map that `--mean` and `--std` give, or else the value range in the model's
+    /// metadata; by default 0 to 1 for floats and 0 to 255 for integers.
+    fn new(elem: DataType, channels: usize, args: &Args, model: &Model) -> Result<Scale, Failure> {
         if args.mean.is_empty() && args.std.is_empty() {
             let (low, high) = match model.metadata_value("Image.NominalPixelRange").as_deref() {
                 Some("NominalRange_0_255") => (0.0, 255.0),
@@ -159,18 +184,12 @@ impl Scale {
             };
             return Ok(Scale(vec![((high - low) / 255.0, low); channels]));
         }
-        let per_channel = |values: &[f32], default: f32, option: &str| match values.len() {
-            0 => Ok(vec![default; channels]),
-            1 => Ok(vec![values[0]; channels]),
-            n if n == channels => Ok(values.to_vec()),
-            n => Err(Failure::new(format!(
-                "{option} has {n} numbers, but the input has {channels} channels"
-            ))),
-        };
-        let (mean, std) =
-            (per_channel(&args.mean, 0.0, "--mean")?, per_channel(&args.std, 1.0, "--std")?);
+        let mean = per_channel("--mean", &args.mean, 0.0, channels)?;
+        let std = per_channel("--std", &args.std, 1.0, channels)?;
         if let Some(bad) = std.iter().find(|std| !std.is_normal()) {
-            return Err(Failure::new(format!("--std {bad} would divide by it")));
+            return Err(Failure::new(format!(
+                "--std {bad} is not a divisor: expected a finite number that is not 0"
+            )));
         }
         Ok(Scale(
             mean.iter().zip(&std).map(|(mean, std)| (1.0 / (255.0 * std), -mean / std)).collect(),
@@ -179,8 +198,8 @@ impl Scale {
 
     fn apply(&self, pixel: u8, channel: usize) -> f32 {
         let (factor, offset) = self.0[channel];
-        // At the ends of the range, where models have seen exact numbers, the product with 1/255
-        // would be off by a bit.
+        // A division, as the product with 1/255 can be off by one bit at the ends of the range,
+        // where models have seen exact numbers.
         if offset == 0.0 && factor == 1.0 / 255.0 {
             f32::from(pixel) / 255.0
         } else {
@@ -189,13 +208,32 @@ impl Scale {
     }
 }
 
+/// Returns the numbers of `option`, one for each channel. A single number counts for all channels.
+fn per_channel(
+    option: &str,
+    values: &[f32],
+    default: f32,
+    channels: usize,
+) -> Result<Vec<f32>, Failure> {
+    match values.len() {
+        0 => Ok(vec![default; channels]),
+        1 => Ok(vec![values[0]; channels]),
+        n if n == channels => Ok(values.to_vec()),
+        n => Err(Failure::new(format!(
+            "{option} has {n} numbers, but the input has {channels} channels"
+        ))),
+    }
+}
+
+/// Order of the color channels of a pixel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PixelOrder {
     Rgb,
     Bgr,
 }
 
-/// Keys and values of the metadata are those of the standard's section on images.
+/// Returns the channel order that the model's metadata declares, with the keys and values of the
+/// ONNX standard's section on image metadata; RGB by default.
 fn pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
     match model.metadata_value("Image.BitmapPixelFormat").as_deref() {
         Some("Bgr8" | "Bgra8") => Ok(PixelOrder::Bgr),
@@ -215,8 +253,9 @@ fn decode(bytes: &[u8]) -> Result<DecodedImage, Failure> {
     })
 }
 
-/// Bytes per pixel and channel, row by row.
-fn pixels(
+/// Resizes an image and returns its samples, one byte each, in row-major order with the channels of
+/// a pixel adjacent.
+fn resize_pixels(
     image: DecodedImage,
     channels: usize,
     height: usize,
@@ -229,7 +268,7 @@ fn pixels(
             "an image cannot be resized to {width} x {height} pixels"
         )));
     }
-    // Channels first, so that resizing does not touch what is dropped.
+    // Channels are dropped before resizing, so that no work is done on them.
     let mut bytes = image.into_channels(channels)?.resize(width, height)?.into_samples();
     if order == PixelOrder::Bgr && channels >= 3 {
         bytes.chunks_exact_mut(channels).for_each(|pixel| pixel.swap(0, 2));

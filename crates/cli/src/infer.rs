@@ -1,4 +1,4 @@
-//! `sardonyx infer`: types and shapes of all values, and why some stay unknown.
+//! `sardonyx infer`: types and shapes of all values, and the reasons for unknown ones.
 
 use sardonyx::infer::{InferOptions, Inferred, InferredValue};
 use sardonyx::io::Weights;
@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{Align, columns, count};
+use crate::model_arg::ModelArg;
 use crate::session::note_tolerated;
 use crate::terminal::{Each, Terminal};
-use crate::{ModelArg, Verdict, saving, symbols};
+use crate::verdict::Verdict;
+use crate::{saving, symbols};
 
 /// Infer types and shapes of all values, and explain what remains unknown
 ///
@@ -50,8 +52,8 @@ pub(crate) struct Args {
     data_prop: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.infer/1";
 
 pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -65,7 +67,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let wrong = !report.findings.is_empty();
     let renderings = report.findings.iter();
     let renderings =
-        renderings.map(|found| check::render(&model, found, &args.model.name()) + "\n\n");
+        renderings.map(|found| model.render_finding(found, &args.model.name()) + "\n\n");
     let renderings: String = renderings.collect();
     if wrong && args.strict && !args.saving.json {
         terminal.print(&renderings)?;
@@ -80,12 +82,12 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
         if !args.saving.json {
             terminal.remark(&(renderings.clone() + &summary(&model, &found)));
-            written.say(terminal);
+            written.print(terminal);
         }
         saved = Some(written);
     }
-    // Only what is shown is formatted: for a large model that takes several times as long as
-    // inferring does.
+    // Types that no option shows are not formatted: for a large model, formatting takes several
+    // times as long as inference.
     if args.saving.json {
         terminal.json(&args.as_json(&model, &found, &report, saved), true)?;
     } else if args.saving.is_wanted() {
@@ -93,12 +95,12 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     } else {
         terminal.print(&(renderings + &args.as_text(&model, &found)))?;
     }
-    if let Some(hint) = args.show.as_ref().and_then(|show| nothing_shown(show, &model, &found))
+    if let Some(hint) = args.show.as_ref().and_then(|show| hint_for_show(show, &model, &found))
         && !args.saving.json
     {
         terminal.note(&hint);
     }
-    // Without a model to write, what was found is the answer.
+    // If no model is written, contradictions are the result of the command.
     Ok(if wrong && (args.strict || !args.saving.is_wanted()) {
         Verdict::Findings
     } else {
@@ -160,7 +162,8 @@ impl Args {
     }
 }
 
-/// The answer in JSON. What may be long is made element by element as it is written.
+/// JSON answer. Its lists are serialized element by element, so that the long ones are never in
+/// memory as a whole.
 #[derive(Serialize)]
 struct Answer<Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     schema: &'static str,
@@ -173,8 +176,9 @@ struct Answer<Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     saved: Option<Value>,
 }
 
-/// What to say if --show lists nothing: the name may be that of a node, or like that of a value.
-fn nothing_shown(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
+/// Returns a hint if no value matches the pattern of `--show`: the outputs of the node of this
+/// name, or a value with a similar name.
+fn hint_for_show(show: &Glob, model: &Model, found: &Inferred) -> Option<String> {
     if found.values(model).any(|value| show.matches(&value.name)) {
         return None;
     }
@@ -190,7 +194,7 @@ fn nothing_shown(show: &Glob, model: &Model, found: &Inferred) -> Option<String>
     Some(format!("no input and no output of a node is called '{wanted}'{near}"))
 }
 
-/// How many types are known.
+/// Formats the number of values, and the number of those whose types are not fully known.
 fn summary(model: &Model, found: &Inferred) -> String {
     let TypeCounts { values, open } = found.type_counts(model);
     let all = count(values, "value");
@@ -202,29 +206,31 @@ fn summary(model: &Model, found: &Inferred) -> String {
     }
 }
 
-/// Values by graph.
+/// Lays the values of each graph out as a table, with the title of the graph above it.
 fn list<'a>(values: impl Iterator<Item = InferredValue<'a>>) -> String {
     let mut text = String::new();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut graph = None;
-    let headings = [("  value", Align::Left), ("type", Align::Left), ("node", Align::Left)];
-    let flush = |rows: &mut Vec<Vec<String>>, text: &mut String| {
-        if !rows.is_empty() {
-            *text += &columns(&headings, rows);
-            rows.clear();
-        }
-    };
     for value in values {
         if graph.as_ref() != Some(&value.graph) {
-            flush(&mut rows, &mut text);
+            push_table(&mut text, &mut rows);
             text += &format!("{}:\n", value.graph);
             graph = Some(value.graph);
         }
         let ty = value.ty.map_or("?".to_string(), Type::to_string);
         rows.push(vec![format!("  {}", value.name), ty, value.made_by.into_owned()]);
     }
-    flush(&mut rows, &mut text);
+    push_table(&mut text, &mut rows);
     text
+}
+
+/// Appends a table of the collected rows to `text`, and clears them.
+fn push_table(text: &mut String, rows: &mut Vec<Vec<String>>) {
+    let headings = [("  value", Align::Left), ("type", Align::Left), ("node", Align::Left)];
+    if !rows.is_empty() {
+        *text += &columns(&headings, rows);
+        rows.clear();
+    }
 }
 
 fn explanation(model: &Model, found: &Inferred) -> String {

@@ -1,4 +1,4 @@
-//! `sardonyx info`: what a model is, without running it and without opening any other file.
+//! `sardonyx info`: summary of a model, without running it or opening its data files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,12 +8,14 @@ use sardonyx::tool::{ModelExt, TrainingEntry, format_version};
 use sardonyx::{DataType, Model, OpenOptions, Port, Type};
 use serde_json::json;
 
-use crate::data_files::{DataFiles, Found};
+use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
-use crate::human::{bytes, count, cut, group, names};
-use crate::objects::merged;
+use crate::human::{bytes, count, cut, group, pad_names};
+use crate::model_arg::ModelArg;
+use crate::nodes;
+use crate::objects::merge_objects;
+use crate::operator_name::{domain_name, qualified_name};
 use crate::terminal::Terminal;
-use crate::{ModelArg, nodes};
 
 /// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
 /// run; or list its nodes
@@ -29,8 +31,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info/1";
 
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -45,9 +47,10 @@ pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
-/// Columns of a name on a terminal.
+/// Maximum width of a name on a terminal, in columns.
 const NAME_COLUMNS: usize = 40;
-/// Data files that are shown; one per tensor may be thousands.
+/// Maximum number of data files that are listed. A model with a file for each tensor may have
+/// thousands.
 const SHOWN_FILES: usize = 20;
 
 fn as_text(model: &Model, arg: &ModelArg) -> String {
@@ -67,7 +70,10 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
             .iter()
             .map(|set| format!("{} {}", domain_name(&set.domain), format_version(set.version))),
     );
-    out.row("producer", join(" ", [model.producer_name(), model.producer_version()]));
+    let producer = [model.producer_name(), model.producer_version()];
+    let producer: Vec<&str> =
+        producer.iter().map(|part| &**part).filter(|part| !part.is_empty()).collect();
+    out.row("producer", producer.join(" "));
     out.row("domain", model.domain());
     out.row(
         "version",
@@ -79,11 +85,11 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
 
     let inputs = model.inputs();
     let (wanted, defaults): (Vec<_>, Vec<_>) = inputs.iter().partition(|input| input.is_required());
-    out.rows("inputs", ports(wanted.iter().copied()));
+    out.rows("inputs", port_lines(wanted.iter().copied()));
     if !defaults.is_empty() {
         out.row("", format!("(and {} that may be left out)", defaults.len()));
     }
-    out.rows("outputs", ports(&model.outputs()));
+    out.rows("outputs", port_lines(&model.outputs()));
     out.gap();
 
     out.row("nodes", group(model.node_count() as u64));
@@ -91,15 +97,15 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     if model.constants().tensors > 0 {
         out.row("constants", totals(model.constants()));
     }
-    out.rows("stored as", stored(model).iter().map(Stored::as_text));
+    out.rows("stored as", sum_by_storage(model).iter().map(StorageTotals::as_text));
     let files = data_files(model, arg);
     out.rows("data files", files.iter().take(SHOWN_FILES).map(DataFile::as_text));
     if let Some(more) = files.len().checked_sub(SHOWN_FILES + 1) {
         out.row("", format!("… and {} more", group(more as u64 + 1)));
     }
-    out.rows("training", training(model));
-    out.rows("state", state(model));
-    out.rows("devices", model.device_configurations().iter().map(configuration));
+    out.rows("training", training_lines(model));
+    out.rows("state", state_lines(model));
+    out.rows("devices", model.device_configurations().iter().map(configuration_line));
     out.gap();
 
     let operators = model.operators();
@@ -109,15 +115,15 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
         operators.iter().map(|op| {
             let count = group(op.nodes as u64);
             let function = if op.is_function { "  (function of this model)" } else { "" };
-            format!("{count:>width$}  {}{function}", qualified(&op.domain, &op.name))
+            format!("{count:>width$}  {}{function}", qualified_name(&op.domain, &op.name))
         }),
     );
     out.rows("functions", model.functions().iter().map(signature));
     out.gap();
-    out.rows("metadata", pairs(model.metadata()));
+    out.rows("metadata", metadata_lines(model.metadata()));
     out.gap();
 
-    let unsupported = model.unsupported();
+    let unsupported = model.unsupported_operators();
     if unsupported.is_empty() {
         out.row("cannot run", "nothing: every operator is supported")
     } else {
@@ -126,26 +132,28 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     out.text
 }
 
-/// Rows with a heading, headings in a column of their own.
+/// Text in rows, with headings in a column on the left.
 #[derive(Default)]
 struct Table {
     text: String,
 }
 
 impl Table {
-    /// A row; none if there is nothing to say.
+    /// Adds a row, unless `content` is empty.
     fn row(&mut self, heading: &str, content: impl AsRef<str>) {
         if !content.as_ref().is_empty() {
             let _ = writeln!(self.text, "{heading:<12}{}", content.as_ref());
         }
     }
 
+    /// Adds a row for each of the `contents`, the first one with the heading.
     fn rows(&mut self, heading: &str, contents: impl IntoIterator<Item = String>) {
         for (i, content) in contents.into_iter().enumerate() {
             self.row(if i == 0 { heading } else { "" }, content);
         }
     }
 
+    /// Adds a blank line, unless the text is empty or ends with one.
     fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
@@ -153,32 +161,35 @@ impl Table {
     }
 }
 
-fn ports<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
-    let row = |port: &'a Port| {
+/// Formats a line with name and type for each input or output.
+fn port_lines<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
+    let rows = ports.into_iter().map(|port| {
         let ty = port.ty();
         let ty = ty.map_or("unknown type".to_string(), Type::to_string);
         (port.name(), ty)
-    };
-    beside(ports.into_iter().map(row).collect())
+    });
+    align_names(rows.collect())
 }
 
-/// A line for each entry of the training information.
-fn training(model: &Model) -> Vec<String> {
+/// Formats a line for each entry of the training information.
+fn training_lines(model: &Model) -> Vec<String> {
     let entries = model.training_entries().into_iter().enumerate();
-    let line = |(index, entry): (usize, TrainingEntry)| {
-        let initialization = entry.initialization.map(|name| format!("initialization {name}"));
-        let (inputs, outputs) = (entry.inputs.join(", "), entry.outputs.join(", "));
-        let algorithm =
-            entry.algorithm.map(|name| format!("algorithm {name} ({inputs}) => ({outputs})"));
-        let parts: Vec<String> = initialization.into_iter().chain(algorithm).collect();
-        let parts = if parts.is_empty() { "no graphs".to_string() } else { parts.join(", ") };
-        cut(&format!("entry {index}: {parts}"))
-    };
-    entries.map(line).collect()
+    entries.map(|(index, entry)| training_line(index, entry)).collect()
 }
 
-/// A line for each state variable.
-fn state(model: &Model) -> Vec<String> {
+/// Formats an entry of the training information: the names of its graphs, inputs and outputs.
+fn training_line(index: usize, entry: TrainingEntry) -> String {
+    let initialization = entry.initialization.map(|name| format!("initialization {name}"));
+    let (inputs, outputs) = (entry.inputs.join(", "), entry.outputs.join(", "));
+    let algorithm =
+        entry.algorithm.map(|name| format!("algorithm {name} ({inputs}) => ({outputs})"));
+    let parts: Vec<String> = initialization.into_iter().chain(algorithm).collect();
+    let parts = if parts.is_empty() { "no graphs".to_string() } else { parts.join(", ") };
+    cut(&format!("entry {index}: {parts}"))
+}
+
+/// Formats a line with name and type for each state variable.
+fn state_lines(model: &Model) -> Vec<String> {
     let variables = model.state_variables();
     let rows = variables.iter().map(|variable| {
         let elem = variable.data_type.map_or("unknown type", DataType::name);
@@ -190,24 +201,24 @@ fn state(model: &Model) -> Vec<String> {
         };
         (variable.name.as_str(), ty)
     });
-    beside(rows.collect())
+    align_names(rows.collect())
 }
 
-/// Entries of the metadata.
-fn pairs<K: AsRef<str>, V: AsRef<str>>(pairs: Vec<(K, V)>) -> Vec<String> {
-    let pairs = pairs.iter();
-    beside(pairs.map(|(key, value)| (key.as_ref(), cut(value.as_ref()))).collect())
+/// Formats a line with key and value for each entry of the metadata.
+fn metadata_lines<K: AsRef<str>, V: AsRef<str>>(entries: Vec<(K, V)>) -> Vec<String> {
+    let entries = entries.iter();
+    align_names(entries.map(|(key, value)| (key.as_ref(), cut(value.as_ref()))).collect())
 }
 
-/// Names in a column, and what belongs to each beside it.
-fn beside(rows: Vec<(&str, String)>) -> Vec<String> {
-    let names = names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
+/// Formats a line for each name and text, with the names padded to a common width.
+fn align_names(rows: Vec<(&str, String)>) -> Vec<String> {
+    let names = pad_names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
     let rows = names.into_iter().zip(rows);
     rows.map(|(name, (_, text))| format!("{name}  {text}")).collect()
 }
 
-/// `name: 2 devices (a, b)`
-fn configuration(one: &DeviceConfiguration) -> String {
+/// Formats a device configuration, such as `name: 2 devices (a, b)`.
+fn configuration_line(one: &DeviceConfiguration) -> String {
     let count = one.num_devices.map_or_else(|| "no number of".to_string(), |n| n.to_string());
     let s = if one.num_devices == Some(1) { "" } else { "s" };
     let names = if one.devices.is_empty() {
@@ -218,19 +229,20 @@ fn configuration(one: &DeviceConfiguration) -> String {
     format!("{}: {count} device{s}{names}", one.name)
 }
 
+/// Formats the name, inputs, outputs and node count of a function of the model.
 fn signature(function: &FunctionInfo) -> String {
     let overload = if function.overload.is_empty() {
         String::new()
     } else {
         format!(" (overload {})", function.overload)
     };
-    let name = qualified(&function.domain, &function.name);
+    let name = qualified_name(&function.domain, &function.name);
     let (inputs, outputs) = (function.inputs.join(", "), function.outputs.join(", "));
     let s = if function.nodes == 1 { "" } else { "s" };
     format!("{name}{overload}({inputs}) -> ({outputs}), {} node{s}", function.nodes)
 }
 
-/// Size of the model file; `None` for stdin.
+/// Returns the size of the model file in bytes; `None` for stdin and for a path that is not a file.
 fn file_bytes(arg: &ModelArg) -> Option<u64> {
     if arg.is_stdin() {
         return None;
@@ -241,7 +253,7 @@ fn file_bytes(arg: &ModelArg) -> Option<u64> {
         .map(|metadata| metadata.len())
 }
 
-/// What libprotobuf counts to, and with it most programs that read models.
+/// Largest message in bytes that libprotobuf can read, and with it most programs that read models.
 const MOST_BYTES: u64 = i32::MAX as u64;
 
 fn file_size(size: u64) -> String {
@@ -253,15 +265,15 @@ fn file_size(size: u64) -> String {
     bytes(size) + warning
 }
 
-/// Tensors of one element type that are stored in one way.
-struct Stored {
+/// Number and size of the tensors that have the same element type and storage.
+struct StorageTotals {
     storage: &'static str,
     element_type: String,
     tensors: usize,
     bytes: u64,
 }
 
-impl Stored {
+impl StorageTotals {
     fn as_text(&self) -> String {
         let place = match self.storage {
             "raw" => "raw data",
@@ -275,8 +287,8 @@ impl Stored {
     }
 }
 
-/// How the tensors are stored, the most bytes first.
-fn stored(model: &Model) -> Vec<Stored> {
+/// Adds up the tensors by storage and element type. The largest sums in bytes come first.
+fn sum_by_storage(model: &Model) -> Vec<StorageTotals> {
     let mut sums: BTreeMap<(&'static str, String), (usize, u64)> = BTreeMap::new();
     for tensor in model.tensors() {
         let key = (tensor.storage.name(), tensor.type_name());
@@ -284,31 +296,32 @@ fn stored(model: &Model) -> Vec<Stored> {
         *tensors += 1;
         *bytes = bytes.saturating_add(tensor.bytes.unwrap_or(0));
     }
-    let mut stored: Vec<Stored> = sums
+    let mut totals: Vec<StorageTotals> = sums
         .into_iter()
-        .map(|((storage, element_type), (tensors, bytes))| Stored {
+        .map(|((storage, element_type), (tensors, bytes))| StorageTotals {
             storage,
             element_type,
             tensors,
             bytes,
         })
         .collect();
-    stored.sort_by_key(|stored| std::cmp::Reverse(stored.bytes));
-    stored
+    totals.sort_by_key(|totals| std::cmp::Reverse(totals.bytes));
+    totals
 }
 
-/// A data file as the model refers to it, and what is there.
+/// Data file that the model refers to, and the file that exists at this location.
 struct DataFile {
     claimed: ExternalFile,
-    /// Where the last value in it ends.
+    /// Offset in bytes at which the last value in the file ends.
     end: u64,
-    found: Found,
+    found: DataFileStatus,
 }
 
 impl DataFile {
+    /// Returns the size of the file that exists, in bytes.
     fn present(&self) -> Option<u64> {
         match self.found {
-            Found::Bytes(size) => Some(size),
+            DataFileStatus::Bytes(size) => Some(size),
             _ => None,
         }
     }
@@ -317,28 +330,28 @@ impl DataFile {
         let found = json!({
             "end": self.end,
             "present_bytes": self.present(),
-            "missing": self.found == Found::Missing,
+            "missing": self.found == DataFileStatus::Missing,
         });
-        merged(json!(self.claimed), found)
+        merge_objects(json!(self.claimed), found)
     }
 
     fn as_text(&self) -> String {
         let ExternalFile { location, tensors, bytes: claimed, .. } = &self.claimed;
         let found = match self.found {
-            Found::Bytes(size) if size < self.end => {
+            DataFileStatus::Bytes(size) if size < self.end => {
                 format!("; the file is cut off: {size} bytes of {}", self.end)
             }
-            Found::Bytes(size) => format!(" of a file of {}", bytes(size)),
-            Found::Missing => "; the file is missing".to_string(),
-            Found::Refused(why) => format!("; not looked for: it {why}"),
-            Found::Unknown => String::new(),
+            DataFileStatus::Bytes(size) => format!(" of a file of {}", bytes(size)),
+            DataFileStatus::Missing => "; the file is missing".to_string(),
+            DataFileStatus::Refused(why) => format!("; not looked for: it {why}"),
+            DataFileStatus::Unknown => String::new(),
         };
         let tensors = count(*tensors, "tensor");
         format!("{}: {tensors}, {}{found}", cut(location), bytes(*claimed))
     }
 }
 
-/// The data files of the model. Sizes are looked up, no file is opened.
+/// Returns the data files of the model. Looks up their sizes without opening them.
 fn data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     for tensor in model.tensors() {
@@ -347,7 +360,7 @@ fn data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
             *end = (*end).max(offset.saturating_add(tensor.bytes.unwrap_or(0)));
         }
     }
-    let mut files = DataFiles::of(arg);
+    let mut files = DataFiles::new(arg);
     let claimed = model.external_files().into_iter();
     claimed
         .map(|claimed| DataFile {
@@ -368,22 +381,8 @@ fn totals(totals: Totals) -> String {
     )
 }
 
-pub(crate) fn domain_name(domain: &str) -> &str {
-    if domain.is_empty() { "ai.onnx" } else { domain }
-}
-
-pub(crate) fn qualified(domain: &str, name: &str) -> String {
-    if domain.is_empty() { name.to_string() } else { format!("{domain}.{name}") }
-}
-
-fn join<S: AsRef<str>>(separator: &str, parts: [S; 2]) -> String {
-    let parts: Vec<&str> =
-        parts.iter().map(AsRef::as_ref).filter(|part| !part.is_empty()).collect();
-    parts.join(separator)
-}
-
 fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
-    let unsupported = model.unsupported();
+    let unsupported = model.unsupported_operators();
     let file_size = file_bytes(arg);
     json!({
         "schema": SCHEMA,
@@ -404,9 +403,9 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
         "nodes": model.node_count(),
         "parameters": model.parameters(),
         "constants": model.constants(),
-        "stored": stored(model).iter()
-            .map(|stored| json!({
-                "storage": stored.storage, "type": stored.element_type, "tensors": stored.tensors, "bytes": stored.bytes,
+        "stored": sum_by_storage(model).iter()
+            .map(|totals| json!({
+                "storage": totals.storage, "type": totals.element_type, "tensors": totals.tensors, "bytes": totals.bytes,
             }))
             .collect::<Vec<_>>(),
         "external_files": data_files(model, arg).iter().map(DataFile::as_json).collect::<Vec<_>>(),

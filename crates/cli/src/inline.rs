@@ -1,15 +1,18 @@
-//! `sardonyx inline`: calls of functions replaced by what the functions do.
+//! `sardonyx inline`: function calls, replaced by the bodies of the functions.
 
-use sardonyx::edit::{FunctionId, InlineError, InlineOptions, InlineReport};
+use sardonyx::edit::{EditError, FunctionId, InlineOptions, InlineReport};
 use sardonyx::io::Weights;
 use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::objects::merged;
+use crate::model_arg::ModelArg;
+use crate::objects::merge_objects;
+use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Replace function calls by the bodies of the functions
 ///
@@ -45,8 +48,8 @@ pub(crate) struct Args {
     limit: u64,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.inline/1";
 
 pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -55,7 +58,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
     let original = model.clone();
     let report = match model.inline(&args.options()) {
         Ok(report) => report,
-        Err(InlineError::Findings(findings)) => {
+        Err(EditError::NotInlinable(findings)) => {
             if args.saving.json {
                 let answer = json!({
                     "schema": SCHEMA,
@@ -64,11 +67,11 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 });
                 terminal.json(&answer, true)?;
             } else {
-                terminal.print(&renderings(&original, &findings, args))?;
+                terminal.print(&render_findings(&original, &findings, args))?;
             }
             return Ok(Verdict::Findings);
         }
-        Err(InlineError::Invalid(result)) => {
+        Err(EditError::Invalid(result)) => {
             let command = invalid::Command {
                 arg: &args.model,
                 saving: &args.saving,
@@ -87,17 +90,17 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
     let saved = args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
     if args.saving.json {
         let answer = json!({"schema": SCHEMA, "model": args.model.name()});
-        let mut answer = merged(answer, json!(report));
+        let mut answer = merge_objects(answer, json!(report));
         answer["saved"] = saved.json();
         terminal.json(&answer, true)?;
     } else {
-        terminal.remark(&(renderings(&original, &report.kept, args) + &as_text(&report)));
-        saved.say(terminal);
+        terminal.remark(&(render_findings(&original, &report.kept, args) + &as_text(&report)));
+        saved.print(terminal);
     }
     Ok(Verdict::Fine)
 }
 
-/// Whether the model is another one now.
+/// Whether inlining changed the model.
 fn is_changed(report: &InlineReport) -> bool {
     let InlineReport { functions, operators, removed, imported, converted, .. } = report;
     let counts = [functions.len(), operators.len(), removed.len(), imported.len(), converted.len()];
@@ -109,16 +112,16 @@ impl Args {
         let mut options =
             InlineOptions::new().limit(self.limit).keep_conflicting(self.keep_conflicting);
         if let Some(only) = &self.only {
-            options = options.only(only);
+            options = options.functions(only);
         }
         if let Some(except) = &self.except {
-            options = options.except(except);
+            options = options.functions_except(except);
         }
         if let Some(operators) = &self.operators {
             options = options.operators(operators);
-            // Operators alone, unless functions are named as well.
+            // With --operators, functions of the model are inlined only if they are named.
             if self.only.is_none() && self.except.is_none() {
-                options = options.only(Vec::<String>::new());
+                options = options.functions(Vec::<String>::new());
             }
         }
         if self.without_kernel {
@@ -127,17 +130,17 @@ impl Args {
         options
     }
 
-    fn failure(&self, model: &Model, refusal: InlineError) -> Failure {
+    fn failure(&self, model: &Model, refusal: EditError) -> Failure {
         let failure = Failure::new(refusal.to_string());
         match refusal {
-            InlineError::TooLarge { .. } => {
+            EditError::TooLarge { .. } => {
                 failure.help("select functions with --only, or raise --limit")
             }
-            InlineError::UnknownFunction { similar: Some(similar), .. }
-            | InlineError::UnknownOperator { similar: Some(similar), .. } => {
+            EditError::UnknownFunction { similar: Some(similar), .. }
+            | EditError::UnknownOperator { similar: Some(similar), .. } => {
                 failure.help(format!("did you mean {similar}?"))
             }
-            InlineError::UnknownFunction { .. } => {
+            EditError::UnknownFunction { .. } => {
                 const SHOWN: usize = 10;
                 let functions = model.functions();
                 let names = functions.into_iter().take(SHOWN).map(|function| {
@@ -157,9 +160,9 @@ impl Args {
     }
 }
 
-fn renderings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
+fn render_findings(model: &Model, findings: &[check::Finding], args: &Args) -> String {
     let renderings = findings.iter();
-    renderings.map(|found| check::render(model, found, &args.model.name()) + "\n\n").collect()
+    renderings.map(|found| model.render_finding(found, &args.model.name()) + "\n\n").collect()
 }
 
 fn as_text(report: &InlineReport) -> String {
@@ -168,14 +171,14 @@ fn as_text(report: &InlineReport) -> String {
         lines.push(format!("inlined {} of {function}", count(*calls, "call")));
     }
     for ((domain, name), nodes) in &report.operators {
-        let domain = crate::info::domain_name(domain);
+        let domain = domain_name(domain);
         lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
     }
     if lines.is_empty() {
         lines.push("nothing to inline".to_string());
     }
     for kept in &report.without_body {
-        let (domain, nodes) = (crate::info::domain_name(&kept.domain), count(kept.nodes, "node"));
+        let (domain, nodes) = (domain_name(&kept.domain), count(kept.nodes, "node"));
         let stay = if kept.nodes == 1 { "stays" } else { "stay" };
         let first = if kept.nodes == 1 { "" } else { "the first is " };
         lines.push(format!(
@@ -186,9 +189,9 @@ fn as_text(report: &InlineReport) -> String {
     for function in &report.converted {
         lines.push(format!("converted {function} to the operator set versions of its callers"));
     }
-    lines.extend(report.added.iter().map(added_text));
+    lines.extend(report.added.iter().map(|(function, original)| added_text(function, original)));
     for (domain, version) in &report.imported {
-        let domain = crate::info::domain_name(domain);
+        let domain = domain_name(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
     }
     if !report.removed.is_empty() {
@@ -197,9 +200,9 @@ fn as_text(report: &InlineReport) -> String {
     lines.join("\n")
 }
 
-/// Says of a function that was added which calls it is for.
-pub(crate) fn added_text((function, of): &(FunctionId, FunctionId)) -> String {
-    format!("added {function} for calls of {of} that leave out inputs")
+/// Reports that `function` was added for calls of `original` that leave out inputs.
+pub(crate) fn added_text(function: &FunctionId, original: &FunctionId) -> String {
+    format!("added {function} for calls of {original} that leave out inputs")
 }
 
 fn finding_json(found: &check::Finding) -> Value {

@@ -1,5 +1,4 @@
-//! Inner values of a model, which a run gives as outputs of a copy of it: `run --show` and
-//! `--dump`.
+//! `run --show` and `run --dump`: inner values of a model, which become outputs of a copy of it.
 
 use std::collections::HashSet;
 use std::io;
@@ -33,30 +32,38 @@ pub(crate) struct Args {
     to: Option<PathBuf>,
 }
 
-/// What is wanted of a model.
+/// Inner values that a run has to return beside the outputs of the model.
 #[derive(Default)]
-pub(crate) struct Wanted {
-    /// Names, in the order of the arguments.
+pub(crate) struct WantedValues {
+    /// Names of the values to show, in the order of the arguments.
     pub(crate) shown: Vec<String>,
-    /// Names, in the order of the graph.
+    /// Names of the values to dump, in the order of the graph.
     dumped: Vec<String>,
-    /// The nodes of the main graph, if anything is wanted.
+    /// Nodes of the main graph; empty if no inner value is wanted.
     pub(crate) nodes: Vec<NodeInfo>,
-    /// How many outputs the model itself has.
+    /// Number of outputs of the model itself.
     pub(crate) own: usize,
 }
 
+/// File of `--to`, whose format can hold several arrays.
+pub(crate) struct DumpTarget {
+    path: PathBuf,
+    format: Format,
+}
+
 impl Args {
-    /// Whether inner values are to be shown.
+    /// Whether `--show` is given.
     pub(crate) fn shows(&self) -> bool {
         !self.show.is_empty()
     }
 
-    /// The form of the file of --to.
-    pub(crate) fn target(&self) -> Result<Option<(PathBuf, Format)>, Failure> {
+    /// Returns the file of `--to`. Fails if its format holds only one array.
+    pub(crate) fn target(&self) -> Result<Option<DumpTarget>, Failure> {
         let Some(path) = &self.to else { return Ok(None) };
-        match Format::of_path(path) {
-            Some(format @ (Format::Npz | Format::Safetensors)) => Ok(Some((path.clone(), format))),
+        match Format::from_path(path) {
+            Some(format @ (Format::Npz | Format::Safetensors)) => {
+                Ok(Some(DumpTarget { path: path.clone(), format }))
+            }
             _ => {
                 Err(Failure::new(format!("--to: '{}' cannot hold several values", path.display()))
                     .help("name a file that ends in .npz or .safetensors"))
@@ -64,32 +71,30 @@ impl Args {
         }
     }
 
-    /// Finds what is wanted, and gives the model with that as outputs. `expected` are names that
-    /// may be those of inner values.
+    /// Resolves the patterns of `--show` and `--dump`, and adds the values to the outputs of the
+    /// model. Also adds values whose names are in `expected`, for a comparison.
     pub(crate) fn apply<'n>(
         &self,
         model: Model,
         expected: impl Iterator<Item = &'n str>,
         needs_nodes: bool,
-    ) -> Result<(Model, Wanted), Failure> {
+    ) -> Result<(Model, WantedValues), Failure> {
         let own = model.outputs().len();
         if self.show.is_empty() && self.dump.is_empty() && !needs_nodes {
-            return Ok((model, Wanted { own, ..Wanted::default() }));
+            return Ok((model, WantedValues { own, ..WantedValues::default() }));
         }
         let mut nodes = model.nodes(None);
         nodes.retain(NodeInfo::is_in_main_graph);
-        let made = || nodes.iter().flat_map(|node| node.outputs.iter().flatten());
-        let mut wanted = Wanted { own, ..Wanted::default() };
+        let mut wanted = WantedValues { own, ..WantedValues::default() };
         for name in &self.show {
-            wanted.shown.extend(matching("--show", name, made().map(|value| &*value.name))?);
+            wanted.shown.extend(find_matching("--show", name, output_names(&nodes))?);
         }
         for pattern in &self.dump {
-            let found = matching("--dump", pattern, made().map(|value| &*value.name))?;
-            wanted.dumped.extend(found);
+            wanted.dumped.extend(find_matching("--dump", pattern, output_names(&nodes))?);
         }
         let mut seen = HashSet::new();
         wanted.dumped.retain(|name| seen.insert(name.clone()));
-        let known: HashSet<&str> = made().map(|value| &*value.name).collect();
+        let known: HashSet<&str> = output_names(&nodes).collect();
         let mut names: Vec<&str> =
             wanted.shown.iter().chain(&wanted.dumped).map(String::as_str).collect();
         for name in expected {
@@ -103,9 +108,15 @@ impl Args {
     }
 }
 
-/// The values that a name or pattern is about. A name may also be that of an input or an
-/// initializer.
-fn matching<'v>(
+/// Returns the names of all values that nodes make.
+fn output_names(nodes: &[NodeInfo]) -> impl Iterator<Item = &str> {
+    let values = nodes.iter().flat_map(|node| node.outputs.iter().flatten());
+    values.map(|value| &*value.name)
+}
+
+/// Returns the `values` that match a pattern, or fails if none does. A name without wildcards is
+/// returned without a check, because it may also be that of an input or an initializer.
+fn find_matching<'v>(
     option: &str,
     pattern: &str,
     values: impl Iterator<Item = &'v str>,
@@ -122,35 +133,37 @@ fn matching<'v>(
     Ok(found)
 }
 
-/// What was written for --dump.
+/// File that was written for `--dump`.
 pub(crate) struct Dumped {
     path: PathBuf,
+    /// Number of values in the file.
     values: usize,
-    /// Values that the file cannot hold.
+    /// Names of values that the file format cannot hold.
     left_out: Vec<String>,
 }
 
-impl Wanted {
-    /// The outputs of the model itself.
+impl WantedValues {
+    /// Returns the outputs of the model itself, without the inner values.
     pub(crate) fn outputs(&self, given: &Outputs) -> Outputs {
         let values = given.iter().take(self.own);
         values.map(|(name, value)| (name.to_string(), value.clone())).collect()
     }
 
-    /// Writes what is to be dumped.
+    /// Writes the values of `--dump` to the file of `--to`.
     pub(crate) fn dump(
         &self,
         given: &Outputs,
-        (path, format): (PathBuf, Format),
+        target: DumpTarget,
         protected: &Protected,
         terminal: &Terminal,
     ) -> Result<Dumped, Failure> {
+        let DumpTarget { path, format } = target;
         protected.check(&path)?;
         let mut content = Content::default();
         let (mut left_out, mut values, mut taken) = (Vec::new(), 0, HashSet::new());
         for name in &self.dumped {
             let Some(value) = given.get(name) else { continue };
-            match storable(name, value, format) {
+            match to_stored_arrays(name, value, format) {
                 Some(tensors) if tensors.iter().all(|(name, _)| !taken.contains(name)) => {
                     taken.extend(tensors.iter().map(|(name, _)| name.clone()));
                     content.tensors.extend(tensors);
@@ -164,19 +177,19 @@ impl Wanted {
     }
 }
 
-/// The tensors that a value becomes in a file, if it can hold them.
-fn storable(name: &str, value: &Value, format: Format) -> Option<Vec<(String, Tensor)>> {
+/// Returns the arrays that store a value, with their names; `None` if the format cannot hold it.
+fn to_stored_arrays(name: &str, value: &Value, format: Format) -> Option<Vec<(String, Tensor)>> {
     let tensors = arrays_of(name, value)?;
-    let fits = |tensor: &Tensor| match (format, tensor.data_type()) {
+    let fit = tensors.iter().all(|(_, tensor)| match (format, tensor.data_type()) {
         (Format::Npz, DataType::String) => npy::write(tensor).is_ok(),
         (Format::Npz, elem) => npy::header(elem, tensor.dims()).is_ok(),
         _ => safetensors::write(&mut io::sink(), [(name, tensor)], []).is_ok(),
-    };
-    tensors.iter().all(|(_, tensor)| fits(tensor)).then_some(tensors)
+    });
+    fit.then_some(tensors)
 }
 
 impl Dumped {
-    pub(crate) fn say(&self, terminal: &Terminal) {
+    pub(crate) fn print(&self, terminal: &Terminal) {
         let values = count(self.values, "value");
         terminal.remark(&format!("wrote {}: {values}", self.path.display()));
         if !self.left_out.is_empty() {

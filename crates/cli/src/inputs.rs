@@ -1,4 +1,4 @@
-//! From the files on the command line to the inputs of a run.
+//! Inputs of a run, read from the files on the command line.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use sardonyx::value::{Buffer, Sequence};
 use sardonyx::{DataType, ErrorKind, Model, Port, Session, Tensor, Type, Value};
 
 use crate::failure::Failure;
-use crate::files::{self, Kind};
-use crate::filling::taken;
+use crate::files::{self, FileKind};
+use crate::filling::input_type;
 use crate::session::Opened;
 use crate::terminal::Terminal;
 use crate::{arrays, filling, images, random};
@@ -35,15 +35,15 @@ pub(crate) struct Args {
     image: images::Args,
 }
 
-/// The inputs of a run, and the files that they came from.
+/// Inputs of a run by name, and the files that they were read from.
 pub(crate) struct Inputs {
     pub(crate) values: Vec<(String, Value)>,
     pub(crate) files: Vec<PathBuf>,
 }
 
 impl Args {
-    /// The first file, if its name is a number and there is no such file: meant for an option
-    /// before it that takes none.
+    /// Returns the first file if its name is a number and no such file exists. The number was
+    /// probably meant for the option before it, which takes none.
     pub(crate) fn stray_number(&self) -> Option<&str> {
         let first = self.files.first()?;
         (first.parse::<u64>().is_ok() && !Path::new(first).exists()).then_some(first)
@@ -51,12 +51,12 @@ impl Args {
 }
 
 impl Inputs {
-    /// Returns the inputs of one run. Neither names nor elements are copied.
-    pub(crate) fn named(&self) -> Vec<(&str, Value)> {
+    /// Returns the inputs for one run. Copies neither names nor elements.
+    pub(crate) fn named_values(&self) -> Vec<(&str, Value)> {
         self.values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
     }
 
-    /// The types of the tensors among them, by name.
+    /// Returns the types of the inputs that are tensors, by name.
     pub(crate) fn types(&self) -> Vec<(String, Type)> {
         let types = self.values.iter().filter_map(|(name, value)| {
             let tensor = value.as_tensor()?;
@@ -67,13 +67,14 @@ impl Inputs {
     }
 }
 
-/// Reads the files, fills what is missing if that is wanted, and says what is still missing.
+/// Reads the input files, and fills inputs without a file if `--random`, `--fill` or `--shape` is
+/// given. Fails if a required input has no value then.
 pub(crate) fn gather(args: &Args, opened: &Opened, terminal: &Terminal) -> Result<Inputs, Failure> {
     gather_or_fill(args, &args.filling, opened, terminal)
 }
 
-/// As [`gather`], for commands to which the values hardly matter: without any inputs they are
-/// filled.
+/// Like [`gather`], but fills all inputs if none is given, for commands whose results hardly
+/// depend on the values.
 pub(crate) fn gather_or_make(
     args: &Args,
     opened: &Opened,
@@ -96,50 +97,60 @@ fn gather_or_fill(
     let (model, session, ports) = (&opened.model, &opened.session, opened.session.inputs());
     let inputs = Inputs { values: Vec::new(), files: Vec::new() };
     let mut gather = Gather { args, model, session, inputs, growing: HashSet::new() };
-    let (named, positional): (Vec<_>, Vec<_>) =
-        args.files.iter().map(|arg| split(arg, ports)).partition(|(name, _)| name.is_some());
+    let (named, positional): (Vec<_>, Vec<_>) = args
+        .files
+        .iter()
+        .map(|arg| split_argument(arg, ports))
+        .partition(|(name, _)| name.is_some());
     for (name, path) in named.into_iter().chain(positional) {
-        gather.file(name, &path)?;
+        gather.read_file(name, &path)?;
     }
     filling.check(ports, &|name| gather.inputs.values.iter().any(|(given, _)| given == name))?;
     if filling.seed().is_some() {
         if let Some(trained) = &opened.trained {
-            gather.stored_state(trained, filling)?;
+            gather.add_stored_state(trained, filling)?;
         }
         let given = &gather.inputs.values;
         let mut filled = random::fill(filling, model, &opened.sizes, ports, given, Some(terminal))?;
         gather.inputs.values.append(&mut filled);
     } else if !opened.sizes.open.is_empty() {
-        terminal.note("sizes without a name are set for inputs that are filled: give --random");
+        terminal.note(
+            "--set INPUT[AXIS]=SIZE has no effect on inputs that are not filled; give --random",
+        );
     }
     gather.complete()
 }
 
+/// Inputs of a run while they are collected.
 struct Gather<'a> {
     args: &'a Args,
     model: &'a Model,
     session: &'a Session,
     inputs: Inputs,
-    /// Names of sequences that were given item by item.
+    /// Names of the sequences whose items are given one by one.
     growing: HashSet<String>,
 }
 
-/// `NAME=FILE` if NAME is an input, which may itself hold `=`; else `FILE` if there is such a file;
-/// else `NAME=FILE` with a name that will be refused.
-fn split(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
-    let cuts = || arg.match_indices('=').map(|(at, _)| (&arg[..at], &arg[at + 1..]));
-    if let Some((name, path)) =
-        cuts().find(|(name, _)| ports.iter().any(|port| port.name() == *name))
-    {
+/// Splits an argument into the name of an input, if it has one, and a path. The name of an input
+/// may contain `=`, so `NAME=FILE` is split at the first `=` after which NAME is an input. Without
+/// such a NAME the argument is a path if that exists; else it is split at the first `=`, and the
+/// caller refuses the name.
+fn split_argument(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
+    let cuts: Vec<(&str, &str)> =
+        arg.match_indices('=').map(|(at, _)| (&arg[..at], &arg[at + 1..])).collect();
+    let mut named = cuts.iter().copied();
+    let named = named.find(|(name, _)| ports.iter().any(|port| port.name() == *name));
+    if let Some((name, path)) = named {
         return (Some(name.to_string()), path.into());
     }
-    match cuts().next() {
+    match cuts.first().copied() {
         Some((name, path)) if !Path::new(arg).exists() => (Some(name.to_string()), path.into()),
         _ => (None, arg.into()),
     }
 }
 
-/// What `--fill` takes for a number, or for a truth value, that is given as if it were a file.
+/// Returns the value for `--fill` if `text`, which was given in the place of a file, is a number or
+/// a truth value.
 fn as_fill(text: &str) -> Option<String> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some("1".to_string()),
@@ -149,19 +160,26 @@ fn as_fill(text: &str) -> Option<String> {
 }
 
 impl<'a> Gather<'a> {
-    /// What the model stores of the inputs that are state variables and nothing is said of: random
-    /// weights give gradients so close to 0 that processors take many times as long.
-    fn stored_state(&mut self, trained: &Model, filling: &filling::Args) -> Result<(), Failure> {
+    /// Sets state variables among the inputs to their stored values, unless they are given or have
+    /// a `--fill` or `--shape` of their own. Random weights give subnormal gradients, with which
+    /// processors take many times as long.
+    fn add_stored_state(
+        &mut self,
+        trained: &Model,
+        filling: &filling::Args,
+    ) -> Result<(), Failure> {
         let variables = trained.state_variables().into_iter().map(|variable| variable.name);
         let variables: HashSet<String> = variables.collect();
         let ports = self.session.inputs();
         for stored in trained.tensors() {
             let name = &stored.name;
-            let is_said = filling.fill_of(name).is_some() || filling.shape_of(name).is_some();
-            let is_given = || self.inputs.values.iter().any(|(given, _)| given == name);
-            let is_input = || ports.iter().any(|port| port.name() == name);
             let is_state = stored.role == TensorRole::Initializer && variables.contains(name);
-            if is_state && is_input() && !is_said && !is_given() {
+            if is_state
+                && ports.iter().any(|port| port.name() == name)
+                && filling.fill_of(name).is_none()
+                && filling.shape_of(name).is_none()
+                && !self.inputs.values.iter().any(|(given, _)| given == name)
+            {
                 let value = trained.value_of(&stored)?;
                 self.inputs.values.push((stored.name, value.into()));
             }
@@ -169,11 +187,12 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    fn file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
+    /// Reads a file for the input `name`, or for the next inputs without a value.
+    fn read_file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
         if let Some(name) = &name {
             self.port(name)?;
         } else if path.is_dir() {
-            return self.directory(path);
+            return self.read_directory(path);
         }
         let bytes = files::read(path).map_err(|failure| match (&name, path.to_str()) {
             (Some(name), Some(text)) => match as_fill(text).filter(|_| !path.exists()) {
@@ -184,24 +203,24 @@ impl<'a> Gather<'a> {
         })?;
         self.inputs.files.push(path.to_path_buf());
         let at = |failure: Failure| failure.at(path.display());
-        match files::kind(path, bytes.as_slice()) {
-            Kind::Npz => self.archive(name, &bytes).map_err(at),
+        match files::detect_kind(path, bytes.as_slice()) {
+            FileKind::Npz => self.read_archive(name, &bytes).map_err(at),
             kind => {
                 let port = match &name {
                     Some(name) => self.port(name)?,
                     None => self.next_port().map_err(at)?,
                 };
-                let value = self.value(kind, &bytes, port).map_err(at)?;
-                self.give(port, value)
+                let value = self.decode(kind, &bytes, port).map_err(at)?;
+                self.set_value(port, value)
             }
         }
     }
 
-    /// The inputs of a directory of test data: `input_0.pb` is the first one, and so on.
-    fn directory(&mut self, path: &Path) -> Result<(), Failure> {
-        let files = files::numbered(path, "input_")?;
-        // A case of a model without inputs has outputs only.
-        if files.is_empty() && files::numbered(path, "output_")?.is_empty() {
+    /// Reads the inputs in a directory of test data: `input_0.pb` for the first input, and so on.
+    fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
+        let files = files::numbered_files(path, "input_")?;
+        // Test data of a model without inputs have only outputs.
+        if files.is_empty() && files::numbered_files(path, "output_")?.is_empty() {
             let message = format!("the directory '{}' has no input_0.pb", path.display());
             return Err(Failure::new(message)
                 .code(ErrorKind::Input)
@@ -216,27 +235,28 @@ impl<'a> Gather<'a> {
                     .at(file.display())
                     .help(self.session.describe_inputs()));
             };
-            self.file(Some(port.name().to_string()), &file)?;
+            self.read_file(Some(port.name().to_string()), &file)?;
         }
         Ok(())
     }
 
-    fn archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
+    /// Reads a `.npz` file, for the input `name` or for the inputs that its arrays are named after.
+    fn read_archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
         let arrays = npz::read(bytes)?;
         let Some(name) = name else {
             let (items, arrays): (Vec<_>, Vec<_>) =
                 arrays.into_iter().partition(|(member, _)| self.item_of(member).is_some());
-            self.items(items)?;
+            self.append_items(items)?;
             for (member, array) in arrays {
-                // `numpy.savez(file, a, b)` calls them arr_0, arr_1.
+                // `numpy.savez(file, a, b)` names the arrays arr_0 and arr_1.
                 let unnamed =
                     member.strip_prefix("arr_").is_some_and(|rest| rest.parse::<usize>().is_ok());
                 let port = match self.port(&member) {
                     Err(_) if unnamed => self.next_port()?,
                     port => port?,
                 };
-                let value = self.array(&array, port).map_err(|failure| failure.at(&member))?;
-                self.give(port, value)?;
+                let value = self.read_array(&array, port).map_err(|failure| failure.at(&member))?;
+                self.set_value(port, value)?;
             }
             return Ok(());
         };
@@ -245,12 +265,12 @@ impl<'a> Gather<'a> {
             let is_item = |member: &str| self.item_of(member).is_some_and(|(of, _)| of == port);
             if arrays.iter().any(|(member, _)| is_item(member)) {
                 let items = arrays.into_iter().filter(|(member, _)| is_item(member)).collect();
-                return self.items(items);
+                return self.append_items(items);
             }
             // Arrays of other names are items in the order of the archive.
             for (member, array) in arrays {
-                let item = self.array(&array, port).map_err(|failure| failure.at(&member))?;
-                self.give(port, item)?;
+                let item = self.read_array(&array, port).map_err(|failure| failure.at(&member))?;
+                self.set_value(port, item)?;
             }
             return Ok(());
         }
@@ -265,11 +285,12 @@ impl<'a> Gather<'a> {
                 .code(ErrorKind::Input)
                 .help(format!("it has: {}", members.join(", "))));
         };
-        let value = self.array(array, port)?;
-        self.give(port, value)
+        let value = self.read_array(array, port)?;
+        self.set_value(port, value)
     }
 
-    /// The input and the position of an item of a sequence that an archive has by that name.
+    /// Splits the name of an array in an archive, such as `x.0`, into a sequence input and the
+    /// position of the item; `None` if the array is not an item.
     fn item_of(&self, member: &str) -> Option<(&'a Port, usize)> {
         let (name, position) = member.rsplit_once('.')?;
         let is_whole_name = self.session.inputs().iter().any(|port| port.name() == member);
@@ -278,8 +299,8 @@ impl<'a> Gather<'a> {
         (is_sequence(port) && !is_whole_name).then_some((port, position))
     }
 
-    /// Gives the items of sequences that an archive has, in the order of their numbers.
-    fn items(&mut self, arrays: Vec<(String, Buffer)>) -> Result<(), Failure> {
+    /// Appends the items in an archive to their sequences, in the order of their positions.
+    fn append_items(&mut self, arrays: Vec<(String, Buffer)>) -> Result<(), Failure> {
         let mut sequences: BTreeMap<&str, (&'a Port, BTreeMap<usize, (String, Buffer)>)> =
             BTreeMap::new();
         for (member, array) in arrays {
@@ -297,29 +318,33 @@ impl<'a> Gather<'a> {
                 .help("items of a sequence are numbered from 0 on without gaps"));
             }
             for (member, array) in items.into_values() {
-                let item = self.array(&array, port).map_err(|failure| failure.at(&member))?;
-                self.give(port, item)?;
+                let item = self.read_array(&array, port).map_err(|failure| failure.at(&member))?;
+                self.set_value(port, item)?;
             }
         }
         Ok(())
     }
 
-    fn value(&self, kind: Kind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+    fn decode(&self, kind: FileKind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         match kind {
-            Kind::Npy => self.array(bytes, port),
-            Kind::Image => images::load(bytes.as_slice(), port, &self.args.image, self.model)
+            FileKind::Npy => self.read_array(bytes, port),
+            FileKind::Image => images::load(bytes.as_slice(), port, &self.args.image, self.model)
                 .map(Value::Tensor),
-            Kind::Proto => {
+            FileKind::Proto => {
                 let any = Type::unranked(DataType::Float);
                 let value = read_value(bytes.clone(), port.ty().unwrap_or(&any))?;
                 match value {
-                    Value::Tensor(tensor) => fit(tensor, port, self.args.cast).map(Value::Tensor),
+                    Value::Tensor(tensor) => {
+                        match_type(tensor, port, self.args.cast).map(Value::Tensor)
+                    }
                     other => Ok(other),
                 }
             }
-            Kind::Npz | Kind::Unknown(_) => {
+            FileKind::Npz | FileKind::Unknown(_) => {
                 let what = match kind {
-                    Kind::Unknown(Some(what)) => format!("this is {what}, which is not supported"),
+                    FileKind::Unknown(Some(what)) => {
+                        format!("this is {what}, which is not supported")
+                    }
                     _ => "unsupported input file".to_string(),
                 };
                 Err(Failure::new(what)
@@ -329,13 +354,13 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// The array of a `.npy` file, as the input wants it.
-    fn array(&self, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+    /// Reads a `.npy` file as a tensor with the element type of `port`.
+    fn read_array(&self, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         read_array(bytes, port, self.args.cast).map(Value::Tensor)
     }
 
-    /// Gives a value to an input, or an item to a sequence.
-    fn give(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
+    /// Sets the value of an input, or appends an item to a sequence.
+    fn set_value(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
         let value = match value {
             Value::Tensor(item) if is_sequence(port) => {
                 if self.growing.contains(port.name()) {
@@ -356,7 +381,7 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    /// Puts an item at the end of a sequence that was begun.
+    /// Appends an item to a sequence that has a first one.
     fn append(&mut self, port: &Port, item: Tensor) -> Result<(), Failure> {
         for (name, value) in &mut self.inputs.values {
             if let Value::Sequence(sequence) = value
@@ -376,17 +401,20 @@ impl<'a> Gather<'a> {
         Ok(self.session.input(name)?)
     }
 
-    /// The next input for a file without a name: first those that a run needs.
+    /// Returns the input for the next file without a name: the first required input without a
+    /// value, or else the first optional one.
     fn next_port(&self) -> Result<&'a Port, Failure> {
-        let free = || self.session.inputs().iter().filter(|port| !self.is_given(port));
-        match free().find(|port| port.is_required()).or_else(|| free().next()) {
-            Some(port) => Ok(port),
+        let inputs = self.session.inputs().iter();
+        let free: Vec<&Port> = inputs.filter(|port| !self.is_given(port)).collect();
+        match free.iter().find(|port| port.is_required()).or(free.first()) {
+            Some(port) => Ok(*port),
             None => Err(Failure::new("there is no input left for this file")
                 .code(ErrorKind::Input)
                 .help(self.session.describe_inputs())),
         }
     }
 
+    /// Returns the inputs, or fails if a required one has no value.
     fn complete(self) -> Result<Inputs, Failure> {
         let missing: Vec<&str> = self
             .session
@@ -411,26 +439,27 @@ impl<'a> Gather<'a> {
 }
 
 fn is_sequence(port: &Port) -> bool {
-    matches!(taken(port), Some(Type::Sequence(_)))
+    matches!(input_type(port), Some(Type::Sequence(_)))
 }
 
-/// The element type of the arrays that an input takes: of itself, or of its items.
+/// Returns the element type of the arrays that an input takes: that of the tensor, or of the items
+/// of a sequence.
 fn element(port: &Port) -> Option<DataType> {
-    match taken(port)? {
+    match input_type(port)? {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => tensor.elem,
         Type::Sequence(item) => item.elem(),
         _ => None,
     }
 }
 
-/// The array of a `.npy` file for an input. Types that NumPy has no name for are stored as bare
-/// bytes; the model knows what they are. Any other type than that of the input is refused, or
-/// converted if `converts`.
+/// Reads a `.npy` file as a tensor for the input `port`. Element types that NumPy lacks are stored
+/// as bare bytes, which get the type of the input. An array of another element type is cast if
+/// `converts`, else refused.
 pub(crate) fn read_array(bytes: &Buffer, port: &Port, converts: bool) -> Result<Tensor, Failure> {
-    fit(arrays::read_npy(bytes, element(port))?, port, converts)
+    match_type(arrays::read_npy(bytes, element(port))?, port, converts)
 }
 
-fn fit(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
+fn match_type(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
     let Some(wanted) = element(port).filter(|wanted| *wanted != tensor.data_type()) else {
         return Ok(tensor);
     };
@@ -446,7 +475,7 @@ fn fit(tensor: Tensor, port: &Port, converts: bool) -> Result<Tensor, Failure> {
     .help(format!("convert them with --cast, or save the array as {}", numpy_name(wanted))))
 }
 
-/// How NumPy calls a type.
+/// Returns NumPy's name of an element type.
 fn numpy_name(data_type: DataType) -> &'static str {
     match data_type {
         DataType::Float => "float32",

@@ -1,19 +1,21 @@
-//! Results with errors that the model which a command was given does not have.
+//! Results of edits with errors that the input model does not have.
 
 use std::collections::BTreeSet;
 
+use sardonyx::SaveOptions;
 use sardonyx::edit::InvalidResult;
 use sardonyx::io::Weights;
 use sardonyx::tool::edits::{Edit, NewError};
-use sardonyx::{SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
+use crate::saving;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::verdict::Verdict;
 
-/// The fate of an invalid result.
+/// Options for a result that is invalid.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -23,20 +25,20 @@ pub(crate) struct Args {
     keep_invalid: bool,
 }
 
-/// A command that made an invalid result.
+/// Command whose result is invalid, with all that is needed to report it.
 pub(crate) struct Command<'a> {
     pub(crate) arg: &'a ModelArg,
     pub(crate) saving: &'a saving::Args,
     pub(crate) invalid: &'a Args,
-    /// The place that the result was meant for, if any.
+    /// File or stdout that the result was to be written to, if any.
     pub(crate) target: Option<saving::Target>,
-    /// The JSON answer without the errors and the files that were written.
+    /// JSON answer without the errors and the written files.
     pub(crate) answer: Value,
 }
 
 impl Command<'_> {
-    /// Lists the errors that the result has and the model does not, and writes the result only if
-    /// that is asked for.
+    /// Lists the errors that the result has and the input model does not. Writes the result only
+    /// with `--keep-invalid`.
     pub(crate) fn finish(
         self,
         result: InvalidResult,
@@ -44,7 +46,7 @@ impl Command<'_> {
     ) -> Result<Verdict, Failure> {
         let errors = result.errors().clone();
         let renderings: Vec<String> =
-            errors.listed.iter().map(|error| rendering(&result, error)).collect();
+            errors.listed.iter().map(|error| render_error(&result, error)).collect();
         let mut saved = None;
         if let Some(target) = self.target.filter(|_| self.invalid.keep_invalid) {
             let options = SaveOptions::new();
@@ -75,15 +77,15 @@ impl Command<'_> {
             None => "nothing was written; --keep-invalid writes the model for a bug report",
         };
         terminal.print(&format!("{}{name}: {fact}; {end}\n", renderings.concat()))?;
-        saved.iter().for_each(|saved| saved.say(terminal));
+        saved.iter().for_each(|saved| saved.print(terminal));
         Ok(Verdict::Findings)
     }
 }
 
-/// An error of the result, and the node of the input that it comes from.
-fn rendering(result: &InvalidResult, error: &NewError) -> String {
+/// Renders an error of the result, with the node of the input model that it originates from.
+fn render_error(result: &InvalidResult, error: &NewError) -> String {
     let job = result.errors().job;
-    let mut text = check::render(result.model(), &error.finding, &format!("result of {job}"));
+    let mut text = result.model().render_finding(&error.finding, &format!("result of {job}"));
     if let (Some(origin), Some(operator)) = (&error.origin, &error.operator) {
         text += &format!("\n   = from: {origin} of the input, operator {operator}");
     }
@@ -91,7 +93,7 @@ fn rendering(result: &InvalidResult, error: &NewError) -> String {
 }
 
 fn error_json(error: &NewError) -> Value {
-    let mut found = crate::check::finding((&error.finding, None));
+    let mut found = crate::check::finding_json(&error.finding, None);
     found["origin"] = match (&error.origin, &error.operator) {
         (Some(origin), Some(operator)) => {
             json!({"place": origin.words, "path": origin.path, "operator": operator})
@@ -101,8 +103,9 @@ fn error_json(error: &NewError) -> Value {
     found
 }
 
-/// The rules that are checked after edits, as JSON: names of codes, unless everything is checked.
-pub(crate) fn checked(edits: &[Edit]) -> Value {
+/// Lists in JSON the rules that are checked after edits: the names of their codes, unless all rules
+/// are checked.
+pub(crate) fn checked_rules(edits: &[Edit]) -> Value {
     let everything = edits.iter().any(|edit| edit.changes_operators());
     let rules = edits.iter().filter(|_| !everything).flat_map(|edit| edit.rules());
     let rules: BTreeSet<&str> = rules.map(|code| code.name).collect();

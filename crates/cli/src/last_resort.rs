@@ -1,15 +1,15 @@
-//! A bug must not look like one: a panic becomes an error message with exit code 2, and no trace of
-//! it is lost.
+//! Panics of the command, which become error messages with exit code 2. The message and the place
+//! of the panic are kept for a bug report.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 
 use crate::failure::{Code, Failure};
 
-/// What the first panic said, in whichever thread it was: later ones are mostly its consequences.
+/// Message and place of the first panic in any thread. Later panics are mostly its consequences.
 static FIRST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Keeps the message of a panic instead of printing it.
+/// Installs a panic hook that keeps the message of the first panic and prints none.
 pub(crate) fn install() {
     panic::set_hook(Box::new(|info| {
         let what = info.payload_as_str().unwrap_or("unknown");
@@ -19,9 +19,9 @@ pub(crate) fn install() {
     }));
 }
 
-/// What `work` gives, or what is to be said about its panic.
+/// Calls `work`, and turns a panic in it into a failure with the message of the first panic.
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
-    // Nothing that `work` touched is used after a panic.
+    // Unwind-safe, because after a panic no caller uses data that `work` has changed.
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         let first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
         let what = first.as_deref().unwrap_or("unknown");

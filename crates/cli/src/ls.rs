@@ -1,4 +1,4 @@
-//! `sardonyx ls`: the tensors that a model stores, one per line.
+//! `sardonyx ls`: list of the tensors that a model stores, one per line.
 
 use sardonyx::inspect::{StoredTensor, TensorStorage};
 use sardonyx::tool::Glob;
@@ -7,12 +7,14 @@ use serde_json::{Map, Value, json};
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
-use crate::human::{Align, bytes, columns, count, cut, group, natural, parse_bytes};
-use crate::saving::is_external;
+use crate::human::{Align, bytes, columns, compare_names, count, cut, group, parse_bytes};
+use crate::model_arg::ModelArg;
+use crate::show;
 use crate::stats::{Number, Stats};
+use crate::stored_tensors::is_external;
 use crate::terminal::Terminal;
 use crate::types::parse_element;
-use crate::{ModelArg, Verdict, show};
+use crate::verdict::Verdict;
 
 /// List stored tensors: name, type, shape, size and location
 ///
@@ -65,14 +67,16 @@ enum Sort {
     Place,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.ls/1";
 
-/// A tensor, and what was found out about it.
+/// Line of the list: a tensor with its statistics.
 struct Row {
     tensor: StoredTensor,
+    /// Reason why the tensor cannot be read.
     problem: Option<String>,
+    /// Statistics of the values, with `--stats`.
     stats: Option<Stats>,
 }
 
@@ -80,7 +84,7 @@ pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
     let mut tensors: Vec<StoredTensor> = model.tensors();
     let stored = tensors.len();
-    tensors.retain(|tensor| args.wants(tensor));
+    tensors.retain(|tensor| args.selects(tensor));
     if let Some(sort) = args.sort {
         sort.sort(&mut tensors);
     }
@@ -101,12 +105,12 @@ pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
 }
 
 impl Args {
-    fn wants(&self, tensor: &StoredTensor) -> bool {
+    /// Whether the options select `tensor` for the list.
+    fn selects(&self, tensor: &StoredTensor) -> bool {
         let is_external = is_external(tensor);
-        let by_name = || self.names.iter().any(|glob| glob.matches(&tensor.name));
-        let by_type = |found| self.types.contains(&found);
-        (self.names.is_empty() || by_name())
-            && (self.types.is_empty() || tensor.data_type.is_some_and(by_type))
+        (self.names.is_empty() || self.names.iter().any(|glob| glob.matches(&tensor.name)))
+            && (self.types.is_empty()
+                || tensor.data_type.is_some_and(|found| self.types.contains(&found)))
             && self.min_bytes.is_none_or(|least| tensor.bytes.is_some_and(|bytes| bytes >= least))
             && (is_external || !self.external)
             && !(is_external && self.inside)
@@ -114,30 +118,35 @@ impl Args {
 }
 
 impl Sort {
-    /// Equals stay in the order of the file.
+    /// Sorts tensors. Those with equal keys stay in the order of the model file.
     fn sort(self, tensors: &mut [StoredTensor]) {
-        let file = |tensor: &StoredTensor| match &tensor.storage {
-            TensorStorage::External { location, offset, .. } => Some((location.clone(), *offset)),
-            _ => None,
-        };
         match self {
-            Sort::Name => tensors.sort_by(|a, b| natural(&a.name, &b.name)),
+            Sort::Name => tensors.sort_by(|a, b| compare_names(&a.name, &b.name)),
             Sort::Size => tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes)),
             Sort::Type => tensors.sort_by_key(StoredTensor::type_name),
-            Sort::File => tensors.sort_by_key(file),
-            Sort::Place => tensors.sort_by(|a, b| natural(&a.place, &b.place)),
+            Sort::File => tensors.sort_by_key(data_file_position),
+            Sort::Place => tensors.sort_by(|a, b| compare_names(&a.place, &b.place)),
         }
     }
 }
 
-/// Looks for what is wrong with each tensor, and at its values if that is wanted.
+/// Returns the data file of a tensor and the offset of its values in bytes; `None` if the values
+/// are in the model file.
+fn data_file_position(tensor: &StoredTensor) -> Option<(String, u64)> {
+    match &tensor.storage {
+        TensorStorage::External { location, offset, .. } => Some((location.clone(), *offset)),
+        _ => None,
+    }
+}
+
+/// Checks whether each tensor can be read, and computes statistics of its values with `--stats`.
 fn examine(
     model: &Model,
     tensors: Vec<StoredTensor>,
     args: &Args,
     terminal: &Terminal,
 ) -> Vec<Row> {
-    let mut files = DataFiles::of(&args.model);
+    let mut files = DataFiles::new(&args.model);
     let total = tensors.iter().filter_map(|tensor| tensor.bytes).sum();
     let bar = if args.stats {
         terminal.progress_bytes("reading", total)
@@ -162,7 +171,8 @@ fn examine(
     rows
 }
 
-/// What is wrong with a tensor, as far as the model file tells without a look at values.
+/// Returns the reason why a tensor cannot be read, as far as the model file shows it without
+/// decoding values or opening data files.
 fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     if let TensorStorage::Broken(what) = &tensor.storage {
         return Some(what.clone());
@@ -180,9 +190,9 @@ fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
         return Some("the number of elements overflows".to_string());
     };
     match &tensor.storage {
-        // Raw data is taken as it is: only its size is compared.
+        // Cheap, because raw data is not decoded: only its size is compared.
         TensorStorage::Raw | TensorStorage::Nothing => {
-            model.value_of(tensor).err().map(|error| what(&error))
+            model.value_of(tensor).err().map(|error| message_without_tensor(&error))
         }
         TensorStorage::External { length: Some(length), .. } => {
             let elements = usize::try_from(elements).ok();
@@ -206,12 +216,13 @@ fn stats_of(
     tensor: &StoredTensor,
     advance: impl FnMut(u64),
 ) -> Result<Option<Stats>, String> {
-    let value = model.value_of(tensor).map_err(|error| what(&error))?;
-    Stats::of(&value, advance).map_err(|error| error.to_string())
+    let value = model.value_of(tensor).map_err(|error| message_without_tensor(&error))?;
+    Stats::from_tensor(&value, advance).map_err(|error| error.to_string())
 }
 
-/// An error of the library without the name of the tensor, which stands in the same line.
-fn what(error: &sardonyx::Error) -> String {
+/// Returns the message of a library error without the name of the tensor, which is in the same line
+/// of the list.
+fn message_without_tensor(error: &sardonyx::Error) -> String {
     let message = error.message();
     let is_named = message.starts_with("tensor ");
     match message.split_once(": ") {
@@ -266,16 +277,6 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
 fn cells(row: &Row) -> Vec<String> {
     let tensor = &row.tensor;
     let stats = row.stats.as_ref();
-    let number = |number: Option<Number>| {
-        number.map_or(String::new(), |number| match number {
-            Number::Integer(value) => value.to_string(),
-            Number::Real(value) => show::short(value),
-        })
-    };
-    let some = |found: Option<u64>| {
-        let found = found.filter(|found| *found > 0);
-        found.map_or(String::new(), group)
-    };
     let is_obvious = tensor.place.starts_with("graph.initializer[");
     vec![
         cut(&tensor.name),
@@ -284,14 +285,27 @@ fn cells(row: &Row) -> Vec<String> {
         tensor.bytes.map_or("?".to_string(), bytes),
         place_of_values(tensor),
         stats.and_then(Stats::sparsity).map_or(String::new(), percent),
-        number(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
-        number(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
-        stats.and_then(|stats| stats.mean).map_or(String::new(), show::short),
-        some(stats.map(|stats| stats.nan)),
-        some(stats.map(|stats| stats.inf)),
+        number_cell(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
+        number_cell(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
+        stats.and_then(|stats| stats.mean).map_or(String::new(), show::format_number),
+        count_cell(stats.map(|stats| stats.nan)),
+        count_cell(stats.map(|stats| stats.inf)),
         if is_obvious { String::new() } else { cut(&tensor.place) },
         row.problem.as_deref().map_or(String::new(), cut),
     ]
+}
+
+/// Formats a statistic as a cell, which is empty if the tensor does not have it.
+fn number_cell(number: Option<Number>) -> String {
+    number.map_or(String::new(), |number| match number {
+        Number::Integer(value) => value.to_string(),
+        Number::Real(value) => show::format_number(value),
+    })
+}
+
+/// Formats a number of elements as a cell, which is empty for 0.
+fn count_cell(count: Option<u64>) -> String {
+    count.filter(|count| *count > 0).map_or(String::new(), group)
 }
 
 fn place_of_values(tensor: &StoredTensor) -> String {
@@ -304,7 +318,7 @@ fn place_of_values(tensor: &StoredTensor) -> String {
     }
 }
 
-/// Never 0 % or 100 % unless it is exactly that.
+/// Formats a share as a percentage. Only shares of exactly 0 and 1 become `0 %` and `100 %`.
 fn percent(share: f64) -> String {
     let text = format!("{:.1} %", share * 100.0);
     match text.as_str() {
@@ -340,7 +354,7 @@ fn row_json(row: &Row) -> Value {
     for (key, value) in tensor {
         let is_storage = key == "storage";
         answer.insert(key, value);
-        // Keys of the storage follow.
+        // Keeps the order of the keys: `location`, `offset` and other keys of the storage come last.
         if is_storage {
             answer.insert("problem".to_string(), json!(row.problem));
             answer.insert("stats".to_string(), json!(row.stats.as_ref().map(Stats::json)));

@@ -1,9 +1,10 @@
-//! The `sardonyx` command. One file per subcommand; what they share is in files named after it.
+//! The `sardonyx` command. Each subcommand is a file; shared code is in files named after its
+//! topic.
 //!
-//! Exit codes: 0 fine, 1 findings, 2 wrong usage, input or output that fails, or bad input. Answers
-//! go to stdout, everything else to stderr.
+//! Exit codes: 0 for success, 1 for findings, 2 for wrong usage, I/O errors or bad input. Answers
+//! go to stdout, notes and errors to stderr.
 
-// In a test, a panic is the report.
+// A panic is how a test reports a failure.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod add_training;
@@ -20,6 +21,7 @@ mod derived;
 mod devices;
 mod diff;
 mod differentiate;
+mod escape;
 mod expect;
 mod explain_model;
 mod externalize;
@@ -39,8 +41,10 @@ mod inputs;
 mod invalid;
 mod last_resort;
 mod ls;
+mod model_arg;
 mod nodes;
 mod objects;
+mod operator_name;
 mod ops;
 mod outputs;
 mod pack;
@@ -51,6 +55,7 @@ mod random;
 mod refused;
 mod rules;
 mod run;
+mod sarif;
 mod save;
 mod saving;
 mod scan;
@@ -61,6 +66,7 @@ mod show;
 mod stats;
 mod steps;
 mod stopping;
+mod stored_tensors;
 mod strip;
 mod symbols;
 mod terminal;
@@ -68,18 +74,16 @@ mod timing;
 mod train;
 mod types;
 mod usage;
+mod verdict;
 mod verify;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use sardonyx::io::ReadLimits;
-use sardonyx::tool::Loaded;
-use sardonyx::{Model, OpenOptions};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
+use crate::verdict::Verdict;
 
 #[global_allocator]
 static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
@@ -130,105 +134,60 @@ enum Command {
     Man(completions::ManArgs),
 }
 
-/// What a command found that could do its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Fine,
-    /// Exit code 1.
-    Findings,
-}
-
-/// The model that a command works on.
-#[derive(clap::Args)]
-#[group(skip)]
-struct ModelArg {
-    /// ONNX file, binary or text, or - for stdin
-    #[arg(value_name = "MODEL")]
-    path: PathBuf,
-    #[command(flatten)]
-    limits: Limits,
-}
-
-/// What opening a model may cost.
-#[derive(clap::Args, Clone)]
-struct Limits {
-    /// Maximum memory for nodes, values and attributes, in addition to 12 times the file size
-    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = human::parse_bytes)]
-    max_structure: u64,
-}
-
-/// Whether a path stands for the standard input.
-fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-impl Limits {
-    /// Opens a model file, or reads the model on stdin.
-    fn load(&self, path: &Path, options: OpenOptions) -> Result<Loaded, Failure> {
-        let limits = ReadLimits { memory: self.max_structure, ..ReadLimits::default() };
-        let options = options.limits(limits);
-        if is_stdin(path) {
-            options
-                .load_reader(std::io::stdin().lock())
-                .map_err(|error| Failure::from(error).at("standard input"))
-        } else {
-            Ok(options.load(path)?)
-        }
-    }
-}
-
 fn main() -> ExitCode {
     last_resort::install();
     sardonyx::tool::keep_panic_places();
-    let wanted = usage::Wanted::of(std::env::args_os().skip(1));
+    let wanted = usage::EarlyOptions::from_args(std::env::args_os().skip(1));
     let answered = last_resort::catch(|| {
         let command = usage::with_negative_numbers(Cli::command());
         let matches = command.color(wanted.color).try_get_matches();
         let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => cli,
             Err(usage) => {
-                // Help asked for is an answer; whether it could be printed changes nothing.
+                // A failure to print is ignored: the exit code depends on the arguments alone.
                 let _ = usage.print();
                 if !usage.use_stderr() {
                     return ExitCode::SUCCESS;
                 }
-                Terminal::plain(wanted.form).answer(&Failure::from(&usage));
+                Terminal::plain(wanted.format).answer(&Failure::from(&usage));
                 return ExitCode::from(2);
             }
         };
-        let terminal = Terminal::new(&cli.terminal, wanted.form);
+        let terminal = Terminal::new(&cli.terminal, wanted.format);
         let result = match cli.command {
-            Command::Info(args) => fine(info::info(&args, &terminal)),
+            Command::Info(args) => to_verdict(info::info(&args, &terminal)),
             Command::Ls(args) => ls::ls(&args, &terminal),
             Command::Ops(args) => ops::ops(&args, &terminal),
-            Command::Cat(args) => fine(cat::cat(&args, &terminal)),
+            Command::Cat(args) => to_verdict(cat::cat(&args, &terminal)),
             Command::Print(args) => print::print(&args, &terminal),
             Command::Parse(args) => parse::parse(&args, &terminal),
             Command::Fmt(args) => fmt::fmt(&args, &terminal),
             Command::Run(args) => run::run(&args, &terminal),
-            Command::Bench(args) => fine(bench::bench(&args, &terminal)),
-            Command::Profile(args) => fine(profile::profile(&args, &terminal)),
-            Command::Train(args) => fine(train::train(&args, &terminal)),
+            Command::Bench(args) => to_verdict(bench::bench(&args, &terminal)),
+            Command::Profile(args) => to_verdict(profile::profile(&args, &terminal)),
+            Command::Train(args) => to_verdict(train::train(&args, &terminal)),
             Command::AddTraining(args) => add_training::add_training(&args, &terminal),
             Command::Differentiate(args) => differentiate::differentiate(&args, &terminal),
-            Command::Pack(args) => fine(pack::pack(&args, &terminal)),
-            Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
+            Command::Pack(args) => to_verdict(pack::pack(&args, &terminal)),
+            Command::Externalize(args) => to_verdict(externalize::externalize(&args, &terminal)),
             Command::Convert(args) => convert::convert(&args, &terminal),
             Command::Save(args) => save::save(&args, &terminal),
             Command::Set(args) => set::set(&args, &terminal),
             Command::Check(args) => check::check(&args, &terminal),
-            Command::Explain(args) => fine(explain_model::explain(&args, &terminal)),
+            Command::Explain(args) => to_verdict(explain_model::explain(&args, &terminal)),
             Command::Scan(args) => scan::scan(&args, &terminal),
             Command::Diff(args) => diff::diff(&args, &terminal),
             Command::Infer(args) => infer::infer(&args, &terminal),
-            Command::Cost(args) => fine(cost::cost(&args, &terminal)),
+            Command::Cost(args) => to_verdict(cost::cost(&args, &terminal)),
             Command::Strip(args) => strip::strip(&args, &terminal),
             Command::Inline(args) => inline::inline(&args, &terminal),
             Command::Shard(args) => shard::shard(&args, &terminal),
-            Command::Hash(args) => fine(hash::hash(&args, &terminal)),
-            Command::Graph(args) => fine(graph::graph(&args, &terminal)),
-            Command::Completions(args) => fine(completions::completions(&args)),
-            Command::Man(args) => fine(completions::man(&args, &terminal)),
+            Command::Hash(args) => to_verdict(hash::hash(&args, &terminal)),
+            Command::Graph(args) => to_verdict(graph::graph(&args, &terminal)),
+            Command::Completions(args) => {
+                to_verdict(completions::completions(&args, Cli::command()))
+            }
+            Command::Man(args) => to_verdict(completions::man(&args, Cli::command(), &terminal)),
         };
         match result {
             Ok(Verdict::Fine) => ExitCode::SUCCESS,
@@ -236,36 +195,12 @@ fn main() -> ExitCode {
             Err(failure) => terminal.report(&failure),
         }
     });
-    answered.unwrap_or_else(|bug| Terminal::plain(wanted.form).report(&bug))
+    answered.unwrap_or_else(|bug| Terminal::plain(wanted.format).report(&bug))
 }
 
-/// The verdict of a command that looks for nothing.
-fn fine(result: Result<(), Failure>) -> Result<Verdict, Failure> {
+/// Converts the result of a command that never has findings.
+fn to_verdict(result: Result<(), Failure>) -> Result<Verdict, Failure> {
     result.map(|()| Verdict::Fine)
-}
-
-impl ModelArg {
-    fn open(&self) -> Result<Model, Failure> {
-        self.open_with(OpenOptions::new())
-    }
-
-    fn open_with(&self, options: OpenOptions) -> Result<Model, Failure> {
-        self.load(options).map(|loaded| loaded.model)
-    }
-
-    /// The model with what is known beyond it: its text, and warnings about that.
-    fn load(&self, options: OpenOptions) -> Result<Loaded, Failure> {
-        self.limits.load(&self.path, options)
-    }
-
-    fn is_stdin(&self) -> bool {
-        is_stdin(&self.path)
-    }
-
-    /// The name for reports.
-    fn name(&self) -> String {
-        self.path.display().to_string()
-    }
 }
 
 #[cfg(test)]
@@ -277,20 +212,39 @@ mod tests {
         super::Cli::command().debug_assert();
     }
 
-    /// What tests/json.rs runs has every command that answers in JSON.
+    /// Checks that tests/json.rs runs every command with an option `--json`.
     #[test]
     fn every_command_with_json_is_tested() {
         let commands = super::Cli::command();
-        let commands = commands.get_subcommands();
-        let has_json =
-            |command: &&clap::Command| command.get_arguments().any(|arg| arg.get_id() == "json");
-        let mut defined: Vec<&str> =
-            commands.filter(has_json).map(clap::Command::get_name).collect();
+        let with_json = commands
+            .get_subcommands()
+            .filter(|command| command.get_arguments().any(|arg| arg.get_id() == "json"));
+        let mut defined: Vec<&str> = with_json.map(clap::Command::get_name).collect();
         let lines = include_str!("../tests/json_commands.txt").lines();
         let lines = lines.filter(|line| !line.starts_with('#'));
         let mut tested: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
         defined.sort_unstable();
         tested.sort_unstable();
         assert_eq!(tested, defined);
+    }
+
+    #[test]
+    fn every_command_has_a_page_with_its_options() {
+        let pages = crate::completions::pages(super::Cli::command()).unwrap();
+        let commands = super::Cli::command();
+        assert_eq!(pages.len(), commands.get_subcommands().count() + 1);
+        let page = |name: &str| {
+            let (_, page) = pages.iter().find(|(found, _)| found == name).unwrap();
+            String::from_utf8(page.clone()).unwrap()
+        };
+        for command in commands.get_subcommands() {
+            let page = page(&format!("sardonyx-{}", command.get_name()));
+            for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+                let option = format!("\\-\\-{}", option.replace('-', "\\-"));
+                assert!(page.contains(&option), "{} lacks {option}", command.get_name());
+            }
+            assert!(page.contains(".SH SYNOPSIS"));
+        }
+        assert!(page("sardonyx").contains("sardonyx\\-run(1)"));
     }
 }

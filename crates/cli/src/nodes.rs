@@ -6,10 +6,10 @@ use sardonyx::inspect::{NodeInfo, NodeValue};
 use sardonyx::tool::{Glob, suggest};
 use serde::Serialize;
 
-use crate::ModelArg;
 use crate::failure::Failure;
 use crate::human::{Align, columns, count, group};
-use crate::info::qualified;
+use crate::model_arg::ModelArg;
+use crate::operator_name::qualified_name;
 use crate::terminal::Terminal;
 
 #[derive(clap::Args)]
@@ -28,8 +28,8 @@ pub(crate) struct Args {
     name: Option<Glob>,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.info-nodes/1";
 
 impl Args {
@@ -37,16 +37,17 @@ impl Args {
         self.nodes
     }
 
+    /// Whether `node` matches the patterns of `--op` and `--name`.
     fn fits(&self, node: &NodeInfo) -> bool {
         let op = self.op.as_ref().is_none_or(|op| is_of(op, node));
         op && self.name.as_ref().is_none_or(|name| name.matches(&node.name))
     }
 
-    /// What to say if no node fits: names like those that are asked for, or the operators that
-    /// there are.
+    /// Returns a hint for the case that no node matches: an operator or a node whose name resembles
+    /// the pattern, or how to list the operators.
     fn hint(&self, nodes: &[NodeInfo]) -> Option<String> {
         let mut operators: Vec<String> =
-            nodes.iter().map(|node| qualified(&node.domain, &node.operator)).collect();
+            nodes.iter().map(|node| qualified_name(&node.domain, &node.operator)).collect();
         operators.sort_unstable();
         operators.dedup();
         if let Some(op) = &self.op
@@ -63,15 +64,17 @@ impl Args {
         let wanted = self.name.as_ref()?.text();
         let names = nodes.iter().map(|node| &*node.name).filter(|name| !name.is_empty());
         let near = suggest::hint(&wanted, names);
-        Some(format!("no node of those has the name '{wanted}'{near}"))
+        let node = if self.op.is_some() { "node with that operator" } else { "node" };
+        Some(format!("no {node} has the name '{wanted}'{near}"))
     }
 }
 
+/// Whether the operator of `node` matches a pattern, with or without its domain.
 fn is_of(op: &Glob, node: &NodeInfo) -> bool {
-    op.matches(&node.operator) || op.matches(&qualified(&node.domain, &node.operator))
+    op.matches(&node.operator) || op.matches(&qualified_name(&node.domain, &node.operator))
 }
 
-/// Lists the nodes that fit.
+/// Prints the nodes that match `--op` and `--name`, or a hint if none does.
 pub(crate) fn list(
     args: &Args,
     arg: &ModelArg,
@@ -95,17 +98,17 @@ pub(crate) fn list(
     Ok(())
 }
 
-/// The answer in JSON.
+/// JSON answer of `info --nodes`.
 #[derive(Serialize)]
 struct Answer<'a> {
     schema: &'static str,
     model: String,
-    /// Nodes of the model, with those that are not listed.
+    /// Number of nodes in the model, with those that are not listed.
     total: usize,
     nodes: &'a [NodeInfo],
 }
 
-/// A table for each graph, and how many nodes there are.
+/// Formats a table of nodes for each graph, and the number of nodes below.
 fn text(nodes: &[NodeInfo], total: usize) -> String {
     let headings = [
         ("  node", Align::Right),
@@ -131,20 +134,22 @@ fn text(nodes: &[NodeInfo], total: usize) -> String {
 }
 
 fn row(node: &NodeInfo) -> [String; 5] {
-    let values = |values: &[Option<NodeValue>]| {
-        let values: Vec<String> = values.iter().map(|value| value_text(value.as_ref())).collect();
-        values.join(", ")
-    };
     [
         node.index.to_string(),
-        qualified(&node.domain, &node.operator),
+        qualified_name(&node.domain, &node.operator),
         node.name.clone(),
-        values(&node.inputs),
-        values(&node.outputs),
+        values_text(&node.inputs),
+        values_text(&node.outputs),
     ]
 }
 
-/// Name and type; a dash where an input or output is left out.
+/// Formats the inputs or outputs of a node, separated by commas.
+fn values_text(values: &[Option<NodeValue>]) -> String {
+    let values: Vec<String> = values.iter().map(|value| value_text(value.as_ref())).collect();
+    values.join(", ")
+}
+
+/// Formats the name and type of a value, or a dash for an input or output that is left out.
 fn value_text(value: Option<&NodeValue>) -> String {
     match value {
         None => "-".to_string(),

@@ -1,5 +1,5 @@
-//! `sardonyx ops`: the operators of the standard: a list, one of them, or what changed between two
-//! of its versions.
+//! `sardonyx ops`: list of the standard's operators, page of one, or differences between two of its
+//! versions.
 
 use sardonyx::tool::schema::OpDef;
 use sardonyx::tool::schema::{
@@ -8,10 +8,10 @@ use sardonyx::tool::schema::{
 use sardonyx::tool::{Glob, suggest};
 use serde_json::{Value, json};
 
-use crate::Verdict;
 use crate::failure::Failure;
 use crate::human::{Align, columns, count};
 use crate::terminal::Terminal;
+use crate::verdict::Verdict;
 
 /// Show operators: summary, versions, inputs, outputs, attributes and types
 ///
@@ -47,8 +47,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.ops/1";
 
 pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -92,11 +92,14 @@ fn domain_of(op: &OpDef) -> &'static str {
     }
 }
 
+/// Whether `wanted` is the name of the operator, with or without its domain.
 fn is_called(op: &OpDef, wanted: &str) -> bool {
     let (domain, name) = wanted.rsplit_once('.').unwrap_or((domain_of(op), wanted));
     name == op.name && domain == domain_of(op)
 }
 
+/// Whether the operator's name matches the pattern `wanted`, or its name or description contains
+/// that text.
 fn fits(op: &OpDef, wanted: &str) -> bool {
     if Glob::is_pattern(wanted) {
         return Glob::parse(wanted).is_ok_and(|glob| glob.matches(op.name));
@@ -121,8 +124,6 @@ fn unknown_domain(wanted: &str) -> Failure {
         .help(format!("use one of its domains: {}", domains.join(", ")))
 }
 
-// For people.
-
 fn list(operators: &[&OpDef]) -> String {
     let rows: Vec<Vec<String>> = operators
         .iter()
@@ -144,24 +145,29 @@ fn first_sentence(text: &str) -> &str {
     &text[..end]
 }
 
-fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
-    let missing = |opset: u32| {
+/// Returns the definition of an operator in a version of its operator set, or fails if the operator
+/// is newer.
+fn schema_at(op: &OpDef, opset: u32) -> Result<Schema, Failure> {
+    op.schema_at(opset).ok_or_else(|| {
         let first = op.versions().next().map_or(0, |version| version.since);
         let name = op.full_name();
         Failure::new(format!("{name} does not exist in opset version {opset}"))
             .help(format!("use opset version {first} or newer"))
-    };
-    let at = |opset: u32| op.schema_at(opset).ok_or_else(|| missing(opset));
+    })
+}
+
+/// Formats the description of an operator, or the differences between two versions with `--diff`.
+fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
     if let Some([from, to]) = args.diff.as_deref() {
-        return Ok(difference(&at(*from)?, &at(*to)?));
+        return Ok(difference(&schema_at(op, *from)?, &schema_at(op, *to)?));
     }
     let mut text = format!("{}\n\n", op.about);
     if args.all {
         for version in op.versions() {
-            text += &format!("{}\n", at(version.since)?);
+            text += &format!("{}\n", schema_at(op, version.since)?);
         }
     } else {
-        let schema = at(args.opset.unwrap_or(u32::MAX))?;
+        let schema = schema_at(op, args.opset.unwrap_or(u32::MAX))?;
         text += &schema.to_string();
         let opset = args.opset.unwrap_or(schema.since);
         if let Some(function) = op.function_text(&Registry::standard(), opset, None) {
@@ -174,7 +180,7 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// What a later version says otherwise than an earlier one, or the other way round.
+/// Lists the differences between two versions of an operator, of which either may be the older.
 fn difference(from: &Schema, to: &Schema) -> String {
     let mut lines = Vec::new();
     if from.deprecated != to.deprecated {
@@ -184,11 +190,9 @@ fn difference(from: &Schema, to: &Schema) -> String {
             "  no longer deprecated".to_string()
         });
     }
-    let param = |param: &Param| (param.name, param.to_string());
-    let attribute = |attribute: &Attribute| (attribute.name, attribute.to_string());
-    changes("input", &from.inputs, &to.inputs, param, &mut lines);
-    changes("output", &from.outputs, &to.outputs, param, &mut lines);
-    changes("attribute", &from.attributes, &to.attributes, attribute, &mut lines);
+    push_changes("input", &from.inputs, &to.inputs, &mut lines);
+    push_changes("output", &from.outputs, &to.outputs, &mut lines);
+    push_changes("attribute", &from.attributes, &to.attributes, &mut lines);
     for var in &to.types {
         match from.type_var(var.name) {
             Some(old) => lines.extend(type_changes(old, var)),
@@ -214,16 +218,11 @@ fn difference(from: &Schema, to: &Schema) -> String {
     }
 }
 
-/// Parts of one kind that are only in one list, or that say something else.
-fn changes<'s, T>(
-    what: &str,
-    from: &'s [T],
-    to: &'s [T],
-    show: impl Fn(&'s T) -> (&'static str, String),
-    lines: &mut Vec<String>,
-) {
-    let old: Vec<_> = from.iter().map(&show).collect();
-    let new: Vec<_> = to.iter().map(&show).collect();
+/// Adds a line for each input, output or attribute that only one of two versions has, or that
+/// differs between them.
+fn push_changes<T: Member>(what: &str, from: &[T], to: &[T], lines: &mut Vec<String>) {
+    let old: Vec<_> = from.iter().map(|member| (member.name(), member.to_string())).collect();
+    let new: Vec<_> = to.iter().map(|member| (member.name(), member.to_string())).collect();
     lines.extend(
         old.iter()
             .filter(|entry| !new.contains(entry))
@@ -236,19 +235,36 @@ fn changes<'s, T>(
     );
 }
 
+/// Input, output or attribute of an operator.
+trait Member: ToString {
+    fn name(&self) -> &'static str;
+}
+
+impl Member for Param {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl Member for Attribute {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 fn type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = String> {
     let (old, new) = (from.allowed.names(), to.allowed.names());
-    let only = |these: &[String], those: &[String]| {
-        let these = these.iter().filter(|name| !those.contains(name));
-        these.cloned().collect::<Vec<_>>().join(" ")
-    };
-    [("-", only(&old, &new)), ("+", only(&new, &old))]
+    [("-", names_missing_in(&new, &old)), ("+", names_missing_in(&old, &new))]
         .into_iter()
         .filter(|(_, names)| !names.is_empty())
         .map(|(sign, names)| format!("{sign} type      {}: {names}", to.name))
 }
 
-// For programs.
+/// Joins the names that `others` does not contain.
+fn names_missing_in(others: &[String], names: &[String]) -> String {
+    let missing = names.iter().filter(|name| !others.contains(name));
+    missing.cloned().collect::<Vec<_>>().join(" ")
+}
 
 fn as_json(operators: &[&OpDef]) -> Value {
     let operators: Vec<Value> = operators.iter().map(|op| operator_json(op)).collect();
@@ -273,8 +289,8 @@ fn operator_json(op: &OpDef) -> Value {
     })
 }
 
-/// The functions that a version of an operator is; the text of one that depends on the call is not
-/// there.
+/// Lists in JSON the function bodies that define a version of an operator. A body that depends on
+/// attributes or inputs of the call has no text.
 fn functions_json(op: &OpDef, since: u32) -> Value {
     let functions = op.functions_of(since).into_iter().map(|function| {
         json!({
@@ -286,7 +302,7 @@ fn functions_json(op: &OpDef, since: u32) -> Value {
     Value::Array(functions.collect())
 }
 
-/// A word for programs and people.
+/// Returns the word for whether an operator is deterministic, for texts and JSON answers.
 fn determinism(schema: &Schema) -> &'static str {
     match schema.determinism {
         Determinism::Deterministic => "deterministic",
@@ -296,10 +312,9 @@ fn determinism(schema: &Schema) -> &'static str {
 }
 
 fn schema_json(schema: &Schema) -> Value {
-    let params = |params: &[Param], about: fn(&Schema, &Param) -> Option<&'static str>| {
-        let params = params.iter();
-        params.map(|param| param_json(param, about(schema, param))).collect::<Vec<_>>()
-    };
+    let inputs = schema.inputs.iter().map(|input| param_json(input, schema.input_meaning(input)));
+    let outputs = schema.outputs.iter();
+    let outputs = outputs.map(|output| param_json(output, schema.output_meaning(output)));
     let attributes = schema.attributes.iter();
     let attributes: Vec<Value> = attributes
         .map(|attribute| attribute_json(attribute, schema.attribute_meaning(attribute)))
@@ -316,10 +331,10 @@ fn schema_json(schema: &Schema) -> Value {
         "deprecated": schema.deprecated,
         "determinism": determinism(schema),
         "notes": schema.notes,
-        "inputs": params(&schema.inputs, Schema::input_meaning),
+        "inputs": inputs.collect::<Vec<_>>(),
         "fewest_inputs": fewest_inputs,
         "most_inputs": most_inputs,
-        "outputs": params(&schema.outputs, Schema::output_meaning),
+        "outputs": outputs.collect::<Vec<_>>(),
         "fewest_outputs": fewest_outputs,
         "most_outputs": most_outputs,
         "attributes": attributes,
@@ -351,7 +366,7 @@ fn param_json(param: &Param, about: Option<&str>) -> Value {
 
 fn attribute_json(attribute: &Attribute, about: Option<&str>) -> Value {
     let default = attribute.default.map(|default| match default {
-        // As written in the standard: 0.01, not 0.009999999776482582.
+        // Written like in the standard: 0.01, not 0.009999999776482582.
         AttrDefault::Float(value) => float_json(value),
         AttrDefault::Int(value) => json!(value),
         AttrDefault::String(value) | AttrDefault::Word(value) => json!(value),

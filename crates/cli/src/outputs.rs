@@ -1,4 +1,4 @@
-//! Writing the outputs of a run: a file, stdout, or a directory of files.
+//! Writing the outputs of a run to a file, to stdout, or to a directory of files.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,35 +15,35 @@ use crate::files::{self, Protected};
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
 
-/// Advice that always works.
+/// Advice for outputs that one file cannot hold. A directory can hold values of all types.
 const TO_DIRECTORY: &str = "write to a directory instead: --output DIR";
 
-/// Where outputs go.
+/// Destination of the outputs of a run.
 pub(crate) enum Place {
-    /// One file, in the form that its name says, or stdout.
+    /// One file in the format of its suffix, or stdout.
     One(Target, Format),
     /// A directory, with a file for each output.
     Directory(PathBuf),
 }
 
-/// A file that was written, and the outputs in it.
-pub(crate) struct Written {
+/// File that was written for one or all outputs.
+pub(crate) struct WrittenOutput {
     pub(crate) path: PathBuf,
-    /// The output that the file holds alone.
+    /// Name of the output, if the file holds only one.
     pub(crate) output: Option<String>,
-    /// Whether the file could not be called like its output.
+    /// Whether the name of the output was changed to get a valid file name.
     pub(crate) is_renamed: bool,
 }
 
 impl Place {
-    /// What an argument means: `-` is stdout, a name that ends like a file of arrays is that file,
-    /// any other a directory.
-    pub(crate) fn of(path: &Path) -> Result<Place, Failure> {
+    /// Interprets the argument of `--output`: `-` is stdout, a name with the suffix of an array
+    /// file is that file, any other name is a directory.
+    pub(crate) fn from_path(path: &Path) -> Result<Place, Failure> {
         if path.is_dir() {
             return Ok(Place::Directory(path.to_path_buf()));
         }
         let target = saving::target_of(path)?;
-        match (&target, Format::of_path(path)) {
+        match (&target, Format::from_path(path)) {
             (Target::Stdout, _) => Ok(Place::One(target, Format::Text)),
             (_, Some(format)) => Ok(Place::One(target, format)),
             (_, None) if path.is_file() => {
@@ -66,14 +66,14 @@ impl Place {
         }
     }
 
-    /// Whether stdout is taken.
+    /// Whether the outputs are written to stdout, so that nothing else can be.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self, Place::One(Target::Stdout, _))
     }
 }
 
-/// The suffix of a path that looks like that of a file: letters, or letters and digits. The name of
-/// a directory that does not end in a slash may have a number after a dot.
+/// Returns the suffix of a path that looks like a file: up to 8 letters and digits, of which the
+/// first is a letter. A directory without a slash at its end may be called `run.1`.
 fn file_suffix(path: &Path) -> Option<&str> {
     if files::ends_as_directory(path) {
         return None;
@@ -85,13 +85,13 @@ fn file_suffix(path: &Path) -> Option<&str> {
     is_suffix.then_some(suffix)
 }
 
-/// Writes all outputs; the files written.
+/// Writes all outputs, and returns the written files.
 pub(crate) fn write(
     outputs: &Outputs,
     place: &Place,
     protected: &Protected,
     terminal: &Terminal,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<WrittenOutput>, Failure> {
     match place {
         Place::One(target, format) => write_one(outputs, target, *format, protected, terminal),
         Place::Directory(path) => write_directory(outputs, path, protected),
@@ -104,13 +104,13 @@ fn write_one(
     format: Format,
     protected: &Protected,
     terminal: &Terminal,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<WrittenOutput>, Failure> {
     if let Target::File(path) = target {
         protected.check(path)?;
     }
     let all: Vec<(&str, &Value)> = outputs.iter().collect();
     match (&all[..], target) {
-        // A sequence or a map is a message of its own.
+        // A .pb file holds a sequence or a map whole, in a message of its own type.
         ([(name, value)], Target::File(path))
             if format == Format::Proto && value.as_tensor().is_none() =>
         {
@@ -134,10 +134,10 @@ fn write_one(
             }
             for (name, value) in &all {
                 let tensors = arrays_of(name, value).filter(|_| {
-                    // What holds one value holds no sequence, however short.
+                    // A format for one value holds no sequence, not even one with a single item.
                     value.as_tensor().is_some() || !format.holds_one()
                 });
-                content.tensors.extend(tensors.ok_or_else(|| only_in_pb(name, value))?);
+                content.tensors.extend(tensors.ok_or_else(|| refuse_type(name, value))?);
             }
             let mut names = HashSet::new();
             for (name, _) in &content.tensors {
@@ -152,7 +152,7 @@ fn write_one(
     }
     Ok(match target {
         Target::Stdout => Vec::new(),
-        Target::File(path) => vec![Written {
+        Target::File(path) => vec![WrittenOutput {
             path: path.clone(),
             output: match &all[..] {
                 [(name, _)] => Some(name.to_string()),
@@ -163,8 +163,9 @@ fn write_one(
     })
 }
 
-/// The arrays that an output becomes in a file with several: a tensor under its name, the items of
-/// a sequence under that, a dot and their position. An empty sequence would leave no trace there.
+/// Returns the arrays that store an output in a file of several: a tensor under its name, the items
+/// of a sequence as `NAME.0`, `NAME.1`, and so on. `None` for values of other types, and for an
+/// empty sequence, which would leave no trace.
 pub(crate) fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor)>> {
     match value {
         Value::Tensor(tensor) => Some(vec![(name.to_string(), tensor.clone())]),
@@ -178,7 +179,7 @@ pub(crate) fn arrays_of(name: &str, value: &Value) -> Option<Vec<(String, Tensor
     }
 }
 
-fn only_in_pb(name: &str, value: &Value) -> Failure {
+fn refuse_type(name: &str, value: &Value) -> Failure {
     let ty = value.value_type();
     let empty = matches!(value, Value::Sequence(sequence) if sequence.is_empty());
     let what = if empty { format!("empty {ty}") } else { format!("of type {ty}") };
@@ -186,16 +187,17 @@ fn only_in_pb(name: &str, value: &Value) -> Failure {
         .help(TO_DIRECTORY)
 }
 
-/// A file for each output: tensors become `.npy`, other values and types that NumPy lacks `.pb`.
+/// Writes a file for each output: tensors become `.npy` files, other values and element types that
+/// NumPy lacks `.pb` files.
 fn write_directory(
     outputs: &Outputs,
     target: &Path,
     protected: &Protected,
-) -> Result<Vec<Written>, Failure> {
+) -> Result<Vec<WrittenOutput>, Failure> {
     let mut contents = Vec::new();
     for ((name, value), stem) in outputs.iter().zip(file_stems(outputs.names())) {
         let (bytes, suffix) = match value {
-            // A .npy file alone does not say what such elements are.
+            // A .npy file does not record element types that NumPy lacks.
             Value::Tensor(tensor) if !npy::names_type(tensor.data_type()) => {
                 (write_value(value, name)?, "pb")
             }
@@ -207,34 +209,36 @@ fn write_directory(
         };
         let path = target.join(format!("{stem}.{suffix}"));
         protected.check(&path)?;
-        let written = Written { path, output: Some(name.to_string()), is_renamed: stem != name };
+        let written =
+            WrittenOutput { path, output: Some(name.to_string()), is_renamed: stem != name };
         contents.push((written, bytes));
     }
     fs::create_dir_all(target)
-        .map_err(|error| files::failed("cannot create the directory", target, &error))?;
+        .map_err(|error| files::io_failure("cannot create the directory", target, &error))?;
     for (written, bytes) in &contents {
         files::write(&written.path, |file| Ok(file.write_all(bytes)?))?;
     }
     Ok(contents.into_iter().map(|(written, _)| written).collect())
 }
 
-/// The names of the files of outputs in a directory, without suffixes.
+/// Returns a file name for each output in a directory, without suffixes.
 pub(crate) fn file_stems<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut taken = HashSet::new();
     names.enumerate().map(|(index, name)| file_stem(name, index, &mut taken)).collect()
 }
 
-/// A file name for an output, without suffix. Names in a model may hold anything, so what could
-/// lead elsewhere or be illegal somewhere becomes `_`.
+/// Returns a unique file name for an output, without suffix. Names in a model may contain anything,
+/// so characters that could lead to another directory, or are illegal on some system, become `_`.
 fn file_stem(name: &str, index: usize, taken: &mut HashSet<String>) -> String {
-    let plain = |c: char| {
-        if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' }
-    };
-    let mut stem: String = name.chars().take(80).map(plain).collect();
+    let mut stem: String = name
+        .chars()
+        .take(80)
+        .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' })
+        .collect();
     if stem.is_empty() || stem.starts_with('.') {
         stem.insert_str(0, &format!("output_{index}"));
     }
-    // Some file systems do not tell upper from lower case.
+    // Some file systems are not case-sensitive.
     if !taken.insert(stem.to_lowercase()) {
         stem = format!("{stem}_{index}");
         taken.insert(stem.to_lowercase());

@@ -1,13 +1,14 @@
-//! `sardonyx pack`: a model as one file.
+//! `sardonyx pack`: a model whose values are all in the model file.
 
 use sardonyx::SaveOptions;
 use sardonyx::io::Weights;
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::failure::Failure;
 use crate::human::{bytes, count};
-use crate::saving::{self, is_external, sum_of};
+use crate::model_arg::ModelArg;
+use crate::saving;
+use crate::stored_tensors::{is_external, sum_of};
 use crate::terminal::Terminal;
 
 /// Copy values from external data files into the model file
@@ -23,8 +24,8 @@ pub(crate) struct Args {
     saving: saving::Args,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.pack/1";
 
 pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -43,7 +44,7 @@ pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         });
         return terminal.json(&answer, true);
     }
-    saved.say(terminal);
+    saved.print(terminal);
     match tensors {
         0 => terminal.note("all values were already in the model"),
         _ => terminal.remark(&format!(

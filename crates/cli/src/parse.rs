@@ -1,15 +1,17 @@
-//! `sardonyx parse`: a model of text.
+//! `sardonyx parse`: conversion of ONNX text to a model.
 
 use sardonyx::check::{Finding, Severity};
-use sardonyx::io::{Access, Form, Weights};
+use sardonyx::io::{Access, ModelFormat, Weights};
 use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, check, tool};
 use serde_json::json;
 
-use crate::data_files::{DataFiles, Found};
+use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
+use crate::saving;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::verdict::Verdict;
 
 /// Convert ONNX text to a model
 ///
@@ -31,13 +33,13 @@ pub(crate) struct Args {
     no_check: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.parse/1";
 
 pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
-    // A text may be edited while it is looked at.
-    let options = OpenOptions::new().form(Form::Notation).access(Access::Read);
+    // Read instead of mapped, because an editor may change a text while it is parsed.
+    let options = OpenOptions::new().form(ModelFormat::Notation).access(Access::Read);
     let loaded = args.model.load(options)?;
     let (model, warnings) = (&loaded.model, &loaded.warnings);
     if let (Some(text), false) = (&loaded.text, warnings.is_empty()) {
@@ -47,7 +49,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let (findings, errors) =
         if args.no_check { (Vec::new(), 0) } else { findings(model, args.strict) };
     for found in &findings {
-        terminal.remark(&(check::render(model, found, &name) + "\n"));
+        terminal.remark(&(model.render_finding(found, &name) + "\n"));
     }
     if errors > 0 {
         let message = format!("{name}: the model has {}", count(errors, "error"));
@@ -64,9 +66,9 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let target = args.saving.target(&args.model, model)?;
     let options = SaveOptions::new();
     let saved = args.saving.save(&args.model, model, options, Weights::Keep, target, terminal)?;
-    let mut data = DataFiles::of(&args.model);
+    let mut data = DataFiles::new(&args.model);
     for file in model.external_files() {
-        if data.find(&file.location) == Found::Missing {
+        if data.find(&file.location) == DataFileStatus::Missing {
             let (location, tensors) = (&file.location, count(file.tensors, "tensor"));
             terminal.remark(&format!(
                 "warning: the data file '{location}' with the values of {tensors} is missing"
@@ -75,7 +77,10 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
     if args.saving.json {
         let positions = loaded.positions(&findings);
-        let findings = findings.iter().zip(positions).map(crate::check::finding);
+        let findings = findings
+            .iter()
+            .zip(positions)
+            .map(|(found, position)| crate::check::finding_json(found, position));
         let warnings: Vec<&str> = warnings.iter().map(|found| found.message.as_str()).collect();
         let answer = json!({
             "schema": SCHEMA,
@@ -86,13 +91,13 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         });
         terminal.json(&answer, true)?;
     } else {
-        saved.say(terminal);
+        saved.print(terminal);
     }
     Ok(Verdict::Fine)
 }
 
-/// What makes the model invalid, as errors if it is refused for that and as warnings otherwise.
-/// Also how many there are, which may be more than are listed.
+/// Checks the model, and returns its errors with their total number, of which not all may be
+/// listed. Without `strict` the errors become warnings, as the model is written in spite of them.
 fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
     let options = check::CheckOptions::new().types(true).without_files(true);
     let report = model.check(&options);

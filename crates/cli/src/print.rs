@@ -1,4 +1,4 @@
-//! `sardonyx print`: a model as text.
+//! `sardonyx print`: conversion of a model to ONNX text.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,9 +11,11 @@ use sardonyx::tool::TextForm;
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
+use crate::human;
+use crate::model_arg::ModelArg;
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, human};
+use crate::verdict::Verdict;
 
 /// Print a model as text
 ///
@@ -65,17 +67,22 @@ fn parse_inline(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Parses `3`, `10..20`, `10..` or `..5`.
 fn parse_range(text: &str) -> Result<Range<usize>, String> {
-    let number = |text: &str, absent| match text {
-        "" => Ok(absent),
-        _ => text.parse::<usize>().map_err(|_| format!("'{text}' is not a position")),
-    };
     match text.split_once("..") {
-        Some((start, end)) => Ok(number(start, 0)?..number(end, usize::MAX)?),
+        Some((start, end)) => Ok(parse_position(start, 0)?..parse_position(end, usize::MAX)?),
         None => {
-            let at = number(text, 0)?;
+            let at = parse_position(text, 0)?;
             Ok(at..at.saturating_add(1))
         }
+    }
+}
+
+/// Parses one end of a range, which is `default` if it is left out.
+fn parse_position(text: &str, default: usize) -> Result<usize, String> {
+    match text {
+        "" => Ok(default),
+        _ => text.parse().map_err(|_| format!("'{text}' is not a position")),
     }
 }
 
@@ -93,7 +100,7 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let options = args.options(&target);
     let only_parts = !args.node.is_empty() || !args.range.is_empty() || !args.function.is_empty();
     let left_out = if only_parts {
-        let (text, left_out) = args.parts(&options, &model)?;
+        let (text, left_out) = args.print_parts(&options, &model)?;
         match &target {
             Target::Stdout => io::stdout().lock().write_all(&text)?,
             Target::File(path) => {
@@ -117,7 +124,7 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     };
     if args.portable && !left_out.is_empty() {
         let lines: Vec<String> = left_out.to_string().lines().map(String::from).collect();
-        saving::left_out(&lines, terminal);
+        saving::note_left_out(&lines, terminal);
         if left_out.changes_meaning() {
             return Ok(Verdict::Findings);
         }
@@ -126,8 +133,8 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 }
 
 impl Args {
-    /// Whether values in data files go into the text, or into a file beside it: if that is asked
-    /// for, or if the text could not refer to them.
+    /// Whether values in data files are copied into the text or into a file beside it: if an option
+    /// requires it, or if the text cannot refer to the data files from its own directory.
     fn takes_data_files(&self, model: &Model, target: &Target) -> bool {
         let files = model.external_files();
         if files.is_empty() || self.no_weights {
@@ -137,7 +144,7 @@ impl Args {
             return true;
         }
         let Target::File(text) = target else {
-            // It belongs beside the model.
+            // Text on stdout is meant to be saved in the directory of the model.
             return false;
         };
         if self.model.is_stdin() {
@@ -148,8 +155,8 @@ impl Args {
         {
             return true;
         }
-        // A model that is a link may have its data files beside the file that it leads to.
-        let data = DataFiles::of(&self.model);
+        // The model may be a symlink, with the data files in the directory of its target.
+        let data = DataFiles::new(&self.model);
         files.iter().map(|file| file.location.as_str()).any(|location| {
             !directory.join(location).is_file() && !data.paths([location]).is_empty()
         })
@@ -170,49 +177,55 @@ impl Args {
         if self.portable || self.sidecar {
             return options;
         }
-        match location(&self.model, target) {
+        match relative_location(&self.model, target) {
             Some(location) => options.refer_to(location),
             None => options,
         }
     }
 
-    fn parts(&self, options: &PrintOptions, model: &Model) -> Result<(Vec<u8>, LeftOut), Failure> {
-        let mut text = Vec::new();
-        let mut left_out = LeftOut::default();
-        let mut add = |found: (Vec<u8>, LeftOut), what: &dyn Fn() -> Failure| {
-            if found.0.is_empty() {
-                return Err(what());
-            }
-            text.extend_from_slice(&found.0);
-            left_out.join(found.1);
-            Ok(())
-        };
+    /// Prints the functions and nodes that options select. Fails if a name or a range selects none.
+    fn print_parts(
+        &self,
+        options: &PrintOptions,
+        model: &Model,
+    ) -> Result<(Vec<u8>, LeftOut), Failure> {
+        let mut parts = Vec::new();
         for name in &self.function {
-            add(options.print_functions(model, name)?, &|| {
-                Failure::new(format!("the model has no function '{name}'"))
-                    .help("sardonyx info lists its functions")
-            })?;
+            let part = options.print_functions(model, name)?;
+            if part.0.is_empty() {
+                return Err(Failure::new(format!("the model has no function '{name}'"))
+                    .help("sardonyx info lists its functions"));
+            }
+            parts.push(part);
         }
         for name in &self.node {
-            add(options.print_nodes(model, name)?, &|| {
-                Failure::new(format!("the model has no node '{name}'"))
-                    .help("use --range to select nodes by position")
-            })?;
+            let part = options.print_nodes(model, name)?;
+            if part.0.is_empty() {
+                return Err(Failure::new(format!("the model has no node '{name}'"))
+                    .help("use --range to select nodes by position"));
+            }
+            parts.push(part);
         }
         for range in &self.range {
-            add(options.print_range(model, range.clone())?, &|| {
-                let count = model.node_count();
-                Failure::new(format!("no nodes at {}..{}", range.start, range.end)).help(format!(
-                    "use positions in the main graph, which has {}",
-                    human::count(count, "node")
-                ))
-            })?;
+            let part = options.print_range(model, range.clone())?;
+            if part.0.is_empty() {
+                let count = human::count(model.node_count(), "node");
+                return Err(Failure::new(format!("no nodes at {}..{}", range.start, range.end))
+                    .help(format!("use positions in the main graph, which has {count}")));
+            }
+            parts.push(part);
+        }
+        let mut text = Vec::new();
+        let mut left_out = LeftOut::default();
+        for (part, omitted) in parts {
+            text.extend_from_slice(&part);
+            left_out.join(omitted);
         }
         Ok((text, left_out))
     }
 }
 
-/// The directory that a file is in.
+/// Returns the directory of a file: `.` for a name without a directory.
 fn directory_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -220,16 +233,17 @@ fn directory_of(file: &Path) -> &Path {
     }
 }
 
-/// What the model's file is called from the directory of the text; `None` if it lies outside of it.
-fn location(model: &ModelArg, target: &Target) -> Option<String> {
+/// Returns the path of the model file relative to the directory of the text; `None` if the file is
+/// outside of this directory.
+fn relative_location(model: &ModelArg, target: &Target) -> Option<String> {
     if model.is_stdin() {
         return None;
     }
     let Target::File(text) = target else {
-        // It belongs beside the model.
+        // Text on stdout is meant to be saved in the directory of the model.
         return Some(model.path.file_name()?.to_str()?.to_string());
     };
-    // The name by which the file was given, in its real directory: a link stays one.
+    // Only the directory is canonicalized: a model that is a symlink keeps its own name.
     let parent = fs::canonicalize(directory_of(&model.path)).ok()?;
     let inside = parent.strip_prefix(fs::canonicalize(directory_of(text)).ok()?).ok()?;
     let location = inside.join(model.path.file_name()?);

@@ -1,4 +1,4 @@
-//! `sardonyx profile`: where the time of a run goes, step by step.
+//! `sardonyx profile`: time of each step of a run.
 
 mod measured;
 mod on_devices;
@@ -16,18 +16,19 @@ use sardonyx::tool::SessionExt;
 use sardonyx::tool::profile::{DevicePart, DeviceRun, Exchanged};
 use serde_json::{Value, json};
 
-use crate::ModelArg;
 use crate::devices::DeviceArgs;
+use crate::escape::escape_controls_in_json;
 use crate::failure::{Code, Failure};
 use crate::files;
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
+use crate::model_arg::ModelArg;
 use crate::saving;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
-use crate::terminal::{Terminal, harmless_json};
+use crate::terminal::Terminal;
 use crate::timing::{RepeatArgs, median};
-use measured::{Part, Profile, Track, rounded_micros};
+use measured::{ModelPart, Profile, Track, to_micros};
 
 /// Measure the time of every step of a run
 ///
@@ -68,25 +69,26 @@ pub(crate) struct Args {
     trace: Option<PathBuf>,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.profile/1";
-/// Timings that are kept in memory, unless more runs are asked for.
+/// Maximum number of timings that are kept in memory, unless `--runs` needs more.
 const MOST_EVENTS: u64 = 1_000_000;
 
 pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let opened = if args.devices.devices {
         args.session.open(&args.model, true, terminal)?
     } else {
-        args.session.open_step((&args.model, args.training_step), terminal)?
+        args.session.open_step(&args.model, args.training_step, terminal)?
     };
     let running = args.devices.runner(&opened, &args.session, args.model.is_stdin())?;
     let Some(running) = running else { return Ok(()) };
     let inputs = gather_or_make(&args.inputs, &opened, terminal)?;
     let protected = saving::protect_inputs(&args.model, &opened.model, &inputs.files);
     if let Some(target) = &args.trace {
-        let refused = |failure: Failure| failure.help("choose another file with --trace");
-        protected.check(target).map_err(refused)?;
+        protected
+            .check(target)
+            .map_err(|failure| failure.help("choose another file with --trace"))?;
     }
     let runner = &running.runner;
     let Measured { wall, devices } = measure(args, runner, &inputs, terminal)?;
@@ -97,7 +99,7 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let more = json!({
             "threads": runner.threads(),
             "instruction_set": instruction_set,
-            "run_us": nearest.map(|run| rounded_micros(wall[run])),
+            "run_us": nearest.map(|run| to_micros(wall[run])),
         });
         args.write_trace(target, &tracks.collect::<Vec<_>>(), more, terminal)?;
     }
@@ -109,37 +111,51 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             terminal.print(&profile.text(args, &instruction_set))
         }
         (Runner::Devices(session), _) => {
-            let report = on_devices::Report::of(session, &wall, devices)?;
+            let report = on_devices::DeviceProfile::new(session, &wall, devices)?;
             if args.json {
                 terminal.json(&report.json(args), true)
             } else {
                 terminal.print(&report.text(args))
             }
         }
-        (Runner::Session(_), _) => Err(Failure::new("nothing was run").code(Code::Internal)),
+        (Runner::Session(_), _) => Err(nothing_run()),
     }
 }
 
-/// Times of a model: of the runs, and of the steps of each device. A model that one session runs
-/// counts as one device.
+/// Returns the failure for a profile without runs, which options cannot cause.
+fn nothing_run() -> Failure {
+    Failure::new("nothing was run").code(Code::Internal)
+}
+
+/// Measured times of a model. A model that one session runs counts as one device.
 struct Measured {
+    /// Wall time of each run.
     wall: Vec<Duration>,
     devices: Vec<Device>,
 }
 
-/// Part of a model that one device runs, run by run.
+/// Part of a model that one device runs, with its times in each run.
 struct Device {
     number: usize,
     profile: Profile,
     runs: Vec<Run>,
+    /// Exchanges with other devices, by run.
     exchanges: Vec<Exchanges>,
 }
 
-/// Exchanges of a device in a run, by step of the plan: how long the step took, and its parts.
-type Exchanges = BTreeMap<usize, (Duration, Exchanged)>;
+/// Exchanges of a device in one run, by their step in the plan.
+type Exchanges = BTreeMap<usize, TimedExchange>;
+
+/// Exchange of a device with others.
+struct TimedExchange {
+    /// Time of the whole exchange, with waiting.
+    took: Duration,
+    /// Waiting time and sent messages.
+    exchanged: Exchanged,
+}
 
 impl Device {
-    /// Returns the track of a run in a trace.
+    /// Returns the steps of a run for a track of a trace.
     fn track(&self, runner: &Runner, run: usize) -> Option<Track<'_>> {
         let name = match runner {
             Runner::Session(_) => "steps".to_string(),
@@ -149,21 +165,22 @@ impl Device {
     }
 }
 
-/// Runs the model as often as the options say.
+/// Runs the model as often as the options require, and measures each run.
 fn measure(
     args: &Args,
     runner: &Runner,
     inputs: &Inputs,
     terminal: &Terminal,
 ) -> Result<Measured, Failure> {
-    // The first run says better than inference why the inputs do not fit.
-    runner.run(inputs.named(), &args.stopping.options())?;
-    let parts = parts(runner, inputs)?;
+    // The run comes first, as its errors explain better than those of inference why inputs do not
+    // fit.
+    runner.run(inputs.named_values(), &args.stopping.options())?;
+    let parts = device_parts(runner, inputs)?;
     let steps: Vec<usize> = parts.iter().map(|(_, part)| part.infos.len()).collect();
     let timed = args.record(steps.iter().sum(), terminal, |keeps| {
         let (took, devices) = match runner {
             Runner::Session(session) => watch(args, session, inputs, keeps)?,
-            Runner::Devices(session) => watch_devices(args, session, inputs, (&steps, keeps))?,
+            Runner::Devices(session) => watch_devices(args, session, inputs, &steps, keeps)?,
         };
         let kept = devices.iter().map(|(run, _)| run.events.len()).sum();
         Ok(((took, devices), kept))
@@ -179,33 +196,35 @@ fn measure(
         }
     }
     let devices = parts.into_iter().zip(of_devices).map(|((number, part), (runs, exchanges))| {
-        Ok(Device { number, profile: Profile::of(part, &runs)?, runs, exchanges })
+        Ok(Device { number, profile: Profile::new(part, &runs)?, runs, exchanges })
     });
     Ok(Measured { wall, devices: devices.collect::<Result<_, Failure>>()? })
 }
 
-/// Returns the parts of a model that devices run, with the numbers of these.
-fn parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, Part)>, Failure> {
+/// Returns the part of the model that each device runs, with the number of the device. A session
+/// runs the whole model as device 0.
+fn device_parts(runner: &Runner, inputs: &Inputs) -> Result<Vec<(usize, ModelPart)>, Failure> {
     Ok(match runner {
         Runner::Session(session) => {
             let (infos, threads) = (session.steps(), session.threads());
-            vec![(0, Part { infos, details: session.details(inputs.types())?, threads })]
+            vec![(0, ModelPart { infos, details: session.details(inputs.types())?, threads })]
         }
         Runner::Devices(session) => {
             let threads = session.threads_per_device();
             let parts = session.parts(&inputs.types())?.into_iter();
-            let part = |part: DevicePart| {
-                (part.device, Part { infos: part.steps, details: part.details, threads })
-            };
-            parts.map(part).collect()
+            parts
+                .map(|part: DevicePart| {
+                    (part.device, ModelPart { infos: part.steps, details: part.details, threads })
+                })
+                .collect()
         }
     })
 }
 
-/// Duration of a run, and the steps of its devices.
+/// Duration of a run, with the steps and exchanges of each device.
 type TimedRun = (Duration, Vec<(Run, Exchanges)>);
 
-/// Runs the model once in one session, and keeps so many events for a trace.
+/// Runs the model once in a session and times its steps. Keeps up to `keeps` events for a trace.
 fn watch(
     args: &Args,
     session: &Session,
@@ -215,7 +234,7 @@ fn watch(
     let run = RefCell::new(Run::new(session.steps().len()));
     let watch = |event: StepEvent| run.borrow_mut().add(event, keeps);
     let options = args.stopping.options().watch(&watch);
-    let values = inputs.named();
+    let values = inputs.named_values();
     let began = Instant::now();
     session.run(values, &options)?;
     let took = began.elapsed();
@@ -224,37 +243,41 @@ fn watch(
     Ok((took, vec![(run, Exchanges::new())]))
 }
 
-/// Runs the model once on devices with so many steps each, and keeps so many events for a trace.
+/// Runs the model once on devices and times their steps. `steps` has the number of steps of each
+/// device; up to `keeps` events of each are kept for a trace.
 fn watch_devices(
     args: &Args,
     session: &DeviceSession,
     inputs: &Inputs,
-    (steps, keeps): (&[usize], usize),
+    steps: &[usize],
+    keeps: usize,
 ) -> Result<TimedRun, Failure> {
-    let (values, options) = (inputs.named(), args.stopping.options());
+    let (values, options) = (inputs.named_values(), args.stopping.options());
     let began = Instant::now();
     let (_, devices) = session.run_watched(values, &options)?;
     let took = began.elapsed();
     let devices = devices.iter().zip(steps);
-    Ok((took, devices.map(|(device, steps)| taken(device, *steps, keeps)).collect()))
+    Ok((took, devices.map(|(device, steps)| collect_run(device, *steps, keeps)).collect()))
 }
 
-/// Returns what is kept of the run of a device.
-fn taken(watched: &DeviceRun, steps: usize, keeps: usize) -> (Run, Exchanges) {
+/// Adds up the events of a device with `steps` steps in one run, and keeps up to `keeps` of them
+/// for a trace.
+fn collect_run(watched: &DeviceRun, steps: usize, keeps: usize) -> (Run, Exchanges) {
     let mut run = Run::new(steps);
     (run.start, run.took) = (watched.start, watched.took);
     let mut exchanges = Exchanges::new();
     for event in &watched.events {
         run.add(event.step, keeps);
         if let Some(exchanged) = event.exchanged {
-            exchanges.insert(exchanged.step, (event.step.took, exchanged));
+            let took = event.step.took;
+            exchanges.insert(exchanged.step, TimedExchange { took, exchanged });
         }
     }
-    run.untold += watched.untold;
+    run.dropped += watched.untold;
     (run, exchanges)
 }
 
-/// Returns the number of the run whose time is nearest to the median.
+/// Returns the index of the run whose time is nearest to the median.
 fn nearest_run(wall: &[Duration]) -> Option<usize> {
     let mut sorted = wall.to_vec();
     sorted.sort_unstable();
@@ -263,9 +286,9 @@ fn nearest_run(wall: &[Duration]) -> Option<usize> {
 }
 
 impl Args {
-    /// Runs a warm model as often as the options say. The function runs it once and keeps so many
-    /// events for a trace, and returns how many numbers it keeps of the run; there are `steps`
-    /// steps.
+    /// Calls `run` for the warm-up, and then as often as the options require; returns the results
+    /// of the latter calls. `run` takes the maximum number of events to keep for a trace, and
+    /// returns the number of timings that it kept beside its result. The model has `steps` steps.
     fn record<R>(
         &self,
         steps: usize,
@@ -282,8 +305,11 @@ impl Args {
         let mut runs = Vec::new();
         let keeps = if self.trace.is_some() { MOST_EVENTS as usize } else { 0 };
         let mut kept = steps;
-        let most = |kept: usize| MOST_EVENTS / kept.max(1) as u64;
-        while self.repeat.goes_on(runs.len() as u64, start.elapsed(), most(kept)) {
+        loop {
+            let most = MOST_EVENTS / kept.max(1) as u64;
+            if !self.repeat.goes_on(runs.len() as u64, start.elapsed(), most) {
+                break;
+            }
             let (one, events) = run(keeps)?;
             kept = steps.max(events);
             runs.push(one);
@@ -293,7 +319,7 @@ impl Args {
         Ok(runs)
     }
 
-    /// Writes the steps of a run in the trace event format: a track for each device.
+    /// Writes the steps of a run in the trace event format, with a track for each device.
     fn write_trace(
         &self,
         target: &Path,
@@ -301,13 +327,9 @@ impl Args {
         more: Value,
         terminal: &Terminal,
     ) -> Result<(), Failure> {
-        let name = |what: &str, thread: usize, name: &str| {
-            let args = json!({"name": name});
-            json!({"name": what, "ph": "M", "pid": 1, "tid": thread, "args": args})
-        };
-        let mut events = vec![name("process_name", 1, &self.model.name())];
+        let mut events = vec![name_event("process_name", 1, &self.model.name())];
         for (thread, track) in (1..).zip(tracks) {
-            events.push(name("thread_name", thread, &track.name));
+            events.push(name_event("thread_name", thread, &track.name));
             events.extend(track.events(thread));
         }
         let mut other = json!({"model": self.model.name()});
@@ -317,56 +339,64 @@ impl Args {
         let trace = json!({"traceEvents": events, "displayTimeUnit": "ns", "otherData": other});
         write_json(target, &trace)?;
         terminal.remark(&format!("wrote {}", target.display()));
-        let untold: u64 = tracks.iter().map(|track| track.run.untold).sum();
-        if untold > 0 {
-            let (first, more) = (human::group(MOST_EVENTS), human::group(untold));
+        let dropped: u64 = tracks.iter().map(|track| track.run.dropped).sum();
+        if dropped > 0 {
+            let (first, more) = (human::group(MOST_EVENTS), human::group(dropped));
             terminal.note(&format!("the trace has the first {first} steps; {more} more ran"));
         }
         Ok(())
     }
 }
 
-/// How long a step took in one run, and how often it ran: a step in a loop runs in each iteration.
+/// Calls of a step in one run: a step in a loop is called in each iteration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Calls {
+    /// Time of all calls together.
     took: Duration,
     count: u64,
 }
 
-/// A run with its steps.
+/// One run of a session or of a device, with the times of its steps.
 struct Run {
-    /// When it began, after others of the same trace.
+    /// Time from the start of the run on all devices to its start on this one.
     start: Duration,
     took: Duration,
-    /// By step; `None` for one that did not run.
+    /// Calls by step; `None` for a step that did not run.
     steps: Vec<Option<Calls>>,
-    /// The first steps that ran, for a trace.
+    /// First events of the run, for a trace.
     events: Vec<StepEvent>,
-    /// Steps that ran after these.
-    untold: u64,
+    /// Number of later events, which are not kept.
+    dropped: u64,
 }
 
 impl Run {
-    /// Of a session with so many steps.
+    /// Returns a run without events, of a session or device with `steps` steps.
     fn new(steps: usize) -> Run {
         Run {
             start: Duration::ZERO,
             took: Duration::ZERO,
             steps: vec![None; steps],
             events: Vec::new(),
-            untold: 0,
+            dropped: 0,
         }
     }
 
-    /// Adds a step that has run, and keeps so many of them for a trace.
+    /// Adds the time of a step that has run. Keeps the event for a trace while there are fewer than
+    /// `keeps`.
     fn add(&mut self, event: StepEvent, keeps: usize) {
         if let Some(calls) = self.steps.get_mut(event.step) {
             let calls = calls.get_or_insert_default();
             calls.took += event.took;
             calls.count += 1;
         }
-        if self.events.len() < keeps { self.events.push(event) } else { self.untold += 1 }
+        if self.events.len() < keeps { self.events.push(event) } else { self.dropped += 1 }
     }
+}
+
+/// Returns the event of the trace event format that names a process or thread.
+fn name_event(what: &str, thread: usize, name: &str) -> Value {
+    let args = json!({"name": name});
+    json!({"name": what, "ph": "M", "pid": 1, "tid": thread, "args": args})
 }
 
 fn write_json(target: &Path, value: &Value) -> Result<(), Failure> {
@@ -375,7 +405,7 @@ fn write_json(target: &Path, value: &Value) -> Result<(), Failure> {
         Failure::new(format!("the trace cannot be written as JSON: {error}")).code(Code::Internal)
     })?;
     files::write(target, |file| {
-        file.write_all(harmless_json(&text).as_bytes())?;
+        file.write_all(escape_controls_in_json(&text).as_bytes())?;
         Ok(())
     })
 }

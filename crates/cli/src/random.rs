@@ -1,12 +1,12 @@
-//! Filling inputs with numbers that look random and are the same everywhere.
+//! Filling inputs with pseudo-random numbers, which are the same on every machine.
 //!
-//! Element i of an input is made from the i-th output of SplitMix64 (Steele, Lea, Flood 2014),
-//! started with SEED xor the FNV-1a hash of the input's name: so an input does not depend on the
-//! others, nor on the machine. Of the 64 bits u,
-//! - floats from a to below b are a + (b - a) (u >> 40) / 2^24, then rounded to narrower types; a
-//!   is -1 and b is 1 unless something else is asked for,
-//! - integers from a to below b are a + (u >> 32) mod (b - a); what a and b are is in `filling`,
-//! - truth values are the highest bit, strings an integer as text.
+//! Element i of an input is made from the i-th output u (64 bits) of SplitMix64 (Steele, Lea, Flood
+//! 2014), seeded with SEED xor the FNV-1a hash of the input's name. So the values of an input do
+//! not depend on other inputs.
+//! - Floats from a to below b are a + (b - a) (u >> 40) / 2^24, then rounded to narrower types. By
+//!   default a is -1 and b is 1.
+//! - Integers from a to below b are a + (u >> 32) mod (b - a). `filling.rs` chooses a and b.
+//! - Truth values are the highest bit of u, strings are an integer as text.
 
 use std::collections::HashMap;
 
@@ -16,28 +16,30 @@ use sardonyx::value::{Sequence, StringArray};
 use sardonyx::{DataType, Dim, ErrorKind, Model, Port, Shape, Tensor, Type, Value};
 
 use crate::failure::{Code, Failure};
-use crate::filling::{self, Fill, Fitting, Number, taken};
-use crate::session::{self, OpenSize};
+use crate::filling::{self, DefaultFills, Fill, Number, input_type};
+use crate::session;
+use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
 
-/// The sizes of inputs that are filled.
+/// Sizes of the dimensions of inputs that are filled.
 pub(crate) struct Sizes<'a> {
-    /// By name: what was set, what inputs that are given say, and what is taken as 1.
+    /// Sizes of symbolic dimensions: set by options, fixed by given inputs, or assumed to be 1.
     known: HashMap<String, usize>,
+    /// Sizes of unnamed dimensions that `--set` gives.
     open: &'a [OpenSize],
-    /// What is open and taken as 1.
+    /// Names of the dimensions that are assumed to be 1.
     assumed: Vec<String>,
 }
 
 impl<'a> Sizes<'a> {
-    /// From the command line and from inputs that are given.
+    /// Collects the sizes that `--set` and the given inputs fix.
     pub(crate) fn new(
         set: &'a session::Sizes,
         ports: &[Port],
         given: &[(String, Value)],
     ) -> Sizes<'a> {
         let mut known: HashMap<String, usize> = set.fixed.iter().cloned().collect();
-        // What the given inputs say about named dims holds for the others too.
+        // A given input fixes its symbolic dimensions for all other inputs.
         for (name, value) in given {
             let shape = ports
                 .iter()
@@ -53,26 +55,22 @@ impl<'a> Sizes<'a> {
         Sizes { known, open: &set.open, assumed: Vec::new() }
     }
 
-    /// Takes the sizes that are given for an input, and what they say about names, which holds for
-    /// other inputs too.
-    fn take(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
-        let Some(shape) = taken(port).and_then(Type::shape) else { return Ok(()) };
-        let wrong = |what: String| {
-            let failure = Failure::new(format!("--shape does not fit the input '{port}': {what}"));
-            Err(failure.code(ErrorKind::Input))
-        };
+    /// Checks the sizes of `--shape` for an input. They fix its symbolic dimensions for all other
+    /// inputs.
+    fn set_shape(&mut self, port: &Port, given: &[usize]) -> Result<(), Failure> {
+        let Some(shape) = input_type(port).and_then(Type::shape) else { return Ok(()) };
         if shape.len() != given.len() {
             let (given, wanted) = (given.len(), shape.len());
-            return wrong(format!("the number of dimensions is {given} and should be {wanted}"));
+            let what = format!("the number of dimensions is {given} and should be {wanted}");
+            return Err(wrong_shape(port, &what));
         }
         for (axis, (dim, size)) in shape.iter().zip(given).enumerate() {
             match (self.value(dim), dim.as_symbol()) {
                 (Some(known), _) if known != *size => {
                     let name = dim.as_symbol().map(|name| format!(" ({name})"));
                     let name = name.unwrap_or_default();
-                    return wrong(format!(
-                        "dimension {axis}{name} is {size} and should be {known}"
-                    ));
+                    let what = format!("dimension {axis}{name} is {size} and should be {known}");
+                    return Err(wrong_shape(port, &what));
                 }
                 (None, Some(symbol)) => {
                     self.known.insert(symbol.to_string(), *size);
@@ -83,8 +81,9 @@ impl<'a> Sizes<'a> {
         Ok(())
     }
 
-    /// The sizes of a shape, 1 for what is open.
-    pub(crate) fn of(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
+    /// Returns the sizes of `shape`, a shape of the input `port`. Unknown dimensions are assumed to
+    /// be 1.
+    pub(crate) fn resolve(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
         let mut dims = Vec::new();
         for (axis, dim) in shape.iter().enumerate() {
             let set = self.open.iter().rev();
@@ -94,7 +93,7 @@ impl<'a> Sizes<'a> {
                 continue;
             }
             for symbol in dim.symbols() {
-                // All that an expression needs, so that it has the size that follows from them.
+                // All symbols of an expression get a size, so that its value is known.
                 if !self.known.contains_key(&symbol) {
                     self.known.insert(symbol.clone(), 1);
                     self.assumed.push(symbol);
@@ -115,15 +114,15 @@ impl<'a> Sizes<'a> {
         dims
     }
 
-    /// The number that a size stands for.
+    /// Returns the size of a dimension, if all symbols in it have a known size.
     fn value(&self, dim: &Dim) -> Option<usize> {
-        let number = |name: &str| Some(Dim::Known(i64::try_from(*self.known.get(name)?).ok()?));
-        dim.substitute(&number).size()
+        dim.substitute(&|name: &str| Some(Dim::Known(i64::try_from(*self.known.get(name)?).ok()?)))
+            .size()
     }
 
-    /// Refuses sizes that contradict what the nodes of the model demand of them, which would fail
-    /// somewhere inside.
-    fn demand_relations(&self, model: &Model) -> Result<(), Failure> {
+    /// Refuses sizes that break an equality which a node requires. A run with them would fail
+    /// inside of the model, with an error that does not name the inputs.
+    fn check_relations(&self, model: &Model) -> Result<(), Failure> {
         if self.known.is_empty() {
             return Ok(());
         }
@@ -157,7 +156,7 @@ impl<'a> Sizes<'a> {
         Ok(())
     }
 
-    /// Says what was taken as 1.
+    /// Notes on the terminal which dimensions are assumed to be 1.
     pub(crate) fn note(&self, terminal: &Terminal) {
         if !self.assumed.is_empty() {
             terminal.note(&format!(
@@ -168,8 +167,13 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// Values for the inputs that are not given and are required or named in `wanted`: a sequence gets
-/// one item. What is taken as 1 is said, if there is a terminal to say it on.
+/// Returns the failure for a value of `--shape` that does not fit an input.
+fn wrong_shape(port: &Port, what: &str) -> Failure {
+    Failure::new(format!("--shape does not fit the input '{port}': {what}")).code(ErrorKind::Input)
+}
+
+/// Makes values for the inputs that are not given and are required or named in `wanted`. A sequence
+/// gets one item. Assumed sizes are noted on the terminal, if there is one.
 pub(crate) fn fill(
     wanted: &filling::Args,
     model: &Model,
@@ -179,25 +183,27 @@ pub(crate) fn fill(
     terminal: Option<&Terminal>,
 ) -> Result<Vec<(String, Value)>, Failure> {
     let mut sizes = Sizes::new(set, ports, given);
-    let is_wanted = |port: &&Port| {
-        let is_named =
-            || wanted.shape_of(port.name()).is_some() || wanted.fill_of(port.name()).is_some();
-        !given.iter().any(|(name, _)| name == port.name()) && (port.is_required() || is_named())
-    };
-    let ports: Vec<&Port> = ports.iter().filter(is_wanted).collect();
+    let ports = ports.iter().filter(|port| {
+        let name = port.name();
+        !given.iter().any(|(given, _)| given == name)
+            && (port.is_required()
+                || wanted.shape_of(name).is_some()
+                || wanted.fill_of(name).is_some())
+    });
+    let ports: Vec<&Port> = ports.collect();
     for port in &ports {
         if let Some(shape) = wanted.shape_of(port.name()) {
-            sizes.take(port, shape)?;
+            sizes.set_shape(port, shape)?;
         }
     }
-    let mut fitting = Fitting::of(model);
+    let mut fitting = DefaultFills::new(model);
     let mut planned = Vec::new();
     for port in ports {
-        let (item, is_sequence) = match taken(port) {
+        let (item, is_sequence) = match input_type(port) {
             Some(Type::Sequence(item)) => (Some(&**item), true),
             ty => (ty, false),
         };
-        // The whole of a sparse tensor is taken as well.
+        // An input that is a sparse tensor accepts a dense one.
         let tensor = match item {
             Some(Type::Tensor(tensor) | Type::SparseTensor(tensor)) => Some(tensor),
             _ => None,
@@ -205,7 +211,7 @@ pub(crate) fn fill(
         let elem = tensor.and_then(|tensor| tensor.elem);
         let dims = match (wanted.shape_of(port.name()), tensor) {
             (Some(dims), _) => Some(dims.to_vec()),
-            (None, Some(tensor)) => tensor.shape.as_ref().map(|shape| sizes.of(port, shape)),
+            (None, Some(tensor)) => tensor.shape.as_ref().map(|shape| sizes.resolve(port, shape)),
             (None, None) => None,
         };
         let Some((elem, dims)) = elem.zip(dims) else {
@@ -228,12 +234,12 @@ pub(crate) fn fill(
             terminal.detail(&format!("the input '{name}' is filled with {fill}"));
         }
     }
-    sizes.demand_relations(model)?;
+    sizes.check_relations(model)?;
     let seed = wanted.seed().unwrap_or(0);
     planned.into_iter().map(|planned| planned.value(seed)).collect()
 }
 
-/// An input that will be filled.
+/// Input that will be filled, with all that determines its value.
 struct Planned<'a> {
     name: &'a str,
     elem: DataType,
@@ -243,9 +249,10 @@ struct Planned<'a> {
 }
 
 impl Planned<'_> {
+    /// Makes the value, and returns it with the name of the input.
     fn value(self, seed: u64) -> Result<(String, Value), Failure> {
         let Planned { name, elem, dims, fill, is_sequence } = self;
-        let tensor = tensor((seed, name), elem, &dims, fill)
+        let tensor = make_tensor(SplitMix64::new(seed, name), elem, &dims, fill)
             .map_err(|failure| failure.at(format!("input '{name}'")))?;
         let value = if is_sequence {
             Value::Sequence(Sequence::from_tensors(elem, [tensor])?)
@@ -256,9 +263,9 @@ impl Planned<'_> {
     }
 }
 
-/// A tensor of these elements.
-fn tensor(
-    (seed, name): (u64, &str),
+/// Makes a tensor whose elements are those of `fill`. Pseudo-random ones are drawn from `stream`.
+fn make_tensor(
+    stream: SplitMix64,
     elem: DataType,
     dims: &[usize],
     fill: Fill,
@@ -267,24 +274,18 @@ fn tensor(
     let Some(count) = count else {
         return Err(Failure::new(format!("{dims:?} has too many elements")).code(Code::Memory));
     };
-    let stream = SplitMix64::new(seed, name);
     if elem == DataType::Bool && matches!(fill, Fill::Range(..)) {
         let bools = collect(stream.map(|u| u >> 63 != 0), count)?;
         return Ok(Tensor::from_bools(dims, &bools)?);
     }
     let is_whole = elem.is_integer() || matches!(elem, DataType::Bool | DataType::String);
     let made = if is_whole {
-        let whole = |number: Number| {
-            number.whole.ok_or_else(|| {
-                let message = format!("{} is not a whole number, as {elem} needs", number.float);
-                Failure::new(message).code(ErrorKind::Input)
-            })
-        };
         let numbers = match fill {
-            Fill::Number(number) => collect(std::iter::repeat(whole(number)?), count)?,
+            Fill::Number(number) => collect(std::iter::repeat(whole_number(number, elem)?), count)?,
             Fill::Arange => collect(0i64.., count)?,
             Fill::Range(low, high) => {
-                let (low, span) = (whole(low)?, whole(high)?.abs_diff(whole(low)?));
+                let low = whole_number(low, elem)?;
+                let span = whole_number(high, elem)?.abs_diff(low);
                 collect(stream.map(|u| low.wrapping_add_unsigned((u >> 32) % span)), count)?
             }
         };
@@ -299,8 +300,11 @@ fn tensor(
             Fill::Arange => collect((0u64..).map(|index| index as f64), count)?,
             Fill::Range(low, high) => {
                 let (low, span) = (low.float, high.float - low.float);
-                let share = |u: u64| (u >> 40) as f64 / (1u64 << 24) as f64;
-                collect(stream.map(|u| low + span * share(u)), count)?
+                let numbers = stream.map(|u| {
+                    let share = (u >> 40) as f64 / (1u64 << 24) as f64;
+                    low + span * share
+                });
+                collect(numbers, count)?
             }
         };
         Tensor::from_vec(dims, numbers)?
@@ -308,6 +312,15 @@ fn tensor(
     Ok(cast(&made, elem, CastOptions::default())?)
 }
 
+/// Returns `number` as an integer, which elements of the type `elem` need.
+fn whole_number(number: Number, elem: DataType) -> Result<i64, Failure> {
+    number.whole.ok_or_else(|| {
+        let message = format!("{} is not a whole number, as {elem} needs", number.float);
+        Failure::new(message).code(ErrorKind::Input)
+    })
+}
+
+/// Collects the first `count` numbers of `stream`, or fails if there is not enough memory.
 fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
     let mut out = Vec::new();
     out.try_reserve_exact(count).map_err(|_| {
@@ -317,7 +330,7 @@ fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, F
     Ok(out)
 }
 
-/// The generator, whose stream is another one for each seed and name.
+/// Pseudo-random generator SplitMix64, with a stream of its own for each seed and name.
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -328,13 +341,13 @@ impl SplitMix64 {
         SplitMix64(seed ^ hash)
     }
 
-    /// The stream after so many of its numbers, which are not computed.
-    pub(crate) fn skipping(self, numbers: u64) -> SplitMix64 {
+    /// Skips the next `numbers` of the stream in constant time.
+    pub(crate) fn skip_numbers(self, numbers: u64) -> SplitMix64 {
         SplitMix64(self.0.wrapping_add(INCREMENT.wrapping_mul(numbers)))
     }
 }
 
-/// Increment of the state with each number.
+/// Increment of the generator's state for each number.
 const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Iterator for SplitMix64 {
@@ -353,20 +366,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generator_is_the_published_one() {
-        // First outputs for seed 1234567, as in the reference implementation.
+    fn the_generator_matches_the_reference() {
+        // First outputs of the reference implementation for seed 1234567.
         let stream: Vec<u64> = SplitMix64(1234567).take(3).collect();
         assert_eq!(stream, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
-        let rest: Vec<u64> = SplitMix64(1234567).skipping(2).take(1).collect();
+        let rest: Vec<u64> = SplitMix64(1234567).skip_numbers(2).take(1).collect();
         assert_eq!(rest, stream[2..]);
     }
 
     const UNIT: Fill =
         Fill::Range(Number { float: -1.0, whole: Some(-1) }, Number { float: 1.0, whole: Some(1) });
 
-    fn filled(name: &str, elem: DataType, dims: &[usize], fill: &str) -> Tensor {
+    fn fill_tensor(name: &str, elem: DataType, dims: &[usize], fill: &str) -> Tensor {
         let fill = Fill::parse(fill).unwrap();
-        tensor((7, name), elem, dims, fill).unwrap()
+        make_tensor(SplitMix64::new(7, name), elem, dims, fill).unwrap()
     }
 
     #[test]
@@ -374,23 +387,26 @@ mod tests {
         for elem in DataType::ALL {
             let fills = ["0..2", "zeros", "ones", "arange"];
             for fill in fills {
-                let tensor = filled("x", elem, &[1, 2], fill);
+                let tensor = fill_tensor("x", elem, &[1, 2], fill);
                 assert_eq!((tensor.data_type(), tensor.dims()), (elem, &[1usize, 2][..]));
             }
         }
-        let floats = filled("x", DataType::Float, &[1000], "-1..1");
+        let floats = fill_tensor("x", DataType::Float, &[1000], "-1..1");
         let floats = floats.as_slice::<f32>().unwrap();
         assert!(floats.iter().all(|x| (-1.0..1.0).contains(x)));
         assert!(floats.iter().sum::<f32>().abs() < 100.0);
-        let four = |name| filled(name, DataType::Float, &[4], "-1..1");
+        let four = |name| fill_tensor(name, DataType::Float, &[4], "-1..1");
         assert_eq!(four("x"), four("x"));
         assert_ne!(four("x"), four("y"));
-        assert!(tensor((7, "x"), DataType::Float, &[usize::MAX, 2], UNIT).is_err());
+        assert!(
+            make_tensor(SplitMix64::new(7, "x"), DataType::Float, &[usize::MAX, 2], UNIT).is_err()
+        );
     }
 
     #[test]
-    fn fills_are_what_they_say() {
-        let integers = |fill| filled("x", DataType::Int32, &[4], fill).to_vec::<i32>().unwrap();
+    fn fills_have_the_requested_values() {
+        let integers =
+            |fill| fill_tensor("x", DataType::Int32, &[4], fill).to_vec::<i32>().unwrap();
         assert_eq!(integers("zeros"), [0; 4]);
         assert_eq!(integers("-3"), [-3; 4]);
         assert_eq!(integers("arange"), [0, 1, 2, 3]);
@@ -399,10 +415,11 @@ mod tests {
         let stream: Vec<i32> =
             SplitMix64::new(7, "x").take(4).map(|u| ((u >> 32) % 10) as i32).collect();
         assert_eq!(integers("0..10"), stream);
-        let halves = filled("x", DataType::Float, &[2], "0.5");
+        let halves = fill_tensor("x", DataType::Float, &[2], "0.5");
         assert_eq!(halves.as_slice::<f32>().unwrap(), [0.5, 0.5]);
         let half = Fill::parse("0.5").unwrap();
-        let failure = tensor((7, "x"), DataType::Int64, &[2], half).unwrap_err();
+        let failure =
+            make_tensor(SplitMix64::new(7, "x"), DataType::Int64, &[2], half).unwrap_err();
         assert!(failure.message().contains("0.5 is not a whole number"));
     }
 }

@@ -1,28 +1,30 @@
-//! The rules of the standard by their ids: what each says, in words of this project, and where the
-//! standard has it.
+//! Rules of the ONNX standard by id: their wording in this project, and their place in the
+//! standard.
 
 use serde_json::{Value, json};
 
-/// The table that tests quote.
+/// Table of the rules, with ids that tests quote.
 const RULES: &str = include_str!("../../../tests/requirements.tsv");
-/// Where the standard has each.
+/// Table of the places in the standard, by id.
 const SOURCES: &str = include_str!("rule_sources.tsv");
 
-/// A rule of the standard.
+/// Rule of the ONNX standard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rule {
-    /// Such as `GRAPH-02`.
+    /// Identifier, such as `GRAPH-02`.
     pub(crate) id: &'static str,
     /// `MUST`, `SHOULD` or `MAY`; `MUST*` for a plain definition that constrains behaviour.
     strength: &'static str,
+    /// Wording of the rule in this project.
     words: &'static str,
-    /// Which versions it holds for.
+    /// IR version or release that the rule applies from; empty or `all` if the standard names none.
     versions: &'static str,
+    /// Document and section of the standard.
     source: &'static str,
 }
 
-/// The rule of an id, whatever the case of its letters.
-pub(crate) fn rule(id: &str) -> Option<Rule> {
+/// Returns the rule with an id, in upper or lower case.
+pub(crate) fn find_rule(id: &str) -> Option<Rule> {
     let row = rows(RULES).find(|row| row[0].eq_ignore_ascii_case(id))?;
     let [id, strength, words, versions, ..] = row[..] else {
         return None;
@@ -31,6 +33,7 @@ pub(crate) fn rule(id: &str) -> Option<Rule> {
     Some(Rule { id, strength, words, versions, source: source.get(1)? })
 }
 
+/// Splits a table into rows of fields, without its comments and its header.
 fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     let lines = lines.filter(|line| !line.starts_with("id\t"));
@@ -38,7 +41,7 @@ fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
 }
 
 impl Rule {
-    /// For people, in lines.
+    /// Formats the rule as text: its strength, versions, wording and source.
     pub(crate) fn page(&self) -> String {
         let strength = match self.strength {
             "MUST*" => "MUST, by definition",
@@ -75,19 +78,19 @@ mod tests {
         let sources: Vec<&str> = rows(SOURCES).map(|row| row[0]).collect();
         assert_eq!(ids, sources);
         for id in ids {
-            let found = rule(id).expect("the table has it");
+            let found = find_rule(id).expect("the table has it");
             assert!(!found.words.is_empty() && !found.source.is_empty(), "{id}");
         }
-        let found = rule("shape-17").expect("letters of any case");
+        let found = find_rule("shape-17").expect("letters of any case");
         assert!(found.page().contains("In the standard: docs/ShapeInference.md"));
-        assert_eq!(rule("SHAPE-1700"), None);
-        assert_eq!(rule("id"), None, "the names of the columns are not a rule");
+        assert_eq!(find_rule("SHAPE-1700"), None);
+        assert_eq!(find_rule("id"), None, "the names of the columns are not a rule");
     }
 
     #[test]
     fn every_rule_of_a_finding_is_known() {
         for code in sardonyx::tool::CODES {
-            let known = code.requirement.is_empty() || rule(code.requirement).is_some();
+            let known = code.requirement.is_empty() || find_rule(code.requirement).is_some();
             assert!(known, "{}", code.name);
         }
     }

@@ -1,5 +1,5 @@
-//! `sardonyx run`: run a model once, or several times for timing, show what it gives, and compare
-//! that with what is expected.
+//! `sardonyx run`: runs a model once, or several times for timing. Shows the outputs, writes them
+//! to files, or compares them with expected ones.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,11 +14,13 @@ use crate::expect::Expected;
 use crate::failure::{Code, Failure};
 use crate::inner::Dumped;
 use crate::inputs::{self, gather};
+use crate::model_arg::ModelArg;
 use crate::session::SessionArgs;
 use crate::stopping::StopArgs;
 use crate::terminal::Terminal;
-use crate::timing::{Timing, timed};
-use crate::{ModelArg, Verdict, classes, expect, inner, outputs, saving, show};
+use crate::timing::{Timing, time_call};
+use crate::verdict::Verdict;
+use crate::{classes, expect, inner, outputs, saving, show};
 
 /// Run a model on arrays, stored values or images; show its outputs or compare them with expected
 /// ones
@@ -57,8 +59,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.run/1";
 
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     }
 }
 
-/// Runs a model, as one of several ranks if it is one.
+/// Runs the model, as the process of `rank` if it runs on several.
 fn run_one(
     args: &Args,
     arg: &ModelArg,
@@ -112,12 +114,12 @@ fn run_one(
     inputs.files.extend(expected.iter().flat_map(|expected| expected.files.iter().cloned()));
     let protected = saving::protect_inputs(arg, model, &inputs.files);
 
-    let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
+    let place = args.output.as_deref().map(outputs::Place::from_path).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
-        args.leave_stdout_to_the_output()?;
+        args.check_stdout_is_free()?;
     }
 
-    let (given, timing) = repeat(&running.runner, inputs, args, terminal)?;
+    let (given, timing) = run_repeatedly(&running.runner, inputs, args, terminal)?;
     if let Some(rank) = rank {
         rank.wait()?;
         if !rank.is_first() {
@@ -139,23 +141,23 @@ fn run_one(
         }
         None => None,
     };
-    let differs = report.as_ref().is_some_and(expect::Report::differs);
+    let differs = report.as_ref().is_some_and(expect::Comparison::differs);
     let results = Results { outputs, given, timing, wanted, written, dumped, report };
     if args.json {
         terminal.json(&results.json(args, &classes, running.runner.threads())?, true)?;
     } else {
-        results.say(args, &classes, terminal)?;
+        results.print(args, &classes, terminal)?;
     }
     Ok(if differs { Verdict::Findings } else { Verdict::Fine })
 }
 
 impl Args {
-    /// Only one thing can go to stdout.
-    fn leave_stdout_to_the_output(&self) -> Result<(), Failure> {
+    /// Fails if other options write to stdout, which `--output -` takes.
+    fn check_stdout_is_free(&self) -> Result<(), Failure> {
         if self.json {
             return saving::check_stdout(true, None);
         }
-        let other = if self.classes.wanted() {
+        let other = if self.classes.is_requested() {
             ("a ranking", "--top and --labels")
         } else if self.expect.is_wanted() {
             ("a comparison", "--expect")
@@ -170,17 +172,19 @@ impl Args {
     }
 }
 
-/// What there is to say about a run.
+/// Results of a run that are printed or answered in JSON.
 struct Results {
-    /// The outputs of the model.
+    /// Outputs of the model.
     outputs: Outputs,
-    /// These and inner values.
+    /// Outputs of the model and inner values.
     given: Outputs,
     timing: Timing,
-    wanted: inner::Wanted,
-    written: Vec<outputs::Written>,
+    /// Inner values that options select.
+    wanted: inner::WantedValues,
+    /// Files of the outputs.
+    written: Vec<outputs::WrittenOutput>,
     dumped: Option<Dumped>,
-    report: Option<expect::Report>,
+    report: Option<expect::Comparison>,
 }
 
 impl Results {
@@ -203,9 +207,9 @@ impl Results {
                 shown.push(show::value_json(name, value)?);
             }
         }
-        let written = || self.written.iter();
-        let files =
-            written().map(|written| json!({"output": written.output, "file": written.path}));
+        let written = self.written.iter().map(|written| &written.path);
+        let files = self.written.iter();
+        let files = files.map(|written| json!({"output": written.output, "file": written.path}));
         Ok(json!({
             "schema": SCHEMA,
             "model": args.model.name(),
@@ -213,15 +217,15 @@ impl Results {
             "timing": self.timing,
             "outputs": values,
             "top": rankings,
-            "written": written().map(|written| &written.path).collect::<Vec<_>>(),
+            "written": written.collect::<Vec<_>>(),
             "files": files.collect::<Vec<_>>(),
             "shown": shown,
             "dumped": self.dumped.as_ref().map(Dumped::json),
-            "expected": self.report.as_ref().map(expect::Report::json),
+            "expected": self.report.as_ref().map(expect::Comparison::json),
         }))
     }
 
-    fn say(
+    fn print(
         &self,
         args: &Args,
         classes: &classes::Classes<'_>,
@@ -236,7 +240,7 @@ impl Results {
             }
         }
         if let Some(dumped) = &self.dumped {
-            dumped.say(terminal);
+            dumped.print(terminal);
         }
         if args.repeat > 1 {
             let Timing { runs, min_ms, median_ms, p95_ms, .. } = self.timing;
@@ -244,10 +248,10 @@ impl Results {
                 "{runs} runs: min {min_ms:.3} ms, median {median_ms:.3} ms, p95 {p95_ms:.3} ms"
             ));
         }
-        // Files or a comparison were asked for, not a print; a ranking is asked for by its own
-        // option.
+        // Outputs that go to files or into a comparison are not printed, except for a ranking,
+        // which has options of its own.
         let has_answer = args.output.is_some() || self.dumped.is_some() || self.report.is_some();
-        let (mut text, mut notes) = if !has_answer || args.classes.wanted() {
+        let (mut text, mut notes) = if !has_answer || args.classes.is_requested() {
             as_text(&self.outputs, classes)?
         } else {
             (String::new(), Vec::new())
@@ -269,8 +273,9 @@ impl Results {
     }
 }
 
-/// The outputs of the last of the runs that are asked for.
-fn repeat(
+/// Runs the model as often as `--repeat` requires. Returns the outputs of the last run, and the
+/// times of all.
+fn run_repeatedly(
     runner: &Runner,
     inputs: inputs::Inputs,
     args: &Args,
@@ -279,22 +284,23 @@ fn repeat(
     let times = args.repeat;
     let bar = terminal.progress("running", (times > 1).then_some(times));
     let mut durations: Vec<Duration> = Vec::new();
-    let run = || runner.run(inputs.named(), &args.stopping.options());
-    let (mut outputs, first) = timed(run);
+    let run = || runner.run(inputs.named_values(), &args.stopping.options());
+    let (mut outputs, first) = time_call(run);
     durations.push(first);
     while outputs.is_ok() && (durations.len() as u64) < times {
-        let (again, duration) = timed(run);
+        let (again, duration) = time_call(run);
         outputs = again;
         durations.push(duration);
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let timing = Timing::of(&durations)
+    let timing = Timing::from_durations(&durations)
         .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
     Ok((outputs?, timing))
 }
 
-/// The outputs, and what there is to know about rankings.
+/// Formats the outputs, as a ranking where names of classes are known. Returns notes on the
+/// rankings with the text.
 fn as_text(
     outputs: &Outputs,
     classes: &classes::Classes<'_>,
@@ -311,7 +317,7 @@ fn as_text(
         };
         match ranking {
             Some(ranking) => {
-                // With one output there is nothing to tell apart.
+                // A single output needs no title.
                 if outputs.len() > 1 {
                     text += &format!("{name}:\n");
                 }

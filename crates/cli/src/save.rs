@@ -1,9 +1,9 @@
-//! `sardonyx save`: the same model or the same values in another form of file.
+//! `sardonyx save`: conversion of a model or of values to another file format.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use sardonyx::io::{Form, Weights, read_value, write_value};
+use sardonyx::io::{ModelFormat, Weights, read_value, write_value};
 use sardonyx::tool::{npz, safetensors};
 use sardonyx::value::{Buffer, Map, MapKey, Sequence};
 use sardonyx::{DataType, Model, OpenOptions, SaveOptions, Tensor, Type, Value, ValueType};
@@ -11,12 +11,13 @@ use serde_json::json;
 
 use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
-use crate::files::{self, Kind, Protected};
+use crate::files::{self, FileKind, Protected};
 use crate::human::{bytes, count};
+use crate::model_arg::{Limits, ModelArg, is_stdin};
 use crate::saving::{self, Target, target_of};
 use crate::terminal::Terminal;
 use crate::types::parse_type;
-use crate::{Limits, ModelArg, Verdict, is_stdin};
+use crate::verdict::Verdict;
 
 /// Convert a model or values to another file format
 ///
@@ -38,10 +39,10 @@ pub(crate) struct Args {
     output: PathBuf,
     /// Format of IN, if its file extension does not tell
     #[arg(long, value_enum, value_name = "FORM")]
-    from: Option<Named>,
+    from: Option<FormatName>,
     /// Format of OUT, if its file extension does not tell
     #[arg(long, alias = "to", value_enum, value_name = "FORM")]
-    form: Option<Named>,
+    form: Option<FormatName>,
     /// Type of the value in a .pb file, which the file does not store, such as
     /// 'seq(tensor(float))'; by default a tensor. Also the element type of a .npy file with a type
     /// that NumPy lacks
@@ -60,9 +61,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A form, as it is called on the command line.
+/// File format by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Named {
+enum FormatName {
     /// A model, binary
     Onnx,
     /// A model in ONNX text, with all values
@@ -80,62 +81,63 @@ enum Named {
     Csv,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.save/1";
 
-impl Named {
-    fn of_path(path: &Path) -> Option<Named> {
-        Some(match (Format::of_path(path), Form::of_path(path)) {
-            (Some(Format::Npy), _) => Named::Npy,
-            (Some(Format::Npz), _) => Named::Npz,
-            (Some(Format::Proto), _) => Named::Pb,
-            (Some(Format::Safetensors), _) => Named::Safetensors,
-            (Some(Format::Text), _) => Named::Txt,
-            (Some(Format::Csv), _) => Named::Csv,
-            (_, Some(Form::Binary)) => Named::Onnx,
-            (_, Some(Form::Notation)) => Named::Onnxtxt,
-            (_, Some(Form::Json)) => Named::Json,
-            (_, Some(Form::TextFormat)) => Named::Textproto,
+impl FormatName {
+    fn of_path(path: &Path) -> Option<FormatName> {
+        Some(match (Format::from_path(path), ModelFormat::from_path(path)) {
+            (Some(Format::Npy), _) => FormatName::Npy,
+            (Some(Format::Npz), _) => FormatName::Npz,
+            (Some(Format::Proto), _) => FormatName::Pb,
+            (Some(Format::Safetensors), _) => FormatName::Safetensors,
+            (Some(Format::Text), _) => FormatName::Txt,
+            (Some(Format::Csv), _) => FormatName::Csv,
+            (_, Some(ModelFormat::Binary)) => FormatName::Onnx,
+            (_, Some(ModelFormat::Notation)) => FormatName::Onnxtxt,
+            (_, Some(ModelFormat::Json)) => FormatName::Json,
+            (_, Some(ModelFormat::TextFormat)) => FormatName::Textproto,
             _ => return None,
         })
     }
 
-    /// The form of a model; `None` for a form of values.
-    fn model(self) -> Option<Form> {
+    /// Returns the format of a model; `None` for a format of values.
+    fn model(self) -> Option<ModelFormat> {
         match self {
-            Named::Onnx => Some(Form::Binary),
-            Named::Onnxtxt => Some(Form::Notation),
-            Named::Json => Some(Form::Json),
-            Named::Textproto => Some(Form::TextFormat),
+            FormatName::Onnx => Some(ModelFormat::Binary),
+            FormatName::Onnxtxt => Some(ModelFormat::Notation),
+            FormatName::Json => Some(ModelFormat::Json),
+            FormatName::Textproto => Some(ModelFormat::TextFormat),
             _ => None,
         }
     }
 
+    /// Returns the format of values; `None` for a format of a model.
     fn values(self) -> Option<Format> {
         Some(match self {
-            Named::Npy => Format::Npy,
-            Named::Npz => Format::Npz,
-            Named::Pb => Format::Proto,
-            Named::Safetensors => Format::Safetensors,
-            Named::Txt => Format::Text,
-            Named::Csv => Format::Csv,
+            FormatName::Npy => Format::Npy,
+            FormatName::Npz => Format::Npz,
+            FormatName::Pb => Format::Proto,
+            FormatName::Safetensors => Format::Safetensors,
+            FormatName::Txt => Format::Text,
+            FormatName::Csv => Format::Csv,
             _ => return None,
         })
     }
 
     fn name(self) -> &'static str {
         match self {
-            Named::Onnx => "onnx",
-            Named::Onnxtxt => "onnxtxt",
-            Named::Json => "json",
-            Named::Textproto => "textproto",
-            Named::Npy => "npy",
-            Named::Npz => "npz",
-            Named::Pb => "pb",
-            Named::Safetensors => "safetensors",
-            Named::Txt => "txt",
-            Named::Csv => "csv",
+            FormatName::Onnx => "onnx",
+            FormatName::Onnxtxt => "onnxtxt",
+            FormatName::Json => "json",
+            FormatName::Textproto => "textproto",
+            FormatName::Npy => "npy",
+            FormatName::Npz => "npz",
+            FormatName::Pb => "pb",
+            FormatName::Safetensors => "safetensors",
+            FormatName::Txt => "txt",
+            FormatName::Csv => "csv",
         }
     }
 }
@@ -153,8 +155,8 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
         Target::Stdout => {}
     }
     match (from.model(), to.model(), from.values(), to.values()) {
-        (Some(from), Some(to), ..) => model(args, from, to, &target, terminal),
-        (_, _, Some(_), Some(format)) => values(args, from, format, &target, terminal),
+        (Some(from), Some(to), ..) => save_model(args, from, to, &target, terminal),
+        (_, _, Some(_), Some(format)) => save_values(args, from, format, &target, terminal),
         (Some(_), ..) => Err(Failure::new(format!("a model cannot be written as .{}", to.name()))
             .help("sardonyx cat --all-tensors writes its values to such a file")),
         _ => Err(Failure::new(format!("a .{} file holds values, not a model", from.name()))
@@ -163,38 +165,30 @@ pub(crate) fn save(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
 }
 
 impl Args {
-    /// The forms of both files. One that is `.pb` by its suffix may be either; the other decides.
-    fn forms(&self) -> Result<(Named, Named), Failure> {
-        let find = |given: Option<Named>, path: &Path, option: &str| {
-            let found = given.or_else(|| Named::of_path(path));
-            found.ok_or_else(|| {
-                let message = format!("the format of '{}' is unknown", path.display());
-                Failure::new(message).help(format!("give {option}"))
-            })
-        };
-        let is_by_suffix = |given: Option<Named>, found| given.is_none() && found == Named::Pb;
-        let mut from = find(self.from, &self.input, "--from")?;
-        let mut to = find(self.form, &self.output, "--form")?;
-        if is_by_suffix(self.from, from) && to.model().is_some() {
-            from = Named::Onnx;
+    /// Returns the formats of the input and the output. A file with the suffix `.pb` is a model if
+    /// the other file is one, else a value.
+    fn forms(&self) -> Result<(FormatName, FormatName), Failure> {
+        let mut from = find_format(self.from, &self.input, "--from")?;
+        let mut to = find_format(self.form, &self.output, "--form")?;
+        if self.from.is_none() && from == FormatName::Pb && to.model().is_some() {
+            from = FormatName::Onnx;
         }
-        if is_by_suffix(self.form, to) && from.model().is_some() {
-            to = Named::Onnx;
+        if self.form.is_none() && to == FormatName::Pb && from.model().is_some() {
+            to = FormatName::Onnx;
         }
         Ok((from, to))
     }
 
-    /// The name of a value that has none.
+    /// Returns the name for a value without a name in the input file.
     fn name(&self) -> String {
-        let stem = || {
-            if is_stdin(&self.input) {
-                String::new()
-            } else {
+        match &self.name {
+            Some(name) => name.clone(),
+            None if is_stdin(&self.input) => String::new(),
+            None => {
                 let stem = self.input.file_stem().unwrap_or_default();
                 stem.to_string_lossy().into_owned()
             }
-        };
-        self.name.clone().unwrap_or_else(stem)
+        }
     }
 
     fn element(&self) -> Option<DataType> {
@@ -202,10 +196,24 @@ impl Args {
     }
 }
 
-fn model(
+/// Returns the format that `option` gives, or else that of the suffix of `path`.
+fn find_format(
+    given: Option<FormatName>,
+    path: &Path,
+    option: &str,
+) -> Result<FormatName, Failure> {
+    let found = given.or_else(|| FormatName::of_path(path));
+    found.ok_or_else(|| {
+        let message = format!("the format of '{}' is unknown", path.display());
+        Failure::new(message).help(format!("give {option}"))
+    })
+}
+
+/// Converts a model from one format to another.
+fn save_model(
     args: &Args,
-    from: Form,
-    to: Form,
+    from: ModelFormat,
+    to: ModelFormat,
     target: &Target,
     terminal: &Terminal,
 ) -> Result<Verdict, Failure> {
@@ -228,14 +236,15 @@ fn model(
         let answer = json!({"schema": SCHEMA, "input": args.input, "saved": saved.json()});
         terminal.json(&answer, true)?;
     } else {
-        saved.say(terminal)
+        saved.print(terminal)
     }
     Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }
 
-fn values(
+/// Converts values from one format to another.
+fn save_values(
     args: &Args,
-    from: Named,
+    from: FormatName,
     to: Format,
     target: &Target,
     terminal: &Terminal,
@@ -252,7 +261,7 @@ fn values(
         .collect();
     let values = listed.len();
     if to == Format::Proto {
-        let (name, value) = one_value(args, read)?;
+        let (name, value) = combine_values(args, read)?;
         let bytes = write_value(&value, &name)?;
         match target {
             Target::File(path) => files::write(path, |file| Ok(file.write_all(&bytes)?))?,
@@ -288,18 +297,18 @@ fn values(
             let (size, values) = (size.map_or("?".to_string(), bytes), count(values, "value"));
             terminal.remark(&format!("wrote {}, {size}: {values}", path.display()));
         }
-        saving::left_out(&left_out, terminal);
+        saving::note_left_out(&left_out, terminal);
     }
     Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }
 
-/// The values of a file by name, and texts about all of them.
+/// Values of a file by name, and the metadata of the file.
 struct Values {
     read: Vec<(String, Value)>,
     metadata: Vec<(String, String)>,
 }
 
-fn read(args: &Args, from: Named) -> Result<Values, Failure> {
+fn read(args: &Args, from: FormatName) -> Result<Values, Failure> {
     let file = if is_stdin(&args.input) {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes)?;
@@ -307,25 +316,24 @@ fn read(args: &Args, from: Named) -> Result<Values, Failure> {
     } else {
         files::read(&args.input)?
     };
-    let array = |file: &Buffer| arrays::read_npy(file, args.element()).map(Value::from);
     let mut metadata = Vec::new();
     let read = match from {
-        Named::Npy => vec![(args.name(), array(&file)?)],
-        Named::Npz => {
-            let read = |(name, bytes): (String, Buffer)| {
-                let value = array(&bytes).map_err(|failure| failure.at(&name))?;
-                Ok((name, value))
-            };
-            let members = npz::read(&file)?.into_iter();
-            members.map(read).collect::<Result<_, Failure>>()?
+        FormatName::Npy => vec![(args.name(), read_array(args, &file)?)],
+        FormatName::Npz => {
+            let mut read = Vec::new();
+            for (name, bytes) in npz::read(&file)? {
+                let value = read_array(args, &bytes).map_err(|failure| failure.at(&name))?;
+                read.push((name, value));
+            }
+            read
         }
-        Named::Safetensors => {
+        FormatName::Safetensors => {
             let content = safetensors::read(&file)?;
             metadata = content.metadata;
             let tensors = content.tensors.into_iter();
             tensors.map(|(name, tensor)| (name, tensor.into())).collect()
         }
-        Named::Pb => vec![(args.name(), stored_value(args, file)?)],
+        FormatName::Pb => vec![(args.name(), read_pb(args, file)?)],
         _ => {
             return Err(Failure::new(".txt and .csv files cannot be read")
                 .help("use .npy, .npz, .pb or .safetensors"));
@@ -334,10 +342,19 @@ fn read(args: &Args, from: Named) -> Result<Values, Failure> {
     Ok(Values { read, metadata })
 }
 
-fn stored_value(args: &Args, file: Buffer) -> Result<Value, Failure> {
+/// Reads a `.npy` file. `--type` gives the element type if NumPy lacks it.
+fn read_array(args: &Args, file: &Buffer) -> Result<Value, Failure> {
+    arrays::read_npy(file, args.element()).map(Value::from)
+}
+
+/// Reads a `.pb` file as a value of the type that `--type` gives, by default a tensor.
+fn read_pb(args: &Args, file: Buffer) -> Result<Value, Failure> {
     let tensor = Type::unranked(DataType::Float);
     let ty = args.ty.as_ref().unwrap_or(&tensor);
-    let is_array = matches!(files::kind(Path::new("-"), file.as_slice()), Kind::Npy | Kind::Npz);
+    let is_array = matches!(
+        files::detect_kind(Path::new("-"), file.as_slice()),
+        FileKind::Npy | FileKind::Npz
+    );
     read_value(file, ty).map_err(|error| {
         let failure = Failure::from(error);
         match (&args.ty, is_array) {
@@ -350,13 +367,13 @@ fn stored_value(args: &Args, file: Buffer) -> Result<Value, Failure> {
     })
 }
 
-/// All values as one, of the type that was asked for.
-fn one_value(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Value), Failure> {
+/// Combines all values into one of the type that `--type` gives: a sequence, a map or an optional.
+fn combine_values(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Value), Failure> {
     let is_single = read.len() == 1;
     let wanted = args.ty.as_ref().map(value_type).transpose()?;
-    let same = |value: &Value| wanted.as_ref().is_none_or(|ty| value.value_type() == *ty);
     if is_single
-        && read.iter().all(|(_, value)| same(value))
+        && let Some((_, value)) = read.first()
+        && wanted.as_ref().is_none_or(|ty| value.value_type() == *ty)
         && let Some(only) = read.pop()
     {
         return Ok(only);
@@ -374,7 +391,7 @@ fn one_value(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Val
         (Some(Type::Map(..)), Some(ValueType::Map(key, element))) => {
             let mut map = Map::new(key, *element)?;
             for (name, value) in read {
-                let pushed = map.push(key_of(key, &name)?, value);
+                let pushed = map.push(parse_key(key, &name)?, value);
                 pushed.map_err(|error| Failure::from(error).at(name))?;
             }
             Value::Map(map)
@@ -402,7 +419,7 @@ fn other_type(value: &Value, wanted: &ValueType) -> Failure {
     Failure::new(format!("the value has type {}, not {wanted}", value.value_type()))
 }
 
-/// A type without shapes.
+/// Returns the type of values of `ty` without shapes. Fails if such values cannot be stored.
 fn value_type(ty: &Type) -> Result<ValueType, Failure> {
     let Some(found) = ty.value_type() else {
         return Err(Failure::new("the type has no element type"));
@@ -413,17 +430,18 @@ fn value_type(ty: &Type) -> Result<ValueType, Failure> {
     Ok(found)
 }
 
-fn key_of(key: DataType, name: &str) -> Result<MapKey, Failure> {
-    let wrong = || Failure::new(format!("'{name}' is not a key of type {key}"));
-    Ok(match key {
-        DataType::String => MapKey::String(name.as_bytes().into()),
-        _ if key.is_signed() => MapKey::Signed(name.parse().map_err(|_| wrong())?),
-        _ => MapKey::Unsigned(name.parse().map_err(|_| wrong())?),
-    })
+/// Parses the name of a value as a key of a map.
+fn parse_key(key: DataType, name: &str) -> Result<MapKey, Failure> {
+    let parsed = match key {
+        DataType::String => Some(MapKey::String(name.as_bytes().into())),
+        _ if key.is_signed() => name.parse().ok().map(MapKey::Signed),
+        _ => name.parse().ok().map(MapKey::Unsigned),
+    };
+    parsed.ok_or_else(|| Failure::new(format!("'{name}' is not a key of type {key}")))
 }
 
-/// The tensors in a value. Items of sequences and maps get names with a dot and their position or
-/// key.
+/// Adds the tensors in a value to `tensors`, and what the tensors alone do not preserve to
+/// `left_out`. The items of sequences and maps are called `NAME.POSITION` or `NAME.KEY`.
 fn flatten(
     name: String,
     value: Value,
@@ -433,17 +451,17 @@ fn flatten(
     match value {
         Value::Tensor(tensor) => tensors.push((name, tensor)),
         Value::Sparse(sparse) => {
-            left_out.push(format!("that '{name}' is sparse; it is written dense"));
+            left_out.push(format!("the sparse format of '{name}', which is written dense"));
             tensors.push((name, sparse.to_dense()?));
         }
         Value::Sequence(sequence) => {
-            left_out.push(format!("that '{name}' is a sequence; its items are numbered"));
+            left_out.push(format!("the sequence type of '{name}', whose items are numbered"));
             for (index, item) in sequence.into_items().into_iter().enumerate() {
                 flatten(format!("{name}.{index}"), item, tensors, left_out)?;
             }
         }
         Value::Map(map) => {
-            left_out.push(format!("that '{name}' is a map; its keys become names"));
+            left_out.push(format!("the map type of '{name}', whose keys become names"));
             for (key, item) in map.entries() {
                 let key = match key {
                     MapKey::Signed(key) => key.to_string(),
@@ -454,7 +472,7 @@ fn flatten(
             }
         }
         Value::Optional(_, Some(inner)) => {
-            left_out.push(format!("that '{name}' is an optional"));
+            left_out.push(format!("the optional type of '{name}'"));
             flatten(name, *inner, tensors, left_out)?;
         }
         Value::Optional(_, None) => {
@@ -469,7 +487,7 @@ fn flatten(
 mod tests {
     use super::*;
 
-    fn forms(input: &str, output: &str) -> Result<(Named, Named), Failure> {
+    fn forms(input: &str, output: &str) -> Result<(FormatName, FormatName), Failure> {
         use clap::{FromArgMatches, Subcommand};
         #[derive(clap::Subcommand)]
         enum Only {
@@ -483,15 +501,15 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_say_what_files_are() {
+    fn formats_follow_from_suffixes() {
         let rows = [
-            ("a.onnx", "b.json", (Named::Onnx, Named::Json)),
-            ("a.pbtxt", "b.onnx", (Named::Textproto, Named::Onnx)),
-            ("a.pb", "b.onnx", (Named::Onnx, Named::Onnx)),
-            ("a.onnx", "b.pb", (Named::Onnx, Named::Onnx)),
-            ("a.pb", "b.npy", (Named::Pb, Named::Npy)),
-            ("a.npz", "b.pb", (Named::Npz, Named::Pb)),
-            ("a.pb", "b.pb", (Named::Pb, Named::Pb)),
+            ("a.onnx", "b.json", (FormatName::Onnx, FormatName::Json)),
+            ("a.pbtxt", "b.onnx", (FormatName::Textproto, FormatName::Onnx)),
+            ("a.pb", "b.onnx", (FormatName::Onnx, FormatName::Onnx)),
+            ("a.onnx", "b.pb", (FormatName::Onnx, FormatName::Onnx)),
+            ("a.pb", "b.npy", (FormatName::Pb, FormatName::Npy)),
+            ("a.npz", "b.pb", (FormatName::Npz, FormatName::Pb)),
+            ("a.pb", "b.pb", (FormatName::Pb, FormatName::Pb)),
         ];
         for (input, output, expected) in rows {
             assert_eq!(forms(input, output).unwrap(), expected, "{input} {output}");

@@ -1,11 +1,10 @@
-//! Writing a changed model: where to, what is said about it, and as JSON.
+//! Writing a changed model: its destination, the notes about it, and the JSON answer.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use sardonyx::inspect::TensorStorage;
-use sardonyx::io::{Form, SaveReport, Weights};
+use sardonyx::io::{ModelFormat, SaveReport, Weights};
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::shard::PrivateDirectory;
 use sardonyx::{ErrorKind, Model, SaveOptions};
@@ -15,11 +14,11 @@ use crate::data_files::DataFiles;
 use crate::failure::Failure;
 use crate::files::{self, Protected};
 use crate::human::{bytes, count};
-use crate::objects::merged;
+use crate::model_arg::{ModelArg, is_stdin};
+use crate::objects::merge_objects;
 use crate::terminal::Terminal;
-use crate::{ModelArg, is_stdin};
 
-/// Where a changed model goes.
+/// Options for writing a changed model.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -45,7 +44,7 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-/// A form of a model, as it is called on the command line.
+/// Model format by its name on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ModelForm {
     /// Binary
@@ -59,24 +58,25 @@ pub(crate) enum ModelForm {
 }
 
 impl ModelForm {
-    pub(crate) fn form(self) -> Form {
+    pub(crate) fn form(self) -> ModelFormat {
         match self {
-            ModelForm::Onnx => Form::Binary,
-            ModelForm::Onnxtxt => Form::Notation,
-            ModelForm::Json => Form::Json,
-            ModelForm::Textproto => Form::TextFormat,
+            ModelForm::Onnx => ModelFormat::Binary,
+            ModelForm::Onnxtxt => ModelFormat::Notation,
+            ModelForm::Json => ModelFormat::Json,
+            ModelForm::Textproto => ModelFormat::TextFormat,
         }
     }
 }
 
+/// Destination of a file that a command writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     File(PathBuf),
     Stdout,
 }
 
-/// A file name on the command line, where - stands for stdout. A device or pipe is refused: a file
-/// would take its name.
+/// Returns the destination that a path on the command line names, where `-` stands for stdout.
+/// Refuses devices and pipes, because the written file would replace them.
 pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
     if is_stdin(path) {
         return Ok(Target::Stdout);
@@ -90,21 +90,22 @@ pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
     }
 }
 
-/// A model that was written.
+/// Model that was written, with its data files.
 pub(crate) struct Saved {
     target: Target,
     report: SaveReport,
-    /// Data files of the old model in which values of the new one stay.
+    /// Locations of the data files of the old model that the new one shares.
     uses: Vec<String>,
 }
 
 impl Args {
-    /// Whether there is to be a changed model.
+    /// Whether `--output` or `--in-place` is given.
     pub(crate) fn is_wanted(&self) -> bool {
         self.in_place || self.output.is_some()
     }
 
-    /// Where to, once it is clear that nothing is destroyed that was not named.
+    /// Returns the destination of the model. Fails if writing to it would replace a file that the
+    /// command reads, except for the model itself with `--in-place`.
     pub(crate) fn target(&self, arg: &ModelArg, model: &Model) -> Result<Target, Failure> {
         if self.in_place {
             return if arg.is_stdin() {
@@ -117,20 +118,22 @@ impl Args {
         self.target_at(self.output.as_deref(), arg, model)
     }
 
-    /// The file that is to be written, as it was given.
+    /// Returns the path of `--output`.
     pub(crate) fn output(&self) -> Option<&Path> {
         self.output.as_deref()
     }
 
-    /// The same as [`Args::target`] for a file.
+    /// Returns the destination of a model at `path`. Fails if writing to it would replace a file
+    /// that the command reads.
     pub(crate) fn target_at(
         &self,
         path: Option<&Path>,
         arg: &ModelArg,
         model: &Model,
     ) -> Result<Target, Failure> {
-        let path =
-            path.ok_or_else(|| Failure::new("no output").help("give -o FILE or --in-place"))?;
+        let path = path.ok_or_else(|| {
+            Failure::new("no output file is given").help("give -o FILE or --in-place")
+        })?;
         let target = target_of(path)?;
         match &target {
             Target::Stdout => check_stdout(self.json, self.form.map(ModelForm::form))?,
@@ -149,7 +152,7 @@ impl Args {
         Ok(target)
     }
 
-    /// Writes the model. `options` say nothing about weights, progress and syncing yet.
+    /// Writes the model. Sets the format, the place of weights, progress and syncing in `options`.
     pub(crate) fn save(
         &self,
         arg: &ModelArg,
@@ -169,7 +172,7 @@ impl Args {
             && form.is_none()
             && self.output.is_some()
             && path.extension().is_some()
-            && Form::of_path(path).is_none()
+            && ModelFormat::from_path(path).is_none()
         {
             terminal.note(&format!(
                 "the extension of '{}' selects no format: the model is written as binary ONNX; \
@@ -180,11 +183,12 @@ impl Args {
         let report = match &target {
             Target::File(path) => to_file(arg, model, options, path, terminal),
             Target::Stdout => {
-                let form = form.unwrap_or(Form::Binary);
+                let form = form.unwrap_or(ModelFormat::Binary);
                 to_stdout(arg, model, options, weights, form, terminal)
             }
         }?;
-        // In its directory a model keeps its data files, which both models need then.
+        // A model that is written beside the old one keeps referring to its data files, which both
+        // need from then on.
         let shares = self.output.is_some() && weights == Weights::Keep && report.files.is_empty();
         let uses = match &target {
             Target::File(_) if shares => {
@@ -196,8 +200,8 @@ impl Args {
     }
 }
 
-/// All that a command reads: the model, its data files, those that a text refers to, and other
-/// `files`.
+/// Collects the files that a command reads, so that it does not overwrite them: the model, its data
+/// files, those that a text refers to, and `files`.
 pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -> Protected {
     let mut protected = protect_data(arg, model);
     protected.add(&arg.path);
@@ -206,25 +210,25 @@ pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -
     protected
 }
 
-/// The data files of a model, which are input as much as the model is.
+/// Collects the data files of a model, so that a command that reads it does not overwrite them.
 pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
     let mut protected = Protected::default();
     let files = model.external_files();
     let locations = files.iter().map(|file| file.location.as_str());
-    for path in DataFiles::of(arg).paths(locations) {
+    for path in DataFiles::new(arg).paths(locations) {
         protected.add(&path);
     }
     protected
 }
 
-/// Only one thing can go to stdout, and a terminal shows no binary data, which a model is unless a
-/// form is given that is text.
-pub(crate) fn check_stdout(json: bool, form: Option<Form>) -> Result<(), Failure> {
+/// Fails if stdout cannot take a model: with `--json` the answer goes there, and a terminal cannot
+/// show binary data. A model is binary unless `form` is a text format.
+pub(crate) fn check_stdout(json: bool, form: Option<ModelFormat>) -> Result<(), Failure> {
     if json {
         return Err(Failure::new("--json and the output cannot both be written to stdout")
             .help("give --output FILE, or remove --json"));
     }
-    let is_text = form.is_some_and(|form| form != Form::Binary);
+    let is_text = form.is_some_and(|form| form != ModelFormat::Binary);
     if io::stdout().is_terminal() && !is_text {
         Err(Failure::new("this is binary data, and stdout is a terminal")
             .help("give --output FILE, or pipe the output to another program"))
@@ -253,18 +257,18 @@ pub(crate) fn to_file(
     saved.map_err(|error| at_model(arg, error))
 }
 
-/// Writes a model to stdout. References to data files stay as they are, whatever directory the
-/// reader puts it in.
+/// Writes a model to stdout. Its references to data files are unchanged, because the directory that
+/// the output ends up in is unknown.
 pub(crate) fn to_stdout(
     arg: &ModelArg,
     model: &Model,
     options: SaveOptions,
     weights: Weights,
-    form: Form,
+    form: ModelFormat,
     terminal: &Terminal,
 ) -> Result<SaveReport, Failure> {
     let stays_outside = weights == Weights::Keep && !model.external_files().is_empty();
-    if form == Form::Binary && weights == Weights::Keep {
+    if form == ModelFormat::Binary && weights == Weights::Keep {
         if stays_outside {
             terminal.note("values stay in data files; the output needs these files beside it");
         }
@@ -281,19 +285,20 @@ pub(crate) fn to_stdout(
         .help("give --output FILE, or copy the values into the model first: sardonyx pack"));
     }
     let directory = PrivateDirectory::new().map_err(|error| {
-        files::failed("cannot create a directory in", &std::env::temp_dir(), &error)
+        files::io_failure("cannot create a directory in", &std::env::temp_dir(), &error)
     })?;
     let path = directory.path().join("model");
     let report = to_file(arg, model, options.form(form), &path, terminal)?;
-    let failed = |error| files::failed("cannot read", &path, &error);
-    let mut file = File::open(&path).map_err(failed)?;
+    let mut file =
+        File::open(&path).map_err(|error| files::io_failure("cannot read", &path, &error))?;
     let mut stdout = io::stdout().lock();
     io::copy(&mut file, &mut stdout)?;
     stdout.flush()?;
     Ok(report)
 }
 
-/// What failed about a model, with advice about models that came without a directory.
+/// Converts an error about a model to a failure that names the model. A model on stdin has no
+/// directory with data files, so their lack gets advice.
 pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
     let kind = error.kind();
     let failure = Failure::from(error);
@@ -306,33 +311,18 @@ pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
     }
 }
 
-/// How many tensors the model has that fit, and their bytes.
-pub(crate) fn sum_of(
-    model: &Model,
-    fits: impl Fn(&sardonyx::inspect::StoredTensor) -> bool,
-) -> (usize, u64) {
-    let tensors = model.tensors();
-    let chosen = tensors.iter().filter(|tensor| fits(tensor));
-    chosen.fold((0, 0), |(number, sum), tensor| (number + 1, sum + tensor.bytes.unwrap_or(0)))
-}
-
-/// Whether the values are in a data file.
-pub(crate) fn is_external(tensor: &sardonyx::inspect::StoredTensor) -> bool {
-    matches!(tensor.storage, TensorStorage::External { .. })
-}
-
 impl Saved {
     pub(crate) fn new(target: Target, report: SaveReport) -> Saved {
         Saved { target, report, uses: Vec::new() }
     }
 
-    /// The data files that were made.
+    /// Returns the number of data files that were written or kept for the model.
     pub(crate) fn data_files(&self) -> usize {
         self.report.files.len()
     }
 
-    /// Says on stderr what was written where, and what there is to know about it.
-    pub(crate) fn say(&self, terminal: &Terminal) {
+    /// Lists on stderr the files that were written, kept or removed, with notes about them.
+    pub(crate) fn print(&self, terminal: &Terminal) {
         if let Target::File(path) = &self.target {
             let size = bytes(self.report.bytes);
             terminal.remark(&format!("wrote {}, {size}", path.display()));
@@ -342,33 +332,33 @@ impl Saved {
             let (path, size) = (self.path_of(&file.location), bytes(file.bytes));
             format!("{what} {path}, {size}: {}", count(file.tensors, "tensor"))
         });
-        say_first(files, "data file", terminal);
+        print_first(files, "data file", terminal);
         let uses = self
             .uses
             .iter()
             .map(|location| format!("uses {}, as the old model does", self.path_of(location)));
-        say_first(uses, "data file", terminal);
+        print_first(uses, "data file", terminal);
         let removed = self.report.removed.iter();
         let removed = removed.map(|name| format!("removed {name}, which only the old model used"));
-        say_first(removed, "removed file", terminal);
+        print_first(removed, "removed file", terminal);
         let shared = self.report.shared.iter();
         let shared = shared.map(|name| format!("kept {name}, which another model uses"));
-        say_first(shared, "shared file", terminal);
+        print_first(shared, "shared file", terminal);
         let left = self.report.left.iter();
         let left = left.map(|name| {
             format!("kept {name}, which the replaced model used; --replace removes it")
         });
-        say_first(left, "data file", terminal);
+        print_first(left, "data file", terminal);
         if self.report.exceeds_2_gib() {
             terminal.note(
                 "the model file is larger than 2 GiB, which programs built on libprotobuf cannot read; \
                  sardonyx externalize keeps its values in data files",
             );
         }
-        left_out(&self.report.left_out, terminal);
+        note_left_out(&self.report.left_out, terminal);
     }
 
-    /// A data file of the model, from the directory that the target was named from.
+    /// Returns the path of a data file, in the directory of the written model.
     fn path_of(&self, location: &str) -> String {
         match &self.target {
             Target::File(path) => path.with_file_name(location).display().to_string(),
@@ -381,12 +371,12 @@ impl Saved {
             Target::File(path) => path.display().to_string(),
             Target::Stdout => "-".to_string(),
         };
-        merged(json!({"output": output}), json!(self.report))
+        merge_objects(json!({"output": output}), json!(self.report))
     }
 }
 
-/// Says the first of many lines, and how many more there are.
-fn say_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal: &Terminal) {
+/// Prints the first 10 of `lines` on stderr, and the number of the others.
+fn print_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal: &Terminal) {
     const SHOWN: usize = 10;
     let more = lines.len().saturating_sub(SHOWN);
     lines.take(SHOWN).for_each(|line| terminal.remark(&line));
@@ -395,8 +385,8 @@ fn say_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal:
     }
 }
 
-/// Notes about what a form cannot hold.
-pub(crate) fn left_out(left_out: &[String], terminal: &Terminal) {
+/// Notes on the terminal which parts of a model or of values the written format cannot hold.
+pub(crate) fn note_left_out(left_out: &[String], terminal: &Terminal) {
     const SHOWN: usize = 10;
     for what in left_out.iter().take(SHOWN) {
         terminal.note(&format!("omitted: {what}"));

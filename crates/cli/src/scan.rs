@@ -1,5 +1,5 @@
-//! `sardonyx scan`: is a file safe to open? Opens nothing but the models and, within their
-//! directories, their data files.
+//! `sardonyx scan`: checks whether files are safe to open. Opens only the models, and the data
+//! files in their directories.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
-use crate::objects::merged;
+use crate::model_arg::is_stdin;
+use crate::objects::merge_objects;
 use crate::terminal::Terminal;
-use crate::{Verdict, is_stdin};
+use crate::verdict::Verdict;
 
 /// Scan models for what makes them unsafe to open: damage, unsafe paths, decompression bombs,
 /// hidden bytes, foreign code
@@ -52,8 +53,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.scan/1";
 
 pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -75,9 +76,9 @@ pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
                     "error": failure.message(),
                     "failure": failure.json(),
                 }));
-                // The last failure is the command's; those before it are told on the way.
+                // The last failure is the result of the command; earlier ones are printed here.
                 if let Some(earlier) = failed.replace(failure) {
-                    terminal.tell(&earlier);
+                    terminal.print_failure(&earlier);
                 }
                 continue;
             }
@@ -119,8 +120,8 @@ fn has_findings(report: &ScanReport, strict: bool) -> bool {
     report.errors > 0 || (strict && report.warnings > 0)
 }
 
-/// One word for programs.
-fn word(report: &ScanReport, strict: bool) -> &'static str {
+/// Returns the verdict in JSON answers: `findings`, `warnings` or `fine`.
+fn verdict_word(report: &ScanReport, strict: bool) -> &'static str {
     match (has_findings(report, strict), report.warnings) {
         (true, _) => "findings",
         (false, 0) => "fine",
@@ -132,7 +133,7 @@ fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
     let mut text = format!("{name}: {}\n", facts_line(report));
     for (i, found) in report.findings.iter().enumerate() {
         text += &format!("  {}\n", line(found));
-        // The advice is the same for all findings of a code, which stand together.
+        // Findings with the same code are adjacent and share their advice, which follows the last.
         let next = report.findings.get(i + 1);
         if next.is_none_or(|next| next.code != found.code) {
             let requirement = found.requirement.map(|id| format!(" ({id})"));
@@ -153,15 +154,14 @@ fn line(found: &ScanFinding) -> String {
 
 fn facts_line(report: &ScanReport) -> String {
     let facts = &report.facts;
-    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let mut parts = vec![bytes(facts.size)];
     if facts.graphs > 0 {
-        parts.push(count(number(facts.nodes), "node"));
-        parts.push(count(number(facts.tensors), "tensor"));
+        parts.push(count_u64(facts.nodes, "node"));
+        parts.push(count_u64(facts.tensors, "tensor"));
     }
     if !facts.data_files.is_empty() {
         let files = count(facts.data_files.len(), "data file");
-        // What was not found or not looked at has no size.
+        // Files that are missing or were not looked up have no size.
         let sized = facts.data_files.iter().any(|file| file.size.is_some());
         parts.push(if sized {
             format!("{files} of {}", bytes(facts.outside_present))
@@ -172,14 +172,19 @@ fn facts_line(report: &ScanReport) -> String {
     parts.join(", ")
 }
 
+/// Formats a number with its noun, such as `2 nodes`.
+fn count_u64(number: u64, what: &str) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), what)
+}
+
 fn verdict_line(report: &ScanReport, strict: bool) -> String {
     let counts: Vec<String> =
         [(report.errors, "error"), (report.warnings, "warning"), (report.notes, "note")]
             .into_iter()
             .filter(|(n, _)| *n > 0)
-            .map(|(n, what)| count(usize::try_from(n).unwrap_or(usize::MAX), what))
+            .map(|(n, what)| count_u64(n, what))
             .collect();
-    let verdict = match word(report, strict) {
+    let verdict = match verdict_word(report, strict) {
         "findings" if report.errors > 0 => "do not open it",
         "fine" => "no findings that make it unsafe to open",
         _ => "review the findings before opening it",
@@ -192,5 +197,5 @@ fn verdict_line(report: &ScanReport, strict: bool) -> String {
 }
 
 fn as_json(name: &str, report: &ScanReport, strict: bool) -> Value {
-    merged(json!({"model": name, "verdict": word(report, strict)}), json!(report))
+    merge_objects(json!({"model": name, "verdict": verdict_word(report, strict)}), json!(report))
 }

@@ -1,4 +1,4 @@
-//! The options of a session, and making one.
+//! Options of a session, and opening models with them.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use sardonyx::device::{DeviceOptions, DeviceSession};
 use sardonyx::io::Access;
 use sardonyx::run::{Optimization, Precision};
 use sardonyx::tool::{ModelExt, SessionBuilderExt};
-use sardonyx::{
-    ErrorKind, Model, OpenOptions, Port, Session, SessionBuilder, Trainer, TrainerBuilder, Type,
-};
+use sardonyx::{ErrorKind, Model, OpenOptions, Session, SessionBuilder, Trainer, TrainerBuilder};
 
 use crate::failure::Failure;
+use crate::model_arg::ModelArg;
+use crate::symbols::OpenSize;
 use crate::terminal::Terminal;
-use crate::timing::{millis, timed};
-use crate::{ModelArg, human, symbols};
+use crate::timing::{millis, time_call};
+use crate::{human, symbols};
 
-/// How a model is made ready to run.
+/// Options for preparing a model to run.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct SessionArgs {
@@ -51,10 +51,10 @@ pub(crate) struct SessionArgs {
     sizes: SizeArgs,
 }
 
-/// Notes what the model has that its version of the format does not allow, and that counts all the
-/// same.
+/// Notes on the terminal which parts of the model its IR version does not allow. They take effect
+/// all the same.
 pub(crate) fn note_tolerated(model: &Model, terminal: &Terminal) {
-    for finding in model.tolerated() {
+    for finding in model.find_tolerated() {
         terminal.note(&finding.fact);
     }
 }
@@ -69,59 +69,21 @@ pub(crate) struct SizeArgs {
     set: Vec<(String, i64)>,
 }
 
-/// What `--set` says.
+/// Sizes that `--set` gives.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sizes {
-    /// Sizes by name, which the session fixes.
+    /// Sizes of symbolic dimensions by name, which the session fixes.
     pub(crate) fixed: Vec<(String, usize)>,
-    /// Sizes that have no name in the file, for inputs that are filled.
+    /// Sizes of unnamed dimensions, for inputs that are filled.
     pub(crate) open: Vec<OpenSize>,
 }
 
-/// The size of a dimension that has no name in the file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OpenSize {
-    pub(crate) input: String,
-    pub(crate) axis: usize,
-    pub(crate) size: usize,
-}
-
-impl OpenSize {
-    /// The dimension that `INPUT[AXIS]` means, which must be open; `None` for any other name.
-    pub(crate) fn of(inputs: &[Port], name: &str, size: usize) -> Result<Option<Self>, Failure> {
-        let port = input_and_axis(name).and_then(|(input, axis)| {
-            let port = inputs.iter().find(|port| port.name() == input)?;
-            Some((port, axis))
-        });
-        let Some((port, axis)) = port else { return Ok(None) };
-        match port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis)) {
-            Some(dim) if dim.is_unknown() => {
-                Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
-            }
-            Some(dim) => {
-                let failure = Failure::new(format!("dimension {axis} of '{port}' is {dim}"));
-                Err(match dim.as_symbol() {
-                    Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
-                    None => failure.help("only dimensions without a fixed size can be set"),
-                })
-            }
-            None => Err(Failure::new(format!("the input '{port}' has no known dimension {axis}"))),
-        }
-    }
-}
-
-/// `INPUT[AXIS]`
-fn input_and_axis(text: &str) -> Option<(&str, usize)> {
-    let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
-    Some((input, axis.parse().ok()?))
-}
-
-/// A model that is ready to run.
+/// Opened model with a session for it.
 pub(crate) struct Opened {
     pub(crate) model: Model,
     pub(crate) session: Session,
     pub(crate) sizes: Sizes,
-    /// The model with training information, if `model` is one of its training steps.
+    /// Model with the training information, if `model` is a training step of it.
     pub(crate) trained: Option<Model>,
 }
 
@@ -145,13 +107,13 @@ enum Exactness {
 }
 
 impl SizeArgs {
-    /// What `--set` says of this model.
-    pub(crate) fn of(&self, model: &Model) -> Result<Sizes, Failure> {
+    /// Resolves the names of `--set` in a model.
+    pub(crate) fn resolve(&self, model: &Model) -> Result<Sizes, Failure> {
         let mut sizes = Sizes::default();
         let inputs = model.inputs();
         for (name, size) in &self.set {
             let size = usize::try_from(*size).unwrap_or(usize::MAX);
-            match OpenSize::of(&inputs, name, size)? {
+            match OpenSize::from_name(&inputs, name, size)? {
                 Some(open) => sizes.open.push(open),
                 None => sizes.fixed.push((name.clone(), size)),
             }
@@ -161,97 +123,107 @@ impl SizeArgs {
 }
 
 impl SessionArgs {
-    /// The seed that was given.
+    /// Returns the value of `--seed`.
     pub(crate) fn seed(&self) -> Option<u64> {
         self.seed
     }
 
-    /// Opens the model and makes it ready, telling the curious how long that took. The session is
-    /// only to look at, if `only_looks`.
+    /// Opens the model and prepares a session, and reports the times with `--verbose`. With
+    /// `only_looks` the session can be inspected, but not run.
     pub(crate) fn open(
         &self,
         model: &ModelArg,
         only_looks: bool,
         terminal: &Terminal,
     ) -> Result<Opened, Failure> {
-        self.open_for((model, None), terminal, &|builder| {
+        self.open_with(model, None, terminal, &|builder| {
             if only_looks { builder.only_look() } else { builder }
         })
     }
 
-    /// The same for a model that is changed first, and with more options.
+    /// Opens the model and prepares a session for what `change` makes of it. `configure` sets more
+    /// options of the session.
     pub(crate) fn open_changed<T>(
         &self,
         model: &ModelArg,
-        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
+        configure: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
         terminal: &Terminal,
         change: impl FnOnce(Model) -> Result<(Model, T), Failure>,
     ) -> Result<(Opened, T), Failure> {
-        let (opened, opening) = timed(|| self.open_file(model));
+        let (opened, opening) = time_call(|| self.open_file(model));
         let (changed, found) = change(opened?)?;
-        let opened = self.prepare((model, changed, opening), terminal, how)?;
+        let opened = self.prepare(model, changed, opening, terminal, configure)?;
         Ok((opened, found))
     }
 
-    /// The same for the training step of an entry of the model, if one is given.
+    /// Opens the model and prepares a session for its main graph, or for the training step of the
+    /// entry `step`.
     pub(crate) fn open_step(
         &self,
-        model: (&ModelArg, Option<usize>),
+        model: &ModelArg,
+        step: Option<usize>,
         terminal: &Terminal,
     ) -> Result<Opened, Failure> {
-        self.open_for(model, terminal, &|builder| builder)
+        self.open_with(model, step, terminal, &|builder| builder)
     }
 
-    /// Opens the model and says what it becomes, without computing or packing anything large. The
-    /// program is printed `after` a rewrite.
-    pub(crate) fn look(
+    /// Opens the model, or the training step of the entry `step`, and prepares a session that can
+    /// be inspected, but not run: nothing large is computed or packed. Its program is that after
+    /// the rewrite `after`.
+    pub(crate) fn open_to_inspect(
         &self,
-        model: (&ModelArg, Option<usize>),
+        model: &ModelArg,
+        step: Option<usize>,
         after: Option<&str>,
         terminal: &Terminal,
     ) -> Result<Opened, Failure> {
-        self.open_for(model, terminal, &|builder| match after {
+        self.open_with(model, step, terminal, &|builder| match after {
             Some(after) => builder.only_look().print_after(after),
             None => builder.only_look(),
         })
     }
 
-    /// Opens the model without making it ready.
+    /// Opens the model without preparing a session.
     fn open_file(&self, model: &ModelArg) -> Result<Model, Failure> {
         let access = if self.mapped { Access::Share } else { Access::Map };
         model.open_with(OpenOptions::new().access(access))
     }
 
-    fn open_for(
+    /// Opens the model, or the training step of the entry `step`, and prepares a session with the
+    /// options that `configure` sets.
+    fn open_with(
         &self,
-        (model, step): (&ModelArg, Option<usize>),
+        model: &ModelArg,
+        step: Option<usize>,
         terminal: &Terminal,
-        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
+        configure: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
     ) -> Result<Opened, Failure> {
-        let (opened, opening) = timed(|| self.open_file(model));
+        let (opened, opening) = time_call(|| self.open_file(model));
         let (opened, trained) = match (opened?, step) {
             (model, Some(entry)) => (model.training_step(entry)?, Some(model)),
             (model, None) => (model, None),
         };
-        let opened = self.prepare((model, opened, opening), terminal, how)?;
+        let opened = self.prepare(model, opened, opening, terminal, configure)?;
         Ok(Opened { trained, ..opened })
     }
 
-    /// Makes a model ready that took some time to open.
+    /// Prepares a session for `model`, which `arg` names and took `opening` to open.
     fn prepare(
         &self,
-        (model, opened, opening): (&ModelArg, Model, Duration),
+        arg: &ModelArg,
+        model: Model,
+        opening: Duration,
         terminal: &Terminal,
-        how: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
+        configure: &dyn for<'m> Fn(SessionBuilder<'m>) -> SessionBuilder<'m>,
     ) -> Result<Opened, Failure> {
-        // The model is looked at after runs, which may take long.
-        let opened = opened.with_own_structure()?;
-        let sizes = self.sizes.of(&opened)?;
+        // The model is read after runs, which may take so long that its file has changed.
+        let model = model.with_own_structure()?;
+        let sizes = self.sizes.resolve(&model)?;
         let spinner = terminal.progress("preparing", None);
-        let (session, preparing) = timed(|| how(self.builder(&opened, &sizes)).build());
+        let (session, preparing) = time_call(|| configure(self.builder(&model, &sizes)).build());
         spinner.finish_and_clear();
         let session = session.map_err(|error| {
-            let from_stdin = model.is_stdin();
+            let from_stdin = arg.is_stdin();
             let has_no_directory = from_stdin && error.kind() == ErrorKind::ExternalData;
             let failure = Failure::from(error);
             match (from_stdin, has_no_directory) {
@@ -259,20 +231,20 @@ impl SessionArgs {
                     failure.help("pass the model as a file in the directory of its data files")
                 }
                 (true, false) => failure,
-                (false, _) => failure.at(model.name()),
+                (false, _) => failure.at(arg.name()),
             }
         })?;
-        note_tolerated(&opened, terminal);
+        note_tolerated(&model, terminal);
         terminal.detail(&format!(
             "opened in {:.3} ms, prepared in {:.3} ms, {} threads",
             millis(opening),
             millis(preparing),
             session.threads()
         ));
-        Ok(Opened { model: opened, session, sizes, trained: None })
+        Ok(Opened { model, session, sizes, trained: None })
     }
 
-    /// The model on the devices of one of its configurations.
+    /// Prepares the model to run on the devices of one of its configurations.
     pub(crate) fn on_devices(
         &self,
         model: &Model,
@@ -282,13 +254,13 @@ impl SessionArgs {
         Ok(self.builder(model, sizes).devices(options)?)
     }
 
-    /// A trainer with these options.
+    /// Returns the builder of a trainer, with the options set.
     pub(crate) fn trainer<'m>(&self, model: &'m Model) -> Result<TrainerBuilder<'m>, Failure> {
         if self.mapped {
             let failure = Failure::new("--mapped is for runs: training keeps a copy of the model");
             return Err(failure.help("remove --mapped"));
         }
-        let sizes = self.sizes.of(model)?;
+        let sizes = self.sizes.resolve(model)?;
         Ok(Trainer::builder(model).session(|_| self.builder(model, &sizes)))
     }
 
@@ -325,12 +297,13 @@ impl SessionArgs {
     }
 }
 
-/// The names of all rewrites.
+/// Returns a parser that accepts the names of all rewrites.
 fn rewrite_names() -> PossibleValuesParser {
     PossibleValuesParser::new(sardonyx::tool::rewrites().map(|(name, _)| name))
 }
 
-/// More threads than any machine has are a slip, and each costs memory.
+/// Parses a number of threads. Refuses more than 1024, as each costs memory and no machine runs so
+/// many at once.
 pub(crate) fn parse_threads(arg: &str) -> Result<usize, String> {
     match arg.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),

@@ -1,4 +1,4 @@
-//! `sardonyx set`: change what a model says about itself.
+//! `sardonyx set`: changes the header of a model.
 
 use sardonyx::io::Weights;
 use sardonyx::tool::edits::{Edit, JobKind};
@@ -8,8 +8,11 @@ use sardonyx::{ErrorKind, Model, SaveOptions};
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::model_arg::ModelArg;
+use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, files, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{files, invalid, saving};
 
 /// Change the header of a model: versions, producer, documentation, metadata
 ///
@@ -58,12 +61,13 @@ pub(crate) struct Args {
     remove_metadata: Vec<String>,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.set/1";
 
-/// Something that changed. `None` is for what was or is not there.
+/// Change of a field of the header. `None` stands for a missing value.
 struct Change {
+    /// Name of the field.
     what: String,
     before: Option<String>,
     after: Option<String>,
@@ -102,24 +106,27 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
             "schema": SCHEMA,
             "model": args.model.name(),
             "changes": changes,
-            "checked": invalid::checked(&edits),
+            "checked": invalid::checked_rules(&edits),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
         return Ok(Verdict::Fine);
     }
     for change in &changes {
-        let shown = |value: &Option<String>| {
-            value.as_deref().map_or("nothing".to_string(), crate::human::cut_note)
-        };
-        let (before, after) = (shown(&change.before), shown(&change.after));
+        let (before, after) = (value_text(&change.before), value_text(&change.after));
         terminal.remark(&format!("{}: {before} → {after}", change.what));
     }
-    saved.say(terminal);
+    saved.print(terminal);
     Ok(Verdict::Fine)
 }
 
+/// Formats the value of a field for a note.
+fn value_text(value: &Option<String>) -> String {
+    value.as_deref().map_or("nothing".to_string(), crate::human::cut_note)
+}
+
 impl Args {
+    /// Whether no option changes anything.
     fn is_empty(&self) -> bool {
         let texts = [&self.producer, &self.producer_version, &self.domain, &self.doc];
         let numbers = [self.ir_version, self.model_version];
@@ -130,7 +137,7 @@ impl Args {
             && self.remove_metadata.is_empty()
     }
 
-    /// The edits whose rules are checked.
+    /// Returns the edits that the options make, whose rules are checked afterwards.
     fn edits(&self) -> Vec<Edit> {
         let edits = [
             (Edit::OperatorSets, !self.opsets.is_empty()),
@@ -140,23 +147,24 @@ impl Args {
         edits.into_iter().filter_map(|(edit, is_made)| is_made.then_some(edit)).collect()
     }
 
+    /// Changes the header of `model`, and returns the changes.
     fn apply(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
         let mut changes = Changes(Vec::new());
         for (domain, version) in &self.opsets {
-            let (before, imports) = (opset(model, domain), model.opsets().len());
+            let (before, imports) = (declared_opset(model, domain), model.opsets().len());
             model.set_opset(domain, *version);
             note_merged(imports, model, terminal);
             let known = Registry::standard().versions(domain);
             if let Some((_, newest)) = known.filter(|(_, newest)| *version > i64::from(*newest)) {
-                let name = crate::info::domain_name(domain);
+                let name = domain_name(domain);
                 terminal.note(&format!(
                     "version {version} of {name} is unknown; the newest known version is {newest}"
                 ));
             }
-            let what = format!("opset {}", crate::info::domain_name(domain));
+            let what = format!("opset {}", domain_name(domain));
             changes.version(&what, before, *version);
         }
-        // After the operator sets, which newer versions of the format demand.
+        // The IR version comes after the operator sets, which newer IR versions require.
         if let Some(version) = self.ir_version {
             let before = model.ir_version();
             model
@@ -181,7 +189,7 @@ impl Args {
             model.set_model_version(version);
         }
         if let Some(doc) = &self.doc {
-            let doc = text_of(doc)?;
+            let doc = read_text(doc)?;
             changes.text("doc", &model.doc(), &doc);
             model.set_doc(&doc);
         }
@@ -190,7 +198,7 @@ impl Args {
             if model.remove_metadata(key) {
                 changes.add(&format!("metadata {key}"), before, None)
             } else {
-                terminal.note(&no_entry(model, key))
+                terminal.note(&describe_missing_entry(model, key))
             }
         }
         for (key, value) in &self.metadata {
@@ -202,10 +210,11 @@ impl Args {
     }
 }
 
+/// Changes of the header in the order in which they are made.
 struct Changes(Vec<Change>);
 
 impl Changes {
-    /// Notes a change; setting what is so already is none.
+    /// Records a change, unless the value is unchanged.
     fn add(&mut self, what: &str, before: Option<String>, after: Option<String>) {
         if before != after {
             self.0.push(Change { what: what.to_string(), before, after });
@@ -223,14 +232,17 @@ impl Changes {
     }
 }
 
-fn opset(model: &Model, domain: &str) -> Option<i64> {
+/// Returns the version that the model declares for an operator set. If it imports the set several
+/// times, the last import counts.
+fn declared_opset(model: &Model, domain: &str) -> Option<i64> {
     let wanted = if domain == "ai.onnx" { "" } else { domain };
     let sets = model.opsets();
     let found = sets.iter().rev().find(|set| set.domain == wanted);
     found.map(|set| set.version)
 }
 
-/// Says that a model now imports fewer operator sets, as it imported one more than once.
+/// Notes on the terminal how many duplicate imports of operator sets were removed from `model`,
+/// which had `imports` before.
 pub(crate) fn note_merged(imports: usize, model: &Model, terminal: &Terminal) {
     let merged = imports.saturating_sub(model.opsets().len());
     if merged > 0 {
@@ -239,7 +251,7 @@ pub(crate) fn note_merged(imports: usize, model: &Model, terminal: &Terminal) {
     }
 }
 
-fn no_entry(model: &Model, key: &str) -> String {
+fn describe_missing_entry(model: &Model, key: &str) -> String {
     let entries = model.metadata();
     let keys = entries.iter().map(|(key, _)| key.as_ref());
     match suggest::closest(key, keys) {
@@ -248,8 +260,8 @@ fn no_entry(model: &Model, key: &str) -> String {
     }
 }
 
-/// The text itself, or what is in the file after an @.
-fn text_of(text: &str) -> Result<String, Failure> {
+/// Returns the text, or the contents of the file that it names after an `@`.
+fn read_text(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else {
         return Ok(text.to_string());
     };
@@ -270,7 +282,8 @@ fn parse_number(text: &str) -> Result<i64, String> {
 
 pub(crate) fn parse_opset(text: &str) -> Result<(String, i64), String> {
     let (domain, version) = text.rsplit_once('=').unwrap_or(("", text));
-    // Versions of the standard's operators are numbers, unlike those of the onnx package.
+    // Versions of the default operator set are plain numbers: three numbers with dots would be a
+    // version of the onnx package.
     let version = match domain {
         "" => version.parse::<i64>().map_err(|_| {
             "expected a number such as 21, or DOMAIN=VERSION such as ai.onnx.ml=5; `sardonyx \

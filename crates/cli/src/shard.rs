@@ -1,4 +1,5 @@
-//! `sardonyx shard`: annotations for running a model on several devices, and models for each.
+//! `sardonyx shard`: annotations for running a model on several devices, or one model for each
+//! device.
 
 mod local;
 
@@ -10,9 +11,11 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::human::{count, group};
+use crate::model_arg::ModelArg;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Annotate a model for several devices: split its matrix products, its stages or its examples
 ///
@@ -68,25 +71,18 @@ pub(crate) struct Args {
     sizes: SizeArgs,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.shard/1";
 
 pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let model = args.model.open()?;
-    let invalid = |target: Option<saving::Target>| invalid::Command {
-        arg: &args.model,
-        saving: &args.saving,
-        invalid: &args.invalid,
-        target,
-        answer: json!({"schema": SCHEMA, "model": args.model.name()}),
-    };
     let Some(devices) = args.devices else {
         let written = local::write(args, &model, args.configuration.as_deref(), terminal)?;
         let written = match written {
             Ok(written) => written,
             Err(local::Invalid { result, target }) => {
-                return invalid(Some(target)).finish(result, terminal);
+                return args.invalid_command(Some(target)).finish(result, terminal);
             }
         };
         if args.saving.json {
@@ -98,7 +94,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             terminal.json(&answer, true)?;
             return Ok(Verdict::Fine);
         }
-        written.say(terminal);
+        written.print(terminal);
         return Ok(Verdict::Fine);
     };
     let target = (!args.local).then(|| args.saving.target(&args.model, &model)).transpose()?;
@@ -109,7 +105,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         options = options.configuration(name);
     }
     let name = options.name();
-    for (name, size) in args.sizes.of(&model)?.fixed {
+    for (name, size) in args.sizes.resolve(&model)?.fixed {
         options = options.dim(name, size);
     }
     if model.device_configurations().iter().any(|known| known.name == name) {
@@ -120,7 +116,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         Ok(annotated) => annotated,
         Err(error) => {
             return match error.invalid_result() {
-                Some(result) => invalid(target).finish(result.clone(), terminal),
+                Some(result) => args.invalid_command(target).finish(result.clone(), terminal),
                 None => Err(error.into()),
             };
         }
@@ -137,7 +133,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         None => match local::write(args, &annotated, Some(&name), terminal)? {
             Ok(written) => local = Some(written),
             Err(local::Invalid { result, target }) => {
-                return invalid(Some(target)).finish(result, terminal);
+                return args.invalid_command(Some(target)).finish(result, terminal);
             }
         },
     }
@@ -148,7 +144,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "configuration": name,
             "devices": devices,
             "report": report,
-            "nothing_split": nothing_split(&model, &report, division),
+            "nothing_split": reason_not_split(&model, &report, division),
         });
         if let Some(saved) = saved {
             answer["saved"] = saved.json();
@@ -160,7 +156,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         return Ok(Verdict::Fine);
     }
     terminal.remark(&as_text(&name, &report, division));
-    if let Some(why) = nothing_split(&model, &report, division) {
+    if let Some(why) = reason_not_split(&model, &report, division) {
         terminal.note(&format!("the model is not divided: {why}"));
     }
     if report.inside > 0 && division != Division::Pipeline {
@@ -169,13 +165,13 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "{nodes} with multiply-adds in graphs of If, Loop or Scan are not divided, only those of the main graph"
         ));
     }
-    saved.iter().for_each(|saved| saved.say(terminal));
-    local.iter().for_each(|local| local.say(terminal));
+    saved.iter().for_each(|saved| saved.print(terminal));
+    local.iter().for_each(|local| local.print(terminal));
     Ok(Verdict::Fine)
 }
 
 impl Args {
-    /// The division that the options choose, and its name.
+    /// Returns the division of the model that the options choose.
     fn division(&self) -> Division {
         match (self.pipeline, self.batch) {
             (true, _) => Division::Pipeline,
@@ -183,16 +179,28 @@ impl Args {
             _ => Division::Tensor,
         }
     }
+
+    /// Returns the command for reporting an invalid result that was to be written to `target`.
+    fn invalid_command(&self, target: Option<saving::Target>) -> invalid::Command<'_> {
+        invalid::Command {
+            arg: &self.model,
+            saving: &self.saving,
+            invalid: &self.invalid,
+            target,
+            answer: json!({"schema": SCHEMA, "model": self.model.name()}),
+        }
+    }
 }
 
-/// Why devices have nothing to do apart, and what to do about it; `None` if they have.
-fn nothing_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
+/// Returns the reason why nothing is divided over the devices, with options to use instead; `None`
+/// if something is.
+fn reason_not_split(model: &Model, report: &ShardReport, division: Division) -> Option<String> {
     let instead = match division {
         Division::Tensor => "use --batch to divide the examples, or --pipeline the nodes",
         Division::Pipeline => "use --batch to divide the examples",
         Division::Batch => "use --tensor or --pipeline",
     };
-    model.undivided(report, division).map(|why| format!("{why}; {instead}"))
+    model.explain_undivided(report, division).map(|why| format!("{why}; {instead}"))
 }
 
 fn as_text(name: &str, report: &ShardReport, division: Division) -> String {

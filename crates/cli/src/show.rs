@@ -1,4 +1,4 @@
-//! Values as text and as JSON, of bounded length.
+//! Values as text and as JSON of bounded length.
 
 use std::fmt::Write;
 
@@ -6,17 +6,18 @@ use sardonyx::tool::{CastOptions, Class, cast};
 use sardonyx::{DataType, Tensor, Value};
 use serde_json::{Number, json};
 
+use crate::escape::escape_controls;
 use crate::failure::Failure;
-use crate::human::{self, Align, padded};
-use crate::terminal::harmless;
+use crate::human::{self, Align, pad};
 
-/// Rows (along the last axis) and elements of a row that are printed.
+/// Maximum number of rows, along the last axis, that are printed of a tensor.
 const SHOWN_ROWS: usize = 8;
+/// Maximum number of elements that are printed of a row.
 const SHOWN_ELEMENTS: usize = 8;
-/// Largest tensor that a summary is computed for.
+/// Largest tensor, in elements, whose minimum, maximum and mean are computed.
 const SUMMARY_ELEMENTS: usize = 1 << 24;
 
-/// Name, type, shape, and the first elements.
+/// Formats the name, type, shape and first elements of a value.
 pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
     match value {
         Value::Tensor(tensor) => tensor_text(name, tensor),
@@ -27,7 +28,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
                 human::count(items.len(), "item")
             );
             for (i, item) in items.items().iter().take(SHOWN_ROWS).enumerate() {
-                text += &indented(&value_text(&format!("[{i}]"), item)?);
+                text += &indent(&value_text(&format!("[{i}]"), item)?);
             }
             if items.len() > SHOWN_ROWS {
                 let _ = writeln!(text, "  ... and {} more", items.len() - SHOWN_ROWS);
@@ -44,7 +45,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
                 }
             );
             for (key, item) in map.entries().iter().take(SHOWN_ROWS) {
-                text += &indented(&value_text(&key_text(key), item)?);
+                text += &indent(&value_text(&key_text(key), item)?);
             }
             if map.entries().len() > SHOWN_ROWS {
                 let _ = writeln!(text, "  ... and {} more", map.entries().len() - SHOWN_ROWS);
@@ -62,8 +63,8 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
                 sparse.values().len()
             );
             Ok(head
-                + &indented(&tensor_text("indices", sparse.indices())?)
-                + &indented(&tensor_text("values", sparse.values())?))
+                + &indent(&tensor_text("indices", sparse.indices())?)
+                + &indent(&tensor_text("values", sparse.values())?))
         }
     }
 }
@@ -76,7 +77,8 @@ fn key_text(key: &sardonyx::value::MapKey) -> String {
     }
 }
 
-fn indented(text: &str) -> String {
+/// Indents all lines by two blanks.
+fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
@@ -96,8 +98,7 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     for (row, cells) in cells.iter().enumerate() {
         let index = if tensor.rank() > 1 { row_index(tensor.dims(), row) } else { String::new() };
         let more = if width > SHOWN_ELEMENTS { " …" } else { "" };
-        let cells: Vec<String> =
-            cells.iter().map(|cell| padded(cell, widest, Align::Right)).collect();
+        let cells: Vec<String> = cells.iter().map(|cell| pad(cell, widest, Align::Right)).collect();
         let _ = writeln!(text, "  {index}{}{more}", cells.join(" "));
     }
     if rows > SHOWN_ROWS {
@@ -113,7 +114,7 @@ fn dims_text(dims: &[usize]) -> String {
     if dims.is_empty() { String::new() } else { format!("{dims:?}") }
 }
 
-/// The index of a row along the last axis, such as `[0, 3, :]`.
+/// Formats the index of a row along the last axis, such as `[0, 3, :]`.
 fn row_index(dims: &[usize], row: usize) -> String {
     let mut rest = row;
     let mut index: Vec<String> = dims[..dims.len() - 1]
@@ -129,7 +130,8 @@ fn row_index(dims: &[usize], row: usize) -> String {
     format!("[{}, :] ", index.join(", "))
 }
 
-/// Smallest, largest and mean element, where these mean something.
+/// Formats the smallest, the largest and the mean element of a tensor of numbers. Empty for other
+/// element types, and for more than [`SUMMARY_ELEMENTS`].
 fn summary(tensor: &Tensor) -> Result<String, Failure> {
     let class = tensor.data_type().class();
     if !matches!(class, Class::Float | Class::Signed | Class::Unsigned)
@@ -144,11 +146,16 @@ fn summary(tensor: &Tensor) -> Result<String, Failure> {
     let mean =
         values.iter().filter(|x| !x.is_nan()).sum::<f64>() / (values.len() - nan).max(1) as f64;
     let nan = if nan > 0 { format!(", {nan} not a number") } else { String::new() };
-    Ok(format!("  min {}, max {}, mean {}{nan}\n", short(min), short(max), short(mean)))
+    Ok(format!(
+        "  min {}, max {}, mean {}{nan}\n",
+        format_number(min),
+        format_number(max),
+        format_number(mean)
+    ))
 }
 
-/// About six digits.
-pub(crate) fn short(x: f64) -> String {
+/// Formats a number with about six significant digits.
+pub(crate) fn format_number(x: f64) -> String {
     match x.abs() {
         size if !size.is_finite() => x.to_string(),
         0.0 => "0".to_string(),
@@ -165,7 +172,8 @@ pub(crate) fn short(x: f64) -> String {
     }
 }
 
-/// Neighbouring elements as text, strings in quotes and cut.
+/// Formats `count` consecutive elements as text, with strings in quotes and cut after 60
+/// characters.
 fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
     let texts = texts(tensor, start, count)?;
     if tensor.data_type() != DataType::String {
@@ -178,7 +186,7 @@ fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, 
     Ok(quoted.collect())
 }
 
-/// Neighbouring elements as text, whole and without quotes.
+/// Formats `count` consecutive elements as text, with strings whole and without quotes.
 pub(crate) fn texts(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
     let part = tensor.view().reshape([tensor.len()])?.slice(0, start, count, 1)?.to_tensor()?;
     let part = cast(&part, DataType::String, CastOptions::default())?;
@@ -186,9 +194,9 @@ pub(crate) fn texts(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<S
     Ok(strings.map(|text| String::from_utf8_lossy(text).into_owned()).collect())
 }
 
-/// Calls `line` with each row along the last axis: its number and the text of its elements. Works
-/// on a bounded number of elements at a time, so a row may come in several pieces, of which only
-/// the last one is whole.
+/// Calls `line` for each row along the last axis with the index of the row and its elements as
+/// text. Converts a bounded number of elements at a time, so that a long row comes in several
+/// pieces.
 pub(crate) fn rows(
     tensor: &Tensor,
     mut line: impl FnMut(usize, Vec<String>, Piece) -> Result<(), Failure>,
@@ -210,14 +218,14 @@ pub(crate) fn rows(
     Ok(())
 }
 
-/// Which part of a row it is.
+/// Position of a piece within its row.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) is_first: bool,
     pub(crate) is_last: bool,
 }
 
-/// Name, type, shape and all elements.
+/// Writes the name, type, shape and all elements of a tensor to `sink`.
 pub(crate) fn write_all(
     sink: &mut dyn std::io::Write,
     name: &str,
@@ -225,7 +233,7 @@ pub(crate) fn write_all(
 ) -> Result<(), Failure> {
     let (data_type, dims) = (tensor.data_type(), tensor.dims());
     let title = format!("{name}: {data_type}{}\n", dims_text(dims));
-    sink.write_all(harmless(&title).as_bytes())?;
+    sink.write_all(escape_controls(&title).as_bytes())?;
     if tensor.is_empty() {
         sink.write_all(b"  no elements\n")?;
     }
@@ -248,11 +256,12 @@ pub(crate) fn write_all(
     })
 }
 
-/// Type, shape and elements. Elements are a flat list in row-major order; numbers that JSON does
-/// not have are the strings "nan", "inf" and "-inf", complex numbers are strings. A sequence has
-/// `items`, a map `entries` with `key` and `value`, an optional a `value` that may be null, a
-/// sparse tensor `indices` and `values`: each is written as this is. What is not a tensor has a
-/// `text` as well.
+/// Converts a value to JSON with its name, type, shape and elements.
+///
+/// Elements are a flat list in row-major order. Numbers that JSON lacks are the strings "nan",
+/// "inf" and "-inf", complex numbers are strings. A sequence has `items`, a map `entries` with
+/// `key` and `value`, an optional a `value` that may be null, and a sparse tensor `indices` and
+/// `values`; all of these are objects of this kind. Values other than tensors also have a `text`.
 pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value, Failure> {
     let mut left = JSON_ELEMENTS;
     let mut json = part_json(name, value, &mut left)?;
@@ -262,22 +271,18 @@ pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value,
     Ok(json)
 }
 
-/// As [`value_json`], with at most `left` items and elements, from which those shown are taken.
+/// Like [`value_json`], but with at most `left` items and elements, and without `text`. Subtracts
+/// the number of those that it adds from `left`.
 fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::Value, Failure> {
     let ty = value.value_type().to_string();
-    let tensor = |name: &str, tensor: &Tensor, left: &mut usize| {
-        let json = tensor_json(name, tensor, *left)?;
-        *left -= tensor.len().min(*left);
-        Ok::<_, Failure>(json)
-    };
     Ok(match value {
-        Value::Tensor(whole) => tensor(name, whole, left)?,
+        Value::Tensor(tensor) => part_tensor_json(name, tensor, left)?,
         Value::Sparse(sparse) => json!({
             "name": name,
             "type": ty,
             "shape": sparse.dims(),
-            "indices": tensor("indices", sparse.indices(), left)?,
-            "values": tensor("values", sparse.values(), left)?,
+            "indices": part_tensor_json("indices", sparse.indices(), left)?,
+            "values": part_tensor_json("values", sparse.values(), left)?,
         }),
         Value::Sequence(sequence) => {
             let mut items = Vec::new();
@@ -325,6 +330,17 @@ fn part_json(name: &str, value: &Value, left: &mut usize) -> Result<serde_json::
     })
 }
 
+/// Converts a tensor to JSON with at most `left` elements, and subtracts their number from `left`.
+fn part_tensor_json(
+    name: &str,
+    tensor: &Tensor,
+    left: &mut usize,
+) -> Result<serde_json::Value, Failure> {
+    let json = tensor_json(name, tensor, *left)?;
+    *left -= tensor.len().min(*left);
+    Ok(json)
+}
+
 fn key_json(key: &sardonyx::value::MapKey) -> serde_json::Value {
     match key {
         sardonyx::value::MapKey::Signed(key) => json!(key),
@@ -333,11 +349,11 @@ fn key_json(key: &sardonyx::value::MapKey) -> serde_json::Value {
     }
 }
 
-/// Elements of a tensor that go into JSON unless all are asked for; whoever needs many of them
-/// writes a file.
+/// Maximum number of elements of a value in a JSON answer, unless an option requests all of them.
+/// Larger values are better written to a file.
 pub(crate) const JSON_ELEMENTS: usize = 10_000;
 
-/// As [`value_json`], with at most that many elements.
+/// Converts a tensor to JSON like [`value_json`], but with at most `most` elements.
 pub(crate) fn tensor_json(
     name: &str,
     tensor: &Tensor,
@@ -361,13 +377,13 @@ pub(crate) fn tensor_json(
     }))
 }
 
-/// A number as JSON; see [`value_json`].
+/// Converts a number to JSON: NaN and infinities become strings.
 pub(crate) fn number_json(number: f32) -> serde_json::Value {
     let found = Number::from_f64(number.into());
     found.map_or_else(|| json!(number.to_string().to_lowercase()), serde_json::Value::Number)
 }
 
-/// An element of a tensor, given as text, as JSON; see [`value_json`].
+/// Converts an element of a tensor from text to a JSON truth value, number or string.
 pub(crate) fn element_json(text: &str) -> serde_json::Value {
     match text {
         "True" => json!(true),

@@ -1,28 +1,33 @@
-//! Statistics over the values of a tensor, chunk by chunk: a tensor of gigabytes takes no memory of
-//! that size.
+//! Statistics of the values of a tensor. Values are converted in chunks, so that a tensor of
+//! gigabytes needs little memory beside its own.
 
 use sardonyx::tool::{CastOptions, Class, cast};
 use sardonyx::value::{Buffer, Complex128, TensorError};
 use sardonyx::{DataType, Element, Tensor};
 use serde_json::json;
 
-/// Elements at a time; a multiple of 8, so that chunks of packed types begin on bytes.
+/// Number of elements in a chunk. A multiple of 8, so that chunks of packed types begin at byte
+/// boundaries.
 const CHUNK: usize = 1 << 16;
 
-/// What can be said about the values of a tensor.
+/// Statistics of the values of a tensor.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Stats {
+    /// Number of all elements.
     pub(crate) elements: u64,
+    /// Number of elements that are 0.
     pub(crate) zeros: u64,
+    /// Number of elements that are NaN.
     pub(crate) nan: u64,
+    /// Number of infinite elements.
     pub(crate) inf: u64,
     /// Smallest and largest of the finite elements; `None` without any, and for complex numbers.
     pub(crate) range: Option<(Number, Number)>,
-    /// Of the finite elements.
+    /// Mean of the finite elements; `None` without any, for complex numbers, and if it overflows.
     pub(crate) mean: Option<f64>,
 }
 
-/// An element, exactly.
+/// Element of a tensor, without rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     Integer(i128),
@@ -44,8 +49,9 @@ impl Number {
 }
 
 impl Stats {
-    /// Looks at every element, telling `advance` how many bytes it has seen. `None` for strings.
-    pub(crate) fn of(
+    /// Computes the statistics of a tensor; `None` for strings. Calls `advance` with the number of
+    /// bytes of each chunk.
+    pub(crate) fn from_tensor(
         tensor: &Tensor,
         mut advance: impl FnMut(u64),
     ) -> Result<Option<Stats>, TensorError> {
@@ -65,10 +71,10 @@ impl Stats {
             left -= count;
             advance(bytes as u64);
         }
-        Ok(Some(sums.stats(tensor.len() as u64)))
+        Ok(Some(sums.into_stats(tensor.len() as u64)))
     }
 
-    /// The share of zeros, from 0 to 1; `None` without elements.
+    /// Returns the fraction of zeros; `None` without elements.
     pub(crate) fn sparsity(&self) -> Option<f64> {
         (self.elements > 0).then(|| self.zeros as f64 / self.elements as f64)
     }
@@ -86,18 +92,21 @@ impl Stats {
     }
 }
 
-/// What is known after some chunks. Integers are summed exactly, floats with the error of every
-/// addition kept.
+/// Statistics of the chunks so far. Integers are summed exactly, the sums of chunks of floats with
+/// the compensated summation of Kahan and Babuška.
 #[derive(Default)]
 struct Sums {
     zeros: u64,
     nan: u64,
     inf: u64,
     finite: u64,
+    /// Smallest and largest integer.
     integers: Option<(i128, i128)>,
     integer_sum: i128,
+    /// Smallest and largest finite float.
     floats: Option<(f64, f64)>,
     float_sum: f64,
+    /// Rounding errors of the additions to `float_sum`.
     lost: f64,
 }
 
@@ -105,16 +114,16 @@ impl Sums {
     fn add(&mut self, data_type: DataType, count: usize, chunk: Buffer) -> Result<(), TensorError> {
         let chunk = Tensor::from_buffer(data_type, [count], chunk)?;
         match data_type.class() {
-            Class::Float => self.floats(&widened::<f64>(&chunk)?),
-            Class::Signed => self.integers(&widened::<i64>(&chunk)?),
-            Class::Unsigned | Class::Bool => self.integers(&widened::<u64>(&chunk)?),
-            Class::Complex => self.complex(&widened::<Complex128>(&chunk)?),
+            Class::Float => self.add_floats(&widen::<f64>(&chunk)?),
+            Class::Signed => self.add_integers(&widen::<i64>(&chunk)?),
+            Class::Unsigned | Class::Bool => self.add_integers(&widen::<u64>(&chunk)?),
+            Class::Complex => self.add_complex(&widen::<Complex128>(&chunk)?),
             Class::String => {}
         }
         Ok(())
     }
 
-    fn floats(&mut self, values: &[f64]) {
+    fn add_floats(&mut self, values: &[f64]) {
         let (mut min, mut max, mut sum) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
         let (mut zeros, mut nan, mut inf) = (0u64, 0u64, 0u64);
         for value in values {
@@ -146,7 +155,7 @@ impl Sums {
         self.float_sum = total;
     }
 
-    fn integers<T: Copy + Ord + Into<i128>>(&mut self, values: &[T]) {
+    fn add_integers<T: Copy + Ord + Into<i128>>(&mut self, values: &[T]) {
         let (Some(min), Some(max)) = (values.iter().min(), values.iter().max()) else {
             return;
         };
@@ -161,7 +170,7 @@ impl Sums {
         self.integers = Some((least.min(min), most.max(max)));
     }
 
-    fn complex(&mut self, values: &[Complex128]) {
+    fn add_complex(&mut self, values: &[Complex128]) {
         for value in values {
             let is_nan = value.re.is_nan() || value.im.is_nan();
             self.zeros += u64::from(value.re == 0.0 && value.im == 0.0);
@@ -170,7 +179,8 @@ impl Sums {
         }
     }
 
-    fn stats(self, elements: u64) -> Stats {
+    /// Returns the statistics of a tensor with `elements` elements after its last chunk.
+    fn into_stats(self, elements: u64) -> Stats {
         let count = self.finite as f64;
         let (range, mean) = match (self.floats, self.integers) {
             (Some((min, max)), _) => (
@@ -195,8 +205,8 @@ impl Sums {
     }
 }
 
-/// The elements of a chunk in a type that holds each of them exactly.
-fn widened<T: Element>(chunk: &Tensor) -> Result<Vec<T>, TensorError> {
+/// Converts the elements of a chunk to a type that holds each of them exactly.
+fn widen<T: Element>(chunk: &Tensor) -> Result<Vec<T>, TensorError> {
     cast(chunk, T::DATA_TYPE, CastOptions::default())?.to_vec()
 }
 
@@ -207,11 +217,11 @@ mod tests {
     use super::*;
 
     fn stats(tensor: &Tensor) -> Stats {
-        Stats::of(tensor, |_| {}).unwrap().unwrap()
+        Stats::from_tensor(tensor, |_| {}).unwrap().unwrap()
     }
 
     #[test]
-    fn floats_of_every_kind() {
+    fn statistics_count_special_floats() {
         let values = vec![0.0f32, -0.0, 1.5, -2.5, f32::NAN, f32::INFINITY];
         let found = stats(&Tensor::from_vec([2, 3], values).unwrap());
         let expected = Stats {
@@ -255,11 +265,11 @@ mod tests {
         for data_type in [DataType::Float, DataType::Uint2, DataType::Float6e2m3] {
             let tensor = Tensor::zeros(data_type, [3 * CHUNK + 5]).unwrap();
             let mut seen = 0;
-            let found = Stats::of(&tensor, |bytes| seen += bytes).unwrap().unwrap();
+            let found = Stats::from_tensor(&tensor, |bytes| seen += bytes).unwrap().unwrap();
             assert_eq!(found.zeros, tensor.len() as u64, "{data_type}");
             assert_eq!(seen, tensor.bytes().len() as u64, "{data_type}");
         }
-        // Adding a tenth one by one would drift.
+        // Plain summation of tenths would accumulate rounding errors.
         let tenths = Tensor::from_vec([1_000_000], vec![0.1f64; 1_000_000]).unwrap();
         let mean = stats(&tenths).mean.unwrap();
         assert!((mean - 0.1).abs() < 1e-13, "{mean}");

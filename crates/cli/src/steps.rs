@@ -1,16 +1,16 @@
-//! Steps of a session in words and as JSON, for `explain` and `profile`.
+//! Steps of a session as text and as JSON, for `explain` and `profile`.
 
 use sardonyx::tool::profile::{OperandDetails, StepDetails, StepInfo};
 use serde_json::{Map, Value, json};
 
-/// The operator of a step, with what is fused into it: `Conv with Relu`.
+/// Formats the operator of a step with those that are fused into it, such as `Conv with Relu`.
 pub(crate) fn operator(step: &StepInfo) -> String {
     let names = std::iter::once(step.op).chain(step.with.iter().copied());
     names.collect::<Vec<_>>().join(" with ")
 }
 
-/// How the memory of a step is used, in words; nothing for one that reads and writes dense memory
-/// of its own.
+/// Describes how a step uses memory, such as `in place, strided`. Empty for a step that reads dense
+/// operands and writes a dense result of its own.
 pub(crate) fn layout(step: &StepDetails) -> String {
     let words = [
         (step.is_view, "view"),
@@ -23,7 +23,7 @@ pub(crate) fn layout(step: &StepDetails) -> String {
     words.map(|(_, word)| word).collect::<Vec<_>>().join(", ")
 }
 
-/// Which step it is as JSON: its node, operator and kernel.
+/// Converts the node, operator and kernel of a step to members of a JSON object.
 pub(crate) fn info_json(step: &StepInfo) -> Map<String, Value> {
     let mut answer = Map::new();
     answer.insert("node".to_string(), json!(step.node));
@@ -34,11 +34,10 @@ pub(crate) fn info_json(step: &StepInfo) -> Map<String, Value> {
     answer
 }
 
-/// A step as JSON, without times.
+/// Converts a step to members of a JSON object: node, operator, kernel, use of memory, work and
+/// operands, but no times.
 pub(crate) fn step_json(step: &StepInfo, details: &StepDetails) -> Map<String, Value> {
     let mut answer = info_json(step);
-    let operands =
-        |operands: &[OperandDetails]| -> Value { operands.iter().map(operand_json).collect() };
     let more = [
         ("view", json!(details.is_view)),
         ("in_place", json!(details.in_place)),
@@ -48,8 +47,8 @@ pub(crate) fn step_json(step: &StepInfo, details: &StepDetails) -> Map<String, V
         ("multiply_adds", json!(details.multiply_adds)),
         ("read_bytes", json!(details.read_bytes)),
         ("written_bytes", json!(details.written_bytes)),
-        ("inputs", operands(&details.inputs)),
-        ("outputs", operands(&details.outputs)),
+        ("inputs", details.inputs.iter().map(operand_json).collect()),
+        ("outputs", details.outputs.iter().map(operand_json).collect()),
     ];
     for (key, value) in more {
         answer.insert(key.to_string(), value);
@@ -57,7 +56,7 @@ pub(crate) fn step_json(step: &StepInfo, details: &StepDetails) -> Map<String, V
     answer
 }
 
-/// An operand as JSON: its element type and sizes.
+/// Converts an operand to JSON: its element type, shape and memory layout.
 fn operand_json(operand: &OperandDetails) -> Value {
     let ty = operand.ty.as_ref();
     let shape = ty.and_then(|ty| ty.shape());

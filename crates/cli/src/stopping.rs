@@ -1,11 +1,11 @@
-//! Ending runs early: Ctrl-C and other signals, a time, a number of iterations.
+//! Canceling runs: by Ctrl-C and other signals, after a time, or after a number of iterations.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use sardonyx::{RunOptions, StopFlag};
 
-/// What ends a run early, besides Ctrl-C.
+/// Options that cancel a run, besides Ctrl-C.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct StopArgs {
@@ -18,64 +18,68 @@ pub(crate) struct StopArgs {
 }
 
 impl StopArgs {
-    /// Returns the options of a run that begins now. From the first one on, Ctrl-C ends runs, and
-    /// the command with a message that says where; a second Ctrl-C ends the command at once.
+    /// Returns the options of a run that begins now. The first call installs a handler for Ctrl-C,
+    /// which cancels runs, so that the command ends with a message. A second Ctrl-C ends the
+    /// process at once.
     pub(crate) fn options<'a>(&self) -> RunOptions<'a> {
         let mut options = RunOptions::new();
-        options.stop = interrupted().cloned();
+        options.stop = interrupt_flag().cloned();
         options.deadline = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         options.iteration_limit = self.iteration_limit;
         options
     }
 }
 
-/// The flag that Ctrl-C raises; `None` where signals cannot be caught, so that Ctrl-C ends the
-/// command as usual.
-fn interrupted() -> Option<&'static StopFlag> {
+/// Returns the flag that Ctrl-C raises. `None` where signals cannot be caught, so that Ctrl-C ends
+/// the process.
+fn interrupt_flag() -> Option<&'static StopFlag> {
     static FLAG: OnceLock<Option<StopFlag>> = OnceLock::new();
-    let install = || {
-        let flag = StopFlag::new();
-        let raised = flag.clone();
-        let mut first: Option<Instant> = None;
-        let handler = move || match first {
-            Some(first) if first.elapsed() >= REPEATED => std::process::exit(EXIT_INTERRUPTED),
-            Some(_) => {}
-            None => {
-                raised.stop();
-                first = Some(Instant::now());
-            }
-        };
-        ctrlc::set_handler(handler).is_ok().then_some(flag)
-    };
-    FLAG.get_or_init(install).as_ref()
+    FLAG.get_or_init(install_handler).as_ref()
 }
 
-/// Signals that arrive within this time are one: `timeout -s INT` sends two at once.
+/// Installs a handler of Ctrl-C, and returns the flag that it raises.
+fn install_handler() -> Option<StopFlag> {
+    let flag = StopFlag::new();
+    let raised = flag.clone();
+    let mut first: Option<Instant> = None;
+    ctrlc::set_handler(move || match first {
+        Some(first) if first.elapsed() >= REPEATED => std::process::exit(EXIT_INTERRUPTED),
+        Some(_) => {}
+        None => {
+            raised.stop();
+            first = Some(Instant::now());
+        }
+    })
+    .is_ok()
+    .then_some(flag)
+}
+
+/// Time after which a further signal counts as a second one: `timeout -s INT` sends two at once.
 const REPEATED: Duration = Duration::from_millis(500);
 
-/// Lets SIGTERM, and the end of the terminal, stop runs like Ctrl-C from now on. What has been
-/// computed can be saved then; only SIGKILL ends the command at once.
+/// Lets SIGTERM and SIGHUP cancel runs like Ctrl-C from now on, so that the results so far can be
+/// saved. SIGHUP is sent when the terminal is closed.
 #[cfg(unix)]
 pub(crate) fn catch_termination() {
     use signal_hook::consts::{SIGHUP, SIGTERM};
     use signal_hook::iterator::Signals;
 
-    let Some(flag) = interrupted() else { return };
+    let Some(flag) = interrupt_flag() else { return };
     let mut caught = vec![SIGTERM];
-    // `nohup` ignores it, so that the command outlives its terminal.
+    // Under `nohup` SIGHUP stays ignored, so that the process outlives its terminal.
     if is_ignored(SIGHUP) == Some(false) {
         caught.push(SIGHUP);
     }
-    // Before the thread starts, so that no signal after this call ends the command.
+    // Registered before the thread starts, so that no later signal ends the process.
     let Ok(mut signals) = Signals::new(caught) else { return };
-    let wait = move || signals.forever().for_each(|_| flag.stop());
-    let _ = std::thread::Builder::new().name("signals".to_string()).spawn(wait);
+    let thread = std::thread::Builder::new().name("signals".to_string());
+    let _ = thread.spawn(move || signals.forever().for_each(|_| flag.stop()));
 }
 
 #[cfg(not(unix))]
 pub(crate) fn catch_termination() {}
 
-/// Whether the process ignores a signal; `None` if the system does not say.
+/// Whether the process ignores a signal; `None` on systems without `/proc`.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> Option<bool> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -84,7 +88,7 @@ fn is_ignored(signal: i32) -> Option<bool> {
     Some(ignored >> (signal - 1) & 1 == 1)
 }
 
-/// What shells say of a command that Ctrl-C ended.
+/// Exit code of a process that Ctrl-C ended, as shells report it: 128 plus the number of SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -1,4 +1,4 @@
-//! `sardonyx strip`: take out of a model what it does not need to compute the same.
+//! `sardonyx strip`: removes parts of a model that do not affect its results.
 
 use sardonyx::SaveOptions;
 use sardonyx::edit::{StripOptions, StripReport};
@@ -8,8 +8,10 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::human::count;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, invalid, saving};
+use crate::verdict::Verdict;
+use crate::{invalid, saving};
 
 /// Remove parts of a model that do not affect its results
 ///
@@ -48,8 +50,8 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.strip/1";
 
 pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -80,14 +82,14 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "schema": SCHEMA,
             "model": args.model.name(),
             "stripped": report,
-            "checked": invalid::checked(&Edit::of_strip(&options)),
+            "checked": invalid::checked_rules(&Edit::of_strip(&options)),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
         return Ok(Verdict::Fine);
     }
     terminal.remark(&as_text(&report));
-    saved.say(terminal);
+    saved.print(terminal);
     Ok(Verdict::Fine)
 }
 

@@ -1,14 +1,12 @@
-//! Sizes that have names: `--set NAME=SIZE` gives numbers to them.
-//!
-//! The sessions' `--set` is in `session.rs`.
+//! Symbolic dimensions: the option `--set NAME=SIZE` of commands that infer types. The option
+//! `--set` of sessions is in `session.rs`.
 
-use sardonyx::Model;
 use sardonyx::infer::InferOptions;
+use sardonyx::{Model, Port, Type};
 
 use crate::failure::Failure;
-use crate::session::OpenSize;
 
-/// Numbers for names of sizes.
+/// Options that give sizes to symbolic dimensions.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -18,27 +16,71 @@ pub(crate) struct Args {
     set: Vec<(String, i64)>,
 }
 
-/// `NAME=SIZE` on the command line.
+/// Parses `NAME=SIZE`, a size of at least 0.
 pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
-    let wrong = || format!("'{text}' is not of the form NAME=SIZE, such as batch=4");
-    let (name, size) = text.rsplit_once('=').ok_or_else(wrong)?;
-    match size.parse() {
-        Ok(size @ 0..) if !name.is_empty() => Ok((name.to_string(), size)),
-        _ => Err(wrong()),
+    let parts = text.rsplit_once('=').map(|(name, size)| (name, size.parse()));
+    match parts {
+        Some((name, Ok(size @ 0..))) if !name.is_empty() => Ok((name.to_string(), size)),
+        _ => Err(format!("'{text}' is not of the form NAME=SIZE, such as batch=4")),
     }
 }
 
+/// Size of an input's dimension that has no name in the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenSize {
+    pub(crate) input: String,
+    pub(crate) axis: usize,
+    pub(crate) size: usize,
+}
+
+impl OpenSize {
+    /// Resolves `INPUT[AXIS]` to a dimension of an input. `None` if `name` does not have this form
+    /// or INPUT is not an input; fails if the dimension has a size or a name.
+    pub(crate) fn from_name(
+        inputs: &[Port],
+        name: &str,
+        size: usize,
+    ) -> Result<Option<Self>, Failure> {
+        let port = input_and_axis(name).and_then(|(input, axis)| {
+            let port = inputs.iter().find(|port| port.name() == input)?;
+            Some((port, axis))
+        });
+        let Some((port, axis)) = port else { return Ok(None) };
+        match port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis)) {
+            Some(dim) if dim.is_unknown() => {
+                Ok(Some(OpenSize { input: port.name().to_string(), axis, size }))
+            }
+            Some(dim) => {
+                let failure =
+                    Failure::new(format!("cannot set dimension {axis} of '{port}': it is {dim}"));
+                Err(match dim.as_symbol() {
+                    Some(symbol) => failure.help(format!("set it by name: {symbol}={size}")),
+                    None => failure.help("only dimensions without a fixed size can be set"),
+                })
+            }
+            None => Err(Failure::new(format!("the input '{port}' has no known dimension {axis}"))),
+        }
+    }
+}
+
+/// Splits `INPUT[AXIS]`.
+fn input_and_axis(text: &str) -> Option<(&str, usize)> {
+    let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
+    Some((input, axis.parse().ok()?))
+}
+
 impl Args {
-    /// Options of inference with these numbers; those of dimensions without a name are set in the
-    /// model. Fails for a name that the model does not have.
+    /// Returns options of inference with the given sizes of symbolic dimensions. Sizes of unnamed
+    /// dimensions are set in the model. Fails for a name that the model does not have.
     pub(crate) fn apply(&self, model: &mut Model) -> Result<InferOptions, Failure> {
         let mut options = InferOptions::new();
         let names = model.symbols();
         let inputs = model.inputs();
         for (name, size) in &self.set {
             let bounded = usize::try_from(*size).unwrap_or(usize::MAX);
-            if let Some(OpenSize { input, axis, .. }) = OpenSize::of(&inputs, name, bounded)? {
-                // The axis was just found.
+            if let Some(OpenSize { input, axis, .. }) = OpenSize::from_name(&inputs, name, bounded)?
+            {
+                // Cannot fail: the line above has found the axis.
                 let _ = model.set_input_dim(&input, axis, *size);
                 continue;
             }

@@ -1,6 +1,5 @@
-//! Talking to people: answers to stdout, notes and errors to stderr, colour where it is wanted.
+//! Output of the command: answers on stdout, notes and errors on stderr, colored on a terminal.
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -11,9 +10,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Serialize, Serializer};
 
-use crate::check::sarif;
+use crate::escape::{escape_controls, escape_controls_in_json};
 use crate::failure::{Code, Failure};
-use crate::usage::Form;
+use crate::sarif;
+use crate::usage::FailureFormat;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -36,18 +36,19 @@ enum Color {
     Never,
 }
 
+/// Output of the command on stdout and stderr.
 pub(crate) struct Terminal {
     color: bool,
     quiet: bool,
     verbose: bool,
-    /// What failures are answered in, beside the prose.
-    form: Form,
-    /// Whether an answer in JSON was given, of which there is never a second one.
+    /// Format in which failures are also written to stdout.
+    format: FailureFormat,
+    /// Whether a JSON answer was written: a failure after it does not add a second one.
     answered: AtomicBool,
 }
 
 impl Terminal {
-    pub(crate) fn new(args: &Args, form: Form) -> Terminal {
+    pub(crate) fn new(args: &Args, format: FailureFormat) -> Terminal {
         let color = match args.color {
             Color::Always => true,
             Color::Never => false,
@@ -61,28 +62,28 @@ impl Terminal {
             color,
             quiet: args.quiet,
             verbose: args.verbose,
-            form,
+            format,
             answered: AtomicBool::new(false),
         }
     }
 
-    /// Without colour and notes, for when there are no arguments to go by.
-    pub(crate) fn plain(form: Form) -> Terminal {
+    /// Returns an output without color and notes, for failures before the arguments are parsed.
+    pub(crate) fn plain(format: FailureFormat) -> Terminal {
         Terminal {
             color: false,
             quiet: true,
             verbose: false,
-            form,
+            format,
             answered: AtomicBool::new(false),
         }
     }
 
-    /// Prints an answer.
+    /// Writes a text answer to stdout, with control characters escaped.
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
-        write_answer(&harmless(text))
+        write_answer(&escape_controls(text))
     }
 
-    /// Prints an answer as JSON, on one line or on many.
+    /// Writes an answer to stdout as JSON: indented if `pretty`, else on one line.
     pub(crate) fn json(&self, answer: &impl Serialize, pretty: bool) -> Result<(), Failure> {
         let text = if pretty {
             serde_json::to_string_pretty(answer)
@@ -95,75 +96,81 @@ impl Terminal {
         })?;
         text.push('\n');
         self.answered.store(true, Ordering::Relaxed);
-        write_answer(&harmless_json(&text))
+        write_answer(&escape_controls_in_json(&text))
     }
 
-    /// Something the user may want to know.
+    /// Writes a note to stderr, except with `--quiet`.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            self.say("note:", text);
+            self.write_line("note:", text);
         }
     }
 
-    /// Something only the curious want to know.
+    /// Writes a note to stderr, only with `--verbose`.
     pub(crate) fn detail(&self, text: &str) {
         if self.verbose {
-            self.say("note:", text);
+            self.write_line("note:", text);
         }
     }
 
-    /// A line on stderr without label.
+    /// Writes a line without label to stderr, except with `--quiet`.
     pub(crate) fn remark(&self, text: &str) {
         if !self.quiet {
-            // If stderr is gone there is no place left to write to.
-            let _ = writeln!(io::stderr(), "{}", harmless(text));
+            // An error of stderr is ignored, as no other stream is left to report it.
+            let _ = writeln!(io::stderr(), "{}", escape_controls(text));
         }
     }
 
-    fn say(&self, label: &str, text: &str) {
-        let _ = writeln!(io::stderr(), "{} {}", self.paint(label), harmless(text));
+    /// Writes a label and a text to stderr.
+    fn write_line(&self, label: &str, text: &str) {
+        let _ = writeln!(io::stderr(), "{} {}", self.paint(label), escape_controls(text));
     }
 
-    /// Says why the command failed; the exit code.
+    /// Reports the failure of the command, and returns its exit code. A broken pipe is a success,
+    /// because the reader of stdout has seen enough.
     pub(crate) fn report(&self, failure: &Failure) -> ExitCode {
         if failure.broken_pipe {
             return ExitCode::SUCCESS;
         }
-        if !failure.is_told_elsewhere {
-            self.tell(failure);
+        if !failure.is_reported_elsewhere {
+            self.print_failure(failure);
             self.answer(failure);
         }
         ExitCode::from(2)
     }
 
-    /// Answers with the failure in the form that is asked for, unless there was an answer already.
+    /// Writes the failure to stdout in the format that the arguments select, unless an answer was
+    /// written already.
     pub(crate) fn answer(&self, failure: &Failure) {
         if self.answered.load(Ordering::Relaxed) {
             return;
         }
-        let answer = match self.form {
-            Form::Prose => return,
-            Form::Json => failure.answer(),
-            Form::Sarif => sarif::failed(failure),
+        let answer = match self.format {
+            FailureFormat::Prose => return,
+            FailureFormat::Json => failure.answer(),
+            FailureFormat::Sarif => sarif::failure_log(failure),
         };
-        // If stdout is gone, stderr has said it.
+        // An error of stdout is ignored: stderr has the failure.
         let _ = self.json(&answer, true);
     }
 
-    /// Says on stderr what failed.
-    pub(crate) fn tell(&self, failure: &Failure) {
+    /// Writes a failure to stderr, with control characters escaped.
+    pub(crate) fn print_failure(&self, failure: &Failure) {
         let text = failure.render(&|label| format!("\u{1}{label}\u{2}"));
-        // Colour only goes on after everything that came from files has been made harmless.
+        // Escapes of color are added last, because all escapes in texts from files are removed.
         let mut painted = String::new();
         for (i, part) in text.split('\u{1}').enumerate() {
             match part.split_once('\u{2}') {
-                Some((label, rest)) if i > 0 => painted += &(self.paint(label) + &harmless(rest)),
-                _ => painted += &harmless(part),
+                Some((label, rest)) if i > 0 => {
+                    painted += &(self.paint(label) + &escape_controls(rest))
+                }
+                _ => painted += &escape_controls(part),
             }
         }
         let _ = io::stderr().write_all(painted.as_bytes());
     }
 
+    /// Colors a label, if colors are on.
     fn paint(&self, label: &str) -> String {
         let code = match label {
             "error:" => "1;31",
@@ -173,8 +180,8 @@ impl Terminal {
         if self.color { format!("\u{1b}[{code}m{label}\u{1b}[0m") } else { label.to_string() }
     }
 
-    /// A progress bar over something with a known number of steps; visible only on a terminal, and
-    /// after a moment.
+    /// Returns a progress bar of `steps` steps, or a spinner if their number is unknown. It is
+    /// visible only on a terminal, after [`PROGRESS_AFTER`].
     pub(crate) fn progress(&self, what: &'static str, steps: Option<u64>) -> ProgressBar {
         let template = match steps {
             Some(_) => "{msg} {wide_bar} {pos}/{len} {eta}",
@@ -183,7 +190,7 @@ impl Terminal {
         self.bar(what, steps, template)
     }
 
-    /// A progress bar over bytes. Their number may be set later.
+    /// Returns a progress bar of `total` bytes. Their number may be set later.
     pub(crate) fn progress_bytes(&self, what: &'static str, total: u64) -> ProgressBar {
         let template = "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {eta}";
         self.bar(what, Some(total), template)
@@ -198,7 +205,7 @@ impl Terminal {
             bar.set_style(style);
         }
         bar.set_message(what);
-        // What is done in a moment shows nothing at all.
+        // Work that is finished within this time never shows a bar.
         let shown = bar.downgrade();
         thread::spawn(move || {
             thread::sleep(PROGRESS_AFTER);
@@ -211,11 +218,11 @@ impl Terminal {
     }
 }
 
-/// How long something takes before its progress is shown.
+/// Time after which progress is shown.
 const PROGRESS_AFTER: Duration = Duration::from_millis(500);
 
-/// Whether somebody looks at progress. Services that build and test software set `CI`, and keep
-/// what is written as a log, also where it seems to go to a terminal.
+/// Whether progress is shown: on a terminal outside of CI services. These set `CI`, and log the
+/// output even if they provide a terminal.
 fn shows_progress(is_terminal: bool, ci: Option<OsString>) -> bool {
     let in_service = ci.is_some_and(|value| !value.is_empty() && value != "false");
     is_terminal && !in_service
@@ -228,8 +235,8 @@ fn write_answer(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A list in an answer as JSON, whose elements are made as they are written: an answer about a
-/// large model is not held in memory twice.
+/// List in a JSON answer that is serialized from an iterator, element by element, so that an answer
+/// about a large model is not in memory as a whole.
 pub(crate) struct Each<F>(pub(crate) F);
 
 impl<F, I> Serialize for Each<F>
@@ -242,55 +249,9 @@ where
     }
 }
 
-/// Text that may come from a file, without what a terminal would take as a command.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    without_harm(text, |out, c| out.extend(c.escape_default()))
-}
-
-/// The same for JSON, where such characters can only be in texts and have escapes of their own.
-pub(crate) fn harmless_json(json: &str) -> Cow<'_, str> {
-    // All of them have at most four digits.
-    without_harm(json, |out, c| *out += &format!("\\u{:04x}", u32::from(c)))
-}
-
-fn without_harm(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
-    // Nearly all texts have no byte that a harmful character begins with.
-    if !text.bytes().any(may_harm) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_harmless(*c)) {
-        out += &rest[..at];
-        escape(&mut out, c);
-        rest = &rest[at + c.len_utf8()..];
-    }
-    out += rest;
-    Cow::Owned(out)
-}
-
-/// Whether a character that [`is_harmless`] refuses begins with this byte; others may as well.
-fn may_harm(byte: u8) -> bool {
-    match byte {
-        b'\n' | b'\t' => false,
-        // Controls of one byte, and the first bytes of U+0080 to U+00BF and of U+2000 to U+2FFF.
-        0..0x20 | 0x7f | 0xc2 | 0xe2 => true,
-        _ => false,
-    }
-}
-
-fn is_harmless(c: char) -> bool {
-    match c {
-        '\n' | '\t' => true,
-        // Marks that reorder what is shown around them.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
-        c => !c.is_control(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{harmless, harmless_json, is_harmless, may_harm, shows_progress};
+    use super::shows_progress;
 
     #[test]
     fn progress_is_shown_on_terminals_outside_of_services() {
@@ -306,30 +267,5 @@ mod tests {
             let found = shows_progress(is_terminal, ci.map(Into::into));
             assert_eq!(found, expected, "{is_terminal} {ci:?}");
         }
-    }
-
-    #[test]
-    fn bytes_that_harmful_characters_begin_with_are_known() {
-        let harmful = (char::MIN..=char::MAX).filter(|c| !is_harmless(*c));
-        for c in harmful {
-            assert!(may_harm(c.encode_utf8(&mut [0; 4]).as_bytes()[0]), "{c:?}");
-        }
-        let text = "plain\n\t→ größer\u{7}";
-        assert_eq!(harmless(text), "plain\n\t→ größer\\u{7}");
-    }
-
-    #[test]
-    fn escape_sequences_are_defused() {
-        assert_eq!(harmless("a\u{1b}[31mb\nc\u{202e}"), "a\\u{1b}[31mb\nc\\u{202e}");
-    }
-
-    #[test]
-    fn escapes_in_json_are_those_of_json() {
-        let text = "a\u{7f}b\u{9b}c\u{202e}d\u{1b}\n";
-        let json = serde_json::to_string_pretty(&[text]).expect("a text can be written");
-        let harmless = harmless_json(&json);
-        assert!(harmless.contains("a\\u007fb\\u009bc\\u202ed"), "{harmless}");
-        let read: Vec<String> = serde_json::from_str(&harmless).expect("it is JSON");
-        assert_eq!(read, [text]);
     }
 }

@@ -1,10 +1,10 @@
-//! Durations of repeated runs, summed up.
+//! Repetition of runs, and statistics of their durations.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// How often something is run.
+/// Options for the number of runs.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct RepeatArgs {
@@ -19,19 +19,21 @@ pub(crate) struct RepeatArgs {
     runs: Option<u64>,
 }
 
-/// A number of runs, or a time.
+/// Amount of warm-up: a number of runs, or a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Amount {
     Runs(u64),
     Time(Duration),
 }
 
+/// Minimum number of measured runs, even if `--budget` is over.
 const FEWEST_RUNS: u64 = 7;
-/// So that a model of microseconds does not fill the memory with timings.
+/// Maximum number of measured runs, so that timings of a model that takes microseconds do not fill
+/// the memory.
 const MOST_RUNS: u64 = 1_000_000;
 
 impl RepeatArgs {
-    /// Whether to warm up further after this many runs and this much time.
+    /// Whether the warm-up goes on after `runs` runs that took `elapsed` together.
     pub(crate) fn is_cold(&self, runs: u64, elapsed: Duration) -> bool {
         match self.warm_up {
             Amount::Runs(wanted) => runs < wanted,
@@ -39,8 +41,8 @@ impl RepeatArgs {
         }
     }
 
-    /// Whether to go on after this many runs and this much time. Without a number that was asked
-    /// for it ends with `most`.
+    /// Whether another run follows after `runs` runs that took `elapsed` together. Without `--runs`
+    /// there are at most `most` runs.
     pub(crate) fn goes_on(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
         match self.runs {
             Some(wanted) => runs < wanted,
@@ -51,28 +53,32 @@ impl RepeatArgs {
         }
     }
 
-    /// The number of runs that was asked for.
+    /// Returns the value of `--runs`.
     pub(crate) fn runs(&self) -> Option<u64> {
         self.runs
     }
 }
 
+/// Parses the value of `--warm-up`.
 fn parse_amount(arg: &str) -> Result<Amount, String> {
-    let wrong = || format!("expected runs such as 3, or a time such as 0.5s or 200ms, not '{arg}'");
+    read_amount(arg).ok_or_else(|| {
+        format!("expected runs such as 3, or a time such as 0.5s or 200ms, not '{arg}'")
+    })
+}
+
+/// Reads a number of runs, or a time in `s` or `ms` of up to a day.
+fn read_amount(arg: &str) -> Option<Amount> {
     let (number, scale) = match (arg.strip_suffix("ms"), arg.strip_suffix('s')) {
         (Some(number), _) => (number, 1e-3),
         (None, Some(number)) => (number, 1.0),
         (None, None) => {
             let runs = arg.parse().ok().filter(|runs| *runs <= MOST_RUNS);
-            return runs.map(Amount::Runs).ok_or_else(wrong);
+            return runs.map(Amount::Runs);
         }
     };
-    let seconds = number.parse::<f64>().map_err(|_| wrong())? * scale;
-    if (0.0..=86_400.0).contains(&seconds) {
-        Ok(Amount::Time(Duration::from_secs_f64(seconds)))
-    } else {
-        Err(wrong())
-    }
+    let seconds = number.parse::<f64>().ok()? * scale;
+    let is_valid = (0.0..=86_400.0).contains(&seconds);
+    is_valid.then(|| Amount::Time(Duration::from_secs_f64(seconds)))
 }
 
 fn parse_budget(arg: &str) -> Result<f64, String> {
@@ -96,41 +102,46 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// `None` without runs.
-    pub(crate) fn of(durations: &[Duration]) -> Option<Timing> {
+    /// Computes the statistics of durations; `None` without any.
+    pub(crate) fn from_durations(durations: &[Duration]) -> Option<Timing> {
         let mut sorted = durations.to_vec();
         sorted.sort_unstable();
         let n = sorted.len();
         let middle = median(&sorted)?;
-        // Nearest rank: the smallest duration that at least that many of the runs do not exceed.
-        let percentile = |percent: usize| millis(sorted[(n * percent).div_ceil(100) - 1]);
         let sum: Duration = sorted.iter().sum();
         Some(Timing {
             runs: n,
             min_ms: millis(sorted[0]),
             median_ms: millis(middle),
-            p90_ms: percentile(90),
-            p95_ms: percentile(95),
-            p99_ms: percentile(99),
+            p90_ms: millis(percentile(&sorted, 90)?),
+            p95_ms: millis(percentile(&sorted, 95)?),
+            p99_ms: millis(percentile(&sorted, 99)?),
             max_ms: millis(sorted[n - 1]),
             mean_ms: millis(sum.div_f64(n as f64)),
         })
     }
 }
 
-/// The middle of durations in their order, or between the two in the middle. `None` without any.
+/// Returns the percentile of sorted durations by nearest rank: the smallest duration that at least
+/// `percent` percent of them do not exceed. `None` without durations.
+fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
+}
+
+/// Returns the median of sorted durations: the mean of the two in the middle if their number is
+/// even. `None` without durations.
 pub(crate) fn median(sorted: &[Duration]) -> Option<Duration> {
     let n = sorted.len();
     Some((*sorted.get(n.checked_sub(1)? / 2)? + sorted[n / 2]) / 2)
 }
 
-/// Milliseconds, to a tenth of a microsecond.
+/// Converts a duration to milliseconds, rounded to a tenth of a microsecond.
 pub(crate) fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e7).round() / 1e4
 }
 
-/// The result of `work`, and how long it took.
-pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+/// Calls `work`, and returns its result with the time that it took.
+pub(crate) fn time_call<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = work();
     (result, start.elapsed())
@@ -142,15 +153,16 @@ mod tests {
 
     #[test]
     fn statistics_of_few_and_many() {
-        let of = |millis: &[u64]| {
-            Timing::of(&millis.iter().map(|ms| Duration::from_millis(*ms)).collect::<Vec<_>>())
+        let timing = |millis: &[u64]| {
+            let durations: Vec<_> = millis.iter().map(|ms| Duration::from_millis(*ms)).collect();
+            Timing::from_durations(&durations)
         };
-        assert!(of(&[]).is_none());
-        let one = of(&[4]).unwrap();
+        assert!(timing(&[]).is_none());
+        let one = timing(&[4]).unwrap();
         assert_eq!((one.runs, one.min_ms, one.median_ms, one.p95_ms), (1, 4.0, 4.0, 4.0));
-        let even = of(&[4, 1, 3, 2]).unwrap();
+        let even = timing(&[4, 1, 3, 2]).unwrap();
         assert_eq!((even.min_ms, even.median_ms, even.p95_ms), (1.0, 2.5, 4.0));
-        let many = of(&(1..=100).collect::<Vec<_>>()).unwrap();
+        let many = timing(&(1..=100).collect::<Vec<_>>()).unwrap();
         assert_eq!((many.median_ms, many.p95_ms), (50.5, 95.0));
     }
 

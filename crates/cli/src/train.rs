@@ -1,4 +1,4 @@
-//! `sardonyx train`: run the training that a model describes.
+//! `sardonyx train`: runs the training steps that a model contains.
 
 mod data;
 
@@ -14,10 +14,11 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::files::{self, Protected};
 use crate::human::{count, parse_positive};
+use crate::model_arg::ModelArg;
+use crate::saving;
 use crate::session::SessionArgs;
 use crate::stopping::{self, StopArgs};
 use crate::terminal::Terminal;
-use crate::{ModelArg, saving};
 use data::Data;
 
 /// Train a model with the training information that it contains
@@ -97,11 +98,11 @@ pub(crate) struct Args {
     stopping: StopArgs,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.train/1";
 
-/// A learning rate above this is a mistake as a rule.
+/// Learning rate above which a note warns, since a larger one is mostly a mistake.
 const LARGE_RATE: f64 = 10.0;
 
 pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -137,7 +138,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     for warning in trainer.warnings() {
         terminal.note(warning);
     }
-    args.begin(&mut trainer, &model, &data, terminal)?;
+    args.load_state(&mut trainer, &model, &data, terminal)?;
     if let Some(left) = data.left_out() {
         let left = count(left, "example");
         terminal.note(&format!("{left} of each epoch are omitted: the input has a fixed size"));
@@ -150,7 +151,7 @@ pub(crate) fn train(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         steps: 0,
         history: Vec::new(),
         means: Vec::new(),
-        lost: None,
+        not_finite: None,
     };
     stopping::catch_termination();
     let ended = course.run(&data, eval.as_ref());
@@ -171,7 +172,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// Refuses outputs that would replace what is read, before anything is trained.
+    /// Refuses outputs that would overwrite an input, before anything is trained.
     fn check_places(&self, model: &Model, target: Option<&saving::Target>) -> Result<(), Failure> {
         let mut data = Vec::new();
         for path in self.data.iter().chain(&self.eval) {
@@ -191,7 +192,7 @@ impl Args {
             let message = format!("'{}' would be both the state and the model", path.display());
             return Err(Failure::new(message).help("choose another file with --output"));
         }
-        // --in-place replaces the model itself.
+        // The model is not among the protected files, because --in-place replaces it.
         let mut read = Protected::default();
         data.iter().chain(&self.state).for_each(|path| read.add(path));
         read.check(path)
@@ -212,7 +213,7 @@ impl Args {
         }
     }
 
-    /// A trainer whose steps return what may be shown.
+    /// Builds a trainer whose steps return the outputs that may be shown.
     fn trainer(&self, model: &Model) -> Result<Trainer, Failure> {
         let mut builder = self.session.trainer(model)?.outputs(outputs_to_show(model));
         if self.devices {
@@ -226,8 +227,8 @@ impl Args {
         builder.build().map_err(|error| saving::at_model(&self.model, error))
     }
 
-    /// Gives the trainer the state that training begins with.
-    fn begin(
+    /// Loads or initializes the state that training begins with.
+    fn load_state(
         &self,
         trainer: &mut Trainer,
         model: &Model,
@@ -258,9 +259,10 @@ impl Args {
     }
 }
 
-/// Says where in the data training goes on, to be appended to a line; empty at their start.
+/// Formats the position in the data at which training goes on, for the end of a line. Empty at the
+/// start of the data.
 fn place_in_data(trainer: &Trainer, data: &Data) -> String {
-    let Position { epoch, taken } = Position::of(trainer, data);
+    let Position { epoch, taken } = Position::from_trainer(trainer, data);
     let epochs = count(usize::try_from(epoch).unwrap_or(usize::MAX), "epoch");
     match (epoch, taken) {
         (0, 0) => String::new(),
@@ -270,7 +272,7 @@ fn place_in_data(trainer: &Trainer, data: &Data) -> String {
     }
 }
 
-/// The outputs of training steps that are not assigned to state variables.
+/// Returns the names of the outputs of training steps that are not assigned to state variables.
 pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
     let entries = model.training_entries();
     let bindings = entries.iter().flat_map(|entry| &entry.update_binding);
@@ -280,26 +282,27 @@ pub(crate) fn outputs_to_show(model: &Model) -> Vec<String> {
     outputs.filter(|name| !assigned.contains(&name)).collect()
 }
 
-/// Numbers by the names of outputs.
+/// Outputs that are one number, by name.
 type Numbers = Vec<(String, f64)>;
 
 /// Position of training in the data.
 struct Position {
     epoch: u64,
-    /// Examples of the epoch that have been taken. At least one batch is left.
+    /// Number of examples of the epoch that have been used. At least one batch is left.
     taken: usize,
 }
 
 impl Position {
-    /// The position that a trainer has, which may be one in other data.
-    fn of(trainer: &Trainer, data: &Data) -> Position {
+    /// Returns the position of a trainer. Its state may come from training with other data, so the
+    /// position may have to move to the next epoch of `data`.
+    fn from_trainer(trainer: &Trainer, data: &Data) -> Position {
         let known = trainer.data_position();
         let mut position = Position { epoch: known.epochs, taken: 0 };
         position.advance(usize::try_from(known.examples).unwrap_or(usize::MAX), data);
         position
     }
 
-    /// Goes on by so many examples, to the next epoch if no batch is left.
+    /// Moves the position by `examples`, and to the next epoch if no batch is left.
     fn advance(&mut self, examples: usize, data: &Data) {
         self.taken = self.taken.saturating_add(examples);
         if data.batches_from(self.taken) == 0 {
@@ -308,27 +311,51 @@ impl Position {
     }
 }
 
-/// A training run.
+/// Outputs of one entry in a step, or their means over an evaluation.
+struct Record {
+    /// Number of steps that had run.
+    step: u64,
+    entry: usize,
+    numbers: Numbers,
+}
+
+impl Record {
+    fn json(&self) -> serde_json::Value {
+        let numbers = self.numbers.iter().map(|(name, number)| (name.clone(), json!(number)));
+        let numbers: serde_json::Map<_, _> = numbers.collect();
+        json!({"step": self.step, "entry": self.entry, "outputs": numbers})
+    }
+}
+
+/// Output that is NaN or infinite.
+struct NotFinite {
+    /// Number of the step, from 1.
+    step: u64,
+    entry: usize,
+    output: String,
+}
+
+/// Training run with its results so far.
 struct Course<'a> {
     args: &'a Args,
     trainer: Trainer,
-    /// The entries whose algorithms a step runs.
+    /// Entries whose algorithms a step runs.
     entries: Vec<usize>,
     terminal: &'a Terminal,
-    /// Steps that have run.
+    /// Number of steps that have run.
     steps: u64,
-    /// What was shown: number of the step, entry, numbers.
-    history: Vec<(u64, usize, Numbers)>,
-    /// What each evaluation gave, after how many steps.
-    means: Vec<(u64, usize, Numbers)>,
-    /// The first output that was not finite: number of the step, entry, name.
-    lost: Option<(u64, usize, String)>,
+    /// Outputs of the steps that were shown.
+    history: Vec<Record>,
+    /// Mean outputs of the evaluations.
+    means: Vec<Record>,
+    /// First output that was not finite.
+    not_finite: Option<NotFinite>,
 }
 
 impl Course<'_> {
-    /// Runs the steps, from the position in the data on that the trainer has.
+    /// Runs the steps, beginning at the position in the data that the trainer has.
     fn run(&mut self, data: &Data, eval: Option<&Data>) -> Result<(), Failure> {
-        let mut position = Position::of(&self.trainer, data);
+        let mut position = Position::from_trainer(&self.trainer, data);
         let first = data.batches_from(position.taken) as u64;
         let steps = match (self.args.steps, self.args.epochs.unwrap_or(1)) {
             (Some(steps), _) => steps,
@@ -356,12 +383,13 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// One step of each entry that is wanted.
+    /// Runs one step of `--entry`, or of all entries, and shows its outputs.
     fn step(&mut self, inputs: &data::Inputs) -> Result<(), Error> {
         let options = self.args.stopping.options();
         let returned = match self.args.entry {
             Some(entry) => {
-                vec![self.trainer.step(entry, inputs.of(&self.trainer, entry)?, &options)?]
+                let inputs = inputs.for_entry(&self.trainer, entry)?;
+                vec![self.trainer.step(entry, inputs, &options)?]
             }
             None => self.trainer.iterate(inputs.all(), &options)?,
         };
@@ -369,22 +397,22 @@ impl Course<'_> {
         let is_shown = self.args.every > 0 && self.steps.is_multiple_of(self.args.every);
         for (entry, outputs) in self.entries.clone().into_iter().zip(&returned) {
             let numbers = numbers_of(outputs);
-            self.look_for_lost(entry, &numbers);
+            self.check_finite(entry, &numbers);
             if is_shown {
                 self.show(&format!("step {}", self.steps), entry, &numbers);
-                self.history.push((self.steps, entry, numbers));
+                self.history.push(Record { step: self.steps, entry, numbers });
             }
         }
         Ok(())
     }
 
-    /// Says at which step a shown number stops being finite. Such a loss says nothing, and the
-    /// steps after it mostly make every weight NaN.
-    fn look_for_lost(&mut self, entry: usize, numbers: &Numbers) {
+    /// Warns of the first output that is NaN or infinite. The steps after it do not train: they
+    /// mostly make every weight NaN.
+    fn check_finite(&mut self, entry: usize, numbers: &Numbers) {
         let Some((name, number)) = numbers.iter().find(|(_, number)| !number.is_finite()) else {
             return;
         };
-        if self.lost.is_some() {
+        if self.not_finite.is_some() {
             return;
         }
         let step = self.steps;
@@ -397,10 +425,10 @@ impl Course<'_> {
         self.terminal.note(&format!(
             "the output '{name}' is {what} from step {step} on, and later steps do not train; {advice}"
         ));
-        self.lost = Some((step, entry, name.clone()));
+        self.not_finite = Some(NotFinite { step, entry, output: name.clone() });
     }
 
-    /// The means over other data of what steps return.
+    /// Shows the mean outputs of steps over `data`, without training on it.
     fn evaluate(&mut self, data: &Data) -> Result<(), Failure> {
         let examples = data.order(None, 0);
         for entry in self.entries.clone() {
@@ -411,7 +439,7 @@ impl Course<'_> {
                 let inputs = data.batch(&examples, taken)?;
                 taken += inputs.examples();
                 let options = self.args.stopping.options();
-                let given = inputs.of(&self.trainer, entry)?;
+                let given = inputs.for_entry(&self.trainer, entry)?;
                 let outputs = self.trainer.evaluate(entry, given, &options)?;
                 let size = inputs.examples() as f64;
                 weight += size;
@@ -424,12 +452,12 @@ impl Course<'_> {
             }
             sums.iter_mut().for_each(|(_, sum)| *sum /= weight);
             self.show(&format!("evaluation after step {}", self.steps), entry, &sums);
-            self.means.push((self.steps, entry, sums));
+            self.means.push(Record { step: self.steps, entry, numbers: sums });
         }
         Ok(())
     }
 
-    /// A line for people.
+    /// Prints outputs of an entry on one line on stderr.
     fn show(&self, what: &str, entry: usize, numbers: &Numbers) {
         if numbers.is_empty() {
             return;
@@ -443,8 +471,8 @@ impl Course<'_> {
         }
     }
 
-    /// Writes the state and the model as they are now, each also if the other cannot be written,
-    /// and says so; then how training ended.
+    /// Writes the state and the model after training, each even if the other cannot be written.
+    /// Returns the failure that ended training, or else the first failure of writing.
     fn save(
         self,
         model: &Model,
@@ -458,10 +486,10 @@ impl Course<'_> {
         }
         let state = self.save_state(model);
         let saved = target.map(|target| self.save_model(target)).transpose();
-        // The answer in JSON says it, if there is one.
+        // With a JSON answer, the written files are part of it.
         let is_answered = args.saving.json && ended.is_ok() && state.is_ok();
         if let (false, Ok(Some(saved))) = (is_answered, &saved) {
-            saved.say(terminal);
+            saved.print(terminal);
         }
         let state = match &saved {
             Ok(Some(_)) if !args.inference => state.map_err(|failure| {
@@ -473,10 +501,10 @@ impl Course<'_> {
             Ok(saved) => (saved, None),
             Err(failure) => (None, Some(failure)),
         };
-        // What ended training is the answer; what failed after it is told as well.
+        // The first failure is the result of the command, the others are printed.
         let mut failures = ended.err().into_iter().chain(state.err()).chain(unsaved);
         if let Some(first) = failures.next() {
-            failures.for_each(|failure| terminal.tell(&failure));
+            failures.for_each(|failure| terminal.print_failure(&failure));
             return Err(first);
         }
         if args.saving.json {
@@ -502,25 +530,17 @@ impl Course<'_> {
         args.saving.save(&args.model, &trained, SaveOptions::new(), Weights::Keep, target, terminal)
     }
 
-    /// The answer in JSON.
+    /// Returns the JSON answer.
     fn answer(&self, saved: Option<&saving::Saved>) -> serde_json::Value {
-        let rows = |list: &[(u64, usize, Numbers)]| {
-            let row = |(step, entry, numbers): &(u64, usize, Numbers)| {
-                let numbers = numbers.iter().map(|(name, number)| (name.clone(), json!(number)));
-                let numbers: serde_json::Map<_, _> = numbers.collect();
-                json!({"step": step, "entry": entry, "outputs": numbers})
-            };
-            list.iter().map(row).collect::<Vec<_>>()
-        };
         json!({
             "schema": SCHEMA,
             "model": self.args.model.name(),
             "steps": self.steps,
             "seed": self.trainer.seed(),
-            "history": rows(&self.history),
-            "evaluations": rows(&self.means),
-            "not_finite": self.lost.as_ref().map(|(step, entry, output)| {
-                json!({"step": step, "entry": entry, "output": output})
+            "history": self.history.iter().map(Record::json).collect::<Vec<_>>(),
+            "evaluations": self.means.iter().map(Record::json).collect::<Vec<_>>(),
+            "not_finite": self.not_finite.as_ref().map(|lost| {
+                json!({"step": lost.step, "entry": lost.entry, "output": lost.output})
             }),
             "state": self.args.state,
             "saved": saved.map(saving::Saved::json),
@@ -528,7 +548,7 @@ impl Course<'_> {
     }
 }
 
-/// The outputs that are one number.
+/// Returns the outputs that have one element, as numbers.
 fn numbers_of(outputs: &Outputs) -> Numbers {
     let numbers = outputs.iter().filter_map(|(name, value)| {
         let tensor = value.as_tensor().filter(|tensor| tensor.len() == 1)?;

@@ -1,23 +1,23 @@
-//! Types of values as the standard writes them: `tensor(float)`, `seq(tensor(int64))`,
+//! Types of values in the notation of the ONNX standard: `tensor(float)`, `seq(tensor(int64))`,
 //! `map(string,tensor(float))`.
 
 use sardonyx::tool::suggest;
 use sardonyx::{DataType, Type};
 
-/// Nesting beyond this is a slip, and the reader is recursive.
+/// Maximum nesting depth of a type. Protects the recursive parser from a stack overflow.
 const MAX_DEPTH: usize = 16;
 
-/// Reads a type. Names of element types alone stand for tensors; the names that NumPy has for them
-/// are understood too.
+/// Parses a type. The name of an element type alone stands for a tensor, and NumPy's names for
+/// element types are accepted.
 pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
-    let (ty, rest) = read(text, 0)?;
+    let (ty, rest) = parse_prefix(text, 0)?;
     match rest.trim() {
         "" => Ok(ty),
         rest => Err(format!("unexpected '{rest}' after the type")),
     }
 }
 
-/// Reads the name of an element type.
+/// Parses the name of an element type, which may be NumPy's.
 pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
     let plain = match name {
         "float32" => "float",
@@ -36,40 +36,41 @@ pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
     })
 }
 
-/// A type at the beginning of a text, and what follows it.
-fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
+/// Parses a type at the beginning of a text, and returns it with the rest of the text. `depth` is
+/// the number of types around it.
+fn parse_prefix(text: &str, depth: usize) -> Result<(Type, &str), String> {
     if depth > MAX_DEPTH {
         return Err("the type is nested too deeply".to_string());
     }
-    let (name, rest) = word(text);
+    let (name, rest) = split_word(text);
     let Some(inside) = rest.strip_prefix('(') else {
         return Ok((Type::unranked(parse_element(name)?), rest));
     };
     let (ty, rest) = match name {
         "tensor" => {
-            let (name, rest) = word(inside);
+            let (name, rest) = split_word(inside);
             (Type::unranked(parse_element(name)?), rest)
         }
         "sparse_tensor" => {
-            let (name, rest) = word(inside);
+            let (name, rest) = split_word(inside);
             let tensor =
                 sardonyx::value::TensorType { elem: Some(parse_element(name)?), shape: None };
             (Type::SparseTensor(tensor), rest)
         }
         "seq" => {
-            let (inner, rest) = read(inside, depth + 1)?;
+            let (inner, rest) = parse_prefix(inside, depth + 1)?;
             (Type::Sequence(Box::new(inner)), rest)
         }
         "optional" => {
-            let (inner, rest) = read(inside, depth + 1)?;
+            let (inner, rest) = parse_prefix(inside, depth + 1)?;
             (Type::Optional(Box::new(inner)), rest)
         }
         "map" => {
-            let (key, rest) = word(inside);
+            let (key, rest) = split_word(inside);
             let rest = rest
                 .strip_prefix(',')
-                .ok_or("a map has the type of its keys, a comma, and the type of its values")?;
-            let (inner, rest) = read(rest, depth + 1)?;
+                .ok_or("expected a comma and the type of the values after the type of the keys")?;
+            let (inner, rest) = parse_prefix(rest, depth + 1)?;
             (Type::Map(parse_element(key)?, Box::new(inner)), rest)
         }
         other => {
@@ -84,8 +85,8 @@ fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
     }
 }
 
-/// A name, and what follows it.
-fn word(text: &str) -> (&str, &str) {
+/// Splits a text after the name at its beginning, and skips blanks around the name.
+fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())

@@ -1,31 +1,34 @@
-//! Errors of the argument parser: in the colours and in the form that the arguments ask for, as far
-//! as they can be read.
+//! Errors of the argument parser, with the colors and the format that the arguments select, as far
+//! as these can be read.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, Command, Error};
 
-/// What has to be known before the arguments are parsed, because it also holds when they cannot be.
+/// Options that are read before the arguments are parsed, because they also apply to errors of the
+/// parser.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) form: Form,
+pub(crate) struct EarlyOptions {
+    pub(crate) format: FailureFormat,
     pub(crate) color: ColorChoice,
 }
 
-/// What failures are answered in on stdout, beside the prose on stderr.
+/// Format in which failures are written to stdout, beside the prose on stderr. Prose is not
+/// written to stdout.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum FailureFormat {
     #[default]
     Prose,
     Json,
     Sarif,
 }
 
-impl Wanted {
-    /// Looks at the arguments one by one. The only values that begin with a hyphen are numbers.
-    pub(crate) fn of(args: impl IntoIterator<Item = OsString>) -> Wanted {
-        let mut wanted = Wanted { form: Form::Prose, color: ColorChoice::Auto };
+impl EarlyOptions {
+    /// Scans the arguments for the options. An argument that begins with two hyphens is always an
+    /// option, because the only values that begin with a hyphen are numbers.
+    pub(crate) fn from_args(args: impl IntoIterator<Item = OsString>) -> EarlyOptions {
+        let mut wanted = EarlyOptions { format: FailureFormat::Prose, color: ColorChoice::Auto };
         let mut args = args.into_iter().take_while(|arg| arg != "--").peekable();
         while let Some(arg) = args.next() {
             let arg = arg.to_string_lossy();
@@ -35,10 +38,10 @@ impl Wanted {
             };
             let value = value.or_else(|| args.peek().cloned());
             match (name, value.as_deref().and_then(OsStr::to_str)) {
-                ("--json", _) | ("--format", Some("json")) => wanted.form = Form::Json,
-                // `--json` counts where both are given.
-                ("--format", Some("sarif")) if wanted.form == Form::Prose => {
-                    wanted.form = Form::Sarif;
+                ("--json", _) | ("--format", Some("json")) => wanted.format = FailureFormat::Json,
+                // `--json` takes precedence if both are given.
+                ("--format", Some("sarif")) if wanted.format == FailureFormat::Prose => {
+                    wanted.format = FailureFormat::Sarif;
                 }
                 ("--color", Some("always")) => wanted.color = ColorChoice::Always,
                 ("--color", Some("never")) => wanted.color = ColorChoice::Never,
@@ -49,8 +52,8 @@ impl Wanted {
     }
 }
 
-/// Lets every option that takes a value take a negative number. Its own parser then says what is
-/// wrong with that; otherwise the number counts as an unknown option.
+/// Allows negative numbers as values of all options, so that the parser of the value refuses them
+/// with its own message. Otherwise clap reports an unknown option.
 pub(crate) fn with_negative_numbers(command: Command) -> Command {
     command.mut_subcommands(|command| {
         command.mut_args(|arg| {
@@ -60,36 +63,43 @@ pub(crate) fn with_negative_numbers(command: Command) -> Command {
     })
 }
 
-/// What the parser says: a message, advice, and what it says about which argument.
-pub(crate) struct Told {
+/// Error of the argument parser in its parts, without the layout for terminals.
+pub(crate) struct UsageError {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
+    /// Roles and texts of the arguments that the error is about.
     pub(crate) arguments: Vec<(&'static str, String)>,
 }
 
-/// What the parser found wrong, without its layout.
-pub(crate) fn told(error: &Error) -> Told {
-    let list = |value: &ContextValue| match value {
+/// Returns the texts of a context value of an error.
+fn context_texts(value: &ContextValue) -> Vec<String> {
+    match value {
         ContextValue::String(text) => vec![text.clone()],
         ContextValue::Strings(texts) => texts.clone(),
         ContextValue::Number(number) => vec![number.to_string()],
         ContextValue::StyledStr(text) => vec![text.to_string()],
         ContextValue::StyledStrs(texts) => texts.iter().map(ToString::to_string).collect(),
         _ => Vec::new(),
-    };
-    let role = |kind: ContextKind| {
-        Some(match kind {
-            ContextKind::InvalidArg => "argument",
-            ContextKind::InvalidValue => "value",
-            ContextKind::InvalidSubcommand => "command",
-            ContextKind::PriorArg => "other-argument",
-            _ => return None,
-        })
-    };
+    }
+}
+
+/// Returns the role of an argument in an error; `None` for context that is not an argument.
+fn argument_role(kind: ContextKind) -> Option<&'static str> {
+    Some(match kind {
+        ContextKind::InvalidArg => "argument",
+        ContextKind::InvalidValue => "value",
+        ContextKind::InvalidSubcommand => "command",
+        ContextKind::PriorArg => "other-argument",
+        _ => return None,
+    })
+}
+
+/// Extracts message, advice and arguments from an error of the argument parser.
+pub(crate) fn describe_error(error: &Error) -> UsageError {
     let arguments: Vec<(&'static str, String)> = error
         .context()
-        .filter_map(|(kind, value)| Some((role(kind)?, value)))
-        .flat_map(|(role, value)| list(value).into_iter().map(move |text| (role, text)))
+        .filter_map(|(kind, value)| Some((argument_role(kind)?, value)))
+        .flat_map(|(role, value)| context_texts(value).into_iter().map(move |text| (role, text)))
         .filter(|(_, text)| !text.is_empty())
         .collect();
     let mut message = match error.kind() {
@@ -104,7 +114,7 @@ pub(crate) fn told(error: &Error) -> Told {
         let named: Vec<&str> = arguments.iter().map(|(_, text)| text.as_str()).collect();
         message += &format!(": {}", named.join(", "));
     }
-    // Why a value was refused, as the function that reads it says.
+    // The source of the error is the message of the value's own parser.
     if let Some(why) = std::error::Error::source(error) {
         message += &format!(": {why}");
     }
@@ -115,17 +125,17 @@ pub(crate) fn told(error: &Error) -> Told {
         ContextKind::SuggestedValue,
     ];
     let suggested = suggested.into_iter().find_map(|kind| error.get(kind));
-    let suggested = suggested.map(list).unwrap_or_default();
+    let suggested = suggested.map(context_texts).unwrap_or_default();
     let help = match &suggested[..] {
         [] => {
             let valid = [ContextKind::ValidValue, ContextKind::ValidSubcommand];
             let valid = valid.into_iter().find_map(|kind| error.get(kind));
-            let valid = valid.map(list).unwrap_or_default();
+            let valid = valid.map(context_texts).unwrap_or_default();
             (!valid.is_empty()).then(|| format!("valid values: {}", valid.join(", ")))
         }
         near => Some(format!("did you mean '{}'?", near.join("' or '"))),
     };
-    Told { message, help, arguments }
+    UsageError { message, help, arguments }
 }
 
 #[cfg(test)]
@@ -133,22 +143,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_looked_at_before_they_are_parsed() {
-        let rows: [(&[&str], Form, ColorChoice); 10] = [
-            (&[], Form::Prose, ColorChoice::Auto),
-            (&["info", "--json"], Form::Json, ColorChoice::Auto),
-            (&["check", "--format", "json"], Form::Json, ColorChoice::Auto),
-            (&["check", "--format=json"], Form::Json, ColorChoice::Auto),
-            (&["check", "--format", "sarif"], Form::Sarif, ColorChoice::Auto),
-            (&["check", "--format=sarif"], Form::Sarif, ColorChoice::Auto),
-            (&["check", "--format=sarif", "--json"], Form::Json, ColorChoice::Auto),
-            (&["--color", "never", "x"], Form::Prose, ColorChoice::Never),
-            (&["--color=always", "x"], Form::Prose, ColorChoice::Always),
-            (&["info", "--", "--json"], Form::Prose, ColorChoice::Auto),
+    fn early_options_are_read_from_raw_arguments() {
+        let rows: [(&[&str], FailureFormat, ColorChoice); 10] = [
+            (&[], FailureFormat::Prose, ColorChoice::Auto),
+            (&["info", "--json"], FailureFormat::Json, ColorChoice::Auto),
+            (&["check", "--format", "json"], FailureFormat::Json, ColorChoice::Auto),
+            (&["check", "--format=json"], FailureFormat::Json, ColorChoice::Auto),
+            (&["check", "--format", "sarif"], FailureFormat::Sarif, ColorChoice::Auto),
+            (&["check", "--format=sarif"], FailureFormat::Sarif, ColorChoice::Auto),
+            (&["check", "--format=sarif", "--json"], FailureFormat::Json, ColorChoice::Auto),
+            (&["--color", "never", "x"], FailureFormat::Prose, ColorChoice::Never),
+            (&["--color=always", "x"], FailureFormat::Prose, ColorChoice::Always),
+            (&["info", "--", "--json"], FailureFormat::Prose, ColorChoice::Auto),
         ];
-        for (args, form, color) in rows {
-            let found = Wanted::of(args.iter().map(OsString::from));
-            assert_eq!(found, Wanted { form, color }, "{args:?}");
+        for (args, format, color) in rows {
+            let found = EarlyOptions::from_args(args.iter().map(OsString::from));
+            assert_eq!(found, EarlyOptions { format, color }, "{args:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs of a model before and after a change that keeps its meaning.
+//! `convert --verify`: comparison of a model with the converted one, by running both.
 
 use sardonyx::convert::ConvertReport;
 use sardonyx::tool::{Difference, ModelExt};
@@ -14,29 +14,34 @@ use crate::session::{SizeArgs, Sizes};
 use crate::terminal::Terminal;
 use crate::{filling, random};
 
-/// What results may differ in where nodes compute the same in other steps.
+/// Allowed difference of results if the converted model computes them in other steps than the
+/// original one.
 const TOLERANCE: Tolerance = Tolerance { rtol: 1e-4, atol: 1e-5 };
 
-/// The same of results in float16: two units in the last place.
+/// Allowed relative difference of results in float16: two units in the last place.
 const FLOAT16_RTOL: f64 = 1.0 / 512.0;
 
-/// The version of the format since which an input with an initializer is no constant.
+/// First IR version in which an input with an initializer is not a constant.
 const OVERRIDABLE: i64 = 4;
 
-/// What runs of both models gave.
+/// Result of a comparison of both models.
 pub(crate) struct Verified {
     runs: u64,
-    /// Zero where no node became a function or runs within another.
+    /// Allowed difference of results: none if both models compute them in the same steps.
     tolerance: Tolerance,
+    /// First run in which the models differ.
     pub(crate) failed: Option<Failed>,
 }
 
-/// A run in which the models differ.
+/// Run in which the outputs of the models differ.
 pub(crate) struct Failed {
-    /// From 1 on.
+    /// Number of the run, from 1.
     run: u64,
+    /// Name of the first output that differs.
     output: String,
+    /// Description of the difference.
     what: String,
+    /// First value inside of the models that differs, if it could be found.
     first: Option<Difference>,
 }
 
@@ -44,39 +49,41 @@ pub(crate) struct Failed {
 ///
 /// # Errors
 ///
-/// A model that does not run, or not on such inputs.
+/// If a model cannot be run, or fails on its pseudo-random inputs.
 pub(crate) fn verify(
     original: &Model,
     converted: &Model,
     report: &ConvertReport,
-    (runs, sizes): (u64, &SizeArgs),
+    runs: u64,
+    sizes: &SizeArgs,
     terminal: &Terminal,
 ) -> Result<Verified, Failure> {
-    let sizes = sizes.of(original)?;
-    let before = session(original, &sizes, "the model")?;
-    // What is no constant any more is not prepared ahead of time, and may be added up in another
-    // order.
+    let sizes = sizes.resolve(original)?;
+    let before = build_session(original, &sizes, "the model")?;
+    // Inputs that are not constants in the new IR version are not folded or packed ahead of time,
+    // so that sums with them may be computed in another order.
     let is_freed = report.ir_version.0.unwrap_or(0) < OVERRIDABLE
         && report.ir_version.1 >= OVERRIDABLE
         && original.inputs().len() != before.inputs().len();
     let is_exact = report.wrapped == 0 && report.expanded.is_empty() && !is_freed;
-    let is_float16 = |port: &Port| port.ty().and_then(Type::elem) == Some(DataType::Float16);
+    let mut elems = before.outputs().iter().map(|port| port.ty().and_then(Type::elem));
     let tolerance = if is_exact {
         Tolerance::EXACT
-    } else if before.outputs().iter().any(is_float16) {
+    } else if elems.any(|elem| elem == Some(DataType::Float16)) {
         Tolerance { rtol: FLOAT16_RTOL, ..TOLERANCE }
     } else {
         TOLERANCE
     };
-    let after = session(converted, &sizes, "the converted model")?;
+    let after = build_session(converted, &sizes, "the converted model")?;
     let bar = terminal.progress("verifying", Some(runs));
     let (mut failed, options) = (None, RunOptions::default());
     for run in 1..=runs {
-        let told = (run == 1).then_some(terminal);
+        // Only the first run notes how inputs are filled.
+        let notes = (run == 1).then_some(terminal);
         let filling = filling::Args::with_seed(run);
-        let inputs = random::fill(&filling, original, &sizes, before.inputs(), &[], told)?;
+        let inputs = random::fill(&filling, original, &sizes, before.inputs(), &[], notes)?;
         let wanted = before.run(inputs.clone(), &options).map_err(|error| {
-            Failure::from(error).help(cannot_run(run, &inputs, before.inputs()))
+            Failure::from(error).help(advice_on_inputs(run, &inputs, before.inputs()))
         })?;
         let got = after.run(inputs.clone(), &options)?;
         let mut pairs = wanted.iter().zip(got.iter());
@@ -94,24 +101,25 @@ pub(crate) fn verify(
     Ok(Verified { runs, tolerance, failed })
 }
 
-fn session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure> {
+/// Builds the session of a model, which `what` names in messages.
+fn build_session(model: &Model, sizes: &Sizes, what: &str) -> Result<Session, Failure> {
     let mut builder = Session::builder(model);
     for (name, size) in &sizes.fixed {
         builder = builder.dim(name, *size);
     }
     let help = format!("{what} cannot be run, so the models cannot be compared; remove --verify");
     builder.build().map_err(|error| {
-        // An option that does not fit is no reason to do without a comparison.
+        // For a wrong option, the remedy is another option and not to omit --verify.
         let is_option = error.kind() == ErrorKind::Argument;
         let failure = Failure::from(error);
         if is_option { failure } else { failure.help(help) }
     })
 }
 
-/// What to do if the model itself fails on inputs that were made up: mostly their sizes are not
-/// those that it takes.
-fn cannot_run(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String {
-    /// Inputs that are named.
+/// Returns advice for an original model that fails on its pseudo-random inputs, mostly because it
+/// does not accept their sizes.
+fn advice_on_inputs(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String {
+    /// Maximum number of inputs that are named.
     const SHOWN: usize = 6;
     let shown = inputs.iter().take(SHOWN).map(|(name, value)| match value.as_tensor() {
         Some(tensor) => {
@@ -123,7 +131,7 @@ fn cannot_run(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String 
     let shown: Vec<String> = shown.collect();
     let open = ports.iter().find_map(|port| {
         let shape = port.ty()?.shape()?;
-        // The first axis mostly counts examples, and any size will do.
+        // From the last axis on, because the first one mostly counts examples and accepts any size.
         let mut axes = shape.iter().enumerate().rev();
         axes.find_map(|(axis, dim)| match dim {
             Dim::Known(_) => None,
@@ -142,7 +150,7 @@ fn cannot_run(run: u64, inputs: &[(String, Operand)], ports: &[Port]) -> String 
     )
 }
 
-/// Where the models begin to differ; nothing if that cannot be found out.
+/// Finds the first value in which the models differ; `None` if it cannot be found.
 fn first_difference(
     original: &Model,
     converted: &Model,
@@ -201,7 +209,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::usage::Form;
+    use crate::usage::FailureFormat;
 
     #[derive(clap::Parser)]
     struct Sized {
@@ -209,7 +217,7 @@ mod tests {
         sizes: SizeArgs,
     }
 
-    fn verified(after: &str) -> Verified {
+    fn verify_nodes(after: &str) -> Verified {
         let model = |nodes: &str| {
             let text = format!(
                 "<ir_version: 10, opset_import: [\"\": 21]>
@@ -220,16 +228,16 @@ mod tests {
         let sizes = Sized::parse_from(["convert", "--set", "N=3"]).sizes;
         let before = model("a = Exp (x) y = Neg (a)");
         let report = ConvertReport::default();
-        let terminal = Terminal::plain(Form::Prose);
-        verify(&before, &model(after), &report, (2, &sizes), &terminal).unwrap()
+        let terminal = Terminal::plain(FailureFormat::Prose);
+        verify(&before, &model(after), &report, 2, &sizes, &terminal).unwrap()
     }
 
     #[test]
-    fn what_differs_is_told() {
-        let same = verified("b = Exp (x) y = Neg (b)");
+    fn differences_are_reported() {
+        let same = verify_nodes("b = Exp (x) y = Neg (b)");
         assert_eq!(same.text(), "verified by 2 runs of both models: the same bits\n");
         assert_eq!(same.json()["difference"], Value::Null);
-        let other = verified("a = Abs (x) y = Neg (a)");
+        let other = verify_nodes("a = Abs (x) y = Neg (a)");
         let text = other.text();
         assert!(text.starts_with("run 1 of 2: the output 'y' differs: 3 of 3"), "{text}");
         assert!(text.contains("'a', of Exp node that makes 'a'"), "{text}");

@@ -1,5 +1,5 @@
-//! The examples in Rust of README.md and docs/: `docs.rs` checks that the pages show what stands
-//! here between `begin` and `end`.
+//! Rust examples of README.md and docs/. The test `docs.rs` checks that the pages show the code
+//! between `begin` and `end`.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 type Result = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// The examples name files by their paths from the top of the repository.
+/// Changes to the top of the repository, from which the examples name their files.
 fn at_the_top() {
     std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
 }
@@ -19,7 +19,7 @@ mod allocator {
     // end
 }
 
-/// README.md
+/// Appears in README.md.
 #[test]
 fn a_model_runs() -> Result {
     at_the_top();
@@ -35,7 +35,7 @@ fn a_model_runs() -> Result {
     Ok(())
 }
 
-/// docs/getting-started.md
+/// Appears in docs/getting-started.md.
 #[test]
 fn a_session_tells_its_inputs() -> Result {
     at_the_top();
@@ -53,20 +53,20 @@ fn a_session_tells_its_inputs() -> Result {
     Ok(())
 }
 
-/// docs/security.md
+/// Appears in docs/security.md.
 #[test]
 fn limits_hold_a_run() -> Result {
     at_the_top();
     // begin
     use std::time::{Duration, Instant};
 
-    use sardonyx::io::{Access, Links, ReadLimits};
+    use sardonyx::io::{Access, ReadLimits};
     use sardonyx::{ErrorKind, OpenOptions, RunOptions, Session, Tensor};
 
     let limits = ReadLimits { memory: 4 << 20, depth: 100, ..ReadLimits::default() };
     let model = OpenOptions::new()
         .access(Access::Read)
-        .links(Links::Refuse)
+        .follow_links(false)
         .limits(limits)
         .open("examples/digits/digits.onnx")?;
     let session = Session::builder(&model).memory_limit(64 << 20).build()?;
@@ -83,7 +83,7 @@ fn limits_hold_a_run() -> Result {
     Ok(())
 }
 
-/// docs/rust.md
+/// Appears in docs/rust.md, in the part about threads.
 #[test]
 fn threads_share_a_session() -> Result {
     at_the_top();
@@ -106,7 +106,7 @@ fn threads_share_a_session() -> Result {
     Ok(())
 }
 
-/// docs/rust.md
+/// Appears in docs/rust.md, in the part about memory.
 #[test]
 fn a_run_uses_memory_of_the_caller() -> Result {
     at_the_top();
@@ -126,7 +126,7 @@ fn a_run_uses_memory_of_the_caller() -> Result {
     Ok(())
 }
 
-/// docs/rust.md
+/// Appears in docs/rust.md, in the part about custom operators.
 #[test]
 fn an_operator_is_code_of_the_program() -> Result {
     // begin
@@ -150,7 +150,7 @@ fn an_operator_is_code_of_the_program() -> Result {
     Ok(())
 }
 
-/// docs/from-tract-rten-ort.md
+/// Appears in docs/from-tract-rten-ort.md.
 #[test]
 fn a_model_runs_in_four_lines() -> Result {
     at_the_top();
@@ -165,7 +165,7 @@ fn a_model_runs_in_four_lines() -> Result {
     Ok(())
 }
 
-/// docs/rust.md
+/// Appears in docs/rust.md, in the part about checking and converting.
 #[test]
 fn a_model_is_checked_and_converted() -> Result {
     at_the_top();

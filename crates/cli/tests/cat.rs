@@ -1,4 +1,4 @@
-//! `sardonyx cat`.
+//! Tests of `sardonyx cat`.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn values_are_shown() {
     assert_eq!(run(&main), expected);
     let nameless = ["--place", "graph.node[0] 'value'"];
     assert_eq!(run(&nameless), "graph.node[0] 'value': int32\n  5\n");
-    // Several: in the order in which they were asked for, each once.
+    // Tensors are shown in the order of the arguments, each once.
     let several = run(&["words", "layer.*", "layer.2.ids"]);
     let titles: Vec<&str> = several.lines().filter(|line| !line.starts_with(' ')).collect();
     let expected = ["words: string[2]", "layer.10.h: float16[2]", "layer.2.ids: int64[3]"];
@@ -72,7 +72,7 @@ fn files_of_every_kind() {
     assert_eq!(write(&["words"], "words.csv"), b"a,\"b,c\"\n");
     let raw = [&w[..], &["--raw"]].concat();
     assert_eq!(write(&raw, "w.bin"), values);
-    // What was written before is replaced, as `run --output` does.
+    // An existing file is replaced, as `run --output` does.
     assert_eq!(write(&["layer.2.ids"], "w.txt"), b"1 2 3\n");
 
     let model = files.path("many.onnx");
@@ -86,9 +86,9 @@ fn files_of_every_kind() {
     assert!(header.contains("\"w\":") && header.contains("\"F16\""), "{header}");
     let path = files.path("words.safetensors");
     let strings = files.run("cat", "many.onnx", &["words", "-o", &path]);
-    strings.refused(&["'words'", "string"]);
+    strings.fails_with(&["'words'", "string"]);
 
-    // Under their names, or their places where a name says too little.
+    // Tensors are stored under their names, or their locations if names are empty or duplicate.
     write(&["--all-tensors"], "all.npz");
     let mut names = Vec::new();
     let archive = fs::File::open(files.path("all.npz")).unwrap();
@@ -106,14 +106,14 @@ fn files_of_every_kind() {
     ];
     assert_eq!(names, expected);
     let back = sardonyx(&["save", &files.path("all.npz"), "-o", "-", "--to", "csv"]);
-    back.refused(&["one tensor, not 7"]);
+    back.fails_with(&["one tensor, not 7"]);
 }
 
 #[test]
-fn what_is_not_there_is_refused_with_advice() {
+fn missing_tensors_are_refused_with_advice() {
     let files = Files::new(&[("many.onnx", many_tensors())]);
     let refused = |args: &[&str], words: &[&str]| {
-        files.run("cat", "many.onnx", args).refused(words);
+        files.run("cat", "many.onnx", args).fails_with(words);
     };
     refused(&[], &["no tensor is named", "--all-tensors", "sardonyx ls"]);
     refused(&["layer.2.idz"], &["did you mean 'layer.2.ids'?", "many.onnx"]);
@@ -132,7 +132,7 @@ fn what_is_not_there_is_refused_with_advice() {
     refused(&["words", "-o", &to("many.onnx"), "--raw"], &["is an input"]);
     #[cfg(unix)]
     {
-        // Never as root on a real device: a file would take its name if this failed.
+        // A pipe stands for a device, which root would replace by a file if this failed.
         let made = std::process::Command::new("mkfifo").arg(to("pipe")).status();
         if made.is_ok_and(|status| status.success()) {
             refused(&["words", "-o", &to("pipe")], &["pipe", "not a regular file"]);
@@ -163,15 +163,15 @@ fn damaged_tensors_and_data_files() {
         ("list", "need"),
     ] {
         let answer = files.run("cat", "broken.onnx", &[name]);
-        answer.refused(&[name, words, "broken.onnx"]);
+        answer.fails_with(&[name, words, "broken.onnx"]);
     }
     let all = ["--all-tensors", "-o", &files.path("all.npz")];
-    files.run("cat", "broken.onnx", &all).refused(&["short"]);
+    files.run("cat", "broken.onnx", &all).fails_with(&["short"]);
     assert!(!files.names().contains(&"all.npz".to_string()));
     let missing = files.run("cat", "outside.onnx", &["w"]);
-    missing.refused(&["'weights.npy'", "missing", "outside.onnx"]);
-    // A data file is an input, whatever its name.
+    missing.fails_with(&["'weights.npy'", "missing", "outside.onnx"]);
+    // A data file of the model is an input, whatever its extension.
     let over = ["w", "-o", &files.path("full.npy")];
-    files.run("cat", "full.onnx", &over).refused(&["full.npy", "is an input"]);
+    files.run("cat", "full.onnx", &over).fails_with(&["full.npy", "is an input"]);
     assert_eq!(files.read("full.npy"), floats(&[1.0, 2.0, 3.0, 4.0]));
 }

@@ -1,5 +1,5 @@
-//! Checks that span the files of `tests/check`: every code of the checker has an example, and
-//! answers in SARIF name rules and places.
+//! Tests over all files of `tests/check`: every code of the checker has an example, and SARIF logs
+//! name rules and places.
 
 use std::fs;
 use std::process::Command;
@@ -14,12 +14,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         Trial::test("check: every_code_has_an_example", every_code),
         Trial::test("check: sarif_names_rules_and_places", sarif),
-        Trial::test("check: sarif_says_what_failed", sarif_of_failures),
+        Trial::test("check: sarif_reports_failures", sarif_of_failures),
     ]
 }
 
-/// The answer in SARIF: each result names a rule of the list, how bad it is, the file and the place
-/// in the model.
+/// Checks that results in SARIF name a rule of the log, its level, the file, and the place in the
+/// model.
 fn sarif() -> Result<(), Failed> {
     let file = runner::root().join(DIRECTORY).join("graph/undefined_value.onnxtxt");
     let output = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
@@ -63,8 +63,8 @@ fn sarif() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A command that fails answers in SARIF as well: a run that was not successful, with what failed
-/// and, where that is a file, its name. The prose stays on stderr.
+/// Checks the SARIF log of a command that failed: the run is marked as not successful and names the
+/// failure, with the file if there is one. The message for people stays on stderr.
 fn sarif_of_failures() -> Result<(), Failed> {
     let directory = std::env::temp_dir().join(format!("sardonyx-sarif-{}", std::process::id()));
     fs::create_dir_all(&directory)?;
@@ -100,17 +100,17 @@ fn sarif_of_failures() -> Result<(), Failed> {
         assert_eq!(run["results"], serde_json::json!([]), "{args:?}");
         let invocation = &run["invocations"][0];
         assert_eq!(invocation["executionSuccessful"], false, "{args:?}");
-        let told = invocation["toolExecutionNotifications"].as_array().unwrap();
-        assert!(!told.is_empty(), "{args:?}");
-        for told in told {
-            assert_eq!(told["level"], "error", "{args:?}");
-            assert_eq!(told["descriptor"]["id"], code, "{args:?}");
-            let message = told["message"]["text"].as_str().unwrap();
+        let notifications = invocation["toolExecutionNotifications"].as_array().unwrap();
+        assert!(!notifications.is_empty(), "{args:?}");
+        for notification in notifications {
+            assert_eq!(notification["level"], "error", "{args:?}");
+            assert_eq!(notification["descriptor"]["id"], code, "{args:?}");
+            let message = notification["message"]["text"].as_str().unwrap();
             assert!(!message.is_empty(), "{args:?}");
-            let place = &told["locations"][0]["physicalLocation"];
+            let place = &notification["locations"][0]["physicalLocation"];
             match file {
                 Some(file) => assert_eq!(place["artifactLocation"]["uri"], file, "{args:?}"),
-                None => assert!(told["locations"].is_null(), "{args:?}"),
+                None => assert!(notification["locations"].is_null(), "{args:?}"),
             }
             assert_eq!(place["region"].is_object(), code == "syntax", "{args:?}");
         }
@@ -119,35 +119,33 @@ fn sarif_of_failures() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Codes of other jobs, which `check` does not say.
+/// Codes that `check` never reports, as they belong to other commands.
 pub(crate) const OF_OTHER_JOBS: &[&str] =
     &["malformed-node", "no-exact-upgrade", "no-exact-conversion", "no-gradient"];
 
-/// Codes about models too large for a file here; they are met in `crates/passes/src/check/tests.rs`
-/// and `crates/sardonyx/tests/infer.rs`.
+/// Codes of models that are too large for a test file. `crates/passes/src/check/tests.rs` and
+/// `crates/sardonyx/tests/infer.rs` cover them.
 pub(crate) const OF_LARGE_MODELS: &[&str] =
     &["too-many-functions", "calls-too-deep", "too-much-to-infer"];
 
+/// Checks that exactly the codes without an exception above occur in the answers.
 fn every_code() -> Result<(), Failed> {
     let files = runner::cases(&runner::root().join(DIRECTORY), &["out"]);
     let answers: Vec<String> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
-    let occurs = |code: &str| {
-        let said = format!("[{code}]: ");
-        answers.iter().any(|answer| answer.contains(&said))
-    };
     let missing: Vec<&str> = CODES
         .iter()
         .map(|code| code.name)
         .filter(|code| {
-            let elsewhere = OF_OTHER_JOBS.contains(code) || OF_LARGE_MODELS.contains(code);
-            occurs(code) == elsewhere
+            let is_exception = OF_OTHER_JOBS.contains(code) || OF_LARGE_MODELS.contains(code);
+            let marker = format!("[{code}]: ");
+            answers.iter().any(|answer| answer.contains(&marker)) == is_exception
         })
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
     Err(format!(
-        "no file of {DIRECTORY} has an example of these, or one has that is said to be met elsewhere only: {}",
+        "the files of {DIRECTORY} lack an example of these codes, or have one of a code that is listed as an exception: {}",
         missing.join(", ")
     )
     .into())

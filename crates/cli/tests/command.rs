@@ -1,4 +1,4 @@
-//! What the command does when all is well.
+//! Successful runs of the command.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn each_image_gives_its_digit() {
 }
 
 #[test]
-fn info_says_what_the_model_is() {
+fn info_describes_the_model() {
     let text = sardonyx(&["info", &digits_model()]).good();
     for word in [
         "IR version 10",
@@ -53,7 +53,7 @@ fn a_model_may_come_from_stdin() {
     assert!(text.contains("IR version 10"), "{text}");
 }
 
-/// A pipe can be read only once: places of findings are those of the text that was read.
+/// Checks places of findings in a text from a pipe, which can be read only once.
 #[cfg(unix)]
 #[test]
 fn a_text_may_come_from_a_pipe() {
@@ -147,7 +147,7 @@ fn arrays_go_in_and_come_out() {
         args.extend(inputs.iter().map(String::as_str));
         assert_eq!(sardonyx(&args).good(), expected, "{inputs:?}");
     }
-    // Out as .npz, whose only array is called y; in again under the name x.
+    // The only array of the .npz file is y; it is passed again under the name x.
     sardonyx(&["run", &path("relu.onnx"), &path("x.npy"), "--output", &path("y.npz")]).good();
     assert_eq!(
         sardonyx(&["run", &path("relu.onnx"), &format!("x={}", path("y.npz"))]).good(),
@@ -157,7 +157,7 @@ fn arrays_go_in_and_come_out() {
     assert_eq!(fs::read(path("out/y.npy")).unwrap(), npy("<f4", "(2,)", &floats(&[0.0, 2.0])));
 }
 
-/// A model of text with its outputs given by nodes.
+/// Builds the text of a model with these outputs and nodes.
 fn text_model(outputs: &str, nodes: &str) -> Vec<u8> {
     format!(
         "<ir_version: 10, opset_import: [\"\": 21]> g (float[2] x) => ({outputs}) {{ {nodes} }}"
@@ -166,7 +166,7 @@ fn text_model(outputs: &str, nodes: &str) -> Vec<u8> {
 }
 
 #[test]
-fn outputs_go_where_the_name_says() {
+fn the_output_name_selects_format_and_place() {
     let files = Files::new(&[
         ("one.onnx", chain(&["Relu"], &[2])),
         ("two.onnxtxt", text_model("float[2] y, float[2] z", "y = Relu(x) z = Neg(x)")),
@@ -193,18 +193,18 @@ fn outputs_go_where_the_name_says() {
     run("one.onnx", "out.npz").good();
     run("two.onnxtxt", "two.npz").good();
     assert!(files.read("two.npz").len() > files.read("out.npz").len());
-    // Nothing else goes to stdout.
+    // Stdout has only the values.
     let answer = run("one.onnx", "-");
     assert_eq!((answer.stdout.as_str(), answer.code), ("0.0 2.0\n", Some(0)));
     for target in ["several.npy", "several.pb", "-"] {
-        run("two.onnxtxt", target).refused(&["2 outputs", ".npz", "directory"]);
+        run("two.onnxtxt", target).fails_with(&["2 outputs", ".npz", "directory"]);
     }
     let answer = files.run("run", "one.onnx", &[&x, "-o", "-", "--top", "1"]);
-    answer.refused(&["ranking", "stdout"]);
+    answer.fails_with(&["ranking", "stdout"]);
     let answer = files.run("run", "one.onnx", &[&x, "-o", "-", "--json"]);
     assert_eq!(answer.code, Some(2));
-    files.run("bench", "one.onnx", &["-o", "-"]).refused(&["stdout", "--output"]);
-    // Any other name is a directory, and says where an output has another name.
+    files.run("bench", "one.onnx", &["-o", "-"]).fails_with(&["stdout", "--output"]);
+    // Any other name is a directory. A note names the file of an output whose name it cannot have.
     let answer = run("odd.onnxtxt", "directory");
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     for words in ["directory/a_b_c.npy", "note: the file of the output 'a/b:c'"] {
@@ -220,10 +220,10 @@ fn outputs_go_where_the_name_says() {
     }
 }
 
-/// Sequences, optionals and maps go to `.pb` files as the messages that the standard has for them,
-/// and are read back from there.
+/// Checks that sequences, optionals and maps are written to `.pb` files as messages of the standard
+/// and can be read back.
 #[test]
-fn values_that_are_no_arrays_go_through_pb_files() {
+fn sequences_maps_and_optionals_go_through_pb_files() {
     const X: [f32; 2] = [1.0, 2.0];
     const Y: [f32; 3] = [3.0, 4.0, 5.0];
     let tensor = |x: &[f32]| Tensor::from_slice([x.len()], x).unwrap();
@@ -271,21 +271,18 @@ fn values_that_are_no_arrays_go_through_pb_files() {
             ("x.npy", npy("<f4", "(2,)", &floats(&X))),
             ("v.pb", write_value(&value, "v").unwrap()),
         ]);
-        let target = |name: &str| files.path(name);
-        let inputs =
-            |v: &str| [format!("v={}", files.path(v)), format!("x={}", files.path("x.npy"))];
         let run = |model: &str, v: &str, to: &str| {
-            let [v, x] = inputs(v);
-            files.run("run", model, &[&v, &x, "-o", &target(to)])
+            let [v, x] = [format!("v={}", files.path(v)), format!("x={}", files.path("x.npy"))];
+            files.run("run", model, &[&v, &x, "-o", &files.path(to)])
         };
-        // Out, in again and out again: the same bytes, and the same value.
+        // Writing, reading and writing again gives equal bytes.
         run("one.onnxtxt", "v.pb", "first.pb").good();
         run("one.onnxtxt", "first.pb", "second.pb").good();
         assert_eq!(files.read("first.pb"), files.read("second.pb"), "{spelled}");
         assert_eq!(files.read("first.pb"), write_value(&value, "w").unwrap(), "{spelled}");
         run("two.onnxtxt", "second.pb", "directory").good();
         assert_eq!(files.read("directory/w.pb"), files.read("first.pb"), "{spelled}");
-        // What cannot hold it says what can.
+        // Other formats cannot hold the value, and the message names those that can.
         for to in ["w.npy", "w.npz", "w.csv"] {
             let answer = run("one.onnxtxt", "v.pb", to);
             let has_items = matches!(&value, Value::Sequence(items)
@@ -295,27 +292,27 @@ fn values_that_are_no_arrays_go_through_pb_files() {
                 run("one.onnxtxt", to, "third.pb").good();
                 assert_eq!(files.read("third.pb"), files.read("first.pb"), "{spelled}");
             } else {
-                answer.refused(&["'w'", "only .pb files can hold", "--output DIR"]);
+                answer.fails_with(&["'w'", "only .pb files can hold", "--output DIR"]);
             }
         }
-        run("two.onnxtxt", "v.pb", "several.pb").refused(&[
+        run("two.onnxtxt", "v.pb", "several.pb").fails_with(&[
             "2 outputs",
             "one value",
             "--output DIR",
         ]);
-        // The bytes of another kind of value are refused, or are those of this kind as well.
+        // A truncated file is refused.
         fs::write(
             files.path("cut.pb"),
             &files.read("first.pb")[..files.read("first.pb").len() - 1],
         )
         .unwrap();
-        run("one.onnxtxt", "cut.pb", "never.pb").refused(&["cut.pb"]);
+        run("one.onnxtxt", "cut.pb", "never.pb").fails_with(&["cut.pb"]);
         assert!(!fs::exists(files.path("never.pb")).unwrap(), "{spelled}");
     }
 }
 
 #[test]
-fn rankings_say_what_the_scores_are() {
+fn rankings_name_the_meaning_of_scores() {
     let files = Files::new(&[
         ("soft.onnxtxt", text_model("float[2] y", "y = Softmax(x)")),
         ("log.onnxtxt", text_model("float[2] y", "y = LogSoftmax(x)")),
@@ -343,14 +340,14 @@ fn rankings_say_what_the_scores_are() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_only_models_are_suggested() {
+fn missing_files_are_named_and_only_models_are_suggested() {
     let files = Files::new(&[
         ("node.onnx", chain(&["Relu"], &[2])),
         ("nope.txt", b"notes".to_vec()),
         ("nope2.npy", npy("<f4", "(2,)", &floats(&[1.0, 2.0]))),
     ]);
     let answer = files.run("info", "nope.onnx", &[]);
-    answer.refused(&["no such file", "did you mean", "node.onnx"]);
+    answer.fails_with(&["no such file", "did you mean", "node.onnx"]);
     let answer = files.run("info", "node.onnx", &[]);
     answer.good();
     #[cfg(unix)]
@@ -358,13 +355,13 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
         std::os::unix::fs::symlink("absent.onnx", files.path("link.onnx")).unwrap();
         let answer = files.run("info", "link.onnx", &[]);
         assert!(!answer.stderr.contains("did you mean"), "{}", answer.stderr);
-        answer.refused(&["it is a link to 'absent.onnx', which does not exist"]);
+        answer.fails_with(&["it is a link to 'absent.onnx', which does not exist"]);
         std::os::unix::fs::symlink("absent", files.path("models")).unwrap();
         let answer = files.run("info", "models/m.onnx", &[]);
-        answer.refused(&["models' is a link to 'absent', which does not exist"]);
+        answer.fails_with(&["models' is a link to 'absent', which does not exist"]);
         let answer = files.run("info", "lin.onnx", &[]);
         assert!(!answer.stderr.contains("link.onnx"), "{}", answer.stderr);
-        answer.refused(&["no such file"]);
+        answer.fails_with(&["no such file"]);
     }
     let lonely = Files::new(&[("nope.txt", b"notes".to_vec())]);
     let answer = lonely.run("info", "nope.onnx", &[]);
@@ -372,10 +369,10 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
     let missing = files.path("absent/deeper/m.onnx");
     let directory = files.path("absent");
     let words = format!("no such directory: '{directory}'");
-    sardonyx(&["info", &missing]).refused(&[&words]);
+    sardonyx(&["info", &missing]).fails_with(&[&words]);
     let words = format!("no such directory: '{directory}'");
-    files.run("set", "node.onnx", &["--producer", "me", "-o", &missing]).refused(&[&words]);
-    files.run("run", "node.onnx", &[&files.path("absent/x.npy")]).refused(&[&words]);
+    files.run("set", "node.onnx", &["--producer", "me", "-o", &missing]).fails_with(&[&words]);
+    files.run("run", "node.onnx", &[&files.path("absent/x.npy")]).fails_with(&[&words]);
 }
 
 #[test]
@@ -386,7 +383,7 @@ fn inputs_are_never_overwritten() {
     let array = npy("<f4", "(2,)", &floats(&[-1.0, 2.0]));
     fs::write(path("y.npy"), &array).unwrap();
     sardonyx(&["run", &path("relu.onnx"), &path("y.npy"), "--output", &path(".")])
-        .refused(&["y.npy", "not overwritten"]);
+        .fails_with(&["y.npy", "not overwritten"]);
     assert_eq!(fs::read(path("y.npy")).unwrap(), array);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left behind");
 }
@@ -450,7 +447,7 @@ fn shells_and_man_learn_the_command_line() {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
-    sardonyx(&["completions", "tcsh"]).refused(&["tcsh", "fish"]);
+    sardonyx(&["completions", "tcsh"]).fails_with(&["tcsh", "fish"]);
     let files = Files::new(&[]);
     let pages = files.path("man1");
     let answer = sardonyx(&["man", "-o", &pages]);

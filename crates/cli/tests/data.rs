@@ -1,8 +1,8 @@
-//! Tests that are files with their answers beside them; [`runner`] says what they look like.
+//! Tests that are files with their expected output beside them; see [`runner`] for the format.
 //!
-//! A trial is called after its file, below `tests/` at the top of the repository:
-//! `cargo test -p sardonyx-cli --test data check/graph` runs those of one directory, and with
-//! `BLESS=1` rewrites their answers.
+//! A test is named after its path below `tests/` at the top of the repository:
+//! `cargo test -p sardonyx-cli --test data check/graph` runs the tests of one directory, and with
+//! `BLESS=1` rewrites their expected output.
 #![allow(clippy::unwrap_used)]
 
 mod check;
@@ -25,7 +25,7 @@ const SUITES: &[(&str, &[&str])] = &[
     ("inline", &["onnxtxt", "txtpb"]),
     ("program", &["onnxtxt"]),
     ("ranks", &["onnxtxt"]),
-    // Models whose inputs have default values, and what a run gives.
+    // Models whose inputs have default values, with the outputs of a run.
     ("run", &["onnxtxt", "txtpb"]),
     ("text", &["onnxtxt"]),
 ];
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     trials.extend(results::trials());
     trials.extend(switched::trials());
     for (directory, suffixes) in SUITES {
-        // Ranks are processes, which other systems do not connect.
+        // Ranks are processes, which only Unix systems can connect.
         if *directory != "ranks" || cfg!(unix) {
             trials.extend(runner::trials(directory, suffixes));
         }

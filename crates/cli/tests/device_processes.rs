@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::support::{Files, digits_model, sardonyx};
 use serde_json::{Value, json};
 
-/// The digits model in stages.
-fn staged(devices: &str) -> Files {
+/// Creates the digits model divided into pipeline stages for several devices.
+fn shard_digits(devices: &str) -> Files {
     let files = Files::new(&[]);
     let out = files.path("model.onnx");
     let args = ["shard", &digits_model(), "--devices", devices, "--pipeline", "-o", &out];
@@ -17,9 +17,10 @@ fn staged(devices: &str) -> Files {
     files
 }
 
-/// DIST-30: the same answer as that of one process, for all examples of annotations.
+/// Checks DIST-30: several processes give the same answer as one, for all models in
+/// `tests/devices`.
 #[test]
-fn processes_give_what_one_gives() {
+fn processes_give_the_results_of_one() {
     let files = Files::new(&[]);
     let stored = files.path("wanted.npz");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/devices");
@@ -33,7 +34,7 @@ fn processes_give_what_one_gives() {
         let random = ["run", model, "--random", "7"];
         let whole = sardonyx(&[&random[..], &["-o", &stored]].concat());
         assert_eq!(whole.code, Some(0), "{model}: {}", whole.stderr);
-        // A model of several configurations runs with the one that is named.
+        // A model with several device configurations needs the name of one.
         let is_one_of = path.file_stem().is_some_and(|stem| stem == "two_configurations");
         let chosen: &[&str] = if is_one_of { &["--configuration", "wide"] } else { &[] };
         for processes in ["2", "3"] {
@@ -46,7 +47,7 @@ fn processes_give_what_one_gives() {
     assert!(ran >= 20, "{ran} runs");
 }
 
-/// Values that only nodes of training information read are not asked of any device.
+/// Checks that no device has to return values that only the training information reads.
 #[test]
 fn a_model_with_training_runs_in_processes() {
     let files = Files::new(&[]);
@@ -63,9 +64,9 @@ fn a_model_with_training_runs_in_processes() {
     }
 }
 
-/// What a device did, whatever process it is of: its steps, what it moved, and a track of its own.
+/// Checks that the profile and the trace have the steps and moves of the devices in all processes.
 #[test]
-fn profiles_are_of_all_devices() {
+fn profiles_cover_all_devices() {
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/devices/products.onnxtxt");
     let files = Files::new(&[]);
     let trace = files.path("trace.json");
@@ -90,7 +91,7 @@ fn profiles_are_of_all_devices() {
             assert!(operators.contains(&"MatMul") && operators.contains(&"Exchange"));
             assert!((0.0..1.0).contains(&device["idle"].as_f64().unwrap()), "{device}");
         }
-        // The partial sums of device 1 go to device 0, which waits for them.
+        // Device 0 waits for the partial sums of device 1.
         let moves = json["moves"].as_array().unwrap();
         assert_eq!(moves.len(), 1);
         assert_eq!((&moves[0]["value"], &moves[0]["to"]), (&json!("c"), &json!("whole on 0")));
@@ -100,8 +101,8 @@ fn profiles_are_of_all_devices() {
         let events: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
         let events = events["traceEvents"].as_array().unwrap();
         for thread in [1, 2] {
-            let of_thread = |event: &&Value| event["tid"] == thread && event["ph"] == "X";
-            let steps = events.iter().filter(of_thread).count();
+            let steps = events.iter().filter(|event| event["tid"] == thread && event["ph"] == "X");
+            let steps = steps.count();
             assert!(steps >= 3, "{steps} steps of thread {thread}");
         }
         let text = sardonyx(&[&profile[..], processes].concat());
@@ -110,8 +111,8 @@ fn profiles_are_of_all_devices() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_once() {
-    let files = staged("2");
+fn errors_of_processes_are_printed_once() {
+    let files = shard_digits("2");
     let model = files.path("model.onnx");
     let answer = sardonyx(&["run", &model, "nothing.npy", "--devices", "--processes"]);
     assert_eq!(answer.code, Some(2));
@@ -120,21 +121,21 @@ fn what_goes_wrong_is_said_once() {
     assert!(answer.stderr.contains("--devices"), "{}", answer.stderr);
     for option in ["--processes", "--random"] {
         sardonyx(&["run", "--devices", option, &model])
-            .refused(&[option, "the option goes after the files"]);
+            .fails_with(&[option, "the option goes after the files"]);
     }
     sardonyx(&["run", &model, "--random", "--devices", "2"])
-        .refused(&["--devices takes no number"]);
+        .fails_with(&["--devices takes no number"]);
     sardonyx(&["run", &digits_model(), "--random", "--devices"])
-        .refused(&["no device configuration", "`sardonyx shard` adds one"]);
+        .fails_with(&["no device configuration", "`sardonyx shard` adds one"]);
     let again = ["shard", &model, "--devices", "2", "--pipeline", "-o", &files.path("x.onnx")];
-    sardonyx(&again).refused(&["a configuration 'pipeline-2' already", "--name"]);
+    sardonyx(&again).fails_with(&["a configuration 'pipeline-2' already", "--name"]);
 }
 
-/// DIST-32: a process that is killed at any moment ends the run, and is named.
+/// Checks DIST-32: if a process is killed at any moment, the run ends with an error that names it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_process_is_named() {
-    let files = staged("3");
+    let files = shard_digits("3");
     let model = files.path("model.onnx");
     let mut moment = 7u64;
     for _ in 0..12 {
@@ -154,7 +155,7 @@ fn a_killed_process_is_named() {
             assert!(Instant::now() < until, "the processes do not start");
             std::thread::sleep(Duration::from_millis(1));
         };
-        // A moment while they find each other, agree, or run.
+        // A pseudo-random moment while the processes connect, agree on a plan, or run.
         moment = moment * 48_271 % 2_147_483_647;
         std::thread::sleep(Duration::from_millis(moment % 400));
         let victim = (moment / 400 % 2) as usize;
@@ -182,11 +183,11 @@ fn a_killed_process_is_named() {
     }
 }
 
-/// A process that is stopped answers nothing, and ends the run within the deadline.
+/// Checks that a process that is stopped, and does not answer, ends the run within the deadline.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stopped_process_ends_the_run_in_time() {
-    let files = staged("3");
+    let files = shard_digits("3");
     let model = files.path("model.onnx");
     for victim in [0, 1] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
@@ -201,7 +202,7 @@ fn a_stopped_process_ends_the_run_in_time() {
             assert!(Instant::now() < until, "the processes do not start");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Now they run.
+        // After this time the processes are connected and run.
         std::thread::sleep(Duration::from_millis(1500));
         let others = children(&run);
         let stopped = Command::new("kill").args(["-STOP", &others[victim]]).status().unwrap();
@@ -227,7 +228,7 @@ fn a_stopped_process_ends_the_run_in_time() {
     }
 }
 
-/// The processes that a process has started.
+/// Returns the ids of the child processes of a process.
 #[cfg(target_os = "linux")]
 fn children(process: &Child) -> Vec<String> {
     let id = process.id();

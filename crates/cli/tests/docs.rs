@@ -1,18 +1,18 @@
-//! The examples of README.md and of the pages of docs/ do what they show.
+//! Runs the examples in README.md and the pages of docs/, and compares their output with the pages.
 //!
-//! A block of kind `console` is run line by line: after `$` stands a command for the shell, below
-//! it what it prints, standard output and errors together. The exit code must be 0, or the one that
-//! a comment at the end of the command names: `$ sardonyx check bad.onnx # exit code 1`. A line `…`
-//! stands for any lines, and `…` in a line for any text. In a block of kind `console varies`
-//! numbers may differ, such as times.
+//! A block of kind `console` is run line by line. A line with `$` is a shell command; the lines
+//! below it are the expected stdout and stderr. The exit code must be 0, or that in a comment at
+//! the end of the command: `$ sardonyx check bad.onnx # exit code 1`. A line `…` stands for any
+//! lines, and `…` in a line for any text. In a block of kind `console varies` numbers such as times
+//! may differ.
 //!
-//! A block whose kind is followed by the name of a file, such as `text model.onnxtxt`, is that
-//! file. All blocks of a page share a directory, in which `examples` and `tests` are those of the
-//! repository. Blocks of kind `rust` are those of `book.rs`, which is compiled and run; blocks of
+//! A block whose kind is followed by a file name, such as `text model.onnxtxt`, is written to that
+//! file. All blocks of a page share a directory with links to `examples` and `tests` of the
+//! repository. Blocks of kind `rust` must be in `book.rs`, which is compiled and run; blocks of
 //! kind `python` are run by `crates/python/tests/test_docs.py`. A block of kind `py` is an excerpt
 //! of a program in `examples/distributed`, which has tests of its own.
 //!
-//! With `BLESS=1` in the environment, what commands print is written into the pages.
+//! With `BLESS=1` in the environment, the output of commands is written into the pages.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -20,18 +20,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the output of a command may have in the place of anything.
+/// Placeholder for any lines, or any text in a line, of expected output.
 const ANYTHING: &str = "…";
 
-/// The kinds of blocks that are not run: what changes the machine, belongs to other programs, or is
-/// the form of something.
+/// Kinds of blocks that are not run here: commands that change the machine, input of other
+/// programs, and descriptions of formats.
 const NOT_RUN: &[&str] = &["sh", "yaml", "toml", "text", "python", "rust"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// README.md and the pages of docs/, without those that tasks write from other tested sources.
+/// Returns README.md and the pages of docs/, without pages that tasks generate from tested sources.
 fn pages() -> Vec<PathBuf> {
     let root = root();
     let entries = fs::read_dir(root.join("docs")).unwrap();
@@ -42,15 +42,16 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-fn shown(path: &Path) -> String {
+/// Formats a path relative to the top of the repository.
+fn relative_path(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// A fenced block of a page.
+/// Fenced block of a page.
 struct Block {
-    /// The words after the fence.
+    /// Words after the opening fence.
     kind: Vec<String>,
-    /// The first line after the fence, counted from 0.
+    /// Number of the first line after the fence, from 0.
     start: usize,
     lines: Vec<String>,
 }
@@ -83,12 +84,12 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// A command of a console block and what it is to print.
+/// Command of a console block with its expected output.
 struct Entry {
-    /// Its lines, the first with its `$`.
+    /// Lines of the command, the first with its `$`.
     command: Vec<String>,
     output: Vec<String>,
-    /// Where it stands in the block.
+    /// Number of the command's first line in the block, from 0.
     line: usize,
 }
 
@@ -119,7 +120,7 @@ impl Entry {
         named.unwrap_or(0)
     }
 
-    /// Runs the command, and gives what it printed and its exit code.
+    /// Runs the command, and returns its output in lines with its exit code.
     fn run(&self, directory: &Path) -> (Vec<String>, Option<i32>) {
         let program = Path::new(env!("CARGO_BIN_EXE_sardonyx")).parent().unwrap();
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
@@ -135,12 +136,12 @@ impl Entry {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let text = text.replace(&directory.display().to_string(), ".");
-        // Lines end where their text does, as editors leave them.
+        // Blanks at the ends of lines are removed, because editors remove them in pages, too.
         (text.lines().map(|line| line.trim_end().to_string()).collect(), output.status.code())
     }
 }
 
-/// Whether a line is the one that is expected, with anything where that leaves it open.
+/// Whether a line matches an expected one, in which `…` stands for any text.
 fn line_fits(expected: &str, line: &str) -> bool {
     let Some((before, after)) = expected.split_once(ANYTHING) else { return expected == line };
     let Some(rest) = line.strip_prefix(before) else { return false };
@@ -160,28 +161,31 @@ fn lines_fit(expected: &[String], lines: &[String]) -> bool {
     }
 }
 
-/// Lines in which all numbers are the same, and as many blanks as between words.
+/// Masks the numbers in all lines, so that only words are compared.
 fn without_numbers(lines: &[String]) -> Vec<String> {
-    let plain = |line: &String| {
-        let mut text = String::new();
-        let mut is_number = false;
-        for c in line.chars() {
-            let goes_on = is_number && (c == '.' || c == ',');
-            if c.is_ascii_digit() && !is_number {
-                text.push('#');
-            } else if !c.is_ascii_digit() && !goes_on {
-                text.push(c);
-            }
-            is_number = c.is_ascii_digit() || goes_on;
-        }
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
-    };
-    lines.iter().map(plain).collect()
+    lines.iter().map(|line| mask_numbers(line)).collect()
 }
 
-/// An empty directory for the files of a page, with the directories that its examples read.
+/// Replaces each number by `#`, and several blanks by one.
+fn mask_numbers(line: &str) -> String {
+    let mut text = String::new();
+    let mut is_number = false;
+    for c in line.chars() {
+        let goes_on = is_number && (c == '.' || c == ',');
+        if c.is_ascii_digit() && !is_number {
+            text.push('#');
+        } else if !c.is_ascii_digit() && !goes_on {
+            text.push(c);
+        }
+        is_number = c.is_ascii_digit() || goes_on;
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Creates an empty directory for the files of a page, with links to the directories that its
+/// examples read.
 fn directory_of(page: &Path, what: &str) -> PathBuf {
-    let name = shown(page).replace(['/', '.'], "-");
+    let name = relative_path(page).replace(['/', '.'], "-");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(what).join(name);
     if directory.exists() {
         fs::remove_dir_all(&directory).unwrap();
@@ -193,7 +197,7 @@ fn directory_of(page: &Path, what: &str) -> PathBuf {
     directory.canonicalize().unwrap()
 }
 
-/// Runs the examples of a page. Gives what is wrong, and the page with what commands print now.
+/// Runs the examples of a page. Returns the problems, and the page with the output of this run.
 fn run_page(page: &Path) -> (Vec<String>, String) {
     let text = fs::read_to_string(page).unwrap();
     let mut lines: Vec<Vec<String>> = text.lines().map(|line| vec![line.to_string()]).collect();
@@ -202,7 +206,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
     for block in blocks(&text) {
         if !block.is("console") {
             if let Some(problem) = problem_of_block(&block) {
-                wrong.push(format!("{}:{}: {problem}", shown(page), block.start));
+                wrong.push(format!("{}:{}: {problem}", relative_path(page), block.start));
             }
             if let Some(name) = block.kind.get(1) {
                 fs::write(directory.join(name), block.text()).unwrap();
@@ -212,7 +216,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
         let varies = block.kind.get(1).is_some_and(|word| word == "varies");
         for entry in entries(&block) {
             let (printed, code) = entry.run(&directory);
-            let place = format!("{}:{}", shown(page), block.start + entry.line + 1);
+            let place = format!("{}:{}", relative_path(page), block.start + entry.line + 1);
             if code != Some(entry.exit_code()) {
                 wrong.push(format!("{place}: exit code {code:?}, and it prints {printed:#?}"));
             }
@@ -233,7 +237,7 @@ fn run_page(page: &Path) -> (Vec<String>, String) {
     (wrong, lines.join("\n") + "\n")
 }
 
-/// The commands in the text of a page, outside of its blocks, with the numbers of their lines.
+/// Returns the commands in the text of a page, outside of its blocks, with their line numbers.
 fn commands_in_text(page: &str) -> Vec<(usize, &str)> {
     let mut in_block = false;
     let mut commands = Vec::new();
@@ -248,16 +252,12 @@ fn commands_in_text(page: &str) -> Vec<(usize, &str)> {
     commands
 }
 
-/// The answers of questions.md are commands that do what they say: none is used wrongly or fails.
+/// Checks that all commands in the answers of questions.md succeed.
 #[test]
 fn answers_to_questions_run() {
     let page = root().join("docs/questions.md");
     let text = fs::read_to_string(&page).unwrap();
     let directory = directory_of(&page, "answers");
-    let run = |line: &str| {
-        let entry = Entry { command: vec![format!("$ {line}")], output: Vec::new(), line: 0 };
-        entry.run(&directory)
-    };
     for block in blocks(&text).iter().filter(|block| block.is("console")) {
         for entry in entries(block) {
             assert_eq!(entry.run(&directory).1, Some(0), "{}", entry.shell_line());
@@ -267,15 +267,20 @@ fn answers_to_questions_run() {
     assert!(commands.len() >= 60, "{} commands", commands.len());
     let mut wrong = Vec::new();
     for (line, command) in commands {
-        let (printed, code) = run(command);
+        let entry = Entry { command: vec![format!("$ {command}")], output: Vec::new(), line: 0 };
+        let (printed, code) = entry.run(&directory);
         if code != Some(0) {
-            wrong.push(format!("{}:{line}: {command}: {}", shown(&page), printed.join("\n")));
+            wrong.push(format!(
+                "{}:{line}: {command}: {}",
+                relative_path(&page),
+                printed.join("\n")
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether a program of `examples/distributed` has these lines.
+/// Whether a program in `examples/distributed` contains `lines`.
 fn is_in_example(lines: &str) -> bool {
     let entries = fs::read_dir(root().join("examples/distributed")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -283,7 +288,8 @@ fn is_in_example(lines: &str) -> bool {
     programs.any(|path| fs::read_to_string(path).unwrap().contains(lines))
 }
 
-/// What is wrong with a block that is not run here.
+/// Returns the problem of a block that is not run here: its kind is unknown, it has a command that
+/// could be run, or it is not an excerpt of an example.
 fn problem_of_block(block: &Block) -> Option<String> {
     let Some(kind) = block.kind.first() else { return Some("a block has no kind".to_string()) };
     if kind == "py" {
@@ -293,8 +299,9 @@ fn problem_of_block(block: &Block) -> Option<String> {
     if !NOT_RUN.contains(&kind.as_str()) {
         return Some(format!("blocks of kind '{kind}' are not known"));
     }
-    let is_command = |line: &&String| line.trim_start().starts_with("sardonyx ");
-    let command = block.lines.iter().find(is_command).filter(|_| kind == "sh");
+    let mut lines = block.lines.iter();
+    let command = lines.find(|line| line.trim_start().starts_with("sardonyx "));
+    let command = command.filter(|_| kind == "sh");
     command.map(|line| format!("'{line}' belongs into a console block, which is run"))
 }
 
@@ -315,11 +322,11 @@ fn commands_print_what_the_pages_show() {
             writeln!(report, "{problem}").unwrap();
         }
     }
-    // What was written is to be looked at, and failures remain failures.
+    // With BLESS=1 the test fails, too, so that the written pages get a review.
     assert!(report.is_empty(), "BLESS=1 writes what is printed into the pages\n{report}");
 }
 
-/// The examples in Rust are those that are compiled and run.
+/// Checks that the Rust examples of the pages are those in `book.rs`, which is compiled and run.
 #[test]
 fn examples_in_rust_are_those_of_the_book() {
     let source = include_str!("book.rs");
@@ -341,7 +348,7 @@ fn examples_in_rust_are_those_of_the_book() {
         let text = fs::read_to_string(&page).unwrap();
         for block in blocks(&text).iter().filter(|block| block.is("rust")) {
             let found = compiled.iter().position(|example| *example == block.text());
-            let place = format!("{}:{}", shown(&page), block.start);
+            let place = format!("{}:{}", relative_path(&page), block.start);
             let index = found.unwrap_or_else(|| panic!("{place}: not an example of book.rs"));
             used.insert(index);
         }
@@ -350,7 +357,7 @@ fn examples_in_rust_are_those_of_the_book() {
     assert_eq!(unused.map(|index| &compiled[index]), None, "no page shows this");
 }
 
-/// The name of a heading in links to it.
+/// Returns the anchor of a heading in links, as GitHub makes it.
 fn anchor(heading: &str) -> String {
     let letters = heading.trim_start_matches('#').trim().to_lowercase();
     let letters = letters.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
@@ -358,7 +365,7 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_of_pages_have_targets() {
     let mut wrong = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
@@ -367,7 +374,7 @@ fn links_lead_somewhere() {
             let (file, part) = target.split_once('#').unwrap_or((target, ""));
             let path =
                 if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
-            let place = format!("{}: {target}", shown(&page));
+            let place = format!("{}: {target}", relative_path(&page));
             if !path.exists() {
                 wrong.push(format!("{place}: the linked file does not exist"));
             } else if !part.is_empty() {
@@ -382,12 +389,12 @@ fn links_lead_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// README.md says in numbers what runs: those of docs/coverage.md, which a task writes.
+/// Checks that README.md has the numbers of docs/coverage.md, which a task generates.
 #[test]
 fn the_readme_has_the_numbers_of_coverage() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let (readme, coverage) = (read("README.md").replace(',', ""), read("docs/coverage.md"));
-    // Numbers with the word before or after them, there and here.
+    // Pairs of words next to a number: in docs/coverage.md and in README.md.
     for (there, here) in [
         (" of the standard's ", "all "),
         (" of them have kernels", " have kernels"),
@@ -408,7 +415,7 @@ fn the_readme_has_the_numbers_of_coverage() {
 }
 
 #[test]
-fn what_is_left_open_fits() {
+fn placeholders_match_any_text() {
     let lines = |text: &str| text.lines().map(str::to_string).collect::<Vec<_>>();
     for (expected, printed, fits) in [
         ("a\nb", "a\nb", true),

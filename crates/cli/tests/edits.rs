@@ -1,8 +1,8 @@
-//! Printing, editing and parsing again and again, with everything else that changes files in
-//! between: what a text or a model says is right, or refused with a reason, and never silently
-//! something else.
+//! Prints, edits and parses models repeatedly, and runs all other commands that change files in
+//! between. A text or model must have the right content or be refused with a reason. It must never
+//! differ silently.
 //!
-//! `EDIT_SEQUENCES=1000` in the environment asks for that many random sequences.
+//! The environment variable `EDIT_SEQUENCES=1000` sets the number of random sequences.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,22 +14,25 @@ use crate::support;
 use crate::support::{Answer, Files, sardonyx};
 use sardonyx::{Model, Session, Tensor};
 
-/// Elements of each weight: more bytes than stand in texts.
+/// Number of elements of each weight. Its bytes are too many to be printed into texts.
 const LEN: usize = 40;
 
 type Weights = BTreeMap<String, Vec<f32>>;
 
-/// Weights that differ from all others.
+/// Creates weights of which no two are equal.
 fn weights_from(seed: usize) -> Weights {
-    // Small enough that everything computed from them is exact.
-    let value = move |number, i| ((seed * 31 + number * 11 + i * (number + 1)) % 128) as f32 / 8.0;
-    let values = |number: usize| (0..LEN).map(move |i| value(number, i));
     let names = ["w0", "w1", "w2", "unused", "inner", "constant"];
-    let row = |(number, name): (usize, &&str)| ((*name).to_string(), values(number).collect());
-    names.iter().enumerate().map(row).collect()
+    let mut weights = Weights::new();
+    for (number, name) in names.iter().enumerate() {
+        // Small enough that everything computed from them is exact.
+        let values =
+            (0..LEN).map(|i| ((seed * 31 + number * 11 + i * (number + 1)) % 128) as f32 / 8.0);
+        weights.insert((*name).to_string(), values.collect());
+    }
+    weights
 }
 
-/// A text with all values in it, of a model that computes x + w0 - w1 * w2 + constant + inner.
+/// Writes the text, with all values, of a model that computes x + w0 - w1 * w2 + constant + inner.
 fn text_of(weights: &Weights) -> Vec<u8> {
     let raw = |name: &str| {
         let bytes = weights[name].iter().flat_map(|value| value.to_le_bytes());
@@ -53,13 +56,14 @@ fn text_of(weights: &Weights) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// Computes the output of the model for an input of ones.
 fn output_of(weights: &Weights) -> Vec<f32> {
     let at = |name: &str, i: usize| weights[name][i];
-    let element = |i| {
+    let elements = (0..LEN).map(|i| {
         let product = at("w1", i) * at("w2", i);
         (1.0 + at("w0", i)) - product + at("constant", i) + at("inner", i)
-    };
-    (0..LEN).map(element).collect()
+    });
+    elements.collect()
 }
 
 fn numbers(bytes: &[u8]) -> Vec<f32> {
@@ -67,7 +71,7 @@ fn numbers(bytes: &[u8]) -> Vec<f32> {
     parts.map(|part| f32::from_le_bytes(part.try_into().unwrap())).collect()
 }
 
-/// The weights in a file by name, and what the model computes; or why it is refused.
+/// Reads the weights of a file by name, and runs its model. Returns the reason if it is refused.
 fn read(path: &str) -> Result<(Weights, Vec<f32>), String> {
     let failed = |error: sardonyx::Error| error.to_string();
     let model = Model::open(path).map_err(failed)?;
@@ -88,7 +92,7 @@ fn read(path: &str) -> Result<(Weights, Vec<f32>), String> {
     Ok((weights, numbers(y.buffer().unwrap().as_slice())))
 }
 
-/// A directory with `m.onnx`, as `parse` makes it.
+/// Creates a directory with a model `m.onnx` that `parse` wrote.
 fn directory(seed: usize) -> (Files, Weights) {
     let weights = weights_from(seed);
     let files = Files::new(&[("start.onnxtxt", text_of(&weights))]);
@@ -101,7 +105,7 @@ fn run(files: &Files, line: &str) -> Answer {
     sardonyx(&args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// A word of a command, in the directory if it is a file.
+/// Converts a word of a command line to an argument: file names become paths in the directory.
 fn argument(files: &Files, word: &str) -> String {
     if word.contains(".onnx") { files.path(word) } else { word.to_string() }
 }
@@ -118,7 +122,7 @@ fn print_edit_parse_edit_parse() {
     run(&files, "print m.onnx -o m.onnxtxt").good();
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
     assert_eq!(text.matches("\"location\": \"m.onnx\"").count(), 6, "{text}");
-    // The file's digest stands there once.
+    // The digest of the file is written once.
     assert!(text.contains("files: [\"m.onnx\": \""), "{text}");
     assert!(text.contains("\"tensor\": \"k>value\""), "{text}");
     for (round, between) in
@@ -136,13 +140,13 @@ fn print_edit_parse_edit_parse() {
         assert_right(&files, "m.onnx", &weights);
         assert_right(&files, "m.onnxtxt", &weights);
     }
-    // Values that went to a data file are found there.
+    // Values that moved to a data file are found there.
     run(&files, "externalize m.onnx --in-place --threshold 0").good();
     assert_right(&files, "m.onnxtxt", &weights);
     run(&files, "pack m.onnx --in-place").good();
     assert_right(&files, "m.onnxtxt", &weights);
-    // A tensor that is renamed in the text is found under its new name in the model that was made
-    // of it.
+    // A tensor that is renamed in the text is found under its new name in the model that was parsed
+    // from it.
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
     let text = text.replace(" unused = ", " spare = ");
     fs::write(files.path("m.onnxtxt"), text).unwrap();
@@ -191,40 +195,40 @@ fn values_in_inner_graphs_and_functions_are_found() {
 }
 
 #[test]
-fn what_is_not_found_is_refused_with_its_name() {
+fn missing_tensors_are_refused_by_name() {
     let (files, _) = directory(2);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     run(&files, "strip m.onnx --in-place --unused").good();
     run(&files, "parse m.onnxtxt -o n.onnx")
-        .refused(&["no longer has a tensor 'unused'", "print the model again"]);
-    // A text away from its model says once where that was looked for.
+        .fails_with(&["no longer has a tensor 'unused'", "print the model again"]);
+    // A text that was moved away from its model names the searched path once.
     fs::create_dir(files.path("away")).unwrap();
     fs::copy(files.path("m.onnxtxt"), files.path("away/t.onnxtxt")).unwrap();
     let answer = run(&files, "parse away/t.onnxtxt -o n.onnx");
     assert_eq!(answer.stderr.matches("away/m.onnx").count(), 1, "{}", answer.stderr);
-    answer.refused(&["m.onnx", "missing", "--inline all"]);
+    answer.fails_with(&["m.onnx", "missing", "--inline all"]);
 }
 
 #[test]
-fn a_model_that_lacks_what_the_text_needs_does_not_replace_it() {
+fn a_model_that_lacks_tensors_of_its_text_is_not_written() {
     let (files, weights) = directory(3);
     run(&files, "print m.onnx -o m.onnxtxt").good();
-    run(&files, "strip m.onnxtxt --unused -o m.onnx").refused(&["'unused'", "another file"]);
+    run(&files, "strip m.onnxtxt --unused -o m.onnx").fails_with(&["'unused'", "another file"]);
     assert_right(&files, "m.onnxtxt", &weights);
-    // Two weights change names: the old names would mean the other one.
+    // Two weights exchange their names, so that each old name would refer to the other weight.
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
     let swapped = text.replace(" w1 = ", " w3 = ").replace(" w2 = ", " w1 = ");
     fs::write(files.path("t.onnxtxt"), swapped.replace(" w3 = ", " w2 = ")).unwrap();
-    run(&files, "parse t.onnxtxt -o m.onnx").refused(&["m.onnx"]);
+    run(&files, "parse t.onnxtxt -o m.onnx").fails_with(&["m.onnx"]);
     assert_right(&files, "m.onnx", &weights);
     run(&files, "parse t.onnxtxt -o t.onnx").good();
     let mut swapped = weights.clone();
     swapped.insert("w1".to_string(), weights["w2"].clone());
     swapped.insert("w2".to_string(), weights["w1"].clone());
     assert_right(&files, "t.onnx", &swapped);
-    // Other outputs never take the place of what was read either.
+    // Other outputs do not replace inputs either.
     for command in ["cat m.onnxtxt w0 --raw -o m.onnx", "print m.onnxtxt -o m.onnx"] {
-        run(&files, command).refused(&["is an input"]);
+        run(&files, command).fails_with(&["is an input"]);
     }
     assert_right(&files, "m.onnx", &weights);
 }
@@ -235,7 +239,7 @@ fn files_beside_texts_are_not_overwritten() {
     run(&files, "print m.onnx --sidecar -o m.onnxtxt").good();
     let first = files.read("m.onnxtxt.data");
     fs::rename(files.path("m.onnxtxt"), files.path("old.onnxtxt")).unwrap();
-    // The same again takes the same file.
+    // An equal file of values is reused.
     run(&files, "print m.onnx --sidecar -o m.onnxtxt").good();
     assert!(files.read("m.onnxtxt.data") == first);
     assert!(!files.names().contains(&"m-2.onnxtxt.data".to_string()));
@@ -244,9 +248,9 @@ fn files_beside_texts_are_not_overwritten() {
     run(&files, "print other.onnxtxt --sidecar -o m.onnxtxt").good();
     assert_right(&files, "old.onnxtxt", &weights);
     assert_right(&files, "m.onnxtxt", &other);
-    // A file of values that is another one is refused.
+    // A file of values with other content is refused.
     fs::copy(files.path("m-2.onnxtxt.data"), files.path("m.onnxtxt.data")).unwrap();
-    run(&files, "parse old.onnxtxt -o n.onnx").refused(&["m.onnxtxt.data", "has changed"]);
+    run(&files, "parse old.onnxtxt -o n.onnx").fails_with(&["m.onnxtxt.data", "has changed"]);
 }
 
 #[test]
@@ -254,7 +258,7 @@ fn digests_of_values_are_compared() {
     let (files, weights) = directory(6);
     run(&files, "print m.onnx --digest -o m.onnxtxt").good();
     assert_right(&files, "m.onnxtxt", &weights);
-    // Other values, and the same structure.
+    // The model gets other values in an equal structure.
     fs::write(files.path("start.onnxtxt"), text_of(&weights_from(7))).unwrap();
     run(&files, "parse start.onnxtxt -o m.onnx").good();
     for command in ["parse m.onnxtxt -o n.onnx", "info m.onnxtxt"] {
@@ -265,7 +269,7 @@ fn digests_of_values_are_compared() {
 }
 
 #[test]
-fn texts_without_digests_are_read_and_said_to_be_unchecked() {
+fn texts_without_digests_are_read_with_a_warning() {
     let (files, weights) = directory(8);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
@@ -281,7 +285,7 @@ fn texts_without_digests_are_read_and_said_to_be_unchecked() {
     assert_eq!(answer.stderr.matches("cannot be checked").count(), 1, "{}", answer.stderr);
     answer.good();
     assert_right(&files, "n.onnx", &weights);
-    // By its places alone it would not find them again.
+    // Without names, the text could not find its tensors in the new model.
     let answer = run(&files, "parse m.onnxtxt -o m.onnx");
     assert_eq!(answer.code, Some(2), "{}", answer.stderr);
     assert!(answer.stderr.contains("without naming the tensors"), "{}", answer.stderr);
@@ -289,37 +293,37 @@ fn texts_without_digests_are_read_and_said_to_be_unchecked() {
 }
 
 #[test]
-fn a_part_printed_alone_says_all_that_it_needs() {
+fn a_part_printed_alone_is_complete() {
     let (files, _) = directory(9);
     let text = run(&files, "print m.onnx --range 3").good();
     assert!(text.contains("\"tensor\": \"constant>value\""), "{text}");
     assert!(text.contains("\"file_digest\": \""), "{text}");
 }
 
-/// A text or model of a sequence, and what it must say.
+/// Text or model of a sequence, with its required content.
 #[derive(Clone)]
 struct Entry {
     weights: Weights,
-    /// Whether the text has two tensors under each other's names.
+    /// Whether two tensors of the text have exchanged their names.
     swapped: bool,
-    /// The file in which a text has values, what that held under which names, and whether the text
-    /// has digests of them.
+    /// File with the values of a text: its name, the weights that it held, and whether the text has
+    /// their digests.
     source: Option<(String, Weights, bool)>,
 }
 
-/// xorshift64*: numbers that are the same everywhere.
+/// Generator xorshift64*, which gives equal numbers on all platforms.
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    fn next_below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
     }
 
-    fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
+    fn choose<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.next_below(items.len())]
     }
 }
 
@@ -351,29 +355,30 @@ impl Sequence {
 
     fn step(&mut self) {
         let names: Vec<String> = self.entries.keys().cloned().collect();
-        let from = self.random.one(&names).clone();
-        let model = *self.random.one(&MODELS);
-        let (text, is_text) = (*self.random.one(&TEXTS), from.ends_with("txt"));
-        let to = match self.random.below(2) {
+        let from = self.random.choose(&names).clone();
+        let model = *self.random.choose(&MODELS);
+        let (text, is_text) = (*self.random.choose(&TEXTS), from.ends_with("txt"));
+        let to = match self.random.next_below(2) {
             0 => ("--in-place".to_string(), from.clone()),
             _ => (format!("-o {model}"), model.to_string()),
         };
         let (place, target) = to;
-        match self.random.below(10) {
+        match self.random.next_below(10) {
             0 | 1 => {
-                let how = *self.random.one(&["", " --sidecar", " --digest", " --inline all"]);
+                let how = *self.random.choose(&["", " --sidecar", " --digest", " --inline all"]);
                 self.command(&from, text, &format!("print {from} -o {text}{how}"));
             }
             2 | 3 if is_text => self.command(&from, model, &format!("parse {from} -o {model}")),
             4 => self.command(&from, &target, &format!("set {from} --doc x {place}")),
             5 => self.command(&from, &target, &format!("pack {from} {place}")),
             6 if target.ends_with(".onnx") => {
-                let how = *self.random.one(&["", " --per-tensor", " --data w.data", " --replace"]);
+                let how =
+                    *self.random.choose(&["", " --per-tensor", " --data w.data", " --replace"]);
                 let line = format!("externalize {from} --threshold 0 {place}{how}");
                 self.command(&from, &target, &line);
             }
             7 => {
-                let what = *self.random.one(&["--names", "--unused"]);
+                let what = *self.random.choose(&["--names", "--unused"]);
                 self.command(&from, &target, &format!("strip {from} {what} {place}"));
             }
             8 if is_text => self.edit(&from),
@@ -387,13 +392,13 @@ impl Sequence {
         self.check();
     }
 
-    /// Runs a command, or kills it.
+    /// Runs a command, or kills it after a random time.
     fn command(&mut self, from: &str, target: &str, line: &str) {
         let args: Vec<String> = line.split(' ').map(|word| argument(&self.files, word)).collect();
         let mut after = self.entries[from].clone();
         let digest = line.contains("--digest");
         let refers = from.ends_with(".onnx") && line.starts_with("print");
-        // Parts of a model that are in data files stay there.
+        // A printed text refers to the model for its values, unless they are written elsewhere.
         after.source = if refers && !line.contains("--sidecar") && !line.contains("all") {
             Some((from.to_string(), after.weights.clone(), digest))
         } else {
@@ -406,8 +411,8 @@ impl Sequence {
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_sardonyx"));
         command.args(&args).stdin(Stdio::null()).stdout(Stdio::null());
-        if self.random.below(5) == 0 {
-            let moment = self.random.below(12_000) as u64;
+        if self.random.next_below(5) == 0 {
+            let moment = self.random.next_below(12_000) as u64;
             let content = |files: &Files| fs::read(files.path(target)).ok();
             let content_before = content(&self.files);
             let mut child = command.stderr(Stdio::null()).spawn().unwrap();
@@ -415,30 +420,32 @@ impl Sequence {
             child.kill().unwrap();
             let code = child.wait().unwrap().code();
             self.done.push(format!("{line} (killed after {moment} µs: {code:?})"));
-            // Whether it had got to its end, the file tells.
+            // A changed file shows that the command had finished.
             if content(&self.files) != content_before {
                 self.entries.insert(target.to_string(), after);
             }
             return;
         }
         let answer = command.stderr(Stdio::piped()).output().unwrap();
-        let said = String::from_utf8_lossy(&answer.stderr);
+        let stderr = String::from_utf8_lossy(&answer.stderr);
         self.done.push(format!("{line} ({:?})", answer.status.code()));
         match answer.status.code() {
             Some(0) => {
                 self.entries.insert(target.to_string(), after);
             }
-            Some(2) => assert!(said.starts_with("error: ") || said.contains("error"), "{said}"),
-            code => panic!("{code:?}: {said}\nafter {:#?}", self.done),
+            Some(2) => {
+                assert!(stderr.starts_with("error: ") || stderr.contains("error"), "{stderr}")
+            }
+            code => panic!("{code:?}: {stderr}\nafter {:#?}", self.done),
         }
     }
 
-    /// Edits a text: a comment, two weights with each other's names, or another name.
+    /// Edits a text: adds a comment, exchanges the names of two weights, or renames a weight.
     fn edit(&mut self, name: &str) {
         let path = self.files.path(name);
         let text = fs::read_to_string(&path).unwrap();
         let entry = self.entries.get_mut(name).unwrap();
-        let kind = self.random.below(3);
+        let kind = self.random.next_below(3);
         let text = match kind {
             0 => format!("# edited\n{text}"),
             1 => {
@@ -460,21 +467,21 @@ impl Sequence {
         self.done.push(format!("edit {name}: {kind}"));
     }
 
-    /// Looks at everything that is there.
+    /// Checks the content of all texts and models.
     fn check(&mut self) {
         let mut gone = Vec::new();
         for (name, entry) in &self.entries {
             let found = read(&self.files.path(name));
-            // A text means what its file has under these names. If that has other values now, the
-            // text means them.
+            // A text stands for the values that its file has under these names. If the file has
+            // other values now, the text stands for those.
             let (mut may_be_refused, mut means_others) = (false, false);
             if let Some((file, then, digests)) = &entry.source {
                 let now = self.entries.get(file).map(|entry| &entry.weights);
                 let same = now.is_some_and(|now| {
                     then.iter().all(|(name, values)| now.get(name) == Some(values))
                 });
-                // With names exchanged the text cannot know which model a changed file was made
-                // from.
+                // With exchanged names, a text does not show from which model a changed file was
+                // made.
                 may_be_refused = !same || entry.swapped;
                 means_others = !same && !digests;
             }
@@ -520,7 +527,8 @@ fn random_sequences_are_right_or_refused() {
     assert!(right > 10 * refused, "{right} right, {refused} refused");
 }
 
-/// Values in data files go with a text that cannot refer to them, and into one with all values.
+/// Checks that values in data files are written into a text that cannot refer to them, and into one
+/// with all values.
 #[test]
 fn values_in_data_files_are_printed_where_the_text_cannot_refer_to_them() {
     let values: Vec<u8> = (1..=4).flat_map(|value| (value as f32).to_le_bytes()).collect();
@@ -541,13 +549,13 @@ fn values_in_data_files_are_printed_where_the_text_cannot_refer_to_them() {
         let value = model.value_of(&model.tensors()[0]).unwrap();
         assert_eq!(value.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0], "{text}");
     }
-    // Beside the model the text refers to the same file.
+    // Beside the model, the text refers to its data file.
     files.run("print", "m.onnx", &["-o", &files.path("m.onnxtxt")]).good();
     assert!(fs::read_to_string(files.path("m.onnxtxt")).unwrap().contains("\"w.data\""));
     fs::remove_file(files.path("w.data")).unwrap();
     let answer = sardonyx(&["parse", &files.path("m.onnxtxt"), "-o", &files.path("n.onnx")]);
     assert!(answer.stderr.contains("'w.data' with the values of 1 tensor"), "{}", answer.stderr);
     let far = files.path("far/e.onnxtxt");
-    files.run("print", "m.onnx", &["-o", &far]).refused(&["'w.data', which is missing"]);
+    files.run("print", "m.onnx", &["-o", &far]).fails_with(&["'w.data', which is missing"]);
     assert!(!std::path::Path::new(&far).exists());
 }

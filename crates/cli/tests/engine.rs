@@ -1,5 +1,5 @@
-//! The commands of the engine: bench, profile, explain, and the options of sessions. Times differ;
-//! keys and sums do not.
+//! Tests of bench, profile, explain and the options of sessions. They check keys and sums, as times
+//! vary.
 
 use std::fs;
 use std::io::Write;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::support::{Files, digits_model, npy, sardonyx};
 use serde_json::Value;
 
-/// A matrix product with bias and activation, a view, something of an old form, and something
-/// nothing reads.
+/// Model with a matrix product with bias and activation, a view, a node of an old operator version,
+/// and a node whose result is not used.
 const MODEL: &str = r#"<ir_version: 8, opset_import: ["": 11]>
 g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[2] b = {1, -1}, int64[2] s = {-1, 2}>
 {
@@ -32,14 +32,14 @@ fn json(files: &Files, command: &str, more: &[&str]) -> Value {
     serde_json::from_str(&answer).unwrap()
 }
 
-/// A `bench` of many runs, during which the model is saved again with other numbers.
+/// Overwrites a mapped model with other values during many runs, which must stop.
 #[cfg(unix)]
 #[test]
 fn a_model_that_changes_stops_runs_that_share_its_weights() {
-    // More elements than are kept of a small constant, at an address that a kernel can use.
-    let numbers = |by: usize| (0..2304).map(|n| (n % 7 * by).to_string()).collect::<Vec<_>>();
     let text = |by: usize| {
-        let table = numbers(by).join(", ");
+        // Large enough to be mapped: a small constant would be copied.
+        let numbers: Vec<String> = (0..2304).map(|n| (n % 7 * by).to_string()).collect();
+        let table = numbers.join(", ");
         format!(
             "<ir_version: 8, opset_import: [\"\": 17]> g (int64[N] i) => (float[N, 48] y)
              <float[48, 48] t = {{{table}}}> {{ y = Gather (t, i) }}"
@@ -49,16 +49,16 @@ fn a_model_that_changes_stops_runs_that_share_its_weights() {
     for (from, to) in [("a.onnxtxt", "m.onnx"), ("b.onnxtxt", "other.onnx")] {
         files.run("save", from, &["-o", &files.path(to)]).good();
     }
-    let of = |mapped: &[&str]| {
+    let outputs = |mapped: &[&str]| {
         let args = [&["--fill", "i=3", "--shape", "i=2", "--json"], mapped].concat();
         json_of(&files.run("run", "m.onnx", &args).good())["outputs"].clone()
     };
-    assert_eq!(of(&[]), of(&["--mapped"]));
+    assert_eq!(outputs(&[]), outputs(&["--mapped"]));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let other = fs::read(files.path("other.onnx")).unwrap();
-            // Again and again, as the command may take long to start.
+            // Writes repeatedly, as the command may take long to start.
             while !is_over.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(100));
                 let file = fs::OpenOptions::new().write(true).open(files.path("m.onnx"));
@@ -68,7 +68,7 @@ fn a_model_that_changes_stops_runs_that_share_its_weights() {
         let args = ["--fill", "i=3", "--shape", "i=2", "--mapped", "--repeat", "1000000"];
         let answer = files.run("run", "m.onnx", &args);
         is_over.store(true, Ordering::Relaxed);
-        answer.refused(&["m.onnx", "has been changed", "open the model again"]);
+        answer.fails_with(&["m.onnx", "has been changed", "open the model again"]);
     });
 }
 
@@ -83,7 +83,7 @@ fn profile_answers_in_json() {
         json(&files, "profile", &["--json", "--runs", "9", "--dim", "N=3", "--warm-up", "1"]);
     assert_eq!(answer["schema"], "sardonyx.profile/1");
     assert_eq!(answer["runs"], 9);
-    // Three rows of two columns, each a sum of four products.
+    // The product has three rows of two columns, each a sum of four products.
     assert_eq!(answer["multiply_adds"], 24);
     for key in ["run_us", "run_min_us", "steps_us", "overhead_us"] {
         assert!(answer[key].as_f64().unwrap() >= 0.0, "{answer:#}");
@@ -94,7 +94,7 @@ fn profile_answers_in_json() {
     assert_eq!(product["with"], serde_json::json!(["Add", "Relu"]));
     assert_eq!(product["calls"], 1);
     assert_eq!(product["multiply_adds"], 24);
-    // x: 3 x 4, packed w: 4 x 2, b: 2, and out 3 x 2; all of 4 bytes.
+    // x has 3 x 4 elements, packed w 4 x 2, b 2 and the output 3 x 2, all of 4 bytes.
     assert_eq!(product["read_bytes"], 4 * (12 + 8 + 2));
     assert_eq!(product["written_bytes"], 4 * 6);
     assert_eq!(product["inputs"][0]["shape"], serde_json::json!([3, 4]), "{product:#}");
@@ -145,15 +145,15 @@ fn profile_writes_a_trace() {
             assert!(event["args"][key].is_string(), "{event:#}");
         }
     }
-    // What the command reads is not overwritten.
+    // The trace does not overwrite the model.
     let model = files.path("m.onnxtxt");
     files
         .run("profile", "m.onnxtxt", &["-q", "--trace", &model])
-        .refused(&["not overwritten", "--trace"]);
+        .fails_with(&["not overwritten", "--trace"]);
 }
 
 #[test]
-fn explain_says_what_a_model_becomes() {
+fn explain_lists_changes_of_a_model() {
     let files = files();
     let answer = json(&files, "explain", &["--json", "--steps", "--dim", "N=3"]);
     assert_eq!(answer["schema"], "sardonyx.explain-model/1");
@@ -186,7 +186,7 @@ fn explain_says_what_a_model_becomes() {
 }
 
 #[test]
-fn explain_says_what_is_computed_once() {
+fn explain_counts_common_subexpressions() {
     let twice = r#"<ir_version: 10, opset_import: ["": 21]>
 g (float[N] x) => (y) <float c = {2}, float d = {2}>
 {
@@ -205,7 +205,7 @@ g (float[N] x) => (y) <float c = {2}, float d = {2}>
 }
 
 #[test]
-fn explain_says_what_nearly_was_fused() {
+fn explain_lists_fusions_that_almost_match() {
     let attention = r#"<ir_version: 10, opset_import: ["": 20]>
 g (float[4, 4] s, float[4, 2] v) => (float[4, 2] y)
 {
@@ -229,11 +229,11 @@ fn explain_still_knows_codes() {
     let page = sardonyx(&["explain", "unknown-operator"]).good();
     assert!(page.contains("Advice: "), "{page}");
     sardonyx(&["explain", "GRAPH-02"]).good();
-    sardonyx(&["explain", "unknown-operater"]).refused(&[
+    sardonyx(&["explain", "unknown-operater"]).fails_with(&[
         "no finding and no file 'unknown-operater' exists",
         "did you mean 'unknown-operator'?",
     ]);
-    sardonyx(&["explain", "/nowhere.onnx"]).refused(&["no finding and no file"]);
+    sardonyx(&["explain", "/nowhere.onnx"]).fails_with(&["no finding and no file"]);
 }
 
 #[test]
@@ -273,18 +273,18 @@ fn options_of_sessions_hold_for_all() {
         let run = |more: &[&str]| files.run(command, "m.onnxtxt", &[random, more].concat());
         run(&["--threads", "1", "--precision", "fast", "--optimization", "basic", "-q"]).good();
         run(&["--memory-limit", "1G", "--set", "N=2", "-q"]).good();
-        run(&["--memory-limit", "4", "-q"]).refused(&["limit is 4"]);
-        run(&["--set", "M=2", "-q"]).refused(&["no dimension 'M'", "sizes are: N"]);
-        run(&["--set", "N", "-q"]).refused(&[]);
-        run(&["--optimization", "most"]).refused(&[]);
+        run(&["--memory-limit", "4", "-q"]).fails_with(&["limit is 4"]);
+        run(&["--set", "M=2", "-q"]).fails_with(&["no dimension 'M'", "sizes are: N"]);
+        run(&["--set", "N", "-q"]).fails_with(&[]);
+        run(&["--optimization", "most"]).fails_with(&[]);
     }
     let answer = json(&files, "run", &["--random", "1", "--set", "N=3", "--json", "-q"]);
     assert_eq!(answer["outputs"][0]["shape"], serde_json::json!([3, 2]));
 }
 
-/// A hundred bytes that stand for four gigabytes.
+/// Checks that a small file that would need 4 GB of memory is refused under a limit.
 #[test]
-fn much_made_from_few_bytes_is_looked_at_and_refused() {
+fn small_files_with_large_values_are_refused() {
     let fixed = r#"<ir_version: 10, opset_import: ["": 21]>
 g () => (float y)
 {
@@ -308,11 +308,11 @@ g (int64[1] shape) => (float y)
     let refusal =
         ["ConstantOfShape", "4000000000 bytes are needed", "the memory limit is 100000000"];
     let limit = ["--memory-limit", "100MB", "-q"];
-    files.run("run", "fixed.onnxtxt", &limit).refused(&refusal);
+    files.run("run", "fixed.onnxtxt", &limit).fails_with(&refusal);
     let shape = format!("shape={}", files.path("shape.npy"));
     let shape = [&[&*shape][..], &limit].concat();
-    files.run("run", "given.onnxtxt", &shape).refused(&refusal);
-    // The memory that a run would take is planned, and nothing else happens.
+    files.run("run", "given.onnxtxt", &shape).fails_with(&refusal);
+    // `explain` only plans the memory of a run.
     let answer = files.run("explain", "fixed.onnxtxt", &["--json"]).good();
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["memory"]["arena_bytes"], 4_000_000_000u64);

@@ -1,5 +1,5 @@
-//! `sardonyx run --expect`, `--show` and `--dump`: outputs and inner values compared with stored
-//! ones, shown and written.
+//! Tests of `sardonyx run --expect`, `--show` and `--dump`, which compare outputs and inner values
+//! with stored ones, show them and write them.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use sardonyx::value::{Sequence, bf16};
 use sardonyx::{Tensor, Value};
 use serde_json::json;
 
-/// `a` is x + 1, `b` is 2 a, `y` is b - 1 and `z` is a half of b.
+/// Model whose values are `a = x + 1`, `b = 2 a`, `y = b - 1` and `z = b / 2`.
 const MODEL: &str = "<ir_version: 10, opset_import: [\"\": 21]>
 g (float[2, 2] x) => (float[2, 2] y, float[2, 2] z) <float one = {1}, float two = {2}> {
     [first] a = Add (x, one)
@@ -20,8 +20,8 @@ g (float[2, 2] x) => (float[2, 2] y, float[2, 2] z) <float one = {1}, float two 
     [fourth] z = Div (b, two)
 }";
 
-fn floats(elements: [f32; 4]) -> Tensor {
-    Tensor::from_slice([2, 2], &elements).unwrap()
+fn floats(elements: &[f32]) -> Tensor {
+    Tensor::from_slice([2, 2], elements).unwrap()
 }
 
 fn archive(arrays: &[(&str, Tensor)]) -> Vec<u8> {
@@ -31,11 +31,12 @@ fn archive(arrays: &[(&str, Tensor)]) -> Vec<u8> {
     bytes
 }
 
-/// The model with its input, the right outputs, and some that are wrong.
+/// Creates a directory with the model, its input, right outputs and wrong ones.
 fn files() -> Files {
-    let (x, y, z) =
-        (floats([0.0, 1.0, 2.0, 3.0]), floats([1.0, 3.0, 5.0, 7.0]), floats([1.0, 2.0, 3.0, 4.0]));
-    let wrong = floats([1.0, 3.25, 5.0, 14.0]);
+    let x = floats(&[0.0, 1.0, 2.0, 3.0]);
+    let y = floats(&[1.0, 3.0, 5.0, 7.0]);
+    let z = floats(&[1.0, 2.0, 3.0, 4.0]);
+    let wrong = floats(&[1.0, 3.25, 5.0, 14.0]);
     let files = Files::new(&[
         ("m.onnxtxt", MODEL.into()),
         ("x.npy", npy::write(&x).unwrap()),
@@ -45,7 +46,7 @@ fn files() -> Files {
         ("unnamed.npz", archive(&[("arr_0", y.clone()), ("arr_1", z.clone())])),
         ("wrong.npz", archive(&[("y", wrong), ("z", z.clone())])),
         ("misspelt.npz", archive(&[("yy", y.clone()), ("z", z.clone())])),
-        ("inner.npz", archive(&[("b", floats([2.0, 4.0, 6.0, 9.0])), ("a", z.clone())])),
+        ("inner.npz", archive(&[("b", floats(&[2.0, 4.0, 6.0, 9.0])), ("a", z.clone())])),
         ("other.npz", archive(&[("y", y.clone()), ("z", z.clone()), ("unknown", x.clone())])),
     ]);
     for set in ["test_data_set_0", "case/test_data_set_0"] {
@@ -59,7 +60,7 @@ fn files() -> Files {
     files
 }
 
-/// Runs the model. What looks like a file of the directory is one.
+/// Runs the model. Arguments that look like file names become paths in the directory.
 fn run(files: &Files, args: &[&str]) -> Answer {
     let is_file = |arg: &str| arg.contains('.') && !arg.contains('*') || arg.contains("set_0");
     let args: Vec<String> = args
@@ -75,7 +76,7 @@ fn run(files: &Files, args: &[&str]) -> Answer {
 }
 
 #[test]
-fn what_is_expected_may_be_stored_in_several_ways() {
+fn expected_values_have_several_file_formats() {
     let files = files();
     let summary = "2 values are as expected (rtol 0.001, atol 1e-7)\n";
     let both = format!("y: float[2, 2] matches\nz: float[2, 2] matches\n{summary}");
@@ -84,11 +85,11 @@ fn what_is_expected_may_be_stored_in_several_ways() {
         assert_eq!(answer.stderr, "", "{expected}");
         assert_eq!(answer.good(), both, "{expected}");
     }
-    // A directory that --output wrote, and inputs from the directory of a case.
+    // Inputs and expected values may be directories: one that --output wrote, or a test case.
     run(&files, &["x.npy", "-o", "test_set_0"]).good();
     assert_eq!(run(&files, &["x.npy", "--expect", "test_set_0"]).good(), both);
     assert_eq!(run(&files, &["test_data_set_0", "--expect", "test_data_set_0"]).good(), both);
-    // A value alone is for the next output.
+    // A file with a single value is compared with the next output.
     for expected in ["y.npy", "y.pb", "y=y.npy", "y=right.npz"] {
         let answer = run(&files, &["x.npy", "--expect", expected]);
         assert_eq!(answer.stderr, "note: no value is expected for the outputs z\n", "{expected}");
@@ -122,7 +123,7 @@ first value that differs, in the order of the graph: 'y', output of node 'third'
         })
     );
     assert_eq!(found["values"][1]["worst"], json!(null));
-    // Tolerances are added up.
+    // A difference may be as large as both tolerances together.
     for (tolerances, matches) in [
         (["--rtol", "0.5", "--atol", "0"], true),
         (["--rtol", "0.49", "--atol", "0"], false),
@@ -135,7 +136,7 @@ first value that differs, in the order of the graph: 'y', output of node 'third'
 }
 
 #[test]
-fn types_and_shapes_that_differ_are_said() {
+fn types_and_shapes_that_differ_are_reported() {
     let rows = [
         (npy::write(&Tensor::scalar(1f32)).unwrap(), "differs: dims are [2, 2], not []"),
         (
@@ -151,7 +152,7 @@ fn types_and_shapes_that_differ_are_said() {
     }
 }
 
-/// References are often computed in double precision.
+/// Checks that references in double precision, which are common, are compared as floats.
 #[test]
 fn expected_doubles_are_compared_in_the_type_of_the_output() {
     let files = files();
@@ -170,7 +171,7 @@ fn expected_doubles_are_compared_in_the_type_of_the_output() {
 }
 
 #[test]
-fn nan_is_nan_and_integers_are_exact_unless_told_otherwise() {
+fn nan_equals_nan_and_integers_are_exact_by_default() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
         g () => (float[2] f, int64[2] i, bfloat16[1] b)
         <float[2] zero = {0, 1}, int64[2] two = {1000, 2}, bfloat16[1] w = {16256}> {
@@ -194,20 +195,20 @@ fn nan_is_nan_and_integers_are_exact_unless_told_otherwise() {
         files.run("run", "m.onnxtxt", &[&["--expect", set], more].concat()).code
     };
     assert_eq!(run(&same, &[]), Some(0));
-    // The directory has no inputs, as the model has none.
+    // The directory has no input files, and the model has no inputs.
     assert_eq!(run(&same, &[&same]), Some(0));
     assert_eq!(run(&near, &[]), Some(1));
     assert_eq!(run(&near, &["--rtol", "0.5"]), Some(1));
     assert_eq!(run(&near, &["--atol", "1"]), Some(0));
-    // Two units in the last place of bfloat16 are allowed, unless a tolerance is given.
+    // By default, bfloat16 may differ by two units in the last place.
     assert_eq!(run(&same, &["--rtol", "1e-3"]), Some(1));
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn unusable_expected_values_are_refused() {
     let files = files();
     let refused = |args: &[&str], words: &[&str]| {
-        run(&files, &[&["x.npy"], args].concat()).refused(words);
+        run(&files, &[&["x.npy"], args].concat()).fails_with(words);
     };
     refused(&["--expect", "misspelt.npz"], &["expected 'yy'", "misspelt.npz", "expected value: y"]);
 
@@ -218,12 +219,12 @@ fn what_cannot_be_compared_is_refused() {
     refused(&["--expect", "y.npy", "--rtol", "-1"], &["at least 0"]);
     refused(&["--expect", "y.npy", "-o", "-"], &["cannot both be written to stdout"]);
     refused(&["--expect", "y.npy", "-o", "y.npy"], &["is an input"]);
-    // The directory of a case has data sets, and is none.
+    // The directory of a test case holds data sets, but is not one itself.
     let case = files.path("case");
     files
         .run("run", "m.onnxtxt", &[&files.path("x.npy"), "--expect", &case])
-        .refused(&["no expected outputs", "test_data_set_0"]);
-    // What the model does not have besides is a note.
+        .fails_with(&["no expected outputs", "test_data_set_0"]);
+    // Expected values that the model does not have, beside others, are a note.
     let answer = run(&files, &["x.npy", "--expect", "other.npz"]);
     assert!(answer.stderr.contains("does not have: unknown"), "{}", answer.stderr);
     answer.good();
@@ -242,10 +243,10 @@ fn inner_values_are_shown_after_the_outputs() {
         json[key].as_array().unwrap().iter().map(|value| value["name"].as_str().unwrap()).collect()
     };
     assert_eq!((names("outputs"), names("shown")), (vec!["y", "z"], vec!["a", "b", "y", "z"]));
-    run(&files, &["x.npy", "--show", "c"]).refused(&["no value 'c'"]);
-    run(&files, &["x.npy", "--show", "c*"]).refused(&["--show", "'c*'"]);
+    run(&files, &["x.npy", "--show", "c"]).fails_with(&["no value 'c'"]);
+    run(&files, &["x.npy", "--show", "c*"]).fails_with(&["--show", "'c*'"]);
     run(&files, &["x.npy", "--show", "a", "-o", "-"])
-        .refused(&["cannot both be written to stdout"]);
+        .fails_with(&["cannot both be written to stdout"]);
 }
 
 #[test]
@@ -259,13 +260,13 @@ fn a_dump_is_compared_value_by_value() {
         let last = "4 values are as expected (rtol 0.001, atol 1e-7)\n";
         assert!(text.ends_with(last), "{text}");
     }
-    // The first that differs is that of the first node, in whatever order they are stored.
+    // The first difference is that of the first node, whatever the order in the files.
     let text = run(&files, &["x.npy", "--expect", "inner.npz", "--expect", "wrong.npz"]).finds();
     let words = ["b: float[2, 2] differs: 1 of 4 elements\n  worst at [1, 1]: 8.0, expected 9.0"];
     words.iter().for_each(|words| assert!(text.contains(words), "{text}"));
     assert!(text.ends_with("'b', output of node 'second' (Mul)\n"), "{text}");
     let refused = |args: &[&str], words: &[&str]| {
-        run(&files, &[&["x.npy"], args].concat()).refused(words);
+        run(&files, &[&["x.npy"], args].concat()).fails_with(words);
     };
     refused(&["--dump", "*"], &["--to"]);
     refused(&["--dump", "*", "--to", "dump.npy"], &["cannot hold several", ".npz"]);
@@ -273,9 +274,9 @@ fn a_dump_is_compared_value_by_value() {
     refused(&["--dump", "*", "--to", "x.npy"], &["cannot hold several"]);
 }
 
-/// Values are those of the model as it is written, although the session fuses the nodes.
+/// Checks that inner values are those of the model as written, although the session fuses nodes.
 #[test]
-fn values_that_a_session_would_not_compute_are_there() {
+fn inner_values_are_those_of_the_model_as_written() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
         g (float[1, 2] x, seq(float[2]) s) => (float[1, 2] y, seq(float[2]) t)
         <float[2, 2] w = {1, 2, 3, 4}, float[2] c = {1, 1}> {
@@ -297,7 +298,7 @@ fn values_that_a_session_would_not_compute_are_there() {
         assert!(text.contains(words), "{text}");
     }
     assert!(text.contains("unread: bfloat16[1, 2]"), "{text}");
-    // Items of sequences are stored one by one, bfloat16 as bare bytes.
+    // Items of sequences are stored one by one, and bfloat16 as raw bytes.
     let npz = files.path("all.npz");
     run(&["--dump", "*", "--to", &npz]).good();
     let text = run(&["--expect", &npz]).good();
@@ -305,7 +306,7 @@ fn values_that_a_session_would_not_compute_are_there() {
     assert!(text.contains("5 values are as expected"), "{text}");
 }
 
-/// An archive of NumPy has no string that ends in NUL.
+/// Checks that a string that ends in NUL, which NumPy archives cannot hold, is named in a note.
 #[test]
 fn values_that_a_file_cannot_hold_are_named() {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>

@@ -1,4 +1,4 @@
-//! `sardonyx externalize`.
+//! Tests of `sardonyx externalize`.
 
 use crate::support::{
     Files, digits_model, field, floats, model, sardonyx, tensor, with_external_data,
@@ -52,7 +52,7 @@ fn layouts_and_names() {
         assert_eq!(hash(&files.path("digits.onnx")), hash(&digits_model()));
         (files, json)
     };
-    // EXT-20+: that is every tensor of the model.
+    // EXT-20+: every tensor of the model moves.
     let (files, json) = run(&["--per-tensor", "--threshold", "0"]);
     let listed = files.run("ls", "digits.onnx", &["--external"]).good();
     assert!(listed.contains("8 tensors") && !listed.contains(" of "), "{listed}");
@@ -96,7 +96,7 @@ fn data_files_of_another_model_stay() {
         .json("sardonyx.set/1", &["model", "changes", "checked", "saved"]);
     assert_eq!(json["saved"]["left"][0], "b.data");
     assert_eq!(json["saved"]["removed"], serde_json::json!([]));
-    // With --replace they go, unless a third model uses them.
+    // `--replace` removes them, unless a third model uses them.
     std::fs::remove_file(files.path("b.data")).unwrap();
     before();
     std::fs::copy(&out, files.path("third.onnx")).unwrap();
@@ -119,7 +119,7 @@ fn a_name_for_the_data_file_is_obeyed_when_there_is_one_already() {
     let first = files.content();
     files.run("externalize", "digits.onnx", &args).good();
     assert!(files.content() == first);
-    // That of the model itself is taken.
+    // The data file cannot have the name of the model itself.
     let args = ["-o", &files.path("b.onnx"), "--data", "b.onnx"];
     let answer = files.run("externalize", "digits.onnx", &args);
     assert!(
@@ -138,13 +138,15 @@ fn a_data_file_is_not_replaced_by_a_model() {
     let before = files.content();
     let out = files.path("digits.onnx.data");
     for command in ["pack", "externalize"] {
-        files.run(command, "digits.onnx", &["-o", &out]).refused(&["digits.onnx.data", "another"]);
+        files
+            .run(command, "digits.onnx", &["-o", &out])
+            .fails_with(&["digits.onnx.data", "another"]);
     }
     assert!(files.content() == before);
 }
 
 #[test]
-fn what_stays_inside_is_said() {
+fn tensors_that_stay_inside_are_noted() {
     let values = floats(&[1.0; 4]);
     let constant = field(5, &tensor("", 1, &[4], field(9, &values)));
     let attribute = field(5, &[field(1, b"value"), constant].concat());
@@ -182,7 +184,7 @@ fn nothing_is_lost_when_it_is_refused() {
     ]);
     let before = files.content();
     let refused = |model: &str, args: &[&str], words: &[&str]| {
-        files.run("externalize", model, args).refused(words);
+        files.run("externalize", model, args).fails_with(words);
     };
     let to = |name: &str| files.path(name);
     refused("digits.onnx", &["-o", "-"], &["cannot be written to stdout"]);

@@ -1,10 +1,10 @@
-//! `--random`, `--shape` and `--fill`: what inputs are filled with that no file gives.
+//! `--random`, `--shape` and `--fill`: values of inputs without a file.
 
 use crate::support;
 use crate::support::{Answer, Files, chain};
 use serde_json::Value;
 
-/// Gives its inputs back.
+/// Model that returns its inputs.
 const MODEL: &str = "<ir_version: 10, opset_import: [\"\": 21]>
 g (float[N, 3] x, int64[N] ids, int64[N] attention_mask, int64[N] token_type_ids, float d)
 => (float[N, 3] xx, float[N] word, int64[N] i, int64[N] m, int64[N] t, float dd)
@@ -22,7 +22,7 @@ fn run(files: &Files, args: &[&str]) -> Answer {
     files.run("run", "m.onnxtxt", &[args, &["--json"]].concat())
 }
 
-/// Shape and elements of an output.
+/// Returns the shape and the elements of an output.
 fn output(answer: Answer, name: &str) -> (Vec<i64>, Vec<f64>) {
     let json: Value = serde_json::from_str(&answer.good()).unwrap();
     let outputs = json["outputs"].as_array().unwrap();
@@ -60,7 +60,7 @@ fn shapes_hold_for_all_inputs_with_the_same_names() {
         assert_eq!(output(run(&files, &["--shape", shape]), "xx").0, [4, 3]);
         assert_eq!(output(run(&files, &["--shape", shape]), "i").0, [4]);
     }
-    let refused = |args: &[&str], words: &[&str]| run(&files, args).refused(words);
+    let refused = |args: &[&str], words: &[&str]| run(&files, args).fails_with(words);
     refused(&["--shape", "x=4"], &["--shape", "the number of dimensions is 1 and should be 2"]);
     refused(&["--shape", "x=4,5"], &["dimension 1 is 5 and should be 3"]);
     refused(&["--shape", "x=4,3", "--shape", "ids=5"], &["dimension 0 (N) is 5 and should be 4"]);
@@ -70,11 +70,11 @@ fn shapes_hold_for_all_inputs_with_the_same_names() {
     let chain = files.path("chain.onnx");
     let answer = support::sardonyx(&["bench", &chain, "--shape", "x=2", "--runs", "1", "--json"]);
     answer.good();
-    support::sardonyx(&["profile", &chain, "--shape", "x=3"]).refused(&["is 3 and should be 2"]);
+    support::sardonyx(&["profile", &chain, "--shape", "x=3"]).fails_with(&["is 3 and should be 2"]);
 }
 
 #[test]
-fn fills_are_as_asked_for() {
+fn fills_have_the_requested_values() {
     let files = files();
     let filled = |fills: &[&str], name: &str| {
         let fills: Vec<&str> = fills.iter().flat_map(|fill| ["--fill", *fill]).collect();
@@ -84,12 +84,12 @@ fn fills_are_as_asked_for() {
     assert_eq!(filled(&["x=zeros"], "xx"), [0.0; 6]);
     assert_eq!(filled(&["x=0.5"], "xx"), [0.5; 6]);
     assert!(filled(&["x=10..11"], "xx").iter().all(|x| (10.0..11.0).contains(x)));
-    // The last that fits counts; a pattern may be about several.
+    // The last matching option applies, and a pattern can match several inputs.
     assert_eq!(filled(&["*=ones", "ids=2..3"], "i"), [2.0; 2]);
     assert_eq!(filled(&["*=ones", "ids=2..3"], "t"), [1.0; 2]);
-    // An input with a default is filled if it is named.
+    // An input with a default value is filled only if it is named.
     assert_eq!(filled(&["d=ones"], "dd"), [1.0]);
-    let refused = |args: &[&str], words: &[&str]| run(&files, args).refused(words);
+    let refused = |args: &[&str], words: &[&str]| run(&files, args).fails_with(words);
     refused(&["--fill", "ids=0.5", "--set", "N=2"], &["0.5 is not a whole number", "ids"]);
     refused(&["--fill", "ids=3..3"], &["LO below HI"]);
     refused(&["--fill", "q*=ones"], &["no input 'q*'"]);

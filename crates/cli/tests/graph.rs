@@ -2,7 +2,7 @@
 
 use crate::support::{Files, digits_model, sardonyx};
 
-/// A model of many equal layers.
+/// Returns a model of many equal layers as text.
 fn deep(layers: usize) -> Vec<u8> {
     let mut nodes = "h0 = Cos (x) ".to_string();
     for layer in 0..layers {
@@ -21,7 +21,7 @@ fn deep(layers: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_suffix_says_which_form_a_picture_has() {
+fn the_suffix_selects_the_format_of_a_picture() {
     let files = Files::new(&[]);
     let draw = |name: &str| {
         let path = files.path(name);
@@ -51,8 +51,8 @@ fn the_suffix_says_which_form_a_picture_has() {
     assert!(dot.starts_with("digraph ") && dot.contains("v0 -> v1"), "{dot}");
     assert_eq!(sardonyx(&["graph", &digits_model(), "-o", "-"]).good(), dot);
     sardonyx(&["graph", &digits_model(), "-o", &files.path("digits.png")])
-        .refused(&["selects no format", ".svg"]);
-    sardonyx(&["graph", &files.path("digits.svg"), "-o", "-"]).refused(&["digits.svg"]);
+        .fails_with(&["selects no format", ".svg"]);
+    sardonyx(&["graph", &files.path("digits.svg"), "-o", "-"]).fails_with(&["digits.svg"]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn repeated_layers_are_drawn_once() {
         let text = files.run("graph", model, &[&["-o", "-"], more].concat()).good();
         (text.matches("[label=").count(), text.matches("× ").count())
     };
-    // Four nodes of a layer, one before and one after them, the input and the output.
+    // The four nodes of a layer, the nodes before and after the layers, the input and the output.
     assert_eq!(boxes("deep.onnxtxt", &[]), (8, 4));
     assert_eq!(boxes("deep.onnxtxt", &["--fold", "never"]), (124, 0));
     assert_eq!(boxes("short.onnxtxt", &[]), (16, 0));
@@ -74,10 +74,8 @@ fn repeated_layers_are_drawn_once() {
 #[test]
 fn a_part_of_a_large_model_is_drawn_around_a_node() {
     let files = Files::new(&[("deep.onnxtxt", deep(120))]);
-    let run = |more: &[&str]| {
-        files.run("graph", "deep.onnxtxt", &[&["-o", "-", "--fold", "never"], more].concat())
-    };
-    run(&[]).refused(&["484 boxes", "the maximum is 400", "--around"]);
+    let whole = files.run("graph", "deep.onnxtxt", &["-o", "-", "--fold", "never"]);
+    whole.fails_with(&["484 boxes", "the maximum is 400", "--around"]);
     let around = |node: &str, depth: &str| {
         let args = ["-o", "-", "--around", node, "--depth", depth];
         files.run("graph", "deep.onnxtxt", &args)
@@ -87,18 +85,18 @@ fn a_part_of_a_large_model_is_drawn_around_a_node() {
         assert!(text.contains(words), "lacks {words}: {text}");
     }
     assert_eq!(text.matches("[label=").count(), 5);
-    // By a value that it makes, and by its position.
+    // A node is also found by an output, and by its position.
     assert_eq!(around("b7", "1").good(), text);
     assert_eq!(around("30", "1").good(), text);
-    around("l7_ex", "1").refused(&["no node of the main graph is 'l7_ex'", "'l7_exp'"]);
-    around("l7_exp", "1000").refused(&["boxes", "lower --depth"]);
+    around("l7_ex", "1").fails_with(&["the main graph has no node or value 'l7_ex'", "'l7_exp'"]);
+    around("l7_exp", "1000").fails_with(&["boxes", "lower --depth"]);
 }
 
-/// Boxes of at most 400 stand for models of any size, by the names of nodes, by their order, and
-/// with inputs and outputs that are one box.
+/// Checks that models of any size are folded into at most 400 boxes: by the names of nodes, by
+/// their order, and with all inputs or outputs in one box.
 #[test]
 fn large_models_are_folded_until_they_fit() {
-    // Hardly any part repeats.
+    // A sequence of operators in which hardly any part repeats.
     let operator = |at: usize| {
         ["Neg", "Exp", "Abs", "Relu", "Tanh"]
             [((at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % 97 % 5]
@@ -137,7 +135,7 @@ fn large_models_are_folded_until_they_fit() {
     let text = run("scoped.onnxtxt");
     assert!(text.contains("nodes\\n/body/stage.3/block.119"), "{text}");
     let text = run("plain.onnxtxt");
-    // An edge from each box to the next one, besides those between repetitions.
+    // Each box has an edge to the next one, except between repetitions.
     assert!(text.matches(" -> ").count() + 40 > text.matches("[label=").count(), "{text}");
     let text = run("wide.onnxtxt");
     assert!(text.contains(" inputs") && text.contains(" outputs"), "{text}");
@@ -146,12 +144,12 @@ fn large_models_are_folded_until_they_fit() {
     }
     files
         .run("graph", "plain.onnxtxt", &["-o", "-", "--fold", "never"])
-        .refused(&["the maximum is 400"]);
+        .fails_with(&["the maximum is 400"]);
 }
 
-/// What names hold is text wherever it goes.
+/// Checks that names are escaped in SVG, HTML and DOT.
 #[test]
-fn names_cannot_leave_their_places() {
+fn names_in_pictures_are_escaped() {
     let name = "</script><img src=x onerror=alert(1)>&'";
     let text = format!(
         "<ir_version: 10, opset_import: [\"\": 21]>

@@ -5,7 +5,7 @@ use crate::support::{
 };
 
 #[test]
-fn the_place_of_values_does_not_matter() {
+fn hashes_do_not_depend_on_the_storage_of_values() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     let of = |name: &str| files.run("hash", name, &[]).good();
     let first = of("d.onnx");
@@ -31,9 +31,9 @@ fn several_files_and_failures() {
     let json = answer.json("sardonyx.hash/1", &["hashes"]);
     assert_eq!(json["hashes"][0]["sha256"], json["hashes"][1]["sha256"]);
     assert_eq!(json["hashes"][1]["model"], digits);
-    // What fails does not keep the others from it.
+    // Models that fail do not keep the others from being hashed.
     let answer = sardonyx(&["hash", &missing, &absent, &digits]);
     assert!(answer.stdout.ends_with(&format!("  {digits}\n")), "{}", answer.stdout);
-    answer.refused(&["absent.bin", "m.onnx", "x.onnx", "no such file"]);
+    answer.fails_with(&["absent.bin", "m.onnx", "x.onnx", "no such file"]);
     assert_eq!(sardonyx(&["hash"]).code, Some(2));
 }

@@ -1,11 +1,11 @@
-//! What `--help` says fits a terminal, and says units and defaults.
+//! Help texts fit a terminal, and name units and defaults.
 
 use std::process::Command;
 
-/// Columns that help may take.
+/// Maximum width of help texts, in columns.
 const COLUMNS: usize = 100;
 
-/// The names of values that are numbers, sizes or times.
+/// Names of values that are numbers, sizes or times.
 const QUANTITIES: &[&str] = &[
     "<N>",
     "<I>",
@@ -19,11 +19,10 @@ const QUANTITIES: &[&str] = &[
     "<NODES>",
 ];
 
-/// Options with such a value that have no default: they ask for something, or say what is asked
-/// for.
+/// Options that take a quantity and have no default: without them, their work is not done.
 const ASKING: &[&str] = &["--shards", "--verify", "--ir-version", "--devices"];
 
-/// Runs the command on a terminal that is wider than the help may be.
+/// Returns the output of the command on a terminal that is wider than help texts may be.
 fn help(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sardonyx"));
     let output = command.args(arguments).env("COLUMNS", "200").output().unwrap();
@@ -41,7 +40,7 @@ fn commands() -> Vec<String> {
     names.filter(|name| name != "help").collect()
 }
 
-/// The options of a help text, each with its whole text in one line.
+/// Returns the options of a help text, each with its whole text on one line.
 fn options(text: &str) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for line in text.lines().skip_while(|line| *line != "Options:").skip(1) {

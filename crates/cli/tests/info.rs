@@ -1,4 +1,4 @@
-//! What `sardonyx info` says about where values are stored.
+//! `sardonyx info`: storage of values, and sizes of files.
 
 use std::fs::File;
 
@@ -62,9 +62,9 @@ fn data_files_are_looked_for_and_not_needed() {
 }
 
 #[test]
-fn files_of_more_than_2_gib_are_pointed_out() {
+fn files_above_2_gib_are_noted() {
     let files = Files::new(&[("large.onnx", many_tensors())]);
-    // An unknown field that is a hole of the file: large, and no bytes on the disk.
+    // An unknown field that lies in a hole of a sparse file: large, but without bytes on disk.
     let size = (1u64 << 31) + 16;
     let path = files.path("large.onnx");
     let mut bytes = files.read("large.onnx");
@@ -117,7 +117,7 @@ graph.node[1] 'else_branch':
     for (options, hint) in [
         (["--op", "Conv"], "no node has the operator 'Conv'; `sardonyx info` lists the operators"),
         (["--op", "Cilp"], "no node has the operator 'Cilp'; did you mean Clip?"),
-        (["--name", "chioce"], "no node of those has the name 'chioce'; did you mean 'choice'?"),
+        (["--name", "chioce"], "no node has the name 'chioce'; did you mean 'choice'?"),
     ] {
         let answer = list(&options);
         assert!(answer.stderr.contains(hint), "{}", answer.stderr);
@@ -138,5 +138,5 @@ graph.node[1] 'else_branch':
     });
     assert_eq!(nodes[1]["outputs"][0], output);
     assert_eq!(nodes[2]["inputs"][1], json!(null));
-    files.run("info", "m.onnxtxt", &["--op", "Add"]).refused(&["--nodes"]);
+    files.run("info", "m.onnxtxt", &["--op", "Add"]).fails_with(&["--nodes"]);
 }

@@ -1,4 +1,4 @@
-//! `--json`: stdout is exactly one JSON value, whether a command can do its work or not.
+//! `--json`: stdout has exactly one JSON value, also if a command fails.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -8,13 +8,13 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 
-/// The commands, with arguments: see there.
+/// Commands with arguments, one a line; the file describes the placeholders.
 const COMMANDS: &str = include_str!("json_commands.txt");
 
-/// Damaged files.
+/// Number of damaged files that are tried.
 const DAMAGED: usize = 200;
 
-/// The one value on stdout.
+/// Parses stdout as one JSON value, and checks that it names its schema.
 fn value(answer: &Answer, what: &str) -> Value {
     let value: Value = serde_json::from_str(&answer.stdout)
         .unwrap_or_else(|error| panic!("{what}: {error}\n{}\n{}", answer.stdout, answer.stderr));
@@ -22,7 +22,7 @@ fn value(answer: &Answer, what: &str) -> Value {
     value
 }
 
-/// The failure that an answer is, with the exit code and the prose that belong to it.
+/// Returns the failure in a JSON answer. Checks that the exit code and stderr match it.
 fn failure(answer: &Answer, what: &str) -> Value {
     let value = value(answer, what);
     assert_eq!(value["schema"], "sardonyx.error/2", "{what}");
@@ -36,7 +36,7 @@ fn failure(answer: &Answer, what: &str) -> Value {
     error
 }
 
-/// Runs a line of the commands.
+/// Runs a line of [`COMMANDS`] on a model.
 fn run(line: &str, model: &str, out: &str) -> Answer {
     let args: Vec<String> =
         line.split(' ').map(|word| word.replace("%o", out).replace('%', model)).collect();
@@ -50,7 +50,7 @@ fn commands() -> Vec<&'static str> {
     lines.filter(|line| !line.starts_with('#')).collect()
 }
 
-/// Small models of several forms and kinds.
+/// Returns small models: binary and text, with data files, with training information.
 fn models() -> Vec<(&'static str, Vec<u8>)> {
     let text = "<ir_version: 10, opset_import: [\"\": 21]>\n\
         g (float[N, 3] x) => (float[N, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}>\n\
@@ -67,16 +67,18 @@ fn models() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Prefixes and models with a changed bit, the same ones in each run.
-fn damaged() -> Vec<(String, Vec<u8>)> {
+/// Returns models that are cut off or have a flipped bit. They are the same in each run.
+fn damage_models() -> Vec<(String, Vec<u8>)> {
     let models = models();
     let mut state: u64 = 1;
     let mut random = move |below: usize| {
-        // The constants of Knuth's MMIX; the upper bits are good enough here.
+        // Linear congruential generator with the constants of Knuth's MMIX. Its upper bits are
+        // random enough.
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize % below
     };
-    let damage = |index: usize| {
+    let mut damaged = Vec::new();
+    for index in 0..DAMAGED {
         let (name, bytes) = &models[index % models.len()];
         let at = random(bytes.len());
         let mut bytes = bytes.clone();
@@ -84,12 +86,12 @@ fn damaged() -> Vec<(String, Vec<u8>)> {
             0 => bytes.truncate(at),
             _ => bytes[at] ^= 1 << random(8),
         }
-        (format!("{index}_{name}"), bytes)
-    };
-    (0..DAMAGED).map(damage).collect()
+        damaged.push((format!("{index}_{name}"), bytes));
+    }
+    damaged
 }
 
-/// Runs something for each number below `count`, on all processors.
+/// Calls `work` for each number below `count`, on all processors.
 fn on_all_processors(count: usize, work: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -115,7 +117,7 @@ fn every_command_answers_on_good_models() {
     let files = Files::new(&files);
     for line in commands() {
         let command = line.split(' ').next().unwrap();
-        // Not every command can do its work on every model, but each can on one.
+        // A command may fail on some of the models, but not on all.
         let mut done = false;
         for (name, _) in models() {
             let answer = run(line, &files.path(name), &files.path("out"));
@@ -133,7 +135,7 @@ fn every_command_answers_on_good_models() {
 
 #[test]
 fn every_command_answers_on_damaged_models() {
-    let damaged = damaged();
+    let damaged = damage_models();
     let named: Vec<(&str, Vec<u8>)> =
         damaged.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
     let files = Files::new(&named);
@@ -197,7 +199,7 @@ fn failures_have_codes() {
     let misspelt = error(&["ls", chain, "--srot", "name", "--json"]);
     assert_eq!(misspelt["details"][0]["message"], "--srot");
     assert_eq!(misspelt["help"], "did you mean '--sort'?");
-    // Without --json there is nothing on stdout.
+    // Without --json, a failure writes nothing to stdout.
     let prose = sardonyx(&["info", absent]);
     assert!(prose.stdout.is_empty() && prose.stderr.starts_with("error: cannot read"));
 }
@@ -229,11 +231,11 @@ g (float[N] x, bool c) => (y) {
         json!([{"name": "x", "type": "float[1]"}, {"name": "n", "type": "int64[1]"}])
     );
     assert!(answer.stderr.ends_with("\n  inputs: x: float[1], n: int64[1]\n"), "{}", answer.stderr);
-    // Other failures have none.
+    // Failures that are not about a node have null.
     assert_eq!(failure(&sardonyx(&["info", "absent.onnx", "--json"]), "info")["node"], Value::Null);
 }
 
-/// An array in a file of NumPy.
+/// Encodes an array as a `.npy` file.
 fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let header = format!("{header:<117}\n");
@@ -270,7 +272,7 @@ fn errors_of_texts_have_lines() {
     }
 }
 
-/// Of several files each that fails is an entry, and there is one answer.
+/// Checks that commands for several files list each failure in one common answer.
 #[test]
 fn failures_among_several_files_are_entries() {
     let files = Files::new(&[
@@ -285,7 +287,7 @@ fn failures_among_several_files_are_entries() {
         let found = value(&answer, command);
         let entries = found[list].as_array().unwrap();
         let codes: Vec<_> = entries.iter().map(|entry| entry["failure"]["code"].as_str()).collect();
-        // A damaged file is a finding of a scan.
+        // For a scan, a damaged file is a finding and not a failure.
         let first = (command != "scan").then_some("syntax");
         assert_eq!(codes, [first, None, Some("io")], "{command}");
         assert_eq!(entries[2]["model"], absent.as_str());
@@ -293,7 +295,7 @@ fn failures_among_several_files_are_entries() {
 }
 
 #[test]
-fn colours_of_usage_errors_are_those_asked_for() {
+fn color_options_apply_to_usage_errors() {
     let painted = |args: &[&str]| sardonyx(args).stderr.contains('\u{1b}');
     assert!(painted(&["--color", "always", "info"]));
     assert!(painted(&["info", "--color=always"]));

@@ -7,7 +7,8 @@ use std::path::Path;
 use crate::support::{Files, digits_model, sardonyx};
 use serde_json::Value;
 
-/// All keys in a value. Those below some keys are names of something else.
+/// Adds all keys of objects in a value to `found`, except those below `kernels`, which are names of
+/// kernels.
 fn keys<'v>(value: &'v Value, found: &mut BTreeSet<&'v str>) {
     match value {
         Value::Object(entries) => {
@@ -23,8 +24,8 @@ fn keys<'v>(value: &'v Value, found: &mut BTreeSet<&'v str>) {
     }
 }
 
-/// A model with what the digits have not: a function, an operator that cannot run, an optional
-/// input, training, devices, and things to complain about.
+/// Model with parts that the digits model lacks: a function, an operator that cannot run, an
+/// optional input, training information, device annotations, and rules that it breaks.
 const ODD: &str = r#"<ir_version: 11, opset_import: ["": 21, "local": 1, "com.example": 1], notation: "full">
 odd (float[N, 2] x, float[2] b = {1, 2}) => (float[N, M] y, float[N, 2] z) <float[2] w = {0, 0}> {
     [first] a = local.twice(x)

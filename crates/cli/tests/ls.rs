@@ -6,7 +6,7 @@ use crate::support::{
 };
 use serde_json::json;
 
-/// The first word of each line up to the empty line.
+/// Returns the first word of each line below the headings, up to the empty line.
 fn names(text: &str) -> Vec<&str> {
     let lines = text.lines().skip(1).take_while(|line| !line.is_empty());
     lines.map(|line| line.split_whitespace().next().unwrap()).collect()
@@ -35,7 +35,7 @@ fn tensors_are_listed_with_their_places() {
 fn orders_and_filters() {
     let files = Files::new(&[("many.onnx", many_tensors())]);
     let run = |args: &[&str]| files.run("ls", "many.onnx", args).good();
-    // In the order of the file; the one without a name begins with its type.
+    // The order is that of the file. A line without a name begins with the type.
     let all = ["w", "layer.10.h", "layer.2.ids", "words", "none", "int32", "w"];
     assert_eq!(names(&run(&[])), all);
     let mut reversed = all;
@@ -115,7 +115,7 @@ fn broken_tensors_are_listed_with_what_is_wrong() {
     ] {
         assert!(text.contains(words), "lacks {words}:\n{text}");
     }
-    // Values are read for statistics only.
+    // Only statistics read values, which finds one more broken tensor.
     let text = files.run("ls", "broken.onnx", &["--stats"]).finds();
     assert!(text.contains("\n6 tensors cannot be read\n"), "{text}");
     let json = files.run("ls", "broken.onnx", &["--json"]);
@@ -127,7 +127,7 @@ fn broken_tensors_are_listed_with_what_is_wrong() {
 }
 
 #[test]
-fn data_files_that_are_not_as_they_should_be() {
+fn broken_data_files_are_listed() {
     let files = Files::new(&[
         ("missing.onnx", with_external_data("weights.bin")),
         ("escape.onnx", with_external_data("../weights.bin")),
@@ -151,8 +151,8 @@ fn data_files_that_are_not_as_they_should_be() {
     let json = json.json("sardonyx.ls/1", &["model", "tensors", "total"]);
     assert_eq!(json["tensors"][0]["location"], "full.bin");
     assert_eq!(json["tensors"][0]["length"], 16);
-    // From stdin there is no directory to look into.
+    // A model on stdin has no directory, so that data files are not looked up.
     let from_stdin = sardonyx_with_stdin(&["ls", "-"], files.path("full.onnx").as_ref());
     assert!(from_stdin.good().contains("full.bin @ 0"));
-    files.run("ls", "absent.onnx", &[]).refused(&["no such file"]);
+    files.run("ls", "absent.onnx", &[]).fails_with(&["no such file"]);
 }

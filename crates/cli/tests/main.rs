@@ -1,5 +1,4 @@
-//! The tests of this crate that see it from outside, as one program: each file of its own would be
-//! linked with the whole crate once more.
+//! Integration tests of the command in one program, so that the crate is linked only once.
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;

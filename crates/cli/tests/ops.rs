@@ -1,4 +1,4 @@
-//! `sardonyx ops`, as people and programs call it.
+//! `sardonyx ops`: text and JSON.
 
 use std::process::{Command, Output};
 
@@ -16,7 +16,7 @@ fn text(arguments: &[&str]) -> String {
 fn the_whole_standard_is_listed() {
     assert!(text(&[]).ends_with("\n227 operators in 659 versions\n"));
     assert!(text(&["--domain", "ai.onnx.ml"]).ends_with("\n19 operators in 25 versions\n"));
-    // By a part of the name or of what it does, and by pattern.
+    // Finds operators by a part of the name or description, or by a pattern.
     assert!(text(&["softmax"]).contains("\nSoftmaxCrossEntropyLoss "));
     assert!(text(&["transform"]).contains("\nDFT "));
     assert!(text(&["Reduce*"]).ends_with("\n10 operators in 45 versions\n"));
@@ -41,7 +41,7 @@ fn one_operator_at_one_version() {
 }
 
 #[test]
-fn programs_get_every_fact() {
+fn json_has_every_fact() {
     let answer: serde_json::Value = serde_json::from_str(&text(&["Gemm", "--json"])).unwrap();
     assert_eq!(answer["schema"], "sardonyx.ops/1");
     let versions = answer["operators"][0]["versions"].as_array().unwrap();
@@ -55,7 +55,7 @@ fn programs_get_every_fact() {
 }
 
 #[test]
-fn what_does_not_exist_is_said() {
+fn unknown_names_and_versions_are_refused() {
     let output = ops(&["Convv"]);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();

@@ -6,7 +6,8 @@ use crate::support::{
 
 const KEYS: &[&str] = &["model", "moved", "saved"];
 
-fn outside() -> Files {
+/// Creates a model with four floats in the data file `weights.bin`.
+fn external_model() -> Files {
     Files::new(&[
         ("model.onnx", with_external_data("weights.bin")),
         ("weights.bin", floats(&[1.0, 2.0, 3.0, 4.0])),
@@ -14,8 +15,8 @@ fn outside() -> Files {
 }
 
 #[test]
-fn values_come_inside() {
-    let files = outside();
+fn values_are_copied_into_the_model() {
+    let files = external_model();
     let out = files.path("packed.onnx");
     let answer = files.run("pack", "model.onnx", &["-o", &out]);
     for words in ["wrote", "packed.onnx", "copied 1 tensor, 16 bytes, from data files"] {
@@ -36,8 +37,8 @@ fn values_come_inside() {
 }
 
 #[test]
-fn in_place_takes_the_data_files_along() {
-    let files = outside();
+fn in_place_removes_the_data_files() {
+    let files = external_model();
     let answer = files.run("pack", "model.onnx", &["--in-place", "--sync", "--json"]);
     let json = answer.json("sardonyx.pack/1", KEYS);
     assert_eq!(json["moved"]["tensors"], 1);
@@ -49,7 +50,7 @@ fn in_place_takes_the_data_files_along() {
     assert_eq!(keys, expected);
     assert_eq!(files.names(), ["model.onnx"]);
     // A data file that another model uses stays.
-    let files = outside();
+    let files = external_model();
     std::fs::copy(files.path("model.onnx"), files.path("other.onnx")).unwrap();
     let answer = files.run("pack", "model.onnx", &["--in-place"]);
     assert!(answer.stderr.contains("kept weights.bin"), "{}", answer.stderr);
@@ -59,12 +60,12 @@ fn in_place_takes_the_data_files_along() {
 
 #[test]
 fn nothing_is_lost_when_it_is_refused() {
-    let files = outside();
+    let files = external_model();
     std::fs::write(files.path("broken.onnx"), b"\x08\x0a\x3a\xff").unwrap();
     std::fs::write(files.path("lost.onnx"), with_external_data("absent.bin")).unwrap();
     let before = files.content();
     let refused = |model: &str, args: &[&str], words: &[&str]| {
-        files.run("pack", model, args).refused(words);
+        files.run("pack", model, args).fails_with(words);
     };
     let to = |name: &str| files.path(name);
     refused("model.onnx", &["-o", &to("model.onnx")], &["is the input", "--in-place"]);
@@ -80,9 +81,10 @@ fn nothing_is_lost_when_it_is_refused() {
     let path = to("x.onnx");
     let args = ["pack", "-", "-o", &path];
     sardonyx_with_stdin(&args, files.path("model.onnx").as_ref())
-        .refused(&["standard input", "directory of its data files"]);
+        .fails_with(&["standard input", "directory of its data files"]);
     let args = ["pack", "-", "--in-place"];
-    sardonyx_with_stdin(&args, files.path("model.onnx").as_ref()).refused(&["stdin", "--output"]);
+    sardonyx_with_stdin(&args, files.path("model.onnx").as_ref())
+        .fails_with(&["stdin", "--output"]);
     assert!(files.content() == before);
     assert_eq!(files.run("pack", "model.onnx", &[]).code, Some(2));
     let both = ["--in-place", "-o", &to("x.onnx")];
@@ -90,8 +92,8 @@ fn nothing_is_lost_when_it_is_refused() {
     assert!(sardonyx(&["pack", "--help"]).good().contains("--in-place"));
 }
 
-/// EXT-23+, WIRE-31-: a model above 2^31 - 1 bytes is written with a note about other
-/// readers.
+/// Checks EXT-23+ and WIRE-31-: a model above 2^31 - 1 bytes is written, with a note that other
+/// programs cannot read it.
 #[test]
 fn a_large_model_is_written_with_a_note() {
     const ELEMENTS: u64 = 1 << 29;
@@ -101,7 +103,7 @@ fn a_large_model_is_written_with_a_note() {
     );
     let files = Files::new(&[("m.onnxtxt", text.into_bytes()), ("w.bin", Vec::new())]);
     let data = std::fs::OpenOptions::new().write(true).open(files.path("w.bin")).unwrap();
-    // Some systems have no files with holes.
+    // Some file systems do not support sparse files.
     if data.set_len(ELEMENTS * 4).is_err() {
         return;
     }
@@ -115,7 +117,7 @@ fn a_large_model_is_written_with_a_note() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("2 GiB") && said.contains("libprotobuf"), "{said}");
     assert!(said.contains("externalize"), "{said}");
-    let small = outside();
+    let small = external_model();
     let small = small.run("pack", "model.onnx", &["-o", &small.path("packed.onnx")]);
     assert!(!small.stderr.contains("GiB"), "{}", small.stderr);
 }

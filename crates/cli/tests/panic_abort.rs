@@ -1,4 +1,5 @@
-//! Programs with `panic = "abort"`: an end that unwound would end their process.
+//! Programs with `panic = "abort"`: stopping a run must not unwind, as that would abort the
+//! process.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -10,19 +11,20 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::tempdir;
 
-/// Longest wait for a run: far more than one takes that ends, far less than one that does not.
+/// Maximum time for a run that is stopped: it ends in far less, and would run far longer otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Libraries that this test was linked with, by what Cargo says.
+/// Libraries that this test was linked with, as Cargo lists them.
 struct Libraries {
     sardonyx: PathBuf,
     ctrlc: PathBuf,
-    /// Folders with libraries of the system that crates were linked with.
+    /// Directories of system libraries that crates were linked with.
     native: BTreeSet<String>,
 }
 
 impl Libraries {
-    /// Asks Cargo, which builds nothing: all is fresh, as this test runs.
+    /// Lists the libraries by `cargo test --no-run`, which builds nothing, because all is fresh
+    /// while this test runs.
     fn find() -> Libraries {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["test", "--workspace", "--test", "integration", "--no-run", "--offline"]);
@@ -61,7 +63,8 @@ impl Libraries {
     }
 }
 
-/// Compiles the program. Its libraries unwind: only a program chooses what panics do.
+/// Compiles the program with `panic = "abort"`. Its libraries are compiled for unwinding, because
+/// the choice is made by the program.
 fn compile(program: &Path) {
     let Libraries { sardonyx, ctrlc, native } = Libraries::find();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/src/bin/ends_early.rs");
@@ -70,7 +73,7 @@ fn compile(program: &Path) {
     for (name, library) in [("sardonyx", &sardonyx), ("ctrlc", &ctrlc)] {
         rustc.arg("--extern").arg(format!("{name}={}", library.display()));
         let directory = library.parent().unwrap().display();
-        // A library lies beside its dependencies, or above their directory.
+        // The dependencies of a library are in its directory, or in `deps` below it.
         rustc.arg("-L").arg(format!("dependency={directory}"));
         rustc.arg("-L").arg(format!("dependency={directory}/deps"));
     }
@@ -80,7 +83,7 @@ fn compile(program: &Path) {
     assert!(rustc.status().unwrap().success(), "the program does not compile");
 }
 
-/// Waits for a process, and ends one that does not end.
+/// Waits for a process and returns its exit code and output. Kills it after [`PATIENCE`].
 fn wait(mut child: Child, what: &str) -> (Option<i32>, String) {
     let start = Instant::now();
     let status = loop {

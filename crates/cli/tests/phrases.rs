@@ -1,9 +1,10 @@
-//! Phrases that an English-speaking engineer would not write stay out of what users read.
+//! Checks that texts for users have none of the phrases in `tests/phrases.txt`, which are not
+//! idiomatic English.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A phrase and the reason why it is in the list.
+/// Phrase with the reason why it is in the list.
 struct Phrase {
     text: String,
     reason: String,
@@ -26,7 +27,7 @@ fn phrases() -> Vec<Phrase> {
         .collect()
 }
 
-/// Whether a text has the phrase as whole words.
+/// Whether a text contains the phrase as whole words.
 fn has(text: &str, phrase: &str) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(phrase).any(|(at, found)| {
@@ -35,9 +36,8 @@ fn has(text: &str, phrase: &str) -> bool {
     })
 }
 
-/// The texts of a source file that users can read: its strings, and its documentation comments if
-/// these become help. Each has the number of its line. What comes after the tests begin is left
-/// out.
+/// Returns the texts of a source file that users can read, with their line numbers: its string
+/// literals, and its doc comments if `is_help`. Skips the tests at the end of the file.
 fn texts_of_source(source: &str, is_help: bool) -> Vec<(usize, String)> {
     let mut texts = Vec::new();
     let mut help = String::new();
@@ -62,7 +62,8 @@ fn texts_of_source(source: &str, is_help: bool) -> Vec<(usize, String)> {
     texts
 }
 
-/// The strings that end in a line; one that goes on in the next line is kept for that.
+/// Adds the string literals that end in a line to `texts`. One that continues on the next line is
+/// kept in `literal`.
 fn strings_of_line(
     line: &str,
     number: usize,
@@ -96,7 +97,7 @@ fn files(directory: &Path, suffix: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Where a phrase of the list is, as lines for people.
+/// Returns a line with place, phrase and reason for each phrase of the list in `texts`.
 fn complaints(name: &str, texts: &[(usize, String)], phrases: &[Phrase]) -> Vec<String> {
     let mut complaints = Vec::new();
     for (line, text) in texts {

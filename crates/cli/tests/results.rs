@@ -1,5 +1,5 @@
-//! Models that `convert` and `inline` write are valid if the models that they were given are,
-//! and it gives the same outputs for the same inputs.
+//! Checks that models written by `convert` and `inline` are valid if their inputs are, and give the
+//! same outputs.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::runner;
 
-/// Suites whose commands write a model that means the same, and the suffixes of their models.
+/// Suites whose commands write an equivalent model, with the suffixes of their models.
 const SUITES: &[(&str, &[&str])] = &[("convert", &["onnxtxt"]), ("inline", &["onnxtxt", "txtpb"])];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn case(file: &Path) -> Result<(), Failed> {
-    let (directory, runs) = runner::prepared(file)?;
+    let (directory, runs) = runner::prepare(file)?;
     let here = directory.path();
     let name = file.file_name().unwrap().to_str().unwrap();
     for run in runs {
@@ -38,15 +38,16 @@ fn case(file: &Path) -> Result<(), Failed> {
         if let Some(written) = written.filter(|_| is_done && changes)
             && here.join(written).is_file()
         {
-            is_alike(here, name, &words, written)
+            check_written(here, name, &words, written)
                 .map_err(|why| format!("$ sardonyx {run}\n{why}"))?;
         }
     }
     Ok(())
 }
 
-/// Checks what a command has written, and runs it beside what the command was given.
-fn is_alike(
+/// Checks that the model that a command has written is valid, and gives the same outputs as its
+/// input model.
+fn check_written(
     directory: &Path,
     given: &str,
     command: &[String],
@@ -57,13 +58,13 @@ fn is_alike(
     if !found.status.success() && is_valid(given).status.success() {
         return Err(format!("{written} is not valid any more\n{}", text(&found)));
     }
-    // Assumptions need not hold, and some commands compare both models themselves.
+    // With --assume the results may differ, and --verify has compared both models already.
     let is_free = command.iter().any(|word| word == "--assume" || word == "--verify");
     let run = |model: &str, more: [&str; 2]| {
         sardonyx(directory, &[&["run", model, "--random", "1"], &more[..]].concat())
     };
-    // Some models do not run, and others draw numbers in each run: of few elements, which are equal
-    // in one of some dozen pairs of runs.
+    // Skips models that do not run, and those that draw random numbers: these differ between runs.
+    // Three comparisons, as a few numbers are equal in one of some dozen pairs of runs.
     if is_free
         || !run(given, ["-o", "outputs"]).status.success()
         || (0..3).any(|_| !run(given, ["--expect", "outputs"]).status.success())
@@ -71,7 +72,7 @@ fn is_alike(
         return Ok(());
     }
     let found = if command[0] == "convert" {
-        // Both models get the inputs that fit the old one.
+        // Both models get the inputs of the old one.
         let again: Vec<&str> = command.iter().map(String::as_str).collect();
         sardonyx(directory, &[&again[..], &["--verify", "2"]].concat())
     } else {

@@ -23,7 +23,7 @@ fn convert(files: &Files, input: &str, output: &str, more: &[&str]) -> Answer {
 }
 
 #[test]
-fn values_go_from_form_to_form() {
+fn values_are_converted_between_formats() {
     let files = pair();
     let answer = convert(&files, "a.npy", "a.pb", &[]);
     assert!(
@@ -47,9 +47,9 @@ fn values_go_from_form_to_form() {
     named.good();
     let bytes = files.read("x.pb");
     assert!(bytes.windows(7).any(|bytes| bytes == b"\x42\x05input"));
-    // Types that NumPy lacks are bare bytes in its files.
+    // Element types that NumPy lacks are bare bytes in .npy files.
     std::fs::write(files.path("half.npy"), npy("|V2", "(1,)", &[0x80, 0x3f])).unwrap();
-    convert(&files, "half.npy", "half.csv", &[]).refused(&["half.npy"]);
+    convert(&files, "half.npy", "half.csv", &[]).fails_with(&["half.npy"]);
     convert(&files, "half.npy", "half.csv", &["--type", "bfloat16"]).good();
     assert_eq!(files.read("half.csv"), b"1.0\n");
     let input = files.path("a.npy");
@@ -98,11 +98,11 @@ fn texts_in_safetensors_stay_where_they_can() {
     answer.finds();
     let cut = files.read("x.safetensors");
     std::fs::write(files.path("cut.safetensors"), &cut[..cut.len() - 1]).unwrap();
-    convert(&files, "cut.safetensors", "x.npz", &[]).refused(&["cut.safetensors", "truncated"]);
+    convert(&files, "cut.safetensors", "x.npz", &[]).fails_with(&["cut.safetensors", "truncated"]);
 }
 
 #[test]
-fn models_stay_the_same() {
+fn conversion_does_not_change_models() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     convert(&files, "d.onnx", "copy.pb", &[]).good();
     assert!(files.read("copy.pb") == files.read("d.onnx"));
@@ -130,7 +130,7 @@ fn models_as_text_and_back() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_conversions_are_refused() {
     let files = pair();
     let write = |name: &str, bytes: Vec<u8>| std::fs::write(files.path(name), bytes).unwrap();
     write("d.onnx", std::fs::read(digits_model()).unwrap());
@@ -139,7 +139,7 @@ fn what_cannot_be_is_refused() {
     write("broken.onnx", b"\x08\x0a\x3a\xff".to_vec());
     let before = files.content();
     let refused = |input: &str, output: &str, more: &[&str], words: &[&str]| {
-        convert(&files, input, output, more).refused(words);
+        convert(&files, input, output, more).fails_with(words);
     };
     refused("d.onnx", "x.npz", &[], &["cannot be written as .npz", "sardonyx cat"]);
     refused("ab.npz", "x.onnx", &[], &["holds values"]);
@@ -162,21 +162,17 @@ fn what_cannot_be_is_refused() {
     refused("m.onnx", "none/x.onnx", &[], &["none/x.onnx"]);
     let input = files.path("m.onnx");
     let args = ["save", &input, "-o", "-", "--form", "json"];
-    sardonyx(&args).refused(&["data files", "sardonyx pack"]);
+    sardonyx(&args).fails_with(&["data files", "sardonyx pack"]);
     assert!(files.content() == before);
     let usage = convert(&files, "a.npy", "x.pb", &["--type", "list(float)"]);
     assert!(usage.code == Some(2) && usage.stderr.contains("seq(…)"), "{}", usage.stderr);
 }
 
-/// An extension that stands for no format is told of: the model is binary.
+/// Checks that a note warns of an unknown file extension, with which the model is binary.
 #[test]
 fn an_unknown_extension_is_noted() {
     let files = Files::new(&[]);
     let model = digits_model();
-    let strip = |name: &str, more: &[&str]| {
-        let out = files.path(name);
-        sardonyx(&[&["strip", &model, "--docs", "-o", &out], more].concat())
-    };
     let noted = "selects no format: the model is written as binary ONNX";
     for (name, more, is_noted) in [
         ("out.txt", &[][..], true),
@@ -184,7 +180,8 @@ fn an_unknown_extension_is_noted() {
         ("out", &[][..], false),
         ("out.onnxjson", &[][..], false),
     ] {
-        let answer = strip(name, more);
+        let out = files.path(name);
+        let answer = sardonyx(&[&["strip", &model, "--docs", "-o", &out], more].concat());
         assert_eq!(answer.stderr.contains(noted), is_noted, "{name}: {}", answer.stderr);
         answer.good();
     }

@@ -1,4 +1,4 @@
-//! `sardonyx scan` from outside: answers, keys, exit codes.
+//! `sardonyx scan`: answers, JSON keys and exit codes.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 #[test]
-fn an_honest_model_is_fine() {
+fn a_harmless_model_has_no_findings() {
     let text = sardonyx(&["scan", &digits_model()]).good();
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(text.contains("tensors"), "{text}");
@@ -43,7 +43,7 @@ fn findings_are_lines_with_help_and_a_verdict() {
 }
 
 #[test]
-fn warnings_count_when_asked_to() {
+fn strict_counts_warnings() {
     let directory = tempdir().unwrap();
     let path = directory.path().join("python.onnx").display().to_string();
     fs::write(&path, edited_digits(|model| add_node(model, "PyOp", "ai.onnx.contrib"))).unwrap();
@@ -92,15 +92,15 @@ fn the_json_answer_has_its_keys() {
 }
 
 #[test]
-fn what_cannot_be_read_does_not_stop_the_rest() {
+fn an_unreadable_model_does_not_stop_the_scan() {
     let directory = tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let answer = sardonyx(&["scan", &path("a.onnx"), &digits_model(), &path("b.onnx")]);
     assert!(answer.stdout.contains("no findings that make"), "{}", answer.stdout);
     assert!(answer.stderr.contains("a.onnx"), "{}", answer.stderr);
-    answer.refused(&["b.onnx", "no such file"]);
-    sardonyx(&["scan", directory.path().to_str().unwrap()]).refused(&["directory"]);
-    sardonyx(&["scan", "-", "-"]).refused(&["only once"]);
+    answer.fails_with(&["b.onnx", "no such file"]);
+    sardonyx(&["scan", directory.path().to_str().unwrap()]).fails_with(&["directory"]);
+    sardonyx(&["scan", "-", "-"]).fails_with(&["only once"]);
     assert_eq!(sardonyx(&["scan"]).code, Some(2));
 }
 
@@ -115,7 +115,7 @@ fn a_model_may_come_from_stdin() {
     let data = directory.path().to_str().unwrap();
     let text = sardonyx_with_stdin(&["scan", "--data-dir", data, "-"], &path).good();
     assert!(text.contains("1 data file of 16 bytes"), "{text}");
-    sardonyx_with_stdin(&["scan", "--max-bytes", "10", "-"], &path).refused(&["10 bytes"]);
+    sardonyx_with_stdin(&["scan", "--max-bytes", "10", "-"], &path).fails_with(&["10 bytes"]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn limits_are_options() {
 }
 
 #[test]
-fn names_from_a_file_cannot_command_the_terminal() {
+fn control_characters_in_names_are_escaped() {
     let directory = tempdir().unwrap();
     let path = directory.path().join("m.onnx").display().to_string();
     fs::write(&path, with_external_data("/a\u{1b}[31m\u{202e}")).unwrap();

@@ -79,11 +79,11 @@ fn sequences_are_given_in_several_ways() {
     }
     let input = |name: &str, file: &str| format!("{name}={}", files.path(file));
     let (s, item, gap) = (input("s", "both.pb"), input("s", "a.npy"), input("s", "gap.npz"));
-    files.run("run", "m.onnxtxt", &[&s, &item]).refused(&["'s' is given twice"]);
-    files.run("run", "m.onnxtxt", &[&gap]).refused(&["'s.1'", "no 's.0'", "from 0 on"]);
-    files.run("run", "m.onnxtxt", &[]).refused(&["the input 's' is missing"]);
+    files.run("run", "m.onnxtxt", &[&s, &item]).fails_with(&["'s' is given twice"]);
+    files.run("run", "m.onnxtxt", &[&gap]).fails_with(&["'s.1'", "no 's.0'", "from 0 on"]);
+    files.run("run", "m.onnxtxt", &[]).fails_with(&["the input 's' is missing"]);
     let unfit = input("o", "b.npy");
-    files.run("run", "m.onnxtxt", &[&s, &unfit]).refused(&["'o' has shape [3]"]);
+    files.run("run", "m.onnxtxt", &[&s, &unfit]).fails_with(&["'o' has shape [3]"]);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn sequences_are_shown_and_written() {
     assert_eq!(t["items"][1]["values"], serde_json::json!([3.0, 4.0, 5.0]));
     assert_eq!(t["truncated"], false);
 
-    // An archive of outputs is one of inputs again.
+    // An archive of outputs can be read back as inputs.
     let target = files.path("out.npz");
     files.run("run", "m.onnxtxt", &[&s, "-o", &target]).good();
     let arrays = npz::read(&files.read("out.npz").into()).unwrap();

@@ -70,7 +70,7 @@ fn everything_can_be_set() {
 }
 
 #[test]
-fn changes_are_told_and_only_changes() {
+fn only_changes_are_reported() {
     let files = digits_copy();
     let out = files.path("o.onnx");
     let args = ["-o", &out, "--producer", "me", "--opset", "21", "--remove-metadata", "label"];
@@ -87,7 +87,7 @@ fn changes_are_told_and_only_changes() {
 }
 
 #[test]
-fn what_cannot_be_set_is_refused() {
+fn invalid_values_are_refused() {
     let files = digits_copy();
     std::fs::write(files.path("m.onnx"), with_external_data("absent.bin")).unwrap();
     std::fs::write(files.path("broken.onnx"), b"\x08\x0a\x3a\xff").unwrap();
@@ -95,7 +95,7 @@ fn what_cannot_be_set_is_refused() {
     let before = files.content();
     let latin = format!("@{}", files.path("latin.txt"));
     let refused = |model: &str, args: &[&str], words: &[&str]| {
-        files.run("set", model, args).refused(words);
+        files.run("set", model, args).fails_with(words);
     };
     refused("d.onnx", &["--in-place"], &["nothing to set"]);
     refused(
@@ -122,13 +122,14 @@ fn what_cannot_be_set_is_refused() {
         let answer = files.run("set", "d.onnx", &[&["--in-place"], usage].concat());
         assert_eq!(answer.code, Some(2), "{usage:?}");
     }
-    // Data files are not needed for this.
+    // The header is changed without reading the data files, which are missing here.
     files.run("set", "m.onnx", &["--in-place", "--domain", "x"]).good();
     let info = sardonyx(&["info", &to("m.onnx")]).good();
     assert!(info.contains("absent.bin: 1 tensor, 16 bytes; the file is missing"), "{info}");
 }
 
-/// Exporters of scikit-learn models import `ai.onnx` twice.
+/// Checks that duplicate imports of an operator set, which exporters of scikit-learn models write,
+/// are merged.
 #[test]
 fn duplicate_imports_are_merged() {
     let text = "<ir_version: 8, opset_import: [\"\": 20, \"ai.onnx.ml\": 1, \"\": 21]>
@@ -143,7 +144,7 @@ fn duplicate_imports_are_merged() {
     }
 }
 
-/// Commands that change a model, what they are given, and the file that they change.
+/// Commands that change a model, with their arguments and the file that they change.
 const CHANGES: &[(&str, &[&str], &str)] = &[
     ("convert", &["--opset", "22"], "m.onnxtxt"),
     ("inline", &[], "f.onnxtxt"),
@@ -153,7 +154,7 @@ const CHANGES: &[(&str, &[&str], &str)] = &[
     ("shard", &["--devices", "2"], "m.onnxtxt"),
 ];
 
-/// Commands that write the same model: every field stays as it is.
+/// Commands that write a model without changing any field of it.
 const SAME: &[(&str, &[&str], &str)] = &[
     ("parse", &[], "m.onnxtxt"),
     ("save", &[], "m.onnxtxt"),
@@ -167,8 +168,8 @@ const SAME: &[(&str, &[&str], &str)] = &[
 
 #[test]
 fn changed_models_have_a_producer() {
-    // MODEL-06+: a model that a command changes has a producer: its own, or Sardonyx. MODEL-06-:
-    // the same model has none, of which `check` has a note.
+    // MODEL-06+: a model that a command changed has a producer: its own, or Sardonyx. MODEL-06-: an
+    // unchanged model without a producer stays so, and `check` notes it.
     let graph = "g (float[2, 4] x) => (float[2, 4] y) <float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}> { y = MatMul (x, w) }";
     let function = "g (float[2, 4] x) => (float[2, 4] y) { y = local.f (x) }
         <domain: \"local\", opset_import: [\"\": 21]> f (a) => (b) { b = Abs (a) }";
@@ -204,8 +205,7 @@ fn changed_models_have_a_producer() {
 
 #[test]
 fn versions_change_what_depends_on_them() {
-    // GRAPH-20+, VER-24+, VER-23: what older versions allow and newer ones forbid goes with the
-    // version.
+    // GRAPH-20+, VER-24+, VER-23: a higher IR version removes inputs that only older ones allow.
     let text = "<ir_version: 3, opset_import: [\"\": 8]>
         g (int64 n, bool c, float[2] x) => (float[2] y) {
           y = Loop (n, c, x) <body = s (int64 i, bool go, float[2] a, float[2] w) => (bool go2, float[2] b)
@@ -220,7 +220,7 @@ fn versions_change_what_depends_on_them() {
     for (command, args, file, version) in [
         ("set", &["--ir-version", "10"][..], "m.onnxtxt", 10),
         ("convert", &["--opset", "13"], "m.onnxtxt", 7),
-        // Constants that are added are no inputs, as version 4 allows; `w` stays one.
+        // Added constants are not inputs, which IR version 4 allows; `w` is still an input.
         ("differentiate", &[], "t.onnxtxt", 4),
         ("externalize", &["--threshold", "0"], "p.onnxtxt", 4),
         ("externalize", &["--threshold", "1M"], "p.onnxtxt", 3),
@@ -270,7 +270,8 @@ fn edits_that_break_rules_are_not_written() {
     assert!(kept.stdout.contains("the invalid model was written"), "{}", kept.stdout);
     let written = sardonyx(&["check", &out]);
     assert!(written.stdout.contains("unknown-attribute"), "{}", written.stdout);
-    // An error that was there stays, whatever else is set; other rules are not looked at.
+    // An error that the model had before does not prevent other changes, and only the rules that
+    // these can break are checked.
     std::fs::remove_file(&out).unwrap();
     let wrong = text.replace("axes", "axis");
     std::fs::write(files.path("m.onnxtxt"), wrong).unwrap();

@@ -6,7 +6,7 @@ use crate::support::{
 };
 
 #[test]
-fn what_is_taken_out_is_told() {
+fn removed_parts_are_reported() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     let out = files.path("o.onnx");
     let answer = files.run("strip", "d.onnx", &["--all", "-o", &out]);
@@ -27,7 +27,7 @@ fn what_is_taken_out_is_told() {
 }
 
 #[test]
-fn only_what_was_asked_for() {
+fn only_requested_parts_are_removed() {
     let unused = tensor("unused", 1, &[1], field(9, &floats(&[1.0])));
     let files =
         Files::new(&[("unused.onnx", model(&[unused], &[])), ("many.onnx", many_tensors())]);
@@ -57,7 +57,7 @@ fn nothing_is_lost_when_it_is_refused() {
     let before = files.content();
     let to = |name: &str| files.path(name);
     let refused = |model: &str, args: &[&str], words: &[&str]| {
-        files.run("strip", model, args).refused(words);
+        files.run("strip", model, args).fails_with(words);
     };
     refused("d.onnx", &["--in-place"], &["nothing to remove", "--docs"]);
     refused("d.onnx", &["--all", "-o", &to("d.onnx")], &["--in-place"]);
@@ -68,9 +68,9 @@ fn nothing_is_lost_when_it_is_refused() {
     assert_eq!(both.code, Some(2));
 }
 
-/// Values that only training read are unused without it.
+/// Checks that --training with --unused also removes values that only the training read.
 #[test]
-fn what_training_alone_read_goes_with_it() {
+fn values_of_removed_training_are_unused() {
     let text = r#"<notation: "full", ir_version: 10, opset_import: ["": 21]>
         g (float[2] x) => (float[2] y) <float[2] w = {1, 2}, float[2] extra = {3, 4}> {
             y = Mul (x, w)

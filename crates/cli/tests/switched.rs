@@ -1,6 +1,6 @@
-//! A finding that goes missing is noticed: each is suppressed in turn, in every line of source that
-//! adds it, and a case of the data suites must fail. So are problems of inference, and refusals of
-//! stored tensors when a model runs. `crates/proto/src/switch.rs` has the switches.
+//! Mutation test of findings: each finding is suppressed in turn, in every source line that adds
+//! it, and a case of the data suites must fail. The same is done with problems of inference and
+//! with refusals of stored tensors. `crates/proto/src/switch.rs` has the switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,18 +14,19 @@ use sardonyx::tool::CODES;
 use crate::check::{OF_LARGE_MODELS, OF_OTHER_JOBS};
 use crate::runner;
 
-/// Suites whose answers have findings.
+/// Suites whose output has findings.
 const SUITES: &[&str] = &["check", "convert", "infer", "inline", "run"];
 
 /// Sources that add findings.
 const SOURCES: &[&str] =
     &["crates/passes/src/check", "crates/sardonyx/src/check.rs", "crates/model/src/constant.rs"];
 
-/// Cases that are tried for each finding. The first nearly always notices.
+/// Maximum number of cases that are run for each finding. The first nearly always fails as it
+/// should.
 const MOST_TRIED: usize = 8;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    // The command has the same profile as this test.
+    // The switches exist only in debug builds, and the command is built with the test's profile.
     if !cfg!(debug_assertions) || std::env::var_os("BLESS").is_some() {
         return Vec::new();
     }
@@ -38,7 +39,7 @@ fn every_finding() -> Result<(), Failed> {
         SUITES.iter().flat_map(|suite| runner::cases(&tests.join(suite), &["onnxtxt", "txtpb"]));
     let cases: Vec<PathBuf> = suites.collect();
     let records = tempfile::tempdir()?;
-    // Which findings each case has, as `CODE@FILE:LINE`.
+    // The findings of each case, as `CODE@FILE:LINE`.
     let found = in_parallel(&cases, |case| {
         let file = records.path().join(file_name(case));
         runner::answers(case, &[("SARDONYX_TEST_SITES", file.to_str().unwrap())])?;
@@ -85,18 +86,18 @@ fn every_finding() -> Result<(), Failed> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
 }
 
-/// The path of a case below `tests/`, in one word.
+/// Returns the path of a case below `tests/` in one word, for a file name.
 fn file_name(case: &Path) -> String {
     let tests = runner::root().join("tests");
     case.strip_prefix(tests).unwrap().display().to_string().replace(['/', '\\'], ".")
 }
 
-/// The name of a code in the source.
+/// Returns the constant of a code in the source.
 fn constant(code: &str) -> String {
     format!("codes::{}", code.replace('-', "_").to_uppercase())
 }
 
-/// Lines that add a finding, as `FILE:LINE` with what they say.
+/// Returns the source lines that add a finding, as `FILE:LINE` with their text.
 fn adding_lines() -> Vec<(String, String)> {
     let root = runner::root();
     let files = SOURCES.iter().flat_map(|source| {
@@ -107,7 +108,7 @@ fn adding_lines() -> Vec<(String, String)> {
     for file in files {
         let name = file.strip_prefix(&root).unwrap().display().to_string();
         for (index, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
-            // Not those by which checkers pass all of their own on.
+            // Lines by which a checker passes on all of its findings do not count.
             let adds = line.contains(".add(") || line.contains(".add_with(");
             let adds = adds || line.trim_start().starts_with("refuse(");
             if adds && !line.contains("self.found.add(") && !line.contains("self.add_with(code,") {
@@ -119,7 +120,7 @@ fn adding_lines() -> Vec<(String, String)> {
     lines
 }
 
-/// Does something with each element on all cores.
+/// Calls a function for each element on all cores, and returns the results.
 fn in_parallel<T: Sync, R: Send>(
     list: &[T],
     work: impl Fn(&T) -> Result<R, Failed> + Sync,

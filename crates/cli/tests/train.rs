@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::support::{Answer, Files, digits_model, floats, npy, sardonyx};
 use serde_json::Value;
 
-/// y = x * w + b, and descent by the mean of squares.
+/// Linear model y = x * w + b, trained by gradient descent on the mean squared error.
 const LINE: &str = r#"<notation: "full", ir_version: 10, opset_import: ["": 21]>
 line (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {
   y = Gemm (x, w, b)
@@ -36,7 +36,7 @@ line (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> 
 }]>
 "#;
 
-/// Eight points of 2 x + 1.
+/// Creates the linear model, and data with eight points of 2 x + 1.
 fn files() -> Files {
     let files = Files::new(&[("line.onnxtxt", LINE.into())]);
     fs::create_dir(files.path("data")).unwrap();
@@ -49,7 +49,7 @@ fn files() -> Files {
     files
 }
 
-/// Lists the directory.
+/// Lists the names of the files in the directory.
 fn names_of(files: &Files) -> Vec<String> {
     let entries = fs::read_dir(files.path("")).unwrap();
     let mut names: Vec<String> =
@@ -63,7 +63,7 @@ fn train(files: &Files, args: &[&str]) -> Answer {
     files.run("train", "line.onnxtxt", &[&["--data", &data, "-q"], args].concat())
 }
 
-/// An initializer of a model, by the command `cat`.
+/// Reads an initializer of a model that is one number, with the command `cat`.
 fn number(model: &str, name: &str) -> f64 {
     let text = sardonyx(&["cat", model, name, "--json"]).good();
     let json: Value = serde_json::from_str(&text).unwrap();
@@ -74,16 +74,16 @@ fn number(model: &str, name: &str) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// TRAIN-27+: the model that is written has the values that training gave it.
+/// Checks TRAIN-27+: the written model has the trained values.
 #[test]
-fn a_line_is_learnt() {
+fn training_learns_a_line() {
     let files = files();
     let (out, data) = (files.path("out.onnx"), files.path("data"));
     let answer =
         files.run("train", "line.onnxtxt", &["--data", &data, "--steps", "300", "-o", &out]);
     let lines: Vec<&str> = answer.stderr.lines().filter(|line| line.starts_with("step ")).collect();
     assert_eq!(lines.len(), 300, "{}", answer.stderr);
-    // The mean of (2 x + 1)^2.
+    // With w = b = 0 the loss is the mean of (2 x + 1)^2.
     assert_eq!(lines[0], "step 1: loss 5.5");
     assert!(answer.stderr.contains("--initialize starts from the model's initialization"));
     answer.good();
@@ -106,20 +106,20 @@ fn a_line_is_learnt() {
     assert!(number(&out, "w") > 0.0);
 }
 
-/// The rate of this training is a constant, which the command cannot set.
+/// Checks that --learning-rate is refused for a model whose rate is a constant.
 #[test]
-fn a_rate_that_is_no_input_is_refused() {
+fn a_rate_that_is_a_constant_is_refused() {
     let files = files();
     let out = files.path("out.onnx");
     train(&files, &["--steps", "1", "--learning-rate", "1", "-o", &out])
-        .refused(&["no training step has an input 'learning_rate'", "target: float[N, 1]"]);
+        .fails_with(&["no training step has an input 'learning_rate'", "target: float[N, 1]"]);
     assert!(!Path::new(&out).exists());
 }
 
-/// DIST-16+: the same on two devices, each with a part of the examples. A state that was saved
-/// there is loaded without devices.
+/// Checks DIST-16+: training on two devices, each with a part of the examples, gives the results of
+/// one. The saved state can be loaded without devices.
 #[test]
-fn a_line_is_learnt_on_devices() {
+fn training_learns_a_line_on_devices() {
     let files = files();
     let (two, out) = (files.path("two.onnx"), files.path("out.onnx"));
     let (data, state) = (files.path("data"), files.path("state.npz"));
@@ -137,16 +137,16 @@ fn a_line_is_learnt_on_devices() {
 
     let unknown =
         ["train", &two, "--data", &data, "--devices", "--configuration", "three", "-o", &out];
-    sardonyx(&unknown).refused(&["no configuration 'three'; it has 'batch-2'"]);
+    sardonyx(&unknown).fails_with(&["no configuration 'three'; it has 'batch-2'"]);
     let without = ["train", &two, "--data", &data, "--configuration", "batch-2", "-o", &out];
-    sardonyx(&without).refused(&["--devices"]);
+    sardonyx(&without).fails_with(&["--devices"]);
     files
         .run("train", "line.onnxtxt", &["--data", &data, "--devices", "-o", &out])
-        .refused(&["the model has no device configuration"]);
+        .fails_with(&["the model has no device configuration"]);
 }
 
 #[test]
-fn what_happened_is_told_in_json() {
+fn the_json_answer_has_the_history() {
     let files = files();
     let (out, data) = (files.path("out.onnx"), files.path("data"));
     let args = [
@@ -174,7 +174,7 @@ fn what_happened_is_told_in_json() {
     let losses: Vec<f64> =
         evaluations.iter().map(|row| row["outputs"]["loss"].as_f64().unwrap()).collect();
     assert!(losses.len() == 3 && losses[0] > losses[1] && losses[1] > losses[2], "{losses:?}");
-    // The same seed is the same order, another one another.
+    // The seed determines the order of the examples.
     let w = number(&out, "w");
     let again = |seed: &str| {
         let args = ["--epochs", "3", "--batch", "3", "--shuffle", "--seed", seed, "-o", &out];
@@ -185,7 +185,7 @@ fn what_happened_is_told_in_json() {
     assert_ne!(again("6").to_bits(), w.to_bits());
 }
 
-/// The mean over batches of different sizes is that over all examples.
+/// Checks that an evaluation weights batches by their sizes.
 #[test]
 fn an_evaluation_is_the_mean_over_all_examples() {
     let files = files();
@@ -195,12 +195,12 @@ fn an_evaluation_is_the_mean_over_all_examples() {
         let answer: Value = serde_json::from_str(&train(&files, &args).good()).unwrap();
         answer["evaluations"][0]["outputs"]["loss"].as_f64().unwrap()
     };
-    // The first step sees all examples, so both begin with the same state.
+    // The step has all examples, so both evaluations have the same state.
     let whole = loss("8");
     let args = ["--steps", "1", "--eval", &data, "--json", "-o", &out];
     let uncut: Value = serde_json::from_str(&train(&files, &args).good()).unwrap();
     assert_eq!(uncut["evaluations"][0]["outputs"]["loss"].as_f64(), Some(whole));
-    // With a state that no step changes, by a rate of zero, batches must not matter.
+    // With a rate of 0 no step changes the state, so that the size of batches must not matter.
     let still = LINE.replace("rate = {0.1}", "rate = {0}");
     fs::write(files.path("line.onnxtxt"), still).unwrap();
     assert!((loss("3") - 5.5).abs() < 1e-5 && (loss("8") - 5.5).abs() < 1e-5);
@@ -218,11 +218,11 @@ fn training_goes_on_from_a_state() {
         assert_eq!(files.read("out.onnx"), files.read("once.onnx"), "{name}");
     }
     let answer = train(&files, &["--steps", "1", "--state", &files.path("a.txt")]);
-    answer.refused(&[".safetensors or .npz"]);
+    answer.fails_with(&[".safetensors or .npz"]);
 }
 
 #[test]
-fn initialization_is_run_if_asked_for() {
+fn initialize_runs_the_initialization() {
     let files = files();
     let out = files.path("out.onnx");
     train(&files, &["--steps", "0", "--initialize", "-o", &out]).good();
@@ -231,7 +231,7 @@ fn initialization_is_run_if_asked_for() {
     assert_eq!(number(&out, "w"), 0.0);
 }
 
-/// TRAIN-14+: one of two entries.
+/// Checks TRAIN-14+: --entry trains one of two entries.
 #[test]
 fn one_entry_is_trained() {
     let text = r#"<notation: "full", ir_version: 10, opset_import: ["": 21]>
@@ -254,54 +254,55 @@ g () => (float y) <float w = {3}> { y = Neg (w) }
         assert_eq!(number(&out, "w"), expected);
     }
     let answer = files.run("train", "two.onnxtxt", &["--entry", "2", "-o", &out]);
-    answer.refused(&["training step 2 does not exist", "an entry from 0 to 1"]);
+    answer.fails_with(&["training step 2 does not exist", "an entry from 0 to 1"]);
 }
 
-/// TRAIN-23-: a model that does not say how it is trained; data that do not fit.
+/// Checks TRAIN-23-: models without training information and data that do not match are refused.
 #[test]
-fn what_cannot_be_trained_is_refused() {
+fn untrainable_models_and_data_are_refused() {
     let files = files();
     let out = files.path("out.onnx");
     sardonyx(&["train", &digits_model(), "-o", &out])
-        .refused(&["no training information", "add-training"]);
-    files.run("train", "line.onnxtxt", &["-o", &out]).refused(&["no array for the input 'x"]);
-    train(&files, &[]).refused(&["no output"]);
+        .fails_with(&["no training information", "add-training"]);
+    files.run("train", "line.onnxtxt", &["-o", &out]).fails_with(&["no array for the input 'x"]);
+    train(&files, &[]).fails_with(&["no output"]);
     for option in ["--batch", "--epochs"] {
-        train(&files, &[option, "0", "-o", &out]).refused(&[option, "at least 1"]);
-        train(&files, &[option, "-2", "-o", &out]).refused(&[option, "at least 1"]);
+        train(&files, &[option, "0", "-o", &out]).fails_with(&[option, "at least 1"]);
+        train(&files, &[option, "-2", "-o", &out]).fails_with(&[option, "at least 1"]);
     }
-    train(&files, &["--learning-rate", "-1", "-o", &out]).refused(&["is not negative"]);
-    train(&files, &["--mapped", "-o", &out]).refused(&["--mapped is for runs"]);
-    train(&files, &["--batch", "2", "--whole", "z", "-o", &out]).refused(&["no array 'z'"]);
+    train(&files, &["--learning-rate", "-1", "-o", &out]).fails_with(&["is not negative"]);
+    train(&files, &["--mapped", "-o", &out]).fails_with(&["--mapped is for runs"]);
+    train(&files, &["--batch", "2", "--whole", "z", "-o", &out]).fails_with(&["no array 'z'"]);
 
     let x = files.path("data") + "/x.npy";
     let unknown = files.path("data") + "/targat.npy";
     fs::copy(&x, &unknown).unwrap();
-    train(&files, &["-o", &out]).refused(&["no training step has an input 'targat'", "'target'"]);
+    train(&files, &["-o", &out])
+        .fails_with(&["no training step has an input 'targat'", "'target'"]);
     fs::remove_file(&unknown).unwrap();
     let variable = files.path("data") + "/w.npy";
     fs::copy(&x, &variable).unwrap();
-    train(&files, &["-o", &out]).refused(&["'w' is a state variable", "inputs are: x, target"]);
+    train(&files, &["-o", &out]).fails_with(&["'w' is a state variable", "inputs are: x, target"]);
     fs::remove_file(&variable).unwrap();
-    // What --data takes, and how to make it.
-    files.run("train", "line.onnxtxt", &["--data", &x, "-o", &out]).refused(&[
-        "this is a single array (.npy), but data are a .npz file",
+    // The advice names the files that --data takes, and how to make them.
+    files.run("train", "line.onnxtxt", &["--data", &x, "-o", &out]).fails_with(&[
+        "expected a .npz file with training data, found an array (.npy)",
         "numpy.savez(\"data.npz\", x=x, target=target)",
         "x.npy, target.npy",
     ]);
     fs::write(&x, npy("<f4", "(4, 1)", &floats(&[0.0; 4]))).unwrap();
-    train(&files, &["--batch", "2", "-o", &out]).refused(&["8 examples", "but 'x' has 4"]);
-    // The step itself fails: nothing was reached, so nothing is saved.
-    train(&files, &["-o", &out]).refused(&["N"]);
+    train(&files, &["--batch", "2", "-o", &out]).fails_with(&["8 examples", "but 'x' has 4"]);
+    // The first step fails, so nothing is saved.
+    train(&files, &["-o", &out]).fails_with(&["N"]);
     fs::write(&x, npy("<f8", "(8, 1)", &[0; 64])).unwrap();
-    train(&files, &["-o", &out]).refused(&["input 'x' has element type float", "--cast"]);
+    train(&files, &["-o", &out]).fails_with(&["input 'x' has element type float", "--cast"]);
     assert!(!Path::new(&out).exists());
     train(&files, &["--cast", "-o", &out]).good();
 }
 
-/// What is read is not replaced, and what cannot be written is found out before any step.
+/// Checks before the first step that outputs can be written and do not overwrite inputs.
 #[test]
-fn outputs_are_looked_at_before_the_first_step() {
+fn outputs_are_checked_before_the_first_step() {
     let files = files();
     let (state, out) = (files.path("state.npz"), files.path("out.onnx"));
     train(&files, &["--state", &state, "-o", &out]).good();
@@ -319,15 +320,15 @@ fn outputs_are_looked_at_before_the_first_step() {
     ] {
         let answer = train(&files, &[&["--every", "1"], &args[..]].concat());
         assert!(!answer.stderr.contains("step 1"), "{}", answer.stderr);
-        answer.refused(words);
+        answer.fails_with(words);
     }
     assert!([&x, &state].map(|path| fs::read(path).unwrap()) == before);
     let (new, again) = (files.path("new.npz"), data.clone() + "/../new.npz");
-    train(&files, &["--state", &new, "-o", &again]).refused(&["both the state and the model"]);
+    train(&files, &["--state", &new, "-o", &again]).fails_with(&["both the state and the model"]);
     assert!(!Path::new(&new).exists());
 }
 
-/// An input of a step that does not fit: the inputs are listed, not the state.
+/// Checks that the error for an input of a wrong shape lists the inputs, but not the state.
 #[test]
 fn the_inputs_of_a_step_are_listed() {
     let files = files();
@@ -336,15 +337,15 @@ fn the_inputs_of_a_step_are_listed() {
     fs::write(&x, npy("<f4", "(8, 2)", &floats(&[0.0; 16]))).unwrap();
     let answer = train(&files, &["-o", &out]);
     assert!(!answer.stderr.contains("w: float"), "{}", answer.stderr);
-    answer.refused(&[
+    answer.fails_with(&[
         "dimension 1 is 2 and should be 1",
         "the inputs are\n  x: float[N, 1]\n  target: float[N, 1]\n",
     ]);
 }
 
-/// A loss that is NaN or infinite is pointed out once, where it begins.
+/// Checks that the first step with a NaN or infinite loss is noted, and later ones are not.
 #[test]
-fn a_loss_that_is_not_finite_is_pointed_out() {
+fn a_loss_that_is_not_finite_is_noted_once() {
     let files = files();
     let (out, data) = (files.path("out.onnx"), files.path("data"));
     let notes = |more: &[&str]| {
@@ -357,7 +358,7 @@ fn a_loss_that_is_not_finite_is_pointed_out() {
     let (_, fine) = notes(&[]);
     assert_eq!(fine, Value::Null);
 
-    // Steps that are too long for numbers of this size.
+    // Inputs so large that gradient descent diverges.
     let x: Vec<f32> = (0..8).map(|i| i as f32 * 100.0).collect();
     fs::write(data.clone() + "/x.npy", npy("<f4", "(8, 1)", &floats(&x))).unwrap();
     let (text, first) = notes(&[]);
@@ -373,9 +374,9 @@ fn a_loss_that_is_not_finite_is_pointed_out() {
     assert!(text.contains("'loss' is NaN from step 1 on") && text.contains("the data"), "{text}");
 }
 
-/// A last batch that is smaller does not fit an input of a fixed size.
+/// Checks that a smaller last batch is left out if the input has a fixed size.
 #[test]
-fn examples_that_fill_no_batch_are_left_out_where_sizes_are_fixed() {
+fn a_partial_batch_is_left_out_if_sizes_are_fixed() {
     let files = files();
     let fixed = LINE.replace("[N, 1] x", "[3, 1] x").replace("[N, 1] target", "[3, 1] target");
     fs::write(files.path("line.onnxtxt"), fixed.replace("[N, 1] y", "[3, 1] y")).unwrap();
@@ -387,7 +388,7 @@ fn examples_that_fill_no_batch_are_left_out_where_sizes_are_fixed() {
     assert_eq!(json["steps"], 2);
 }
 
-/// A training that runs until it is ended. Its first hundred steps are behind it.
+/// Training that runs until it is stopped, and has done its first hundred steps.
 #[cfg(unix)]
 struct Endless {
     child: std::process::Child,
@@ -423,15 +424,15 @@ impl Endless {
         assert!(sent.unwrap().success());
     }
 
-    /// Its exit code, and what it said from here on.
+    /// Waits for the end, and returns the exit code with the remaining lines of stderr.
     fn end(mut self) -> (Option<i32>, Vec<String>) {
         let rest = self.lines.collect();
         (self.child.wait().unwrap().code(), rest)
     }
 }
 
-/// Ctrl-C, SIGTERM and the end of the terminal end training, and what it reached is saved. So they
-/// do if they are sent twice at once, as `timeout` does.
+/// Checks that SIGINT, SIGTERM and SIGHUP stop training and save its state, also if they are sent
+/// twice at once, as `timeout` does.
 #[cfg(unix)]
 #[test]
 fn an_interrupted_training_is_saved() {
@@ -451,10 +452,10 @@ fn an_interrupted_training_is_saved() {
     }
 }
 
-/// `nohup` ignores the end of the terminal.
+/// Checks that training under `nohup` goes on after SIGHUP.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_training_that_outlives_its_terminal_goes_on() {
+fn training_under_nohup_survives_sighup() {
     let files = files();
     let out = files.path("out.onnx");
     let mut command = std::process::Command::new("sh");
@@ -468,7 +469,7 @@ fn a_training_that_outlives_its_terminal_goes_on() {
     assert!((number(&out, "w") - 2.0).abs() < 1e-3);
 }
 
-/// Training is not lost with one of the places to which it goes.
+/// Checks that the state is saved if the model cannot be written, and vice versa.
 #[cfg(unix)]
 #[test]
 fn the_model_is_written_if_the_state_cannot_be() {
@@ -496,8 +497,8 @@ fn the_model_is_written_if_the_state_cannot_be() {
     }
 }
 
-/// A killed training leaves nothing beside its files once another one has run. A file that a
-/// process holds is kept.
+/// Checks that the next training removes the temporary files of a killed one, but not those that a
+/// process has open.
 #[cfg(unix)]
 #[test]
 fn files_of_ended_processes_are_removed() {
@@ -519,8 +520,8 @@ fn files_of_ended_processes_are_removed() {
     assert_eq!(names_of(&files), ["data", "line.onnxtxt", "out.onnx", "state.npz"]);
 }
 
-/// A line with dropout, so that steps draw random numbers, and an optimizer that keeps more than
-/// the weights.
+/// Linear model with dropout, so that steps draw random numbers, for an optimizer with state of its
+/// own.
 const NOISY: &str = r#"<ir_version: 10, opset_import: ["": 21]>
 line (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> {
   half = Constant <value_float: float = 0.5> ()
@@ -530,7 +531,7 @@ line (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}> 
 }
 "#;
 
-/// The noisy line with training information and its data.
+/// Creates the linear model with dropout, with training information and data.
 fn noisy() -> Files {
     let files = files();
     fs::write(files.path("noisy.onnxtxt"), NOISY).unwrap();
@@ -541,10 +542,10 @@ fn noisy() -> Files {
     files
 }
 
-/// Whatever a training is cut into, its parts are the whole, bit for bit: epochs, steps in the
-/// middle of an epoch, with and without an order of the examples.
+/// Checks that training that is interrupted and resumed has the same bits as uninterrupted one: at
+/// epochs, in the middle of an epoch, with and without shuffling.
 #[test]
-fn parts_of_a_training_are_the_whole() {
+fn resumed_training_equals_uninterrupted_training() {
     let files = noisy();
     let (once, out) = (files.path("once.onnx"), files.path("out.onnx"));
     // Batches of 3, 3 and 2 examples: an epoch has three steps.
@@ -586,7 +587,7 @@ fn parts_of_a_training_are_the_whole() {
             }
         }
     }
-    // The seed goes on with the state, and so does the place in the data.
+    // The state contains the seed and the position in the data.
     let state = files.path("state.npz");
     let answer = files.run(
         "train",
@@ -613,7 +614,7 @@ fn parts_of_a_training_are_the_whole() {
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
     }
     answer.good();
-    // Data with fewer examples begin with the next epoch.
+    // With fewer examples than the position counts, the next epoch begins.
     for (name, values) in [("x", [0.0f32, 1.0]), ("target", [1.0, 3.0])] {
         let path = files.path("data") + "/" + name + ".npy";
         fs::write(path, npy("<f4", "(2, 1)", &floats(&values))).unwrap();
@@ -621,10 +622,10 @@ fn parts_of_a_training_are_the_whole() {
     train(&files, &["--batch", "1", "--shuffle", "--epochs", "1", "--state", &state]).good();
 }
 
-/// DIST-16+: a state that was saved on two devices is taken on three and without annotations, also
-/// where `shard` has inlined functions and raised the version of the format.
+/// Checks DIST-16+: a state that was saved on two devices can be loaded on three and without
+/// annotations, also if `shard` has inlined functions and raised the IR version.
 #[test]
-fn a_state_is_taken_on_other_devices() {
+fn a_state_is_loaded_on_other_devices() {
     let files = files();
     let (data, state, out) = (files.path("data"), files.path("state.npz"), files.path("out.onnx"));
     let shifted = r#"<ir_version: 10, opset_import: ["": 21, "local": 1]>
@@ -661,16 +662,17 @@ shift (x, b) => (y) { y = Add (x, b) }
     for (name, whole) in ["w", "b"].into_iter().zip(whole) {
         assert!((number(&out, name) - whole).abs() < 1e-5, "{name}");
     }
-    // Everything else counts.
+    // Any other difference of the model is refused.
     let other = fs::read_to_string(files.path("line.onnxtxt")).unwrap();
     assert!(other.contains("w = {0}"), "{other}");
     fs::write(files.path("other.onnxtxt"), other.replace("w = {0}", "w = {0.5}")).unwrap();
     files
         .run("train", "other.onnxtxt", &["--data", &data, "--state", &state, "-o", &out])
-        .refused(&["holds the state of another model"]);
+        .fails_with(&["holds the state of another model"]);
 }
 
-/// y = x * w in bfloat16, and a step that adds the input to w; `more` are other state variables.
+/// Returns the model y = x * w in bfloat16, with a training step that adds the input to w and with
+/// another state variable of type int4. `name` is the name of w.
 fn halves(name: &str) -> String {
     format!(
         r#"<notation: "full", ir_version: 10, opset_import: ["": 21]>
@@ -688,10 +690,10 @@ g (bfloat16[2] x) => (bfloat16[2] y) <bfloat16[2] "{name}" = {{0, 0}}, int4[3] c
     )
 }
 
-/// A state that a file cannot hold, and a place where nothing can be written, are refused before
-/// the first step. What NumPy has no name for is held as bare bytes.
+/// Checks before the first step that the file of the state can hold all its types and can be
+/// written. Types that NumPy lacks are stored as bare bytes.
 #[test]
-fn state_files_are_looked_at_before_the_first_step() {
+fn state_files_are_checked_before_the_first_step() {
     let files = Files::new(&[
         ("halves.onnxtxt", halves("w").into()),
         ("named.onnxtxt", halves("sardonyx.model").into()),
@@ -713,12 +715,12 @@ fn state_files_are_looked_at_before_the_first_step() {
         let state = files.path(state);
         let answer = files.run("train", model, &["--data", &data, "--state", &state, "-o", &out]);
         assert!(!answer.stderr.contains("step 1"), "{}", answer.stderr);
-        answer.refused(words);
+        answer.fails_with(words);
         assert!(!Path::new(&out).exists() && !Path::new(&state).exists());
     }
     if cfg!(target_os = "linux") {
         let args = ["--data", &data, "-o", "/proc/out.onnx"];
-        files.run("train", "halves.onnxtxt", &args).refused(&["cannot write '/proc/out.onnx'"]);
+        files.run("train", "halves.onnxtxt", &args).fails_with(&["cannot write '/proc/out.onnx'"]);
     }
 
     let state = files.path("state.npz");

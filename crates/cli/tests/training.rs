@@ -32,9 +32,9 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// A model without training information learns a line.
+/// Checks that a model without training information can be given some, and then learns a line.
 #[test]
-fn a_model_is_made_ready_and_trained() {
+fn training_is_added_and_run() {
     let files = files();
     let (ready, out, data) = (files.path("ready.onnx"), files.path("out.onnx"), files.path("data"));
     let args = [
@@ -72,7 +72,7 @@ fn a_model_is_made_ready_and_trained() {
 }
 
 #[test]
-fn what_was_added_is_told_in_json() {
+fn the_json_answer_lists_added_training() {
     let out = Files::new(&[]);
     let out = out.path("out.onnx");
     let model = digits_model();
@@ -97,7 +97,8 @@ fn what_was_added_is_told_in_json() {
         info["outputs"].as_array().unwrap().iter().map(|o| o["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["probabilities", "image_grad"]);
 
-    // Runtimes refuse two nodes of one name; the gradient of the MaxPool is by another one.
+    // Other runtimes refuse two nodes with one name, so the node for the gradient of the MaxPool
+    // has another one.
     let text = sardonyx(&["print", &out, "--no-weights"]).good();
     assert_eq!(text.matches("[pool]").count(), 1, "{text}");
 }
@@ -121,9 +122,9 @@ fn operators_without_gradient_are_listed() {
     assert!(!std::path::Path::new(&out).exists());
 }
 
-/// What is wrong with a model is said of its own nodes.
+/// Checks that errors of the model are reported at its own nodes, and not at added ones.
 #[test]
-fn shapes_that_contradict_each_other_are_shown() {
+fn contradicting_shapes_are_reported_at_their_nodes() {
     let text = "<ir_version: 8, opset_import: [\"\": 17]>
 g (float[2] x) => (float[2] z) <float[3] c = {1, 2, 3}> {
   y = Add (x, c)
@@ -190,7 +191,7 @@ fn wrong_options_are_explained() {
     assert!(by.contains("'y' does not depend on any"), "{by}");
 }
 
-/// A Gradient node and the nodes that it means give the same.
+/// Checks that the nodes that replace a Gradient node give the same results.
 #[test]
 fn gradient_nodes_are_expanded() {
     let files = files();
@@ -210,7 +211,8 @@ fn gradient_nodes_are_expanded() {
     assert_eq!(names, ["y", "x_grad", "w_grad", "b_grad"]);
 }
 
-/// The rate is an input that a command may set; other training information has none of that name.
+/// Checks that --learning-rate sets the rate of a run, and that it is refused for training
+/// information without such an input.
 #[test]
 fn the_learning_rate_is_set_for_a_run() {
     let files = files();
@@ -234,7 +236,7 @@ fn the_learning_rate_is_set_for_a_run() {
     for (rate, words) in [("1e39", "too large for float"), ("-0.1", "is not negative")] {
         let out = files.path("refused.onnx");
         let args = ["train", &ready, "--data", &data, "--learning-rate", rate, "-o", &out];
-        sardonyx(&args).refused(&[words]);
+        sardonyx(&args).fails_with(&[words]);
     }
     let stays = weight("c.onnx", &["--learning-rate", "0", "--batch", "4"]);
     assert!(stays == 0.0, "{stays}");
@@ -242,16 +244,18 @@ fn the_learning_rate_is_set_for_a_run() {
     assert!(refused.stderr.contains("a learning rate is a number"), "{}", refused.stderr);
 }
 
-/// Weights that are not given are those of the model: random ones would give other gradients.
+/// Checks that a profile of a training step uses the stored weights, and not random ones.
 #[test]
-fn a_profile_of_a_step_takes_the_stored_state() {
+fn a_profile_of_a_step_uses_the_stored_state() {
     let files = files();
     let ready = files.path("ready.onnx");
     files.run("add-training", "line.onnxtxt", &["--loss", "squared-error", "-o", &ready]).good();
     let step = ["profile", "-v", &ready, "--training-step", "0", "--runs", "1", "--set", "N=2"];
     let answer = sardonyx(&step);
-    let is_filled = |name: &str| answer.stderr.contains(&format!("the input '{name}' is filled"));
-    assert_eq!(["x", "target", "w", "b"].map(is_filled), [true, true, false, false]);
+    for (name, is_filled) in [("x", true), ("target", true), ("w", false), ("b", false)] {
+        let note = format!("the input '{name}' is filled");
+        assert_eq!(answer.stderr.contains(&note), is_filled, "{name}: {}", answer.stderr);
+    }
     answer.good();
     let answer = sardonyx(&[&step[..], &["--fill", "w=ones"]].concat());
     let filled = "the input 'w' is filled with 1";

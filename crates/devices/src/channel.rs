@@ -8,6 +8,7 @@
 //! Workers say from time to time that they are there: a channel need not notice who is gone.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,9 +21,6 @@ use crate::frame::{Frame, HEADER_BYTES, Header};
 use crate::locked;
 use crate::scratch::Piece;
 use crate::transport::{Settings, Tag, Transport, check_worker};
-
-/// Why a channel cannot send or receive.
-pub type ChannelError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What carries messages from each of several workers to each other one.
 ///
@@ -41,7 +39,7 @@ pub trait Channel: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The message cannot be sent: the other worker is taken for lost.
-    fn send(&self, to: usize, message: &[u8]) -> Result<(), ChannelError>;
+    fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>>;
 
     /// Waits for the next message of any worker, calls `take` with the number of its sender and the
     /// message, and returns whether there was one. Waits about as long as `wait`.
@@ -52,7 +50,7 @@ pub trait Channel: fmt::Debug + Send + Sync {
         &self,
         wait: Duration,
         take: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<bool, ChannelError>;
+    ) -> Result<bool, Box<dyn Error + Send + Sync>>;
 }
 
 /// The transport over a [`Channel`].

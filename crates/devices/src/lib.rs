@@ -51,7 +51,7 @@ mod traffic;
 mod transport;
 
 pub use agreement::agree;
-pub use channel::{Channel, ChannelError, Channels};
+pub use channel::{Channel, Channels};
 pub use delayed::Delayed;
 pub use endpoint::{Endpoint, Notice};
 pub use error::{ErrorKind, TransportError};

@@ -1,6 +1,7 @@
 //! Workers over channels of whole messages: collectives, whatever order messages arrive in, and
 //! what is said of workers that fail, end or are gone.
 
+use std::error::Error;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -9,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::steps::{Random, Sums, run, runs_of_which_some_end_early, steps};
 use sardonyx_devices::{
-    Channel, ChannelError, Channels, Delayed, ErrorKind, Group, Reduction, Settings, Transport,
-    TransportError,
+    Channel, Channels, Delayed, ErrorKind, Group, Reduction, Settings, Transport, TransportError,
 };
 use sardonyx_tensor::DataType;
 
@@ -62,7 +62,7 @@ impl Channel for Queues {
         self.number
     }
 
-    fn send(&self, to: usize, message: &[u8]) -> Result<(), ChannelError> {
+    fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
         if self.is_dead.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Channel for Queues {
         &self,
         wait: Duration,
         take: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<bool, ChannelError> {
+    ) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let mut arriving = self.arriving.lock().unwrap();
         let (arriving, kept, random) = &mut *arriving;
         let wait = if kept.is_empty() { wait } else { Duration::from_micros(100) };
@@ -279,7 +279,7 @@ impl Channel for Broken {
         self.0.number()
     }
 
-    fn send(&self, to: usize, message: &[u8]) -> Result<(), ChannelError> {
+    fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
         match self.1 {
             "send" if to == 2 => Err("no such address".into()),
             "bytes" if to == 2 => self.0.send(to, b"hello"),
@@ -291,7 +291,7 @@ impl Channel for Broken {
         &self,
         wait: Duration,
         take: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<bool, ChannelError> {
+    ) -> Result<bool, Box<dyn Error + Send + Sync>> {
         match self.1 {
             "receive" => Err("the address is in use".into()),
             "panic" => panic!("this one is part of the test"),

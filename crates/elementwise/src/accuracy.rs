@@ -198,7 +198,7 @@ fn check_unary<T: Tested>(count: u64) {
         let bound = documented::<T>(name);
         let exact: Vec<f64> = xs.iter().map(|x| exact(x.to_f64())).collect();
         for &isa in Isa::available() {
-            unary(&Exec { pool: &pool, isa }, op, &xs, &mut ys).unwrap();
+            unary(&Exec::new(&pool, isa), op, &xs, &mut ys).unwrap();
             let mut worst = Worst::default();
             for ((x, y), exact) in xs.iter().zip(&ys).zip(&exact) {
                 worst.take(bound, x.to_f64(), *y, *exact, || format!("{x:?}: {y:?}"));
@@ -241,7 +241,7 @@ fn check_power<T: Tested>() {
             for (b, stride) in [(vec![b], 0), (vec![b; bases.len()], 1)] {
                 let dims = [bases.len()];
                 binary(
-                    &Exec { pool: &pool, isa },
+                    &Exec::new(&pool, isa),
                     Binary::Pow,
                     &dims,
                     Strided::flat(&bases),

@@ -69,7 +69,7 @@ pub fn binary<T: BinaryElement>(
     b: Strided<'_, T>,
     out: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let way = Way::new(dims, [a.strides, b.strides], [a.data.len(), b.data.len()], &mut walk);
@@ -112,7 +112,7 @@ pub fn binary_in_place<T: BinaryElement>(
     a: &mut [T],
     b: Strided<'_, T>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(a.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let way = Way::new(dims, [b.strides], [b.data.len()], &mut walk);

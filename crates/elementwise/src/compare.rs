@@ -51,7 +51,7 @@ pub fn compare<T: Number>(
     b: Strided<'_, T>,
     out: &mut [u8],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, b, out, |a, b, out| {
         macro_rules! run {
@@ -83,7 +83,7 @@ pub fn logic(
     b: Strided<'_, u8>,
     out: &mut [u8],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, b, out, |a, b, out| match op {
         Logic::And => level.run_avx2(Row { a, b, out, op: AndBool }),
@@ -105,7 +105,7 @@ pub fn bitwise<T: Integer>(
     b: Strided<'_, T>,
     out: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     rows(pool, dims, a, b, out, |a, b, out| match op {
         Bitwise::And => T::run(level, Row { a, b, out, op: AndBits }),

@@ -67,7 +67,7 @@ pub fn pointwise<T: UnaryElement + BinaryElement>(
     links: &[Link<'_, T>],
     out: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
     assert_eq!(out.len(), len, "the output has other dims");
@@ -94,7 +94,7 @@ pub fn pointwise_in_place<T: UnaryElement + BinaryElement>(
     links: &[Link<'_, T>],
     x: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
     assert_eq!(x.len(), len, "the elements have other dims");

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn columns_end_within_a_block() {
-        let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
+        let exec = Exec::new(Pool::serial(), Isa::Portable);
         // Three elements in blocks of two, of two columns: a block of each ends unused.
         let columns = Columns {
             codes: Codes { bytes: &[1, 2, 3, 99, 4, 5, 6, 99], bits: 8, signed: false },
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn slices_along_either_axis() {
-        let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
+        let exec = Exec::new(Pool::serial(), Isa::Portable);
         let bytes: Vec<u8> = (0..12).collect();
         let codes = Codes { bytes: &bytes, bits: 8, signed: false };
         // [3, 4], cut along the last axis in blocks of two, taken along the first.

@@ -75,7 +75,7 @@ integers!(i8, i16, i32, i64);
 
 /// `y[i] = start + i * delta`
 pub fn range<T: Ranged>(exec: &Exec<'_>, start: T, delta: T, y: &mut [T]) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     fill(pool, y, 1, |first, y| {
         T::run(level, Steps { start, delta, first, y });
@@ -109,7 +109,7 @@ mod tests {
             for n in [0, 1, 7, 33, 20_001] {
                 let mut y = vec![T::ONE; n];
                 let (start, delta) = (T::from_f64(start), T::from_f64(delta));
-                range(&Exec { pool: &Pool::new(2), isa }, start, delta, &mut y).unwrap();
+                range(&Exec::new(&Pool::new(2), isa), start, delta, &mut y).unwrap();
                 for (i, y) in y.iter().enumerate() {
                     let expected = start.to_f64() + i as f64 * delta.to_f64();
                     assert_eq!(*y, T::from_f64(expected), "{isa:?} {n} {i}");
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn more_numbers_than_the_type_has_positive_ones() {
         let mut y = vec![0i16; 65_535];
-        range(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, i16::MIN, 1, &mut y).unwrap();
+        range(&Exec::new(&Pool::new(1), Isa::detect()), i16::MIN, 1, &mut y).unwrap();
         assert!(y.iter().zip(i16::MIN..).all(|(y, expected)| *y == expected));
     }
 }

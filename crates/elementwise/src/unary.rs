@@ -176,7 +176,7 @@ pub fn unary<T: UnaryElement>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(x.len(), y.len(), "one output per input");
     let level = Level::new(isa);
     fill(pool, y, op.work(), |start, y| {
@@ -190,7 +190,7 @@ pub fn unary_in_place<T: UnaryElement>(
     op: Unary,
     x: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     fill(pool, x, op.work(), |_, x| T::unary_in_place(level, op, x))
 }
@@ -208,7 +208,7 @@ pub fn clip<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(x.len(), y.len(), "one output per input");
     let level = Level::new(isa);
     fill(pool, y, 1, |start, y| {
@@ -224,7 +224,7 @@ pub fn clip_in_place<T: Number>(
     high: T,
     x: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     fill(pool, x, 1, |_, x| T::run(level, ClipInPlace { low, high, x }))
 }

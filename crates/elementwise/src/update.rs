@@ -156,7 +156,7 @@ pub fn update<T: UnaryElement + BinaryElement>(
     sources: &[Source<'_, T>],
     results: &mut [&mut [T]],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let level = Level::new(isa);
     assert_eq!(sources.len(), functions.operands, "operands");
     assert_eq!(results.len(), functions.results.len(), "results");
@@ -270,7 +270,7 @@ mod tests {
         let update_code = functions();
         for threads in [1, 3] {
             let pool = Pool::new(threads);
-            let exec = Exec { pool: &pool, isa: Isa::detect() };
+            let exec = Exec::new(&pool, Isa::detect());
             for len in [0, 1, 2, TILE, TILE + 1, 40_000] {
                 let numbers = |by: usize| -> Vec<f32> {
                     (0..len).map(|i| (i * by % 101) as f32 / 101.0).collect()

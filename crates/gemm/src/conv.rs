@@ -44,7 +44,7 @@ pub use packing::WeightSource;
 pub use pixels::{interleave, pitch_of};
 pub use sardonyx_simd::buffer::Lasts;
 use sardonyx_simd::buffer::PackedBuf;
-use sardonyx_simd::{Ended, Isa, Pool};
+use sardonyx_simd::{Caches, Ended, Isa, Pool};
 use smallvec::{SmallVec, smallvec};
 use tile::{TileTable, tiles};
 pub use weight_gradient::WeightGradient;
@@ -414,6 +414,8 @@ pub struct PackedConv {
     params: ConvParams,
     geometry: Geometry,
     isa: Isa,
+    /// Caches that blocks of outputs are cut for.
+    caches: Caches,
     algorithm: Algorithm,
     /// As [`packing`] says.
     weights: PackedBuf,
@@ -426,6 +428,12 @@ impl PackedConv {
 
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// Cuts blocks of outputs for other caches than this machine's. Results stay the same.
+    #[must_use]
+    pub fn with_caches(self, caches: Caches) -> PackedConv {
+        PackedConv { caches, ..self }
     }
 
     /// Memory held by the packed weights.
@@ -577,6 +585,7 @@ impl PackedConv {
         match self.algorithm {
             Algorithm::Depthwise => Job::Depthwise(Depthwise {
                 isa: self.isa,
+                caches: self.caches,
                 geometry: &self.geometry,
                 channels: p.out_channels,
                 weights: &self.weights,

@@ -6,7 +6,7 @@
 //! use sardonyx_simd::{Exec, Isa, Pool};
 //!
 //! # fn main() -> Result<(), sardonyx_simd::Ended> {
-//! let exec = &Exec { pool: Pool::global(), isa: Isa::detect() };
+//! let exec = &Exec::new(Pool::global(), Isa::detect());
 //! let (a, b) = ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]);
 //! let b = PackedB::new(exec.isa, MatRef::row_major(&b, 2, 2))?; // once, for constants
 //! let mut c = [0.0; 4];
@@ -156,7 +156,7 @@ fn rounding(a: &Lhs<'_>, b: &Rhs<'_>) -> ManyRows {
 /// The most bytes of scratch memory that [`gemm`] takes for these operands: what grows with their
 /// size. Each thread takes a few hundred KB more, whatever the sizes.
 pub fn gemm_scratch(exec: &Exec<'_>, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let ((m, k), (_, n)) = (a.size(), b.size());
     let floats = match rounding(a, b) {
         ManyRows::Pairs => bf16::pairs_len(isa, m, k),
@@ -212,7 +212,7 @@ pub fn gemm_swept(
     epilogue: &Epilogue<'_>,
     sweep: Sweep,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     let ((m, k), (depth, n)) = (a.size(), b.size());
     assert_eq!(k, depth, "depth of A and B");
@@ -250,6 +250,7 @@ pub fn gemm_swept(
         return bf16::with_pairs(exec, a, |a| {
             let product = Product {
                 isa,
+                caches: exec.caches,
                 m,
                 n,
                 k: k.div_ceil(2),
@@ -276,6 +277,7 @@ pub fn gemm_swept(
     };
     let product = Product {
         isa,
+        caches: exec.caches,
         m,
         n,
         k,

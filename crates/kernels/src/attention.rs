@@ -15,7 +15,7 @@ use sardonyx_gemm::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::chunks::Shared;
 use sardonyx_simd::number::Math;
-use sardonyx_simd::{Ended, Exec, Isa, Pool};
+use sardonyx_simd::{Ended, Exec, Pool};
 use sardonyx_simd::{Level, Loop};
 
 /// Queries of a block.
@@ -136,7 +136,8 @@ pub fn attention(
     y: &mut [f32],
     y_strides: [usize; 4],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let pool = exec.pool;
+    let alone = Exec { pool: Pool::serial(), ..*exec };
     job.check(y.len(), y_strides);
     let s = job.sizes;
     assert_eq!(y_strides[3], 1, "rows of the output are contiguous");
@@ -155,7 +156,7 @@ pub fn attention(
         let (block, rest) = (index % blocks, index / blocks);
         let (head, batch) = (rest % heads, rest / heads);
         let rows = block * ROWS..rows.min((block + 1) * ROWS);
-        Unit { job, isa, batch, head, rows, together }.run(&out, y_strides)
+        Unit { job, alone, batch, head, rows, together }.run(&out, y_strides)
     };
     let work = s.keys * (s.features + s.value_features) * rows.min(ROWS);
     let per_chunk = (SERIAL_WORK / work.max(1)).max(1);
@@ -185,7 +186,8 @@ fn check_apart(strides: [usize; 4], dims: [usize; 4]) {
 /// A block of rows of one head: queries, or the heads that share keys.
 struct Unit<'a> {
     job: &'a Attention<'a>,
-    isa: Isa,
+    /// Computes the unit's products on the thread that has it.
+    alone: Exec<'a>,
     batch: usize,
     /// Of queries, or of keys when rows are heads.
     head: usize,
@@ -247,12 +249,12 @@ impl Unit<'_> {
                     job.k.strides[2],
                 );
                 // Scaling comes with the mask, in one multiply-add.
-                let alone = &Exec { pool: Pool::serial(), isa: self.isa };
+                let alone = &self.alone;
                 let plain = Epilogue::default();
                 gemm(alone, Lhs::Plain(q), Rhs::Plain(k), scores, keys, &plain)?;
                 let tile =
                     Tile { unit: self, first_key: key, keys, scores, sums, greatest, weights };
-                Level::new(self.isa).run(tile);
+                Level::new(self.alone.isa).run(tile);
                 let p = MatRef::row_major(scores, count, keys);
                 let v = MatRef::new(
                     &job.v.data[start(job.v.strides, shared_head, key)..],

@@ -181,7 +181,8 @@ mod tests {
             for (most, score) in [(1, None), (count, None), (count, Some(2.0)), (3, Some(5.0))] {
                 let how = Suppression { overlap: 0.25, score };
                 for threads in [1, 2] {
-                    let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+                    let pool = Pool::new(threads);
+                    let exec = Exec::new(&pool, Isa::detect());
                     let mut kept = vec![-1; batch * classes * most];
                     let mut counts = vec![9; batch * classes];
                     let flat = boxes.as_flattened();

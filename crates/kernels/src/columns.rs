@@ -233,7 +233,8 @@ mod tests {
             }
         }
         for threads in [1, 2] {
-            let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+            let pool = Pool::new(threads);
+            let exec = Exec::new(&pool, Isa::detect());
             let mut y = vec![T::ONE; expected.len()];
             add_columns(&exec, axes, &x, &mut y).unwrap();
             let found: Vec<f64> = y.iter().map(|y| y.to_f64()).collect();
@@ -269,8 +270,7 @@ mod tests {
     fn truth_values() {
         let axes = [axis(3, 2, 1, 1, 0)];
         let (x, mut y) = ([0, 7, 0, 1], [9; 3]);
-        any_of_columns(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, &axes, &x, &mut y)
-            .unwrap();
+        any_of_columns(&Exec::new(&Pool::new(1), Isa::detect()), &axes, &x, &mut y).unwrap();
         assert_eq!(y, [0, 1, 1]);
     }
 }

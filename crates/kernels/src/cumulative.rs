@@ -87,7 +87,7 @@ fn accumulate<T: Number, J: Join>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {
@@ -216,8 +216,7 @@ mod tests {
                     let (exclusive, reverse) = which;
                     let which = Cumulative { of, exclusive, reverse };
                     let mut y = vec![T::ONE; x.len()];
-                    cumulative(&Exec { pool: &Pool::new(2), isa }, which, dims, &x, &mut y)
-                        .unwrap();
+                    cumulative(&Exec::new(&Pool::new(2), isa), which, dims, &x, &mut y).unwrap();
                     for (at, y) in y.iter().enumerate() {
                         let (o, a, i) = (at / inner / axis, at / inner % axis, at % inner);
                         let joined = (0..axis)
@@ -265,8 +264,7 @@ mod tests {
         let x = [1.0f32, f32::NAN, 2.0, f32::INFINITY];
         let mut y = [0.0; 4];
         let which = Cumulative { of: Running::Sum, exclusive: true, reverse: false };
-        cumulative(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, which, [1, 4, 1], &x, &mut y)
-            .unwrap();
+        cumulative(&Exec::new(&Pool::new(1), Isa::detect()), which, [1, 4, 1], &x, &mut y).unwrap();
         assert_eq!(y[..2], [0.0, 1.0]);
         assert!(y[2].is_nan() && y[3].is_nan());
     }

@@ -165,7 +165,8 @@ mod tests {
         let x = [1.0, 2.0, 3.0, 11.0, 12.0, 13.0, 0.0, 0.0, 8.0, 0.0, 0.0, 0.0f32];
         // By tap: rows of two outputs, then columns.
         let offsets = [0.0, 0.5, 0.5, 0.0, -9.0, f32::NAN, 0.0, 0.5];
-        let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
+        let pool = Pool::new(1);
+        let exec = Exec::new(&pool, Isa::detect());
         let mut patches = [9.0; 8];
         deformed_patches(&exec, &geometry, &x, &offsets, None, &mut patches).unwrap();
         assert_eq!(patches, [1.5, 7.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);

@@ -23,7 +23,7 @@ pub fn determinants<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let len = size * size;
     assert_eq!(x.len(), y.len() * len, "one output per matrix");
     if len == 0 {
@@ -175,8 +175,7 @@ mod tests {
                     .collect();
                 for threads in [1, 3] {
                     let mut y = vec![T::LOWEST; count];
-                    determinants(&Exec { pool: &Pool::new(threads), isa }, size, &x, &mut y)
-                        .unwrap();
+                    determinants(&Exec::new(&Pool::new(threads), isa), size, &x, &mut y).unwrap();
                     for (matrix, y) in y.iter().enumerate() {
                         let x: Vec<f64> = x[matrix * size * size..][..size * size]
                             .iter()
@@ -200,7 +199,8 @@ mod tests {
 
     fn of(size: usize, x: &[f64]) -> f64 {
         let mut y = [0.0];
-        let exec = Exec { pool: &Pool::new(2), isa: Isa::detect() };
+        let pool = Pool::new(2);
+        let exec = Exec::new(&pool, Isa::detect());
         determinants(&exec, size, x, &mut y).unwrap();
         y[0]
     }
@@ -226,7 +226,8 @@ mod tests {
         let x: Vec<f32> = (0..size * size).map(|at| (at * 7919 % 101) as f32 / 101.0).collect();
         let found = [1, 2, 5].map(|threads| {
             let mut y = [0f32];
-            let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+            let pool = Pool::new(threads);
+            let exec = Exec::new(&pool, Isa::detect());
             determinants(&exec, size, &x, &mut y).unwrap();
             y[0].to_bits()
         });

@@ -106,7 +106,7 @@ fn kernels_end_at_any_moment() {
     };
     let pools = [1, 3].map(Pool::new);
     for Case { name, call } in all() {
-        let exec = |pool| Exec { pool, isa: Isa::detect() };
+        let exec = |pool| Exec::new(pool, Isa::detect());
         let asked = Cell::new(0);
         let never = || {
             asked.set(asked.get() + 1);

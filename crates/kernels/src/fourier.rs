@@ -487,7 +487,8 @@ mod tests {
         for length in lengths {
             let x = numbers(2 * length, 37);
             for isa in Isa::available() {
-                let exec = Exec { pool: &Pool::new(2), isa: *isa };
+                let pool = Pool::new(2);
+                let exec = Exec::new(&pool, *isa);
                 let tables = Tables::new(*isa, length).unwrap().unwrap();
                 for inverse in [false, true] {
                     let spectrum = Spectrum { length, inverse, half: false, complex: true };
@@ -504,7 +505,7 @@ mod tests {
     fn halves_are_those_of_real_signals() {
         for length in [1, 2, 3, 8, 9, 30, 34] {
             let x = numbers(length, 29);
-            let exec = Exec { pool: Pool::serial(), isa: Isa::detect() };
+            let exec = Exec::new(Pool::serial(), Isa::detect());
             let tables = Tables::new(exec.isa, length).unwrap().unwrap();
             let pairs: Vec<f64> = x.iter().flat_map(|x| [*x, 0.0]).collect();
             let whole = naive(&pairs, length, false);
@@ -533,7 +534,8 @@ mod tests {
                 let lines = Lines { grid: [2, 3], len: 4, x: [12, 1, 3], y: [3 * length, 1, 3] };
                 let mut first: Option<Vec<f32>> = None;
                 for threads in [1, 2, 3] {
-                    let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+                    let pool = Pool::new(threads);
+                    let exec = Exec::new(&pool, Isa::detect());
                     let mut y = vec![0.0f32; 2 * 6 * length];
                     transform(&exec, &tables, spectrum, lines, window, &x, &mut y).unwrap();
                     for (a, b) in (0..6).map(|line| (line / 3, line % 3)) {

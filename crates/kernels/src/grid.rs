@@ -424,7 +424,8 @@ mod tests {
             read_elements(&pool, [images, channels, image, count], &elements, &x, &mut y).unwrap();
         } else {
             for threads in [1, 2] {
-                let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+                let pool = Pool::new(threads);
+                let exec = Exec::new(&pool, Isa::detect());
                 let mut again = y.clone();
                 read_between(&exec, how, (images, channels, sizes), &x, &places, &mut again)
                     .unwrap();
@@ -471,7 +472,8 @@ mod tests {
                 let how = Reading { between, outside, align_corners };
                 let mut places = [0.0; 5];
                 coordinates(&Pool::new(1), how, &[3], &grid, &mut places).unwrap();
-                let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
+                let pool = Pool::new(1);
+                let exec = Exec::new(&pool, Isa::detect());
                 let mut y = [9f32; 5];
                 if between == Between::Nearest {
                     let mut elements = [0; 5];

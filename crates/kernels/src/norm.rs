@@ -115,7 +115,7 @@ fn apply<T: Number>(
     x: Option<&[T]>,
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let channels = scale.len();
     assert_eq!(shift.len(), channels, "one shift per channel");
     if y.is_empty() {

@@ -78,7 +78,7 @@ pub struct Weights<'a, T> {
 ///
 /// If lengths differ.
 pub fn step<T: Math>(exec: &Exec<'_>, step: Step, weights: Weights<'_, T>) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let Weights { old, new, gradients, old_states, new_states } = weights;
     let (level, states) = (Level::new(isa), step.optimizer.states());
     assert_eq!((new.len(), gradients.len()), (old.len(), old.len()), "one of each per weight");
@@ -233,7 +233,7 @@ mod tests {
                         old_states: [first, second],
                         new_states: [&mut new_first, &mut new_second],
                     };
-                    step(&Exec { pool: &Pool::new(2), isa }, step_of, weights).unwrap();
+                    step(&Exec::new(&Pool::new(2), isa), step_of, weights).unwrap();
                     for i in 0..len {
                         let kept = [first[i].to_f64(), second[i].to_f64()];
                         let (y, [a, b]) =
@@ -268,7 +268,8 @@ mod tests {
             old_states: [&[1.0, 0.0], &[]],
             new_states: [&mut sum, &mut []],
         };
-        let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
+        let pool = Pool::new(1);
+        let exec = Exec::new(&pool, Isa::detect());
         step(&exec, Step { optimizer, rate: 0.5, norm: 0.0 }, weights).unwrap();
         assert_eq!((new, sum), ([0.5, 1.875], [1.0, 0.25]));
     }

@@ -243,7 +243,7 @@ fn pooled<T: Number, F: Fold>(
     y: &mut [T],
     what: Pooling<F, impl Fn(T::Wide, usize) -> T + Copy + Sync>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let Pooling { fold, finish, divisor } = what;
     window.check(planes, x.len(), y.len());
     let level = Level::new(isa);
@@ -363,7 +363,7 @@ pub fn max_pool_with_indices<T: Number>(
     y: &mut [T],
     indices: &mut [i64],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     window.check(planes, x.len(), y.len());
     assert_eq!(y.len(), indices.len(), "one index per output");
     let (level, width) = (Level::new(isa), window.width());

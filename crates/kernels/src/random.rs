@@ -229,7 +229,7 @@ fn in_pieces<T: Send>(
     y: &mut [T],
     body: impl Fn(usize, &[f64], &mut [T]) + Sync,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let len = y.len();
     let shared = Shared::new(y);
     match generator {

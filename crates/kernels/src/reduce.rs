@@ -62,7 +62,7 @@ pub fn reduce<T: Number>(
     x: &[T],
     out: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(dims.len(), axes.len(), "one mark per dim");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
     let (kept, reduced) = (walk(dims, axes, false, x.len()), walk(dims, axes, true, x.len()));

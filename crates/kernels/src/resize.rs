@@ -214,7 +214,8 @@ mod tests {
                 .collect();
             for isa in Isa::available() {
                 for threads in [1, 3] {
-                    let exec = Exec { pool: &Pool::new(threads), isa: *isa };
+                    let pool = Pool::new(threads);
+                    let exec = Exec::new(&pool, *isa);
                     let mut y = vec![0.0; expected.len()];
                     along_axis(&exec, [outer, len, inner], &taps, &x, &mut y).unwrap();
                     assert_eq!(y, expected, "{isa:?} {threads} {outer} {inner}");
@@ -225,7 +226,8 @@ mod tests {
 
     #[test]
     fn integers_are_rounded_and_saturate() {
-        let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
+        let pool = Pool::new(1);
+        let exec = Exec::new(&pool, Isa::detect());
         let mut y = [0i8; 6];
         from_reals(&exec, &[0.5, 1.5, -2.5, 127.6, -1000.0, f64::NAN], &mut y).unwrap();
         assert_eq!(y, [0, 2, -2, 127, -128, 0]);

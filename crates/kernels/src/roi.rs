@@ -266,7 +266,8 @@ mod tests {
             .collect();
         for [lines, columns] in [[1, 1], [2, 3], [7, 2]] {
             for threads in [1, 2] {
-                let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+                let pool = Pool::new(threads);
+                let exec = Exec::new(&pool, Isa::detect());
                 let mut y = vec![99.0; regions.len() * channels * lines * columns];
                 let dims = [images, channels, height, width];
                 max_roi_pool(&exec, [lines, columns], dims, &x, &regions, &mut y).unwrap();
@@ -308,7 +309,8 @@ mod tests {
         };
         let (regions, images) = ([1.0, 1.0, 5.0, 5.0, 30.0, 30.0, 40.0, 40.0], [0, 0]);
         for threads in [1, 2] {
-            let exec = Exec { pool: &Pool::new(threads), isa: Isa::detect() };
+            let pool = Pool::new(threads);
+            let exec = Exec::new(&pool, Isa::detect());
             let mut y = [9.0; 8];
             roi_align(&exec, &how, [1, 2, 8, 8], &x, (&regions, &images), &mut y).unwrap();
             // The second region is outside.
@@ -319,7 +321,8 @@ mod tests {
         how.half_pixel = false;
         assert_eq!(how.most_samples(&[3.0, 3.0, 3.0, 3.0]), 1);
         // Corners that are no numbers make cells that are none, with any number of samples.
-        let exec = Exec { pool: &Pool::new(1), isa: Isa::detect() };
+        let pool = Pool::new(1);
+        let exec = Exec::new(&pool, Isa::detect());
         for (value, sampling, half_pixel) in [
             (CellValue::Mean, 0, true),
             (CellValue::Mean, 2, false),

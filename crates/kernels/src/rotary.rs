@@ -49,7 +49,7 @@ pub fn rotary<T: Number>(
     angles: Angles<'_, T>,
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let Angles { cos, sin, positions } = angles;
     let Rotary { pairs, columns, .. } = which;
     assert_eq!(x.len(), outer * heads * inner * features, "the input has other dims");
@@ -178,7 +178,7 @@ mod tests {
                         let which = Rotary { interleaved, pairs, columns };
                         let pool = Pool::new(2);
                         rotary(
-                            &Exec { pool: &pool, isa },
+                            &Exec::new(&pool, isa),
                             which,
                             dims,
                             &x,
@@ -241,7 +241,7 @@ mod tests {
             let which = Rotary { interleaved: false, pairs: 16, columns: 16 };
             let pool = Pool::new(1);
             rotary(
-                &Exec { pool: &pool, isa },
+                &Exec::new(&pool, isa),
                 which,
                 [1, 1, 1, 40],
                 &x,

@@ -59,7 +59,7 @@ fn apply<T: Number>(
     x: Option<&[T]>,
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(y.len(), outer * axis * inner, "the output has other dims");
     if y.is_empty() {
         return Ok(());

@@ -107,7 +107,7 @@ pub trait ExternalData {
     ///
     /// What [`load`](ExternalData::load) refuses, and a file that does not hold these values any
     /// more.
-    fn stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+    fn load_stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
         let loaded = self.load(wanted.location, wanted.offset, wanted.length);
         loaded.map_err(NotStored::new)
     }

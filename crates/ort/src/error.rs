@@ -65,7 +65,7 @@ impl Error {
             message: error.message().to_string(),
             place: error.place().map(str::to_string),
             help: error.help().map(str::to_string),
-            unsupported: error.unsupported().iter().map(ToString::to_string).collect(),
+            unsupported: error.unsupported_operators().iter().map(ToString::to_string).collect(),
             text: error.to_string().into(),
         }
     }

@@ -138,7 +138,7 @@ impl<'o, V> Opening<'o, V> {
         let is_bytes = matches!(source, Source::Bytes(_));
         if is_bytes && options.files.is_empty() && !model.external_files().is_empty() {
             let directory = options.data_directory().map_or(Path::new("."), Path::new);
-            model.look_in(directory).map_err(|error| of_model(&error, source))?;
+            model.set_data_directory(directory).map_err(|error| of_model(&error, source))?;
         }
         // A session reads the declarations of its model for as long as it lives.
         let model = model.with_own_structure().map_err(|error| of_model(&error, source))?;

@@ -100,7 +100,7 @@ impl Status {
     /// Status of an error of opening a model or of making a session.
     pub fn of_model(error: &sardonyx::Error, source: &Source) -> Status {
         match error.kind() {
-            ErrorKind::Unsupported => of_operators(error.unsupported()),
+            ErrorKind::Unsupported => of_operators(error.unsupported_operators()),
             ErrorKind::Io => of_file(source),
             ErrorKind::Format if source.is_empty() => Status::InvalidArgument,
             ErrorKind::Format => Status::InvalidProtobuf,

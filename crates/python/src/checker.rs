@@ -1,4 +1,4 @@
-//! `checker`: does a model keep to the standard?
+//! The Python submodule `checker`: checks models, and parts of models, against the ONNX standard.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sardonyx::check::{CheckOptions, CheckReport, Finding, Severity};
-use sardonyx::io::{Form, Links};
+use sardonyx::io::ModelFormat;
 use sardonyx::tool::schema::Registry;
 use sardonyx::tool::{DataAccess, ModelExt, open_data_file};
 use sardonyx::{ErrorKind, OpenOptions};
@@ -16,6 +16,7 @@ use crate::message::{self, Header, Part};
 use crate::registry;
 use crate::shape_inference::{self, Mode};
 
+/// Adds the classes and functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ValidationError", module.py().get_type::<ValidationError>())?;
     module.add_class::<CheckerContext>()?;
@@ -32,13 +33,13 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_open_external_data, module)?)
 }
 
-/// The model that a part is to be checked for.
+/// Facts about the model for which a part, such as one node, is checked.
 #[pyclass(module = "sardonyx.checker")]
 pub(crate) struct CheckerContext {
-    /// IR version of the model.
+    /// IR version of the model; -1 until it is set.
     #[pyo3(get, set)]
     ir_version: i32,
-    /// Versions of the operator sets that the model imports, by domain. A copy.
+    /// Versions of the operator sets that the model imports, by domain. Reading it returns a copy.
     #[pyo3(get, set)]
     opset_imports: BTreeMap<String, i32>,
 }
@@ -51,8 +52,7 @@ impl CheckerContext {
     }
 }
 
-/// The names that are visible around a part. Empty: parts are checked as if they stood in a main
-/// graph.
+/// Scope in which a part is checked. Always empty: parts are checked as members of a main graph.
 #[pyclass(module = "sardonyx.checker")]
 pub(crate) struct LexicalScopeContext(());
 
@@ -65,79 +65,88 @@ impl LexicalScopeContext {
 }
 
 impl CheckerContext {
-    fn context(&self) -> Context {
+    /// Converts the Python object to the options of a check.
+    fn to_context(&self) -> CheckContext {
         let versions = self.opset_imports.iter();
-        Context {
+        CheckContext {
             header: Header {
                 ir_version: Some(self.ir_version.into()),
                 opset_imports: versions
                     .map(|(domain, version)| (domain.clone(), i64::from(*version)))
                     .collect(),
             },
-            ..Context::default()
+            ..CheckContext::default()
         }
     }
 }
 
-/// How to check.
+/// Options of a check.
 #[derive(Debug, Clone, Default)]
-struct Context {
-    /// What the model around a part says.
+struct CheckContext {
+    /// IR version and opset imports of the model that a part belongs to.
     header: Header,
-    /// Whether functions may import other versions of an operator set than the model.
+    /// Whether functions may import versions of an operator set that conflict with the model's.
     any_function_versions: bool,
-    /// Whether operators of all domains must be known.
+    /// Whether operators of custom domains must be registered too.
     all_domains: bool,
 }
 
-impl Context {
-    /// For a whole model, which says the rest itself.
-    fn of_model(any_function_versions: bool, all_domains: bool) -> Context {
-        Context { any_function_versions, all_domains, ..Context::default() }
+impl CheckContext {
+    /// Makes the options for a whole model, which has its own header.
+    fn for_model(any_function_versions: bool, all_domains: bool) -> CheckContext {
+        CheckContext { any_function_versions, all_domains, ..CheckContext::default() }
     }
 
-    /// What the checker of the `onnx` package would look at, and nothing else.
-    fn options(&self) -> CheckOptions {
+    /// Returns check options with the rules of the onnx package's checker.
+    fn to_options(&self) -> CheckOptions {
         like_onnx(registry::snapshot().registry)
             .skip_opset_compatibility(self.any_function_versions)
             .custom_domains(self.all_domains)
     }
 }
 
-/// What the checker of the `onnx` package would look at, with these operators.
+/// Returns options that apply exactly the rules of the onnx package's checker, for the operators in
+/// `registry`.
 pub(crate) fn like_onnx(registry: Registry) -> CheckOptions {
     CheckOptions::new().like_onnx(true).registry(registry)
 }
 
-/// Checks a part of a model.
+/// Checks a serialized part of a model.
 ///
 /// # Errors
 ///
-/// `ValueError` if the bytes are no such message, `ValidationError` with what is wrong with it.
-fn judge(bytes: &[u8], part: Part, context: &Context) -> PyResult<()> {
-    let model = message::read(bytes, part, &context.header)?;
-    verdict(model.check_part(part.into(), &context.options()))
+/// `ValueError` if the bytes are not such a message; `ValidationError` with the problems of the
+/// part.
+fn check_part(bytes: &[u8], part: Part, context: &CheckContext) -> PyResult<()> {
+    let model = message::read_part(bytes, part, &context.header)?;
+    raise_errors(model.check_part(part.into(), &context.to_options()))
 }
 
-/// Words that programs look for in the messages of the `onnx` package, by code.
+/// Phrases of the onnx package's messages that programs search for, by code of the finding.
 const KNOWN_WORDS: &[(&str, &str)] = &[
     ("recursive-function", "Cycle detected in model-local function references"),
     ("six-bit-range", "6-bit floats must use only bits 0-5"),
 ];
 
-/// Errors as an exception, one line each.
-pub(crate) fn verdict(report: CheckReport) -> PyResult<()> {
+/// Turns the errors of a report into an exception, one line per error.
+///
+/// # Errors
+///
+/// `ValidationError` if there is an error.
+pub(crate) fn raise_errors(report: CheckReport) -> PyResult<()> {
     let errors = report.findings.iter();
     let errors = errors.filter(|found| found.severity == Severity::Error);
-    let line = |found: &Finding| {
-        let known = KNOWN_WORDS.iter().find(|(code, _)| *code == found.code.name);
-        known.map_or(found.to_string(), |(_, words)| format!("{words}: {found}"))
-    };
-    let lines: Vec<String> = errors.map(line).collect();
+    let lines: Vec<String> = errors.map(format_finding).collect();
     if lines.is_empty() { Ok(()) } else { Err(ValidationError::new_err(lines.join("\n"))) }
 }
 
-/// Checks a serialized ValueInfoProto.
+/// Formats a finding, after the phrase of the onnx package if there is one.
+fn format_finding(finding: &Finding) -> String {
+    let known = KNOWN_WORDS.iter().find(|(code, _)| *code == finding.code.name);
+    known.map_or(finding.to_string(), |(_, words)| format!("{words}: {finding}"))
+}
+
+/// Checks a serialized ValueInfoProto. Raises `ValidationError` if it violates the standard.
 #[pyfunction]
 #[pyo3(signature = (bytes, checker_context, /))]
 fn check_value_info(
@@ -145,11 +154,11 @@ fn check_value_info(
     bytes: &[u8],
     checker_context: PyRef<'_, CheckerContext>,
 ) -> PyResult<()> {
-    let context = checker_context.context();
-    py.detach(|| judge(bytes, Part::ValueInfo, &context))
+    let context = checker_context.to_context();
+    py.detach(|| check_part(bytes, Part::ValueInfo, &context))
 }
 
-/// Checks a serialized TensorProto.
+/// Checks a serialized TensorProto. Raises `ValidationError` if it violates the standard.
 #[pyfunction]
 #[pyo3(signature = (bytes, checker_context, /))]
 fn check_tensor(
@@ -157,11 +166,11 @@ fn check_tensor(
     bytes: &[u8],
     checker_context: PyRef<'_, CheckerContext>,
 ) -> PyResult<()> {
-    let context = checker_context.context();
-    py.detach(|| judge(bytes, Part::Tensor, &context))
+    let context = checker_context.to_context();
+    py.detach(|| check_part(bytes, Part::Tensor, &context))
 }
 
-/// Checks a serialized SparseTensorProto.
+/// Checks a serialized SparseTensorProto. Raises `ValidationError` if it violates the standard.
 #[pyfunction]
 #[pyo3(signature = (bytes, checker_context, /))]
 fn check_sparse_tensor(
@@ -169,8 +178,8 @@ fn check_sparse_tensor(
     bytes: &[u8],
     checker_context: PyRef<'_, CheckerContext>,
 ) -> PyResult<()> {
-    let context = checker_context.context();
-    py.detach(|| judge(bytes, Part::SparseTensor, &context))
+    let context = checker_context.to_context();
+    py.detach(|| check_part(bytes, Part::SparseTensor, &context))
 }
 
 macro_rules! checks_in_scope {
@@ -185,21 +194,29 @@ macro_rules! checks_in_scope {
             lexical_scope_context: PyRef<'_, LexicalScopeContext>,
         ) -> PyResult<()> {
             let LexicalScopeContext(()) = *lexical_scope_context;
-            let context = checker_context.context();
-            py.detach(|| judge(bytes, Part::$part, &context))
+            let context = checker_context.to_context();
+            py.detach(|| check_part(bytes, Part::$part, &context))
         }
     )* };
 }
 
-// Four equal functions; one that is told the part could not be one of Python's.
+// A macro, because a Python function cannot be generic over the part.
 checks_in_scope! {
-    check_attribute Attribute "Checks a serialized AttributeProto.";
-    check_node Node "Checks a serialized NodeProto.";
-    check_function Function "Checks a serialized FunctionProto.";
-    check_graph Graph "Checks a serialized GraphProto.";
+    check_attribute Attribute
+        "Checks a serialized AttributeProto. Raises `ValidationError` if it violates the standard.";
+    check_node Node
+        "Checks a serialized NodeProto. Raises `ValidationError` if it violates the standard.";
+    check_function Function
+        "Checks a serialized FunctionProto. Raises `ValidationError` if it violates the standard.";
+    check_graph Graph
+        "Checks a serialized GraphProto. Raises `ValidationError` if it violates the standard.";
 }
 
-/// Checks a serialized ModelProto.
+/// Checks a serialized ModelProto. Raises `ValidationError` if it violates the standard.
+///
+/// `full_check` also infers types and shapes, and raises `InferenceError` for contradictions.
+/// `skip_opset_compatibility_check` accepts functions that import other versions of an operator set
+/// than the model. `check_custom_domain` requires operators of custom domains to be registered.
 #[pyfunction]
 #[pyo3(signature = (
     bytes,
@@ -214,10 +231,10 @@ fn check_model(
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
-    let context = Context::of_model(skip_opset_compatibility_check, check_custom_domain);
+    let context = CheckContext::for_model(skip_opset_compatibility_check, check_custom_domain);
     let model = py.detach(|| {
         let model = message::read_shared(bytes)?;
-        verdict(model.check(&context.options()))?;
+        raise_errors(model.check(&context.to_options()))?;
         PyResult::Ok(model)
     })?;
     if full_check {
@@ -226,7 +243,12 @@ fn check_model(
     Ok(())
 }
 
-/// Checks a model file, with its data files.
+/// Checks a model file with its data files. Raises `ValidationError` if it violates the standard,
+/// or cannot be read.
+///
+/// `full_check` also infers types and shapes, and raises `InferenceError` for contradictions.
+/// `skip_opset_compatibility_check` accepts functions that import other versions of an operator set
+/// than the model. `check_custom_domain` requires operators of custom domains to be registered.
 #[pyfunction]
 #[pyo3(signature = (
     path,
@@ -241,8 +263,8 @@ fn check_model_path(
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
-    let context = Context::of_model(skip_opset_compatibility_check, check_custom_domain);
-    py.detach(|| judge_file(&path, &context))?;
+    let context = CheckContext::for_model(skip_opset_compatibility_check, check_custom_domain);
+    py.detach(|| check_file(&path, &context))?;
     if full_check {
         let model = py.detach(|| shape_inference::read_file(&path))?;
         Mode::FULL_CHECK.check(py, &model)?;
@@ -250,19 +272,25 @@ fn check_model_path(
     Ok(())
 }
 
-fn judge_file(path: &Path, context: &Context) -> PyResult<()> {
-    let open = OpenOptions::new().form(Form::Binary).links(Links::Refuse);
+/// Checks a model file with its data files. Rejects symlinks among the data files.
+///
+/// # Errors
+///
+/// `ValidationError` with the problems of the model, or if it cannot be read.
+fn check_file(path: &Path, context: &CheckContext) -> PyResult<()> {
+    let open = OpenOptions::new().form(ModelFormat::Binary).follow_links(false);
     let model = open.open(path).map_err(|error| {
         ValidationError::new_err(match error.kind() {
             ErrorKind::Io => format!("Unable to open proto file: {}: {error}", path.display()),
             _ => format!("Unable to parse proto file {}: {error}", path.display()),
         })
     })?;
-    verdict(model.check(&context.options()))
+    raise_errors(model.check(&context.to_options()))
 }
 
-/// Opens a data file of a model, beneath a directory and nowhere else, and gives its file
-/// descriptor, which the caller closes.
+/// Opens the data file `location` of a model in `base_dir` and returns its file descriptor, which
+/// the caller must close. Raises `ValidationError` if the location leads out of the directory or
+/// the file cannot be opened.
 #[pyfunction]
 #[pyo3(signature = (base_dir, location, tensor_name, read_only, /))]
 fn _open_external_data(
@@ -279,16 +307,18 @@ fn _open_external_data(
             "Data of TensorProto ( tensor name: {tensor_name}): {error}"
         ))
     })?;
-    descriptor(file)
+    into_descriptor(file)
 }
 
+/// Releases the file descriptor of a file to the caller.
 #[cfg(unix)]
-fn descriptor(file: std::fs::File) -> PyResult<i32> {
+fn into_descriptor(file: std::fs::File) -> PyResult<i32> {
     Ok(std::os::fd::IntoRawFd::into_raw_fd(file))
 }
 
+/// Raises `NotImplementedError`: this system has no file descriptors.
 #[cfg(not(unix))]
-fn descriptor(_: std::fs::File) -> PyResult<i32> {
+fn into_descriptor(_: std::fs::File) -> PyResult<i32> {
     Err(pyo3::exceptions::PyNotImplementedError::new_err(
         "this system has no file descriptors; open the file in the directory of the model with open(), after making sure \
          that its location does not lead out of that directory",

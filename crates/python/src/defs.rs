@@ -1,4 +1,4 @@
-//! `defs`: which operators there are.
+//! The Python submodule `defs`: looks up and registers operator schemas.
 
 mod classes;
 pub(crate) mod default_value;
@@ -17,6 +17,7 @@ use crate::errors::SchemaError;
 use crate::registry;
 use classes::OpSchema;
 
+/// Adds the classes and functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SchemaError", module.py().get_type::<SchemaError>())?;
     classes::fill(module)?;
@@ -30,33 +31,40 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(deregister_schema, module)?)
 }
 
-/// What is looked up: the second argument may be a version or a domain.
-struct Wanted {
+/// Arguments of a schema look-up, whose second one may be a version or a domain.
+struct SchemaQuery {
+    /// Greatest version of the operator to find; `None` for the newest.
     version: Option<i64>,
+    /// Domain of the operator; empty for `ai.onnx`.
     domain: String,
 }
 
-impl Wanted {
-    fn new(second: Option<&Bound<'_, PyAny>>, domain: Option<String>) -> PyResult<Wanted> {
+impl SchemaQuery {
+    /// Converts the arguments after the operator name.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` if they are not a version and a domain, in this order.
+    fn new(second: Option<&Bound<'_, PyAny>>, domain: Option<String>) -> PyResult<SchemaQuery> {
         let Some(second) = second else {
-            return Ok(Wanted { version: None, domain: domain.unwrap_or_default() });
+            return Ok(SchemaQuery { version: None, domain: domain.unwrap_or_default() });
         };
         if let Ok(version) = second.extract::<i32>() {
-            return Ok(Wanted {
+            return Ok(SchemaQuery {
                 version: Some(version.into()),
                 domain: domain.unwrap_or_default(),
             });
         }
         match (second.extract::<String>(), domain) {
-            (Ok(domain), None) => Ok(Wanted { version: None, domain }),
+            (Ok(domain), None) => Ok(SchemaQuery { version: None, domain }),
             _ => Err(PyTypeError::new_err(
-                "wanted: (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
+                "expected (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
             )),
         }
     }
 }
 
-/// Whether there is an operator, in some version up to the one given.
+/// Whether an operator exists, in a version up to `max_inclusive_version` if that is given.
 #[pyfunction]
 #[pyo3(signature = (op_type, max_inclusive_version=None, domain=None))]
 fn has_schema(
@@ -64,12 +72,13 @@ fn has_schema(
     max_inclusive_version: Option<Bound<'_, PyAny>>,
     domain: Option<String>,
 ) -> PyResult<bool> {
-    let wanted = Wanted::new(max_inclusive_version.as_ref(), domain)?;
+    let wanted = SchemaQuery::new(max_inclusive_version.as_ref(), domain)?;
     let operators = registry::snapshot();
     Ok(operators.find(op_type, wanted.version, &wanted.domain).is_some())
 }
 
-/// The schema of an operator in the newest version up to the one given.
+/// Returns the schema of an operator in the newest version up to `max_inclusive_version`; in the
+/// newest of all by default. Raises `SchemaError` if there is none.
 #[pyfunction]
 #[pyo3(signature = (op_type, max_inclusive_version=None, domain=None))]
 fn get_schema(
@@ -77,7 +86,7 @@ fn get_schema(
     max_inclusive_version: Option<Bound<'_, PyAny>>,
     domain: Option<String>,
 ) -> PyResult<OpSchema> {
-    let Wanted { version, domain } = Wanted::new(max_inclusive_version.as_ref(), domain)?;
+    let SchemaQuery { version, domain } = SchemaQuery::new(max_inclusive_version.as_ref(), domain)?;
     let found = registry::snapshot().find(op_type, version, &domain);
     found.map(OpSchema).ok_or_else(|| {
         let up_to = version.map_or(String::new(), |version| format!(" up to version {version}"));
@@ -88,7 +97,7 @@ fn get_schema(
     })
 }
 
-/// The newest version of every operator.
+/// Returns the schema of every operator in its newest version.
 #[pyfunction]
 fn get_all_schemas() -> Vec<OpSchema> {
     let operators = registry::snapshot();
@@ -98,7 +107,7 @@ fn get_all_schemas() -> Vec<OpSchema> {
     described.map(OpSchema).collect()
 }
 
-/// Every version of every operator.
+/// Returns the schema of every version of every operator.
 #[pyfunction]
 fn get_all_schemas_with_history() -> Vec<OpSchema> {
     let operators = registry::snapshot();
@@ -106,13 +115,14 @@ fn get_all_schemas_with_history() -> Vec<OpSchema> {
     described.map(OpSchema).collect()
 }
 
-/// Oldest and newest version of every operator set, by domain.
+/// Returns the oldest and newest version of every operator set, by domain.
 #[pyfunction]
 fn schema_version_map() -> BTreeMap<&'static str, (u32, u32)> {
     registry::snapshot().registry.domains()
 }
 
-/// Says which versions an operator set has.
+/// Sets the oldest and newest version of an operator set, a known or a new one.
+/// `last_release_version` is ignored. Raises `SchemaError` for an empty range or a version below 1.
 #[pyfunction]
 #[pyo3(signature = (domain, min_version, max_version, last_release_version=-1))]
 fn set_domain_to_version(
@@ -121,44 +131,46 @@ fn set_domain_to_version(
     max_version: i32,
     last_release_version: i32,
 ) -> PyResult<()> {
-    // Which version was released last, nothing here depends on.
     let _ = last_release_version;
-    // What is negative is refused like zero.
-    let version = |number: i32| u32::try_from(number).unwrap_or(0);
-    registry::change(|operators| {
-        operators.registry.set_versions(domain, version(min_version), version(max_version))
-    })
-    .map_err(refused)
+    let (oldest, newest) = (to_version(min_version), to_version(max_version));
+    registry::change(|operators| operators.registry.set_versions(domain, oldest, newest))
+        .map_err(schema_error)
 }
 
-/// Adds a version of an operator.
+/// Converts a version number. A negative one becomes 0, which the registry rejects.
+fn to_version(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}
+
+/// Registers a version of an operator. Raises `SchemaError` if the schema is invalid or the version
+/// exists already.
 #[pyfunction]
 fn register_schema(schema: PyRef<'_, OpSchema>) -> PyResult<()> {
     let description = Arc::clone(&schema.0);
-    // What is negative is refused like zero.
-    let since = u32::try_from(description.since).unwrap_or(0);
-    let schema = description.schema(since)?;
+    let since = to_version(description.since);
+    let schema = description.to_schema(since)?;
     let key = (schema.domain, schema.name, since);
     registry::change(|operators| {
         operators.registry.register(schema)?;
         operators.remember(key, description);
         Ok(())
     })
-    .map_err(refused)
+    .map_err(schema_error)
 }
 
-/// Takes a version of an operator away.
+/// Removes a version of an operator. Raises `SchemaError` if it is not registered.
 #[pyfunction]
 fn deregister_schema(op_type: &str, version: i32, domain: &str) -> PyResult<()> {
-    let since = u32::try_from(version).unwrap_or(0);
+    let since = to_version(version);
     registry::change(|operators| {
         operators.registry.remove(domain, op_type, since)?;
         operators.forget(domain, op_type, since);
         Ok(())
     })
-    .map_err(refused)
+    .map_err(schema_error)
 }
 
-fn refused(error: RegistryError) -> PyErr {
+/// Converts an error of the registry to a `SchemaError`.
+fn schema_error(error: RegistryError) -> PyErr {
     SchemaError::new_err(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The exceptions of the module.
+//! Exception classes of the Python module.
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -7,33 +7,33 @@ create_exception!(
     sardonyx.defs,
     SchemaError,
     PyException,
-    "An operator is not there, or its schema is refused."
+    "Error about an operator that does not exist, or a schema that cannot be registered."
 );
 create_exception!(
     sardonyx.checker,
     ValidationError,
     PyException,
-    "A model or a part of one breaks the standard."
+    "Error about a model, or a part of one, that violates the ONNX standard."
 );
 create_exception!(
     sardonyx.shape_inference,
     InferenceError,
     PyException,
-    "Types or shapes contradict each other."
+    "Error about types or shapes that contradict each other."
 );
 create_exception!(
     sardonyx.version_converter,
     ConvertError,
     PyException,
-    "A model is one that the converter cannot hold."
+    "Error about a model that the version converter of the onnx package cannot represent."
 );
 create_exception!(
     sardonyx,
     Error,
     PyException,
-    "A model cannot be opened or run.\n\n\
-     `code` says what kind of thing went wrong, for programs: `io`, `format`, `unsupported`,\n\
-     `invalid`, `external-data`, `argument`, `input`, `output`, `run`, `stopped`, `worker` or `internal`.\n\
-     `message` is one sentence, `place` says where (a file, a field of it or a node), `help` what can be done about\n\
-     it; both may be None. `unsupported` lists every operator that cannot run."
+    "Error when a model is opened or run.\n\n\
+     `code` is the kind of the error, for programs: `io`, `format`, `unsupported`, `invalid`,\n\
+     `external-data`, `argument`, `input`, `output`, `run`, `stopped`, `worker` or `internal`.\n\
+     `message` is one sentence. `place` is the file, field or node, and `help` is advice;\n\
+     both may be None. `unsupported` lists every operator of the model that cannot run."
 );

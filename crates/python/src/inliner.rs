@@ -1,17 +1,18 @@
-//! `inliner`: calls of functions replaced by what they do.
+//! The Python submodule `inliner`: replaces calls of functions by the nodes of their bodies.
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
-use sardonyx::edit::{InlineError, InlineOptions};
+use sardonyx::edit::{EditError, InlineOptions};
 use sardonyx::tool::schema::Registry;
 use sardonyx::{Model, check};
 
-use crate::checker::verdict;
+use crate::checker::raise_errors;
 use crate::message;
 
+/// Adds the functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inline_local_functions, module)?)?;
     module.add_function(wrap_pyfunction!(inline_selected_functions, module)?)?;
@@ -20,8 +21,8 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Inlines the functions of a serialized ModelProto.
 ///
-/// Functions whose operators are not the same at the versions of the model are converted, if that
-/// is asked for; calls of those that are not stay.
+/// Calls stay if the operators of the function differ at the opset versions of the model. With
+/// `convert_version`, such a function is converted and inlined if an exact equivalent exists.
 #[pyfunction]
 #[pyo3(signature = (model, convert_version, /))]
 fn inline_local_functions<'py>(
@@ -35,7 +36,8 @@ fn inline_local_functions<'py>(
     })
 }
 
-/// Inlines some functions of a serialized ModelProto, named by domain and name.
+/// Inlines the functions with these pairs of domain and name in a serialized ModelProto; with
+/// `exclude`, all others.
 #[pyfunction]
 #[pyo3(signature = (model, function_ids, exclude, /))]
 fn inline_selected_functions<'py>(
@@ -44,10 +46,11 @@ fn inline_selected_functions<'py>(
     function_ids: Vec<(String, String)>,
     exclude: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    inline(py, model, |model| functions(model, &function_ids, exclude))
+    inline(py, model, |model| select_functions(model, &function_ids, exclude))
 }
 
-/// The same, also for operators that the standard defines by functions.
+/// Inlines like `inline_selected_functions`, and also expands operators that the standard defines
+/// by functions.
 #[pyfunction]
 #[pyo3(signature = (model, function_ids, exclude, /))]
 fn inline_selected_functions2<'py>(
@@ -57,35 +60,42 @@ fn inline_selected_functions2<'py>(
     exclude: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
     inline(py, model, |model| {
-        let options = functions(model, &function_ids, exclude);
+        let options = select_functions(model, &function_ids, exclude);
         let registry = Registry::standard();
-        let is_operator =
-            |id: &&(String, String)| registry.operator(normal(&id.0), &id.1).is_some();
-        let operators = function_ids.iter().filter(is_operator).map(pattern);
+        let operators = function_ids
+            .iter()
+            .filter(|(domain, name)| registry.operator(normalize_domain(domain), name).is_some())
+            .map(|(domain, name)| to_pattern(domain, name));
         if exclude { options.operators_except(operators) } else { options.operators(operators) }
     })
 }
 
-/// Ids that the model does not have are passed over.
-fn functions(model: &Model, ids: &[(String, String)], exclude: bool) -> InlineOptions {
+/// Makes options that inline the functions of the model with these ids, or all others. Ignores ids
+/// of functions that the model does not have.
+fn select_functions(model: &Model, ids: &[(String, String)], exclude: bool) -> InlineOptions {
     let there = model.functions();
-    let is_there = |(domain, name): &&(String, String)| {
-        there.iter().any(|found| normal(&found.domain) == normal(domain) && found.name == *name)
-    };
-    let patterns = ids.iter().filter(is_there).map(pattern);
+    let known = ids.iter().filter(|(domain, name)| {
+        there.iter().any(|found| {
+            normalize_domain(&found.domain) == normalize_domain(domain) && found.name == *name
+        })
+    });
+    let patterns = known.map(|(domain, name)| to_pattern(domain, name));
     let options = InlineOptions::new().without_conversion();
-    if exclude { options.except(patterns) } else { options.only(patterns) }
+    if exclude { options.functions_except(patterns) } else { options.functions(patterns) }
 }
 
-fn normal(domain: &str) -> &str {
+/// Returns the domain with `ai.onnx` spelled as the empty string.
+fn normalize_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-fn pattern((domain, name): &(String, String)) -> String {
+/// Formats a domain and a name in the form of the inliner's patterns: `domain.name`.
+fn to_pattern(domain: &str, name: &str) -> String {
     let domain = if domain.is_empty() { "ai.onnx" } else { domain };
     format!("{domain}.{name}")
 }
 
+/// Inlines functions of a serialized ModelProto with the options that `options` makes for it.
 fn inline(
     py: Python<'_>,
     model: PyBackedBytes,
@@ -94,24 +104,23 @@ fn inline(
     let bytes = py.detach(|| {
         let mut model = message::read_shared(model)?;
         let options = options(&model);
-        model.inline(&options).map_err(exception)?;
+        model.inline(&options).map_err(to_exception)?;
         Ok::<_, PyErr>(model.to_bytes())
     })?;
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// Functions that break the standard are refused as the checker does, all else is what the `onnx`
-/// package raises where it cannot go on.
-fn exception(refusal: InlineError) -> PyErr {
-    if let InlineError::Findings(findings) = &refusal {
-        let is_broken = |found: &&check::Finding| {
-            matches!(found.code.name, "recursive-function" | "duplicate-function")
-        };
-        let broken: Vec<check::Finding> = findings.iter().filter(is_broken).cloned().collect();
+/// Converts a refusal: to a `ValidationError` for recursive or duplicate functions, like the
+/// checker, and to a `RuntimeError` otherwise, like the onnx package.
+fn to_exception(refusal: EditError) -> PyErr {
+    if let EditError::NotInlinable(findings) = &refusal {
+        let mut broken: Vec<check::Finding> = findings.clone();
+        broken
+            .retain(|found| matches!(found.code.name, "recursive-function" | "duplicate-function"));
         if !broken.is_empty() {
             let mut report = check::CheckReport::default();
             report.findings = broken;
-            if let Err(error) = verdict(report) {
+            if let Err(error) = raise_errors(report) {
                 return error;
             }
         }

@@ -1,10 +1,10 @@
-//! The Python module: what the extension of the `onnx` package offers, under the same names, on
-//! Sardonyx, and sessions, which run models.
+//! The Python extension module `sardonyx._core`: the compiled functions of the `onnx` package under
+//! their original names, and sessions, which run models.
 //!
-//! One file per submodule. Messages cross the border as bytes, as there, and values as arrays;
-//! nothing here knows more about ONNX than how to ask the crates below. The one thing that is
-//! global is the registry of operators ([`registry`]), because Python code expects an operator that
-//! it registers to be known everywhere.
+//! One file per submodule. Messages are passed as serialized bytes and values as arrays; all
+//! knowledge about ONNX is in the crates below. The only global state is the registry of operators
+//! ([`registry`]), because Python code expects an operator that it registers to be known
+//! everywhere.
 
 mod checker;
 mod defs;
@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 #[global_allocator]
 static ALLOCATOR: sardonyx::run::LargePages = sardonyx::run::LargePages;
 
-/// Sardonyx under the names of the onnx package's core.
+/// Initializes the module: adds its constants, and its submodules under their full names.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -32,22 +32,25 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("IR_VERSION", sardonyx::tool::NEWEST_IR_VERSION)?;
     module.add("HAS_TEST_OPERATORS", cfg!(debug_assertions))?;
+    let submodules: [(&str, fn(&Bound<'_, PyModule>) -> PyResult<()>); 9] = [
+        ("checker", checker::fill),
+        ("defs", defs::fill),
+        ("inliner", inliner::fill),
+        ("ort", session::ort::fill),
+        ("parser", parser::fill),
+        ("printer", printer::fill),
+        ("session", session::fill),
+        ("shape_inference", shape_inference::fill),
+        ("version_converter", version_converter::fill),
+    ];
     let loaded = py.import("sys")?.getattr("modules")?;
-    let add = |name: &str, fill: fn(&Bound<'_, PyModule>) -> PyResult<()>| {
+    for (name, fill) in submodules {
         let full = format!("sardonyx._core.{name}");
         let submodule = PyModule::new(py, &full)?;
         fill(&submodule)?;
-        // Without this it could not be imported by its full name.
+        // `import sardonyx._core.checker` looks only there: a `.so` file is not a package.
         loaded.set_item(full, &submodule)?;
-        module.add(name, submodule)
-    };
-    add("checker", checker::fill)?;
-    add("defs", defs::fill)?;
-    add("inliner", inliner::fill)?;
-    add("ort", session::ort::fill)?;
-    add("parser", parser::fill)?;
-    add("printer", printer::fill)?;
-    add("session", session::fill)?;
-    add("shape_inference", shape_inference::fill)?;
-    add("version_converter", version_converter::fill)
+        module.add(name, submodule)?;
+    }
+    Ok(())
 }

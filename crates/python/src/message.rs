@@ -1,60 +1,63 @@
-//! Messages as bytes: reading a model, and a part of a model as if it stood in one.
+//! Reading serialized messages: whole models, and parts of models such as one node.
 
 use std::sync::Arc;
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 use pyo3::pybacked::PyBackedBytes;
-use sardonyx::io::Form;
+use sardonyx::io::ModelFormat;
 use sardonyx::tool::message;
 use sardonyx::value::Buffer;
 use sardonyx::{Error, Model, OpenOptions};
 
 pub(crate) use message::{Header, MessagePart as Part};
 
-/// Reads a part of a model as the only part of a model with this header.
+/// Reads a part of a model, such as one node, as a model that contains only this part and has this
+/// header.
 ///
 /// # Errors
 ///
-/// `ValueError` if the bytes are no such message, are nested too deeply or too large.
-pub(crate) fn read(bytes: &[u8], part: Part, header: &Header) -> Result<Model, PyErr> {
-    message::read(bytes, part, header).map_err(unreadable)
+/// `ValueError` if the bytes are not such a message, or are nested too deeply or too large.
+pub(crate) fn read_part(bytes: &[u8], part: Part, header: &Header) -> Result<Model, PyErr> {
+    message::read(bytes, part, header).map_err(parse_error)
 }
 
-/// Reads a model.
+/// Reads a serialized ModelProto. Copies the bytes.
 ///
 /// # Errors
 ///
-/// See [`read`].
+/// `ValueError` if the bytes are not a ModelProto, or are nested too deeply or too large.
 pub(crate) fn read_model(bytes: &[u8]) -> Result<Model, PyErr> {
-    // A model keeps its source, and bytes of Python may not outlive the call.
+    // The model keeps the bytes, and a borrowed slice may not outlive the call.
     read_buffer(Buffer::from_vec(bytes.to_vec()))
 }
 
-/// Reads a model from bytes that Python keeps, without a copy.
+/// Reads a serialized ModelProto and shares the bytes with Python instead of copying them.
 ///
 /// # Errors
 ///
-/// See [`read`].
+/// `ValueError` if the bytes are not a ModelProto, or are nested too deeply or too large.
 pub(crate) fn read_shared(bytes: PyBackedBytes) -> Result<Model, PyErr> {
-    read_buffer(shared(bytes))
+    read_buffer(share_bytes(bytes))
 }
 
-/// The bytes that Python keeps, without a copy.
-pub(crate) fn shared(bytes: PyBackedBytes) -> Buffer {
+/// Wraps bytes that Python keeps alive in a buffer, without a copy.
+pub(crate) fn share_bytes(bytes: PyBackedBytes) -> Buffer {
     Buffer::from_shared(Arc::new(bytes))
 }
 
+/// Reads a serialized ModelProto from a buffer without copying it.
 fn read_buffer(bytes: Buffer) -> Result<Model, PyErr> {
-    open_options().from_bytes(bytes).map_err(unreadable)
+    open_options().from_bytes(bytes).map_err(parse_error)
 }
 
-/// How models are read: in their binary form only, and also those that are not complete yet.
+/// Returns the options for reading models: binary format only, and lenient, so that incomplete
+/// models are accepted.
 pub(crate) fn open_options() -> OpenOptions {
-    OpenOptions::new().form(Form::Binary).lenient(true)
+    OpenOptions::new().form(ModelFormat::Binary).lenient(true)
 }
 
-/// The exception for bytes that are not the message that they should be.
-pub(crate) fn unreadable(error: Error) -> PyErr {
+/// Makes the exception for bytes that are not a message of the expected type.
+pub(crate) fn parse_error(error: Error) -> PyErr {
     PyValueError::new_err(format!("Unable to parse proto from the given bytes: {error}"))
 }

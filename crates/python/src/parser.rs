@@ -1,4 +1,4 @@
-//! `parser`: text to messages.
+//! The Python submodule `parser`: parses the ONNX text format to serialized messages.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -6,8 +6,10 @@ use pyo3::types::PyBytes;
 use sardonyx::text::ParseError;
 use sardonyx::tool::{DiagnosticSeverity, TextPart, parse_part_like_onnx};
 
+/// Result of parsing like in the onnx package: success, error messages, serialized message.
 type Parsed<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
+/// Adds the functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parse_model, module)?)?;
     module.add_function(wrap_pyfunction!(parse_graph, module)?)?;
@@ -16,56 +18,60 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_parse, module)?)
 }
 
-/// Reads a model in the notation. Gives whether that went well, what is wrong, and the ModelProto.
+/// Parses a model in the ONNX text format. Returns a tuple of success, error messages, and the
+/// serialized ModelProto.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_model<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
     parse(py, TextPart::Model, text)
 }
 
-/// Reads a graph in the notation. Gives whether that went well, what is wrong, and the GraphProto.
+/// Parses a graph in the ONNX text format. Returns a tuple of success, error messages, and the
+/// serialized GraphProto.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_graph<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
     parse(py, TextPart::Graph, text)
 }
 
-/// Reads a function in the notation. Gives whether that went well, what is wrong, and the
-/// FunctionProto.
+/// Parses a function in the ONNX text format. Returns a tuple of success, error messages, and the
+/// serialized FunctionProto.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_function<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
     parse(py, TextPart::Function, text)
 }
 
-/// Reads a node in the notation. Gives whether that went well, what is wrong, and the NodeProto.
+/// Parses a node in the ONNX text format. Returns a tuple of success, error messages, and the
+/// serialized NodeProto.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_node<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
     parse(py, TextPart::Node, text)
 }
 
+/// Parses a text and returns success, error messages and serialized message as a tuple.
 fn parse<'py>(py: Python<'py>, part: TextPart, text: &str) -> Parsed<'py> {
-    let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
-    match read(py, part, text) {
-        Ok(message) => (true, bytes(b""), bytes(&message)),
-        Err(error) => (false, bytes(error.to_string().as_bytes()), bytes(b"")),
+    let empty = PyBytes::new(py, b"");
+    match parse_part(py, part, text) {
+        Ok(message) => (true, empty, PyBytes::new(py, &message)),
+        Err(error) => (false, PyBytes::new(py, error.to_string().as_bytes()), empty),
     }
 }
 
-/// Something that is wrong with a text: whether it is an error, line, column, what, and what to do
-/// about it.
-type Wrong = (bool, usize, usize, String, Option<String>);
+/// Problem of a text: whether it is an error, line, column, message, and advice.
+type ProblemFacts = (bool, usize, usize, String, Option<String>);
 
-/// For the package's own parser: the message and nothing, or nothing and what is wrong, all
-/// together as text and one by one.
+/// Parses a part of a model for the Python package. Returns a tuple of the serialized message (None
+/// after an error), all problems as one text, and the list of problems. Raises `ValueError` for an
+/// unknown part.
 #[pyfunction]
 #[pyo3(signature = (part, text, /))]
 fn _parse<'py>(
     py: Python<'py>,
     part: &str,
     text: &str,
-) -> PyResult<(Option<Bound<'py, PyBytes>>, String, Vec<Wrong>)> {
+) -> PyResult<(Option<Bound<'py, PyBytes>>, String, Vec<ProblemFacts>)> {
     let part = match part {
         "model" => TextPart::Model,
         "graph" => TextPart::Graph,
@@ -73,7 +79,7 @@ fn _parse<'py>(
         "node" => TextPart::Node,
         _ => return Err(PyValueError::new_err(format!("'{part}' is not a part"))),
     };
-    Ok(match read(py, part, text) {
+    Ok(match parse_part(py, part, text) {
         Ok(message) => (Some(PyBytes::new(py, &message)), String::new(), Vec::new()),
         Err(error) => {
             let wrong = error.diagnostics().iter().map(|found| {
@@ -87,6 +93,7 @@ fn _parse<'py>(
     })
 }
 
-fn read(py: Python<'_>, part: TextPart, text: &str) -> Result<Vec<u8>, ParseError> {
+/// Parses a part of a model by the rules of the onnx package, without the GIL.
+fn parse_part(py: Python<'_>, part: TextPart, text: &str) -> Result<Vec<u8>, ParseError> {
     py.detach(|| parse_part_like_onnx(part, text.as_bytes().to_vec()))
 }

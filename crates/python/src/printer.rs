@@ -1,5 +1,5 @@
-//! `printer`: messages to text, in the form of the notation that the parser of the `onnx` package
-//! reads.
+//! The Python submodule `printer`: formats serialized messages in the ONNX text format, in a form
+//! that the parser of the onnx package reads.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -10,6 +10,7 @@ use sardonyx::tool::{ModelExt, TextForm};
 use crate::errors::InferenceError;
 use crate::message::{self, Header, Part};
 
+/// Adds the functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(model_to_text, module)?)?;
     module.add_function(wrap_pyfunction!(function_to_text, module)?)?;
@@ -17,38 +18,45 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(node_to_text, module)?)
 }
 
-/// A serialized ModelProto in the notation.
+/// Formats a serialized ModelProto in the ONNX text format.
 #[pyfunction]
 #[pyo3(signature = (model, /))]
 fn model_to_text(py: Python<'_>, model: &[u8]) -> PyResult<String> {
     text_of(py, || message::read_model(model), None)
 }
 
-/// A serialized FunctionProto in the notation.
+/// Formats a serialized FunctionProto in the ONNX text format.
 #[pyfunction]
 #[pyo3(signature = (function, /))]
 fn function_to_text(py: Python<'_>, function: &[u8]) -> PyResult<String> {
     part_to_text(py, function, Part::Function)
 }
 
-/// A serialized GraphProto in the notation.
+/// Formats a serialized GraphProto in the ONNX text format.
 #[pyfunction]
 #[pyo3(signature = (graph, /))]
 fn graph_to_text(py: Python<'_>, graph: &[u8]) -> PyResult<String> {
     part_to_text(py, graph, Part::Graph)
 }
 
-/// A serialized NodeProto in the notation.
+/// Formats a serialized NodeProto in the ONNX text format.
 #[pyfunction]
 #[pyo3(signature = (node, /))]
 fn node_to_text(py: Python<'_>, node: &[u8]) -> PyResult<String> {
     part_to_text(py, node, Part::Node)
 }
 
+/// Formats a serialized part of a model, such as a node, in the ONNX text format.
 fn part_to_text(py: Python<'_>, bytes: &[u8], part: Part) -> PyResult<String> {
-    text_of(py, || message::read(bytes, part, &Header::default()), Some(part))
+    text_of(py, || message::read_part(bytes, part, &Header::default()), Some(part))
 }
 
+/// Reads a model with `read` and formats it, or only its part of this kind.
+///
+/// # Errors
+///
+/// Those of `read`; `InferenceError` for a tensor whose data does not match its shape;
+/// `RuntimeError` for a model that the text format cannot express.
 fn text_of(
     py: Python<'_>,
     read: impl FnOnce() -> PyResult<Model> + Send,
@@ -56,7 +64,7 @@ fn text_of(
 ) -> PyResult<String> {
     py.detach(|| {
         let model = read()?;
-        // Such a tensor would be printed without values, and read back as another one.
+        // Would be printed without values, and so read back as a different tensor.
         if let Some(wrong) = model.raw_data_of_wrong_size() {
             return Err(InferenceError::new_err(format!("Data size mismatch: {wrong}")));
         }

@@ -1,4 +1,5 @@
-//! `session`: models that run.
+//! The Python submodule `sardonyx._core.session`: sessions, trainers, workers and ranks that run
+//! models.
 
 mod arrays;
 mod elements;
@@ -38,9 +39,10 @@ use sardonyx_ort::profile::Recorder;
 use crate::errors::Error;
 use engine::Engine;
 use limits::Limits;
-use ports::PyPort;
+use ports::{PyPort, join_ports};
 use settings::Settings;
 
+/// Adds the classes and functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add_class::<PySession>()?;
@@ -61,20 +63,22 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(opened::model_content, module)?)
 }
 
-/// Every element type: its number in a file, its ONNX name, and what numpy or ml_dtypes calls it.
+/// Returns every ONNX element type as a tuple of its number in `TensorProto.DataType`, its ONNX
+/// name, and its name in numpy or ml_dtypes.
 #[pyfunction]
 fn element_types() -> Vec<(i32, &'static str, &'static str)> {
     let all = sardonyx::DataType::ALL.iter();
-    all.map(|ty| (ty.number(), ty.name(), elements::name_of(*ty))).collect()
+    all.map(|ty| (ty.number(), ty.name(), elements::dtype_name(*ty))).collect()
 }
 
 thread_local! {
-    /// When the runs of this thread end.
+    /// Time at which runs of this thread end; set by [`Deadline`] blocks.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// What ends a run that has no options of its own.
-pub(crate) fn limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -> Limits {
+/// Combines a stop flag and a time limit with the deadline of this thread: the earlier time
+/// applies.
+pub(crate) fn thread_limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -> Limits {
     let deadline = match (DEADLINE.get(), timeout) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
@@ -82,18 +86,26 @@ pub(crate) fn limits(stop: Option<&StopFlag>, timeout: Option<Instant>) -> Limit
     Limits { stop: stop.cloned(), deadline, profile: None }
 }
 
-/// The limits of a call with these options.
-pub(crate) fn limits_of(
+/// Makes the limits of one call from its arguments `stop` and `timeout` (seconds from now).
+///
+/// # Errors
+///
+/// `ValueError` if the timeout is negative or NaN.
+pub(crate) fn call_limits(
     stop: Option<&Bound<'_, PyStopFlag>>,
     timeout: Option<f64>,
 ) -> PyResult<Limits> {
-    let timeout = timeout.map(after).transpose()?;
-    Ok(limits(stop.map(|stop| &stop.get().0), timeout))
+    let timeout = timeout.map(deadline_after).transpose()?;
+    Ok(thread_limits(stop.map(|stop| &stop.get().0), timeout))
 }
 
-/// The time that is some seconds from now.
-pub(crate) fn after(seconds: f64) -> PyResult<Instant> {
-    // Longer than this is for ever, and all clocks can say it.
+/// Returns the time that lies `seconds` in the future, at most 1e9 seconds (32 years).
+///
+/// # Errors
+///
+/// `ValueError` if `seconds` is negative or NaN.
+pub(crate) fn deadline_after(seconds: f64) -> PyResult<Instant> {
+    // Practically forever, and still within the range of every platform's `Instant`.
     const LONGEST: f64 = 1e9;
     if seconds.is_nan() || seconds < 0.0 {
         let what = format!("the time must be 0 or more seconds, not {seconds}");
@@ -104,17 +116,18 @@ pub(crate) fn after(seconds: f64) -> PyResult<Instant> {
     Ok(now.checked_add(duration).unwrap_or(now))
 }
 
-/// Ends runs of this thread that take longer, while its block runs.
+/// Context manager that ends runs of the current thread at a deadline.
 ///
 ///     with sardonyx.deadline(0.5):
 ///         session(x)
 ///
-/// A run that is not done by then raises `sardonyx.Error` with the code `stopped`. The time counts
-/// from the beginning of the block. Of two that are nested, the earlier holds.
+/// `seconds` counts from the start of the block. A run that has not finished by then raises
+/// `sardonyx.Error` with the code `stopped`. In nested blocks, the earliest deadline applies.
+/// Raises `ValueError` if `seconds` is negative or NaN.
 #[pyclass(frozen, name = "deadline", module = "sardonyx")]
 pub(crate) struct Deadline {
     seconds: f64,
-    /// For each block that is being run: its thread, and the time that held around it.
+    /// Thread of each active block, and the deadline that applied outside the block.
     before: Mutex<Vec<(ThreadId, Option<Instant>)>>,
 }
 
@@ -122,13 +135,13 @@ pub(crate) struct Deadline {
 impl Deadline {
     #[new]
     fn new(seconds: f64) -> PyResult<Deadline> {
-        after(seconds)?;
+        deadline_after(seconds)?;
         Ok(Deadline { seconds, before: Mutex::default() })
     }
 
     fn __enter__(&self) -> PyResult<()> {
         let before = DEADLINE.get();
-        let until = after(self.seconds)?;
+        let until = deadline_after(self.seconds)?;
         let mut blocks = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.push((thread::current().id(), before));
         DEADLINE.set(Some(before.map_or(until, |before| before.min(until))));
@@ -138,14 +151,14 @@ impl Deadline {
     #[pyo3(signature = (*_args))]
     fn __exit__(&self, _args: &Bound<'_, PyTuple>) {
         let mut blocks = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_thread = |(thread, _): &(ThreadId, _)| *thread == thread::current().id();
-        if let Some(last) = blocks.iter().rposition(of_thread) {
+        let me = thread::current().id();
+        if let Some(last) = blocks.iter().rposition(|(thread, _)| *thread == me) {
             DEADLINE.set(blocks.remove(last).1);
         }
     }
 }
 
-/// A flag that ends the runs that look at it; any thread may raise it.
+/// Flag that cancels the runs it is passed to. Any thread may raise it.
 #[pyclass(frozen, name = "StopFlag", module = "sardonyx")]
 #[derive(Default)]
 pub(crate) struct PyStopFlag(pub(crate) StopFlag);
@@ -157,44 +170,44 @@ impl PyStopFlag {
         PyStopFlag::default()
     }
 
-    /// Raises the flag: runs that look at it end before their next step, or the next part of a long
-    /// one.
+    /// Raises the flag. Runs that hold it end before their next node, or earlier within a long
+    /// node, and raise `sardonyx.Error` with the code `stopped`.
     fn stop(&self) {
         self.0.stop();
     }
 
-    /// Lowers the flag, for runs that begin later.
+    /// Lowers the flag, so that it can be passed to later runs.
     fn reset(&self) {
         self.0.reset();
     }
 
-    /// Whether it is up.
+    /// Whether the flag is raised.
     #[getter]
     fn is_raised(&self) -> bool {
         self.0.is_raised()
     }
 }
 
-/// What is said of a call in the form of onnxruntime.
+/// Message for `Session.run` called with the positional arguments of onnxruntime.
 const RUN_TAKES: &str = "Session.run takes one positional argument, the inputs: run({'x': x}), or \
                          run({'x': x}, outputs=['y']); run(outputs, inputs) is the form of \
                          sardonyx.InferenceSession and of onnxruntime";
 
-/// A model made ready to run. Any number of threads may use it at once.
+/// Model that is ready to run. Any number of threads may use it at once.
 ///
 /// `model` is a path, the bytes of a model, or an object with `SerializeToString`, such as
-/// `onnx.ModelProto`. `threads` is the number of threads that a run uses, the calling one included;
-/// by default one per processor that the process may use, or what the environment variable
-/// `OMP_NUM_THREADS` says. `precision` is `exact` or `fast`, which rounds factors of large products
-/// to 16 bits. `memory_limit` bounds the bytes that the session and one run take together. `dims`
-/// fixes sizes that the model leaves open, by name. `seed` is what random operators without a seed
-/// start from.
+/// `onnx.ModelProto`. `threads` is the number of threads of a run, including the calling thread;
+/// the default is the first number in the environment variable `OMP_NUM_THREADS`, or one thread per
+/// available processor. `precision` is `exact`, or `fast`, which rounds operands of large products
+/// to 16 bits. `memory_limit` is the maximum number of bytes that the session and one run use
+/// together; unlimited by default. `dims` maps names of symbolic dimensions to sizes. `seed`
+/// seeds random operators without an attribute `seed`; by default, each run draws new numbers.
 ///
-/// A session keeps no file open and copies what it needs, so a model file may be saved again while
-/// the session lives. `mapped=True` keeps weights in the file instead, as memory that processes
-/// share; each run then first checks that the file and its data files have not changed.
+/// A session keeps no file open and copies what it needs, so the model file may be overwritten
+/// while the session lives. `mapped=True` memory-maps the weights instead, so that processes share
+/// them; each run then first checks that the model file and its data files are unmodified.
 ///
-/// Raises `sardonyx.Error` if the model cannot be opened or run.
+/// Raises `sardonyx.Error` if the model cannot be opened or is not supported.
 #[pyclass(frozen, name = "Session", module = "sardonyx")]
 pub(crate) struct PySession(pub(crate) Engine);
 
@@ -220,10 +233,10 @@ impl PySession {
         Ok(PySession(Engine::open(model, settings)?))
     }
 
-    /// Runs the model: inputs by position in the order of the model, or by name.
+    /// Runs the model on inputs given by position, in the order of the model, or by name.
     ///
-    /// Returns the output if the model has one, else a tuple of all. `None` leaves out an input
-    /// that need not be given.
+    /// Returns the output of a model with one output, else a tuple of all outputs. `None` omits an
+    /// optional input.
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__<'py>(
         &self,
@@ -231,17 +244,19 @@ impl PySession {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
-        let mut outputs = self.0.called(args, kwargs, limits(None, None))?;
+        let mut outputs = self.0.call(args, kwargs, thread_limits(None, None))?;
         match outputs.len() {
             1 => Ok(outputs.remove(0)),
             _ => Ok(PyTuple::new(py, outputs)?.into_any()),
         }
     }
 
-    /// Runs the model on inputs by name and returns a dict of its outputs by name.
+    /// Runs the model on a dict of inputs by name and returns a dict of outputs by name.
     ///
-    /// `outputs` names those that are wanted; all by default. `timeout` ends the run after some
-    /// seconds, and `stop` when another thread raises the flag.
+    /// `outputs` lists the names of the outputs to return; the default is all. `timeout` is a time
+    /// limit in seconds. `stop` is a `StopFlag` with which another thread can cancel the run.
+    /// Raises `sardonyx.Error`; its code is `input` for an unsuitable input and `stopped` for a
+    /// canceled run.
     #[pyo3(
         signature = (feeds, *more, outputs=None, timeout=None, stop=None),
         text_signature = "($self, feeds, *, outputs=None, timeout=None, stop=None)"
@@ -258,17 +273,18 @@ impl PySession {
         if !more.is_empty() {
             return Err(PyTypeError::new_err(RUN_TAKES));
         }
-        let limits = limits_of(stop, timeout)?;
-        let wanted = outputs.map(|names| self.0.wanted(names)).transpose()?;
+        let limits = call_limits(stop, timeout)?;
+        let wanted = outputs.map(|names| self.0.find_outputs(names)).transpose()?;
         let values = self.0.run(feeds, wanted.as_deref(), limits)?;
-        engine::by_name(py, self.0.output_names(), values, wanted.as_deref())
+        engine::to_dict(py, self.0.output_names(), values, wanted.as_deref())
     }
 
-    /// Runs the model `runs` times, after one run that is not counted, and returns how long each
-    /// step took: a `sardonyx.Profile`.
+    /// Runs the model `runs` times after one warm-up run and returns the time of each step as a
+    /// `sardonyx.Profile`.
     ///
-    /// `feeds` are the inputs of each run. `timeout` and `stop` end it as they end `run`; the time
-    /// is that of all runs together.
+    /// `feeds` is the dict of inputs of every run. `timeout` limits the total time of all runs, in
+    /// seconds. `stop` is a `StopFlag` that cancels them. Raises `ValueError` if `runs` is less
+    /// than 1.
     #[pyo3(signature = (feeds, *, runs=10, timeout=None, stop=None))]
     fn profile<'py>(
         &self,
@@ -281,7 +297,7 @@ impl PySession {
         if runs < 1 {
             return Err(PyValueError::new_err(format!("runs must be 1 or more, not {runs}")));
         }
-        let mut limits = limits_of(stop, timeout)?;
+        let mut limits = call_limits(stop, timeout)?;
         let nothing = Some(&[][..]);
         self.0.run(feeds, nothing, limits.clone())?;
         let recorder = Arc::new(Recorder::default());
@@ -298,32 +314,33 @@ impl PySession {
         made.call1((self.steps(), runs, self.threads()))
     }
 
-    /// What a run takes, in the order of the model.
+    /// Returns the inputs of a run as a list of `Port`, in the order of the model.
     #[getter]
     fn inputs(&self) -> Vec<PyPort> {
         self.0.inputs()
     }
 
-    /// What a run gives back, in the order of the model.
+    /// Returns the outputs of a run as a list of `Port`, in the order of the model.
     #[getter]
     fn outputs(&self) -> Vec<PyPort> {
         self.0.outputs()
     }
 
-    /// What the steps of a run are: the name of a node, its operator, and what computes it. Nodes
-    /// that are done together are one step.
+    /// Returns the steps of a run as tuples of node name, operator and kernel. Nodes that are fused
+    /// share one step.
     fn steps(&self) -> Vec<(String, &'static str, String)> {
         self.0.steps()
     }
 
-    /// How many threads a run uses, the calling one included.
+    /// Returns the number of threads that a run uses, including the calling thread.
     #[getter]
     fn threads(&self) -> usize {
         self.0.threads()
     }
 
-    /// What the model says about itself: `producer_name`, `producer_version`, `domain`,
-    /// `graph_name`, `doc`, `graph_doc`, and `version`, which is None if it does not say.
+    /// Returns facts about the model in a dict: the texts `producer_name`, `producer_version`,
+    /// `domain`, `graph_name`, `doc` and `graph_doc`, and the int `version`, which is None if the
+    /// model has no version.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
@@ -334,7 +351,7 @@ impl PySession {
         Ok(dict)
     }
 
-    /// The metadata of the model, by key.
+    /// Returns the metadata of the model (`metadata_props`) as a dict of strings.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
@@ -344,39 +361,43 @@ impl PySession {
         Ok(dict)
     }
 
-    /// The same session for inputs whose sizes differ where the model gives them one name.
+    /// Returns a copy of the session that accepts different sizes for dimensions that share a name
+    /// in the model.
     fn with_independent_sizes(&self, py: Python<'_>) -> PyResult<PySession> {
         Ok(PySession(self.0.with_independent_sizes(py)?))
     }
 
-    /// What notebooks show: inputs, outputs, nodes by operator, and how the session was made.
+    /// Returns HTML for notebooks: inputs, outputs, the number of nodes by operator, and the
+    /// options of the session.
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("sardonyx._notebook")?.call_method1("session", (slf,))
     }
 
-    /// Bytes that the session has computed or packed ahead of time, without what the file stores.
+    /// Returns the memory of constants that the session computed or packed when it was made, in
+    /// bytes. Values stored in the model file do not count.
     #[getter]
     fn made_bytes(&self) -> usize {
         self.0.made_bytes()
     }
 
-    /// How exact products are: `exact` or `fast`.
+    /// Returns the precision of matrix products: `exact` or `fast`.
     #[getter]
     fn precision(&self) -> &str {
         self.0.precision()
     }
 
     fn __repr__(&self) -> String {
-        let list =
-            |ports: Vec<PyPort>| ports.iter().map(PyPort::text).collect::<Vec<_>>().join(", ");
-        format!("Session(({}) => ({}))", list(self.0.inputs()), list(self.0.outputs()))
+        let (inputs, outputs) = (self.0.inputs(), self.0.outputs());
+        let inputs = join_ports(inputs.iter().map(|port| &port.0));
+        let outputs = join_ports(outputs.iter().map(|port| &port.0));
+        format!("Session(({inputs}) => ({outputs}))")
     }
 
-    /// Sessions are pickled as what they were made of: the path or the bytes of the model, and the
-    /// options.
+    /// Pickles the arguments of the session: the path or the bytes of the model, and the options.
+    /// Unpickling opens the model again.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
-        let keywords = slf.get().0.keywords(py)?;
+        let keywords = slf.get().0.to_keywords(py)?;
         let partial = py.import("functools")?.getattr("partial")?;
         let make = partial.call((slf.get_type(),), Some(&keywords))?;
         (make, (slf.get().0.source(py),)).into_pyobject(py)

@@ -1,4 +1,4 @@
-//! `shape_inference`: types and shapes of all values.
+//! The Python submodule `shape_inference`: infers types and shapes of the values of a model.
 
 mod context;
 mod functions;
@@ -18,7 +18,7 @@ use sardonyx::tool::schema::Registry;
 use sardonyx::tool::{ModelExt, WholeFile};
 use sardonyx::{ErrorKind, Model, tool};
 
-use crate::checker::{like_onnx, verdict};
+use crate::checker::{like_onnx, raise_errors};
 use crate::errors::{InferenceError, ValidationError};
 use crate::message;
 use crate::registry;
@@ -28,6 +28,7 @@ use context::{GraphInferencer, InferenceContext};
 pub(crate) use functions::Functions;
 pub(crate) use single::node_outputs;
 
+/// Adds the classes and functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("InferenceError", module.py().get_type::<InferenceError>())?;
     module.add_class::<InferenceContext>()?;
@@ -39,7 +40,10 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(_infer_shapes_path, module)?)
 }
 
-/// Writes inferred types into a serialized ModelProto.
+/// Infers types and shapes of a serialized ModelProto and returns the model with them.
+///
+/// `check_type` compares operand types with the schemas. `strict_mode` raises `InferenceError` for
+/// every contradiction. `data_prop` also propagates the values of shape tensors.
 #[pyfunction]
 #[pyo3(signature = (bytes, check_type=false, strict_mode=false, data_prop=false))]
 fn infer_shapes<'py>(
@@ -53,8 +57,8 @@ fn infer_shapes<'py>(
     mode.infer_bytes(py, bytes)
 }
 
-/// The same for the package's own function: there operators of a set that is not imported only mean
-/// that less is known.
+/// Infers like `infer_shapes`, but accepts operators of domains that the model does not import,
+/// whose outputs stay untyped.
 #[pyfunction]
 #[pyo3(signature = (bytes, check_type, strict_mode, data_prop, /))]
 fn _infer_shapes<'py>(
@@ -68,7 +72,8 @@ fn _infer_shapes<'py>(
     mode.without_imports().infer_bytes(py, bytes)
 }
 
-/// Writes inferred types into a model file.
+/// Infers types and shapes of a model file and writes the model with them to `output_path`, which
+/// may be the same file. The other arguments are those of `infer_shapes`.
 #[pyfunction]
 #[pyo3(signature = (model_path, output_path, check_type, strict_mode, data_prop, /))]
 fn infer_shapes_path(
@@ -83,7 +88,8 @@ fn infer_shapes_path(
     mode.infer_file(py, &model_path, &output_path)
 }
 
-/// The same for the package's own function, see [`_infer_shapes`].
+/// Infers like `infer_shapes_path`, but accepts operators of domains that the model does not
+/// import, whose outputs stay untyped.
 #[pyfunction]
 #[pyo3(signature = (model_path, output_path, check_type, strict_mode, data_prop, /))]
 fn _infer_shapes_path(
@@ -98,13 +104,13 @@ fn _infer_shapes_path(
     mode.without_imports().infer_file(py, &model_path, &output_path)
 }
 
-/// Reads a model file.
+/// Reads a model file without its data files.
 ///
 /// # Errors
 ///
-/// `ValidationError` if that cannot be done.
+/// `ValidationError` if it cannot be read.
 pub(crate) fn read_file(path: &Path) -> PyResult<Model> {
-    // The result may take the place of the file.
+    // Copies the file, which may be replaced by the result.
     let options = message::open_options().access(Access::Read).external(ExternalFiles::Never);
     options.open(path).map_err(|error| {
         let what = match error.kind() {
@@ -115,40 +121,41 @@ pub(crate) fn read_file(path: &Path) -> PyResult<Model> {
     })
 }
 
-/// How to infer.
+/// Options of type and shape inference.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mode {
-    /// Whether the types of operands are compared with what operators take.
+    /// Whether operand types are compared with the schemas.
     check_types: bool,
-    /// Whether what does not fit is an error.
+    /// Whether every contradiction is an error.
     strict: bool,
-    /// Whether the values that shapes are made of are followed.
+    /// Whether values of shape tensors are propagated.
     data_prop: bool,
-    /// Whether an operator of a set that is not imported is an error also where less may be known,
-    /// as in the `onnx` package.
+    /// Whether an operator of a domain that is not imported is an error even if `strict` is false,
+    /// like in the onnx package.
     demands_imports: bool,
 }
 
 impl Mode {
-    /// As a full check infers.
+    /// Options of the checker's argument `full_check`.
     pub(crate) const FULL_CHECK: Mode =
         Mode { check_types: true, strict: true, data_prop: false, demands_imports: true };
 
-    /// As the `onnx` package infers.
+    /// Makes options with the rules of the onnx package.
     fn new(check_types: bool, strict: bool, data_prop: bool) -> Mode {
         Mode { check_types, strict, data_prop, demands_imports: true }
     }
 
+    /// Returns options that accept operators of domains which the model does not import.
     fn without_imports(self) -> Mode {
         Mode { demands_imports: false, ..self }
     }
 
-    /// Looks for what does not fit.
+    /// Infers types and shapes and reports contradictions.
     ///
     /// # Errors
     ///
-    /// `ValidationError` if a function calls itself; `InferenceError` with all that counts of what
-    /// does not fit; the exception of an inference function of Python.
+    /// `ValidationError` if a function is recursive; `InferenceError` with the problems that count
+    /// as errors; the exception of an inference function of Python code.
     pub(crate) fn check(self, py: Python<'_>, model: &Model) -> PyResult<Inferred> {
         let operators = registry::snapshot();
         refuse_cycles(model, &operators.registry)?;
@@ -160,36 +167,38 @@ impl Mode {
         let found = functions::with_functions(py, &operators.registry, &functions, |rules| {
             model.infer_with(&options, rules)
         })?;
-        // The others are reasons why less is known.
-        let counts = |kind| match kind {
+        raise(found.problems(model, |kind| match kind {
             ProblemKind::Signature | ProblemKind::Limit => true,
             ProblemKind::NotImported => self.strict || self.demands_imports,
+            // Any other problem only leaves types unknown.
             _ => self.strict,
-        };
-        raise(found.problems(model, counts))?;
+        }))?;
         Ok(found)
     }
 
+    /// Infers types and shapes and writes them into the model.
     fn infer(self, py: Python<'_>, mut model: Model) -> PyResult<Model> {
         let found = self.check(py, &model)?;
         model.add_types(&found);
         Ok(model)
     }
 
+    /// Infers types and shapes of a serialized model and serializes the result.
     fn infer_bytes(self, py: Python<'_>, bytes: PyBackedBytes) -> PyResult<Bound<'_, PyBytes>> {
         let inferred = self.infer(py, message::read_shared(bytes)?)?;
         Ok(PyBytes::new(py, &inferred.to_bytes()))
     }
 
-    /// The output is written beside its path and renamed: it may be the model's own file.
+    /// Infers types and shapes of a model file and replaces `to` atomically, which may be the same
+    /// file.
     fn infer_file(self, py: Python<'_>, from: &Path, to: &Path) -> PyResult<()> {
         let inferred = self.infer(py, read_file(from)?)?;
-        let save = || {
+        let saved = py.detach(|| {
             let mut file = WholeFile::create(to)?;
             file.write_all(&inferred.to_bytes())?;
             file.finish()
-        };
-        py.detach(save).map_err(|error| {
+        });
+        saved.map_err(|error| {
             ValidationError::new_err(format!(
                 "Unable to save inferred model to the target path: {}: {error}",
                 to.display()
@@ -198,22 +207,30 @@ impl Mode {
     }
 }
 
-/// How the reference implementation infers.
+/// Returns options with the inference rules of the onnx package.
 pub(crate) fn as_reference(data_prop: bool) -> InferOptions {
     InferOptions::new().style(Style::Reference { data_prop }).without_reasons(true)
 }
 
-/// Functions that call themselves have no types.
+/// Checks that no function calls itself, because its outputs would have no types.
+///
+/// # Errors
+///
+/// `ValidationError` with the recursive functions.
 fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
     if model.functions().is_empty() {
         return Ok(());
     }
     let mut report = model.check_part(tool::CheckPart::Functions, &like_onnx(registry.clone()));
     report.findings.retain(|finding| finding.code.name == "recursive-function");
-    verdict(report)
+    raise_errors(report)
 }
 
-/// Problems as an exception, one line each.
+/// Turns problems into an exception, one line each, at most 100.
+///
+/// # Errors
+///
+/// `InferenceError` if there is a problem.
 fn raise(problems: impl Iterator<Item = Problem>) -> PyResult<()> {
     let lines: Vec<String> =
         problems.take(100).map(|problem| format!("\n[ShapeInferenceError] {problem}")).collect();
@@ -224,8 +241,10 @@ fn raise(problems: impl Iterator<Item = Problem>) -> PyResult<()> {
     }
 }
 
-/// The types of the outputs of a serialized FunctionProto for types of its inputs and values of its
-/// attributes.
+/// Infers the output types of a serialized FunctionProto and returns them as serialized TypeProtos.
+///
+/// `input_types` are serialized TypeProtos, and `attributes` serialized AttributeProtos. Raises
+/// `InferenceError` for contradictions.
 #[pyfunction]
 #[pyo3(signature = (function, input_types, attributes, /))]
 fn infer_function_output_types<'py>(

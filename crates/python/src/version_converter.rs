@@ -1,9 +1,11 @@
-//! `version_converter`: models converted between versions of the operator set `ai.onnx`.
+//! The Python submodule `version_converter`: converts models between versions of the operator set
+//! `ai.onnx`.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx::convert::{Assumption, ConvertError as Refused, ConvertOptions, Target};
+use sardonyx::convert::{Assumption, ConvertOptions, Target};
+use sardonyx::edit::EditError;
 use sardonyx::{Model, Type};
 
 use crate::errors::ConvertError;
@@ -11,14 +13,16 @@ use crate::message;
 use crate::registry;
 use crate::shape_inference::as_reference;
 
+/// Adds the functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ConvertError", module.py().get_type::<ConvertError>())?;
     module.add_function(wrap_pyfunction!(convert_version, module)?)?;
     module.add_function(wrap_pyfunction!(convert, module)?)
 }
 
-/// Converts a serialized ModelProto to another version of the operator set `ai.onnx`, as the
-/// converter of the onnx package does.
+/// Converts a serialized ModelProto to another version of the operator set `ai.onnx`, with the
+/// rules of the onnx package's converter. Raises `ConvertError` for a model that this converter
+/// cannot represent, and `RuntimeError` for one that has no equivalent.
 #[pyfunction]
 #[pyo3(signature = (model, target_version, /))]
 fn convert_version<'py>(
@@ -26,13 +30,17 @@ fn convert_version<'py>(
     model: &[u8],
     target_version: i32,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mut converted = converted(py, model, target_version, ConvertOptions::like_onnx)?;
-    py.detach(|| shape_outputs(&mut converted));
+    let mut converted = convert_model(py, model, target_version, ConvertOptions::like_onnx)?;
+    py.detach(|| infer_missing_shapes(&mut converted));
     Ok(PyBytes::new(py, &converted.to_bytes()))
 }
 
-/// Converts a serialized ModelProto to another version of the operator set `ai.onnx`, as the
-/// command `convert` does.
+/// Converts a serialized ModelProto to another version of the operator set `ai.onnx`, with the
+/// rules of the command `sardonyx convert`. Raises `ValueError` for an unknown assumption, and
+/// `RuntimeError` for a model that has no exact equivalent.
+///
+/// `assume` lists assumptions about the model, such as `inference`. `expand` replaces operators
+/// without an equivalent by several nodes.
 #[pyfunction]
 #[pyo3(signature = (model, target_version, assume, expand, /))]
 fn convert<'py>(
@@ -50,14 +58,15 @@ fn convert<'py>(
             PyValueError::new_err(format!("assume has '{name}', which is not one of {names}"))
         })?);
     }
-    let converted = converted(py, model, target_version, |options| {
+    let converted = convert_model(py, model, target_version, |options| {
         let options = granted.into_iter().fold(options, ConvertOptions::assume);
         if expand { options } else { options.without_expansion() }
     })?;
     Ok(PyBytes::new(py, &converted.to_bytes()))
 }
 
-fn converted(
+/// Converts a serialized ModelProto with options that `how` completes.
+fn convert_model(
     py: Python<'_>,
     model: &[u8],
     target_version: i32,
@@ -73,26 +82,27 @@ fn converted(
         let options = how(ConvertOptions::new(target)).registry(registry);
         model.convert(&options).map(|(converted, _)| converted)
     })
-    .map_err(failed)
+    .map_err(to_exception)
 }
 
-/// Writes inferred types into a model that leaves the shape of an output open: the reference
-/// implementation does so, and its checker refuses such a model.
-fn shape_outputs(model: &mut Model) {
+/// Infers types and shapes if an output has no shape. The onnx package's converter does so too, and
+/// its checker rejects such a model.
+fn infer_missing_shapes(model: &mut Model) {
     let outputs = model.outputs();
-    let is_open = |ty: Option<&Type>| matches!(ty, Some(Type::Tensor(ty)) if ty.shape.is_none());
-    if outputs.iter().any(|output| is_open(output.ty())) {
+    let lacks_shape = outputs
+        .iter()
+        .any(|output| matches!(output.ty(), Some(Type::Tensor(ty)) if ty.shape.is_none()));
+    if lacks_shape {
         let found = model.infer(&as_reference(false));
         model.add_types(&found);
     }
 }
 
-fn failed(error: Refused) -> PyErr {
+/// Converts an error of the converter to an exception.
+fn to_exception(error: EditError) -> PyErr {
     let message = error.to_string();
     match error {
-        Refused::NotHeld(_) => ConvertError::new_err(message),
-        Refused::Target(_) | Refused::Refused(_) | Refused::Invalid(_) => {
-            PyRuntimeError::new_err(message)
-        }
+        EditError::NotRepresentable(_) => ConvertError::new_err(message),
+        _ => PyRuntimeError::new_err(message),
     }
 }

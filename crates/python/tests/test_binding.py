@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sardonyx
 from sardonyx import ort
-from sardonyx.ort import _errors
+from sardonyx._shims.onnxruntime import errors
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>\n'
 #: The first run of a session copies small arrays, the next ones read and write them where they are.
@@ -113,7 +113,7 @@ def test_memory_of_another_type_or_shape_is_refused(shape):
             binding = model.io_binding()
             binding.bind_cpu_input("x", x)
             binding.bind_output("y", "cpu", 0, bad.dtype, bad.shape, bad.ctypes.data)
-            with pytest.raises(_errors.InvalidArgument, match="the output 'y' is float32.*, but its memory is"):
+            with pytest.raises(errors.InvalidArgument, match="the output 'y' is float32.*, but its memory is"):
                 model.run_with_iobinding(binding)
             assert not bad.any()
             binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(good))
@@ -224,7 +224,7 @@ def test_bindings_are_replaced_and_taken_back():
     assert np.array_equal(binding.copy_outputs_to_cpu()[0], -x)
     binding.clear_binding_inputs()
     for _ in range(RUNS):
-        with pytest.raises(_errors.MissingInput, match="'x'"):
+        with pytest.raises(errors.MissingInput, match="'x'"):
             model.run_with_iobinding(binding)
 
 
@@ -256,7 +256,7 @@ def test_runs_can_be_ended():
     model.run_with_iobinding(binding)
     options = ort.RunOptions()
     options.terminate = True
-    with pytest.raises(_errors.Fail, match="stopped"):
+    with pytest.raises(errors.Fail, match="stopped"):
         model.run_with_iobinding(binding, options)
     model.run_with_iobinding(binding, run_options=ort.RunOptions())
 

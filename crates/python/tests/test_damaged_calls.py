@@ -1,6 +1,7 @@
 """Calls with anything: each returns or raises an exception of Python, and nothing panics."""
 
 import array
+import itertools
 import random
 import threading
 
@@ -208,3 +209,92 @@ def test_and_so_they_do_in_many_threads(made):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+class Lengthy:
+    """A sequence that claims to be much longer than it is."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        raise IndexError(index)
+
+    def __repr__(self):
+        return f"Lengthy({self.length})"
+
+
+class Shaped:
+    """A sparse tensor of 2 values with any shape."""
+
+    values, indices = np.zeros(2, "f4"), np.arange(2)
+
+    def __init__(self, shape):
+        self._shape = shape
+
+    @property
+    def shape(self):
+        if isinstance(self._shape, BaseException):
+            raise self._shape
+        return self._shape
+
+
+class ShapedArray(np.ndarray):
+    """An array of any class of elements with any shape."""
+
+    shape = property(lambda self: type(self).claimed)
+
+
+FALSE_SHAPES = [
+    None,
+    5,
+    "",
+    "text",
+    (-1,),
+    (2**64,),
+    (2**62, 2**62),
+    (2.5,),
+    ("2",),
+    range(2**40),
+    range(2**62),
+    Lengthy(2**40),
+    Lengthy(2**62),
+    Lengthy(-1),
+    itertools.repeat(1),
+    (1,) * 65,
+]
+
+
+def identity(kind):
+    text = f"g ({kind} x) => ({kind} y) {{ y = Identity (x) }}"
+    return sardonyx.Session(sardonyx.parser.parse_model(f'<ir_version: 12, opset_import: ["": 23]> {text}'))
+
+
+@pytest.mark.parametrize("shape", FALSE_SHAPES, ids=repr)
+def test_a_false_shape_is_an_error(shape):
+    sparse, text, bits = [identity(kind) for kind in ("sparse_tensor(float[N])", "string[N]", "bfloat16[N]")]
+    claiming = type("Claiming", (ShapedArray,), {"claimed": shape})
+    errors = (sardonyx.Error, TypeError, ValueError, OverflowError)
+    for session, given in [
+        (sparse, Shaped(shape)),
+        (sparse, sardonyx.SparseTensor(Shaped.values, Shaped.indices, shape)),
+        (text, np.array(["a", "b"], object).view(claiming)),
+        (bits, np.zeros(2, ml_dtypes.bfloat16).view(claiming)),
+    ]:
+        with pytest.raises(errors):
+            session(given)
+
+
+def test_an_exception_of_a_shape_is_the_error():
+    session = identity("sparse_tensor(float[N])")
+    with pytest.raises(KeyError, match="a lie"):
+        session(Shaped(KeyError("a lie")))
+
+
+@pytest.mark.parametrize("names", [range(2**62), Lengthy(2**62), "z", 5], ids=repr)
+def test_false_names_of_outputs_are_an_error(names):
+    with pytest.raises((sardonyx.Error, TypeError)):
+        sardonyx.Trainer(b"", outputs=names)

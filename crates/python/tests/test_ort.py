@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import sardonyx
 from sardonyx import ort
-from sardonyx.ort import _errors
+from sardonyx._shims.onnxruntime import errors
 
 try:
     import onnxruntime as theirs
@@ -416,10 +416,10 @@ def test_errors_have_the_fact_first_and_the_attributes_of_the_family():
         assert "the inputs of the model are" in raised.value.help
         assert raised.value.__cause__ is None
     shaped = ort.InferenceSession(content("shaped"))
-    with pytest.raises(_errors.Fail) as raised:
+    with pytest.raises(errors.Fail) as raised:
         shaped.run(None, {"x": f(6), "s": np.int64([4, 4])})
     assert "Reshape" in raised.value.place and pickle.loads(pickle.dumps(raised.value)).code == "run"
-    with pytest.raises(_errors.InvalidGraph) as raised:
+    with pytest.raises(errors.InvalidGraph) as raised:
         ort.InferenceSession(content("unknown"))
     assert raised.value.unsupported == ["Foo, opset 17, 1 node: operator not implemented"]
 
@@ -434,7 +434,7 @@ def test_two_sizes_of_one_name_warn_once():
         z, w = session.run([], {"x": f(2, 3), "y": f(5)})
         assert z.shape == (2, 3) and w.shape == (5,)
         assert session.run(["w"], {"x": f(2, 3), "y": f(5)})[0].shape == (5,)
-        with pytest.raises(_errors.InvalidArgument, match="should be 3"):
+        with pytest.raises(errors.InvalidArgument, match="should be 3"):
             session.run(None, {"x": f(2, 4), "y": f(5)})
 
 
@@ -506,7 +506,7 @@ def test_terminate_ends_a_run_that_has_begun():
     )
     options = ort.RunOptions()
     threading.Timer(0.02, setattr, (options, "terminate", True)).start()
-    with pytest.raises(_errors.Fail, match="stopped"):
+    with pytest.raises(errors.Fail, match="stopped"):
         ort.InferenceSession(endless).run(None, {"x": np.float32(1)}, options)
     options.terminate = False
     assert ort.InferenceSession(content("relu")).run(None, {"x": f(2)}, options)
@@ -574,7 +574,7 @@ def test_all_exceptions_are_there():
         for name, value in vars(their_state).items()
         if isinstance(value, type) and issubclass(value, Exception)
     }
-    assert names == {cls.__name__ for cls in _errors.CLASSES}
+    assert names == {cls.__name__ for cls in errors.CLASSES}
 
 
 def in_process(code, *arguments, blocked=""):
@@ -657,7 +657,7 @@ def test_an_import_takes_little():
 
 
 def test_element_types_by_the_names_of_other_packages():
-    from sardonyx.ort._torch_types import TypeHelper
+    from sardonyx._shims.onnxruntime.torch_types import TypeHelper
 
     session = ort.InferenceSession(content("two"))
     assert TypeHelper.get_input_type(session, "y") == "tensor(float)"
@@ -675,7 +675,7 @@ def test_element_types_by_the_names_of_other_packages():
 
 def test_element_types_by_the_names_of_torch():
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    from sardonyx.ort._torch_types import TypeHelper
+    from sardonyx._shims.onnxruntime.torch_types import TypeHelper
 
     for name, dtype in {"float": torch.float32, "bfloat16": torch.bfloat16, "bool": torch.bool}.items():
         assert TypeHelper.ort_type_to_torch_type(f"tensor({name})") is dtype

@@ -16,7 +16,7 @@ import pytest
 import sardonyx
 from onnx import helper
 from sardonyx import ort
-from sardonyx.ort import _errors
+from sardonyx._shims.onnxruntime import errors
 from test_ort import HEAD, RUNTIMES, SMALL, content, done, f, theirs
 
 needs_theirs = pytest.mark.skipif(theirs is None, reason="onnxruntime is not installed")
@@ -114,7 +114,7 @@ def changed(providers):
 def normalized(providers, options=None):
     def call(runtime):
         if runtime is ort:
-            from sardonyx.ort._providers import check_and_normalize_provider_args as normal
+            from sardonyx._shims.onnxruntime.providers import check_and_normalize_provider_args as normal
         else:
             from onnxruntime.capi.onnxruntime_inference_collection import check_and_normalize_provider_args as normal
         return list(map(list, normal(providers, options, ["CPUExecutionProvider"])))
@@ -125,7 +125,7 @@ def normalized(providers, options=None):
 def backend(call):
     def with_runtime(runtime):
         if runtime is ort:
-            from sardonyx.ort import _backend as module
+            from sardonyx._shims.onnxruntime import backend as module
         else:
             import onnxruntime.backend.backend as module
         return call(module)
@@ -209,10 +209,10 @@ def test_both_do_the_same(name, call, capsys):
 
 
 def test_what_is_better_than_in_onnxruntime():
-    from sardonyx.ort import _backend
+    from sardonyx._shims.onnxruntime import backend
 
     # Theirs has no word for the input.
-    assert _backend.run(RELU, {"x": f(2)})[0].tolist() == [0, 1] == _backend.run(RELU, (f(2),))[0].tolist()
+    assert backend.run(RELU, {"x": f(2)})[0].tolist() == [0, 1] == backend.run(RELU, (f(2),))[0].tolist()
     for call, words in [
         (lambda: ort.InferenceSession(None), "path_or_bytes must be a path.*not NoneType"),
         (lambda: sardonyx.Session(None), "model must be a path.*not NoneType"),
@@ -221,10 +221,10 @@ def test_what_is_better_than_in_onnxruntime():
     ]:
         with pytest.raises((TypeError, MemoryError), match=words):
             call()
-    with pytest.raises(_errors.Fail, match="IR version 77; the newest known version is 14"):
+    with pytest.raises(errors.Fail, match="IR version 77; the newest known version is 14"):
         ort.InferenceSession(of_version(77))
     big = sardonyx.parser.parse_model(HEAD + "g (int64[1] s) => (float[N] y) { y = ConstantOfShape (s) }")
-    with pytest.raises(_errors.Fail, match="not enough memory for .* bytes"):
+    with pytest.raises(errors.Fail, match="not enough memory for .* bytes"):
         ort.InferenceSession(big).run(None, {"s": np.int64([2**44])})
 
 
@@ -312,7 +312,7 @@ def test_paths_to_nothing_are_refused(tmp_path):
             return os.fsencode(tmp_path / "missing.onnx")
 
     for path in ("", "a\0b", os.fsdecode(b"\xff"), str(tmp_path / ("x" * 300)), "x" * 5000, Path()):
-        with pytest.raises(_errors.NoSuchFile, match="cannot read"):
+        with pytest.raises(errors.NoSuchFile, match="cannot read"):
             ort.InferenceSession(path)
     with pytest.raises(sardonyx.Error, match="directory"):
         ort.InferenceSession(tmp_path)

@@ -8,7 +8,8 @@ import pytest
 import sardonyx
 from sardonyx import ort
 from sardonyx._core import ort as core
-from sardonyx.ort import _errors, _options, _refused
+from sardonyx._shims.onnxruntime import errors, unsupported
+from sardonyx._shims.onnxruntime.options import _Option
 from test_ort import content, f
 
 
@@ -16,14 +17,14 @@ def test_numbers_and_exceptions_are_those_of_the_core():
     levels = core.levels()
     for cls in (ort.GraphOptimizationLevel, ort.ExecutionMode, ort.ExecutionOrder):
         assert [(member.name, int(member)) for member in cls] == levels[cls.__name__]
-    assert {cls.__name__ for cls in _errors.CLASSES} == set(core.statuses())
+    assert {cls.__name__ for cls in errors.CLASSES} == set(core.statuses())
     assert ort.get_build_info() == f"Sardonyx {sardonyx.__version__}, with the names of onnxruntime {ort.__version__}"
 
 
 @pytest.mark.parametrize("cls", [ort.SessionOptions, ort.RunOptions])
 def test_options_are_those_of_the_core(cls):
     docs = dict(cls._docs())
-    assert {name for name, value in vars(cls).items() if isinstance(value, _options._Option)} == set(docs)
+    assert {name for name, value in vars(cls).items() if isinstance(value, _Option)} == set(docs)
     for name, doc in docs.items():
         assert vars(cls)[name].__doc__ == doc
     options = cls()
@@ -84,10 +85,10 @@ def test_options_are_copied_whole(copied):
 
 
 def test_every_refusal_that_the_package_asks_for_exists():
-    for key in _refused._FUNCTIONS:
+    for key in unsupported._FUNCTIONS:
         assert core.refusal(key, "f").code == "unsupported"
     error = core.refusal("device", "cuda")
-    assert isinstance(error, _errors.NotImplemented) and "'cuda'" in str(error) and error.help
+    assert isinstance(error, errors.NotImplemented) and "'cuda'" in str(error) and error.help
     with pytest.raises(KeyError):
         core.refusal("nothing")
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "instead-of-onnxruntime.md"
 TESTS = "".join(path.read_text() for path in Path(__file__).parent.glob("test_ort*.py"))
 WORDS = ("equal", "better", "ignored", "refused", "absent")
-IGNORED = re.compile("ccepted and ignored|Does nothing|Accepted with a warning")
+IGNORED = re.compile("ccepted and ignored|^Ignores|^Does nothing|Accepted with a warning")
 
 
 def manual():
@@ -64,7 +64,7 @@ def found(name):
 def word_of(value):
     """What the documentation of a name says that it does."""
     text = (inspect.getdoc(value) or "") if not isinstance(value, (str, int)) else ""
-    if text.startswith("Refused"):
+    if text.startswith(("Refused", "Refuses")):
         return "refused"
     return "ignored" if IGNORED.search(text.partition("\n\n")[0]) else "works"
 
@@ -267,7 +267,7 @@ def test_names_of_a_session_that_are_not_public():
     assert inner.run(["w"], {"x": f(2, 3), "y": f(2)}, None)[0].tolist() == [0, -1]
     value = ort.OrtValue.ortvalue_from_numpy(f(2))
     assert value._ortvalue is value is value._get_c_value()
-    from sardonyx.ort._inner import OrtValueVector
+    from sardonyx._shims.onnxruntime.internals import OrtValueVector
 
     fetches = OrtValueVector()
     session.run_with_ortvaluevector(None, ["x", "y"], [ort.OrtValue.ortvalue_from_numpy(f(2, 3)), value], ["w"], fetches, None)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sardonyx
 from sardonyx import ort
-from sardonyx.ort import _errors
+from sardonyx._shims.onnxruntime import errors
 from test_ort import HEAD, done, theirs
 
 FOLDER = "session.model_external_initializers_file_folder_path"
@@ -156,13 +156,13 @@ def test_data_files_of_bytes_lie_in_the_folder_that_an_option_names(folder, monk
     assert in_folder("nowhere", str(folder / "model.onnx"))(ort)[0].tolist() == [11, 22]
     with pytest.raises(sardonyx.Error, match="nowhere"):
         in_folder("nowhere")(ort)
-    with pytest.raises(_errors.Fail, match=r"w\.bin"):
+    with pytest.raises(errors.Fail, match=r"w\.bin"):
         in_folder(str(tmp_path))(ort)
 
 
 def test_data_files_of_bytes_lie_in_the_current_folder(folder, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(_errors.Fail, match=r"w\.bin"):
+    with pytest.raises(errors.Fail, match=r"w\.bin"):
         ort.InferenceSession(MODEL)
     monkeypatch.chdir(folder)
     session = ort.InferenceSession(MODEL)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sardonyx
 from sardonyx import _core, ort
-from sardonyx.ort import _errors
+from sardonyx._shims.onnxruntime import errors
 
 MODEL = sardonyx.parser.parse_model(
     """<ir_version: 8, opset_import: ["": 17, "ai.sardonyx.test": 1]>
@@ -60,7 +60,7 @@ def test_a_panic_is_an_error_of_onnxruntimes_class():
             assert binding.copy_outputs_to_cpu()[0].tolist() == [-1, -2] == session.run(None, {"x": GOOD})[0].tolist()
             continue
         for call in (lambda: session.run(None, {"x": BAD}), lambda: session.run_with_iobinding(binding)):
-            with pytest.raises(_errors.Fail) as raised:
+            with pytest.raises(errors.Fail) as raised:
                 call()
             is_internal(raised.value)
 

@@ -1,7 +1,6 @@
 """Sessions: what goes in, what comes out, and what is rejected."""
 
 import array
-import ast
 import collections
 import contextlib
 import ctypes
@@ -13,14 +12,12 @@ import sys
 import threading
 import time
 import weakref
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 import sardonyx
-from sardonyx import _core
 
 
 def model(text, opset=21, ml=False, ir=10):
@@ -757,26 +754,6 @@ def test_tensors_are_handed_over():
 
 def test_numpy_is_optional():
     subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], check=True)
-
-
-@pytest.mark.parametrize("module", [_core.session, _core.ort], ids=["session", "ort"])
-def test_stubs_name_what_is_there(module):
-    stub = Path(sardonyx.__file__).parent / "_core" / f"{module.__name__.rpartition('.')[2]}.pyi"
-    items = ast.parse(stub.read_text()).body
-    constants = {item.target.id for item in items if isinstance(item, ast.AnnAssign)}
-    typed = {item.name: item for item in items if isinstance(item, (ast.ClassDef, ast.FunctionDef))}
-    assert set(typed) | constants == {name for name in vars(module) if not name.startswith("__")}
-    for name, item in typed.items():
-        assert getattr(module, name).__doc__
-        if name == "Error" or isinstance(item, ast.FunctionDef):
-            continue
-        there = vars(getattr(module, name))
-        members = {part.name for part in item.body if isinstance(part, ast.FunctionDef)}
-        special = {"__call__", "__enter__", "__exit__", "__dlpack__", "__dlpack_device__"} & set(there)
-        named = {part for part in there if not part.startswith("__")} | special
-        assert members - {"__new__", "__buffer__"} == named, name
-        for member in named - special:
-            assert there[member].__doc__, f"{name}.{member}"
 
 
 def test_the_form_of_onnxruntime_is_answered_with_how_to_call():

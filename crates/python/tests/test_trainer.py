@@ -514,12 +514,13 @@ DIVIDED = sardonyx.parser.parse_model("""
 """)
 
 
-@pytest.mark.parametrize("devices", [True, "pair"])
-def test_steps_run_on_devices(devices, tmp_path):
+@pytest.mark.parametrize("configuration", [None, "pair"])
+def test_steps_run_on_devices(configuration, tmp_path):
     model = sardonyx.add_training(DIVIDED, "squared-error", learning_rate=0.1)
     x = np.arange(8, dtype=np.float32).reshape(8, 1) / 8
     data = {"x": x, "target": 2 * x + 1}
-    whole, divided = sardonyx.Trainer(model, threads=1), sardonyx.Trainer(model, devices=devices, threads=1)
+    whole = sardonyx.Trainer(model, threads=1)
+    divided = sardonyx.Trainer(model, devices=True, configuration=configuration, threads=1)
     assert (whole.devices, divided.devices) == (0, 2)
     for _ in range(5):
         np.testing.assert_allclose(divided.step(data)["loss"], whole.step(data)["loss"], rtol=1e-5)
@@ -563,13 +564,17 @@ def test_devices_that_cannot_be_are_refused():
     model = sardonyx.add_training(DIVIDED, "squared-error")
     assert sardonyx.Trainer(model, devices=False).devices == 0
     with pytest.raises(sardonyx.Error, match="'many'") as unknown:
-        sardonyx.Trainer(model, devices="many")
+        sardonyx.Trainer(model, devices=True, configuration="many")
     assert unknown.value.code == "argument"
     with pytest.raises(sardonyx.Error) as none:
         sardonyx.Trainer(DESCENT, devices=True)
     assert none.value.code == "argument"
-    with pytest.raises(TypeError, match="devices is 2, which is neither True nor the name"):
-        sardonyx.Trainer(model, devices=2)
+    for wrong in (2, "pair", None):
+        with pytest.raises(TypeError, match="devices"):
+            sardonyx.Trainer(model, devices=wrong)
+    with pytest.raises(sardonyx.Error, match="configuration is 'pair', but devices is False") as apart:
+        sardonyx.Trainer(model, configuration="pair")
+    assert apart.value.code == "argument"
     with pytest.raises(sardonyx.Error, match="the deadline must be"):
         sardonyx.Trainer(model, devices=True, device_timeout=0)
 

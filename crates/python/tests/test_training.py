@@ -69,7 +69,7 @@ def test_options_do_what_they_say():
     loss = trainer.step({"x": x, "label": np.array([0, -1])})["loss"]
     assert loss.item() == pytest.approx(math.log(1 + math.e), rel=1e-6)
 
-    by_value = sardonyx.add_training(LINE, loss_value="y", train="w", learning_rate=0.25)
+    by_value = sardonyx.add_training(LINE, loss_value="y", train=["w"], learning_rate=0.25)
     trainer = sardonyx.Trainer(by_value)
     assert list(trainer.state) == ["w"]
     trainer.step({"x": np.float32([[1], [2]])})
@@ -114,7 +114,7 @@ def test_gradients_are_outputs():
     chosen = sardonyx.differentiate(LINE, by=["w", "b"])
     names = [port.name for port in sardonyx.Session(chosen).outputs]
     assert names == ["y", "w_grad", "b_grad"]
-    with_node = sardonyx.differentiate(model, of="y", by="x", gradient_node=True)
+    with_node = sardonyx.differentiate(model, of="y", by=["x"], gradient_node=True)
     text = sardonyx.printer.model_to_text
     assert "Gradient" in text(with_node)
     expanded = sardonyx.differentiate(with_node, expand=True)
@@ -142,7 +142,7 @@ WRONG = [
     ({"loss": "hinge"}, "loss is 'hinge', which does not exist"),
     ({"loss": "squared-error", "loss_value": "y"}, "loss and loss_value are both given"),
     ({"loss": "squared-error", "class_axis": 1}, "class_axis and ignore_class are for the loss cross-entropy"),
-    ({"loss_value": "y", "of": "y"}, "loss_value goes with none of of, class_axis and ignore_class"),
+    ({"loss_value": "y", "of": "y"}, "loss_value excludes of, class_axis and ignore_class"),
     ({"loss": "squared-error", "of": "z"}, "the model has no output 'z'; it has y"),
     ({"loss": "squared-error", "optimizer": "sdg"}, "optimizer is 'sdg', which does not exist"),
     ({"loss": "squared-error", "momentum": 0.5}, "the optimizer sgd has no momentum; momentum and nesterov have it"),
@@ -151,7 +151,7 @@ WRONG = [
         "the optimizer adam has no rate_decay; adagrad has it",
     ),
     ({"loss": "squared-error", "learning_rate": 0}, "the learning rate must be greater than 0, not 0"),
-    ({"loss": "squared-error", "train": "v*"}, "no initializer 'v*' exists"),
+    ({"loss": "squared-error", "train": ["v*"]}, "no initializer 'v*' exists"),
     ({"loss": "squared-error", "init": "uniform:0"}, "init is 'uniform:0', which is not one of keep, he"),
     ({"loss": "squared-error", "clip_norm": 1, "clip_value": 1}, "clip_norm and clip_value are both given"),
     ({"loss": "squared-error", "clip_norm": 0}, "the greatest norm of gradients has to be greater than 0, not 0"),
@@ -170,7 +170,7 @@ def test_wrong_options_of_differentiate_are_explained():
     with pytest.raises(sardonyx.Error, match="the model has no value 'z'") as caught:
         sardonyx.differentiate(LINE, of="z")
     assert caught.value.code == "argument"
-    with pytest.raises(sardonyx.Error, match="expand goes with none of of, by and gradient_node"):
+    with pytest.raises(sardonyx.Error, match="expand excludes of, by and gradient_node"):
         sardonyx.differentiate(LINE, of="y", expand=True)
     with pytest.raises(TypeError):
         sardonyx.differentiate(LINE, by=[1])

@@ -178,7 +178,7 @@ impl Maker<'_> {
             Some(_) => Target::Owned(None),
             None => Target::Absent,
         });
-        let exec = Exec { pool: self.pool, isa: self.lowering.isa };
+        let exec = Exec::new(self.pool, self.lowering.isa);
         let mut call = Call {
             operands: operands.collect(),
             targets: targets.collect(),

@@ -1,21 +1,21 @@
-//! Checks the models of a program, as a build script does: findings become warnings of cargo, and
-//! errors fail the build.
+//! Checks all models of a program in a build script: prints findings as cargo warnings, and fails
+//! the build on errors.
 //!
-//! In a `build.rs`, `main` and `check_model` are all that is needed.
+//! Can be used as a `build.rs` as it is.
 
 use std::error::Error;
 use std::path::Path;
 
 use sardonyx::Model;
-use sardonyx::check::{CheckOptions, Severity, render};
+use sardonyx::check::{CheckOptions, Severity};
 
 fn check_model(path: &Path) -> Result<u64, Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", path.display());
     let model = Model::open(path)?;
-    // Types and shapes as well as rules, like `sardonyx check --full`.
+    // Like `sardonyx check --full`: also infers types and shapes and reports contradictions.
     let report = model.check(&CheckOptions::new().types(true));
     for finding in &report.findings {
-        let text = render(&model, finding, &path.display().to_string());
+        let text = model.render_finding(finding, &path.display().to_string());
         let kind = if finding.severity == Severity::Error { "error" } else { "warning" };
         for line in text.lines() {
             println!("cargo::{kind}={line}");

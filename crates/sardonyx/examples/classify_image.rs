@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let session = Session::new(&Model::open(format!("{digits}/digits.onnx"))?)?;
 
-    // One channel of 8 x 8 pixels from 0 to 1, dark on light.
+    // The model takes one channel of 8 x 8 pixels from 0 (black) to 1, with a dark digit on a light
+    // ground.
     let image = DecodedImage::decode(&std::fs::read(path)?, &DecodeLimits::default())?;
     let image = image.into_channels(1)?.resize(8, 8)?;
     let pixels: Vec<f32> =

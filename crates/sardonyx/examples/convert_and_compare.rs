@@ -15,19 +15,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{}: {} nodes rewritten", operator.op, operator.rewritten);
     }
 
-    // Saving replaces a file whole or not at all.
+    // Saving is atomic: an existing file is replaced only once the new one is complete.
     let file = std::env::temp_dir().join(format!("digits-11-{}.onnx", std::process::id()));
     older.save(&file)?;
 
     let image = Tensor::from_vec([1, 1, 8, 8], (0..64).map(|i| i as f32 / 64.0).collect())?;
-    let run = |model: &Model| {
-        let session = Session::new(model)?;
-        session.run([("image", image.clone())], &RunOptions::default())
-    };
-    let (before, after) = (run(&model)?, run(&Model::open(&file)?)?);
+    let inputs = [("image", image)];
+    let before = Session::new(&model)?.run(inputs.clone(), &RunOptions::default())?;
+    let after = Session::new(&Model::open(&file)?)?.run(inputs, &RunOptions::default())?;
     std::fs::remove_file(&file)?;
     for (name, value) in before.iter() {
-        let other = after.get(name).ok_or("an output is gone")?;
+        let other = after.get(name).ok_or("the converted model lacks an output")?;
         value.compare(other, Tolerance::NODE_TESTS)?;
         println!("{name}: equal");
     }

@@ -1,5 +1,5 @@
-//! Loads a model whose weights are in a store of the program: encrypted here, but an archive, a
-//! database or a remote service works alike.
+//! Loads a model whose weights are in a store that the program implements: encrypted in memory
+//! here; an archive, a database or a remote service works in the same way.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -10,15 +10,15 @@ use sardonyx::io::DataResolver;
 use sardonyx::value::Buffer;
 use sardonyx::{Model, OpenOptions, RunOptions, Session, Tensor};
 
-/// Files whose bytes are combined with a key.
+/// Store of files that are encrypted by XOR with a key.
 struct EncryptedStore {
     files: HashMap<String, Vec<u8>>,
     key: u8,
 }
 
 impl DataResolver for EncryptedStore {
-    /// Returns the decrypted file. The location comes from the model: it is checked here, by being
-    /// a key of the store.
+    /// Returns the decrypted file. The location is untrusted text from the model; looking it up as
+    /// a key of the map cannot leave the store.
     fn resolve(&self, location: &str) -> io::Result<Buffer> {
         let bytes = self.files.get(location).ok_or(io::ErrorKind::NotFound)?;
         Ok(Buffer::from_vec(bytes.iter().map(|byte| byte ^ self.key).collect()))
@@ -26,7 +26,7 @@ impl DataResolver for EncryptedStore {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // A model whose weight is in the file "weights" beside it.
+    // The weight `w` is external data in the file "weights".
     let text = "<ir_version: 10, opset_import: [\"\": 21]>
          g (float[2] x) => (float[2] y)
              <float[2] w = [\"location\": \"weights\", \"offset\": \"0\", \"length\": \"8\"]> {

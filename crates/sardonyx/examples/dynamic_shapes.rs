@@ -1,4 +1,4 @@
-//! Runs one session on inputs of several sizes, and fixes a size where it is known.
+//! Runs one session on inputs of several sizes, then builds a session with a fixed batch size.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?;
     let options = RunOptions::default();
 
-    // Names of sizes are free: each run may have others.
+    // `batch` and `tokens` are symbolic sizes: each run may have other ones.
     let session = Session::new(&model)?;
     println!("input: {}", session.input("x")?);
     for (batch, tokens) in [(1, 3), (2, 5), (4, 1)] {
@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(y.dims(), [batch, 4]);
     }
 
-    // A session for one size plans its memory and its kernels once, and refuses other sizes.
+    // With a fixed batch, memory and kernels are planned for that size; inputs of another batch are
+    // errors.
     let single = Session::builder(&model).dim("batch", 1).build()?;
     let x = Tensor::from_vec([2, 1, 4], vec![0f32; 8])?;
     let error = single.run([("x", x)], &options).expect_err("the batch is fixed");

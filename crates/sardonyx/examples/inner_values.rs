@@ -1,4 +1,5 @@
-//! Looks at values between the nodes of a model: their inferred types, and what they are in a run.
+//! Inspects intermediate values of a model: prints their inferred types, and gets two of them as
+//! outputs of a run.
 
 use std::error::Error;
 
@@ -17,8 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // A copy of the model has inner values as outputs; they are those of the model as it is
-    // written.
+    // Adds intermediate values as outputs. The session computes them as the model defines them,
+    // even if it would have fused their nodes.
     let watched = model.with_outputs(["relu1", "flat"])?;
     let session = Session::new(&watched)?;
     let image = Tensor::from_vec([1, 1, 8, 8], vec![0.5f32; 64])?;

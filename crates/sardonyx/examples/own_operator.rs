@@ -1,12 +1,12 @@
-//! Runs a model with an operator that the standard does not have: its code, its attribute, and the
-//! type of its output.
+//! Implements an operator that the standard lacks, with an attribute and type inference, and runs a
+//! model that uses it.
 
 use std::error::Error;
 
 use sardonyx::ops::{CustomOperator, NodeTypes, OperatorCall, OperatorError, RuleAnswer};
 use sardonyx::{Model, RunOptions, Session, Tensor};
 
-/// Keeps elements above the attribute `threshold` and replaces others by 0.
+/// Operator that keeps elements above the attribute `threshold` and replaces others by 0.
 struct Threshold;
 
 impl CustomOperator for Threshold {

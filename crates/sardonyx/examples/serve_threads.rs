@@ -1,4 +1,4 @@
-//! Serves requests of many threads from one session, each with a time limit.
+//! Serves requests from several threads with one session, each with a time limit.
 
 use std::error::Error;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sardonyx::{ErrorKind, Model, RunOptions, Session, StopFlag, Tensor};
 
-/// Answers one request, or `None` if its time is over.
+/// Answers one request. Returns `None` if the run exceeded its time limit or was cancelled.
 fn answer(
     session: &Session,
     brightness: f32,
@@ -23,14 +23,14 @@ fn answer(
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
-    // One thread a run: requests share the processors, not the threads of one run.
+    // One thread per run: parallel requests keep all cores busy already.
     let session = Session::builder(&Model::open(path)?).threads(1).build()?;
-    // Raised when the program shuts down; ends the runs of all threads.
+    // A program raises this flag at shutdown to cancel the runs of all threads.
     let stop = StopFlag::new();
 
     let workers: Vec<_> = (0..8)
         .map(|worker| {
-            // A clone is the same session.
+            // A clone is cheap: it refers to the same session.
             let (session, stop) = (session.clone(), stop.clone());
             thread::spawn(move || {
                 let requests = (0..10).map(|request| (worker * 10 + request) as f32 / 80.0);

@@ -1,4 +1,4 @@
-//! Adds training to a model, trains it, and saves the trained weights and the state.
+//! Adds a training step to a model, trains it, and saves the optimizer state and the trained model.
 
 use std::error::Error;
 
@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("w = {w:.3}");
     assert!((w - 2.0).abs() < 1e-2);
 
-    // The state goes on where training stopped; the model is the trained one, for inference.
+    // Training can resume from the state; the exported model has the trained weights, for
+    // inference.
     let directory = std::env::temp_dir().join(format!("trained-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     trainer.save(directory.join("state.safetensors"))?;

@@ -1,4 +1,4 @@
-//! Files of tensors: `.npy`, `.npz` and safetensors.
+//! Reads and writes files of tensors: `.npy`, `.npz` and safetensors.
 
 use std::io::Cursor;
 
@@ -8,22 +8,22 @@ use sardonyx_tensor::{Buffer, Tensor, npy};
 
 use crate::error::{Error, ErrorKind};
 
-/// Formats of files that hold tensors.
+/// Format of a file that holds tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorFormat {
-    /// One array of NumPy, without a name.
+    /// NumPy `.npy`: one array without a name.
     Npy,
-    /// An archive of NumPy's arrays, not compressed.
+    /// NumPy `.npz`: a zip archive of named arrays. Written without compression.
     Npz,
-    /// The format of the safetensors library.
+    /// Safetensors: named tensors after a JSON header.
     Safetensors,
 }
 
 impl TensorFormat {
-    /// Recognizes a format by the first bytes of a file. Safetensors has no signature: it is the
-    /// answer for all files that are neither `.npy` nor `.npz`.
-    fn of_bytes(bytes: &[u8]) -> TensorFormat {
+    /// Recognizes a format by the magic number of a file. Safetensors has none, so every file that
+    /// is neither `.npy` nor `.npz` counts as safetensors.
+    fn from_bytes(bytes: &[u8]) -> TensorFormat {
         match bytes {
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => TensorFormat::Npy,
             [b'P', b'K', ..] => TensorFormat::Npz,
@@ -32,7 +32,7 @@ impl TensorFormat {
     }
 }
 
-/// Reads the tensors of a file with their names, whichever [`TensorFormat`] it has. The tensor of
+/// Reads all tensors of a file with their names, and recognizes its [`TensorFormat`]. The tensor of
 /// an `.npy` file has an empty name.
 ///
 /// ```
@@ -51,7 +51,7 @@ impl TensorFormat {
 /// that unpacks to more than 1 GiB and more than 100 times its size.
 pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Error> {
     let file = file.into();
-    match TensorFormat::of_bytes(file.as_slice()) {
+    match TensorFormat::from_bytes(file.as_slice()) {
         TensorFormat::Npy => Ok(vec![(String::new(), npy::read(&file).map_err(format_error)?)]),
         TensorFormat::Npz => {
             let members = npz::read(&file).map_err(format_error)?;
@@ -65,7 +65,8 @@ pub fn read_tensors(file: impl Into<Buffer>) -> Result<Vec<(String, Tensor)>, Er
     }
 }
 
-/// Returns the bytes of a file with tensors; `.npy` takes exactly one, and drops its name.
+/// Serializes tensors to the bytes of a file. The format `.npy` holds exactly one tensor, without
+/// its name.
 ///
 /// # Errors
 ///

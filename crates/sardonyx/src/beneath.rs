@@ -1,9 +1,9 @@
-//! Opening files beneath a directory, and nowhere else.
+//! Opens files that are confined to a directory.
 //!
-//! Whether a path stays in its directory is decided by opening it, one handle at a time, never by
-//! looking at its text first: between a look and an opening, anybody may put a link in its place.
-//! Where the system can do the whole walk at once (`openat2` on Linux), it does; elsewhere the
-//! parts of the path are opened one after the other.
+//! The text of a path is not checked before opening: between the check and the opening (TOCTOU),
+//! another process may put a symlink in its place. Instead, opening itself refuses to leave the
+//! directory. Linux does this in one call (`openat2`); other systems open the components of the
+//! path one after the other, each relative to the handle of the previous one.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,27 +12,27 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use rustix::fs::{Mode, OFlags};
 
-/// A directory. It is opened for each file that is opened in it: a process has only so many
-/// descriptors, and a model may live long.
+/// Directory that confines files. Holds no descriptor, as descriptors are limited and a model may
+/// live long: the directory is reopened for each file.
 #[derive(Debug, Clone)]
 pub(crate) struct Directory {
-    /// Its real path.
+    /// Canonical path of the directory.
     path: PathBuf,
-    /// Identity of the directory, by which a replacement is recognized.
+    /// Device and inode, which reveal whether another directory was put in its place.
     #[cfg(unix)]
     identity: Identity,
 }
 
-/// Why a file beneath a directory is not opened.
+/// Reason for which a file in a directory is not opened.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// A part of the path is a link.
+    /// A component of the path is a symlink.
     Link,
-    /// It is no regular file, but this.
+    /// The path leads to this kind of file, not to a regular one.
     Kind(&'static str),
-    /// The file has other names, so what it holds may be meant for somebody else.
+    /// The file has more than one hard link, so it may be another user's secret.
     HardLink,
-    /// The system refuses.
+    /// The operating system returned this error.
     Io(io::Error),
 }
 
@@ -42,7 +42,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// What tells a file from all others while it is open.
+/// Device and inode numbers, which identify a file while it exists.
 pub(crate) type Identity = (u64, u64);
 
 impl Directory {
@@ -59,7 +59,7 @@ impl Directory {
         })
     }
 
-    /// Its real path.
+    /// Returns the canonical path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -67,9 +67,9 @@ impl Directory {
 
 #[cfg(unix)]
 impl Directory {
-    /// Opens the directory itself.
-    fn handle(&self) -> io::Result<File> {
-        // To find a file in a directory is allowed more often than to list it.
+    /// Opens the directory itself. Fails if another directory is in its place by now.
+    fn open_handle(&self) -> io::Result<File> {
+        // O_PATH needs only search permission, which is granted more often than read permission.
         #[cfg(target_os = "linux")]
         let access = OFlags::PATH;
         #[cfg(not(target_os = "linux"))]
@@ -84,12 +84,14 @@ impl Directory {
         Ok(handle)
     }
 
-    /// Opens a regular file for reading, at a path without links, `..` and absolute parts.
+    /// Opens a regular file for reading. The path must be relative and have no symlinks and no
+    /// `..`.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, READ)
     }
 
-    /// The same for reading and writing. A file that is not there is made, for its owner only.
+    /// Opens a regular file for reading and writing, under the rules of
+    /// [`open_file`](Directory::open_file). A missing file is created with mode 0600.
     pub(crate) fn open_to_write(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, WRITE)
     }
@@ -98,14 +100,14 @@ impl Directory {
         use rustix::fs::{AtFlags, FileType, statat};
         use rustix::io::Errno;
 
-        // Opening a device may already do something, so the look comes first. It decides nothing:
-        // the open file is looked at again.
-        let directory = self.handle()?;
+        // Checked before opening, as merely opening a device may have effects. This check can be
+        // outrun, so the open file is checked again below.
+        let directory = self.open_handle()?;
         match statat(&directory, relative, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(before) => match FileType::from_raw_mode(before.st_mode) {
                 FileType::RegularFile => {}
                 FileType::Symlink => return Err(Refusal::Link),
-                kind => return Err(Refusal::Kind(name_of(kind))),
+                kind => return Err(Refusal::Kind(kind_name(kind))),
             },
             Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(error) => return Err(Refusal::Io(error.into())),
@@ -128,28 +130,35 @@ fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result
     use rustix::io::Errno;
 
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    // The kernel asks to try again when something is renamed under the walk.
+    // EAGAIN: a component was renamed while the kernel resolved the path. Retries 16 times.
     for _ in 0..16 {
-        return match openat2(&directory, relative, flags, mode_of(flags), resolve) {
+        return match openat2(&directory, relative, flags, creation_mode(flags), resolve) {
             Ok(file) => Ok(File::from(file)),
             Err(Errno::AGAIN) => continue,
             Err(Errno::LOOP) => Err(Refusal::Link),
-            // Older than Linux 5.6, or a sandbox that does not know the call.
-            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => walk(directory, relative, flags),
+            // Linux before 5.6 lacks openat2, and some sandboxes refuse it.
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
+                open_by_components(directory, relative, flags)
+            }
             Err(error) => Err(Refusal::Io(error.into())),
         };
     }
-    walk(directory, relative, flags)
+    open_by_components(directory, relative, flags)
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
 fn open_without_links(directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
-    walk(directory, relative, flags)
+    open_by_components(directory, relative, flags)
 }
 
-/// Opens the directories of a path one after the other, each in the one before, then the file.
+/// Opens a file without `openat2`: opens each directory of the path relative to the previous one,
+/// then the file.
 #[cfg(unix)]
-fn walk(mut directory: File, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+fn open_by_components(
+    mut directory: File,
+    relative: &Path,
+    flags: OFlags,
+) -> Result<File, Refusal> {
     use rustix::fs::{AtFlags, FileType, openat, statat};
     use std::path::Component;
 
@@ -175,19 +184,20 @@ fn walk(mut directory: File, relative: &Path, flags: OFlags) -> Result<File, Ref
             }
         };
     }
-    match openat(&directory, *name, flags | OFlags::NOFOLLOW, mode_of(flags)) {
+    match openat(&directory, *name, flags | OFlags::NOFOLLOW, creation_mode(flags)) {
         Ok(file) => Ok(File::from(file)),
         Err(rustix::io::Errno::LOOP) => Err(Refusal::Link),
         Err(error) => Err(Refusal::Io(error.into())),
     }
 }
 
-/// For reading; without waiting for the other end of a pipe, should there be one after all.
+/// Flags for opening a file for reading. NONBLOCK keeps the call from waiting for the writer of a
+/// pipe that was put in the place of the file.
 #[cfg(unix)]
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// For reading and writing, of files that may not be there yet.
+/// Flags for opening a file for reading and writing, and for creating it if it is missing.
 #[cfg(unix)]
 const WRITE: OFlags = OFlags::RDWR
     .union(OFlags::CREATE)
@@ -195,14 +205,15 @@ const WRITE: OFlags = OFlags::RDWR
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
 
-/// Who may do what with a file that is made. The system refuses a mode where none is made.
+/// Returns the mode of a file that these flags may create: 0600. Without CREATE the mode must be 0,
+/// or `openat2` fails.
 #[cfg(unix)]
-fn mode_of(flags: OFlags) -> Mode {
+fn creation_mode(flags: OFlags) -> Mode {
     if flags.contains(OFlags::CREATE) { Mode::RUSR | Mode::WUSR } else { Mode::empty() }
 }
 
 #[cfg(unix)]
-fn name_of(kind: rustix::fs::FileType) -> &'static str {
+fn kind_name(kind: rustix::fs::FileType) -> &'static str {
     use rustix::fs::FileType;
     match kind {
         FileType::Directory => "a directory",
@@ -231,13 +242,13 @@ pub(crate) fn identity(_: &File) -> io::Result<Option<Identity>> {
 
 #[cfg(not(unix))]
 impl Directory {
-    /// Opens a regular file. This system has no handles to directories in the standard library, so
-    /// the path is compared after links are followed, and again after opening.
+    /// Opens a regular file for reading. The standard library has no handles to directories on this
+    /// system, so the canonical path is compared after opening.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, File::options().read(true))
     }
 
-    /// The same for reading and writing. A file that is not there is made.
+    /// Opens a regular file for reading and writing. A missing file is created.
     pub(crate) fn open_to_write(&self, relative: &Path) -> Result<File, Refusal> {
         let mut options = File::options();
         self.open_regular(relative, options.read(true).write(true).create(true))
@@ -250,7 +261,7 @@ impl Directory {
             Ok(metadata) if !metadata.is_file() => {
                 return Err(Refusal::Kind("not a regular file"));
             }
-            // Whether a missing file is made, the options say.
+            // A missing file is created or is an error, depending on the options.
             Ok(_) | Err(_) => {}
         }
         let file = options.open(&path)?;
@@ -275,24 +286,24 @@ mod tests {
         symlink("deep", scratch.join("directory/link")).unwrap();
         let directory = Directory::open(&scratch.join("directory")).unwrap();
         let both: [(fn(File, &Path, OFlags) -> Result<File, Refusal>, &str); 2] =
-            [(open_without_links, "deep/new1"), (walk, "deep/new2")];
+            [(open_without_links, "deep/new1"), (open_by_components, "deep/new2")];
         for (open, new) in both {
-            let open = |_: &Directory, path: &Path, flags: OFlags| {
-                open(directory.handle().unwrap(), path, flags)
+            let open = |path: &str, flags: OFlags| {
+                open(directory.open_handle().unwrap(), Path::new(path), flags)
             };
             for flags in [READ, WRITE] {
-                assert!(open(&directory, Path::new("deep/file"), flags).is_ok());
-                assert!(open(&directory, Path::new("./deep//file"), flags).is_ok());
+                assert!(open("deep/file", flags).is_ok());
+                assert!(open("./deep//file", flags).is_ok());
                 for link in ["out", "in", "link/file"] {
-                    let opened = open(&directory, Path::new(link), flags);
+                    let opened = open(link, flags);
                     assert!(matches!(opened, Err(Refusal::Link)), "{link}: {opened:?}");
                 }
                 for outside in ["../outside", "deep/../../outside", "/etc/passwd", "none/x"] {
-                    assert!(open(&directory, Path::new(outside), flags).is_err(), "{outside}");
+                    assert!(open(outside, flags).is_err(), "{outside}");
                 }
             }
-            assert!(open(&directory, Path::new(new), READ).is_err());
-            assert!(open(&directory, Path::new(new), WRITE).is_ok());
+            assert!(open(new, READ).is_err());
+            assert!(open(new, WRITE).is_ok());
             let made = fs::metadata(scratch.join("directory").join(new)).unwrap();
             let mode = std::os::unix::fs::PermissionsExt::mode(&made.permissions());
             assert_eq!(mode & 0o777, 0o600);

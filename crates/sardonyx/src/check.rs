@@ -1,5 +1,5 @@
-//! Does a model follow the rules of the standard? All findings at once, each with its place, the
-//! rule and advice.
+//! Checks whether models follow the ONNX standard. A report lists all findings, each with its
+//! place, the rule and advice.
 //!
 //! ```
 //! use sardonyx::{Model, check};
@@ -12,7 +12,7 @@
 //! let codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
 //! assert_eq!(codes[..2], ["undefined-value", "unknown-attribute"]);
 //! assert_eq!(report.errors, 2);
-//! println!("{}", check::render(&model, &report.findings[0], "model.onnx"));
+//! println!("{}", model.render_finding(&report.findings[0], "model.onnx"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
@@ -37,12 +37,12 @@ pub use crate::scan::{
 pub use sardonyx_passes::{CheckReport, Code, Finding, Place, Severity};
 
 use crate::error::{Error, ErrorKind};
-use crate::external::Missed;
+use crate::external::OpenFailure;
 use crate::model::Model;
-use document::{document_bytes, not_a};
+use document::{document_bytes, document_error};
 use excerpt::excerpt;
 
-/// What is checked, and how strictly.
+/// Rules that [`Model::check`] applies, and the severity of their findings.
 #[derive(Debug, Clone, Default)]
 pub struct CheckOptions {
     passes: passes::CheckOptions,
@@ -51,42 +51,44 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// Makes the defaults: all rules but those about types, each finding at the severity of its
-    /// [`Code`], at most 20 findings of a code.
+    /// Makes the defaults: all rules except those about types, each finding with the severity of
+    /// its [`Code`], at most 20 findings per code.
     pub fn new() -> CheckOptions {
         CheckOptions::default()
     }
 
-    /// Counts everything one level worse, and says what is passed over in silence otherwise.
+    /// Raises the severity of every finding by one level, and reports pedantic findings, which are
+    /// left out otherwise, as notes.
     #[must_use]
     pub fn strict(mut self, strict: bool) -> CheckOptions {
         self.passes.levels.strict = strict;
         self
     }
 
-    /// Says nothing about a code: its name, the id of a requirement, or `warnings` or `notes` for
-    /// all of that level.
+    /// Suppresses findings. `name` is the name of a code, the id of a requirement, or `warnings` or
+    /// `notes` for all codes of that severity.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if there is no such code.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if no code or requirement has this name.
     pub fn allow(mut self, name: &str) -> Result<CheckOptions, Error> {
         self.passes.levels.allow(name).map_err(unknown_code)?;
         Ok(self)
     }
 
-    /// Counts a code as an error; names as for [`allow`](CheckOptions::allow).
+    /// Reports findings as errors. `name` is the name of a code, the id of a requirement, or
+    /// `warnings` or `notes` for all codes of that severity.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if there is no such code.
+    /// [`ErrorKind::Argument`](crate::ErrorKind::Argument) if no code or requirement has this name.
     pub fn deny(mut self, name: &str) -> Result<CheckOptions, Error> {
         self.passes.levels.deny(name).map_err(unknown_code)?;
         Ok(self)
     }
 
-    /// Whether only that is said for which the checker of the `onnx` package refuses a model as
-    /// well: with [`types`](CheckOptions::types) what its full check refuses it for.
+    /// Limits the report to findings for which the checker of the `onnx` package rejects a model
+    /// too; with [`types`](CheckOptions::types), also those of its `full_check`.
     #[must_use]
     pub fn like_onnx(mut self, like_onnx: bool) -> CheckOptions {
         self.passes.levels.shared_only = like_onnx;
@@ -96,68 +98,68 @@ impl CheckOptions {
         self
     }
 
-    /// Whether operators outside of the standard's domains are errors.
+    /// Sets whether unknown operators outside of the standard's domains are errors.
     #[must_use]
     pub fn custom_domains(mut self, custom_domains: bool) -> CheckOptions {
         self.passes.custom_domains = custom_domains;
         self
     }
 
-    /// Whether functions may import other versions of operator sets than the model, whatever that
-    /// changes.
+    /// Accepts functions that import other versions of an operator set than the model, even if
+    /// operators in them differ between the two.
     #[must_use]
     pub fn skip_opset_compatibility(mut self, skip: bool) -> CheckOptions {
         self.passes.skip_opset_compatibility = skip;
         self
     }
 
-    /// Whether the files beside the model are left alone. Otherwise they are looked up, but not
-    /// read.
+    /// Skips the check whether external data files exist and are long enough. They are never read.
     #[must_use]
     pub fn without_files(mut self, without: bool) -> CheckOptions {
         self.without_files = without;
         self
     }
 
-    /// Infers types and shapes as well, if `types`, and reports contradictions, like `sardonyx
-    /// check --full`. Off by default. A model with other errors is not inferred.
+    /// Infers types and shapes too, and reports contradictions, like `sardonyx check --full`. Off
+    /// by default. Types are not inferred if the model has other errors.
     #[must_use]
     pub fn types(mut self, types: bool) -> CheckOptions {
         self.types = types;
         self
     }
 
-    /// Lists at most `count` findings of each code, by default 20; the rest is counted in
-    /// [`CheckReport::more`]. `usize::MAX` lists all.
+    /// Lists at most `count` findings per code, by default 20; [`CheckReport::more`] has the number
+    /// of the others. `usize::MAX` lists all.
     #[must_use]
     pub fn per_code(mut self, count: usize) -> CheckOptions {
         self.passes.per_code = count;
         self
     }
 
-    /// Makes the operators known that a document of an operator set lists, by name: what else is in
-    /// its domain does not exist then. The document may be in any form that models may be in, but
-    /// for the notation.
+    /// Adds the operators that a file with an `OperatorSetProto` lists. Only their names are
+    /// checked; other operators of that domain are unknown. The file may be in any form of models
+    /// except ONNX text.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such
-    /// document, or if a check of it finds errors.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is not an operator
+    /// set, or if a check of it finds errors.
     pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<CheckOptions, Error> {
         let path = path.as_ref();
         let bytes = document_bytes(path, Document::OperatorSet)?;
-        let broken = |error: sardonyx_proto::Error| not_a(Document::OperatorSet, path, &error);
+        let broken =
+            |error: sardonyx_proto::Error| document_error(Document::OperatorSet, path, &error);
         let report = passes::check::check_document(&bytes, Document::OperatorSet, &self.passes);
         let report = report.map_err(broken)?;
         if let Some(found) = report.findings.first().filter(|_| report.errors > 0) {
-            return Err(not_a(Document::OperatorSet, path, found));
+            return Err(document_error(Document::OperatorSet, path, found));
         }
         let set = OperatorSet::read(&bytes).map_err(broken)?;
         self.passes.operator_sets.push(set);
         Ok(self)
     }
 
-    /// The operators that exist: the standard's, and those that were registered.
+    /// Sets the registry of known operators: the standard's and those that the program added.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: sardonyx_ops::Registry) -> CheckOptions {
@@ -167,47 +169,47 @@ impl CheckOptions {
 }
 
 impl Model {
-    /// Checks the model; see [`check`](mod@crate::check).
+    /// Checks the model against the ONNX standard; see [`check`](mod@crate::check).
     ///
-    /// Weights are not read, except those of the few types whose rules are about values. Of a model
-    /// that was opened from a file, the data files beside it are looked up as well.
+    /// Weights are not read, except those of the few types with rules about values. For a model
+    /// that was opened from a file, existence and size of its external data files are checked too.
     pub fn check(&self, options: &CheckOptions) -> CheckReport {
         let mut report = passes::check(&self.graph, &options.passes);
         if options.types && report.errors == 0 {
-            report = join(report, passes::check_types(&self.graph, &options.passes));
+            report = join_reports(report, passes::check_types(&self.graph, &options.passes));
         } else if !options.passes.levels.shared_only {
-            report = join(report, self.check_differences(options));
+            report = join_reports(report, self.check_differences(options));
         }
         if options.without_files || !self.data.has_place() {
             return report;
         }
         let mut files = Findings::new(options.passes.per_code);
         self.check_files(options, &mut files);
-        join(report, files.report())
+        join_reports(report, files.report())
     }
 
-    /// Violations of the standard that a session accepts, because real files have them: an IR
-    /// version that is not known, imports below IR version 3, initializers below version 4 that are
-    /// no inputs. Looks at no node.
+    /// Lists violations of the standard that a session accepts because real files have them: an
+    /// unknown IR version, imports below IR version 3, and below version 4 initializers that are
+    /// not inputs. Checks no nodes.
     ///
     /// ```
     /// # use sardonyx::tool::ModelExt;
     /// let text = "<ir_version: 99, opset_import: [\"\": 21]>
     ///     g (float[N] x) => (float[N] y) { y = Abs (x) }";
-    /// let found = sardonyx::Model::from_text(text)?.tolerated();
+    /// let found = sardonyx::Model::from_text(text)?.find_tolerated();
     /// assert_eq!(found[0].code.name, "newer-ir-version");
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub(crate) fn tolerated(&self) -> Vec<Finding> {
+    pub(crate) fn find_tolerated(&self) -> Vec<Finding> {
         passes::tolerated(&self.graph)
     }
 
-    /// Checks a part of the model by itself. Files are left alone.
+    /// Checks one part of the model without its surroundings. External data files are not checked.
     pub(crate) fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport {
         passes::check_part(&self.graph, part, &options.passes)
     }
 
-    /// Nodes that other runtimes compute differently, as far as the file says.
+    /// Finds nodes that other runtimes compute differently, as far as the file shows it.
     fn check_differences(&self, options: &CheckOptions) -> CheckReport {
         let mut found = Findings::new(options.passes.per_code);
         let inferred = passes::find_differences(&self.graph, &options.passes.registry);
@@ -215,13 +217,13 @@ impl Model {
         found.report()
     }
 
-    /// Whether the data files that tensors name are there and long enough.
+    /// Checks whether the external data files exist and are long enough for their tensors.
     fn check_files(&self, options: &CheckOptions, found: &mut Findings) {
         let model = &self.graph;
-        // What is wrong with each file, in words, or its size.
+        // Size in bytes of each file, or the reason why it cannot be used.
         let mut files: HashMap<String, Result<u64, String>> = HashMap::new();
         let (users, mut missing) = (self.external_files(), HashSet::new());
-        // By file: the tensor that reaches furthest, where it ends, whether its length is given.
+        // By file: end of the last tensor, that tensor, and whether the model states its length.
         let mut last: HashMap<String, (u64, TensorId, bool)> = HashMap::new();
         let mut owners = None;
         for id in model.tensors() {
@@ -232,7 +234,7 @@ impl Model {
             let Ok(reference) = model.external_reference(tensor) else {
                 continue;
             };
-            // What is wrong with the location by itself has been said.
+            // A malformed location has a finding of its own.
             if passes::payload::bad_location(reference.location.as_bytes()).is_some()
                 || reference.location.is_empty()
                 || reference.location.starts_with('#')
@@ -240,24 +242,24 @@ impl Model {
                 continue;
             }
             let size = files.entry(reference.location.clone()).or_insert_with(|| {
-                match self.data.look(&reference.location) {
+                match self.data.open(&reference.location) {
                     Ok(file) => Ok(file.len),
-                    // A resolver has no files to look at.
-                    Err(Missed::Missing(looked)) if looked.is_empty() => {
+                    // A `DataResolver` has no file system to query.
+                    Err(OpenFailure::Missing(looked)) if looked.is_empty() => {
                         self.data.size(&reference.location)
                     }
-                    Err(missed) => Err(missed.words(&reference.location)),
+                    Err(missed) => Err(missed.message(&reference.location)),
                 }
             });
             let mut add = |code: &'static Code, fact: String| {
                 if let Some(severity) = options.passes.levels.of(code) {
-                    let owners = owners.get_or_insert_with(|| self.owners());
-                    let spot = spot_of(id, owners);
+                    let owners = owners.get_or_insert_with(|| self.attribute_owners());
+                    let spot = tensor_spot(id, owners);
                     found.add(model, code, severity, spot, || (fact, "".into()));
                 }
             };
             match size {
-                // Said once, for the first of the tensors.
+                // Reported once per file, at the first of its tensors.
                 Err(why) => {
                     if missing.insert(reference.location.clone()) {
                         let users = users.iter().find(|file| file.location == reference.location);
@@ -273,7 +275,7 @@ impl Model {
                     let end = reference.offset.checked_add(length.unwrap_or(0));
                     if end.is_none_or(|end| end > *size) {
                         let fact = format!(
-                            "its {} bytes at {} are beyond the end of '{}', which has {size} bytes",
+                            "{} bytes at offset {} are beyond the end of '{}', which has {size} bytes",
                             length.unwrap_or(0),
                             reference.offset,
                             sardonyx_proto::shown(reference.location.as_bytes())
@@ -292,10 +294,10 @@ impl Model {
         let Some(severity) = options.passes.levels.of(&codes::SURPLUS_EXTERNAL) else {
             return;
         };
-        let size = |location: &String| files.get(location)?.as_ref().ok().copied();
         let mut surplus: Vec<(TensorId, String)> = Vec::new();
-        for (location, (end, id, is_given)) in &last {
-            if let Some(size) = size(location).filter(|size| !is_given && size > end) {
+        for (location, (end, id, has_length)) in &last {
+            let size = files.get(location).and_then(|size| size.as_ref().ok().copied());
+            if let Some(size) = size.filter(|size| !has_length && size > end) {
                 let rest = size - self.offset_of(*id);
                 let fact = format!(
                     "type and shape require {} bytes, but the rest of '{}' has {rest}",
@@ -305,22 +307,22 @@ impl Model {
                 surplus.push((*id, fact));
             }
         }
-        // In the order of the names of the files.
+        // Sorted by the text: a hash map has no stable order.
         surplus.sort_by(|a, b| a.1.cmp(&b.1));
         for (id, fact) in surplus {
-            let owners = owners.get_or_insert_with(|| self.owners());
+            let owners = owners.get_or_insert_with(|| self.attribute_owners());
             let code = &codes::SURPLUS_EXTERNAL;
-            found.add(model, code, severity, spot_of(id, owners), || (fact, "".into()));
+            found.add(model, code, severity, tensor_spot(id, owners), || (fact, "".into()));
         }
     }
 
-    /// Where the values of an external tensor begin in their file.
+    /// Returns the offset in bytes of an external tensor in its file.
     fn offset_of(&self, id: TensorId) -> u64 {
         self.graph.external_reference(self.graph.stored(id)).map_or(0, |found| found.offset)
     }
 
-    /// Which node an attribute belongs to, and at which position.
-    fn owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
+    /// Maps each attribute to its node and its index among the attributes of the node.
+    fn attribute_owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
         let model = &self.graph;
         let nodes = model.graphs().flat_map(|(_, graph)| &graph.nodes);
         nodes
@@ -332,7 +334,7 @@ impl Model {
     }
 }
 
-/// Suggests the code that is most like the unknown one.
+/// Makes the error for an unknown code, and suggests the code with the most similar name.
 fn unknown_code(error: UnknownCode) -> Error {
     let near = sardonyx_proto::closest(&error.0, CODES.iter().map(|code| code.name));
     let help = near.map(|near| format!("did you mean '{near}'?"));
@@ -343,7 +345,7 @@ fn unknown_code(error: UnknownCode) -> Error {
     }
 }
 
-fn spot_of(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
+fn tensor_spot(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
     match id {
         TensorId::Initializer(graph, index) => {
             Spot::graph(graph).item("initializer", index as usize)
@@ -361,7 +363,7 @@ fn spot_of(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot
     }
 }
 
-fn join(mut report: CheckReport, more: CheckReport) -> CheckReport {
+fn join_reports(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report.findings.extend(more.findings);
     report.findings.sort_by_key(|found| std::cmp::Reverse(found.severity));
     report.errors += more.errors;
@@ -372,14 +374,20 @@ fn join(mut report: CheckReport, more: CheckReport) -> CheckReport {
     report
 }
 
-/// Renders a finding for people on several lines: severity, code and fact, the place in `file` (a
-/// name for the message; nothing is read), the part of the model with a mark under it, advice, and
-/// the rule.
-pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
-    rendering(finding, file, excerpt(model, finding))
+impl Model {
+    /// Renders a finding about this model on several lines, like a compiler diagnostic: severity,
+    /// code and fact; the place in `file` (a name to print; no file is read); the line of the
+    /// model, underlined; advice; and the rule.
+    pub fn render_finding(&self, finding: &Finding, file: &str) -> String {
+        render_with_excerpt(finding, file, excerpt(self, finding))
+    }
 }
 
-fn rendering(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {
+fn render_with_excerpt(
+    finding: &Finding,
+    file: &str,
+    excerpt: Option<(String, Range<usize>)>,
+) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
     let _ = write!(

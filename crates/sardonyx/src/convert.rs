@@ -1,4 +1,4 @@
-//! Conversion between versions of operator sets: a model that means the same.
+//! Converts models between versions of operator sets without a change of their results.
 //!
 //! ```
 //! use sardonyx::{Model, convert};
@@ -12,7 +12,7 @@
 //! assert_eq!((report.operators[0].op, report.operators[0].rewritten), ("ReduceMax", 1));
 //! assert_eq!(newer.opsets()[0].version, 18);
 //!
-//! // What has no exact equivalent is refused, and the model stays as it is.
+//! // A node without an exact equivalent in the target is an error; the model is unchanged.
 //! let newest = Model::from_text(
 //!     "<ir_version: 8, opset_import: [\"\": 18]>
 //!      g (float[2] x) => (float[2] y) { y = BitwiseNot (x) }",
@@ -23,22 +23,18 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::fmt;
-
 use sardonyx_ops::Registry;
 use sardonyx_passes as passes;
 
-use crate::check::Finding;
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
 #[doc(inline)]
 pub use sardonyx_ops::Assumption;
 #[doc(inline)]
 pub use sardonyx_passes::{Assumed, ConvertReport, ConvertedImport, ConvertedOperator, Target};
 
-/// What to convert to, and how.
+/// Target versions of a conversion, and the changes that it may make.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
     passes: passes::ConvertOptions,
@@ -46,7 +42,7 @@ pub struct ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// To versions of operator sets and of the format.
+    /// Makes options for a target: versions of operator sets and of the file format.
     pub fn new(target: Target) -> ConvertOptions {
         let passes = passes::ConvertOptions {
             target,
@@ -57,25 +53,26 @@ impl ConvertOptions {
         ConvertOptions { passes, registry: Registry::default() }
     }
 
-    /// Leaves nodes without an equivalent of their own refused. Otherwise such a node becomes the
-    /// body of its function, if it has one and the body has an equivalent.
+    /// Fails for operators that the target lacks. By default such a node is expanded to the
+    /// operator's function body, if the standard defines one that the target can represent.
     #[must_use]
     pub fn without_expansion(mut self) -> ConvertOptions {
         self.passes.expand = false;
         self
     }
 
-    /// Grants an assumption. Each node that means the same only if it holds is reported.
+    /// Allows conversions that are exact only if `assumption` holds. The report lists the nodes
+    /// that rely on it.
     #[must_use]
     pub fn assume(mut self, assumption: Assumption) -> ConvertOptions {
         self.passes.granted.push(assumption);
         self
     }
 
-    /// Does as the converter of the `onnx` package where both keep the meaning of a model. No node
-    /// becomes a function, all [assumptions](Assumption) of that package are granted, constants
-    /// that nodes need are `Constant` nodes before them, and what only that package refuses is
-    /// refused.
+    /// Matches the version converter of the `onnx` package where both preserve the results of a
+    /// model. Nodes are not expanded to function bodies, [assumptions](Assumption) of that package
+    /// are allowed, added constants are `Constant` nodes, and models that only that package
+    /// rejects are rejected too.
     #[must_use]
     pub fn like_onnx(mut self) -> ConvertOptions {
         self.passes.expand = false;
@@ -86,7 +83,7 @@ impl ConvertOptions {
         self
     }
 
-    /// The operators that exist: the standard's, and those that were registered.
+    /// Sets the registry of known operators: the standard's and those that the program added.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> ConvertOptions {
@@ -95,68 +92,18 @@ impl ConvertOptions {
     }
 }
 
-/// Why a model was not converted.
-#[derive(Debug, Clone)]
-pub enum ConvertError {
-    /// What it was to be converted to does not exist, or means nothing for this model.
-    Target(String),
-    /// Everything that has no exact equivalent there.
-    Refused(Vec<Finding>),
-    /// With [`ConvertOptions::like_onnx`]: what the graphs of that package's converter cannot hold.
-    NotHeld(Box<Finding>),
-    /// A result that has errors which the model does not have.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for ConvertError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConvertError::Target(what) => f.write_str(what),
-            ConvertError::NotHeld(finding) => finding.fmt(f),
-            ConvertError::Invalid(result) => result.fmt(f),
-            ConvertError::Refused(findings) => {
-                f.write_str("the model cannot be converted exactly")?;
-                findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConvertError {}
-
-impl From<ConvertError> for Error {
-    fn from(error: ConvertError) -> Error {
-        if let ConvertError::Invalid(result) = error {
-            return (*result).into();
-        }
-        Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
-    }
-}
-
 impl Model {
-    /// The same model with other versions of operator sets: each node is unchanged or rewritten,
-    /// so that it means exactly the same. Weights are shared with this model.
+    /// Converts the model to other versions of operator sets. Each node is kept, or rewritten so
+    /// that it computes exactly the same. Weights are shared with this model.
     ///
     /// # Errors
     ///
-    /// A target that does not exist, or everything that has no exact equivalent there. A result
-    /// that has errors which the model does not have.
-    pub fn convert(
-        &self,
-        options: &ConvertOptions,
-    ) -> Result<(Model, ConvertReport), ConvertError> {
-        let converted = passes::convert(&self.graph, &options.registry, &options.passes);
-        match converted {
-            Ok(converted) => {
-                let model = Model { graph: converted.model, ..self.clone() };
-                Ok((model, converted.report))
-            }
-            Err(passes::ConvertError::Target(what)) => Err(ConvertError::Target(what)),
-            Err(passes::ConvertError::Refused(found)) => Err(ConvertError::Refused(found)),
-            Err(passes::ConvertError::NotHeld(found)) => Err(ConvertError::NotHeld(found)),
-            Err(passes::ConvertError::Invalid(rejected)) => {
-                Err(ConvertError::Invalid(Box::new(InvalidResult::of(self, *rejected))))
-            }
-        }
+    /// The target does not exist; nodes have no exact equivalent in it, all of which are listed; or
+    /// the result would have errors that the model does not have.
+    pub fn convert(&self, options: &ConvertOptions) -> Result<(Model, ConvertReport), EditError> {
+        let converted = passes::convert(&self.graph, &options.registry, &options.passes)
+            .map_err(|error| EditError::from_conversion(self, error))?;
+        let model = Model { graph: converted.model, ..self.clone() };
+        Ok((model, converted.report))
     }
 }

@@ -1,5 +1,5 @@
-//! What a model costs: parameters, multiply-adds, bytes of activations, and their peak. Nothing
-//! runs for it.
+//! Counts parameters, multiply-adds and bytes of activations of a model, and their peak, without
+//! running it.
 //!
 //! ```
 //! use sardonyx::{Model, infer, tool::ModelExt};
@@ -34,49 +34,49 @@ use sardonyx_passes::{Sum, Work};
 use crate::inference::InferOptions;
 use crate::model::Model;
 
-/// What a model costs.
+/// Cost of running a model: parameters, multiply-adds and memory, by node and in total.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Cost {
-    /// The nodes of the main graph in their order, each followed by those of the graphs inside of
-    /// it. What happens in a function of the model is part of the nodes that call it.
+    /// Costs of the main graph's nodes in their order, each followed by the nodes of its subgraphs.
+    /// The body of a model function counts as part of the nodes that call it.
     pub nodes: Vec<NodeCost>,
-    /// All runs of all nodes; each initializer once.
+    /// Sum over all runs of all nodes; each initializer counts once.
     pub total: Work,
-    /// The most bytes that activations take at a time: each lives from the node that makes it to
-    /// the last that reads it, graph inputs from the beginning, graph outputs to the end. Constants
-    /// and weights do not count. A formula is that of the node at which it is largest when every
-    /// symbol is [`ASSUMED_SIZE`].
+    /// Peak memory of activations, in bytes. An activation is live from the node that makes it to
+    /// its last reader, a graph input from the beginning, a graph output to the end. Weights and
+    /// other constants do not count. If sizes are symbolic, this is the formula of the node at
+    /// which memory is largest when every symbol is [`ASSUMED_SIZE`].
     pub peak: Sum,
-    /// The node that runs then, in words.
+    /// Description of the node at which memory has its peak, such as `node 'conv1' (Conv)`.
     pub peak_at: Option<String>,
-    /// Bodies of loops of which it is unknown how often they run; they count once.
+    /// Number of loop bodies whose number of iterations is unknown; they count as one iteration.
     pub bodies_counted_once: usize,
 }
 
-/// What a node costs.
+/// Cost of one node of a model.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NodeCost {
-    /// The graph, as a way through the messages of the file such as `graph` or
+    /// Graph of the node, as a path through the messages of the file, such as `graph` or
     /// `graph.node[3] 'then_branch'`.
     pub graph: String,
-    /// Its name, or that of its first output if it has none.
+    /// Name of the node, or of its first output if the node has no name.
     pub name: String,
     /// Domain of its operator; empty for `ai.onnx`.
     pub domain: String,
-    /// Its operator, or the function that it calls.
+    /// Name of its operator, or of the function that it calls.
     pub operator: String,
-    /// How often it runs: 1, except in graphs inside of nodes. Of the branches of an `If` the
-    /// smaller one never runs.
+    /// Number of times that the node runs: 1, except in subgraphs. In the cheaper branch of an
+    /// `If` it is 0.
     pub runs: Dim,
-    /// What it costs to run it once.
+    /// Cost of running the node once.
     pub work: Work,
 }
 
 impl Model {
-    /// What the model costs, for sizes that are set or as formulas in the symbols of the file.
-    /// Weights are not read.
+    /// Computes the cost of the model. Sizes that `options` does not set stay symbols, and costs
+    /// are formulas in them. Weights are not read.
     pub(crate) fn cost(&self, options: &InferOptions) -> Cost {
         let model = &self.graph;
         let found = passes::cost(model, &options.registry, options.settings());
@@ -104,8 +104,8 @@ impl Model {
 }
 
 impl Cost {
-    /// The same summed up by operator, in the order in which operators come first: how many nodes,
-    /// and all of their runs. An initializer counts for each node that reads it.
+    /// Sums the cost by operator, in the order of first occurrence. Returns name, number of nodes
+    /// and the cost of all their runs. An initializer counts for each node that reads it.
     pub fn by_operator(&self) -> Vec<(String, usize, Work)> {
         let mut places: HashMap<(&str, &str), usize> = HashMap::new();
         let mut groups: Vec<Vec<&NodeCost>> = Vec::new();
@@ -117,16 +117,17 @@ impl Cost {
                 None => groups.push(vec![node]),
             }
         }
-        let sum = |group: Vec<&NodeCost>| {
+        let mut sums = Vec::with_capacity(groups.len());
+        for group in groups {
             let runs = group.iter().map(|node| (&node.work, &node.runs));
-            (group[0].full_operator().into_owned(), group.len(), Work::sum(runs))
-        };
-        groups.into_iter().map(sum).collect()
+            sums.push((group[0].full_operator().into_owned(), group.len(), Work::sum(runs)));
+        }
+        sums
     }
 }
 
 impl NodeCost {
-    /// The operator, with its domain unless that is `ai.onnx`.
+    /// Returns the name of the operator, after its domain and a dot unless that is `ai.onnx`.
     pub fn full_operator(&self) -> Cow<'_, str> {
         match self.domain.as_str() {
             "" => self.operator.as_str().into(),

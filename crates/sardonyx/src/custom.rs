@@ -1,4 +1,5 @@
-//! Operators that a program brings: [`SessionBuilder::operator`](crate::SessionBuilder::operator).
+//! Operators that a program implements and adds with
+//! [`SessionBuilder::operator`](crate::SessionBuilder::operator).
 
 use sardonyx_model as graph;
 use sardonyx_ops::{Determinism, Infer, Schema};
@@ -7,8 +8,8 @@ use sardonyx_runtime::{CustomKernel, OperatorCall, OperatorError};
 
 use crate::inference::NodeTypes;
 
-/// An operator that a program brings: what it computes, and as much as is known of it. A closure
-/// that takes an [`OperatorCall`] is one, of which nothing else is known.
+/// Operator that a program implements: a function that computes it and, optionally, types of its
+/// outputs. A closure that takes an [`OperatorCall`] is one without the optional parts.
 ///
 /// ```
 /// use sardonyx::ops::{CustomOperator, NodeTypes, OperatorCall, OperatorError, RuleAnswer};
@@ -49,31 +50,32 @@ use crate::inference::NodeTypes;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CustomOperator: Send + Sync {
-    /// Computes the outputs of one node. May be called by several threads at once.
+    /// Computes the outputs of one node. Several threads may call it at once.
     ///
     /// # Errors
     ///
-    /// Why it cannot. The run fails with [`ErrorKind::Run`](crate::ErrorKind::Run), this reason,
-    /// and the node.
+    /// The reason for which the node cannot be computed. The run then fails with an error of
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run), which has this reason and the node.
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError>;
 
-    /// Says the types of the outputs of a node; the shapes may be symbolic. Without it the types
-    /// are those that the model declares for the values, if it does. Other operators cannot read an
-    /// output of which nobody says the element type.
+    /// Infers the types of a node's outputs; the shapes may be symbolic. If not implemented, the
+    /// types are those that the model declares for these values. An output needs an element type
+    /// from one of the two if operators of the standard read it.
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
         let _ = node;
         RuleAnswer::NoRule
     }
 
-    /// What nodes may be given: inputs, outputs, attributes with their defaults, types. Domain and
-    /// name are those under which the operator is added. Without it everything is taken.
+    /// Returns the schema that nodes are checked against: inputs, outputs, attributes with their
+    /// defaults, types. Its domain and name are replaced by those under which the operator is
+    /// added. If not implemented, all nodes are accepted.
     #[doc(hidden)]
     fn schema(&self) -> Option<Schema> {
         None
     }
 
-    /// Whether equal inputs give equal outputs. If so, nodes that depend on constants alone run
-    /// once, when the session is made, and equal nodes run once.
+    /// Whether equal inputs always give equal outputs. If so, nodes that depend only on constants
+    /// are folded when the session is built, and duplicate nodes are merged.
     fn is_deterministic(&self) -> bool {
         true
     }
@@ -88,7 +90,8 @@ where
     }
 }
 
-/// The schema of an operator under a name.
+/// Makes the schema under which an operator is registered. Without a schema of its own, any inputs,
+/// outputs and attributes are valid.
 pub(crate) fn schema_of(domain: &str, name: &str, operator: &dyn CustomOperator) -> Schema {
     let open = Schema::open(domain, name);
     let determinism = if operator.is_deterministic() {
@@ -97,12 +100,12 @@ pub(crate) fn schema_of(domain: &str, name: &str, operator: &dyn CustomOperator)
         Determinism::NonDeterministic
     };
     match operator.schema() {
-        Some(said) => Schema { domain: open.domain, name: open.name, determinism, ..said },
+        Some(own) => Schema { domain: open.domain, name: open.name, determinism, ..own },
         None => Schema { determinism, ..open },
     }
 }
 
-/// An operator as the engine asks it.
+/// Adapts a [`CustomOperator`] to the traits of the engine and of inference.
 pub(crate) struct Adapter<O>(pub(crate) O);
 
 impl<O: CustomOperator> CustomKernel for Adapter<O> {

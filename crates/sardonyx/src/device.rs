@@ -1,16 +1,15 @@
-//! Models that run on several devices: threads, processes or machines.
+//! Runs a model on several devices: threads, processes or machines.
 //!
-//! [`Model::shard`](crate::Model::shard) divides a model, and
-//! [`SessionBuilder::devices`](crate::SessionBuilder::devices) makes a [`DeviceSession`] of it. By
-//! default each device is a thread of this process; a [`Transport`] connects the devices of several
-//! processes.
+//! [`Model::shard`](crate::Model::shard) annotates a model with the division of its nodes and
+//! tensors, and [`SessionBuilder::devices`](crate::SessionBuilder::devices) builds a
+//! [`DeviceSession`] from it. By default each device is a thread of this process; a [`Transport`]
+//! connects the devices of several processes.
 
 #[doc(inline)]
 pub use crate::devices::{DeviceOptions, DeviceSession, OutputPart, Results, ShardOptions};
 #[doc(inline)]
 pub use sardonyx_devices::{
-    Channel, ChannelError, Channels, Settings as TransportSettings, Threads, Transport,
-    TransportError,
+    Channel, Channels, Settings as TransportSettings, Threads, Transport, TransportError,
 };
 #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
 #[doc(inline)]

@@ -1,4 +1,4 @@
-//! A model that runs on several devices, as one of its configurations says.
+//! Sessions that run a model on several devices, along the annotations of one device configuration.
 
 mod build;
 pub(crate) mod collectives;
@@ -35,17 +35,17 @@ pub(crate) use crate::runner::{Run, Runner};
 use crate::session::{Choices, Session};
 use crew::Crew;
 pub(crate) use parts::Parts;
-use plans::{Prepared, ShardSource};
+use plans::{CompiledPlan, ShardSource};
 pub use split::OutputPart;
-pub(crate) use state::{Forms, Stay, Stays};
+pub(crate) use state::{ResidentVariable, ResidentVariables, StateForms};
 
-/// A model made ready to run on the devices of one of its configurations.
+/// A model compiled to run on the devices of one of its configurations.
 ///
-/// Each device is a thread with a session of its own for its part of the model; all threads are in
-/// this process, unless [`DeviceOptions::transport`] connects it with others. The results are those
-/// of a [`Session`]: annotations decide only where and in which parts values are computed; sums may
-/// be rounded otherwise. A plan is made in the first run. It holds for all sizes that the model
-/// leaves open, apart from 0 and 1, and from those along which something is split.
+/// Each device is a thread with a session for its part of the model. All threads are in this
+/// process, unless [`DeviceOptions::transport`] connects several processes. Outputs equal those of
+/// a [`Session`] up to the rounding of sums: annotations only assign computations to devices and
+/// split tensors into shards. The first run makes a plan. Later runs reuse it for other sizes of
+/// symbolic dimensions, except for sizes of 0 and 1 and of axes that are split.
 ///
 /// ```
 /// use sardonyx::device::DeviceOptions;
@@ -72,14 +72,14 @@ pub struct DeviceSession {
     model: Model,
     source: ShardSource,
     choices: Choices,
-    /// Session of the whole model, which never runs: it has the inputs and outputs.
+    /// Session of the whole model, which never runs: it describes the inputs and outputs.
     look: Session,
     crew: Crew,
-    /// State that stays on the devices from run to run.
-    stays: Stays,
-    /// Plans of the last runs, the last used one last.
-    plans: Mutex<Vec<Arc<Prepared>>>,
-    /// Copies of the inputs of the last run on memory of the caller.
+    /// State variables that stay on the devices between runs.
+    stays: ResidentVariables,
+    /// Cache of plans in the order of their last use, the most recent one last.
+    plans: Mutex<Vec<Arc<CompiledPlan>>>,
+    /// Copies of the caller's inputs of the last `run_into`, whose memory the next one reuses.
     copied: Mutex<Vec<(Arc<str>, Tensor)>>,
 }
 
@@ -103,16 +103,16 @@ impl DeviceSession {
         self.look.outputs()
     }
 
-    /// Returns the input of a name.
+    /// Returns the input called `name`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if there is none.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the model has no input of this name.
     pub fn input(&self, name: &str) -> Result<&Port, Error> {
         self.look.input(name)
     }
 
-    /// Returns the number of threads of all devices of this process together.
+    /// Returns the total number of threads of the devices in this process.
     pub fn threads(&self) -> usize {
         self.crew.seats.len() * self.threads_per_device()
     }
@@ -128,18 +128,18 @@ impl DeviceSession {
         self.look.instruction_set()
     }
 
-    /// Returns the number of devices of all processes together.
+    /// Returns the total number of devices in all processes.
     pub fn device_count(&self) -> usize {
         self.crew.devices
     }
 
-    /// Returns the number of this process among the workers that run the model: 0 where all devices
-    /// are threads of one process.
+    /// Returns the rank of this process among the workers that run the model: 0 if all devices are
+    /// threads of one process.
     pub fn worker(&self) -> usize {
         self.crew.worker()
     }
 
-    /// Returns the traffic that each device of this process has sent so far.
+    /// Returns, for each device of this process, the messages and bytes that it has sent so far.
     #[doc(hidden)]
     pub fn traffic(&self) -> Vec<Traffic> {
         self.crew.traffic()

@@ -1,5 +1,5 @@
-//! Differences between two models: what was added, removed, renamed and changed, and what that
-//! means for callers and for the version of the model.
+//! Compares two versions of a model: lists added, removed, renamed and changed parts, and rates
+//! the effect on callers as a major, minor or patch version.
 //!
 //! ```
 //! use sardonyx::Model;
@@ -30,9 +30,9 @@ use sardonyx_passes::{DiffOptions, ModelDiff};
 impl Model {
     /// Compares this model with a later version of it.
     ///
-    /// Nodes are matched by the values that they make, by what they compute, and by their order.
-    /// Weights are read unless [`DiffOptions::values`] is `false`, a piece at a time. Values that
-    /// cannot be read are [`TensorChange::Unknown`].
+    /// Nodes are matched by the names of their outputs, by their computation, and by their order.
+    /// Weights are compared piece by piece, unless [`DiffOptions::values`] is `false`. A tensor
+    /// that cannot be read is [`TensorChange::Unknown`].
     pub(crate) fn diff(&self, after: &Model, options: &DiffOptions) -> ModelDiff {
         passes::diff(
             ModelWithData { model: &self.graph, data: &*self.data },

@@ -1,4 +1,4 @@
-//! Where two models that should compute the same do not.
+//! Finds the first node at which two models that should compute the same values differ.
 
 use std::collections::HashMap;
 
@@ -11,37 +11,37 @@ use crate::error::Error;
 use crate::model::Model;
 use crate::session::Session;
 
-/// The first value in which two models differ.
+/// First value in which two models differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The name of the value.
+    /// Name of the value, in both models.
     pub value: String,
-    /// The node of the first model that makes it.
+    /// Description of the node that makes it in the first model.
     pub node: String,
-    /// How the values differ: first what the second model gives, then what the first does.
+    /// Description of the difference, with the second model's value before the first model's.
     pub what: String,
 }
 
 impl Model {
-    /// Runs this model and another one with all values of the main graph that both have as outputs,
-    /// and gives the first in the order of this model's nodes in which they differ; `None` if there
-    /// is none. Values have the same name in both. All of them are in memory at once.
+    /// Runs this model and `other`, compares the values of the main graphs by name, and returns the
+    /// first one that differs, in the order of this model's nodes. All compared values are in
+    /// memory at once.
     ///
     /// # Errors
     ///
-    /// As [`Session::new`] and [`Session::run`] for one of the models.
+    /// Errors of [`Session::new`] and [`Session::run`] for either model.
     pub(crate) fn first_difference(
         &self,
         other: &Model,
         inputs: &[(String, Value)],
         tolerance: Tolerance,
     ) -> Result<Option<Difference>, Error> {
-        let theirs: HashMap<&[u8], ValueId> = made_values(&other.graph)
+        let theirs: HashMap<&[u8], ValueId> = computed_values(&other.graph)
             .map(|(_, value)| (other.graph.text(other.graph.value(value).name), value))
             .collect();
         let mut shared = Vec::new();
-        for (node, value) in made_values(&self.graph) {
+        for (node, value) in computed_values(&self.graph) {
             let name = self.graph.text(self.graph.value(value).name);
             shared.extend(theirs.get(name).map(|their| (node, value, *their)));
         }
@@ -60,23 +60,22 @@ impl Model {
         Ok(None)
     }
 
-    /// The outputs of a run, and these values.
+    /// Runs the model. Returns its outputs and the given values by name.
     fn run_with_outputs(
         &self,
         values: impl Iterator<Item = ValueId>,
         inputs: &[(String, Value)],
     ) -> Result<HashMap<String, Value>, Error> {
         let model = self.with_output_values(values);
-        // Nodes without a seed draw the same numbers in both models if their outputs are called the
-        // same.
+        // With a fixed seed, random nodes draw equal numbers if their outputs have equal names.
         let session = Session::builder(&model).seed(0).build()?;
         let outputs = session.run(inputs.iter().cloned(), &RunOptions::default())?;
         Ok(outputs.into_iter().collect())
     }
 }
 
-/// The values that nodes of the main graph make, in their order.
-fn made_values(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
+/// Iterates over the outputs of the main graph's nodes, in the order of the nodes.
+fn computed_values(model: &Graph) -> impl Iterator<Item = (NodeId, ValueId)> {
     let nodes = model.main.into_iter().flat_map(|main| &model.graph(main).nodes);
     nodes.flat_map(|node| model.outputs(*node).iter().flatten().map(|value| (*node, *value)))
 }
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_node_is_told() {
+    fn the_first_differing_value_is_reported() {
         let one = model("a = Exp (x) b = Neg (a) y = Abs (b)");
         let x = Tensor::from_vec([3], vec![-1.0f32, 0.0, 2.0]).unwrap();
         let inputs = [("x".to_string(), Value::from(x))];

@@ -1,9 +1,9 @@
-//! The content hash: one number for what a model says, wherever its weights are stored.
+//! Content hashes of models, which do not depend on where weights are stored.
 
 use std::collections::HashMap;
 use std::io;
 
-use sardonyx_model::{self as graph, TensorId};
+use sardonyx_model::{self as graph, TensorProto};
 use sardonyx_ops::Registry;
 use sardonyx_passes::without_devices;
 use sardonyx_tensor::Buffer;
@@ -14,14 +14,14 @@ use crate::external::{HashWriter, hex};
 use crate::model::Model;
 use crate::save::embed;
 
-/// The first bytes that go into the digest. A change of what is hashed gets a new number.
+/// First bytes of the hashed data, with a version: a change of the hashed data must raise it.
 const HEADING: &[u8] = b"sardonyx content hash 1\n";
 
 impl Model {
-    /// SHA-256, hexadecimal, of the model in its binary form with the values of all tensors but
-    /// strings in `raw_data`. Equal for models that differ only in whether values lie in typed
-    /// lists, in `raw_data` or in data files; everything else counts, documentation and unknown
-    /// fields included.
+    /// Computes a SHA-256 digest of the model, as hexadecimal digits. It is equal for models that
+    /// differ only in the storage of tensors: in typed fields such as `float_data`, in `raw_data`
+    /// or in external data files. All other fields count, documentation and unknown fields
+    /// included.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -37,23 +37,18 @@ impl Model {
     pub fn content_hash(&self) -> Result<String, Error> {
         self.check_complete()?;
         let tensors = self.graph.tensors();
-        let is_plain = |id: &TensorId| {
-            let stored = self.graph.stored(*id);
-            let is_raw = stored.typed.is_empty() || stored.raw_data.is_some();
-            is_raw && stored.external_data.is_empty() && stored.data_location.is_none()
-        };
-        // A model whose values all lie in `raw_data` is hashed as it is: copying one of many nodes
-        // takes as long as writing it.
-        if tensors.iter().all(is_plain) {
-            return digest_of(&self.graph);
+        // Copying a model of many nodes takes as long as writing it, so a model that has all values
+        // in `raw_data` already is hashed without a copy.
+        if tensors.iter().all(|id| is_raw(self.graph.stored(*id))) {
+            return hash_graph(&self.graph);
         }
         let mut graph = self.graph.clone();
         embed(&mut graph, &self.data)?;
         for id in tensors {
             let stored = graph.stored(id);
-            let is_plain = stored.typed.is_empty() || stored.raw_data.is_some();
-            // What contradicts itself is hashed as it is.
-            let value = if is_plain { None } else { graph.tensor(stored, &*self.data).ok() };
+            let is_inside = stored.typed.is_empty() || stored.raw_data.is_some();
+            // An invalid tensor is hashed in the form that it has.
+            let value = if is_inside { None } else { graph.tensor(stored, &*self.data).ok() };
             if let Some(bytes) = value.and_then(|value| value.buffer().cloned()) {
                 let span = graph.add_bytes(bytes);
                 let stored = graph.stored_mut(id);
@@ -64,48 +59,50 @@ impl Model {
             stored.external_data.clear();
             stored.data_location = None;
         }
-        digest_of(&graph)
+        hash_graph(&graph)
     }
 
-    /// Like [`Model::content_hash`], but equal for models that differ only in how they are divided
-    /// over devices: configurations, annotations of nodes, and what [`Model::shard`] changes for
-    /// them.
+    /// Computes a [`Model::content_hash`] that is equal for models that differ only in their
+    /// division over devices: device configurations, annotations of nodes, and the changes that
+    /// [`Model::shard`] makes for them.
     pub(crate) fn hash_without_devices(&self) -> Result<String, Error> {
         let mut graph = without_devices(&self.graph, &Registry::with_microsoft());
-        // Filled in where a model that is changed names none.
+        // `Model::shard` fills in a producer if there is none.
         graph.header.producer_name = None;
         graph.header.producer_version = None;
         self.with_graph(graph).content_hash()
     }
 
-    /// As [`Model::content_hash`], but of tensors of more than [`SAMPLED`] bytes only some pages
-    /// count: enough to tell models apart, in a time that does not grow with their weights.
+    /// Computes a digest like [`Model::content_hash`], but from only some pages of tensors of more
+    /// than [`SAMPLED`] bytes: enough to distinguish models, in a time that does not grow with the
+    /// size of the weights.
     pub(crate) fn sampled_hash(&self) -> Result<String, Error> {
         self.check_complete()?;
         let mut graph = self.graph.clone();
         for id in self.graph.tensors() {
             let value = self.graph.tensor(self.graph.stored(id), &*self.data);
-            // What contradicts itself is hashed as it is.
+            // An invalid tensor is hashed in the form that it has.
             let Some(bytes) = value.ok().and_then(|value| value.buffer().cloned()) else {
                 continue;
             };
-            let span = graph.add_bytes(sampled(bytes));
+            let span = graph.add_bytes(sample_pages(bytes));
             let stored = graph.stored_mut(id);
             stored.typed.clear();
             stored.raw_data = Some(span);
             stored.external_data.clear();
             stored.data_location = None;
         }
-        digest_of(&graph)
+        hash_graph(&graph)
     }
 }
 
-/// Up to so many bytes of a tensor, all count for [`Model::sampled_hash`].
+/// Number of bytes up to which [`Model::sampled_hash`] hashes a tensor in full.
 const SAMPLED: usize = 1 << 16;
 const PAGE: usize = 1 << 12;
 
-/// Pages of large values, from the first to the last one.
-fn sampled(bytes: Buffer) -> Buffer {
+/// Returns evenly spaced pages of a tensor of more than [`SAMPLED`] bytes, from its beginning to
+/// its end; smaller tensors are returned in full.
+fn sample_pages(bytes: Buffer) -> Buffer {
     if bytes.len() <= SAMPLED {
         return bytes;
     }
@@ -114,9 +111,16 @@ fn sampled(bytes: Buffer) -> Buffer {
     Buffer::from_vec(pages.collect::<Vec<_>>().concat())
 }
 
-/// Pages of files are given back as soon as they are hashed: who trains a model hashes it to save
-/// the state, and the values in the file are not the current ones then.
-fn digest_of(graph: &graph::Model) -> Result<String, Error> {
+/// Whether a tensor has its values in `raw_data` and no fields that refer to another place.
+fn is_raw(stored: &TensorProto) -> bool {
+    let is_inside = stored.typed.is_empty() || stored.raw_data.is_some();
+    is_inside && stored.external_data.is_empty() && stored.data_location.is_none()
+}
+
+/// Computes the SHA-256 of a model in its binary form. Mapped pages are released once they are
+/// hashed: a trainer hashes its model to save the state, and does not need the initial weights in
+/// memory then.
+fn hash_graph(graph: &graph::Model) -> Result<String, Error> {
     let mut hasher = Sha256::new();
     hasher.update(HEADING);
     let raw = graph.tensors().into_iter().filter_map(|id| graph.stored(id).raw_data);
@@ -128,10 +132,10 @@ fn digest_of(graph: &graph::Model) -> Result<String, Error> {
     Ok(hex(&hasher.finalize()))
 }
 
-/// A writer that gives pages of values back after it has read them.
+/// Writer that hashes bytes and releases the mapped pages of large tensors after hashing them.
 struct OnceRead<W> {
     hasher: W,
-    /// By where they begin. Each is written at once.
+    /// Large tensors by their address. Each is written in one call.
     values: HashMap<usize, Buffer>,
 }
 

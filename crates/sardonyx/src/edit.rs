@@ -1,8 +1,8 @@
-//! Changes of a model: its header and sizes, inlined functions, stripped parts.
+//! Edits models: sets header fields and sizes, inlines functions, strips unneeded parts.
 //!
-//! Most changes are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`] and
-//! [`Model::strip`]. A change that a job of this library makes is checked: if the result has errors
-//! that the model did not have, the job fails with an [`InvalidResult`].
+//! Most edits are methods of [`Model`], such as [`Model::set_opset`], [`Model::inline`] and
+//! [`Model::strip`]. An operation that rewrites a graph checks its result: if that has errors that
+//! the model did not have, the operation fails with an [`InvalidResult`].
 
 use sardonyx_model::{DimValue, Entry, OperatorSetId, Symbol, TypeKind, TypeProto};
 use sardonyx_passes::NEWEST_IR_VERSION;
@@ -12,13 +12,15 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
 #[doc(inline)]
-pub use crate::inline::{InlineError, InlineOptions};
+pub use crate::edit_error::EditError;
+#[doc(inline)]
+pub use crate::inline::InlineOptions;
 #[doc(inline)]
 pub use crate::results::InvalidResult;
 #[doc(inline)]
 pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport};
 
-/// Changing the header.
+/// Edits header fields.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -31,13 +33,13 @@ pub use sardonyx_passes::{FunctionId, InlineReport, StripOptions, StripReport};
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// Sets the version of the file format. If it is the first one with other rules of initializers
-    /// or imports, the model is changed to obey them: from 4 on, initializers of inner graphs are
-    /// no inputs, and from 3 on, version 1 of `ai.onnx` is imported where that was implied.
+    /// Sets the version of the file format, and changes the model where the rules of that version
+    /// differ: from 4 on, initializers of subgraphs are not inputs; from 3 on, an implied import of
+    /// `ai.onnx` is listed.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for a version that does not exist, or that lacks what the model uses.
+    /// [`ErrorKind::Invalid`] if the version does not exist or lacks a feature that the model uses.
     pub fn set_ir_version(&mut self, version: i64) -> Result<(), Error> {
         if !(1..=NEWEST_IR_VERSION).contains(&version) {
             return Err(Error::new(
@@ -82,9 +84,9 @@ impl Model {
         Ok(())
     }
 
-    /// Says which version of an operator set the model means; of several entries of the operator
-    /// set, one stays. Nodes are not converted: that they mean the same in both versions is up to
-    /// the caller. [`check_edits`](Model::check_edits) tells whether they are valid in the new one.
+    /// Sets the imported version of an operator set, and removes duplicate entries of it. Nodes
+    /// stay as they are, so they may be invalid in the new version or compute something else;
+    /// [`Model::convert`] converts them.
     pub fn set_opset(&mut self, domain: &str, version: i64) {
         let wanted = match domain {
             "ai.onnx" => "",
@@ -95,7 +97,7 @@ impl Model {
             let name = self.graph.display(import.domain);
             name == wanted || (wanted.is_empty() && name == "ai.onnx")
         };
-        // The last entry is the one that counts.
+        // The last of several entries is in effect.
         let found = imports.iter().rposition(is_wanted);
         let mut index = 0;
         imports.retain(|import| {
@@ -117,8 +119,8 @@ impl Model {
         }
     }
 
-    /// Gives a number to a dimension of an input of the model, whatever was declared. `None` if
-    /// there is no such input, or if its shape has no such axis.
+    /// Sets the size of one axis of a main graph input, in place of the declared one. `None` if the
+    /// main graph has no such input, or if its shape has no such axis.
     pub fn set_input_dim(&mut self, input: &str, axis: usize, size: i64) -> Option<()> {
         let name = self.graph.symbol(input.as_bytes())?;
         let main = self.graph.main?;
@@ -129,18 +131,18 @@ impl Model {
         Some(())
     }
 
-    /// Names the tool that made the model.
+    /// Sets the name of the tool that produced the model.
     pub fn set_producer_name(&mut self, name: &str) {
         self.graph.header.producer_name = Some(self.graph.intern(name));
     }
 
-    /// The version of that tool.
+    /// Sets the version of the tool that produced the model.
     pub fn set_producer_version(&mut self, version: &str) {
         self.graph.header.producer_version = Some(self.graph.intern(version));
     }
 
-    /// Names Sardonyx and its version as the producer of a model that names none. A producer that
-    /// is there stays, as tools choose by it.
+    /// Sets Sardonyx and its version as the producer if the model names none. Another producer is
+    /// kept, as tools depend on it.
     ///
     /// ```
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
@@ -160,12 +162,13 @@ impl Model {
         }
     }
 
-    /// Sets the model's name space.
+    /// Sets the domain of the model, a name space such as `org.example`.
     pub fn set_domain(&mut self, domain: &str) {
         self.graph.header.domain = Some(self.graph.intern(domain));
     }
 
-    /// Sets the version of the model itself; see [`parse_version`].
+    /// Sets the version of the model itself, which may pack major, minor and patch version into
+    /// 16, 16 and 32 bits.
     pub fn set_model_version(&mut self, version: i64) {
         self.graph.header.model_version = Some(version);
     }
@@ -175,7 +178,7 @@ impl Model {
         self.graph.header.doc_string = Some(self.graph.intern(doc));
     }
 
-    /// Sets an entry of the metadata. A new key comes last.
+    /// Sets the value of a metadata key. A new key is appended.
     pub fn set_metadata(&mut self, key: &str, value: &str) {
         let value = Some(self.graph.intern(value));
         let key = self.graph.intern(key);
@@ -186,7 +189,7 @@ impl Model {
         }
     }
 
-    /// Removes an entry of the metadata. Whether it was there.
+    /// Removes a metadata key. Returns whether the model had it.
     pub fn remove_metadata(&mut self, key: &str) -> bool {
         let Some(key) = self.graph.symbol(key.as_bytes()) else {
             return false;
@@ -197,9 +200,9 @@ impl Model {
         entries.len() < before
     }
 
-    /// Takes the names of sizes, but for those in `kept`, out of the types of the main graph: of
-    /// its inputs, outputs and values. Sizes that had one name may then differ, as far as the
-    /// operators let them.
+    /// Replaces symbolic sizes by unknown ones in the declared types of the main graph's inputs,
+    /// outputs and values, except symbols in `kept`. Sizes that shared a symbol may then differ,
+    /// where the operators allow it.
     ///
     /// ```
     /// let text = "<ir_version: 10, opset_import: [\"\": 21]>
@@ -220,7 +223,8 @@ impl Model {
         }
     }
 
-    /// Takes out what the model does not need to compute the same.
+    /// Removes the parts that `options` selects, such as documentation and metadata, none of which
+    /// the model needs to compute its outputs.
     ///
     /// ```
     /// use sardonyx::edit::StripOptions;
@@ -235,8 +239,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Errors that the model did not have before, which only the removal of initializers can make.
-    /// The model is as it was then.
+    /// The stripped model would have errors that the model does not have, which only the removal of
+    /// initializers can cause. The model is unchanged then.
     pub fn strip(&mut self, options: &StripOptions) -> Result<StripReport, Box<InvalidResult>> {
         let edits = Edit::of_strip(options);
         if edits.iter().all(|edit| edit.rules().is_empty()) {
@@ -254,10 +258,10 @@ impl Model {
     }
 }
 
-/// Takes the names of sizes out of a type, but for those that are kept.
+/// Replaces symbolic sizes in a type by unknown ones, except symbols in `kept`.
 fn forget_names(ty: &mut TypeProto, kept: &[Symbol]) {
     let mut ty = Some(ty);
-    // Types hold one other at most.
+    // A loop suffices: a type contains at most one other type with a shape.
     while let Some(kind) = ty.take().and_then(|ty| ty.kind.as_mut()) {
         match kind {
             TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => {

@@ -1,5 +1,4 @@
-//! The error of the public API: what kind of thing went wrong, one message, where, and what to do
-//! about it.
+//! The error type of the public API: a kind, a message, a place and advice.
 
 use sardonyx_runtime::{Internal, NodeError, Panic, Stopped, UnsupportedOperator, caught};
 use sardonyx_tensor::TensorError;
@@ -8,9 +7,10 @@ use std::fmt;
 
 use crate::results::InvalidResult;
 
-/// Why an operation failed.
+/// Error of an operation on a model, a session or a file.
 ///
-/// Prints as one message with its place; the advice follows on a line of its own. One pointer wide.
+/// Displays as one message with its place, and advice on a line of its own. The size of one
+/// pointer.
 ///
 /// ```
 /// use sardonyx::{ErrorKind, Model};
@@ -30,44 +30,43 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What kind of thing went wrong. More kinds may be added.
+/// Category of an [`Error`], for programs that branch on it. More may be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A file could not be opened, read or written.
     Io,
-    /// The bytes are no ONNX model, or no value of the type asked for.
+    /// The bytes are not an ONNX model, or not a value of the expected type.
     Format,
-    /// The model uses operators that cannot run; see [`Error::unsupported`].
+    /// The model uses operators that cannot run; see [`Error::unsupported_operators`].
     Unsupported,
-    /// The model contradicts itself or the standard in a way that leaves nothing to run.
+    /// The model contradicts itself or the standard, so that it cannot be run or converted.
     Invalid,
-    /// Values that lie outside the model file are missing, too short or out of bounds.
+    /// An external data file is missing or too short, or a tensor's range lies outside of it.
     ExternalData,
-    /// An argument or option has a value that does not exist or that does not fit the model, such
-    /// as a size for a name that no input has.
+    /// An argument or option has a value that does not exist or does not fit the model, such as a
+    /// size for a name that no input has.
     Argument,
-    /// An input is missing, unknown, or has another type or shape than the model wants.
+    /// A model input is missing, unknown, or of another type or shape than the model declares.
     Input,
-    /// An output was asked for that the model does not have, or as something that it is not.
+    /// A requested output does not exist in the model, or is of another type than requested.
     Output,
     /// An operator failed while the model ran.
     Run,
-    /// The run was to end early: see [`RunOptions`](crate::RunOptions).
+    /// The run was cancelled or exceeded its time limit; see [`RunOptions`](crate::RunOptions).
     Stopped,
-    /// Another worker of a model on several devices failed, is gone, does not answer, or is about
-    /// to run something else.
+    /// Another worker of a model on several devices failed, exited, does not answer, or runs
+    /// another model or step.
     Worker,
-    /// A panic: a bug of this library, or of code that the program brings, such as an operator.
-    /// The place says where it began, if [`keep_panic_places`](crate::keep_panic_places) was called
-    /// before. What was being done is dropped; a session can run again, and a
-    /// [`Trainer`](crate::Trainer) whose state was being written refuses to until it is
-    /// initialized or loaded.
+    /// A panic: a bug of this library, or of code that the program supplies, such as an operator.
+    /// [`Error::place`] has its line of code in programs that record this, as the command and the
+    /// Python package do. The operation is abandoned. A session can run again; a
+    /// [`Trainer`](crate::Trainer) whose state was being written fails until the state is
+    /// initialized or loaded again.
     Internal,
 }
 
 impl ErrorKind {
-    /// All kinds.
     const ALL: [ErrorKind; 12] = [
         ErrorKind::Io,
         ErrorKind::Format,
@@ -83,7 +82,7 @@ impl ErrorKind {
         ErrorKind::Internal,
     ];
 
-    /// The kind of this name; `None` if there is none. Inverse of [`ErrorKind::name`].
+    /// Looks up a kind by its name. Inverse of [`ErrorKind::name`].
     ///
     /// ```
     /// # use sardonyx::ErrorKind;
@@ -94,7 +93,7 @@ impl ErrorKind {
         ErrorKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// A name for programs, such as `external-data`. Names stay.
+    /// Returns the kind's stable name, such as `external-data`.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::Io => "io",
@@ -117,7 +116,7 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Inner {
             kind,
-            message: bounded(message.into()),
+            message: shorten_lines(message.into()),
             place: None,
             help: None,
             unsupported: Vec::new(),
@@ -125,19 +124,19 @@ impl Error {
         }))
     }
 
-    /// The error for a panic.
+    /// Makes the error for a panic outside of a run.
     #[cold]
     pub(crate) fn internal(panic: Panic) -> Error {
-        Error::of_panic(&panic, panic.place.clone().unwrap_or_default())
+        Error::from_panic(&panic, panic.place.clone().unwrap_or_default())
     }
 
-    /// The error for a panic of a run.
+    /// Makes the error for a panic during a run, with the node that was running.
     #[cold]
     pub(crate) fn internal_in_run(internal: Internal) -> Error {
-        Error::of_panic(&internal.panic, internal.places()).with_source(internal)
+        Error::from_panic(&internal.panic, internal.places()).with_source(internal)
     }
 
-    fn of_panic(panic: &Panic, place: String) -> Error {
+    fn from_panic(panic: &Panic, place: String) -> Error {
         let error = Error::new(ErrorKind::Internal, format!("internal error: {}", panic.what));
         error.with_place(place).with_help(
             "this is a bug in sardonyx, unless the place is in code of your own; please report it, \
@@ -145,14 +144,14 @@ impl Error {
         )
     }
 
-    /// Whether a run panicked when it had begun to write over its inputs.
+    /// Whether a run panicked after it had begun to overwrite its inputs with updated state.
     pub(crate) fn has_written(&self) -> bool {
         let source = self.0.source.as_deref().and_then(|source| source.downcast_ref::<Internal>());
         source.is_some_and(|internal| internal.has_written)
     }
 
     pub(crate) fn with_place(mut self, place: impl Into<String>) -> Error {
-        let place = bounded(place.into());
+        let place = shorten_lines(place.into());
         self.0.place = (!place.is_empty()).then_some(place);
         self
     }
@@ -172,64 +171,66 @@ impl Error {
         self
     }
 
-    /// What kind of thing went wrong, for callers that branch.
+    /// Returns the category of the error, for programs that branch on it.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What went wrong, without place and advice.
+    /// Returns the message without the place and the advice.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Where: a file, a field of it with its byte, or a node.
+    /// Returns the place of the fault: a file, a field with its byte offset, or a node.
     pub fn place(&self) -> Option<&str> {
         self.0.place.as_deref()
     }
 
-    /// What can be done about it. May have several lines.
+    /// Returns advice on how to resolve the error. May have several lines.
     pub fn help(&self) -> Option<&str> {
         self.0.help.as_deref()
     }
 
-    /// Everything that is wrong with a text in the notation, if that is what went wrong.
+    /// Returns all syntax errors if parsing ONNX text failed.
     pub fn syntax(&self) -> Option<&sardonyx_text::ParseError> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// The node that failed while a model ran or its constants were computed, with the nodes around
-    /// it and what it was given, if that is what went wrong.
+    /// Returns the node that failed during a run or constant folding, with its enclosing nodes and
+    /// the types of its inputs.
     #[doc(hidden)]
     pub fn node(&self) -> Option<&NodeError> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Why a run ended early and what would have been next, if that is what went wrong.
+    /// Returns the reason for an early end of the run and the node that would have run next, for
+    /// errors of [`ErrorKind::Stopped`].
     #[doc(hidden)]
-    pub fn stopped(&self) -> Option<&Stopped> {
+    pub fn as_stopped(&self) -> Option<&Stopped> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// The result of a job that has errors which its input does not have, if that is what went
-    /// wrong.
+    /// Returns the rejected result, if an operation on a model would have added errors that the
+    /// model did not have.
     pub fn invalid_result(&self) -> Option<&InvalidResult> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Every operator that cannot run, if that is what went wrong; otherwise empty.
-    pub fn unsupported(&self) -> &[UnsupportedOperator] {
+    /// Returns every operator of the model that cannot run, for errors of
+    /// [`ErrorKind::Unsupported`]; otherwise empty.
+    pub fn unsupported_operators(&self) -> &[UnsupportedOperator] {
         &self.0.unsupported
     }
 }
 
-/// Calls a function, whose panic becomes an error.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+/// Calls `work` and converts a panic of it to an error of [`ErrorKind::Internal`].
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     caught(work).unwrap_or_else(|panic| Err(Error::internal(panic)))
 }
 
-/// An error is for a screen, however long the names in a file are: the middle of a longer line is
-/// left out.
-fn bounded(text: String) -> String {
+/// Shortens each line of a message by leaving out its middle: a hostile file may have names of
+/// megabytes.
+fn shorten_lines(text: String) -> String {
     let lines: Vec<_> =
         (text.lines()).map(|line| sardonyx_proto::without_middle(line, 800, 200)).collect();
     lines.join("\n")
@@ -262,8 +263,8 @@ impl fmt::Debug for Error {
 }
 
 impl From<TensorError> for Error {
-    /// Makes an error of the kind [`ErrorKind::Argument`]: a shape, an element type or a number of
-    /// elements that does not fit.
+    /// Makes an error of [`ErrorKind::Argument`]: a shape, an element type or a number of elements
+    /// does not fit.
     fn from(error: TensorError) -> Error {
         Error::new(ErrorKind::Argument, error.to_string())
     }

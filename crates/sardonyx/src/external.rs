@@ -1,9 +1,9 @@
-//! Values that lie in files beside the model.
+//! External data: tensor values in files beside the model.
 //!
-//! A location comes from the model, and so from whoever made it. It may only lead to regular files
-//! in the model's directory, or, when the model file is itself a link (as in a Hugging Face cache,
-//! where a directory of links points into a directory of blobs), in the directory of the real model
-//! file. That is decided by opening it beneath those directories.
+//! A location comes from the model and is untrusted. It may only lead to regular files in the
+//! model's directory or, if the model file is a symlink, in the directory of its target: in a
+//! Hugging Face cache, a directory of symlinks points into a directory of blobs. The check is the
+//! opening itself, which is confined to those directories.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -26,8 +26,7 @@ use crate::open::{Access, read_stream};
 use crate::stamp::Stamp;
 use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 
-/// Finds the data files of a model by their locations: in memory, in an archive, in a store of
-/// one's own.
+/// Source of external data in place of files: memory, an archive, a remote store.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -42,12 +41,12 @@ use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 pub trait DataResolver: Send + Sync {
-    /// The whole file that a location means. Asked once per location. The location is what the
-    /// model says, unchecked.
+    /// Returns the content of the data file at a location. Called once per location. The location
+    /// is untrusted text from the model, passed on unchecked.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::NotFound`] if there is no such file, else whatever kept it from being read.
+    /// [`io::ErrorKind::NotFound`] if the file does not exist, else the error of reading it.
     fn resolve(&self, location: &str) -> io::Result<Buffer>;
 }
 
@@ -58,61 +57,50 @@ impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, B
     }
 }
 
-/// Which links may lead to a data file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Links {
-    /// Those whose target lies in the model's directory, or in the directory of the real model file
-    /// if the model is a link itself. The cache of Hugging Face is built like that.
-    #[default]
-    Inside,
-    /// None.
-    Refuse,
-}
-
-/// The data files of a model. Each is opened once, for all tensors and all sessions.
+/// External data files of a model. Each is opened once, for all tensors and all sessions.
 pub(crate) struct DataFiles {
     place: Place,
     options: DataOptions,
     opened: Mutex<Opened>,
-    /// The files from which a text took values.
+    /// Files from which values of an ONNX text were loaded.
     taken: Mutex<Vec<TakenFrom>>,
 }
 
 enum Place {
-    /// Where to look, in this order. Files must lie in one of them.
+    /// Directories that are searched, in this order.
     Directories(Vec<Directory>),
     Resolver(Arc<dyn DataResolver>),
-    /// Not to be found, for this reason.
+    /// Reason for which the model cannot have external data files.
     Nowhere(&'static str),
 }
 
 #[derive(Default)]
 struct Opened {
     by_location: HashMap<String, Arc<DataFile>>,
-    /// One file may have several locations.
+    /// Files by device and inode: several locations may lead to one file.
     by_identity: HashMap<Identity, Arc<DataFile>>,
 }
 
 struct DataFile {
     content: Content,
     identity: Option<Identity>,
-    /// The file as it was when it was mapped or first looked at.
+    /// Identity, size and times of the file when it was opened first.
     stamp: Option<Arc<Stamp>>,
-    /// SHA-1 of the content, hexadecimal, once it was asked for.
+    /// SHA-1 of the content in hexadecimal, computed on demand.
     digest: Mutex<Option<String>>,
-    /// All of it, if it was needed whole and is not already.
+    /// Full content, read on demand if `content` does not have it.
     whole: OnceLock<Buffer>,
-    /// What tells it from others for texts that refer to it.
+    /// Digest by which an ONNX text recognizes the file that it refers to, computed on demand.
     file_digest: OnceLock<Option<String>>,
-    /// Its tensors, if it is a model and a text looks for them.
+    /// Tensors of the file, parsed on demand: if the file changed, an ONNX text finds its values
+    /// by their names.
     tensors: OnceLock<Result<Tensors, String>>,
 }
 
 enum Content {
     Whole(Buffer),
-    /// In a file of that location and size, which is opened for each read: a model may have
-    /// hundreds of data files, and a process only so many descriptors.
+    /// Location and size in bytes of a file that is reopened for each read: a model may have
+    /// hundreds of data files, and file descriptors are limited.
     Apart(String, u64),
 }
 
@@ -128,32 +116,34 @@ impl fmt::Debug for DataFiles {
     }
 }
 
-/// How data files are opened.
+/// Options for opening external data files.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DataOptions {
     pub(crate) access: Access,
-    /// Whether files that are not mapped are read whole when they are opened.
+    /// Whether a file that is not mapped is read in full when it is opened.
     pub(crate) whole: bool,
-    pub(crate) links: Links,
-    /// Whether digests are compared.
+    /// Whether a data file is opened only if no component of its path is a symlink.
+    pub(crate) refuse_links: bool,
+    /// Whether the SHA-1 checksums in the model are verified.
     pub(crate) verify: bool,
 }
 
 impl DataFiles {
-    /// Those beside a model file, and beside the real file if it is a link.
-    pub(crate) fn beside(model: &Path, options: DataOptions) -> DataFiles {
+    /// Uses the files in the directory of a model file and, if the model file is a symlink, in the
+    /// directory of its target.
+    pub(crate) fn from_model_path(model: &Path, options: DataOptions) -> DataFiles {
         let of_link = Directory::open(directory_of(model)).ok();
         let of_file = fs::canonicalize(model)
             .ok()
-            .filter(|_| options.links == Links::Inside)
+            .filter(|_| !options.refuse_links)
             .and_then(|real| Directory::open(directory_of(&real)).ok());
         let mut directories: Vec<Directory> = of_link.into_iter().chain(of_file).collect();
         directories.dedup_by(|a, b| a.path() == b.path());
         DataFiles::new(Place::Directories(directories), options)
     }
 
-    /// Those in a directory named by the caller.
-    pub(crate) fn at(directory: &Path, options: DataOptions) -> io::Result<DataFiles> {
+    /// Uses the files in a directory.
+    pub(crate) fn from_directory(directory: &Path, options: DataOptions) -> io::Result<DataFiles> {
         let directories = vec![Directory::open(directory)?];
         Ok(DataFiles::new(Place::Directories(directories), options))
     }
@@ -165,8 +155,9 @@ impl DataFiles {
         DataFiles::new(Place::Resolver(resolver), options)
     }
 
-    /// None at all; `why` completes "values are in the file …, and".
-    pub(crate) fn nowhere(why: &'static str) -> DataFiles {
+    /// Makes a set of files in which every access fails. `why` completes the message "values are in
+    /// the file …, and".
+    pub(crate) fn unavailable(why: &'static str) -> DataFiles {
         DataFiles::new(Place::Nowhere(why), DataOptions::default())
     }
 
@@ -174,12 +165,12 @@ impl DataFiles {
         DataFiles { place, options, opened: Mutex::default(), taken: Mutex::default() }
     }
 
-    /// Whether there is a place where files could be.
+    /// Whether there are directories or a resolver that may have files.
     pub(crate) fn has_place(&self) -> bool {
         !matches!(self.place, Place::Nowhere(_))
     }
 
-    /// The directory whose files a location means first.
+    /// Returns the directory that is searched first.
     pub(crate) fn directory(&self) -> Option<&Path> {
         match &self.place {
             Place::Directories(directories) => directories.first().map(Directory::path),
@@ -187,11 +178,11 @@ impl DataFiles {
         }
     }
 
-    /// Size of a data file in bytes.
+    /// Returns the size of a data file in bytes.
     ///
     /// # Errors
     ///
-    /// In words for people; see [`ExternalData::load`].
+    /// A message with the reason for which the file cannot be opened.
     pub(crate) fn size(&self, location: &str) -> Result<u64, String> {
         self.file(location).map(|file| file.size())
     }
@@ -205,9 +196,9 @@ impl DataFiles {
             Place::Directories(directories) => {
                 let found = self.find(directories, location);
                 let FoundFile { file, path, len, identity, .. } =
-                    found.map_err(|missed| missed.words(location))?;
-                let failed = |error| unreadable(location, &error);
-                let stamp = Stamp::of(&path, &file).map_err(failed)?;
+                    found.map_err(|missed| missed.message(location))?;
+                let failed = |error| read_failure(location, &error);
+                let stamp = Stamp::new(&path, &file).map_err(failed)?;
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
                 if let Some(known) = known.map(Arc::clone) {
                     opened.by_location.insert(location.to_string(), Arc::clone(&known));
@@ -226,7 +217,7 @@ impl DataFiles {
             }
             Place::Resolver(resolver) => {
                 let found = resolver.resolve(location);
-                let found = found.map_err(|error| unreadable(location, &error))?;
+                let found = found.map_err(|error| read_failure(location, &error))?;
                 (Content::Whole(found), None, None)
             }
             Place::Nowhere(why) => {
@@ -250,7 +241,8 @@ impl DataFiles {
         Ok(file)
     }
 
-    /// The data files that are mapped, as they were then.
+    /// Returns the identity, size and times of each mapped data file, as they were when it was
+    /// mapped.
     pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
         if !self.options.access.maps() {
             return Vec::new();
@@ -261,12 +253,13 @@ impl DataFiles {
         files.filter_map(|file| file.stamp.clone()).collect()
     }
 
-    /// The same files, of which those of some locations are in memory of their own.
+    /// Copies the files at `locations` into private memory. Other files are opened on demand, as
+    /// before.
     ///
     /// # Errors
     ///
-    /// In words for people, if memory is refused. A file that is missing stays so.
-    pub(crate) fn in_own_memory(
+    /// A message, if memory is refused or a file cannot be read. Missing files are not errors here.
+    pub(crate) fn copy_to_own_memory(
         &self,
         locations: BTreeSet<String>,
         weights: &SharedWeights,
@@ -280,10 +273,10 @@ impl DataFiles {
         let own = DataFiles::new(place, options);
         let mut opened = Opened::default();
         for location in locations {
-            // What cannot be opened is told of where its values are needed.
+            // A file that cannot be opened is an error only once its values are needed.
             let Ok(file) = self.file(&location) else { continue };
-            let unreadable = |error: io::Error| unreadable(&location, &error);
-            let whole = self.whole(&file).map_err(unreadable)?;
+            let whole = self.read_whole(&file);
+            let whole = whole.map_err(|error| read_failure(&location, &error))?;
             let whole = if whole.is_mapped() {
                 weights.copy_of(whole).map_err(|error| error.to_string())?
             } else {
@@ -304,31 +297,31 @@ impl DataFiles {
         Ok(own)
     }
 
-    /// Opens a file again that is not in memory.
+    /// Reopens a file whose content is not in memory.
     ///
     /// # Errors
     ///
-    /// It is another file by now, has been changed, or cannot be opened.
+    /// The file was changed or replaced since it was first opened, or cannot be opened.
     fn reopen(&self, location: &str, file: &DataFile) -> io::Result<File> {
         let Place::Directories(directories) = &self.place else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let found = self.find(directories, location);
         let found = found.map_err(|missed| match missed {
-            Missed::Refused(Refusal::Io(error)) => error,
-            Missed::Missing(_) => io::ErrorKind::NotFound.into(),
-            other => io::Error::other(other.words(location)),
+            OpenFailure::Refused(Refusal::Io(error)) => error,
+            OpenFailure::Missing(_) => io::ErrorKind::NotFound.into(),
+            other => io::Error::other(other.message(location)),
         })?;
         match &file.stamp {
-            Some(stamp) if !stamp.is_of(&found.file)? => {
+            Some(stamp) if !stamp.matches(&found.file)? => {
                 Err(io::Error::other("it has been changed or replaced since it was first read"))
             }
             _ => Ok(found.file),
         }
     }
 
-    /// All of a file.
-    fn whole<'f>(&self, file: &'f DataFile) -> io::Result<&'f Buffer> {
+    /// Returns the full content of a file, and reads it if it is not in memory.
+    fn read_whole<'f>(&self, file: &'f DataFile) -> io::Result<&'f Buffer> {
         let (location, size) = match &file.content {
             Content::Whole(bytes) => return Ok(bytes),
             Content::Apart(location, size) => (location, *size),
@@ -340,7 +333,7 @@ impl DataFiles {
         Ok(file.whole.get_or_init(|| bytes))
     }
 
-    /// SHA-1 of the content of a file, hexadecimal.
+    /// Returns the SHA-1 of a file in hexadecimal, computed once.
     fn digest(&self, file: &DataFile) -> io::Result<String> {
         let mut known = lock(&file.digest);
         if let Some(digest) = &*known {
@@ -354,59 +347,55 @@ impl DataFiles {
         Ok(digest)
     }
 
-    /// Looks at the file that a location means, without reading it.
-    pub(crate) fn look(&self, location: &str) -> Result<FoundFile, Missed> {
+    /// Opens the file at a location without reading it.
+    pub(crate) fn open(&self, location: &str) -> Result<FoundFile, OpenFailure> {
         match &self.place {
             Place::Directories(directories) => self.find(directories, location),
-            Place::Resolver(_) | Place::Nowhere(_) => Err(Missed::Missing(Vec::new())),
+            Place::Resolver(_) | Place::Nowhere(_) => Err(OpenFailure::Missing(Vec::new())),
         }
     }
 
-    /// Opens the file that a location means in the first directory that has one.
-    fn find(&self, directories: &[Directory], location: &str) -> Result<FoundFile, Missed> {
-        check_location(location).map_err(Missed::Location)?;
+    /// Opens the file at a location in the first directory that has it.
+    fn find(&self, directories: &[Directory], location: &str) -> Result<FoundFile, OpenFailure> {
+        check_location(location).map_err(OpenFailure::Location)?;
         let mut looked = Vec::new();
         for directory in directories {
             let mut through_link = false;
             let opened = match directory.open_file(Path::new(location)) {
-                Err(Refusal::Link) if self.options.links == Links::Inside => {
+                Err(Refusal::Link) if !self.options.refuse_links => {
                     through_link = true;
-                    follow(directories, &directory.path().join(location))?
+                    open_symlink_target(directories, &directory.path().join(location))?
                 }
                 other => other,
             };
-            let looked_at = |file: File| {
-                Ok(FoundFile {
-                    path: directory.path().join(location),
-                    len: file.metadata()?.len(),
-                    identity: identity(&file)?,
-                    file,
-                    through_link,
-                })
-            };
-            match opened.and_then(|file| looked_at(file).map_err(Refusal::Io)) {
+            let path = directory.path().join(location);
+            let found = opened.and_then(|file| {
+                let (len, identity) = (file.metadata()?.len(), identity(&file)?);
+                Ok(FoundFile { file, path, len, identity, through_link })
+            });
+            match found {
                 Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                     looked.push(directory.path().join(location));
                 }
-                other => return other.map_err(Missed::Refused),
+                other => return other.map_err(OpenFailure::Refused),
             }
         }
-        Err(Missed::Missing(looked))
+        Err(OpenFailure::Missing(looked))
     }
 }
 
-/// What a data file is opened for.
+/// Purpose of opening a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataAccess {
-    /// Reading.
+    /// Open for reading.
     Read,
-    /// Reading and writing. A file that is not there is made, for its owner only.
+    /// Open for reading and writing. A missing file is created with mode 0600.
     Write,
 }
 
-/// Opens the data file that a location means in a directory. As strict as can be: no links, also
-/// not to the directory itself, no file with a second name, nothing but regular files.
+/// Opens the data file at a location in a directory, with the strictest rules: only regular files
+/// without further hard links, and no symlinks, neither in the location nor as the directory.
 ///
 /// # Errors
 ///
@@ -419,48 +408,48 @@ pub fn open_data_file(
     let directory = directory.as_ref();
     let refused = |why| Error::new(ErrorKind::ExternalData, why);
     check_location(location).map_err(refused)?;
-    // An empty path is the directory of the process, as for files.
+    // An empty path means the current directory, as in paths of files.
     let path = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let opened = Directory::open(path).map_err(Refusal::Io).and_then(|directory| match access {
         DataAccess::Read => directory.open_file(Path::new(location)),
         DataAccess::Write => directory.open_to_write(Path::new(location)),
     });
-    opened.map_err(|refusal| refused(Missed::Refused(refusal).words(location)))
+    opened.map_err(|refusal| refused(OpenFailure::Refused(refusal).message(location)))
 }
 
-/// A data file, open.
+/// Open data file.
 pub(crate) struct FoundFile {
     pub(crate) file: File,
-    /// The path by which it was found.
+    /// Path of the file, with symlinks as they are.
     pub(crate) path: PathBuf,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub(crate) len: u64,
     pub(crate) identity: Option<Identity>,
-    /// Whether a link led there.
+    /// Whether the path has a symlink that was followed.
     pub(crate) through_link: bool,
 }
 
-/// Why a data file is not opened.
+/// Reason for which an external data file is not opened.
 #[derive(Debug)]
-pub(crate) enum Missed {
-    /// Its location is refused, for this reason.
+pub(crate) enum OpenFailure {
+    /// The location is invalid, for this reason.
     Location(String),
-    /// It is in none of these places.
+    /// None of these paths exists.
     Missing(Vec<PathBuf>),
-    /// It is a link, and what that leads to is missing.
+    /// The location is a symlink whose target is missing.
     DanglingLink,
-    /// It is a link that leads here, out of the directories.
+    /// The location is a symlink to this target outside of the permitted directories.
     Outside(PathBuf),
-    /// It is there and is not opened.
+    /// The file exists but must not or cannot be opened.
     Refused(Refusal),
 }
 
-impl Missed {
-    /// In words for people.
-    pub(crate) fn words(&self, location: &str) -> String {
+impl OpenFailure {
+    /// Formats the reason as a message about the file at `location`.
+    pub(crate) fn message(&self, location: &str) -> String {
         match self {
-            Missed::Location(why) => why.clone(),
-            Missed::Missing(looked) => {
+            OpenFailure::Location(why) => why.clone(),
+            OpenFailure::Missing(looked) => {
                 let looked: Vec<String> =
                     looked.iter().map(|path| path.display().to_string()).collect();
                 format!(
@@ -468,56 +457,63 @@ impl Missed {
                     looked.join(" and ")
                 )
             }
-            Missed::DanglingLink => format!("'{location}' is a link to a file that is missing"),
-            Missed::Outside(real) => format!(
+            OpenFailure::DanglingLink => {
+                format!("'{location}' is a link to a file that is missing")
+            }
+            OpenFailure::Outside(real) => format!(
                 "'{location}' is a link to {}, outside of the model's directory, and is not read",
                 real.display()
             ),
-            Missed::Refused(Refusal::Link) => {
+            OpenFailure::Refused(Refusal::Link) => {
                 format!("'{location}' is or contains a symbolic link, and links are not followed")
             }
-            Missed::Refused(Refusal::Kind(kind)) => {
+            OpenFailure::Refused(Refusal::Kind(kind)) => {
                 format!("'{location}' is {kind}; values are read only from regular files")
             }
-            Missed::Refused(Refusal::HardLink) => format!(
+            OpenFailure::Refused(Refusal::HardLink) => format!(
                 "'{location}' has more than one hard link, so it may be another user's file, and is not read; a copy of it can be used"
             ),
-            Missed::Refused(Refusal::Io(error)) => unreadable(location, error),
+            OpenFailure::Refused(Refusal::Io(error)) => read_failure(location, error),
         }
     }
 }
 
-/// Opens what a path with links leads to, if that lies in one of the directories.
-fn follow(directories: &[Directory], path: &Path) -> Result<Result<File, Refusal>, Missed> {
+/// Opens the target of a path with symlinks, if it lies in one of the directories.
+fn open_symlink_target(
+    directories: &[Directory],
+    path: &Path,
+) -> Result<Result<File, Refusal>, OpenFailure> {
     let real = match fs::canonicalize(path) {
         Ok(real) => real,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Missed::DanglingLink),
-        Err(error) => return Err(Missed::Refused(Refusal::Io(error))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(OpenFailure::DanglingLink);
+        }
+        Err(error) => return Err(OpenFailure::Refused(Refusal::Io(error))),
     };
-    // The real path has no links, and none are allowed when it is opened: if one was put there
-    // meanwhile, that fails.
+    // The canonical path has no symlinks, and opening it permits none, so it fails if another
+    // process has put one there meanwhile.
     for directory in directories {
         if let Ok(relative) = real.strip_prefix(directory.path()) {
             return Ok(directory.open_file(relative));
         }
     }
-    Err(Missed::Outside(real))
+    Err(OpenFailure::Outside(real))
 }
 
-fn unreadable(location: &str, error: &io::Error) -> String {
+fn read_failure(location: &str, error: &io::Error) -> String {
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_string(),
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
-        // Its kind has no stable name yet.
+        // The standard library has no stable `ErrorKind` for ELOOP.
         _ if error.to_string().contains("symbolic links") => {
             "its symbolic links form a cycle".to_string()
         }
         _ => error.to_string(),
     };
-    format!("its file '{location}' cannot be read: {reason}")
+    format!("the data file '{location}' cannot be read: {reason}")
 }
 
-/// The directory of a file, as a path that can be opened.
+/// Returns the directory of a path: `.` if the path has only a file name.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -525,16 +521,16 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     }
 }
 
-// A panic elsewhere cannot leave what is behind these locks half changed.
+// A poisoned lock is usable: no critical section can panic halfway through a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes. No system opens longer paths.
+/// Maximum length of a location in bytes. No system opens longer paths.
 const LONGEST_LOCATION: usize = 4096;
 
-/// Refuses what cannot be a path within the directory, by the rules of every system: a model must
-/// not be safe here and harmful elsewhere.
+/// Rejects locations that are not relative paths within a directory on any operating system: a
+/// model that is accepted here must not be harmful on another system.
 pub(crate) fn check_location(location: &str) -> Result<(), String> {
     let refused = |why: &str| Err(format!("its location '{}' {why}", location.escape_debug()));
     let bytes = location.as_bytes();
@@ -565,7 +561,7 @@ impl DataFile {
     }
 }
 
-/// SHA-1 of a file, hexadecimal.
+/// Computes the SHA-1 of a file from its beginning, in hexadecimal.
 pub(crate) fn sha1_of(mut file: &File) -> io::Result<String> {
     let mut hasher = Sha1::new();
     file.seek(SeekFrom::Start(0))?;
@@ -573,7 +569,7 @@ pub(crate) fn sha1_of(mut file: &File) -> io::Result<String> {
     Ok(hex(&hasher.finalize()))
 }
 
-/// Feeds what is written to a digest.
+/// Writer that feeds all bytes to a digest.
 pub(crate) struct HashWriter<'a, D>(pub(crate) &'a mut D);
 
 impl<D: Digest> io::Write for HashWriter<'_, D> {
@@ -587,7 +583,7 @@ impl<D: Digest> io::Write for HashWriter<'_, D> {
     }
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Encodes bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -601,9 +597,12 @@ impl ExternalData for DataFiles {
             None => Some(size),
         };
         let Some(end) = end.filter(|end| *end <= size && offset <= *end) else {
-            let wanted = length.map_or(String::new(), |length| format!("{length} bytes "));
+            let values = match length {
+                Some(length) => format!("{length} bytes at offset {offset} are"),
+                None => format!("offset {offset} is"),
+            };
             return Err(format!(
-                "its {wanted}at {offset} are beyond the end of '{location}', which has {size} bytes; the file may be truncated"
+                "{values} beyond the end of '{location}', which has {size} bytes; the file may be truncated"
             ));
         };
         let range = |n: u64| {
@@ -618,7 +617,7 @@ impl ExternalData for DataFiles {
                 let len = range(end - offset)?;
                 bytes
                     .try_reserve_exact(len)
-                    .map_err(|_| format!("not enough memory for its {len} bytes"))?;
+                    .map_err(|_| format!("not enough memory for {len} bytes of '{location}'"))?;
                 let read = self.reopen(location, &file).and_then(|mut file| {
                     file.seek(SeekFrom::Start(offset))?;
                     file.take(end - offset).read_to_end(&mut bytes)
@@ -626,7 +625,7 @@ impl ExternalData for DataFiles {
                 match read {
                     Ok(n) if n == len => Ok(Buffer::from_vec(bytes)),
                     Ok(_) => Err(format!("'{location}' was truncated while it was read")),
-                    Err(error) => Err(unreadable(location, &error)),
+                    Err(error) => Err(read_failure(location, &error)),
                 }
             }
         }
@@ -637,7 +636,7 @@ impl ExternalData for DataFiles {
             return Ok(());
         }
         let digest = self.digest(&*self.file(location)?);
-        let digest = digest.map_err(|error| unreadable(location, &error))?;
+        let digest = digest.map_err(|error| read_failure(location, &error))?;
         if digest.eq_ignore_ascii_case(checksum.trim()) {
             Ok(())
         } else {
@@ -648,23 +647,21 @@ impl ExternalData for DataFiles {
         }
     }
 
-    fn stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
-        let of_file = |message| NotStored {
+    fn load_stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+        let file = self.file(wanted.location).map_err(|message| NotStored {
             message,
             help: Some(stored::ADVICE_ON_FILE.to_string()),
             is_of_file: true,
-        };
-        let file = self.file(wanted.location).map_err(of_file)?;
-        let bytes = self.stored_in(&file, wanted)?;
-        let digest = wanted.sha256.map(|said| (said, stored::sha256(bytes.as_slice())));
-        if let Some((said, digest)) = digest
-            && !said.eq_ignore_ascii_case(&digest)
+        })?;
+        let bytes = self.load_stored_from(&file, wanted)?;
+        if let Some(expected) = wanted.sha256
+            && !expected.eq_ignore_ascii_case(&stored::sha256(bytes.as_slice()))
         {
             let what = match wanted.tensor {
                 Some(path) => format!("the values of '{}'", sardonyx_proto::shown(path)),
                 None => "these values".to_string(),
             };
-            return Err(stored::changed(
+            return Err(stored::changed_error(
                 wanted.location,
                 &format!(
                     "does not have {what} any longer: the SHA-256 differs from the one in the text"
@@ -674,11 +671,11 @@ impl ExternalData for DataFiles {
         let mut taken = lock(&self.taken);
         let known = taken.iter_mut().find(|known| known.location == wanted.location);
         match known {
-            Some(known) => known.values.push(Wanted::of(wanted).with(&bytes)),
+            Some(known) => known.values.push(Wanted::from_values(wanted).with(&bytes)),
             None => taken.push(TakenFrom {
                 location: wanted.location.to_string(),
                 identity: file.identity,
-                values: vec![Wanted::of(wanted).with(&bytes)],
+                values: vec![Wanted::from_values(wanted).with(&bytes)],
             }),
         }
         Ok(bytes)
@@ -686,43 +683,51 @@ impl ExternalData for DataFiles {
 }
 
 impl DataFiles {
-    /// Values that a text has in a file: where it says if the file is still what it was, otherwise
-    /// where they are now.
-    fn stored_in(&self, file: &DataFile, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+    /// Loads values that an ONNX text takes from a file: at the stated offset if the digest shows
+    /// that the file is unchanged, otherwise by the name of the tensor.
+    fn load_stored_from(
+        &self,
+        file: &DataFile,
+        wanted: &StoredValues<'_>,
+    ) -> Result<Buffer, NotStored> {
         let location = wanted.location;
-        let here = || {
+        let load_at_offset = || {
             let loaded = self.load(location, wanted.offset, wanted.length);
             loaded.map_err(NotStored::new)
         };
-        let Some(said) = wanted.file_digest else {
-            return here();
+        let Some(expected) = wanted.file_digest else {
+            return load_at_offset();
         };
-        let whole =
-            self.whole(file).map_err(|error| NotStored::new(unreadable(location, &error)))?;
+        let whole = self
+            .read_whole(file)
+            .map_err(|error| NotStored::new(read_failure(location, &error)))?;
         let digest = file.file_digest.get_or_init(|| stored::file_digest(whole.as_slice()));
-        if digest.as_deref() == Some(said) {
-            return here();
+        if digest.as_deref() == Some(expected) {
+            return load_at_offset();
         }
-        let tensors = file.tensors.get_or_init(|| Tensors::of(whole));
+        let tensors = file.tensors.get_or_init(|| Tensors::read(whole));
         let tensors = tensors.as_ref().map_err(|why| NotStored {
             is_of_file: true,
-            ..stored::changed(location, &format!("has changed since the text was written: {why}"))
+            ..stored::changed_error(
+                location,
+                &format!("has changed since the text was written: {why}"),
+            )
         })?;
-        let found = tensors.find(&Wanted::of(wanted));
-        match found.map_err(|why| stored::changed(location, &why))? {
+        let found = tensors.find(&Wanted::from_values(wanted));
+        match found.map_err(|why| stored::changed_error(location, &why))? {
             Found::Here(span) => {
                 let range = span.offset as usize..(span.offset + span.len) as usize;
                 whole.slice(range).map_err(|error| NotStored::new(error.to_string()))
             }
             Found::Beside(reference) => {
-                let beside = stored::beside(location, &reference.location);
+                let beside = stored::path_beside(location, &reference.location);
                 self.load(&beside, reference.offset, reference.length).map_err(NotStored::new)
             }
         }
     }
 
-    /// Refuses `successor`, which is going to replace a file, if a text took values from that file
-    /// and would not find them again.
+    /// Fails if an ONNX text has values in the file `replaced` and would not find them in
+    /// `successor`, which is about to overwrite it.
     pub(crate) fn check_successor(
         &self,
         replaced: Identity,
@@ -732,12 +737,12 @@ impl DataFiles {
         let mut same = taken.iter().filter(|taken| taken.identity == Some(replaced));
         same.try_for_each(|taken| match successor {
             Some(model) => taken.check_successor(model),
-            None => Err(stored::still_needed(&taken.location)),
+            None => Err(stored::still_needed_error(&taken.location)),
         })
     }
 
-    /// Where the files are from which a text took values.
-    pub(crate) fn taken_from(&self) -> Vec<PathBuf> {
+    /// Returns the paths of existing files from which values of an ONNX text were loaded.
+    pub(crate) fn text_sources(&self) -> Vec<PathBuf> {
         let Place::Directories(directories) = &self.place else {
             return Vec::new();
         };
@@ -749,19 +754,19 @@ impl DataFiles {
     }
 }
 
-/// Loads and remembers whether that failed: whoever compiles the model reports only that some
+/// Wrapper of [`DataFiles`] that records whether a load failed: the engine reports only that a
 /// tensor has no value.
-pub(crate) struct Watched<'a> {
+pub(crate) struct WatchedFiles<'a> {
     files: &'a DataFiles,
     failed: AtomicBool,
 }
 
-impl<'a> Watched<'a> {
-    pub(crate) fn new(files: &'a DataFiles) -> Watched<'a> {
-        Watched { files, failed: AtomicBool::new(false) }
+impl<'a> WatchedFiles<'a> {
+    pub(crate) fn new(files: &'a DataFiles) -> WatchedFiles<'a> {
+        WatchedFiles { files, failed: AtomicBool::new(false) }
     }
 
-    pub(crate) fn failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
@@ -773,7 +778,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl ExternalData for Watched<'_> {
+impl ExternalData for WatchedFiles<'_> {
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
         self.watch(self.files.load(location, offset, length))
     }
@@ -799,7 +804,8 @@ mod tests {
         fs::create_dir(scratch.join("données")).unwrap();
         fs::write(scratch.join("données/w.bin"), (0..100).collect::<Vec<u8>>()).unwrap();
         for access in [Access::Map, Access::Read] {
-            let directory = DataFiles::beside(&scratch.join("model.onnx"), options(access));
+            let directory =
+                DataFiles::from_model_path(&scratch.join("model.onnx"), options(access));
             let load = |offset, length| directory.load("données/w.bin", offset, length);
             assert_eq!(load(10, Some(3)).unwrap().as_slice(), [10, 11, 12]);
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
@@ -819,7 +825,7 @@ mod tests {
         // EXT-02, EXT-09-, EXT-10-, EXT-26-
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
-        let directory = DataFiles::at(scratch, DataOptions::default()).unwrap();
+        let directory = DataFiles::from_directory(scratch, DataOptions::default()).unwrap();
         for location in [
             "",
             "../w.bin",
@@ -858,9 +864,10 @@ mod tests {
         symlink("../blobs/2", snapshot.join("good")).unwrap();
         symlink("../elsewhere/3", snapshot.join("bad")).unwrap();
         symlink("../elsewhere", snapshot.join("sub")).unwrap();
-        let directory = DataFiles::beside(&snapshot.join("model.onnx"), DataOptions::default());
+        let directory =
+            DataFiles::from_model_path(&snapshot.join("model.onnx"), DataOptions::default());
         assert_eq!(directory.load("good", 0, None).unwrap().as_slice(), b"data");
-        // A sidecar that only lies beside the real file.
+        // A data file that exists only beside the target of the model's symlink.
         assert_eq!(directory.load("2", 0, None).unwrap().as_slice(), b"data");
         for location in ["bad", "sub/3"] {
             let error = directory.load(location, 0, None).unwrap_err();
@@ -884,11 +891,11 @@ mod tests {
         symlink("round", scratch.join("round")).unwrap();
         fs::write(scratch.join("first"), b"data").unwrap();
         fs::hard_link(scratch.join("first"), scratch.join("second")).unwrap();
-        let files = |links| {
-            let options = DataOptions { links, ..DataOptions::default() };
-            DataFiles::beside(&scratch.join("m.onnx"), options)
+        let files = |refuse_links| {
+            let options = DataOptions { refuse_links, ..DataOptions::default() };
+            DataFiles::from_model_path(&scratch.join("m.onnx"), options)
         };
-        let (lenient, strict) = (files(Links::Inside), files(Links::Refuse));
+        let (lenient, strict) = (files(false), files(true));
         for location in ["link", "directory/w"] {
             assert_eq!(lenient.load(location, 0, None).unwrap().as_slice(), b"data");
             let error = strict.load(location, 0, None).unwrap_err();
@@ -911,7 +918,7 @@ mod tests {
         fs::write(scratch.path().join("w"), b"abc").unwrap();
         let files = |access, verify| {
             let options = DataOptions { access, verify, ..DataOptions::default() };
-            DataFiles::beside(&scratch.path().join("m.onnx"), options)
+            DataFiles::from_model_path(&scratch.path().join("m.onnx"), options)
         };
         let mapped = files(Access::Map, true);
         let start = |location| mapped.load(location, 0, None).unwrap().as_slice().as_ptr();
@@ -933,7 +940,7 @@ mod tests {
         fs::write(&path, b"abcdef").unwrap();
         let whole = DataOptions { whole: true, ..options(Access::Read) };
         let [apart, whole] = [options(Access::Read), whole]
-            .map(|options| DataFiles::beside(&scratch.path().join("m.onnx"), options));
+            .map(|options| DataFiles::from_model_path(&scratch.path().join("m.onnx"), options));
         for files in [&apart, &whole] {
             assert_eq!(files.load("w", 1, Some(2)).unwrap().as_slice(), b"bc");
             assert!(files.stamps().is_empty());

@@ -1,5 +1,5 @@
-//! The serialisations of a model: the binary one that everybody reads, the notation, and the two
-//! textual forms of protobuf.
+//! Serialization formats of models: binary protobuf, ONNX text, protobuf JSON and protobuf text
+//! format.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,61 +12,61 @@ use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
 
-/// A serialisation of the messages of the format.
+/// Serialization format of a model file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Form {
-    /// Protobuf, what `.onnx` and `.pb` files hold.
+pub enum ModelFormat {
+    /// Binary protobuf, for files with the suffix `.onnx` or `.pb`.
     #[default]
     Binary,
-    /// The notation, ONNX text: `.onnxtxt`, `.onnxtext`. See [`text`](crate::text).
+    /// ONNX text, for `.onnxtxt` and `.onnxtext`; see [`text`](crate::text).
     Notation,
-    /// Protobuf JSON: `.json`, `.onnxjson`.
+    /// Protobuf JSON, for `.json` and `.onnxjson`.
     Json,
-    /// Protobuf text format: `.textproto`, `.txtpb`, `.prototxt`, `.pbtxt`.
+    /// Protobuf text format, for `.textproto`, `.txtpb`, `.prototxt` and `.pbtxt`.
     TextFormat,
 }
 
-const SUFFIXES: &[(&str, Form)] = &[
-    ("onnx", Form::Binary),
-    ("pb", Form::Binary),
-    ("onnxtxt", Form::Notation),
-    ("onnxtext", Form::Notation),
-    ("json", Form::Json),
-    ("onnxjson", Form::Json),
-    ("textproto", Form::TextFormat),
-    ("txtpb", Form::TextFormat),
-    ("prototxt", Form::TextFormat),
-    ("pbtxt", Form::TextFormat),
+const SUFFIXES: &[(&str, ModelFormat)] = &[
+    ("onnx", ModelFormat::Binary),
+    ("pb", ModelFormat::Binary),
+    ("onnxtxt", ModelFormat::Notation),
+    ("onnxtext", ModelFormat::Notation),
+    ("json", ModelFormat::Json),
+    ("onnxjson", ModelFormat::Json),
+    ("textproto", ModelFormat::TextFormat),
+    ("txtpb", ModelFormat::TextFormat),
+    ("prototxt", ModelFormat::TextFormat),
+    ("pbtxt", ModelFormat::TextFormat),
 ];
 
-impl Form {
-    /// The form that a suffix stands for, if it stands for one.
+impl ModelFormat {
+    /// Returns the form for the suffix of a path; `None` for other suffixes.
     ///
     /// ```
     /// use std::path::Path;
-    /// use sardonyx::io::Form;
+    /// use sardonyx::io::ModelFormat;
     ///
-    /// assert_eq!(Form::of_path(Path::new("model.pbtxt")), Some(Form::TextFormat));
-    /// assert_eq!(Form::of_path(Path::new("model.bin")), None);
+    /// assert_eq!(ModelFormat::from_path(Path::new("model.pbtxt")), Some(ModelFormat::TextFormat));
+    /// assert_eq!(ModelFormat::from_path(Path::new("model.bin")), None);
     /// ```
-    pub fn of_path(path: &Path) -> Option<Form> {
+    pub fn from_path(path: &Path) -> Option<ModelFormat> {
         let suffix = path.extension()?.to_str()?;
         let row = SUFFIXES.iter().find(|(known, _)| suffix.eq_ignore_ascii_case(known));
         row.map(|(_, form)| *form)
     }
 
-    /// The form of bytes that come without a name. Text is recognised where no binary model could
-    /// begin like it.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> Form {
+    /// Recognizes the form of a file by its content. Text is recognized only if no binary model can
+    /// begin with the same bytes.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> ModelFormat {
         let start = &bytes[..bytes.len().min(4096)];
         let trimmed = start.trim_ascii_start();
         // The byte of `{` opens a group with number 15, which no field has.
         if trimmed.starts_with(b"{") {
-            return Form::Json;
+            return ModelFormat::Json;
         }
         if sardonyx_text::looks_like_text(trimmed) {
-            return Form::Notation;
+            return ModelFormat::Notation;
         }
         let lines = trimmed.split(|byte| *byte == b'\n');
         let first = lines
@@ -78,11 +78,11 @@ impl Form {
                 line.iter().take_while(|byte| byte.is_ascii_lowercase() || **byte == b'_').count();
             name >= 4 && matches!(line[name..].trim_ascii_start().first(), Some(b':' | b'{' | b'<'))
         });
-        if is_field { Form::TextFormat } else { Form::Binary }
+        if is_field { ModelFormat::TextFormat } else { ModelFormat::Binary }
     }
 
-    /// From this form to the binary one. The notation may refer to values in files, which
-    /// `external` finds.
+    /// Converts a model from this form to the binary one. `external` loads values that ONNX text
+    /// takes from files.
     pub(crate) fn read(
         self,
         text: &Buffer,
@@ -90,15 +90,15 @@ impl Form {
         external: &dyn ExternalData,
     ) -> Result<Vec<u8>, Error> {
         match self {
-            Form::Notation => {
+            ModelFormat::Notation => {
                 Ok(crate::text::parse(text.clone(), limits, external)?.model.to_bytes())
             }
             form => form.read_message::<ModelProto>(text.as_slice(), limits, "ONNX model"),
         }
     }
 
-    /// From this form to the binary one, for any message of the format; `what` it is, for error
-    /// messages. The notation has no other messages than models.
+    /// Converts any message from this form to the binary one. `what` names the message in errors.
+    /// ONNX text has only models, and is an error.
     pub(crate) fn read_message<M: MessageType>(
         self,
         text: &[u8],
@@ -107,13 +107,13 @@ impl Form {
     ) -> Result<Vec<u8>, Error> {
         let limits = Limits { depth: limits.depth };
         let read = match self {
-            Form::Binary => Ok(text.to_vec()),
-            Form::Notation => {
+            ModelFormat::Binary => Ok(text.to_vec()),
+            ModelFormat::Notation => {
                 let message = format!("ONNX text is for models only, not for an {what}");
                 return Err(Error::new(ErrorKind::Format, message));
             }
-            Form::Json => json::read::<M>(text, limits),
-            Form::TextFormat => text_format::read::<M>(text, limits),
+            ModelFormat::Json => json::read::<M>(text, limits),
+            ModelFormat::TextFormat => text_format::read::<M>(text, limits),
         };
         read.map_err(|error| {
             let place = match error.place() {
@@ -125,8 +125,8 @@ impl Form {
         })
     }
 
-    /// Writes a model, whose binary form this is, in this form. What cannot be expressed is left
-    /// out and listed.
+    /// Writes a model in this form. `encoded` is its binary form. Returns descriptions of the parts
+    /// that this form cannot express, which are left out.
     pub(crate) fn write(
         self,
         graph: &graph::Model,
@@ -134,26 +134,26 @@ impl Form {
         sink: &mut dyn Write,
     ) -> io::Result<Vec<String>> {
         let left_out = match self {
-            Form::Binary => {
+            ModelFormat::Binary => {
                 encoded.write_to(sink)?;
                 return Ok(Vec::new());
             }
-            Form::Notation => {
+            ModelFormat::Notation => {
                 let options = sardonyx_text::PrintOptions::default();
                 let left_out = sardonyx_text::print_model(graph, options, sink)?;
                 return Ok(left_out.to_string().lines().map(String::from).collect());
             }
-            Form::Json => {
+            ModelFormat::Json => {
                 let options = json::WriteOptions::default();
                 json::write::<ModelProto>(&encoded.into_vec(), options, sink)
             }
-            Form::TextFormat => text_format::write::<ModelProto>(
+            ModelFormat::TextFormat => text_format::write::<ModelProto>(
                 &encoded.into_vec(),
                 text_format::WriteOptions::default(),
                 sink,
             ),
         };
-        left_out.map(|left_out| listed(&left_out)).map_err(|error| match error.kind() {
+        left_out.map(|left_out| describe_left_out(&left_out)).map_err(|error| match error.kind() {
             sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
             _ => io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -163,19 +163,19 @@ impl Form {
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for ModelFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Form::Binary => "binary form",
-            Form::Notation => "ONNX text",
-            Form::Json => "protobuf JSON",
-            Form::TextFormat => "protobuf text format",
+            ModelFormat::Binary => "binary form",
+            ModelFormat::Notation => "ONNX text",
+            ModelFormat::Json => "protobuf JSON",
+            ModelFormat::TextFormat => "protobuf text format",
         })
     }
 }
 
-/// What was left out, in lines for people.
-fn listed(left_out: &LeftOut) -> Vec<String> {
+/// Describes the parts that could not be written, one per line.
+fn describe_left_out(left_out: &LeftOut) -> Vec<String> {
     let mut lines: Vec<String> = left_out
         .first
         .iter()

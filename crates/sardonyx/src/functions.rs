@@ -1,10 +1,10 @@
-//! Functions of operators: what they do, said with other operators, in the notation or as
-//! `FunctionProto`.
+//! Function bodies of standard operators: definitions in terms of other operators, as ONNX text or
+//! as a `FunctionProto`.
 //!
 //! ```
 //! use sardonyx::tool::{OperatorFunction, TextPart, parse_part};
 //!
-//! let hard_swish = OperatorFunction::of("", "HardSwish", 22);
+//! let hard_swish = OperatorFunction::find("", "HardSwish", 22);
 //! let hard_swish = hard_swish.expect("a function that does not depend on the call");
 //! assert_eq!(
 //!     hard_swish.text(),
@@ -16,10 +16,10 @@
 //!      }\n"
 //! );
 //!
-//! // What `Clip` does depends on which limits the call has.
-//! assert_eq!(OperatorFunction::of("", "Clip", 13), None);
+//! // The body of `Clip` depends on which limits the call has.
+//! assert_eq!(OperatorFunction::find("", "Clip", 13), None);
 //! let node = parse_part(TextPart::Node, b"y = Clip (x, low)".to_vec())?;
-//! let clip = OperatorFunction::of_call(node, &[], 13)?.expect("a function for this call");
+//! let clip = OperatorFunction::from_call(node, &[], 13)?.expect("a function for this call");
 //! assert!(clip.text().contains("output = Where (below, min, input)"));
 //! assert!(!clip.text().contains("above"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,30 +34,30 @@ use crate::error::{Error, ErrorKind};
 use crate::message::{self, Header, MessagePart};
 use crate::text_parts::{TextPart, parse_part};
 
-/// An operator of the standard as a function of other operators.
+/// Definition of a standard operator as a function of other operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorFunction {
     text: String,
 }
 
 impl OperatorFunction {
-    /// The function of an operator at an opset version of its domain; `None` if it has none, if
-    /// that depends on the call, or if operators in it changed between the version that it is
-    /// written for and this one.
-    pub fn of(domain: &str, operator: &str, opset: u32) -> Option<OperatorFunction> {
+    /// Returns the function of an operator at version `opset` of its domain. `None` if the operator
+    /// has no function, if the function depends on the call, or if operators in it changed between
+    /// the version that it is written for and `opset`.
+    pub fn find(domain: &str, operator: &str, opset: u32) -> Option<OperatorFunction> {
         let operator = Registry::standard().operator(domain, operator)?;
         let text = operator.function_text(&Registry::standard(), opset, None)?;
         Some(OperatorFunction { text })
     }
 
-    /// The function of an operator for a call: a serialized `NodeProto`, with the types of its
-    /// inputs as far as known (the list may be shorter). `None` if there is no function for that
-    /// call, or if it needs a graph of the node that reads values from outside.
+    /// Returns the function of an operator for one call, a serialized `NodeProto`. `types` are
+    /// those of the inputs as far as they are known, and may be fewer. `None` if the operator has
+    /// no function for the call, or if a subgraph of the node captures values from outside.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Format`] if the bytes are no node.
-    pub fn of_call(
+    /// [`ErrorKind::Format`] if the bytes are not a `NodeProto`.
+    pub fn from_call(
         node: impl Into<Buffer>,
         types: &[Option<Type>],
         opset: u32,
@@ -66,24 +66,23 @@ impl OperatorFunction {
         let wrapped = message::read(node.as_slice(), MessagePart::Node, &Header::default())?.graph;
         let node = wrapped.main_graph().and_then(|graph| graph.nodes.first());
         let Some(&node) = node else {
-            return Err(Error::new(ErrorKind::Format, "there is no node"));
+            return Err(Error::new(ErrorKind::Format, "the message has no node"));
         };
         let registry = Registry::standard();
         let text = function_of_call(&wrapped, &registry, node, types, opset);
         Ok(text.map(|text| OperatorFunction { text }))
     }
 
-    /// The function in the notation.
+    /// Returns the function as ONNX text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The function as a serialized `FunctionProto`.
+    /// Serializes the function as a `FunctionProto`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Format`] if a graph of the call that went into the function cannot be said in
-    /// the notation.
+    /// [`ErrorKind::Format`] if ONNX text cannot express a subgraph of the call.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         parse_part(TextPart::Function, self.text.clone().into_bytes())
             .map_err(|error| Error::new(ErrorKind::Format, error.to_string()).with_source(error))

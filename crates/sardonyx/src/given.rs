@@ -1,4 +1,4 @@
-//! Weights and shapes that a caller gives to a model in the place of those of its file.
+//! Replaces weights and sizes of a model by those of the caller.
 
 use sardonyx_model::{
     DimProto, DimValue, Initializer, ShapeProto, Type, TypeKind, TypeProto, ValueInfo,
@@ -9,20 +9,18 @@ use sardonyx_tensor::{DataType, Tensor};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
-/// An initializer of a main graph, as its file declares it.
+/// Declared type and storage of an initializer of a main graph.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct InitializerInfo {
-    /// Element type and sizes; `None` if the file's number of the element type is not one of the
-    /// standard's.
+    /// Element type and shape; `None` if the file has an unknown element type.
     pub ty: Option<Type>,
-    /// Whether its values lie in a data file.
+    /// Whether its values are in an external data file.
     pub is_external: bool,
 }
 
 impl Model {
-    /// Returns what the file says of an initializer of the main graph; `None` if there is no dense
-    /// one of that name.
+    /// Looks up the type and storage of a dense initializer of the main graph by name.
     ///
     /// ```
     /// # use sardonyx::{Model, tool::ModelExt};
@@ -42,8 +40,8 @@ impl Model {
         })
     }
 
-    /// Replaces the value of an initializer of the main graph. A data file that held it is not
-    /// looked for any more.
+    /// Replaces the value of an initializer of the main graph. If it was in an external data file,
+    /// that file is not needed any more.
     ///
     /// ```
     /// # use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -81,13 +79,13 @@ impl Model {
             tensor.data_location = None;
             tensor.skipped = None;
         }
-        // They know weights by where their bytes are, and others may come to lie there.
+        // The cache of packed weights is keyed by the address of the bytes, which may be reused.
         self.weights = SharedWeights::default();
         Ok(())
     }
 
-    /// Gives a number to the sizes of inputs whose axis has a denotation, such as `DATA_BATCH`, and
-    /// that the model leaves open. Returns how many there are.
+    /// Sets the size of all input axes that have this denotation, such as `DATA_BATCH`, and no
+    /// fixed size. Returns the number of these axes.
     ///
     /// ```
     /// # use sardonyx::{Model, tool::ModelExt};
@@ -113,9 +111,9 @@ impl Model {
         open.map(|dim| dim.value = Some(DimValue::Value(size))).count()
     }
 
-    /// Declares the outputs of DictVectorizer in the main graph as rows of a matrix, where the
-    /// model does not say how many dimensions they have: a matrix is what ONNX Runtime gives, and
-    /// one dimension what the standard has. Returns how many there are.
+    /// Declares outputs of DictVectorizer in the main graph as matrices of one row where the model
+    /// declares no shape. ONNX Runtime returns such a matrix, while the standard has one dimension.
+    /// Returns the number of changed declarations.
     ///
     /// ```
     /// # use sardonyx::{Model, tool::ModelExt};
@@ -158,20 +156,20 @@ impl Model {
         count
     }
 
-    /// The dense initializers of the main graph.
+    /// Returns the dense initializers of the main graph.
     fn main_initializers(&self) -> &[Initializer] {
         self.graph.main.map_or(&[], |main| &self.graph.graph(main).initializers)
     }
 
-    /// Position of a dense initializer of the main graph.
+    /// Looks up the index of a dense initializer of the main graph by name.
     fn index_of(&self, name: &str) -> Option<usize> {
         let name = self.graph.symbol(name.as_bytes())?;
         self.main_initializers().iter().position(|found| found.tensor.name == Some(name))
     }
 }
 
-/// Declares a tensor as a matrix of one row, if its shape is not declared. Returns whether it was
-/// not.
+/// Declares a tensor as a matrix of one row if it has no declared shape. Returns whether it
+/// changed.
 fn declare_row(info: &mut ValueInfo) -> bool {
     let row = DimProto { value: Some(DimValue::Value(1)), ..DimProto::default() };
     let shape = ShapeProto {

@@ -1,6 +1,7 @@
-//! Patterns for names: `*` for any characters, `?` for one, everything else for itself.
+//! Glob patterns for names of nodes, values and functions.
 
-/// A pattern for whole names. Upper and lower case differ, as in names.
+/// Glob pattern that matches whole names: `*` matches any characters, `?` exactly one, every other
+/// character itself. Case-sensitive.
 ///
 /// ```
 /// let glob = sardonyx::tool::Glob::parse("layer.*.weight")?;
@@ -11,32 +12,32 @@
 pub struct Glob(Vec<char>);
 
 impl Glob {
-    /// Whether a text means more than itself.
+    /// Whether a text has a wildcard, so that it may match names other than itself.
     pub fn is_pattern(text: &str) -> bool {
         text.contains(['*', '?'])
     }
 
-    /// A pattern. Every text is one.
+    /// Makes a pattern; every text is a valid one.
     ///
     /// # Errors
     ///
-    /// None; the form is that of parsers of command lines.
+    /// Never fails. Returns a result because command line parsers take such functions.
     pub fn parse(text: &str) -> Result<Glob, String> {
         Ok(Glob(text.chars().collect()))
     }
 
-    /// The pattern as it is written.
+    /// Returns the text that the pattern was made from.
     pub fn text(&self) -> String {
         self.0.iter().collect()
     }
 
-    /// Whether the whole name fits.
+    /// Whether the pattern matches the whole name.
     pub fn matches(&self, name: &str) -> bool {
         let pattern = &self.0;
         let name: Vec<char> = name.chars().collect();
         let (mut p, mut n) = (0, 0);
-        // The last `*` and how much of the name it has taken so far. Only that one ever has to take
-        // more, so the work is bounded by the product of both lengths.
+        // Position of the last `*`, and the end of its match. Only the last `*` ever backtracks, so
+        // the work is bounded by the product of both lengths.
         let mut star: Option<(usize, usize)> = None;
         while n < name.len() {
             match pattern.get(p) {

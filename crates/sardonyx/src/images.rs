@@ -1,9 +1,8 @@
-//! Images: formats, by the first bytes of a file, for the operator `ImageDecoder` and as
-//! [`DecodedImage`]s.
+//! Image decoding for the operator `ImageDecoder` and for [`DecodedImage`]. The first bytes of a
+//! file determine its format.
 //!
-//! For the operator, whatever a file holds, red, green, blue or brightness come out, 8 bits each.
-//! Palettes are looked up; transparency, profiles of colours and the orientation of a camera are
-//! left out; of samples of 16 bits the upper 8 remain.
+//! The operator gets RGB, BGR or luma with 8 bits a channel. Palettes are resolved; transparency,
+//! colour profiles and Exif orientation are ignored; samples of 16 bits keep their upper 8.
 
 mod bitmaps;
 mod bmp;
@@ -26,12 +25,12 @@ use jpeg::Jpeg;
 use jpeg2000::Jpeg2000;
 use orientation::Orientation;
 
-/// The most pixels of an image that is decoded: a small file can name any size, and not every
-/// session has a memory limit. Pillow, by which the operator is defined, draws the line here too.
+/// Maximum number of pixels of an image that is decoded, as a small file can declare any size.
+/// Pillow, which defines the operator's results, has the same limit.
 const MOST_PIXELS: usize = 178_956_970;
 
-/// Decodes the formats of the standard: BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP. Sessions
-/// have it unless they are [given another](crate::SessionBuilder::image_decoder).
+/// Decoder of the formats that the ONNX standard lists: BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and
+/// WebP. Sessions use it unless [another one is set](crate::SessionBuilder::image_decoder).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Images;
 
@@ -41,21 +40,23 @@ impl ImageDecoder for Images {
     }
 }
 
-/// An image of one of the formats, which is not decoded yet.
+/// An encoded image whose header has been read.
 trait Image {
-    /// Width and height.
+    /// Returns width and height in pixels.
     fn size(&self) -> [usize; 2];
 
-    /// As [`EncodedImage::working_bytes`].
+    /// Returns the memory in bytes that decoding takes, beside the output; see
+    /// [`EncodedImage::working_bytes`].
     fn working_bytes(&self) -> usize;
 
-    /// As [`EncodedImage::decode`].
+    /// Decodes the image into `out`, in the pixel format of the operator; see
+    /// [`EncodedImage::decode`].
     fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String>;
 
-    /// Returns how many channels [`Image::decode_channels`] gives: 1 to 4.
+    /// Returns the number of channels of [`Image::decode_channels`], from 1 to 4.
     fn channels(&self) -> usize;
 
-    /// Returns the orientation that the file stores.
+    /// Returns the orientation in the file's metadata; upright by default.
     fn orientation(&mut self) -> Orientation {
         Orientation::default()
     }
@@ -70,25 +71,27 @@ trait Image {
     }
 }
 
-fn boxed<'a>(image: impl Image + 'a) -> Box<dyn Image + 'a> {
+fn box_image<'a>(image: impl Image + 'a) -> Box<dyn Image + 'a> {
     Box::new(image)
 }
 
-/// An image with the name of its format, which its errors say.
+/// An encoded image with the name of its format, with which error messages begin.
 struct Encoded<'a> {
     name: &'static str,
     image: Box<dyn Image + 'a>,
 }
 
 impl<'a> Encoded<'a> {
-    /// Reads the header of an image of any format.
+    /// Detects the format of an image and reads its header.
     fn open(encoded: &'a [u8]) -> Result<Encoded<'a>, String> {
         let (name, image) = match encoded {
             [] => return Err("the file is empty".to_string()),
-            [0xff, 0xd8, 0xff, ..] => ("JPEG", Jpeg::open(encoded).map(boxed)),
-            _ if jpeg2000::is(encoded) => ("JPEG 2000", Jpeg2000::open(encoded).map(boxed)),
+            [0xff, 0xd8, 0xff, ..] => ("JPEG", Jpeg::open(encoded).map(box_image)),
+            _ if jpeg2000::has_signature(encoded) => {
+                ("JPEG 2000", Jpeg2000::open(encoded).map(box_image))
+            }
             _ => match Bitmap::open(encoded) {
-                Some((name, image)) => (name, image.map(boxed)),
+                Some((name, image)) => (name, image.map(box_image)),
                 None => {
                     let formats = "BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP";
                     return Err(format!("its format is not one of {formats}"));
@@ -125,7 +128,7 @@ impl EncodedImage for Encoded<'_> {
     }
 }
 
-/// Elements that are all zero, or that there is no memory for them.
+/// Allocates a vector of `len` zeros; an error message if there is not enough memory.
 fn zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>, String> {
     let mut zeros = Vec::new();
     let reserved = zeros.try_reserve_exact(len);

@@ -1,4 +1,4 @@
-//! How large the integers of an input may be, by the tables that they are indices of.
+//! Finds upper bounds of integer inputs that index a table, such as token ids.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::inference::Inferred;
 use crate::model::Model;
 use sardonyx_model::Type;
 
-/// Operators that give the elements of their first input back, all or some of them.
+/// Operators whose output has only elements of their first input.
 const SAME_ELEMENTS: &[&str] = &[
     "Identity",
     "Cast",
@@ -22,13 +22,13 @@ const SAME_ELEMENTS: &[&str] = &[
     "Tile",
 ];
 
-/// Values that are followed, which bounds the work in graphs of any form.
+/// Maximum number of values that are followed, which bounds the work in hostile graphs.
 const MOST_VALUES: usize = 1000;
 
 impl Model {
-    /// How many rows the table has that an input of the main graph holds indices of: its elements
-    /// must be smaller. Of several tables it is the smallest. `None` if no Gather reads the input,
-    /// or the size of the table is not known.
+    /// Returns the number of rows of the smallest table that an input of the main graph indexes
+    /// through Gather: elements of the input must be smaller. `None` if no Gather reads the input,
+    /// or no table has a known size.
     ///
     /// ```
     /// # use sardonyx::{Model, infer::InferOptions, tool::ModelExt};
@@ -53,7 +53,7 @@ impl Model {
                 let Some(name) = self.standard_operator(node) else { continue };
                 match (name.as_str(), position) {
                     ("Gather" | "GatherElements", 1) => {
-                        let rows = self.rows(node, types);
+                        let rows = self.table_size(node, types);
                         limit = limit.into_iter().chain(rows).min();
                     }
                     (name, 0) if SAME_ELEMENTS.contains(&name) && seen.len() < MOST_VALUES => {
@@ -67,8 +67,8 @@ impl Model {
         limit
     }
 
-    /// The size of the axis along which a Gather takes.
-    fn rows(&self, node: NodeId, types: &Inferred) -> Option<usize> {
+    /// Returns the size of the axis along which a Gather takes elements.
+    fn table_size(&self, node: NodeId, types: &Inferred) -> Option<usize> {
         let table: ValueId = self.graph.inputs(node).next()??;
         let axis = match self.graph.attribute_of(node, "axis") {
             Some(axis) => match axis.value() {

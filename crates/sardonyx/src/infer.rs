@@ -1,4 +1,5 @@
-//! Types and shapes of everything: symbolic, with the reasons where something stays unknown.
+//! Infers types and shapes of all values of a model. Sizes may be symbolic expressions; where one
+//! stays unknown, the result has the reason.
 //!
 //! ```
 //! use sardonyx::{Model, infer};

@@ -1,4 +1,4 @@
-//! Inference of a whole model, and its results in terms of the file.
+//! Infers types of a whole model, and describes the results by names and places of the file.
 
 mod alone;
 mod rules;
@@ -13,13 +13,13 @@ use sardonyx_ops::Registry;
 use sardonyx_passes::{self as passes, CheckReport, Findings, Inference, Places};
 use sardonyx_proto::shown;
 
-pub use alone::{Around, Named, NodeOutputs, function_outputs, node_outputs};
+pub use alone::{NamedMessages, NodeContext, NodeOutputs, function_outputs, node_outputs};
 pub use rules::{InferRules, NodeTypes};
 use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 
 use crate::model::Model;
 
-/// How to infer, and how to write what is found.
+/// Options of type inference, and of writing inferred types into a model.
 #[derive(Debug, Clone)]
 pub struct InferOptions {
     symbols: Vec<(String, i64)>,
@@ -44,19 +44,19 @@ impl Default for InferOptions {
 }
 
 impl InferOptions {
-    /// The defaults: expressions, with nothing set.
+    /// Makes the defaults: sizes may be symbolic expressions, and no symbol has a number.
     pub fn new() -> InferOptions {
         InferOptions::default()
     }
 
-    /// Gives a number to a symbol of the file, in every type.
+    /// Sets a symbol of the file, such as `batch`, to a size, in every type.
     #[must_use]
     pub fn set(mut self, symbol: &str, size: i64) -> InferOptions {
         self.symbols.push((symbol.to_string(), size));
         self
     }
 
-    /// How to reason.
+    /// Sets the style of inference: with symbolic expressions, or as the reference implementation.
     #[must_use]
     #[doc(hidden)]
     pub fn style(mut self, style: Style) -> InferOptions {
@@ -64,7 +64,7 @@ impl InferOptions {
         self
     }
 
-    /// How sizes that are expressions are written.
+    /// Sets the form in which [`Model::add_types`] writes sizes that are expressions.
     #[must_use]
     #[doc(hidden)]
     pub fn naming(mut self, naming: Naming) -> InferOptions {
@@ -72,24 +72,23 @@ impl InferOptions {
         self
     }
 
-    /// Whether the types of operands are compared with what operators take. The default is to do
-    /// so, except with [`Style::Reference`]: the reference implementation does so only if it is
-    /// told to.
+    /// Sets whether the types of a node's inputs are checked against its operator. On by default,
+    /// except with [`Style::Reference`], as the reference implementation checks only on request.
     #[must_use]
     pub fn check_types(mut self, check: bool) -> InferOptions {
         self.check_types = Some(check);
         self
     }
 
-    /// Whether reasons are left out why something stays [unknown](Inferred::unknown), which takes
-    /// less time.
+    /// Skips recording the reasons why types and sizes stay [unknown](Inferred::unknown), which
+    /// saves time.
     #[must_use]
     pub fn without_reasons(mut self, without: bool) -> InferOptions {
         self.without_reasons = without;
         self
     }
 
-    /// The operators that exist: the standard's, and those that were registered.
+    /// Sets the registry of known operators: the standard's and those that the program added.
     #[must_use]
     #[doc(hidden)]
     pub fn registry(mut self, registry: Registry) -> InferOptions {
@@ -97,7 +96,7 @@ impl InferOptions {
         self
     }
 
-    /// The same for inference.
+    /// Converts to the options of the inference pass.
     pub(crate) fn settings(&self) -> passes::InferOptions<'_> {
         passes::InferOptions {
             symbols: &self.symbols,
@@ -109,41 +108,41 @@ impl InferOptions {
     }
 }
 
-/// What inference found out about a model.
+/// Inferred types of a model's values, with problems and unknowns.
 #[derive(Debug, Clone)]
 pub struct Inferred {
     pub(crate) found: Inference,
     options: InferOptions,
 }
 
-/// A value of a graph, and what is known of it.
+/// Value of a graph with its inferred type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InferredValue<'a> {
-    /// The graph, as a way through the messages of the file such as `graph` or
+    /// Graph of the value, as a path through the messages of the file, such as `graph` or
     /// `graph.node[3] 'then_branch'`.
     pub graph: Arc<str>,
-    /// Its name.
+    /// Name of the value.
     pub name: String,
-    /// Its type; `None` if nothing is known.
+    /// Type of the value; `None` if it is unknown.
     pub ty: Option<&'a Type>,
-    /// What it is: `input`, or the operator that makes it.
+    /// Name of the operator that makes the value, or `input`.
     pub made_by: Cow<'a, str>,
 }
 
-/// Something that does not fit, or that keeps inference from knowing more.
+/// Contradiction between types, or obstacle to inferring more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// What kind of thing it is.
+    /// Category of the problem.
     pub kind: ProblemKind,
-    /// Where, in words.
+    /// Description of the node or value that has the problem.
     pub place: String,
-    /// What.
+    /// Message about the problem, without its place.
     pub fact: String,
 }
 
 impl Problem {
-    fn of(model: &graph::Model, places: &mut Places, problem: &passes::Problem) -> Problem {
+    fn new(model: &graph::Model, places: &mut Places, problem: &passes::Problem) -> Problem {
         let place = places.of(model, problem.spot).to_string();
         Problem { kind: problem.kind, place, fact: problem.fact.clone() }
     }
@@ -155,56 +154,58 @@ impl fmt::Display for Problem {
     }
 }
 
-/// How many values there are, and of how many not everything is known.
+/// Number of values of a model, and of those whose type is incomplete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TypeCounts {
-    /// The values that inputs and nodes define.
+    /// Number of inputs and outputs of nodes.
     pub values: usize,
-    /// Those whose types leave something open. Sizes that are called by names are not open.
+    /// Number of values without an element type, a rank or some size. Symbolic sizes count as
+    /// known.
     pub open: usize,
 }
 
-/// Something that stays unknown, where that begins.
+/// Type or size that inference could not find, at the node where it is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownValue {
-    /// The name of the value.
+    /// Name of the value.
     pub value: String,
-    /// What of it.
+    /// Part of its type that is unknown.
     pub missing: Missing,
-    /// The node that could not say it, in words.
+    /// Description of the node that makes the value, or `the input`.
     pub node: String,
-    /// Why.
+    /// Reason for which inference does not know it.
     pub reason: String,
-    /// What an unknown size is called from here on.
+    /// New symbol for an unknown size, used in the types of later values.
     pub symbol: Option<String>,
 }
 
-/// Two sizes that a node demands to be equal.
+/// Two sizes that a node requires to be equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Equality {
-    /// One size.
+    /// First of the two sizes.
     pub left: Dim,
-    /// The other.
+    /// Second of the two sizes.
     pub right: Dim,
-    /// The node, in words.
+    /// Description of the node.
     pub node: String,
 }
 
 impl Model {
-    /// Infers the types of all values, in graphs inside of nodes too. Weights are not read.
+    /// Infers the types of all values, those in subgraphs included. Weights are not read.
     pub fn infer(&self, options: &InferOptions) -> Inferred {
         self.infer_with(options, None)
     }
 
-    /// The same with rules of the program, which are asked first.
+    /// Infers the types of all values, like [`infer`](Model::infer), but rules of the program take
+    /// precedence over those of the standard.
     pub(crate) fn infer_with(
         &self,
         options: &InferOptions,
         rules: Option<&dyn InferRules>,
     ) -> Inferred {
-        let rules = rules.map(rules::OfProgram);
+        let rules = rules.map(rules::ProgramRules);
         let rules = rules.as_ref().map(|rules| rules as &dyn passes::Rules);
         let settings = passes::InferOptions { rules, ..options.settings() };
         Inferred {
@@ -213,14 +214,14 @@ impl Model {
         }
     }
 
-    /// Writes inferred types into the model: a type for each value that a node makes, and what
-    /// existing declarations leave open. Nothing else changes.
+    /// Writes inferred types into the model: declares the type of each output of a node, and
+    /// completes existing declarations. Changes nothing else.
     pub fn add_types(&mut self, found: &Inferred) {
         let options = &found.options;
         passes::annotate(&mut self.graph, &found.found, options.naming, &options.symbols);
     }
 
-    /// The symbols in declared types, each once, those in expressions too.
+    /// Collects the symbols in declared types, those in expressions such as `2*N` included.
     pub fn symbols(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for (_, graph) in self.graph.graphs() {
@@ -240,7 +241,8 @@ impl Model {
 }
 
 impl Inferred {
-    /// The type of a value of the main graph.
+    /// Looks up the type of a value of the main graph by name. Takes time linear in the number of
+    /// values; [`values`](Inferred::values) lists all at once.
     pub fn ty(&self, model: &Model, name: &str) -> Option<&Type> {
         let symbol = model.graph.symbol(name.as_bytes())?;
         let mut values = model.graph.values();
@@ -249,20 +251,20 @@ impl Inferred {
         self.found.ty(id)
     }
 
-    /// How many nodes were looked at: those of bodies as often as these were walked through.
+    /// Returns the number of nodes that inference visited. Nodes of a loop or function body count
+    /// once per walk over it.
     #[doc(hidden)]
     pub fn visits(&self) -> u64 {
         self.found.visits()
     }
 
-    /// The values that inputs, constants and nodes define, graph by graph in the order of the file.
-    /// Those of functions are left out: what they are depends on the call. Each is looked up when
-    /// the iterator comes to it.
+    /// Iterates over inputs and outputs of nodes with their types, graph by graph in the order of
+    /// the file. Values in functions are left out, as their types depend on the call.
     pub fn values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = InferredValue<'a>> {
         let graph = &model.graph;
         let places: HashMap<GraphId, Arc<str>> =
             graph.graph_places().into_iter().map(|(id, place)| (id, place.into())).collect();
-        self.defined(model).map(move |defined| InferredValue {
+        self.defined_values(model).map(move |defined| InferredValue {
             graph: places.get(&defined.graph).cloned().unwrap_or_default(),
             name: shown(graph.text(graph.value(defined.value).name)),
             ty: self.found.ty(defined.value),
@@ -273,11 +275,11 @@ impl Inferred {
         })
     }
 
-    /// How many [`values`](Inferred::values) there are, and of how many something is open.
+    /// Counts the [`values`](Inferred::values), and those with an incomplete type.
     #[doc(hidden)]
     pub fn type_counts(&self, model: &Model) -> TypeCounts {
         let mut counts = TypeCounts::default();
-        for defined in self.defined(model) {
+        for defined in self.defined_values(model) {
             let ty = self.found.ty(defined.value);
             counts.values += 1;
             counts.open += usize::from(!ty.is_some_and(Type::is_whole));
@@ -285,8 +287,9 @@ impl Inferred {
         counts
     }
 
-    /// The values of the main graph and the graphs in it, in the order of the file.
-    fn defined<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
+    /// Iterates over the inputs and node outputs of the main graph and its subgraphs, in the order
+    /// of the file.
+    fn defined_values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
         let model = &model.graph;
         let mut graphs = Vec::new();
         let mut left: Vec<GraphId> = model.main.into_iter().collect();
@@ -311,8 +314,8 @@ impl Inferred {
         })
     }
 
-    /// What stays unknown, in the order of the nodes. What merely follows from it is not listed
-    /// again.
+    /// Lists types and sizes that inference could not find, in the order of the nodes. Unknowns
+    /// that only follow from an earlier one are left out.
     #[doc(hidden)]
     pub fn unknown(&self, model: &Model) -> Vec<UnknownValue> {
         let listed = self.found.unknown().iter();
@@ -335,8 +338,8 @@ impl Inferred {
             .collect()
     }
 
-    /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does
-    /// not say so.
+    /// Lists pairs of sizes that nodes require to be equal, or to divide (`mod(a, b) = 0`), where
+    /// declared types do not imply it.
     #[doc(hidden)]
     pub fn equalities(&self, model: &Model) -> Vec<Equality> {
         let learned = self.found.equalities().iter();
@@ -349,7 +352,7 @@ impl Inferred {
             .collect()
     }
 
-    /// What does not fit, of these kinds. Each is put into words when the iterator comes to it.
+    /// Iterates over the problems of some kinds, and formats each on demand.
     #[doc(hidden)]
     pub fn problems<'a>(
         &'a self,
@@ -358,10 +361,10 @@ impl Inferred {
     ) -> impl Iterator<Item = Problem> + 'a {
         let mut places = Places::default();
         let wanted = self.found.problems().iter().filter(move |problem| is_wanted(problem.kind));
-        wanted.map(move |problem| Problem::of(&model.graph, &mut places, problem))
+        wanted.map(move |problem| Problem::new(&model.graph, &mut places, problem))
     }
 
-    /// What contradicts itself, as findings with places.
+    /// Reports contradictions between types as findings, like [`Model::check`].
     pub fn report(&self, model: &Model) -> CheckReport {
         let mut found = Findings::new(20);
         self.found.findings(&model.graph, &mut found, |code| code.severity);
@@ -369,7 +372,7 @@ impl Inferred {
     }
 }
 
-/// A value, the graph that it is in, and the node that makes it unless it is an input.
+/// Value with its graph, and the node that makes it; inputs have no node.
 struct Defined {
     graph: GraphId,
     node: Option<NodeId>,

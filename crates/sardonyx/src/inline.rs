@@ -1,4 +1,4 @@
-//! Calls of functions replaced by what the functions do.
+//! Replaces calls of functions by the bodies of the functions.
 //!
 //! ```
 //! use sardonyx::{Model, edit};
@@ -15,21 +15,18 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::fmt;
-
 use sardonyx_model::Function;
 use sardonyx_ops::{OpRef, Registry};
-use sardonyx_passes::{self as passes, Finding, InlineRefusal};
+use sardonyx_passes as passes;
 use sardonyx_runtime::has_kernel;
 
 use sardonyx_passes::{FunctionId, InlineReport};
 
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::glob::Glob;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
-/// Which functions of a model.
+/// Selection of functions of a model, by patterns.
 #[derive(Debug, Clone, Default)]
 enum Functions {
     #[default]
@@ -38,7 +35,7 @@ enum Functions {
     Except(Vec<String>),
 }
 
-/// Which operators of the standard, as far as they are functions of others.
+/// Selection of standard operators that are defined as functions of other operators.
 #[derive(Debug, Clone, Default)]
 enum Operators {
     #[default]
@@ -48,7 +45,29 @@ enum Operators {
     Except(Vec<String>),
 }
 
-/// What is inlined, and what it may cost.
+impl Functions {
+    fn includes(&self, id: &FunctionId) -> bool {
+        match self {
+            Functions::All => true,
+            Functions::Only(patterns) => matches_any(patterns, id),
+            Functions::Except(patterns) => !matches_any(patterns, id),
+        }
+    }
+}
+
+impl Operators {
+    fn includes(&self, op: OpRef) -> bool {
+        let id = || operator_id(op.def.domain, op.def.name);
+        match self {
+            Operators::None => false,
+            Operators::WithoutKernel => !has_kernel(op),
+            Operators::Only(patterns) => matches_any(patterns, &id()),
+            Operators::Except(patterns) => !matches_any(patterns, &id()),
+        }
+    }
+}
+
+/// Selection of the functions that [`Model::inline`] replaces, and limits of the result.
 #[derive(Debug, Clone)]
 pub struct InlineOptions {
     functions: Functions,
@@ -70,24 +89,27 @@ impl Default for InlineOptions {
     }
 }
 
-/// Patterns are `domain.name` for functions with any overload, or `domain.name:overload`. The
-/// default domain is `ai.onnx`, and may be left out. `*` and `?` mean what they do in a [`Glob`].
+/// Selects functions by patterns: `domain.name` for all overloads, or `domain.name:overload`. The
+/// domain `ai.onnx` may be left out. `*` matches any characters, `?` exactly one.
 impl InlineOptions {
-    /// All functions of the model, and no operators.
+    /// Makes the defaults: inlines all functions of the model, and no operators.
     pub fn new() -> InlineOptions {
         InlineOptions::default()
     }
 
-    /// Only functions that fit one of the patterns.
+    /// Inlines only functions that match one of the patterns.
     #[must_use]
-    pub fn only(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> InlineOptions {
+    pub fn functions(
+        mut self,
+        patterns: impl IntoIterator<Item = impl Into<String>>,
+    ) -> InlineOptions {
         self.functions = Functions::Only(patterns.into_iter().map(Into::into).collect());
         self
     }
 
-    /// All functions but those that fit one of the patterns.
+    /// Inlines all functions except those that match one of the patterns.
     #[must_use]
-    pub fn except(
+    pub fn functions_except(
         mut self,
         patterns: impl IntoIterator<Item = impl Into<String>>,
     ) -> InlineOptions {
@@ -95,7 +117,8 @@ impl InlineOptions {
         self
     }
 
-    /// Also operators of the standard that fit one of the patterns and are functions of others.
+    /// Expands standard operators too: those that match one of the patterns and that the standard
+    /// defines as functions of other operators.
     #[must_use]
     pub fn operators(
         mut self,
@@ -105,8 +128,8 @@ impl InlineOptions {
         self
     }
 
-    /// Also all operators of the standard that are functions of others, but those that fit one of
-    /// the patterns.
+    /// Expands standard operators too: all that the standard defines as functions of other
+    /// operators, except those that match one of the patterns.
     #[must_use]
     pub fn operators_except(
         mut self,
@@ -116,30 +139,32 @@ impl InlineOptions {
         self
     }
 
-    /// Also all operators of the standard that are functions of others and have no kernel here.
+    /// Expands standard operators too: those that the standard defines as functions of other
+    /// operators and for which this engine has no kernel.
     #[must_use]
     pub fn operators_without_kernel(mut self) -> InlineOptions {
         self.operators = Operators::WithoutKernel;
         self
     }
 
-    /// How many nodes may come in the place of calls: 10 million by default.
+    /// Limits the number of nodes that replace calls: at most 10 million by default.
     #[must_use]
     pub fn limit(mut self, nodes: u64) -> InlineOptions {
         self.limit = nodes;
         self
     }
 
-    /// Leaves calls as they are that cannot be inlined, and lists them in
-    /// [`InlineReport::kept`](InlineReport). Otherwise the model is refused for them.
+    /// Keeps calls that cannot be inlined, and lists them in [`InlineReport::kept`]. By default
+    /// they are errors.
     #[must_use]
     pub fn keep_conflicting(mut self, keep: bool) -> InlineOptions {
         self.keep_conflicting = keep;
         self
     }
 
-    /// Converts no function. A call of a function that means something else at the versions of the
-    /// model cannot be inlined then.
+    /// Does not convert function bodies to other operator set versions. A call then cannot be
+    /// inlined if the function imports another version than its caller and operators in it differ
+    /// between the two.
     #[must_use]
     pub fn without_conversion(mut self) -> InlineOptions {
         self.convert = false;
@@ -147,123 +172,42 @@ impl InlineOptions {
     }
 }
 
-/// Why a model was not inlined. It is as it was.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum InlineError {
-    /// What stands against it.
-    Findings(Vec<Finding>),
-    /// Too many nodes would be made.
-    TooLarge {
-        /// How many.
-        nodes: u64,
-        /// How many may be made.
-        limit: u64,
-    },
-    /// The model has no function that fits a pattern.
-    UnknownFunction {
-        /// The pattern.
-        pattern: String,
-        /// A function with a similar name.
-        similar: Option<String>,
-    },
-    /// The standard has no operator that fits a pattern.
-    UnknownOperator {
-        /// The pattern.
-        pattern: String,
-        /// An operator with a similar name.
-        similar: Option<String>,
-    },
-    /// A result that has errors which the model does not have.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for InlineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InlineError::Findings(findings) => {
-                let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
-                f.write_str(&lines.join("\n"))
-            }
-            InlineError::TooLarge { nodes, limit } => {
-                write!(f, "the function bodies have {nodes} nodes; at most {limit} are allowed")
-            }
-            InlineError::UnknownFunction { pattern, .. } => {
-                write!(f, "no function of the model matches '{pattern}'")
-            }
-            InlineError::UnknownOperator { pattern, .. } => {
-                write!(f, "no operator of the standard matches '{pattern}'")
-            }
-            InlineError::Invalid(result) => result.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for InlineError {}
-
-impl From<InlineError> for Error {
-    fn from(refusal: InlineError) -> Error {
-        if let InlineError::Invalid(result) = refusal {
-            return (*result).into();
-        }
-        let error = Error::new(ErrorKind::Invalid, refusal.to_string());
-        match &refusal {
-            InlineError::UnknownFunction { similar: Some(similar), .. }
-            | InlineError::UnknownOperator { similar: Some(similar), .. } => {
-                error.with_help(format!("did you mean {similar}?"))
-            }
-            _ => error,
-        }
-    }
-}
-
 impl Model {
-    /// Replaces calls of functions by what the functions do, in all graphs and in functions that
-    /// stay. Functions that nothing calls any more are removed. Where a function is called and
-    /// other versions of operator sets count, at which it means something else, a copy of it is
-    /// converted to these.
+    /// Replaces calls of functions by the functions' bodies, in all graphs and in the functions
+    /// that remain. Functions without a remaining call are removed. If caller and function import
+    /// different versions of an operator set, a copy of the body is converted to the caller's.
     ///
-    /// What calls a function is as in a [`Session`](crate::Session): a node whose domain and name
-    /// are those of an operator of the standard, in the version that the model or the function
-    /// around the node imports, is no call of a function of that name.
+    /// A node with the domain and name of a standard operator, in the imported version, is not a
+    /// call, even if the model has a function of that name. A [`Session`](crate::Session) applies
+    /// the same rule.
     ///
     /// # Errors
     ///
-    /// See [`InlineError`]. The model is as it was then.
-    pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, InlineError> {
+    /// [`EditError`]. The model is unchanged then.
+    pub fn inline(&mut self, options: &InlineOptions) -> Result<InlineReport, EditError> {
         let registry = Registry::standard();
         self.check_patterns(options, &registry)?;
-        let fits_function = |model: &sardonyx_model::Model, function: &Function| {
-            let id = FunctionId::of(model, function);
-            match &options.functions {
-                Functions::All => true,
-                Functions::Only(patterns) => fits_any(patterns, &id),
-                Functions::Except(patterns) => !fits_any(patterns, &id),
-            }
-        };
-        let fits_operator = |op: OpRef| match &options.operators {
-            Operators::None => false,
-            Operators::WithoutKernel => !has_kernel(op),
-            Operators::Only(patterns) => fits_any(patterns, &id_of(op.def.domain, op.def.name)),
-            Operators::Except(patterns) => !fits_any(patterns, &id_of(op.def.domain, op.def.name)),
-        };
-        let any = !matches!(options.operators, Operators::None);
+        let functions: &dyn Fn(&sardonyx_model::Model, &Function) -> bool =
+            &|model, function| options.functions.includes(&FunctionId::of(model, function));
+        let operators: &dyn Fn(OpRef) -> bool = &|op| options.operators.includes(op);
+        let expands_operators = !matches!(options.operators, Operators::None);
         let passes = passes::InlineOptions {
-            functions: &fits_function,
-            operators: any.then_some(&fits_operator as &dyn Fn(OpRef) -> bool),
+            functions,
+            operators: expands_operators.then_some(operators),
             limit: options.limit,
             keep_conflicting: options.keep_conflicting,
             convert: options.convert,
         };
         let inlined = sardonyx_passes::inline(&self.graph, &registry, &passes);
-        let (graph, mut report) = inlined.map_err(|refusal| self.refusal(refusal))?;
-        // Who names all operators, or all but some, means those that are functions.
+        let (graph, mut report) =
+            inlined.map_err(|refusal| EditError::from_inlining(self, refusal))?;
+        // An operator without a function is reported only if a pattern is exactly its name.
         report.without_body.retain(|kept| {
-            let id = id_of(&kept.domain, &kept.name);
-            let is_named = |pattern: &&String| !pattern.contains(['*', '?']) && fits(pattern, &id);
+            let id = operator_id(&kept.domain, &kept.name);
             match &options.operators {
                 Operators::Only(patterns) => {
-                    kept.has_function || patterns.iter().find(is_named).is_some()
+                    let mut names = patterns.iter().filter(|pattern| !Glob::is_pattern(pattern));
+                    kept.has_function || names.any(|name| matches_pattern(name, &id))
                 }
                 Operators::None | Operators::Except(_) => kept.has_function,
                 Operators::WithoutKernel => true,
@@ -273,45 +217,36 @@ impl Model {
         Ok(report)
     }
 
-    fn refusal(&self, refusal: InlineRefusal) -> InlineError {
-        match refusal {
-            InlineRefusal::Findings(findings) => InlineError::Findings(findings),
-            InlineRefusal::TooLarge { nodes, limit } => InlineError::TooLarge { nodes, limit },
-            InlineRefusal::Invalid(rejected) => {
-                InlineError::Invalid(Box::new(InvalidResult::of(self, *rejected)))
-            }
-        }
-    }
-
-    /// Whether each pattern names something.
+    /// Fails if a pattern matches no function or operator.
     fn check_patterns(
         &self,
         options: &InlineOptions,
         registry: &Registry,
-    ) -> Result<(), InlineError> {
+    ) -> Result<(), EditError> {
         if let Functions::Only(patterns) | Functions::Except(patterns) = &options.functions {
             let functions = self.graph.functions.iter();
             let ids: Vec<FunctionId> =
                 functions.map(|function| FunctionId::of(&self.graph, function)).collect();
-            if let Some((pattern, similar)) = unknown(patterns, &ids) {
-                return Err(InlineError::UnknownFunction { pattern, similar });
+            if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
+                return Err(EditError::UnknownFunction { pattern, similar });
             }
         }
         if let Operators::Only(patterns) | Operators::Except(patterns) = &options.operators {
-            let ids = registry.schemas().map(|schema| id_of(schema.domain, schema.name));
+            let ids = registry.schemas().map(|schema| operator_id(schema.domain, schema.name));
             let mut ids: Vec<FunctionId> = ids.collect();
             ids.dedup();
-            if let Some((pattern, similar)) = unknown(patterns, &ids) {
-                return Err(InlineError::UnknownOperator { pattern, similar });
+            if let Some((pattern, similar)) = find_unmatched(patterns, &ids) {
+                return Err(EditError::UnknownOperator { pattern, similar });
             }
         }
         Ok(())
     }
 }
 
-/// The first pattern that nothing fits, with something that has a similar name.
-fn unknown(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Option<String>)> {
-    let pattern = patterns.iter().find(|pattern| !ids.iter().any(|id| fits(pattern, id)))?;
+/// Finds the first pattern without a match. Also returns a name that is similar to it.
+fn find_unmatched(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Option<String>)> {
+    let pattern =
+        patterns.iter().find(|pattern| !ids.iter().any(|id| matches_pattern(pattern, id)))?;
     let names: Vec<String> = ids.iter().map(FunctionId::to_string).collect();
     let is_short = !pattern.contains('.');
     let shown = names.iter().map(|name| match name.strip_prefix("ai.onnx.") {
@@ -322,24 +257,24 @@ fn unknown(patterns: &[String], ids: &[FunctionId]) -> Option<(String, Option<St
     Some((pattern.clone(), similar))
 }
 
-fn id_of(domain: &str, name: &str) -> FunctionId {
+fn operator_id(domain: &str, name: &str) -> FunctionId {
     FunctionId { domain: domain.into(), name: name.into(), overload: String::new() }
 }
 
-fn fits_any(patterns: &[String], id: &FunctionId) -> bool {
-    patterns.iter().any(|pattern| fits(pattern, id))
+fn matches_any(patterns: &[String], id: &FunctionId) -> bool {
+    patterns.iter().any(|pattern| matches_pattern(pattern, id))
 }
 
-/// Whether a function is one that a pattern names. A pattern without overload names all.
-fn fits(pattern: &str, id: &FunctionId) -> bool {
+/// Whether a pattern matches a function. A pattern without an overload matches all overloads.
+fn matches_pattern(pattern: &str, id: &FunctionId) -> bool {
     let Ok(glob) = Glob::parse(pattern) else { return false };
     let without = FunctionId { overload: String::new(), ..id.clone() }.to_string();
     let with = format!("{without}:{}", id.overload);
-    let fits = |name: &str| {
+    let is_match = |name: &str| {
         glob.matches(name)
             || name
                 .strip_prefix("ai.onnx.")
                 .is_some_and(|name| id.domain.is_empty() && glob.matches(name))
     };
-    fits(&without) || fits(&with)
+    is_match(&without) || is_match(&with)
 }

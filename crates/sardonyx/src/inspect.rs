@@ -1,4 +1,5 @@
-//! Looking at a model: what its file says and holds. Nothing here opens a file or reads a weight.
+//! Lists the content of models: header, inputs and outputs, operators, nodes, tensors. No method
+//! opens a file or reads a weight.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,7 +18,7 @@ pub use crate::nodes::{NodeInfo, NodeValue, ValueSource};
 #[doc(inline)]
 pub use crate::tensors::{StoredTensor, TensorRole, TensorStorage};
 
-/// An operator set that a model imports.
+/// Operator set that a model imports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorSet {
@@ -27,63 +28,63 @@ pub struct OperatorSet {
     pub version: i64,
 }
 
-/// How often a model uses an operator, or calls a function.
+/// Number of nodes of a model that use one operator, or call one function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorCount {
     /// Domain; empty for `ai.onnx`.
     pub domain: String,
-    /// Name.
+    /// Name of the operator or function.
     pub name: String,
-    /// Number of nodes, in subgraphs and bodies of functions too.
+    /// Number of nodes, those in subgraphs and function bodies included.
     pub nodes: usize,
-    /// Whether it is a function of the model itself.
+    /// Whether the model itself defines it as a function.
     pub is_function: bool,
 }
 
-/// A function that a model brings along.
+/// Signature and size of a function that a model defines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionInfo {
-    /// Domain.
+    /// Domain of the function; empty for `ai.onnx`.
     pub domain: String,
-    /// Name.
+    /// Name of the function.
     pub name: String,
-    /// Which of several functions of that name; mostly empty.
+    /// Overload, which distinguishes functions of equal domain and name; mostly empty.
     pub overload: String,
     /// Names of the inputs.
     pub inputs: Vec<String>,
     /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// Number of nodes in its body, without those of subgraphs.
+    /// Number of nodes in its body, without those in subgraphs.
     pub nodes: usize,
 }
 
-/// Sums over stored tensors.
+/// Number and size of some tensors of a model, in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Totals {
-    /// How many tensors.
+    /// Number of tensors.
     pub tensors: usize,
-    /// Their elements.
+    /// Number of elements in all tensors.
     pub elements: u64,
-    /// Bytes of their values, wherever these lie.
+    /// Size of all values in bytes, those in external data files included.
     pub bytes: u64,
 }
 
-/// A file with values, as the model refers to it. Whether it exists is not looked at.
+/// Reference of a model to an external data file, which may not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExternalFile {
-    /// Location, relative to the model's directory.
+    /// Path of the file, relative to the model's directory.
     pub location: String,
-    /// How many tensors have their values there.
+    /// Number of tensors that have their values in the file.
     pub tensors: usize,
-    /// Bytes of these values.
+    /// Size of these values in bytes.
     pub bytes: u64,
 }
 
-/// What the header says.
+/// Reads the header.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -93,58 +94,59 @@ pub struct ExternalFile {
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// Version of the file format.
+    /// Returns the IR version, which is the version of the file format.
     pub fn ir_version(&self) -> Option<i64> {
         self.graph.header.ir_version
     }
 
-    /// Imported operator sets, in the order of the file.
+    /// Lists the imported operator sets, in the order of the file.
     pub fn opsets(&self) -> Vec<OperatorSet> {
         let imports = self.graph.header.opset_import.iter();
         imports
             .map(|import| OperatorSet {
-                domain: normal(self.graph.display(import.domain)),
+                domain: normalize_domain(self.graph.display(import.domain)),
                 version: import.version.unwrap_or(0),
             })
             .collect()
     }
 
-    /// The tool that made the model; empty if it does not say.
+    /// Returns the name of the tool that produced the model; empty if the file has none.
     pub fn producer_name(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.header.producer_name)
     }
 
-    /// The version of that tool; empty if it does not say.
+    /// Returns the version of the tool that produced the model; empty if the file has none.
     pub fn producer_version(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.header.producer_version)
     }
 
-    /// The model's name space, such as `org.example`; mostly empty.
+    /// Returns the domain of the model, a name space such as `org.example`; mostly empty.
     pub fn domain(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.header.domain)
     }
 
-    /// The version of the model itself, which may pack three numbers into one.
+    /// Returns the version of the model itself, which may pack major, minor and patch version into
+    /// 16, 16 and 32 bits.
     pub fn model_version(&self) -> Option<i64> {
         self.graph.header.model_version
     }
 
-    /// Documentation of the model; mostly empty.
+    /// Returns the documentation of the model; mostly empty.
     pub fn doc(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.header.doc_string)
     }
 
-    /// Name of the main graph; empty if it has none.
+    /// Returns the name of the main graph; empty if the graph has none.
     pub fn graph_name(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.main_graph().and_then(|graph| graph.name))
     }
 
-    /// Documentation of the main graph; mostly empty.
+    /// Returns the documentation of the main graph; mostly empty.
     pub fn graph_doc(&self) -> Cow<'_, str> {
         self.graph.display(self.graph.main_graph().and_then(|graph| graph.doc_string))
     }
 
-    /// Keys and values of the metadata, in the order of the file.
+    /// Lists keys and values of the metadata, in the order of the file.
     pub fn metadata(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         let entries = self.graph.header.metadata_props.iter();
         entries
@@ -152,7 +154,7 @@ impl Model {
             .collect()
     }
 
-    /// The value of a key of the metadata.
+    /// Looks up a metadata value by its key.
     pub fn metadata_value(&self, key: &str) -> Option<Cow<'_, str>> {
         let entries = self.graph.header.metadata_props.iter();
         let mut found =
@@ -160,17 +162,17 @@ impl Model {
         found.next().map(|entry| self.graph.display(entry.value))
     }
 
-    /// Number of training steps that the model describes.
+    /// Returns the number of training steps that the model describes (`TrainingInfoProto`).
     pub fn training_steps(&self) -> usize {
         self.graph.training_info.len()
     }
 
-    /// Whether nodes call collectives, which exchange values with the models of other ranks.
+    /// Whether nodes call collectives, which exchange values between the models of several ranks.
     pub(crate) fn has_collectives(&self) -> bool {
         !sardonyx_passes::collectives(&self.graph).is_empty()
     }
 
-    /// The configurations for several devices, in order.
+    /// Lists the configurations for several devices, in the order of the file.
     pub fn device_configurations(&self) -> Vec<DeviceConfiguration> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let all = sardonyx_passes::configurations(&self.graph).into_iter();
@@ -183,19 +185,19 @@ impl Model {
     }
 }
 
-/// A configuration for several devices (`DeviceConfigurationProto`).
+/// Configuration of a model for several devices (`DeviceConfigurationProto`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceConfiguration {
-    /// Its name, by which nodes refer to it.
+    /// Name by which nodes refer to the configuration.
     pub name: String,
-    /// The number of devices, if the model says it.
+    /// Number of devices, if the file has it.
     pub num_devices: Option<i64>,
-    /// The names of the devices; mostly none.
+    /// Names of the devices; mostly none.
     pub devices: Vec<String>,
 }
 
-/// What the graph holds.
+/// Lists the content of the graphs.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -206,7 +208,7 @@ pub struct DeviceConfiguration {
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// Inputs of the main graph, those with a default value included.
+    /// Lists the inputs of the main graph, those with a default value included.
     pub fn inputs(&self) -> Vec<Port> {
         let Some(main) = self.graph.main_graph() else {
             return Vec::new();
@@ -222,25 +224,26 @@ impl Model {
             .map(|input| {
                 let has_default = input.name.is_some_and(|name| defaults.contains(&name));
                 let ty = input.ty.as_ref().and_then(|ty| self.graph.type_of(ty));
-                self.port(input, !has_default && !matches!(ty, Some(Type::Optional(_))))
+                self.make_port(input, !has_default && !matches!(ty, Some(Type::Optional(_))))
             })
             .collect()
     }
 
-    /// Outputs of the main graph.
+    /// Lists the outputs of the main graph.
     pub fn outputs(&self) -> Vec<Port> {
         let outputs = self.graph.main_graph().map_or(&[][..], |main| &main.outputs);
-        outputs.iter().map(|output| self.port(output, true)).collect()
+        outputs.iter().map(|output| self.make_port(output, true)).collect()
     }
 
-    fn port(&self, info: &ValueInfo, required: bool) -> Port {
+    fn make_port(&self, info: &ValueInfo, required: bool) -> Port {
         let name = self.graph.display(info.name).into_owned();
         let ty = info.ty.as_ref().and_then(|ty| self.graph.type_of(ty));
         let doc = self.graph.display(info.doc_string).into_owned();
         Port::new(name, ty, required).with_doc(doc)
     }
 
-    /// The texts that mark sizes of an input or output as unknown, such as `?`, each with its axis.
+    /// Lists size texts of an input or output that are not valid symbols, such as `?`, each with
+    /// its axis. These sizes count as unknown.
     ///
     /// ```
     /// # use sardonyx::tool::ModelExt;
@@ -269,22 +272,22 @@ impl Model {
         marks.collect()
     }
 
-    /// Number of nodes in the main graph, its subgraphs, functions and training steps.
+    /// Counts the nodes in the main graph, subgraphs, functions and training steps.
     pub fn node_count(&self) -> usize {
         self.graph.graphs().map(|(_, graph)| graph.nodes.len()).sum()
     }
 
-    /// The model's parameters: all initializers. Sparse ones count their stored values.
+    /// Counts the model's parameters: all initializers. Sparse ones count with their stored values.
     pub fn parameters(&self) -> Totals {
-        self.totals(TensorId::is_initializer)
+        self.sum_tensors(TensorId::is_initializer)
     }
 
-    /// The tensors that nodes hold as attributes, mostly those of `Constant` nodes.
+    /// Counts the tensors in attributes of nodes, mostly those of `Constant` nodes.
     pub fn constants(&self) -> Totals {
-        self.totals(|id| !id.is_initializer())
+        self.sum_tensors(|id| !id.is_initializer())
     }
 
-    fn totals(&self, counts: impl Fn(TensorId) -> bool) -> Totals {
+    fn sum_tensors(&self, counts: impl Fn(TensorId) -> bool) -> Totals {
         let mut totals = Totals::default();
         for id in self.graph.tensors() {
             if counts(id) && id.sparse_part() != Some(SparsePart::Indices) {
@@ -297,7 +300,7 @@ impl Model {
         totals
     }
 
-    /// Files in which the model keeps values, by location.
+    /// Lists the external data files that tensors refer to, sorted by location.
     pub fn external_files(&self) -> Vec<ExternalFile> {
         let mut files: BTreeMap<String, (usize, u64)> = BTreeMap::new();
         for id in self.graph.tensors() {
@@ -317,9 +320,9 @@ impl Model {
             .collect()
     }
 
-    /// Operators and functions that the model uses, the most frequent first.
+    /// Counts the nodes of each operator and function that the model uses, the most frequent first.
     pub fn operators(&self) -> Vec<OperatorCount> {
-        // A model has many nodes of few kinds.
+        // Counted by symbols first: a model has many nodes, but few distinct names to decode.
         let mut kinds: HashMap<(Option<Symbol>, Option<Symbol>), (NodeId, usize)> = HashMap::new();
         for id in self.graph.graphs().flat_map(|(_, graph)| &graph.nodes) {
             let node = self.graph.node(*id);
@@ -342,12 +345,12 @@ impl Model {
                 nodes,
             })
             .collect();
-        // Stable, so equals stay in alphabetical order.
+        // A stable sort keeps operators of equal count in alphabetical order.
         operators.sort_by_key(|operator| std::cmp::Reverse(operator.nodes));
         operators
     }
 
-    /// Functions that the model brings along, in the order of the file.
+    /// Lists the functions that the model defines, in the order of the file.
     pub fn functions(&self) -> Vec<FunctionInfo> {
         let text = |symbol| self.graph.display(symbol).into_owned();
         let functions = self.graph.functions.iter();
@@ -355,7 +358,7 @@ impl Model {
             .map(|function| {
                 let body = self.graph.graph(function.body);
                 FunctionInfo {
-                    domain: normal(self.graph.display(function.domain)),
+                    domain: normalize_domain(self.graph.display(function.domain)),
                     name: text(function.name),
                     overload: text(function.overload),
                     inputs: body.inputs.iter().map(|input| text(input.name)).collect(),
@@ -366,20 +369,19 @@ impl Model {
             .collect()
     }
 
-    /// Every operator of the model that cannot run, and why. Needs no external data. Empty does not
-    /// promise that the model runs: it may still be invalid.
+    /// Lists every operator of the model that cannot run, with the reason. Needs no external data.
+    /// If the list is empty, the model may still fail to run because it is invalid.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
     /// let model = sardonyx::Model::open(path)?;
-    /// assert!(model.unsupported().is_empty());
+    /// assert!(model.unsupported_operators().is_empty());
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
-    pub fn unsupported(&self) -> Vec<UnsupportedOperator> {
+    pub fn unsupported_operators(&self) -> Vec<UnsupportedOperator> {
         sardonyx_runtime::unsupported(&self.graph)
     }
 
-    /// The main graph's id, for tests.
     #[cfg(test)]
     fn main(&self) -> sardonyx_model::GraphId {
         self.graph.main.unwrap()
@@ -401,7 +403,7 @@ fn value_bytes(tensor: &TensorProto) -> u64 {
         .and_then(|(data_type, elements)| data_type.storage_bytes(elements))
     {
         Some(bytes) => bytes as u64,
-        // Strings, and types of the future: what the file holds.
+        // Strings and unknown types have no fixed size per element: count the bytes in the file.
         None => tensor
             .raw_data
             .iter()
@@ -411,8 +413,8 @@ fn value_bytes(tensor: &TensorProto) -> u64 {
     }
 }
 
-/// `ai.onnx` and the empty domain are the same.
-fn normal(domain: Cow<'_, str>) -> String {
+/// Replaces the domain `ai.onnx` by its alias, the empty text.
+fn normalize_domain(domain: Cow<'_, str>) -> String {
     if domain == "ai.onnx" { String::new() } else { domain.into_owned() }
 }
 
@@ -424,7 +426,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_see_initializers_and_attributes() {
+    fn counts_include_initializers_and_attributes() {
         let mut model = Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec()).unwrap();
         let main = model.main();
         let weights = Tensor::zeros(DataType::Int4, [3, 5]).unwrap();

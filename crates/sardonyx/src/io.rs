@@ -1,15 +1,16 @@
-//! Files: how models are opened and saved, data files beside them, and files of tensors and images.
+//! Reads and writes files: choices for opening and saving models, external data files, and files of
+//! tensors, values and images.
 //!
 //! [`OpenOptions`](crate::OpenOptions) and [`SaveOptions`](crate::SaveOptions) take the choices of
-//! this module. A program that keeps data elsewhere than in files, for example encrypted or in a
-//! remote store, implements [`DataResolver`].
+//! this module. A program that has external data in another place than files, for example
+//! encrypted or in a remote store, implements [`DataResolver`].
 
 #[doc(inline)]
 pub use crate::arrays::{TensorFormat, read_tensors, write_tensors};
 #[doc(inline)]
-pub use crate::external::{DataResolver, Links};
+pub use crate::external::DataResolver;
 #[doc(inline)]
-pub use crate::form::Form;
+pub use crate::form::ModelFormat;
 #[cfg(feature = "images")]
 #[doc(inline)]
 pub use crate::images::{DecodeLimits, DecodedImage};

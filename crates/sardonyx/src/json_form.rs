@@ -1,5 +1,5 @@
-//! Forms of the front's reports for the crate `serde`. The answers of the command have the same
-//! keys, as it writes these forms.
+//! Implements `serde::Serialize` for reports. The command uses these implementations for `--json`,
+//! so the keys are the same.
 
 mod inspect;
 
@@ -13,23 +13,23 @@ use crate::save::{SaveReport, SavedFile};
 use crate::scan::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
 use crate::train::StateVariable;
 
-/// `domain` (empty for `ai.onnx`) and `version`.
+/// Writes the keys `domain` (empty for `ai.onnx`) and `version`.
 impl Serialize for OperatorSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct Fields<'a> {
             domain: &'a str,
             version: i64,
         }
-        Form { domain: &self.domain, version: self.version }.serialize(serializer)
+        Fields { domain: &self.domain, version: self.version }.serialize(serializer)
     }
 }
 
-/// `location`, `bytes`, `tensors` and `reused`.
+/// Writes the keys `location`, `bytes`, `tensors` and `reused`.
 impl Serialize for SavedFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct Fields<'a> {
             location: &'a str,
             bytes: u64,
             tensors: usize,
@@ -37,16 +37,15 @@ impl Serialize for SavedFile {
         }
         let SavedFile { location, bytes, tensors, reused } = self;
         let (bytes, tensors, reused) = (*bytes, *tensors, *reused);
-        Form { location, bytes, tensors, reused }.serialize(serializer)
+        Fields { location, bytes, tensors, reused }.serialize(serializer)
     }
 }
 
-/// `bytes`, `exceeds_2_gib`, `files`, and the names that are `removed`, `shared`, `left` and
-/// `left_out`.
+/// Writes the keys `bytes`, `exceeds_2_gib`, `files`, `removed`, `shared`, `left` and `left_out`.
 impl Serialize for SaveReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct Fields<'a> {
             bytes: u64,
             exceeds_2_gib: bool,
             files: &'a [SavedFile],
@@ -57,44 +56,45 @@ impl Serialize for SaveReport {
         }
         let SaveReport { bytes, files, removed, shared, left, left_out } = self;
         let exceeds_2_gib = self.exceeds_2_gib();
-        let form = Form { bytes: *bytes, exceeds_2_gib, files, removed, shared, left, left_out };
+        let form = Fields { bytes: *bytes, exceeds_2_gib, files, removed, shared, left, left_out };
         form.serialize(serializer)
     }
 }
 
-/// `location`, `bytes` (null if the file is not there or was not looked for) and `tensors`.
+/// Writes the keys `location`, `bytes` (null if the file is missing or was not looked up) and
+/// `tensors`.
 impl Serialize for ScannedFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct Fields<'a> {
             location: &'a str,
             bytes: Option<u64>,
             tensors: u64,
         }
-        let form = Form { location: &self.location, bytes: self.size, tensors: self.tensors };
+        let form = Fields { location: &self.location, bytes: self.size, tensors: self.tensors };
         form.serialize(serializer)
     }
 }
 
-/// `domain`, and the numbers of different `operators` and of `nodes`.
+/// Writes the keys `domain`, `operators` (number of distinct ones) and `nodes` (their number).
 impl Serialize for ScannedDomain {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct Fields<'a> {
             domain: &'a str,
             operators: u64,
             nodes: u64,
         }
         let ScannedDomain { domain, operators, nodes } = self;
-        Form { domain, operators: *operators, nodes: *nodes }.serialize(serializer)
+        Fields { domain, operators: *operators, nodes: *nodes }.serialize(serializer)
     }
 }
 
-/// The fields by their names, `size` as `bytes`.
+/// Writes each field under its own name, except `size`, which gets the key `bytes`.
 impl Serialize for ScanFacts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct Fields<'a> {
             bytes: u64,
             ir_version: Option<i64>,
             opsets: &'a [OperatorSet],
@@ -112,7 +112,7 @@ impl Serialize for ScanFacts {
             data_files: &'a [ScannedFile],
             domains: &'a [ScannedDomain],
         }
-        let form = Form {
+        let form = Fields {
             bytes: self.size,
             ir_version: self.ir_version,
             opsets: &self.opsets,
@@ -134,11 +134,12 @@ impl Serialize for ScanFacts {
     }
 }
 
-/// `code`, `severity`, `place`, `message`, `help` and `requirement` (null if none is violated).
+/// Writes the keys `code`, `severity`, `place`, `message`, `help` and `requirement` (null if none
+/// is violated).
 impl Serialize for ScanFinding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct Fields<'a> {
             code: &'a str,
             severity: Severity,
             place: &'a str,
@@ -148,22 +149,22 @@ impl Serialize for ScanFinding {
         }
         let ScanFinding { code, severity, place, message, help, requirement } = self;
         let (severity, requirement) = (*severity, *requirement);
-        Form { code, severity, place, message, help, requirement }.serialize(serializer)
+        Fields { code, severity, place, message, help, requirement }.serialize(serializer)
     }
 }
 
-/// `errors`, `warnings`, `notes`, `facts` and `findings`.
+/// Writes the keys `errors`, `warnings`, `notes`, `facts` and `findings`.
 impl Serialize for ScanReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Form<'a> {
+        struct Fields<'a> {
             errors: u64,
             warnings: u64,
             notes: u64,
             facts: &'a ScanFacts,
             findings: &'a [ScanFinding],
         }
-        let form = Form {
+        let form = Fields {
             errors: self.errors,
             warnings: self.warnings,
             notes: self.notes,

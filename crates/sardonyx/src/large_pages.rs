@@ -1,18 +1,18 @@
-//! Memory in large pages, for programs that choose it.
+//! Allocator that places large arrays in huge pages (2 MiB).
 //!
-//! A system hands memory out page by page, when each is touched first, and on many systems a page
-//! of 4 KiB costs more time than filling it does. The structure of a model of 100,000 nodes, and
-//! what is inferred about it, lies in a few arrays of megabytes; in pages of 2 MiB, checking such a
-//! model takes a third less time. Linux gives those to whoever asks, unless its administrator says
-//! otherwise; other systems decide for themselves.
+//! The first access to each page of memory faults, and on many systems the fault for a page of
+//! 4 KiB takes longer than filling it. The structure and the inferred types of a model of 100,000
+//! nodes are in a few arrays of several megabytes; with huge pages, checking such a model takes a
+//! third less time. Linux grants them on request (`madvise`) unless transparent huge pages are
+//! disabled; other systems take no such request.
 
-// An allocator hands out raw memory, which no safe interface can express.
+// An allocator returns raw memory, which no safe interface can express.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// The allocator of the system, asked for large pages where memory is large. The command and the
-/// Python module use it; a library cannot choose for the program that it is part of:
+/// Global allocator that requests huge pages from the system for large arrays. The command and the
+/// Python module use it. A Rust program has to choose it, as a library must not set the allocator:
 ///
 /// ```
 /// #[global_allocator]
@@ -26,24 +26,24 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// }
 /// ```
 ///
-/// It takes up to a large page more memory for each array of 1 MiB and more.
+/// Each array of 1 MiB or more may take up to 2 MiB more memory than with [`System`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LargePages;
 
-/// The size of a large page, on the processors that have pages of 4 KiB otherwise.
+/// Size of a huge page in bytes, on processors whose small pages have 4 KiB.
 const LARGE_PAGE: usize = 2 << 20;
 
-/// From here on memory comes from the system each time and begins where a large page does, and
-/// growing it moves pages in the place of bytes.
+/// Size in bytes from which glibc maps each allocation by itself (`mmap`). The layout is left
+/// alone then, so that growing can remap pages instead of copying bytes.
 const OWN_PAGES: usize = 32 << 20;
 
-/// From here on a large page costs less than the small ones would, even if the rest of it is never
-/// used.
+/// Size in bytes from which one huge page costs less time than small pages do, even if the rest of
+/// it is never used.
 const WORTH_ONE: usize = LARGE_PAGE / 2;
 
-/// Where memory of a size lies: at the beginning of a large page, if it is large but shares pages
-/// with others. It has its last page for itself, if it fills at least half of it.
-fn placed(layout: Layout) -> Layout {
+/// Aligns the layout of a large allocation to huge pages. Rounds its size up if it fills at least
+/// half of its last page, so that it does not share that page.
+fn align_to_large_pages(layout: Layout) -> Layout {
     let size = match layout.size() {
         size @ WORTH_ONE..OWN_PAGES if size % LARGE_PAGE >= WORTH_ONE => {
             size.next_multiple_of(LARGE_PAGE)
@@ -54,25 +54,30 @@ fn placed(layout: Layout) -> Layout {
     Layout::from_size_align(size, layout.align().max(LARGE_PAGE)).unwrap_or(layout)
 }
 
-// SAFETY: Memory is that of `System`, always by the layout that `placed` gives for the caller's: at
-// least as large, and aligned at least as much. Advice on how it is paged changes nothing about
-// what it holds or who owns it.
+// SAFETY: All memory comes from `System`, always with the layout that `align_to_large_pages`
+// returns for the caller's layout: at least as large, and aligned at least as much. Advice about
+// paging changes neither content nor ownership of memory.
 unsafe impl GlobalAlloc for LargePages {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let layout = placed(layout);
+        let layout = align_to_large_pages(layout);
         // SAFETY: The size is at least the caller's, who promises that it is not zero.
-        advised(unsafe { System.alloc(layout) }, layout.size())
+        let memory = unsafe { System.alloc(layout) };
+        request_large_pages(memory, layout.size());
+        memory
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if placed(layout).align() < LARGE_PAGE {
+        if align_to_large_pages(layout).align() < LARGE_PAGE {
             // SAFETY: The size is the caller's, who promises that it is not zero.
-            return advised(unsafe { System.alloc_zeroed(layout) }, layout.size());
+            let memory = unsafe { System.alloc_zeroed(layout) };
+            request_large_pages(memory, layout.size());
+            return memory;
         }
-        // Memory of such an alignment is cleared by whoever asks for it, and a page that has been
-        // touched stays small. SAFETY: As above, and what is cleared has just been allocated.
+        // `System.alloc_zeroed` would clear memory of this alignment itself, before the advice: a
+        // page that has been touched stays small. SAFETY: The caller promises a size that is not
+        // zero, and only memory that was just allocated is cleared.
         unsafe {
             let memory = self.alloc(layout);
             if !memory.is_null() {
@@ -87,16 +92,19 @@ unsafe impl GlobalAlloc for LargePages {
         // SAFETY: The caller promises that the size, rounded up to the alignment, is one of a
         // layout.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        let (old_place, new_place) = (placed(layout), placed(new));
-        if old_place == new_place && old_place.size() >= size {
+        let (old_actual, new_actual) = (align_to_large_pages(layout), align_to_large_pages(new));
+        if old_actual == new_actual && old_actual.size() >= size {
             return memory;
         }
-        if old_place == layout && new_place == new {
-            // SAFETY: The memory is of `System` by this very layout.
-            return advised(unsafe { System.realloc(memory, layout, size) }, size);
+        if old_actual == layout && new_actual == new {
+            // SAFETY: The memory was allocated by `System` with exactly this layout.
+            let memory = unsafe { System.realloc(memory, layout, size) };
+            request_large_pages(memory, size);
+            return memory;
         }
-        // SAFETY: The new size is not zero, as the caller promises. Both are as large as what is
-        // copied and do not overlap, and nobody uses the old memory any more.
+        // SAFETY: The new size is not zero, as the caller promises. Both blocks are at least as
+        // large as the copied range and do not overlap, and the caller does not use the old block
+        // afterwards.
         unsafe {
             let moved = self.alloc(new);
             if !moved.is_null() {
@@ -109,18 +117,17 @@ unsafe impl GlobalAlloc for LargePages {
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: The memory is of `System` by this layout, and nobody uses it any more, as the
-        // caller promises.
-        unsafe { System.dealloc(memory, placed(layout)) }
+        // SAFETY: The memory was allocated by `System` with this layout, and the caller promises
+        // not to use it afterwards.
+        unsafe { System.dealloc(memory, align_to_large_pages(layout)) }
     }
 }
 
 #[inline]
-fn advised(memory: *mut u8, size: usize) -> *mut u8 {
+fn request_large_pages(memory: *mut u8, size: usize) {
     if size >= LARGE_PAGE && !memory.is_null() {
         advise(memory, size);
     }
-    memory
 }
 
 #[cfg(target_os = "linux")]
@@ -129,12 +136,13 @@ fn advise(memory: *mut u8, size: usize) {
     use rustix::mm::{Advice, madvise};
 
     const PAGE: usize = 4 << 10;
-    // Advice is for whole pages. What the allocator keeps at the edges may be paged in any way.
+    // Advice must cover whole pages. The first and last may also hold other allocations, which
+    // huge pages do not harm.
     let before = memory.addr() % PAGE;
     let begin = memory.wrapping_sub(before);
     let length = (before + size).next_multiple_of(PAGE);
-    // SAFETY: The pages are of the allocator's memory, and this advice leaves their content as it
-    // is. A system that has no large pages says so, which changes nothing.
+    // SAFETY: The pages are mapped memory of the allocator, and this advice does not change their
+    // content. A system without huge pages returns an error, which has no effect.
     let _ = unsafe { madvise(begin.cast(), length, Advice::LinuxHugepage) };
 }
 
@@ -145,11 +153,11 @@ fn advise(_: *mut u8, _: usize) {}
 mod tests {
     use super::*;
 
-    /// Memory of a size and alignment, filled, grown, shrunk and given back.
+    /// Allocates a block, checks that it is zeroed and aligned, grows, shrinks and frees it.
     fn use_memory(size: usize, align: usize) {
         let layout = Layout::from_size_align(size, align).expect("a power of two");
-        // SAFETY: The layouts are those of the memory at each step, sizes are not zero, and only
-        // what was written is read.
+        // SAFETY: Each call gets the current layout of the block, sizes are not zero, and only
+        // bytes that were written are read.
         unsafe {
             let memory = LargePages.alloc_zeroed(layout);
             assert!(!memory.is_null() && memory.addr().is_multiple_of(align));
@@ -166,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_every_size_is_what_was_asked_for() {
+    fn memory_of_every_size_is_usable() {
         for size in [
             16,
             4096,

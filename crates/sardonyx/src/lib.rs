@@ -1,4 +1,4 @@
-//! ONNX in pure Rust: open a model, look at it, run it.
+//! ONNX in pure Rust: open a model, inspect it, run it.
 //!
 //! ```
 //! use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -12,55 +12,57 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`Model`] is a file in memory. Opening maps it and reads its structure, not its weights;
-//!   saving writes back everything that was read, whether this release knows it or not.
-//! - [`Session`] is a model made ready to run: checked, converted to the newest operators, planned,
-//!   its weights packed. It can be shared between threads.
-//! - [`Trainer`] is a model that says how it is trained, made ready for that.
-//! - [`Value`] is what goes in and comes out: nearly always a [`Tensor`], sometimes a sequence, a
+//! - [`Model`] holds an ONNX model in memory. Opening maps the file and reads its structure, not
+//!   its weights; saving writes every field back, those unknown to this release included.
+//! - [`Session`] runs a model. Building it checks the model, converts it to the newest operator
+//!   versions, plans memory and packs weights. Threads can share a session.
+//! - [`Trainer`] runs the training steps that a model file describes and keeps their state. A model
+//!   without training steps gets them from [`Model::add_training`]; see [`train`].
+//! - [`Value`] is an input or output of a run: nearly always a [`Tensor`], sometimes a sequence, a
 //!   map or an optional.
-//! - [`Error`] says what went wrong, where, and what to do about it; [`Error::kind`] is for
-//!   programs.
+//! - [`Error`] has a message, the place of the fault and advice; [`Error::kind`] is what programs
+//!   branch on.
 //!
-//! The rest is in modules: [`io`] for files, [`check`], [`convert`], [`infer`] and [`edit`] for
-//! jobs on models, [`inspect`] for what is in a model, [`text`] for the notation, [`train`] for
-//! gradients and training, [`ops`] for operators, [`value`] for values other than tensors, [`run`]
-//! and [`device`] for how and where sessions compute.
+//! Everything else is in modules: [`io`] opens and saves files; [`check`] validates, [`convert`]
+//! changes operator set versions, [`infer`] infers types and shapes, [`edit`] changes models and
+//! [`inspect`] lists their content; [`text`] reads and prints ONNX text; [`train`] makes gradients
+//! and training steps; [`ops`] describes operators and takes your own; [`value`] has the values
+//! that are not tensors; [`run`] and [`device`] configure how and where sessions compute.
 //!
 //! # Features
 //!
-//! None is on by default.
+//! No feature is on by default.
 //!
 //! - `images`: decoders of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP for the operator
 //!   `ImageDecoder`, and `io::DecodedImage`, which decodes the same formats for inputs. Without the
 //!   feature models with that operator need
-//!   [a decoder of the program](SessionBuilder::image_decoder).
-//! - `mpi`: devices that are processes of an MPI job. The library of the system is opened at run
+//!   [a decoder that the program supplies](SessionBuilder::image_decoder).
+//! - `mpi`: devices that are processes of an MPI job. The system's MPI library is loaded at run
 //!   time.
-//! - `ndarray`: `Tensor::from_array` and `as_array`, likewise of views, for arrays of the crate
-//!   `ndarray` 0.17. Elements are borrowed or taken over where their layout allows.
+//! - `ndarray`: `from_array` and `as_array` of [`Tensor`] and its views, which convert from and to
+//!   arrays of the crate `ndarray` 0.17 and copy no elements where the layout allows it.
 //! - `num-complex`: `Complex<f32>` and `Complex<f64>` of the crate `num-complex` 0.4 as elements,
 //!   with the layout of [`value::Complex64`] and [`value::Complex128`].
-//! - `serde`: `serde::Serialize` for reports that the command prints with `--json`, with the keys
-//!   of these answers: [`check::CheckReport`] and its findings, [`check::ScanReport`],
-//!   [`convert::ConvertReport`], [`edit::InlineReport`], [`edit::StripReport`],
-//!   [`train::GradientReport`], [`train::TrainingReport`], [`device::ShardReport`],
-//!   [`infer::InferredValue`], [`io::SaveReport`], [`text::ParseError`], [`text::LeftOut`],
+//! - `serde`: `serde::Serialize` for reports, with the keys that the command prints with `--json`:
+//!   [`check::CheckReport`] and its findings, [`check::ScanReport`], [`convert::ConvertReport`],
+//!   [`edit::InlineReport`], [`edit::StripReport`], [`train::GradientReport`],
+//!   [`train::TrainingReport`], [`device::ShardReport`], [`infer::InferredValue`],
+//!   [`io::SaveReport`], [`text::ParseError`], [`text::LeftOut`] and
 //!   [`ops::UnsupportedOperator`]. Likewise for [`Port`], [`Dim`], [`train::StateVariable`] and the
 //!   structs of [`inspect`].
 //! - `tracing`: spans of the crate `tracing` 0.1 with the target `sardonyx`: `open`, `plan` and
 //!   `run` at the level DEBUG, `step` with its number and nodes at TRACE.
 //!
-//! # What is not promised
+//! # Stability
 //!
-//! The exact text of messages, the order of operators in [`Model::operators`] among equals, and the
-//! last bits of results: they are the same for every number of threads on one machine, but may
-//! differ between instruction sets and releases. The other crates named `sardonyx-…` are parts of
-//! this one and may change with any release.
+//! Any release may change the exact text of messages, the order of operators that
+//! [`Model::operators`] counts equally often, and the last bits of results. Results are equal for
+//! any number of threads on one machine, but may differ between instruction sets. The crates named
+//! `sardonyx-…` are internal parts of this one.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
-// In a test, a panic is the report.
+// A test reports a failure by a panic.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod arrays;
@@ -75,6 +77,7 @@ mod diff;
 mod difference;
 mod digest;
 pub mod edit;
+mod edit_error;
 mod error;
 mod external;
 mod form;

@@ -1,10 +1,10 @@
-//! From a file, a stream or bytes to a model: the only place where that happens.
+//! Reads a model from a file, a stream or bytes. Every other module comes here for that.
 //!
-//! There are three steps, for everything that reads models. A [`Source`] is the bytes, their
-//! serialisation and the place of the data files. [`Source::binary`] brings every serialisation to
-//! the binary one. [`read_graph`] reads that one and judges whether it is a model. Commands, scans,
-//! texts that refer to models and messages that stand alone differ in where they begin and in what
-//! they do with a [`Refusal`].
+//! Reading has three steps. A [`Source`] holds the bytes, their serialisation and the location of
+//! the data files. [`Source::binary`] converts any serialisation to binary protobuf. [`read_graph`]
+//! decodes the protobuf and decides whether it is a model. Commands, scans, texts that refer to
+//! models and stand-alone messages enter at different steps and handle a [`Refusal`] in different
+//! ways.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,30 +21,32 @@ use sardonyx_text::{Diagnostic, Position};
 
 use crate::check::Finding;
 use crate::error::{Error, ErrorKind};
-use crate::external::{DataFiles, DataOptions, DataResolver, Links};
-use crate::form::Form;
+use crate::external::{DataFiles, DataOptions, DataResolver};
+use crate::form::ModelFormat;
 use crate::model::Model;
-use crate::open::{Access, directory_given, io_error, open_file, read_file, read_stream, shown};
+use crate::open::{
+    Access, directory_error, display_path, io_error, open_file, read_file, read_stream,
+};
 use crate::positions::positions;
 use crate::sniff::recognise;
 use crate::spans;
 use crate::stamp::Stamp;
 
-/// When the files are opened that hold a model's external data.
+/// Time at which the files with a model's external data are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ExternalFiles {
-    /// When something asks for the values, such as a session.
+    /// Opens a data file when its values are first read, for instance by a session.
     #[default]
     Lazy,
-    /// At once, and every reference into them is checked. With [`Access::Read`] they are read
-    /// whole, so that nothing that happens to them later matters.
+    /// Opens all data files together with the model and checks every reference into them. With
+    /// [`Access::Read`] the files are read into memory, so later changes to them have no effect.
     Now,
-    /// Never: whatever asks for the values gets an error.
+    /// Opens no data file: reading an external value is an error.
     Never,
 }
 
-/// How to open a model.
+/// Options for opening a model.
 ///
 /// ```
 /// use sardonyx::OpenOptions;
@@ -59,117 +61,119 @@ pub enum ExternalFiles {
 pub struct OpenOptions {
     access: Access,
     external: ExternalFiles,
-    links: Links,
+    refuse_links: bool,
     verify: bool,
     limits: ReadLimits,
     max_bytes: Option<u64>,
     skip_payloads: bool,
-    form: Option<Form>,
+    form: Option<ModelFormat>,
     lenient: bool,
     directory: Option<PathBuf>,
-    /// How data files are opened, if not like the model.
+    /// Access to data files, if it differs from `access`.
     data_access: Option<Access>,
     resolver: Option<Arc<dyn DataResolver>>,
 }
 
 impl OpenOptions {
-    /// The defaults: files are mapped, data files opened when needed.
+    /// Creates the default options: files are mapped, data files are opened on first use.
     pub fn new() -> OpenOptions {
         OpenOptions::default()
     }
 
-    /// Whether files are mapped or read.
+    /// Sets whether files are mapped or read.
     pub fn access(mut self, access: Access) -> OpenOptions {
         self.access = access;
         self
     }
 
-    /// When data files are opened.
+    /// Sets the time at which data files are opened.
     pub fn external(mut self, external: ExternalFiles) -> OpenOptions {
         self.external = external;
         self
     }
 
-    /// Which links may lead to data files.
-    pub fn links(mut self, links: Links) -> OpenOptions {
-        self.links = links;
+    /// Sets whether symlinks to data files are followed. By default they are, if their target lies
+    /// in the model's directory or, if the model file is a symlink too, in the directory of its
+    /// target. The Hugging Face cache consists of such links.
+    pub fn follow_links(mut self, follow: bool) -> OpenOptions {
+        self.refuse_links = !follow;
         self
     }
 
-    /// Whether data files are compared with the SHA-1 that the model gives for them, when they are
-    /// opened.
+    /// Sets whether a data file is compared with the SHA-1 checksum in the model when it is opened.
     pub fn verify_checksums(mut self, verify: bool) -> OpenOptions {
         self.verify = verify;
         self
     }
 
-    /// What reading may cost: depth of nesting and number of messages.
+    /// Sets the limits on nesting depth and number of messages.
     pub fn limits(mut self, limits: ReadLimits) -> OpenOptions {
         self.limits = limits;
         self
     }
 
-    /// The most bytes that are read from a file or stream into memory. Mapping is not limited, it
-    /// takes none.
+    /// Limits the bytes that are read from one file or stream into memory. Mapped files take none
+    /// and have no limit.
     pub fn max_bytes(mut self, bytes: u64) -> OpenOptions {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// Whether values of 1 KiB and more are passed over where a binary model is read, not mapped:
-    /// its structure then takes little memory, whatever the size of the file or stream. Such a
-    /// model can be looked at, but not run or saved. A mapped file is not affected: its values cost
-    /// nothing until they are used.
+    /// Sets whether values of at least 1 KiB are skipped while a binary model is read. The
+    /// structure of a large file or stream then fits in little memory. Such a model can be
+    /// inspected, but not run or saved. Mapped files are not affected, because their values take no
+    /// memory before they are used.
     pub fn skip_payloads(mut self, skip: bool) -> OpenOptions {
         self.skip_payloads = skip;
         self
     }
 
-    /// The serialisation. The default follows the suffix of the file and the first bytes.
-    pub fn form(mut self, form: Form) -> OpenOptions {
+    /// Sets the serialisation. By default the suffix of the file decides, then its first bytes.
+    pub fn form(mut self, form: ModelFormat) -> OpenOptions {
         self.form = Some(form);
         self
     }
 
-    /// Whether a message of a model is taken that says nothing: without a graph and functions, or
-    /// without any bytes. Otherwise it is refused, as what is left of a file that was cut off. Such
-    /// a message is for programs that complete it.
+    /// Sets whether a message without a graph, functions and training information is accepted, for
+    /// programs that fill it in later. By default such a message is an error, because a truncated
+    /// file looks like this.
     pub fn lenient(mut self, lenient: bool) -> OpenOptions {
         self.lenient = lenient;
         self
     }
 
-    /// The directory, instead of that of the model file, in which data files are looked for.
+    /// Sets the directory that holds the data files. By default it is the directory of the model
+    /// file.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> OpenOptions {
         self.directory = Some(directory.into());
         self
     }
 
-    /// Finds data files, instead of looking into a directory.
+    /// Sets a resolver that finds the data files, in place of a directory.
     pub fn resolver(mut self, resolver: Arc<dyn DataResolver>) -> OpenOptions {
         self.resolver = Some(resolver);
         self
     }
 
-    /// How data files are opened, if not like the model.
+    /// Sets the access to data files, if it differs from the access to the model.
     pub(crate) fn data_access(mut self, access: Access) -> OpenOptions {
         self.data_access = Some(access);
         self
     }
 
-    /// Opens a model file. Files that hold its external data are looked for beside it.
+    /// Opens a model file. Data files are expected in its directory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no ONNX model,
-    /// [`ErrorKind::ExternalData`] if data files are opened at once and one is not as the model
-    /// says.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is not an ONNX
+    /// model, [`ErrorKind::ExternalData`] if data files are opened at once and one does not fit the
+    /// model.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model, Error> {
         self.load(path).map(|loaded| loaded.model)
     }
 
-    /// Reads a model from bytes, which it keeps. External data is found only with
-    /// [`directory`](OpenOptions::directory) or [`resolver`](OpenOptions::resolver).
+    /// Reads a model from bytes, which it keeps. External data needs a
+    /// [`directory`](OpenOptions::directory) or a [`resolver`](OpenOptions::resolver).
     ///
     /// # Errors
     ///
@@ -187,7 +191,8 @@ impl OpenOptions {
         self.load_reader(reader).map(|loaded| loaded.model)
     }
 
-    /// The same as [`open`](OpenOptions::open), with what is known beyond the model.
+    /// Opens a model file like [`open`](OpenOptions::open), and also returns the warnings and the
+    /// text of a model in the notation.
     ///
     /// # Errors
     ///
@@ -196,21 +201,22 @@ impl OpenOptions {
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Loaded, Error> {
         let path = path.as_ref();
         let _span = spans::enter_open(|| path.display().to_string());
-        let form = self.form.or_else(|| Form::of_path(path));
+        let form = self.form.or_else(|| ModelFormat::from_path(path));
         let is_skimmed = self.skip_payloads
             && self.access == Access::Read
-            && form.unwrap_or_default() == Form::Binary;
+            && form.unwrap_or_default() == ModelFormat::Binary;
         let mut loaded = if is_skimmed {
             self.skim_file(path)?
         } else {
             let source = self.source(path)?;
-            self.finish(source).map_err(|error| within(path, error))?
+            self.load_source(source).map_err(|error| add_path(path, error))?
         };
         loaded.model.path = fs::canonicalize(path).ok();
         Ok(loaded)
     }
 
-    /// The same as [`from_bytes`](OpenOptions::from_bytes), with what is known beyond the model.
+    /// Reads a model from bytes like [`from_bytes`](OpenOptions::from_bytes), and also returns the
+    /// warnings and the text of a model in the notation.
     ///
     /// # Errors
     ///
@@ -218,10 +224,11 @@ impl OpenOptions {
     #[doc(hidden)]
     pub fn load_bytes(&self, bytes: impl Into<Buffer>) -> Result<Loaded, Error> {
         let _span = spans::enter_open(|| "bytes".to_string());
-        self.finish(self.source_of_bytes(bytes.into())?)
+        self.load_source(self.source_of_bytes(bytes.into())?)
     }
 
-    /// The same as [`from_reader`](OpenOptions::from_reader), with what is known beyond the model.
+    /// Reads a stream like [`from_reader`](OpenOptions::from_reader), and also returns the warnings
+    /// and the text of a model in the notation.
     ///
     /// # Errors
     ///
@@ -231,60 +238,59 @@ impl OpenOptions {
         let _span = spans::enter_open(|| "stream".to_string());
         let mut stream: &mut dyn BufRead = &mut BufReader::new(reader);
         if self.skip_payloads {
-            // Text is read whole: it has no payloads that could be passed over.
-            let start = stream.fill_buf().map_err(unreadable)?;
-            if self.form.unwrap_or_else(|| Form::of_bytes(start)) == Form::Binary {
+            // Text has no payloads to skip.
+            let start = stream.fill_buf().map_err(read_error)?;
+            if self.form.unwrap_or_else(|| ModelFormat::from_bytes(start)) == ModelFormat::Binary {
                 let graph = self.skim(&mut stream, discard)?;
-                return self.with_data(graph, self.data(from_bytes)?);
+                return self.with_data(graph, self.data(without_directory)?);
             }
         }
-        self.finish(self.source_of_reader(stream)?)
+        self.load_source(self.source_of_reader(stream)?)
     }
 
-    /// A file, read or mapped.
+    /// Reads or maps a file, and expects the data files in its directory.
     pub(crate) fn source(&self, path: &Path) -> Result<Source, Error> {
         let (bytes, stamp) = open_file(path, self.access, self.max_bytes)?;
-        let form = self.form.or_else(|| Form::of_path(path));
-        let data = self.data(|| DataFiles::beside(path, self.data_options()))?;
+        let form = self.form.or_else(|| ModelFormat::from_path(path));
+        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
         Ok(Source { stamp, ..Source::new(bytes, form, data) })
     }
 
-    /// Bytes in memory.
+    /// Makes a source from bytes in memory.
     pub(crate) fn source_of_bytes(&self, bytes: Buffer) -> Result<Source, Error> {
-        Ok(Source::new(bytes, self.form, self.data(from_bytes)?))
+        Ok(Source::new(bytes, self.form, self.data(without_directory)?))
     }
 
-    /// A stream, read to its end.
+    /// Reads a stream to its end or to the limit in bytes.
     pub(crate) fn source_of_reader(&self, mut reader: impl Read) -> Result<Source, Error> {
-        let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(unreadable)?;
+        let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(read_error)?;
         self.source_of_bytes(bytes)
     }
 
     fn skim_file(&self, path: &Path) -> Result<Loaded, Error> {
-        let failed = |error: io::Error| io_error("cannot read", path, error);
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
+        let file = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) = file.map_err(|error| io_error("cannot read", path, error))?;
         if metadata.is_dir() {
-            return Err(directory_given(path));
+            return Err(directory_error(path));
         }
         let mut file = BufReader::new(file);
-        let skip = |file: &mut BufReader<File>, bytes| {
+        let graph = self.skim(&mut file, |file, bytes| {
             if metadata.is_file() {
                 seek_over(file, metadata.len(), bytes)
             } else {
                 discard(file, bytes)
             }
-        };
-        let graph = self.skim(&mut file, skip).map_err(|error| within(path, error))?;
-        let data = self.data(|| DataFiles::beside(path, self.data_options()))?;
-        self.with_data(graph, data).map_err(|error| within(path, error))
+        });
+        let graph = graph.map_err(|error| add_path(path, error))?;
+        let data = self.data(|| DataFiles::from_model_path(path, self.data_options()))?;
+        self.with_data(graph, data).map_err(|error| add_path(path, error))
     }
 
     fn data_options(&self) -> DataOptions {
         DataOptions {
             access: self.data_access.unwrap_or(self.access),
             whole: self.external == ExternalFiles::Now,
-            links: self.links,
+            refuse_links: self.refuse_links,
             verify: self.verify,
         }
     }
@@ -298,7 +304,7 @@ impl OpenOptions {
         let limits = Limits { depth: self.limits.depth };
         let skimmed = skim::<ModelProto, R>(stream, skip, SKIPPED_BYTES, max_bytes, limits);
         let skimmed = skimmed.map_err(|error| match error {
-            SkimError::Io(error) => unreadable(error),
+            SkimError::Io(error) => read_error(error),
             SkimError::Wire(error) => Error::new(
                 ErrorKind::Format,
                 format!("this is not an ONNX model, or a damaged one: {}", error.kind()),
@@ -306,23 +312,23 @@ impl OpenOptions {
             .with_place(format!("byte {}", error.offset())),
             SkimError::TooLarge(limit) => Error::new(
                 ErrorKind::Io,
-                format!("its structure exceeds the limit of {limit} bytes"),
+                format!("the model's structure exceeds the limit of {limit} bytes"),
             ),
         })?;
-        judge(graph::Model::read_skimmed(skimmed, self.limits), self.lenient)
+        check_content(graph::Model::read_skimmed(skimmed, self.limits), self.lenient)
             .map_err(|refusal| refusal.explain(&[]))
     }
 
-    /// The model in a source.
-    fn finish(&self, source: Source) -> Result<Loaded, Error> {
+    /// Reads the model and notes the state of the mapped file, so that later changes are detected.
+    fn load_source(&self, source: Source) -> Result<Loaded, Error> {
         let mapped = source.stamp.clone().map(Arc::new);
-        let mut loaded = self.read(source)?;
+        let mut loaded = self.read_source(source)?;
         loaded.model.mapped = mapped;
         Ok(loaded)
     }
 
-    fn read(&self, source: Source) -> Result<Loaded, Error> {
-        if source.form == Form::Notation {
+    fn read_source(&self, source: Source) -> Result<Loaded, Error> {
+        if source.form == ModelFormat::Notation {
             let text = source.bytes.clone();
             let parsed = crate::text::parse(source.bytes, self.limits, &source.data)?;
             let loaded = self.with_data(parsed.model, source.data)?;
@@ -332,18 +338,18 @@ impl OpenOptions {
         let graph = read_graph(binary.clone(), self.limits, self.lenient)
             .map_err(|refusal| refusal.explain(binary.as_slice()))?;
         let mut loaded = self.with_data(graph, source.data)?;
-        loaded.model.file = (source.form == Form::Binary).then(graph::SourceId::first);
+        loaded.model.file = (source.form == ModelFormat::Binary).then(graph::SourceId::first);
         Ok(loaded)
     }
 
-    /// Where the files beside the model are.
+    /// Returns the data files: none, those of the resolver, those of the directory, or `beside`.
     fn data(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
         Ok(match (&self.resolver, &self.directory) {
-            _ if self.external == ExternalFiles::Never => DataFiles::nowhere(NEVER),
+            _ if self.external == ExternalFiles::Never => DataFiles::unavailable(NEVER),
             (Some(resolver), _) => {
                 DataFiles::from_resolver(Arc::clone(resolver), self.data_options())
             }
-            (None, Some(directory)) => DataFiles::at(directory, self.data_options())
+            (None, Some(directory)) => DataFiles::from_directory(directory, self.data_options())
                 .map_err(|error| io_error("cannot use the directory", directory, error))?,
             (None, None) => beside(),
         })
@@ -363,7 +369,7 @@ impl fmt::Debug for OpenOptions {
         f.debug_struct("OpenOptions")
             .field("access", &self.access)
             .field("external", &self.external)
-            .field("links", &self.links)
+            .field("follow_links", &!self.refuse_links)
             .field("verify", &self.verify)
             .field("limits", &self.limits)
             .field("lenient", &self.lenient)
@@ -371,11 +377,11 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-/// Payloads from this size on are passed over on request. Smaller ones may say what shape something
-/// has.
+/// Bytes from which on a payload is skipped on request. Smaller payloads may be shapes that
+/// inference reads.
 const SKIPPED_BYTES: u64 = 1024;
 
-/// Passes over bytes of a file that has `len`.
+/// Skips `bytes` bytes of a file that has `len` bytes; fails if the file ends before that.
 fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()> {
     let end = file.stream_position()?.checked_add(bytes);
     let step = end.filter(|end| *end <= len).and_then(|_| i64::try_from(bytes).ok());
@@ -388,42 +394,43 @@ fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()>
     }
 }
 
-/// Why data files are not found; completes "values are in the file …, and".
+/// Reason for missing data files; completes "values are in the file …, and".
 const FROM_BYTES: &str = "the model was read from bytes without a directory";
 const NEVER: &str = "the model was opened without its data files";
 
-fn from_bytes() -> DataFiles {
-    DataFiles::nowhere(FROM_BYTES)
+fn without_directory() -> DataFiles {
+    DataFiles::unavailable(FROM_BYTES)
 }
 
-fn unreadable(error: io::Error) -> Error {
+fn read_error(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
 }
 
-/// An error about what is in a file.
-fn within(path: &Path, error: Error) -> Error {
+/// Puts the path of the file before the place of an error in it.
+fn add_path(path: &Path, error: Error) -> Error {
     let place = match error.place() {
-        Some(place) => format!("{}, {place}", shown(path)),
-        None => shown(path),
+        Some(place) => format!("{}, {place}", display_path(path)),
+        None => display_path(path),
     };
     error.with_place(place)
 }
 
-/// A model, and what is known of where it came from.
+/// A model and details of its source that the model does not keep.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The model.
+    /// Loaded model.
     pub model: Model,
-    /// What is probably not what was meant, in a text in the notation.
+    /// Warnings of the parser about probable mistakes in a text in the notation.
     pub warnings: Vec<Diagnostic>,
-    /// That text.
+    /// Text from which the model was parsed, if it was in the notation.
     pub text: Option<Buffer>,
 }
 
 impl Loaded {
-    /// The line and column of each finding about the model, which has not changed since. `None` for
-    /// findings about the model as a whole, and for all if the model was not read from a text.
+    /// Returns the line and column of each finding about the model, which must not have changed
+    /// since it was read. `None` for findings about the model as a whole, and for all findings if
+    /// the model was not read from a text.
     pub fn positions(&self, findings: &[Finding]) -> Vec<Option<Position>> {
         match &self.text {
             Some(text) => positions(&self.model, text, findings),
@@ -432,45 +439,45 @@ impl Loaded {
     }
 }
 
-/// Bytes that a model may be in.
+/// Bytes of a model, not decoded yet.
 pub(crate) struct Source {
     pub(crate) bytes: Buffer,
-    /// Their serialisation: the one that is asked for, that of the suffix, or what they look like.
-    pub(crate) form: Form,
-    /// Where the files beside the model are.
+    /// Serialisation of `bytes`: by request, else by the suffix, else by the first bytes.
+    pub(crate) form: ModelFormat,
+    /// Data files of the model.
     pub(crate) data: DataFiles,
-    /// The file as it was when it was mapped.
+    /// State of the file at the time of mapping, to detect later changes.
     pub(crate) stamp: Option<Stamp>,
 }
 
 impl Source {
-    fn new(bytes: Buffer, form: Option<Form>, data: DataFiles) -> Source {
-        let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
+    fn new(bytes: Buffer, form: Option<ModelFormat>, data: DataFiles) -> Source {
+        let form = form.unwrap_or_else(|| ModelFormat::from_bytes(bytes.as_slice()));
         Source { bytes, form, data, stamp: None }
     }
 
-    /// The binary form: the bytes themselves, or what they are once their text is read.
+    /// Returns the model as binary protobuf; decodes a text serialisation.
     pub(crate) fn binary(&self, limits: ReadLimits) -> Result<Buffer, Error> {
         match self.form {
-            Form::Binary => Ok(self.bytes.clone()),
+            ModelFormat::Binary => Ok(self.bytes.clone()),
             text => text.read(&self.bytes, limits, &self.data).map(Buffer::from_vec),
         }
     }
 }
 
-/// Why bytes are not a model.
+/// Reason for which bytes are not a model.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// There are none.
+    /// The input has no bytes.
     Empty,
-    /// They say nothing that a model says.
+    /// The message has no graph, no functions and no training information.
     NoGraph,
-    /// They are no such message.
+    /// The bytes are not a protobuf message of the type `ModelProto`.
     Damaged(graph::Error),
 }
 
-/// Reads the graph of a model from its binary form. Unless `lenient`, a message that says nothing
-/// is refused.
+/// Decodes the graph of a model. Unless `lenient`, a message without a graph, functions and
+/// training information is refused.
 pub(crate) fn read_graph(
     binary: Buffer,
     limits: ReadLimits,
@@ -479,20 +486,24 @@ pub(crate) fn read_graph(
     if binary.is_empty() && !lenient {
         return Err(Refusal::Empty);
     }
-    judge(graph::Model::read_with(binary, limits), lenient)
+    check_content(graph::Model::read_with(binary, limits), lenient)
 }
 
-/// Nearly every short run of bytes is some protobuf message; a model has a graph or at least
-/// functions.
-fn judge(read: Result<graph::Model, graph::Error>, lenient: bool) -> Result<graph::Model, Refusal> {
+/// Refuses an empty model unless `lenient`. Nearly every short run of bytes decodes as a protobuf
+/// message of unknown fields, so a decoded message is not a model yet.
+fn check_content(
+    read: Result<graph::Model, graph::Error>,
+    lenient: bool,
+) -> Result<graph::Model, Refusal> {
     let model = read.map_err(Refusal::Damaged)?;
-    let says_nothing =
+    let is_empty =
         model.main.is_none() && model.functions.is_empty() && model.training_info.is_empty();
-    if says_nothing && !lenient { Err(Refusal::NoGraph) } else { Ok(model) }
+    if is_empty && !lenient { Err(Refusal::NoGraph) } else { Ok(model) }
 }
 
 impl Refusal {
-    /// The error for people; `source`, the bytes, may tell what they are instead of a model.
+    /// Makes an error for users. If `source` has the signature of another format, the error names
+    /// it.
     fn explain(self, source: &[u8]) -> Error {
         let wrong = match self {
             Refusal::Empty => {
@@ -529,7 +540,7 @@ impl Refusal {
 }
 
 const INTERRUPTED: &str = "check whether the download or export was interrupted";
-/// What is said about a message that says nothing.
+/// Message for a [`Refusal::NoGraph`].
 const NO_GRAPH: &str = "the file has no graph: it is truncated or not an ONNX model";
 
 impl fmt::Display for Refusal {
@@ -542,17 +553,17 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The binary form of a message in a file that is not a model, in any serialisation that the suffix
-/// tells; `what` it is, for error messages.
+/// Reads the message in a file, in the serialisation of its suffix, and returns it as binary
+/// protobuf. `what` names the message in errors.
 pub(crate) fn read_message<M: MessageType>(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     let file = read_file(path, Access::Read, None)?;
-    let form = Form::of_path(path).unwrap_or_default();
+    let form = ModelFormat::from_path(path).unwrap_or_default();
     let read = form.read_message::<M>(file.as_slice(), ReadLimits::default(), what);
-    read.map_err(|error| within(path, error))
+    read.map_err(|error| add_path(path, error))
 }
 
-/// The first bytes of a file, at most `count`. Pipes are left alone, as they can be read only once;
-/// so is what cannot be read.
+/// Reads up to `count` bytes from the start of a file. Returns `None` for a pipe, which could not
+/// be read a second time, and for a file that cannot be read.
 pub(crate) fn start_of(path: &Path, count: u64) -> Option<Vec<u8>> {
     if !path.is_file() {
         return None;
@@ -562,44 +573,44 @@ pub(crate) fn start_of(path: &Path, count: u64) -> Option<Vec<u8>> {
     Some(start)
 }
 
-/// A file that may be a model, read for the files that it refers to: values in others are left out.
-pub(crate) enum Referring {
+/// A possible model file, read for its references to other files. Values in those are not loaded.
+pub(crate) enum ReferringFile {
     Model(graph::Model),
-    /// A model in the notation, and the files that it has values in.
+    /// A model in the notation, and the files that hold its values.
     Text(graph::Model, BTreeSet<String>),
-    /// A text that has errors.
+    /// A text in the notation with syntax errors.
     BrokenText(Buffer),
 }
 
-/// Reads a file for the files that it refers to; `None` if it is no model, or cannot be read.
-pub(crate) fn referring(path: &Path) -> Option<Referring> {
-    // A pipe would be waited for.
+/// Reads the references of a file to other files; `None` if it is not a model or cannot be read.
+pub(crate) fn read_referring(path: &Path) -> Option<ReferringFile> {
+    // Opening a pipe would block.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
-    let form = Form::of_path(path).unwrap_or_default();
+    let form = ModelFormat::from_path(path).unwrap_or_default();
     let options = OpenOptions::new().form(form).external(ExternalFiles::Never);
     let source = options.source(path).ok()?;
-    if form == Form::Notation {
-        let named = Named::default();
+    if form == ModelFormat::Notation {
+        let named = RecordedFiles::default();
         let text = source.bytes;
         return Some(match crate::text::parse(text.clone(), options.limits, &named) {
             Ok(parsed) => {
                 let files = named.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-                Referring::Text(parsed.model, files)
+                ReferringFile::Text(parsed.model, files)
             }
-            Err(_) => Referring::BrokenText(text),
+            Err(_) => ReferringFile::BrokenText(text),
         });
     }
     let binary = source.binary(options.limits).ok()?;
-    read_graph(binary, options.limits, true).ok().map(Referring::Model)
+    read_graph(binary, options.limits, true).ok().map(ReferringFile::Model)
 }
 
-/// Notes which files a text has values in, and finds nothing in them.
+/// Records the files that a text refers to, and returns empty values for all of them.
 #[derive(Default)]
-struct Named(Mutex<BTreeSet<String>>);
+struct RecordedFiles(Mutex<BTreeSet<String>>);
 
-impl ExternalData for Named {
+impl ExternalData for RecordedFiles {
     fn load(&self, location: &str, _: u64, _: Option<u64>) -> Result<Buffer, String> {
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         found.insert(location.to_string());

@@ -1,15 +1,13 @@
-//! Mapping files into memory.
+//! Maps files into memory.
 //!
 //! A mapping costs nothing until its pages are touched, so a model of many gigabytes opens at once,
-//! and several processes share one copy. The price: if somebody truncates the file while it is
-//! mapped, touching a page that is gone ends the process (SIGBUS), and if somebody overwrites it in
-//! place, its values change under us. No check before mapping can rule that out. So a session
-//! copies what it needs, and reads no byte of a mapping once it has been made, unless it is to
-//! share its weights with other processes; see [`Access`](crate::Access). A mapping takes no
-//! descriptor.
+//! and several processes share one copy. The price: if another process truncates the file while it
+//! is mapped, touching a missing page ends this process (SIGBUS), and if another process overwrites
+//! it in place, values change. No check before mapping can rule that out. So a session copies the
+//! weights it needs and does not read the mapping once it has been built, unless it shares weights
+//! with other processes; see [`Access`](crate::io::Access). A mapping needs no file descriptor.
 
-// Needed because a mapping is memory that other processes can change, which no safe interface can
-// express.
+// Other processes can change mapped memory, which no safe interface can express.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -19,10 +17,10 @@ use std::sync::Arc;
 
 use sardonyx_tensor::{Buffer, Pages};
 
-/// The whole content of a regular file, mapped for reading.
+/// Maps the content of a regular file for reading.
 pub(crate) fn map(file: &File) -> io::Result<Buffer> {
     if file.metadata()?.len() == 0 {
-        // Mapping no bytes is an error on most systems.
+        // Mapping 0 bytes is an error on most systems.
         return Ok(Buffer::empty());
     }
     // SAFETY: The mapping is private and read-only, so nothing in this process writes to it.
@@ -44,8 +42,8 @@ impl AsRef<[u8]> for Mapping {
 
 impl Pages for Mapping {
     fn fetch(&self, range: Range<usize>) {
-        // One call instead of a fault every few pages. Older systems refuse, and then pages come
-        // one by one.
+        // Prefaults the range in one call. Linux before 5.14 refuses it; then each page faults
+        // when it is touched.
         #[cfg(target_os = "linux")]
         let _ = self.0.advise_range(memmap2::Advice::PopulateRead, range.start, range.len());
         #[cfg(not(target_os = "linux"))]
@@ -55,7 +53,7 @@ impl Pages for Mapping {
     fn give_back(&self, range: Range<usize>) {
         #[cfg(unix)]
         {
-            // Pages at the ends may hold what others read.
+            // Partial pages at both ends also hold data of other tensors.
             let start = range.start.next_multiple_of(PAGE);
             let end = range.end / PAGE * PAGE;
             if start < end {
@@ -76,6 +74,7 @@ impl Pages for Mapping {
     }
 }
 
-/// The largest page of the systems at hand; advice for ranges of smaller ones is rounded to it.
+/// Largest page size of supported systems, in bytes. `madvise` fails for a range that does not
+/// begin at a page, so ranges are rounded to this size on every system.
 #[cfg(unix)]
 const PAGE: usize = 1 << 16;

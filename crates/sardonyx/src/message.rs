@@ -1,14 +1,12 @@
-//! Messages that stand alone: a node, a tensor, a function, as the bytes that they are in a file.
+//! Reads single protobuf messages, such as a node, a tensor or a function, without a model.
 //!
-//! A program that has a part of a model, and not the model, reads it here, to check it
-//! ([`Model::check_part`]), print it ([`PrintOptions::print_message`]) or infer what comes out of
-//! it ([`infer::node_outputs`]).
+//! The result is a model that has only this part, to be checked ([`Model::check_part`]) or printed
+//! ([`PrintOptions::print_message`]); [`infer::node_outputs`] infers the outputs of a single node.
 //!
 //! ```
 //! use sardonyx::{check, tool};
 //! use sardonyx::tool::ModelExt;
 //! use sardonyx::tool::message::{self, Header, MessagePart};
-//!
 //!
 //! let node = tool::parse_part(tool::TextPart::Node, b"y = Relu <alpha = 1> (x)".to_vec())?;
 //! let header = Header { opset_imports: [(String::new(), 21)].into(), ..Header::default() };
@@ -40,28 +38,28 @@ pub use attributes::{default_from_bytes, default_to_bytes, type_of_attribute};
 pub use sardonyx_proto::AttributeType;
 pub use types::{shape_to_bytes, type_to_bytes, types_from_bytes};
 
-/// A message that can be read alone.
+/// Type of a message that can be read without a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessagePart {
-    /// A `GraphProto`.
+    /// `GraphProto`.
     Graph,
-    /// A `FunctionProto`.
+    /// `FunctionProto`.
     Function,
-    /// A `NodeProto`.
+    /// `NodeProto`.
     Node,
-    /// An `AttributeProto`.
+    /// `AttributeProto`.
     Attribute,
-    /// A `TensorProto`.
+    /// `TensorProto`.
     Tensor,
-    /// A `SparseTensorProto`.
+    /// `SparseTensorProto`.
     SparseTensor,
-    /// A `ValueInfoProto`.
+    /// `ValueInfoProto`.
     ValueInfo,
 }
 
 impl MessagePart {
-    /// The message, as the standard calls it.
+    /// Returns the name of the message type in `onnx.proto`.
     pub fn name(self) -> &'static str {
         match self {
             MessagePart::Graph => "GraphProto",
@@ -75,7 +73,7 @@ impl MessagePart {
     }
 }
 
-/// What is checked of a model that has nothing but this part.
+/// Returns the part to check in a model that was read from one such message.
 impl From<MessagePart> for CheckPart {
     fn from(part: MessagePart) -> CheckPart {
         match part {
@@ -90,20 +88,21 @@ impl From<MessagePart> for CheckPart {
     }
 }
 
-/// What a model says that a part of it does not.
+/// Header fields of a model that the meaning of its parts depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Header {
     /// Version of the file format.
     pub ir_version: Option<i64>,
-    /// Versions of the operator sets by domain.
+    /// Imported operator set versions by domain.
     pub opset_imports: BTreeMap<String, i64>,
 }
 
-/// Reads a message as the only part of a model with this header.
+/// Reads a message, and makes a model with this header that has nothing else.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] if the bytes are no such message, are nested too deeply or too large.
+/// [`ErrorKind::Format`] if the bytes are not a message of this type, are nested too deeply or are
+/// too large.
 pub fn read(bytes: &[u8], part: MessagePart, header: &Header) -> Result<Model, Error> {
     match part {
         MessagePart::Function => read_inside(None, Some(bytes), header),
@@ -111,7 +110,7 @@ pub fn read(bytes: &[u8], part: MessagePart, header: &Header) -> Result<Model, E
     }
 }
 
-/// Reads a graph, and a function that it may call, as a model with this header.
+/// Reads a graph and a function that it may call, and makes a model with this header of both.
 pub(crate) fn read_with_function(
     graph: &[u8],
     function: &[u8],
@@ -127,7 +126,7 @@ fn read_inside(
 ) -> Result<Model, Error> {
     let message = InModel { in_graph, function, header };
     let mut limits = ReadLimits::default();
-    // The levels around the part.
+    // The message is wrapped in up to 3 others: model, graph and node.
     limits.depth += 3;
     let bytes = Buffer::from_vec(encode_to_vec(&message));
     let graph = read_graph(bytes, limits, true).map_err(|refusal| {
@@ -138,9 +137,9 @@ fn read_inside(
     Ok(Model::in_memory(graph))
 }
 
-/// Parts of a model, with what it takes to be in one around them.
+/// Encodes a model around a message and a function.
 struct InModel<'a> {
-    /// The main graph, or a part of it.
+    /// Main graph, or a part of it.
     in_graph: Option<(MessagePart, &'a [u8])>,
     function: Option<&'a [u8]>,
     header: &'a Header,
@@ -150,16 +149,16 @@ impl Encode for InModel<'_> {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put_some(model::IrVersion, self.header.ir_version);
         if let Some((part, bytes)) = self.in_graph {
-            let ready = |out: &mut Encoder<'a>| out.records(bytes);
+            let put_part = |out: &mut Encoder<'a>| out.records(bytes);
             out.message(model::Graph, |out| match part {
-                MessagePart::Graph | MessagePart::Function => ready(out),
-                MessagePart::Node => out.message(graph::Node, ready),
+                MessagePart::Graph | MessagePart::Function => put_part(out),
+                MessagePart::Node => out.message(graph::Node, put_part),
                 MessagePart::Attribute => {
-                    out.message(graph::Node, |out| out.message(node::Attribute, ready));
+                    out.message(graph::Node, |out| out.message(node::Attribute, put_part));
                 }
-                MessagePart::Tensor => out.message(graph::Initializer, ready),
-                MessagePart::SparseTensor => out.message(graph::SparseInitializer, ready),
-                MessagePart::ValueInfo => out.message(graph::Input, ready),
+                MessagePart::Tensor => out.message(graph::Initializer, put_part),
+                MessagePart::SparseTensor => out.message(graph::SparseInitializer, put_part),
+                MessagePart::ValueInfo => out.message(graph::Input, put_part),
             });
         }
         for (domain, version) in &self.header.opset_imports {

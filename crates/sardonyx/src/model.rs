@@ -1,4 +1,5 @@
-//! A model in memory: where it comes from and where it goes. Looking at it is in `inspect`.
+//! A model in memory: opened, read, serialized and saved. `inspect` has the methods that list its
+//! content.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -17,48 +18,49 @@ use crate::open::{Access, io_error};
 use crate::save::{SaveOptions, embed};
 use crate::stamp::Stamp;
 
-/// A model in memory.
+/// An ONNX model in memory.
 ///
-/// Holds the structure of the file; weights stay where they are, mapped or in the buffer that the
-/// model was read from. Cloning copies the structure and shares the weights.
+/// Holds the nodes, names and types of the file. Weights are not copied: they stay in the mapped
+/// file, or in the buffer that the model was read from. A clone has its own structure and shares
+/// the weights.
 #[derive(Clone)]
 pub struct Model {
     pub(crate) graph: graph::Model,
-    /// Where external data is.
+    /// External data files.
     pub(crate) data: Arc<DataFiles>,
-    /// The first bytes that the graph refers to, if they are those of a binary model file.
+    /// Source that holds the bytes of the model file, if the file is in binary form.
     pub(crate) file: Option<graph::SourceId>,
-    /// The real path of the file that the model was read from.
+    /// Path of the model file, with symlinks resolved.
     pub(crate) path: Option<PathBuf>,
-    /// Stamp of that file from when it was mapped, if it is mapped.
+    /// Identity, size and times that the model file had when it was mapped, if it is mapped.
     pub(crate) mapped: Option<Arc<Stamp>>,
-    /// Whether sessions keep weights in mapped files.
+    /// Whether sessions use weights in place in mapped files instead of copying them.
     pub(crate) shares: bool,
-    /// What sessions of this model have packed. Clones of the model have it too, as they share the
-    /// weights.
+    /// Cache of weights that sessions of this model and of its clones have packed.
     pub(crate) weights: SharedWeights,
-    /// Inputs of the main graph, and outputs that are the new values of the same state variables,
-    /// by number: those of a training step.
+    /// State variables of a training step: for each, the index of its main graph input and the
+    /// index of the output with its next value.
     pub(crate) updates: Vec<(usize, usize)>,
 }
 
 impl Model {
-    /// A model that is in no file, and has none beside it.
+    /// Makes a model that has neither a file nor external data files.
     pub(crate) fn in_memory(graph: graph::Model) -> Model {
         Model::with_data(
             graph,
-            DataFiles::nowhere("the model was read from bytes without a directory"),
+            DataFiles::unavailable("the model was read from bytes without a directory"),
         )
     }
 
-    /// A model with its data files.
+    /// Makes a model from a graph and its external data files.
     pub(crate) fn with_data(graph: graph::Model, data: DataFiles) -> Model {
         let data = Arc::new(data);
         let (weights, updates) = (SharedWeights::default(), Vec::new());
         Model { graph, data, file: None, path: None, mapped: None, shares: false, weights, updates }
     }
 
-    /// Another graph over the same payloads and data files.
+    /// Makes a model from another graph that uses the payloads and data files of this one. It has
+    /// no state updates.
     pub(crate) fn with_graph(&self, graph: graph::Model) -> Model {
         let Model { data, path, mapped, weights, .. } = self;
         Model {
@@ -73,19 +75,19 @@ impl Model {
         }
     }
 
-    /// The files that are mapped, as they were then.
+    /// Returns the identity, size and times that each mapped file had when it was mapped.
     pub(crate) fn stamps(&self) -> Vec<Arc<Stamp>> {
         self.mapped.iter().cloned().chain(self.data.stamps()).collect()
     }
 
-    /// Refuses mapped files whose content has been changed where it lies: values would come partly
-    /// from before that and partly from after it.
+    /// Fails if a mapped file was overwritten in place since it was mapped: tensors would mix old
+    /// and new values.
     pub(crate) fn demand_unchanged_files(&self) -> Result<(), Error> {
         self.stamps().iter().try_for_each(|stamp| stamp.demand_same_content())
     }
 
-    /// The model with names, texts and small tensors in memory of their own, so that its structure
-    /// can be looked at whatever happens to its file. Large payloads stay where they are.
+    /// Copies names, texts and small tensors out of the mapped file, so that the structure stays
+    /// readable even if the file changes. Large payloads stay in the file.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -100,23 +102,23 @@ impl Model {
     pub fn with_own_structure(mut self) -> Result<Model, Error> {
         let Model { graph, weights, .. } = &mut self;
         let copied = graph.copy_small(sardonyx_ops::MAX_KNOWN, &mut |bytes| weights.copy_of(bytes));
-        copied.map_err(no_memory)?;
+        copied.map_err(memory_error)?;
         Ok(self)
     }
 
-    /// Copies the model with everything in memory of its own, its data files included. Nothing that
-    /// happens to the files later matters.
-    pub(crate) fn in_own_memory(&self) -> Result<Model, Error> {
+    /// Copies the model and its external data into private memory, so that later changes of the
+    /// files have no effect.
+    pub(crate) fn copy_to_own_memory(&self) -> Result<Model, Error> {
         self.demand_unchanged_files()?;
         let mut graph = self.graph.clone();
         let copied = graph.copy_sources(&mut |bytes| self.weights.copy_of(bytes));
-        copied.map_err(no_memory)?;
+        copied.map_err(memory_error)?;
         let external = graph.tensors().into_iter().filter_map(|id| {
             let stored = graph.stored(id);
             let reference = stored.is_external().then(|| graph.external_reference(stored));
             Some(reference?.ok()?.location)
         });
-        let data = self.data.in_own_memory(external.collect(), &self.weights);
+        let data = self.data.copy_to_own_memory(external.collect(), &self.weights);
         let data = data.map_err(|what| Error::new(ErrorKind::ExternalData, what))?;
         self.demand_unchanged_files()?;
         let own = self.with_graph(graph);
@@ -124,12 +126,12 @@ impl Model {
         Ok(Model { data: Arc::new(data), mapped: None, shares: false, updates, ..own })
     }
 
-    /// Opens a model file by mapping it into memory: fast whatever its size.
+    /// Opens a model file by mapping it into memory, which is fast whatever its size.
     ///
-    /// The file must stay as it is while the model is in use: if another program truncates it,
-    /// touching the missing part ends the process. [`Model::read_file`] has no such condition, and
-    /// neither has a [`Session`](crate::Session) once it has been made. Data files beside the model
-    /// are opened the same way, when a session needs them.
+    /// The file must not change while the model is in use: if another program truncates it,
+    /// touching the missing part ends the process (SIGBUS). [`Model::read_file`] has no such
+    /// condition, and neither has a [`Session`](crate::Session) once it has been built. External
+    /// data files are mapped too, when a session needs them.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -140,12 +142,14 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no ONNX model.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is not an ONNX
+    /// model.
     pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
         OpenOptions::new().open(path)
     }
 
-    /// Opens a model file by reading it, and the data files beside it likewise.
+    /// Opens a model file by reading it into memory. External data files are read too, when a
+    /// session needs them.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -161,8 +165,8 @@ impl Model {
         OpenOptions::new().access(Access::Read).open(path)
     }
 
-    /// Reads a model from bytes, which it keeps. External data is found only with
-    /// [`OpenOptions::directory`] or [`OpenOptions::resolver`].
+    /// Makes a model from the bytes of a model file, which it keeps. External data is found only
+    /// with [`OpenOptions::directory`] or [`OpenOptions::resolver`].
     ///
     /// ```
     /// // ir_version 10, and a graph called g
@@ -173,13 +177,13 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Format`] if they are no ONNX model.
+    /// [`ErrorKind::Format`] if the bytes are not an ONNX model.
     pub fn from_bytes(bytes: impl Into<Buffer>) -> Result<Model, Error> {
         OpenOptions::new().from_bytes(bytes)
     }
 
-    /// Reads a model from a stream, to its end. A stream that nobody vouches for may never end:
-    /// limit it with [`OpenOptions::max_bytes`].
+    /// Reads a model from a stream until EOF. An untrusted stream may never end: bound it with
+    /// [`OpenOptions::max_bytes`].
     ///
     /// ```
     /// let bytes: &[u8] = b"\x08\x0a\x3a\x03\x12\x01g";
@@ -190,27 +194,28 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if reading fails, [`ErrorKind::Format`] if the bytes are no ONNX model.
+    /// [`ErrorKind::Io`] if reading fails, [`ErrorKind::Format`] if the bytes are not an ONNX
+    /// model.
     pub fn from_reader(reader: impl Read) -> Result<Model, Error> {
         OpenOptions::new().from_reader(reader)
     }
 
-    /// Names the directory, instead of that of the model file, in which files with external data
-    /// are looked for.
+    /// Sets the directory in which external data files are looked up, instead of the model file's
+    /// own directory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if there is no such directory.
-    pub(crate) fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
+    /// [`ErrorKind::Io`] if the directory does not exist or cannot be opened.
+    pub(crate) fn set_data_directory(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
         let directory = directory.as_ref();
-        let found = DataFiles::at(directory, DataOptions::default())
+        let found = DataFiles::from_directory(directory, DataOptions::default())
             .map_err(|error| io_error("cannot use the directory", directory, error))?;
         self.data = Arc::new(found);
         Ok(())
     }
 
-    /// The bytes of the model's file: those that were read, if they were in canonical order.
-    /// External data stays outside.
+    /// Serializes the model in its binary form. External data stays outside. The bytes are equal to
+    /// those that the model was read from if these had their fields in canonical order.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -222,25 +227,25 @@ impl Model {
         self.graph.to_bytes()
     }
 
-    /// The bytes of the model's file in pieces, for whoever sends or digests them: payloads stay
-    /// where they lie, and a model of a gigabyte takes as much memory as its nodes and names do.
-    pub(crate) fn encoded(&self) -> Encoded<'_> {
+    /// Serializes the model in its binary form as a list of pieces, to be sent or hashed. Payloads
+    /// are borrowed, so a model of one gigabyte needs only the memory of its nodes and names.
+    pub(crate) fn encode(&self) -> Encoded<'_> {
         self.graph.encoded()
     }
 
-    /// Writes the model in its binary form, payloads straight from where they lie. External data
-    /// stays outside. Returns the number of bytes.
+    /// Writes the model in its binary form without a copy of its payloads in memory. External data
+    /// stays outside. Returns the number of bytes written.
     ///
     /// # Errors
     ///
-    /// Those of `sink`.
+    /// Errors that `sink` returns.
     pub fn write_to(&self, sink: &mut dyn io::Write) -> io::Result<u64> {
         self.graph.write_to(sink)
     }
 
-    /// Writes the model to a file, whole or not at all: a file of that name is replaced only once
-    /// the new one is complete. External data stays where it is, or comes along if the file is in
-    /// another directory. [`SaveOptions`] has the choices.
+    /// Saves the model to a file atomically: an existing file is replaced only once the new one is
+    /// complete. External data files stay as they are, or are copied if the new file is in another
+    /// directory. [`SaveOptions`] has more choices.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -254,13 +259,13 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be written; what was there before is then unharmed.
+    /// [`ErrorKind::Io`] if the file cannot be written; an existing file is then unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         SaveOptions::new().save(self, path).map(drop)
     }
 
-    /// The same model with the values of its data files inside. Values of mapped files stay where
-    /// they lie, so that this takes no memory for them.
+    /// Returns the model with the values of its external data files embedded. Values in mapped
+    /// files are referenced, not copied, so they take no memory.
     ///
     /// # Errors
     ///
@@ -273,7 +278,7 @@ impl Model {
         Ok(self.with_graph(graph))
     }
 
-    /// Refuses a model that was read without its payloads.
+    /// Fails if the model was opened without its payloads, so that it has no weights.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
         if self.graph.is_skimmed() {
             Err(Error::new(ErrorKind::Invalid, "values of the model were skipped when it was read")
@@ -283,7 +288,7 @@ impl Model {
         }
     }
 
-    /// Opens all data files and checks every reference into them.
+    /// Opens all external data files and checks that each tensor's range lies within its file.
     pub(crate) fn check_external_data(&self) -> Result<(), Error> {
         for id in self.graph.tensors() {
             let tensor = self.graph.stored(id);
@@ -297,7 +302,7 @@ impl Model {
     }
 }
 
-fn no_memory(error: TensorError) -> Error {
+fn memory_error(error: TensorError) -> Error {
     Error::new(ErrorKind::Run, error.to_string()).with_source(error)
 }
 

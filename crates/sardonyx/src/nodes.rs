@@ -1,4 +1,4 @@
-//! The nodes of a model one by one: operators, and the values that they read and make.
+//! Lists the nodes of a model with the values that they read and make.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,69 +13,70 @@ use crate::inference::Inferred;
 use crate::model::Model;
 use sardonyx_model::Type;
 
-/// A node of a graph.
+/// Node of a graph, with the values that it reads and makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeInfo {
-    /// The graph that it stands in, as a path through the messages of the file: `graph` for the
-    /// main graph, else such as `graph.node[3] 'then_branch'` or `functions[0]`.
+    /// Graph of the node, as a path through the messages of the file: `graph` for the main graph,
+    /// otherwise for example `graph.node[3] 'then_branch'` or `functions[0]`.
     pub graph: Arc<str>,
-    /// Its position in that graph.
+    /// Index of the node in that graph.
     pub index: usize,
-    /// Its name; may be empty.
+    /// Name of the node; may be empty.
     pub name: String,
-    /// The domain of its operator; empty for `ai.onnx`.
+    /// Domain of its operator; empty for `ai.onnx`.
     pub domain: String,
-    /// The name of its operator or function.
+    /// Name of its operator or function.
     pub operator: String,
-    /// What messages call it, such as `node 'conv1' (Conv)`.
+    /// Description of the node in messages, such as `node 'conv1' (Conv)`.
     pub place: String,
-    /// What it reads, by position; `None` for an input that is left out.
+    /// Inputs by position; `None` for an omitted one.
     pub inputs: Vec<Option<NodeValue>>,
-    /// What it makes, by position; `None` for an output that is left out.
+    /// Outputs by position; `None` for an omitted one.
     pub outputs: Vec<Option<NodeValue>>,
 }
 
 impl NodeInfo {
-    /// Whether it stands in the main graph.
+    /// Whether the node is in the main graph.
     pub fn is_in_main_graph(&self) -> bool {
         &*self.graph == "graph"
     }
 }
 
-/// A value that a node reads or makes.
+/// Value that a node reads or makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeValue {
-    /// Its name.
+    /// Name of the value.
     pub name: String,
-    /// Its type, if types were given and it is known.
+    /// Type of the value, if [`Model::nodes`] got inferred types and this one is known.
     pub ty: Option<Type>,
-    /// Where it comes from.
+    /// Origin of the value.
     pub source: ValueSource,
-    /// Whether its graph has it as an output.
+    /// Whether the value is an output of its graph.
     pub is_output: bool,
 }
 
-/// Where a value comes from.
+/// Origin of a value that a node reads or makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueSource {
-    /// An input of the graph.
+    /// Input of the node's graph.
     Input,
-    /// An initializer of the graph.
+    /// Initializer of the node's graph.
     Initializer,
-    /// The node of the same graph at this position.
+    /// Output of the node at this index of the same graph.
     Node(usize),
-    /// A graph around that of the node.
+    /// Captured from an enclosing graph.
     Outside,
-    /// Nothing defines it.
+    /// Undefined: no input, initializer or node has this name.
     Nothing,
 }
 
 impl Model {
-    /// The nodes of all graphs: the main graph and those within its nodes first, then functions and
-    /// training steps. Types are those that [`infer`](Model::infer) found, if it is given.
+    /// Lists the nodes of all graphs: first the main graph and its subgraphs, then functions, then
+    /// training steps. Values have types only if `types`, a result of [`infer`](Model::infer), is
+    /// given.
     ///
     /// ```
     /// # use sardonyx::Model;
@@ -117,7 +118,7 @@ impl Model {
         nodes
     }
 
-    /// All graphs: the main one and those in its nodes, then the others in the same way.
+    /// Lists all graphs, each followed by its subgraphs: the main graph, functions, training steps.
     fn graphs_in_order(&self) -> Vec<GraphId> {
         let model = &self.graph;
         let steps = model.training_info.iter();
@@ -136,7 +137,7 @@ impl Model {
         graphs
     }
 
-    /// A value as the nodes of a graph see it.
+    /// Describes a value that a node of `graph` reads or makes.
     fn node_value(
         &self,
         graph: GraphId,
@@ -164,15 +165,15 @@ impl Model {
         }
     }
 
-    /// The type of an initializer, as it is stored.
+    /// Returns the stored type of an initializer; `None` for other values.
     pub(crate) fn initializer_type(&self, id: ValueId) -> Option<Type> {
         let tensor = &self.graph.initializer(id)?.tensor;
         let elem = DataType::from_number(tensor.data_type?)?;
         Some(Type::tensor(elem, tensor.dims.iter().copied()))
     }
 
-    /// A copy of the model whose main graph has these values of it as outputs as well, after its
-    /// own. They are the values of the model as it is written, whatever a session changes.
+    /// Copies the model and adds values of its main graph as outputs, after the existing ones. A
+    /// session computes them as the model defines them, even if it would have fused their nodes.
     ///
     /// ```
     /// # use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -223,7 +224,7 @@ impl Model {
         Ok(self.with_output_values(wanted))
     }
 
-    /// The names of what a node of the main graph makes, if one has this name.
+    /// Lists the outputs of the main graph's node with this name; `None` if no node has it.
     fn outputs_of_node(&self, name: &str) -> Option<Vec<String>> {
         let model = &self.graph;
         let name = model.symbol(name.as_bytes())?;
@@ -234,7 +235,7 @@ impl Model {
         Some(names.collect())
     }
 
-    /// As [`with_outputs`](Model::with_outputs), by id.
+    /// Copies the model and adds values of its main graph as outputs, by their ids.
     pub(crate) fn with_output_values(&self, values: impl IntoIterator<Item = ValueId>) -> Model {
         let mut model = self.clone();
         if let Some(main) = model.graph.main {
@@ -248,7 +249,7 @@ impl Model {
     }
 }
 
-/// The graphs in the attributes of a graph's nodes.
+/// Iterates over the subgraphs in attributes of a graph's nodes.
 fn inner_graphs(model: &graph::Model, id: GraphId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.graph(id).nodes.iter().flat_map(|node| model.attributes(*node));
     attributes.flat_map(|id| model.attribute(*id).graphs())

@@ -1,5 +1,4 @@
-//! The bytes of files: mapped or read, with errors that name the file. What becomes of them is in
-//! `load`.
+//! Maps or reads the bytes of files, with errors that name the file. `load` makes models of them.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,38 +7,39 @@ use std::path::{Path, PathBuf};
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
-use crate::form::Form;
+use crate::form::ModelFormat;
 use crate::mapping;
 use crate::stamp::Stamp;
 
-/// How the bytes of a model file, and of the data files beside it, come into memory.
+/// Way in which the bytes of a model file and of its external data files get into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Access {
-    /// Mapped: pages come in when touched. If another program truncates a mapped file, touching the
-    /// missing part ends the process (SIGBUS); if it overwrites the file in place, values change.
-    /// For looking into files that stay as they are meanwhile. A [`Session`](crate::Session) copies
-    /// what it needs: once it has been made, it reads no byte of the files.
+    /// Memory-mapped: pages are loaded when touched. Suits files that no other program changes
+    /// meanwhile: if one truncates a mapped file, touching the missing part ends the process
+    /// (SIGBUS); if one overwrites it in place, values change. A [`Session`](crate::Session) copies
+    /// the weights it needs: once built, it does not read the files.
     #[default]
     Map,
-    /// Mapped, and sessions keep their weights in the mapped files as far as kernels read them as
-    /// they are: memory that processes share. Each run first compares identity, size and times of
-    /// the files with what they were, and fails if one has changed. A file that is truncated while
-    /// a run reads it ends the process (SIGBUS).
+    /// Memory-mapped, and sessions use weights in place in the mapped files where kernels can read
+    /// the stored layout, so that processes share this memory. Each run first compares inode, size
+    /// and times of the files with those at opening, and fails if a file has changed. A file that
+    /// is truncated while a run reads it ends the process (SIGBUS).
     Share,
-    /// Read into memory of our own: slower to open and as large as the file, but nothing that
-    /// happens to the file later matters.
+    /// Read into private memory: slower to open, and takes as much memory as the file has bytes,
+    /// but later changes of the file have no effect.
     Read,
 }
 
 impl Access {
-    /// Whether files are mapped.
+    /// Whether regular files are memory-mapped.
     pub(crate) fn maps(self) -> bool {
         matches!(self, Access::Map | Access::Share)
     }
 }
 
-/// The content of a file. Pipes are always read; directories and devices are refused.
+/// Returns the content of a file. A pipe is read to its end even if `access` maps files;
+/// directories and devices are errors.
 pub(crate) fn read_file(
     path: &Path,
     access: Access,
@@ -48,7 +48,8 @@ pub(crate) fn read_file(
     open_file(path, access, max_bytes).map(|(bytes, _)| bytes)
 }
 
-/// The content of a file, as for [`read_file`], and if it is mapped, what the file was then.
+/// Returns the content of a file, like [`read_file`], and the identity, size and times of a file
+/// that was mapped.
 pub(crate) fn open_file(
     path: &Path,
     access: Access,
@@ -58,20 +59,23 @@ pub(crate) fn open_file(
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(directory_given(path));
+        return Err(directory_error(path));
     }
     if metadata.is_file() && access.maps() {
         // Before it is mapped: a change between the two is found later.
-        let stamp = Stamp::of(path, &file).map_err(failed)?;
+        let stamp = Stamp::new(path, &file).map_err(failed)?;
         return Ok((mapping::map(&file).map_err(failed)?, Some(stamp)));
     }
     if is_device(&metadata) {
-        return Err(Error::new(ErrorKind::Io, "a device is not a model").with_place(shown(path)));
+        return Err(
+            Error::new(ErrorKind::Io, "a device is not a model").with_place(display_path(path))
+        );
     }
     Ok((read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)?, None))
 }
 
-/// The rest of a stream, of which `expected` bytes are known to come.
+/// Reads a stream to its end, which must come within `max_bytes`. `expected` is its length in
+/// bytes as far as known, for one allocation ahead.
 pub(crate) fn read_stream(
     stream: &mut dyn Read,
     expected: u64,
@@ -88,7 +92,7 @@ pub(crate) fn read_stream(
         return Err(too_long());
     }
     let mut bytes = Vec::new();
-    // Memory that is not there is an error before it is used.
+    // Fails with an error where `Vec::with_capacity` would abort the process.
     let len = usize::try_from(expected).unwrap_or(usize::MAX);
     bytes.try_reserve_exact(len).map_err(|_| {
         io::Error::new(io::ErrorKind::OutOfMemory, format!("not enough memory for {len} bytes"))
@@ -108,7 +112,7 @@ fn is_device(_: &fs::Metadata) -> bool {
     false
 }
 
-pub(crate) fn directory_given(path: &Path) -> Error {
+pub(crate) fn directory_error(path: &Path) -> Error {
     let mut inside: Vec<String> = fs::read_dir(path)
         .into_iter()
         .flatten()
@@ -118,8 +122,8 @@ pub(crate) fn directory_given(path: &Path) -> Error {
         .map(|entry| entry.path().display().to_string())
         .collect();
     inside.sort();
-    let error =
-        Error::new(ErrorKind::Io, "this is a directory, not a model file").with_place(shown(path));
+    let error = Error::new(ErrorKind::Io, "this is a directory, not a model file")
+        .with_place(display_path(path));
     if inside.is_empty() {
         error.with_help("give the path of the .onnx file")
     } else {
@@ -127,7 +131,8 @@ pub(crate) fn directory_given(path: &Path) -> Error {
     }
 }
 
-/// An I/O error as one of ours, with the file's name and advice where there is any.
+/// Converts an I/O error to one that names the file. Suggests a file of a similar name if `path`
+/// does not exist.
 pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
     let reason = io_reason(path, &error);
     let not_found = error.kind() == io::ErrorKind::NotFound;
@@ -140,8 +145,8 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// Why a file could not be opened, read or written, in words. If a directory on the way to it is
-/// missing, that is said.
+/// Describes why a file could not be opened, read or written. Names the directory of its path that
+/// does not exist, or the dangling symlink, if that is the cause.
 pub fn io_reason(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => match (dangling_link(path), missing_directory(path)) {
@@ -161,7 +166,8 @@ pub fn io_reason(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// The first link on the way to a file that leads nowhere, and its target as it is written.
+/// Finds the first component of a path that is a dangling symlink. Returns the path up to it and
+/// the target that the link holds.
 fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
     let links = path.ancestors().filter_map(|part| Some((part, fs::read_link(part).ok()?)));
     let dangling = links.filter(|(link, _)| {
@@ -170,7 +176,7 @@ fn dangling_link(path: &Path) -> Option<(&Path, PathBuf)> {
     dangling.last()
 }
 
-/// The first directory on the way to a file that does not exist.
+/// Finds the first parent directory of a path that does not exist.
 fn missing_directory(path: &Path) -> Option<&Path> {
     let directories = path.ancestors().skip(1);
     let missing = directories.take_while(|directory| {
@@ -179,32 +185,28 @@ fn missing_directory(path: &Path) -> Option<&Path> {
     missing.last()
 }
 
-/// A file of the same directory with a similar name, which could hold the same: a model for a
-/// model, else a file with the same suffix.
+/// Finds a file with a similar name in the same directory: a model file if `path` has the suffix
+/// of a model or no suffix, else a file with the same suffix.
 fn similar_file(path: &Path) -> Option<PathBuf> {
-    // Suffixes are alike anyhow.
+    // Only stems are compared: equal suffixes would make short names look similar.
     let stem = |name: &str| Path::new(name).file_stem()?.to_str().map(str::to_string);
     let wanted = path.file_stem()?.to_str()?;
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let is_same_kind = |name: &str| {
-        let name = Path::new(name);
-        match (Form::of_path(path), path.extension()) {
-            // A name without suffix is that of a model whose suffix was left out.
-            (Some(_), _) | (None, None) => Form::of_path(name).is_some(),
-            (None, suffix) => name.extension() == suffix,
-        }
-    };
     let names: Vec<String> = fs::read_dir(directory)
         .ok()?
         .flatten()
         .take(1000)
-        // A link may lead nowhere.
+        // Leaves out dangling symlinks.
         .filter(|entry| entry.path().exists())
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_same_kind(name))
+        .filter(|name| match (ModelFormat::from_path(path), path.extension()) {
+            // The suffix of a model may have been left out.
+            (Some(_), _) | (None, None) => ModelFormat::from_path(Path::new(name)).is_some(),
+            (None, suffix) => Path::new(name).extension() == suffix,
+        })
         .collect();
     let stems: Vec<String> = names.iter().filter_map(|name| stem(name)).collect();
     let closest = sardonyx_proto::closest(wanted, stems.iter().map(String::as_str))?;
@@ -212,6 +214,6 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(found))
 }
 
-pub(crate) fn shown(path: &Path) -> String {
+pub(crate) fn display_path(path: &Path) -> String {
     path.display().to_string()
 }

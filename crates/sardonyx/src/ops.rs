@@ -1,4 +1,4 @@
-//! Operators: those of the standard, and those that a program adds.
+//! Describes the operators of the standard, and has the traits for operators that a program adds.
 //!
 //! ```
 //! use sardonyx::ops::Operator;
@@ -29,7 +29,7 @@ pub use sardonyx_runtime::{
     EncodedImage, ImageDecoder, OperatorCall, OperatorError, PixelFormat, UnsupportedOperator,
 };
 
-/// An operator of the standard, in all of its versions.
+/// Operator of the standard, in all of its versions.
 #[derive(Clone, Copy)]
 pub struct Operator(&'static OpDef);
 
@@ -39,33 +39,33 @@ impl Operator {
         Registry::standard().operators().map(Operator)
     }
 
-    /// Finds an operator of the standard. The domain `ai.onnx` may also be given as an empty text.
+    /// Finds an operator of the standard. An empty domain means `ai.onnx`.
     pub fn find(domain: &str, name: &str) -> Option<Operator> {
         Registry::standard().operator(domain, name).map(Operator)
     }
 
-    /// Domain; empty for `ai.onnx`.
+    /// Returns the domain of the operator; empty for `ai.onnx`.
     pub fn domain(self) -> &'static str {
         self.0.domain
     }
 
-    /// Name.
+    /// Returns the name of the operator, such as `Conv`.
     pub fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// Description of what the operator computes, in a few sentences.
-    pub fn about(self) -> &'static str {
+    /// Describes in a few sentences what the operator computes.
+    pub fn description(self) -> &'static str {
         self.0.about
     }
 
-    /// Lists the operator set versions that brought a new version of the operator, ascending.
+    /// Lists the operator set versions that introduced or changed the operator, ascending.
     pub fn versions(self) -> impl DoubleEndedIterator<Item = u32> {
         self.0.versions().map(|version| version.since)
     }
 
-    /// Returns the version of the operator in an operator set: the newest of its
-    /// [versions](Operator::versions) up to `opset`.
+    /// Returns the operator's version in operator set `opset`: the newest of its
+    /// [versions](Operator::versions) up to that number.
     pub fn version_at(self, opset: u32) -> Option<u32> {
         self.0.version_at(opset)
     }

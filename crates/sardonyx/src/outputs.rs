@@ -1,4 +1,4 @@
-//! What a run gives back.
+//! Outputs of a run.
 
 use std::iter::Map;
 use std::ops::Index;
@@ -10,7 +10,7 @@ use sardonyx_tensor::{Tensor, Value};
 use crate::error::{Error, ErrorKind};
 use sardonyx_proto::closest;
 
-/// The outputs of a run, in the model's order, by name or position.
+/// Outputs of a run in the model's order, accessible by name or position.
 ///
 /// ```
 /// use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -30,7 +30,7 @@ use sardonyx_proto::closest;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outputs(Vec<Named>);
 
-/// Output with its name, which the outputs of other runs share.
+/// Output and its name. All runs of a session share the name.
 type Named = (Arc<str>, Value);
 
 impl Outputs {
@@ -38,26 +38,26 @@ impl Outputs {
         Outputs(values)
     }
 
-    /// How many outputs there are.
+    /// Returns the number of outputs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the run has no outputs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The output with a name, if there is one.
+    /// Returns the output with a name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.iter().find(|(own, _)| **own == *name).map(|(_, value)| value)
     }
 
-    /// The output with a name, as a dense tensor.
+    /// Returns the output with a name as a dense tensor.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Output`] if there is none of that name, or it is no tensor.
+    /// [`ErrorKind::Output`] if no output has this name, or if it is not a tensor.
     pub fn tensor(&self, name: &str) -> Result<&Tensor, Error> {
         let Some(value) = self.get(name) else {
             let names: Vec<&str> = self.names().collect();
@@ -76,23 +76,23 @@ impl Outputs {
         })
     }
 
-    /// Names, in order.
+    /// Returns the names in the model's order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(|(name, _)| &**name)
     }
 
-    /// Takes the values, in order.
+    /// Takes the values in the model's order.
     pub fn into_values(self) -> impl ExactSizeIterator<Item = Value> {
         self.0.into_iter().map(|(_, value)| value)
     }
 
-    /// Names and values, in order.
+    /// Returns names and values in the model's order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 }
 
-/// Values by name, in the order in which they come.
+/// Collects values by name, in the order of the iterator.
 impl FromIterator<(String, Value)> for Outputs {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(values: I) -> Outputs {
         Outputs(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
@@ -102,9 +102,11 @@ impl FromIterator<(String, Value)> for Outputs {
 impl Index<&str> for Outputs {
     type Output = Value;
 
+    /// Returns the output with a name.
+    ///
     /// # Panics
     ///
-    /// If there is no output of that name; see [`Outputs::get`].
+    /// If no output has this name; see [`Outputs::get`].
     fn index(&self, name: &str) -> &Value {
         match self.get(name) {
             Some(value) => value,
@@ -116,6 +118,8 @@ impl Index<&str> for Outputs {
 impl Index<usize> for Outputs {
     type Output = Value;
 
+    /// Returns the output at a position.
+    ///
     /// # Panics
     ///
     /// If there are not that many outputs.

@@ -1,17 +1,15 @@
-//! Where the parts of a model stand in the text that it was read from.
+//! Positions of findings in the text from which a model was parsed.
 
 use sardonyx_model::{GraphId, Id, NodeId};
 use sardonyx_passes::{Finding, Spot, SpotPart};
 use sardonyx_tensor::Buffer;
-use sardonyx_text::{
-    Diagnostic, DiagnosticSeverity, Position, SyntaxKind, SyntaxTree, syntax_tree,
-};
+use sardonyx_text::{DiagnosticSeverity, Position, SyntaxKind, SyntaxTree, syntax_tree};
 
 use crate::model::Model;
 
-/// The line and column of each finding about a model that was read from this text in the notation
-/// and not changed since. `None` for findings about the model as a whole, and for all if the text
-/// is not that of the model.
+/// Returns the line and column of each finding about a model that was parsed from `text` and not
+/// changed since. `None` for findings about the model as a whole, and for all findings if the text
+/// is not the model's.
 pub(crate) fn positions(
     model: &Model,
     text: &Buffer,
@@ -21,43 +19,36 @@ pub(crate) fn positions(
         return Vec::new();
     }
     let (tree, diagnostics) = syntax_tree(text);
-    let failed = |found: &Diagnostic| found.severity == DiagnosticSeverity::Error;
-    let places = Places::of(&model.graph, &tree);
+    let places = Places::new(&model.graph, &tree);
     let is_other = places.nodes.len() != model.graph.node_count();
-    if is_other || diagnostics.iter().any(failed) {
+    let mut severities = diagnostics.iter().map(|found| found.severity);
+    if is_other || severities.any(|severity| severity == DiagnosticSeverity::Error) {
         return findings.iter().map(|_| None).collect();
     }
-    let position = |found: &Finding| {
-        let start = places.start(found.place.spot)?;
-        Some(Position::of(text.as_slice(), start))
-    };
-    findings.iter().map(position).collect()
+    let starts = findings.iter().map(|found| places.start(found.place.spot));
+    starts.map(|start| Some(Position::of(text.as_slice(), start?))).collect()
 }
 
-/// The parts of a text by the ids of what they become. The parser gives them in the order in which
-/// the parts begin.
+/// Syntax nodes of a text by the ids of the model's parts. The parser assigns ids in the order in
+/// which parts begin in the text.
 struct Places<'t> {
     model: &'t sardonyx_model::Model,
     tree: &'t SyntaxTree,
     nodes: Vec<usize>,
-    /// Graphs, and functions for their bodies.
+    /// Graphs and functions, as both have a `GraphId`.
     graphs: Vec<usize>,
     functions: Vec<usize>,
 }
 
 impl Places<'_> {
-    fn of<'t>(model: &'t sardonyx_model::Model, tree: &'t SyntaxTree) -> Places<'t> {
-        let of_kind = |kinds: &[SyntaxKind]| {
-            let parts = tree.parts().iter().enumerate();
-            let parts = parts.filter(|(_, part)| kinds.contains(&part.kind));
-            parts.map(|(index, _)| index).collect()
-        };
+    fn new<'t>(model: &'t sardonyx_model::Model, tree: &'t SyntaxTree) -> Places<'t> {
+        let functions = parts_of_kinds(tree, &[SyntaxKind::Function]);
         Places {
             model,
             tree,
-            nodes: of_kind(&[SyntaxKind::Node]),
-            graphs: of_kind(&[SyntaxKind::Graph, SyntaxKind::Function]),
-            functions: of_kind(&[SyntaxKind::Function]),
+            nodes: parts_of_kinds(tree, &[SyntaxKind::Node]),
+            graphs: parts_of_kinds(tree, &[SyntaxKind::Graph, SyntaxKind::Function]),
+            functions,
         }
     }
 
@@ -83,7 +74,7 @@ impl Places<'_> {
         Some(self.tree.parts()[part].span.start)
     }
 
-    /// The parts of a kind directly in another.
+    /// Returns the direct children of a part that have a kind.
     fn children(&self, part: usize, kind: SyntaxKind) -> impl Iterator<Item = usize> {
         let children = self.tree.children(part);
         children.filter(move |child| self.tree.parts()[*child].kind == kind)
@@ -93,11 +84,12 @@ impl Places<'_> {
         let count = |kind| self.children(node, kind).count();
         match field {
             "attribute" => self.children(node, SyntaxKind::Attribute).nth(index),
-            // What is left out between two commas is not a part of the text.
+            // An omitted input between two commas has no syntax node, which would shift the
+            // indices.
             "input" if count(SyntaxKind::Reference) == self.model.inputs(id).len() => {
                 self.children(node, SyntaxKind::Reference).nth(index)
             }
-            // The label stands before the outputs, and is a definition as well.
+            // The label before the outputs is a definition too.
             "name" => self.children(node, SyntaxKind::Definition).next(),
             "output" => {
                 let name = self.model.display(self.model.node(id).name);
@@ -116,7 +108,7 @@ impl Places<'_> {
         let has_values = |part: &usize| self.children(*part, SyntaxKind::Values).next().is_some();
         let found = self.model.graph(id);
         let (inputs, outputs) = (found.inputs.len(), found.outputs.len());
-        // Inputs, outputs, and then types and constants in one list.
+        // One list holds the inputs, then the outputs, then types and constants.
         let mut values = self.children(graph, SyntaxKind::ValueInfo);
         match field {
             "name" => self.children(graph, SyntaxKind::Definition).next(),
@@ -149,13 +141,18 @@ impl Places<'_> {
     }
 }
 
+fn parts_of_kinds(tree: &SyntaxTree, kinds: &[SyntaxKind]) -> Vec<usize> {
+    let parts = tree.parts().iter().enumerate();
+    parts.filter(|(_, part)| kinds.contains(&part.kind)).map(|(index, _)| index).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Model, check};
 
     #[test]
-    fn findings_stand_where_the_text_says_it() {
+    fn findings_have_positions_in_the_text() {
         let text = "<ir_version: 10, opset_import: [\"\": 21]>\n\
             g (float[N] x) => (float[N] y, float[N] z)\n\
             <float[2] \"w\" = {1, 2}>\n\
@@ -195,7 +192,7 @@ mod tests {
             .find(|(finding, _)| finding.place.path == "graph.node[2].input[1]");
         let second = second.and_then(|(_, found)| *found);
         assert_eq!(second.map(|found| (found.line, found.column)), Some((9, 19)));
-        // Something else than the text of the model has no places.
+        // A text of another model has no positions.
         let other = Buffer::from_vec(b"no model".to_vec());
         assert!(positions(&model, &other, &report.findings).iter().all(Option::is_none));
     }

@@ -1,4 +1,4 @@
-//! Results of jobs with errors that their inputs do not have.
+//! Results of graph transformations that have errors which the input does not have.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use sardonyx_passes::{Edit, JobKind, NewErrors};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
-/// The result of a job, with errors that its model does not have: a bug of the job. It is
-/// not handed on as a result, and is kept here to report the bug.
+/// Invalid result of a conversion, an inlining or another transformation of a valid model: a bug of
+/// the transformation. The result is kept for a bug report and not returned as a success.
 #[derive(Debug, Clone)]
 pub struct InvalidResult {
     errors: NewErrors,
@@ -19,24 +19,24 @@ pub struct InvalidResult {
 }
 
 impl InvalidResult {
-    /// The result of a job on `input`.
-    pub(crate) fn of(input: &Model, rejected: passes::Rejected) -> InvalidResult {
+    /// Makes the error from a rejected graph of a transformation of `input`.
+    pub(crate) fn new(input: &Model, rejected: passes::Rejected) -> InvalidResult {
         let passes::Rejected { errors, model } = rejected;
         InvalidResult { errors, model: input.with_graph(model) }
     }
 
-    /// The errors that the input does not have, and the job.
+    /// Returns the errors that the input does not have, and the transformation that made them.
     #[doc(hidden)]
     pub fn errors(&self) -> &NewErrors {
         &self.errors
     }
 
-    /// The result as the job made it.
+    /// Returns the invalid model.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// The result as the job made it, to be changed or written.
+    /// Takes the invalid model out of the error, for changing or writing it.
     pub fn into_model(self) -> Model {
         self.model
     }
@@ -65,10 +65,10 @@ impl From<InvalidResult> for Error {
 }
 
 impl Model {
-    /// Checks the model after edits against what it was `before`: only the
-    /// [rules](Edit::rules) that the edits can break, and types if operators are others now. What
-    /// [`convert`](Model::convert), [`inline`](Model::inline) and other jobs make is checked by
-    /// these themselves.
+    /// Checks the model after edits against its state `before`: only the [rules](Edit::rules) that
+    /// the edits can break, and types if operator versions have changed.
+    /// [`convert`](Model::convert), [`inline`](Model::inline) and other transformations check their
+    /// results themselves.
     ///
     /// ```
     /// use sardonyx::Model;
@@ -88,7 +88,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Errors that the model did not have before.
+    /// [`InvalidResult`] with the errors that the model did not have before.
     pub(crate) fn check_edits(
         &self,
         before: &Model,
@@ -102,7 +102,7 @@ impl Model {
             .map_err(|errors| Box::new(InvalidResult { errors, model: self.clone() }))
     }
 
-    /// Checks a result whose nodes have nothing to do with those of this model.
+    /// Checks a result whose nodes cannot be traced back to nodes of this model.
     pub(crate) fn check_parts(&self, job: JobKind, result: Model) -> Result<Model, Error> {
         let registry = Registry::with_microsoft();
         let input = JobInput { job, model: &self.graph, registry: &registry };

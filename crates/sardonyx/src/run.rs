@@ -1,4 +1,4 @@
-//! Runs: the trait of everything that runs a model, and how sessions compute.
+//! Running models: the trait of sessions, and options of their computation.
 
 #[doc(inline)]
 pub use crate::large_pages::LargePages;

@@ -1,4 +1,4 @@
-//! One way to run a model, whether one session has it or several devices.
+//! The trait `Run`: runs a model in one session or on several devices by one interface.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,8 @@ use crate::outputs::Outputs;
 use crate::session::Session;
 
 mod sealed {
-    /// Keeps other crates from implementing [`Run`](super::Run), so that it can get more methods.
+    /// Supertrait that other crates cannot implement, so that [`Run`](super::Run) can get more
+    /// methods.
     pub trait Sealed {}
 
     impl Sealed for super::Session {}
@@ -20,10 +21,10 @@ mod sealed {
     impl Sealed for super::Runner {}
 }
 
-/// Model that is ready to run: a [`Session`], a [`DeviceSession`], or a [`Runner`] of either.
+/// A model that is ready to run: a [`Session`], a [`DeviceSession`], or a [`Runner`] of either.
 ///
-/// The sessions have these methods themselves; the trait is for code that works with any of them.
-/// No other type can implement it.
+/// The sessions have inherent methods with these names; the trait is for generic code. It is
+/// sealed.
 ///
 /// ```
 /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
@@ -50,11 +51,11 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
     /// Returns the inputs of a run, in the model's order.
     fn inputs(&self) -> &[Port];
 
-    /// Returns the input of a name.
+    /// Returns the input with a name.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if there is none.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if no input has this name.
     fn input(&self, name: &str) -> Result<&Port, Error>;
 
     /// Returns the outputs of a run, in the model's order.
@@ -77,8 +78,8 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
         N: AsRef<str>,
         V: Into<Value>;
 
-    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
-    /// caller. Outputs that are not named are not returned.
+    /// Runs the model on borrowed inputs and writes the named outputs into memory of the caller;
+    /// other outputs are dropped.
     ///
     /// # Errors
     ///
@@ -91,12 +92,12 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
     ) -> Result<(), Error>;
 }
 
-/// Session that runs a model here or on several devices, for code that decides at run time.
+/// A session of one or of several devices, for code that decides at run time.
 #[derive(Debug)]
 pub enum Runner {
     /// One session runs the whole model.
     Session(Session),
-    /// Several devices run parts of it.
+    /// Several devices run parts of the model.
     Devices(Box<DeviceSession>),
 }
 
@@ -115,23 +116,24 @@ impl From<DeviceSession> for Runner {
 /// Inputs of a run by name.
 pub(crate) type NamedValues<'p> = SmallVec<[(Cow<'p, str>, Value); 4]>;
 
-/// Collects inputs. Names of ports are not copied: the ports' own are taken in their place.
-pub(crate) fn named<'p, N: AsRef<str>, V: Into<Value>>(
+/// Collects the inputs of a run. Borrows the name of the port where one has this name, and copies
+/// only unknown names.
+pub(crate) fn collect_inputs<'p, N: AsRef<str>, V: Into<Value>>(
     inputs: impl IntoIterator<Item = (N, V)>,
     ports: impl Iterator<Item = &'p Port> + Clone,
 ) -> NamedValues<'p> {
-    let named = |(name, value): (N, V)| {
+    let inputs = inputs.into_iter().map(|(name, value)| {
         let name = name.as_ref();
         let name = match ports.clone().find(|port| port.name() == name) {
             Some(port) => Cow::Borrowed(port.name()),
             None => Cow::Owned(name.to_string()),
         };
         (name, value.into())
-    };
-    inputs.into_iter().map(named).collect()
+    });
+    inputs.collect()
 }
 
-/// Implements [`Run`] by methods of the type itself, which have the same names.
+/// Implements [`Run`] by the inherent methods of a type.
 macro_rules! run_by_own_methods {
     ($session:ty) => {
         impl Run for $session {

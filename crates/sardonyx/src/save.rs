@@ -1,6 +1,7 @@
-//! Saving: where values go, and how a file is replaced so that no reader ever finds half of one.
+//! Saves models: chooses a storage for each value and replaces files atomically, so that readers
+//! never see a partial file.
 //!
-//! `layout` decides which tensor goes where, `replace` changes the directory step by step.
+//! `layout` assigns tensors to data files, `replace` changes the directory step by step.
 
 #[cfg(test)]
 mod crash;
@@ -8,50 +9,51 @@ mod layout;
 mod replace;
 
 pub(crate) use layout::embed;
-pub(crate) use replace::numbered;
+pub(crate) use replace::number_name;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::form::Form;
+use crate::form::ModelFormat;
 use crate::model::Model;
 
-/// Where a saved model has the values of its tensors.
+/// Storage of tensor values in a saved model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Weights {
-    /// Where they are: those inside stay inside, those in files beside the model stay there. If the
-    /// model is saved to another directory than that of its data files, these values are copied
-    /// into a new one beside it.
+    /// Each value keeps its storage: in the model file, or in a data file. If the model is saved to
+    /// another directory than that of its data files, values in data files are copied to a new data
+    /// file in that directory.
     #[default]
     Keep,
-    /// All inside the model file.
+    /// All values are stored in the model file.
     Inside,
-    /// In files beside the model, as far as they reach [`SaveOptions::threshold`]. Strings cannot
-    /// lie outside; sparse tensors stay inside, because not every reader would find them.
+    /// Values of at least [`SaveOptions::threshold`] bytes are stored in data files. Exceptions are
+    /// strings, for which the format has no external storage, and sparse tensors, which some
+    /// readers would not find there.
     Outside,
 }
 
-/// How many data files there are.
+/// Distribution of tensors over data files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Layout {
-    /// One for all tensors.
+    /// All tensors share one file.
     #[default]
     OneFile,
-    /// One per tensor.
+    /// Each tensor has a file of its own.
     PerTensor,
-    /// As many as needed so that none is larger than this, in bytes. A tensor is never split, so
-    /// one that is larger has a file to itself.
+    /// A new file is started when the last would exceed this size in bytes. Tensors are not split,
+    /// so a larger tensor has a file of its own.
     Shards(u64),
 }
 
-/// Told how many bytes of how many are written.
+/// Callback that receives the number of bytes written so far and in total.
 pub(crate) type Progress = dyn Fn(u64, u64) + Send + Sync;
 
-/// How to save a model.
+/// Options for saving a model.
 ///
 /// ```
 /// use sardonyx::{Model, SaveOptions};
@@ -80,10 +82,10 @@ pub struct SaveOptions {
     checksum: bool,
     sync: bool,
     replace: bool,
-    form: Option<Form>,
+    form: Option<ModelFormat>,
     progress: Option<Arc<Progress>>,
-    /// Called before every change of the disk; an error is that of the change. For tests of what a
-    /// crash leaves behind.
+    /// Called before every change on disk; an error makes that change fail. Tests use it to
+    /// simulate a crash at any step.
     pub(crate) before_step: Option<Arc<replace::Hook>>,
 }
 
@@ -108,100 +110,103 @@ impl Default for SaveOptions {
 }
 
 impl SaveOptions {
-    /// The defaults: values stay where they are, the file is replaced as a whole, nothing waits for
-    /// the disk.
+    /// Creates the default options: values keep their storage, the model file is replaced
+    /// atomically, nothing is flushed to disk.
     pub fn new() -> SaveOptions {
         SaveOptions::default()
     }
 
-    /// Where the values of tensors go.
+    /// Sets the storage of tensor values.
     pub fn weights(mut self, weights: Weights) -> SaveOptions {
         self.weights = weights;
         self
     }
 
-    /// How many data files there are. The default is one.
+    /// Sets the distribution of tensors over data files. The default is one file.
     pub fn layout(mut self, layout: Layout) -> SaveOptions {
         self.layout = layout;
         self
     }
 
-    /// Tensors of fewer bytes stay in the model. The default is 1024, as in the reference
-    /// implementation.
+    /// Sets the size in bytes from which a tensor is moved to a data file. The default is 1024, as
+    /// in the reference implementation.
     pub fn threshold(mut self, bytes: u64) -> SaveOptions {
         self.threshold = bytes;
         self
     }
 
-    /// Offsets in data files are multiples of this, so that others can map each tensor for itself.
-    /// The default is 64 KiB, which suits every system. Tensors smaller than that begin at
-    /// multiples of 4 KiB, or of this if it is less.
+    /// Sets the alignment of tensors in data files, in bytes, so that a reader can map each tensor
+    /// separately. The default is 64 KiB, which is a multiple of the page size of every system.
+    /// Smaller tensors are aligned to 4 KiB, or to this value if it is less.
     pub fn alignment(mut self, bytes: u64) -> SaveOptions {
         self.alignment = bytes.max(1);
         self
     }
 
-    /// Name of the data file, relative to the model's directory; several files are numbered after
-    /// it. The default is the model's name with `.data`.
+    /// Sets the name of the data file, relative to the directory of the model. If there are several
+    /// files, their names have a number or the name of the tensor in addition. The default is the
+    /// name of the model with `.data` appended.
     pub fn data_name(mut self, name: impl Into<String>) -> SaveOptions {
         self.name = Some(name.into());
         self
     }
 
-    /// Whether tensors in attributes go outside too, not only initializers. Not every runtime reads
-    /// that.
+    /// Sets whether tensors in attributes are moved to data files too. By default only initializers
+    /// are, because not every runtime reads external attributes.
     pub fn attributes(mut self, attributes: bool) -> SaveOptions {
         self.attributes = attributes;
         self
     }
 
-    /// Whether values in typed lists go outside too, not only those in `raw_data`. They come back
-    /// as `raw_data`.
-    pub fn typed(mut self, typed: bool) -> SaveOptions {
+    /// Sets whether values in typed lists such as `float_data` are moved to data files too. They
+    /// are read back as `raw_data`. By default only `raw_data` is moved.
+    pub fn typed_values(mut self, typed: bool) -> SaveOptions {
         self.typed = typed;
         self
     }
 
-    /// Whether the model holds the SHA-1 of each data file.
+    /// Sets whether the model records the SHA-1 checksum of each data file.
     pub fn checksum(mut self, checksum: bool) -> SaveOptions {
         self.checksum = checksum;
         self
     }
 
-    /// Whether to wait until everything has reached the disk, so that even a power failure leaves
-    /// the old model or the new.
+    /// Sets whether to flush all files to disk before returning, so that even a power failure
+    /// leaves either the old model or the new one.
     pub fn sync(mut self, sync: bool) -> SaveOptions {
         self.sync = sync;
         self
     }
 
-    /// Whether data files of a model that is replaced are removed even if it is another one than
-    /// the model was read from. By default they stay, and the report names them. Those that a third
-    /// model uses stay in any case.
+    /// Sets whether the data files of a replaced model are removed even if it is not the model that
+    /// was read and changed. By default they stay, and the report lists them. Data files that a
+    /// third model uses are never removed.
     pub fn replace(mut self, replace: bool) -> SaveOptions {
         self.replace = replace;
         self
     }
 
-    /// The serialisation. The default follows the suffix of the file.
-    pub fn form(mut self, form: Form) -> SaveOptions {
+    /// Sets the serialisation. By default the suffix of the file decides.
+    pub fn form(mut self, form: ModelFormat) -> SaveOptions {
         self.form = Some(form);
         self
     }
 
-    /// Calls a function now and then with the number of bytes written and of all bytes.
+    /// Sets a callback that receives the number of bytes written so far and in total, about once
+    /// per MiB.
     pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> SaveOptions {
         self.progress = Some(Arc::new(progress));
         self
     }
 
-    /// Saves a model. The files appear complete or not at all, the model last; whatever happens,
-    /// the directory holds the old model or the new one, whole. Where a model replaces the file
-    /// that it was read from, data files that only the old one used are removed, except those that
-    /// another model of the directory uses as well. Saving the same again changes nothing.
+    /// Saves a model. New files appear complete or not at all, and the model file comes last: after
+    /// a crash at any moment, the directory holds the whole old model or the whole new one. If a
+    /// model replaces the file that it was read from, data files that it no longer uses are
+    /// removed, unless another model in the directory uses them. Saving an unchanged model rewrites
+    /// no data file.
     ///
-    /// A file with values of the model, to which the text that it was read from refers, is replaced
-    /// only by a model in which the text finds them again.
+    /// A model that was parsed from a text may have values in a file to which the text refers. That
+    /// file is replaced only by a model in which the text still finds these values.
     ///
     /// # Errors
     ///
@@ -223,41 +228,43 @@ impl fmt::Debug for SaveOptions {
     }
 }
 
-/// What saving did.
+/// Result of saving a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SaveReport {
-    /// Size of the model file.
+    /// Size of the model file in bytes.
     pub bytes: u64,
-    /// The data files made for it, not those that it shared before.
+    /// Data files that belong to the saved tensors, without unchanged ones that the model already
+    /// used.
     pub files: Vec<SavedFile>,
-    /// Data files of the model before, now gone.
+    /// Data files of the old model that were removed.
     pub removed: Vec<String>,
-    /// Data files that only the model before used, and that stay because another model uses them.
+    /// Data files that the new model does not use, but another model in the directory does. They
+    /// were not removed.
     pub shared: Vec<String>,
-    /// Data files of another model that was replaced, which stay.
+    /// Data files of the replaced model that were not removed, because it was not the model that
+    /// was read and changed.
     pub left: Vec<String>,
-    /// What the chosen form cannot hold and what is therefore left out.
+    /// Content that the chosen serialisation cannot hold, in words.
     pub left_out: Vec<String>,
 }
 
-/// A data file that belongs to a saved model.
+/// A data file of a saved model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedFile {
     /// Location, relative to the model's directory.
     pub location: String,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// How many tensors are in it.
+    /// Number of tensors in the file.
     pub tensors: usize,
-    /// Whether it was there already, byte for byte.
+    /// Whether an identical file existed and was reused.
     pub reused: bool,
 }
 
 impl SaveReport {
-    /// Whether the model file is too large for readers that count in 31 bits, as all that use
-    /// libprotobuf do.
+    /// Whether the model file exceeds 2 GiB, the limit of readers that use libprotobuf.
     pub fn exceeds_2_gib(&self) -> bool {
         self.bytes > i32::MAX as u64
     }

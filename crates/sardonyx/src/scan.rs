@@ -1,11 +1,11 @@
-//! Is a file safe to open? Looks at a model without running it, without believing it, and without
-//! opening anything but the model and, within its directory, its data files.
+//! Security scan of untrusted model files: reports what makes a file dangerous to open, without
+//! running it. Opens only the model and, within its directory, its data files.
 //!
-//! One pass over the bytes along the table of fields ([`wire`]), then over data files, nodes,
-//! functions and graphs. What the checker finds as well, such as tensors that contradict themselves
-//! and names that are defined twice, is asked of it, and called here what it means for a reader.
-//! Weights are not read. What a hostile file can cost is bounded: the depth and number of messages
-//! before anything is built from them, and the findings of each kind.
+//! The scan walks the bytes along the table of protobuf fields ([`wire`]), then checks data files,
+//! nodes, functions and graphs. The model checker finds some of the problems, such as inconsistent
+//! tensors and duplicate names; the scan reports them under codes of its own.
+//! Weights are not read. The cost of a hostile file is bounded: nesting depth and message count are
+//! limited before memory is allocated, and findings are limited for each code.
 
 mod calls;
 mod codes;
@@ -34,12 +34,12 @@ use crate::load::{OpenOptions, Refusal, Source, read_graph};
 use crate::open::Access;
 use crate::sniff::recognise;
 
-use places::{Found, each_tensor, shown_symbol};
+use places::{StoredTensor, each_tensor, shown_symbol};
 use report::Findings;
 pub use report::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
 use sidecars::Sidecars;
 
-/// What a scan looks at, and from when on it calls something large.
+/// Options of a scan: which files it reads, and the limits above which it reports sizes.
 ///
 /// ```
 /// use sardonyx::check::ScanOptions;
@@ -80,77 +80,81 @@ impl Default for ScanOptions {
 }
 
 impl ScanOptions {
-    /// The defaults: only sizes of data files are looked at, limits that honest models stay within.
+    /// Makes the default options: data files are not read, only their sizes are checked, and
+    /// ordinary models stay within all limits.
     pub fn new() -> ScanOptions {
         ScanOptions::default()
     }
 
-    /// Whether data files are read to compare them with the SHA-1 that the model gives for them.
+    /// Sets whether data files are read to compare their SHA-1 with the `checksum` in the model.
     pub fn checksums(mut self, checksums: bool) -> ScanOptions {
         self.checksums = checksums;
         self
     }
 
-    /// Whether the model file is mapped or read.
+    /// Sets whether the model file is memory-mapped or read.
     pub fn access(mut self, access: Access) -> ScanOptions {
         self.open = self.open.access(access);
         self
     }
 
-    /// The directory, instead of that of the model file, in which data files are looked for.
+    /// Sets the directory of the data files, which replaces that of the model file.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> ScanOptions {
         self.open = self.open.directory(directory);
         self
     }
 
-    /// Depth of nesting and memory for the structure from which on the file is refused.
+    /// Sets the nesting depth and the memory of the graph structure above which a file is rejected.
     pub fn limits(mut self, limits: ReadLimits) -> ScanOptions {
         self.limits = limits;
         self
     }
 
-    /// Messages in a file from which on it is refused. The default is 2^22, which costs about a
-    /// gigabyte of memory.
+    /// Sets the number of protobuf messages above which a file is rejected. The default is 2^22,
+    /// which takes about one gigabyte of memory.
     pub fn max_messages(mut self, messages: u64) -> ScanOptions {
         self.messages = messages;
         self
     }
 
-    /// The most bytes that are read from a stream into memory. Mapping is not limited, it takes
-    /// none.
+    /// Sets the maximum number of bytes that are read from a stream into memory. Mapped files are
+    /// not limited, as they take no memory.
     pub fn max_bytes(mut self, bytes: u64) -> ScanOptions {
         self.open = self.open.max_bytes(bytes);
         self
     }
 
-    /// Elements that the file does not store and a node may make, and rounds of a loop. The default
-    /// is 2^28.
+    /// Sets the number of elements that a node may create without reading them from the file, and
+    /// the number of iterations of a loop, above which a node is reported. The default is 2^28.
     pub fn max_elements(mut self, elements: u64) -> ScanOptions {
         self.elements = elements;
         self
     }
 
-    /// A sparse tensor is told of if it stands for more than `elements` elements and for more than
-    /// `ratio` times those that it stores. The defaults are 1000 and 2^28.
+    /// Sets the limits of sparse tensors: one is reported if its dense form has more than
+    /// `elements` elements and more than `ratio` times its stored values. The defaults are 1000 and
+    /// 2^28.
     pub fn max_sparse(mut self, ratio: u64, elements: u64) -> ScanOptions {
         self.sparse_ratio = ratio;
         self.sparse_elements = elements;
         self
     }
 
-    /// Nodes that the model may have once its functions are expanded. The default is 2^24.
+    /// Sets the number of nodes, after inlining all functions, above which a model is reported. The
+    /// default is 2^24.
     pub fn max_expanded_nodes(mut self, nodes: u64) -> ScanOptions {
         self.expanded_nodes = nodes;
         self
     }
 
-    /// Findings of each code that are listed; the rest is counted. The default is 20.
+    /// Sets the number of findings of each code that are listed; the others are only counted. The
+    /// default is 20.
     pub fn findings_per_code(mut self, findings: usize) -> ScanOptions {
         self.per_code = findings;
         self
     }
 
-    /// Scans a model file and, as far as their sizes go, its data files. A file that is no model is
+    /// Scans a model file, and checks the sizes of its data files. A file that is not a model gives
     /// a finding, not an error.
     ///
     /// ```
@@ -174,20 +178,21 @@ impl ScanOptions {
         Ok(examine(self.open.source(path.as_ref())?, self))
     }
 
-    /// Scans the bytes of a model. Data files are looked for only with [`ScanOptions::directory`].
+    /// Scans a model in memory. Its data files are checked only with [`ScanOptions::directory`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if that directory cannot be used.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the directory cannot be opened.
     pub fn scan_bytes(&self, bytes: impl Into<Buffer>) -> Result<ScanReport, Error> {
         Ok(examine(self.open.source_of_bytes(bytes.into())?, self))
     }
 
-    /// Scans a model from a stream; see [`scan_bytes`](ScanOptions::scan_bytes).
+    /// Scans a model from a stream, which is read into memory first, like
+    /// [`scan_bytes`](ScanOptions::scan_bytes).
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if reading fails, or there are more bytes than
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if reading fails, or the stream has more than
     /// [`ScanOptions::max_bytes`].
     pub fn scan_reader(&self, reader: impl Read) -> Result<ScanReport, Error> {
         Ok(examine(self.open.source_of_reader(reader)?, self))
@@ -195,11 +200,11 @@ impl ScanOptions {
 }
 
 impl ScanOptions {
-    /// How the checker looks for what is dangerous.
+    /// Makes options for the model checker that enable only the codes that the scan reports too.
     fn for_checker(&self) -> CheckOptions {
         let mut levels = Levels::default();
-        for code in CODES.iter().filter(|code| codes::of_checker(code).is_none()) {
-            // All names are those of codes.
+        for code in CODES.iter().filter(|code| codes::from_checker(code).is_none()) {
+            // Cannot fail: each name is that of a code.
             let _ = levels.allow(code.name);
         }
         CheckOptions { levels, per_code: self.per_code, ..CheckOptions::default() }
@@ -211,9 +216,8 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
     let mut facts = ScanFacts { size: bytes.len() as u64, ..ScanFacts::default() };
     let mut found = Findings::new(options.per_code);
     if bytes.is_empty() {
-        let message = || "the file is empty".to_string();
-        found.add(&codes::EMPTY, || (String::new(), message()));
-        return found.report(facts);
+        found.add(&codes::EMPTY, || (String::new(), "the file is empty".to_string()));
+        return found.into_report(facts);
     }
     let binary = match source.binary(options.limits) {
         Ok(binary) => binary,
@@ -223,17 +227,18 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
         }
     };
     if facts.size > i32::MAX as u64 {
-        let message = || format!("the file has {} bytes", bytes.len());
-        found.add(&codes::LARGE_FILE, || (String::new(), message()));
+        found.add(&codes::LARGE_FILE, || {
+            (String::new(), format!("the file has {} bytes", bytes.len()))
+        });
     }
     let walked = wire::walk(binary.as_slice(), options, &mut found);
     facts.messages = walked.messages;
     facts.depth = walked.depth;
     if !walked.complete {
-        // What is no model at all breaks somewhere, and where does not matter.
-        return match instead(bytes.as_slice()) {
+        // In a file of another format, the first malformed byte is of no interest.
+        return match describe_format(bytes.as_slice()) {
             Some(message) => no_model(message, options, facts),
-            None => found.report(facts),
+            None => found.into_report(facts),
         };
     }
     let model = match read_graph(binary, options.limits, false) {
@@ -245,10 +250,10 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
                 _ => &codes::MALFORMED,
             };
             found.add(code, || (format!("byte {}", error.offset()), error.to_string()));
-            return found.report(facts);
+            return found.into_report(facts);
         }
         Err(refusal @ (Refusal::Empty | Refusal::NoGraph)) => {
-            let message = instead(bytes.as_slice()).unwrap_or_else(|| refusal.to_string());
+            let message = describe_format(bytes.as_slice()).unwrap_or_else(|| refusal.to_string());
             return no_model(message, options, facts);
         }
     };
@@ -260,23 +265,24 @@ fn examine(source: Source, options: &ScanOptions) -> ScanReport {
     nodes::check(&model, options, &mut facts, &mut found);
     calls::check(&model, options, &mut found);
     graphs::check(&model, &mut found);
-    found.report(facts)
+    found.into_report(facts)
 }
 
-/// The only finding there is about something that is no model.
+/// Makes the report of a file that is not a model: it has one finding.
 fn no_model(message: String, options: &ScanOptions, facts: ScanFacts) -> ScanReport {
     let mut found = Findings::new(options.per_code);
     found.add(&codes::NOT_A_MODEL, || (String::new(), message));
-    found.report(facts)
+    found.into_report(facts)
 }
 
-/// What bytes are that are no model.
-fn instead(bytes: &[u8]) -> Option<String> {
+/// Returns the message for a file of another format that its first bytes identify, such as HTML or
+/// a zip archive; `None` for an unknown format.
+fn describe_format(bytes: &[u8]) -> Option<String> {
     recognise(bytes).map(|(what, _)| format!("the file is {what}, not an ONNX model"))
 }
 
 fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
-    /// Operator sets that are listed.
+    /// Maximum number of imported operator sets in the report.
     const LISTED: usize = 1000;
     let header = &model.header;
     facts.ir_version = header.ir_version;
@@ -303,8 +309,8 @@ fn check_tensors(
 ) {
     let mut sidecars = Sidecars::new(model);
     each_tensor(model, |next| match next {
-        Found::Sparse(stored) => tensors::check_sparse(model, &stored, options, found),
-        Found::Dense(stored) => {
+        StoredTensor::Sparse(stored) => tensors::check_sparse(model, &stored, options, found),
+        StoredTensor::Dense(stored) => {
             let tensor = stored.tensor;
             facts.tensors += 1;
             let typed: u64 = tensor.typed.iter().map(|run| run.records.len).sum();

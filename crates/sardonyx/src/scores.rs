@@ -1,22 +1,22 @@
-//! What the numbers of an output are, by the operator that makes them.
+//! Recognises outputs that hold scores of classes, by the operator that computes them.
 
 use sardonyx_model::{NodeId, Producer, ValueId};
 
 use crate::model::Model;
 
-/// An operator that makes scores of classes comparable.
+/// An operator that computes scores of classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScoreOperator {
-    /// Numbers between 0 and 1 that add up to 1 along an axis.
+    /// Probabilities that sum to 1 along an axis.
     Softmax,
-    /// The logarithms of such numbers.
+    /// Logarithms of probabilities that sum to 1 along an axis.
     LogSoftmax,
-    /// Numbers between 0 and 1 that have nothing to do with each other.
+    /// Independent probabilities.
     Sigmoid,
 }
 
-/// Operators that give their first input back in another form.
+/// Operators whose output has the elements of their first input, except for shape and type.
 const FORMS: &[&str] = &[
     "Identity",
     "Cast",
@@ -29,17 +29,19 @@ const FORMS: &[&str] = &[
     "Dropout",
 ];
 
-/// Nodes that are followed: more than any model has at its end, and a bound for graphs with cycles.
+/// Maximum number of nodes that are followed from the output: a bound for graphs with cycles, and
+/// more than any model has at its end.
 const MOST_NODES: usize = 64;
 
 impl Model {
-    /// The operator that an output of the main graph ends in, if that is one of scores. Nodes that
-    /// only change the form of their input are passed over. Says nothing about the axis: whether
-    /// numbers add up to 1 along another one, only they tell.
+    /// Finds the operator that computes the scores in an output of the main graph, if there is one.
+    /// Nodes that only change shape or type are skipped. The axis along which probabilities sum to
+    /// 1 is not determined.
     pub(crate) fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
         let main = self.graph.main_graph()?;
-        let named = |info: &&sardonyx_model::ValueInfo| self.graph.display(info.name) == output;
-        let mut value: ValueId = main.outputs.iter().find(named)?.value?;
+        let mut outputs = main.outputs.iter();
+        let output = outputs.find(|info| self.graph.display(info.name) == output)?;
+        let mut value: ValueId = output.value?;
         for _ in 0..MOST_NODES {
             let Producer::Node(node, 0) = self.graph.value(value).producer else {
                 return None;
@@ -56,13 +58,14 @@ impl Model {
         None
     }
 
-    /// The name of the standard's operator that a node calls.
+    /// Returns the name of the standard operator that a node calls; `None` if it calls another one
+    /// or a function.
     pub(crate) fn standard_operator(&self, node: NodeId) -> Option<String> {
         let graph = &self.graph;
         let node = graph.node(node);
         let name = graph.display(node.op_type);
         let is_standard = |domain: &str| matches!(domain, "" | "ai.onnx");
-        // A function of the model takes the place of an operator of the same name.
+        // A function of the model shadows an operator with its name.
         let is_function = graph.functions.iter().any(|function| {
             graph.display(function.name) == name && is_standard(&graph.display(function.domain))
         });

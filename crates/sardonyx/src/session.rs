@@ -1,4 +1,4 @@
-//! A model made ready to run.
+//! Sessions: models that are compiled and ready to run.
 
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
@@ -18,23 +18,23 @@ use sardonyx_text::{ParseError, ParseOptions, parse_function};
 
 use crate::custom::{Adapter, CustomOperator, schema_of};
 use crate::devices::collectives::{self, Rank};
-use crate::error::{Error, ErrorKind, guarded};
-use crate::external::Watched;
+use crate::error::{Error, ErrorKind, catch_panic};
+use crate::external::WatchedFiles;
 use crate::model::Model;
 use crate::outputs::Outputs;
-use crate::runner::{NamedValues, named};
+use crate::runner::{NamedValues, collect_inputs};
 use crate::stamp::Stamp;
 
-/// A model made ready to run. Can be shared between threads; runs do not disturb each other. A
-/// clone is the same session, at the cost of counting a reference.
+/// A model made ready to run. Sessions can be shared between threads, and concurrent runs do not
+/// affect each other. Cloning increments a reference count.
 ///
-/// A session keeps no reference to the [`Model`] and no descriptor of its files. What it needs of
-/// mapped files it copies, so nothing that happens to them later matters, unless the model was
-/// opened with [`Access::Share`](crate::Access::Share). Sessions of one model share these copies,
-/// and what they have packed for their kernels.
+/// A session keeps no reference to the [`Model`] and no descriptor of its files. It copies the
+/// weights that it needs from mapped files, so later changes to the files have no effect, unless
+/// the model was opened with [`Access::Share`](crate::Access::Share). Sessions of one model share
+/// these copies and the packed weights.
 ///
-/// A node calls the operator of its name that the imported version of its domain has in the
-/// standard, and a function of the model of that name only where there is no such operator.
+/// A node is resolved to the standard's operator of its name in the imported version of its domain,
+/// and to a function of the model only if the standard has none.
 ///
 /// ```
 /// use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -61,39 +61,40 @@ struct Inner {
     rank: Option<Rank>,
 }
 
-/// Options of a session that is about to be made; see [`Session::builder`].
+/// Options of a session; see [`Session::builder`].
 #[derive(Debug, Clone)]
 pub struct SessionBuilder<'m> {
     model: &'m Model,
     choices: Choices,
 }
 
-/// What was chosen for a session, of whatever model.
+/// Options of a session, independent of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Choices {
     pub(crate) options: runtime::Options,
-    /// In the notation.
+    /// Texts of functions in the notation.
     functions: Vec<String>,
-    /// The first operator that was refused, and why.
+    /// Reason for which the first rejected custom operator cannot be added.
     refused: Option<String>,
-    /// Whether a model of a version of the format that is not known is refused.
+    /// Whether a model of an unknown, newer IR version is refused.
     refuses_newer_ir: bool,
-    /// What connects the session with those of other ranks.
+    /// Connection to the sessions of other ranks.
     pub(crate) rank: Option<Rank>,
 }
 
 impl Choices {
-    /// A session of a model with these choices, about to be made.
+    /// Starts a session of `model` with these options.
     pub(crate) fn of_model<'m>(&self, model: &'m Model) -> SessionBuilder<'m> {
         SessionBuilder { model, choices: self.clone() }
     }
 
-    /// The seed that was chosen, or any.
+    /// Returns the seed that was set, or a random one.
     pub(crate) fn seed(&self) -> u64 {
         self.options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())
     }
 
-    /// Adds an operator, or notes why it cannot be.
+    /// Adds a custom operator. If it cannot be added, records the reason for
+    /// [`SessionBuilder::build`].
     pub(crate) fn add_operator(
         &mut self,
         domain: &str,
@@ -106,7 +107,7 @@ impl Choices {
         self.refused = self.refused.take().or(added.err().map(|error| error.to_string()));
     }
 
-    /// The graph of a model with the functions that were given, which are forgotten then.
+    /// Adds the given functions to the graph of a model, and removes them from the options.
     pub(crate) fn take_functions(&mut self, model: &Model) -> Result<Model, Error> {
         let functions = std::mem::take(&mut self.functions);
         Ok(model.with_graph(with_functions(&model.graph, functions)?.into_owned()))
@@ -114,69 +115,69 @@ impl Choices {
 }
 
 impl SessionBuilder<'_> {
-    /// The model.
+    /// Returns the model that the session is for.
     pub(crate) fn model(&self) -> &Model {
         self.model
     }
 
-    /// What was chosen.
+    /// Returns the options set so far.
     pub(crate) fn choices(&self) -> &Choices {
         &self.choices
     }
 
-    /// What was chosen, to choose more.
+    /// Returns the options set so far, for changing them.
     pub(crate) fn choices_mut(&mut self) -> &mut Choices {
         &mut self.choices
     }
 
-    /// How many threads a run uses, the calling one included. By default one per processor that
-    /// this process may use, and 1024 at most. The number changes no result.
+    /// Sets the number of threads of a run, including the calling thread. The default is one for
+    /// each processor that this process may use, up to 1024. Results do not depend on it.
     pub fn threads(mut self, threads: usize) -> Self {
         self.choices.options.threads = Some(threads);
         self
     }
 
-    /// How much of the graph may change on the way to a program; all of it by default.
+    /// Sets how far the graph may be rewritten before it runs. All rewrites are made by default.
     pub fn optimization(mut self, optimization: Optimization) -> Self {
         self.choices.options.optimization = optimization;
         self
     }
 
-    /// How exact products are; exact by default.
+    /// Sets the precision of matrix products and convolutions. They are exact by default.
     pub fn precision(mut self, precision: Precision) -> Self {
         self.choices.options.precision = precision;
         self
     }
 
-    /// Bytes that the session and one run of it may take together: for values computed ahead of
-    /// time, packed forms of what the file does not store, values between inputs and outputs,
-    /// outputs, copies of inputs at odd addresses, and scratch memory. What the file stores does
-    /// not count, packed or not, and neither does memory of the caller, nor what does not grow with
-    /// the model: some hundred KB for each thread. A run that needs more of what counts fails
-    /// before it takes more. No limit by default.
+    /// Limits the bytes that the session and one run of it take together. Counted are values that
+    /// are computed ahead of time, packed forms of values that the file does not store,
+    /// intermediate values, outputs, copies of unaligned inputs, and scratch memory. Weights that
+    /// the file stores are not counted, packed or not; neither are memory of the caller and some
+    /// hundred KB for each thread, which do not grow with the model. A run that exceeds the limit
+    /// fails before it allocates. Unlimited by default.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.choices.options.memory_limit = Some(bytes);
         self
     }
 
-    /// What operators without an attribute `seed` draw random numbers by, other ones in each run.
-    /// Sessions of a model that have the same seed draw the same numbers in their first run, in
-    /// their second, and so on, with any number of threads. By default a seed from the system.
+    /// Sets the seed for random operators without an attribute `seed`. Each run draws new numbers.
+    /// Sessions of one model with equal seeds draw equal numbers in their first run, in their
+    /// second, and so on, whatever the number of threads. The default is a seed from the system.
     pub fn seed(mut self, seed: u64) -> Self {
         self.choices.options.seed = Some(seed);
         self
     }
 
-    /// Makes a session only to look at it: with [`Session::steps`], [`Session::report`] and
-    /// [`Session::details`]. Nothing large is computed, copied or packed, and runs fail.
+    /// Makes a session for inspection only, with [`Session::steps`], [`Session::report`] and
+    /// [`Session::details`]. No large value is computed, copied or packed, and runs fail.
     pub(crate) fn only_look(mut self) -> Self {
         self.choices.options.only_looks = true;
         self
     }
 
-    /// Runs on the threads of a pool, which other sessions may share. By default sessions share the
-    /// threads of the process: as many as the largest [`threads`](SessionBuilder::threads) of all
-    /// sessions, of which fewer take part in the runs of the others.
+    /// Runs the session on the threads of a pool, which other sessions may share. By default all
+    /// sessions of the process share one pool, with as many threads as the largest
+    /// [`threads`](SessionBuilder::threads) of them; sessions with fewer threads use a part of it.
     ///
     /// ```
     /// # use sardonyx::run::ThreadPool;
@@ -194,33 +195,33 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Counts the memory of the session and of its runs in a budget, which other sessions may
+    /// Counts the memory of the session and of its runs towards a budget, which other sessions may
     /// share. Like [`memory_limit`](SessionBuilder::memory_limit), but for all sessions with this
-    /// budget and all their runs together. Making a session, or a run, fails before it takes more
-    /// than is left at that moment. A session with a budget keeps no memory for its next run.
+    /// budget and all their runs together. Making a session, or a run, fails before it allocates
+    /// more than is left of the budget. A session with a budget keeps no memory for its next run.
     pub fn memory_budget(mut self, budget: &MemoryBudget) -> Self {
         self.choices.options.memory_budget = Some(budget.clone());
         self
     }
 
-    /// Leaves out a rewrite of the program; [`rewrites`](crate::rewrites) lists them. A session is
-    /// not made if none has this name.
+    /// Omits a rewrite of the program; [`rewrites`](crate::rewrites) lists their names. Making the
+    /// session fails for an unknown name.
     pub(crate) fn without_rewrite(mut self, name: impl Into<String>) -> Self {
         self.choices.options.without.push(name.into());
         self
     }
 
-    /// Has the session tell its [program](Session::program) after a rewrite; `lowering` is the
-    /// program before any.
+    /// Makes the session keep its [program](Session::program) as it is after a rewrite, or before
+    /// all of them for the name `lowering`.
     pub(crate) fn print_after(mut self, rewrite: impl Into<String>) -> Self {
         self.choices.options.print_after = Some(rewrite.into());
         self
     }
 
-    /// Gives the session the code of an operator, which the model uses under this domain and name.
-    /// It takes the place of a function of the model, and of an operator that ONNX Runtime adds to
-    /// the standard. Making the session fails if the standard has an operator of this name, or if
-    /// the [schema](CustomOperator::schema) contradicts itself.
+    /// Adds the implementation of an operator that the model calls by this domain and name. It
+    /// replaces a function of the model, or an operator that ONNX Runtime adds to the standard.
+    /// Making the session fails if the standard has an operator of this name, or if the
+    /// [schema](CustomOperator::schema) contradicts itself.
     ///
     /// ```
     /// use sardonyx::ops::OperatorCall;
@@ -251,9 +252,9 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Gives the session what decodes images for nodes of the operator `ImageDecoder`. With the
-    /// feature `images` sessions have a decoder for the formats of the standard, and this takes its
-    /// place. Making a session of a model with that operator fails if there is no decoder.
+    /// Sets the image decoder for nodes of the operator `ImageDecoder`. It replaces the decoder
+    /// that the feature `images` brings for the formats of the standard. Without either, making a
+    /// session of a model with that operator fails.
     ///
     /// ```
     /// use sardonyx::ops::{EncodedImage, ImageDecoder, OperatorError, PixelFormat};
@@ -313,9 +314,9 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Gives the session a function in the notation, which the model calls under its domain and
-    /// name. It takes the place of a function of the model. Making the session fails if the text is
-    /// not a function.
+    /// Adds a function in the notation, which the model calls by its domain and name. It replaces a
+    /// function of the model with this name. Making the session fails if the text is not a
+    /// function.
     ///
     /// ```
     /// use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -337,8 +338,8 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Refuses a model of an IR version above [`NEWEST_IR_VERSION`]. By default it runs without the
-    /// fields that are not known.
+    /// Refuses a model of an IR version above [`NEWEST_IR_VERSION`]. By default such a model runs,
+    /// and unknown fields are ignored.
     ///
     /// ```
     /// # use sardonyx::{Model, Session};
@@ -354,31 +355,31 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Fixes the size of a symbolic dimension of the inputs for all runs. More is then known when
-    /// the model is compiled, and a run with another size is refused. Making the session fails if
-    /// no input has a size of that name.
+    /// Fixes the size of a symbolic dimension of the inputs for all runs. The compiler can then use
+    /// the size, and a run with another one fails. Making the session fails if no input has a
+    /// dimension of that name.
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         self.choices.options.dims.push((name.into(), size));
         self
     }
 
-    /// Makes the session: checks the model, reads its external data, converts, plans, packs
-    /// weights.
+    /// Makes the session: checks the model, reads its external data, compiles and plans the graph,
+    /// packs weights.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] with the list of everything that cannot run,
+    /// [`ErrorKind::Unsupported`] with the list of all unsupported operators,
     /// [`ErrorKind::Invalid`] if the model contradicts itself, [`ErrorKind::ExternalData`] if
-    /// values outside the model's file cannot be had, [`ErrorKind::Io`] if the content of a mapped
-    /// file has been changed where it lies since the model was opened, [`ErrorKind::Argument`] if a
-    /// size is fixed that the inputs do not have, or there are too many threads;
-    /// [`ErrorKind::Worker`] if a [transport](SessionBuilder::transport) finds that the ranks do
-    /// not fit together.
+    /// values outside the model's file cannot be read, [`ErrorKind::Io`] if a mapped file has been
+    /// changed in place since the model was opened, [`ErrorKind::Argument`] if a size is fixed for
+    /// a dimension that the inputs do not have, or if there are too many threads;
+    /// [`ErrorKind::Worker`] if a [transport](SessionBuilder::transport) finds that the models of
+    /// the ranks do not fit together.
     pub fn build(self) -> Result<Session, Error> {
         let rank = self.choices.rank.clone();
         let made = caught(|| self.make());
-        made.unwrap_or_else(|panic| Err(told(rank.as_ref(), Error::internal(panic))))
+        made.unwrap_or_else(|panic| Err(report_to_ranks(rank.as_ref(), Error::internal(panic))))
     }
 
     fn make(self) -> Result<Session, Error> {
@@ -399,29 +400,29 @@ impl SessionBuilder<'_> {
         let rank = choices.rank.take();
         if rank.is_some() || choices.options.only_looks {
             let connected = collectives::connect(&mut graph, &mut choices, rank.as_ref());
-            connected.map_err(|error| told(rank.as_ref(), error))?;
+            connected.map_err(|error| report_to_ranks(rank.as_ref(), error))?;
         }
         choices.options.updates.clone_from(&model.updates);
         choices.options.keeps_mapped = model.shares;
-        let demand_files = || model.demand_unchanged_files();
-        demand_files().map_err(|error| told(rank.as_ref(), error))?;
-        let external = Watched::new(&model.data);
+        model.demand_unchanged_files().map_err(|error| report_to_ranks(rank.as_ref(), error))?;
+        let external = WatchedFiles::new(&model.data);
         let compiled = runtime::Session::compile(&graph, &external, &choices.options);
-        let compiled = compiled
-            .map_err(|error| told(rank.as_ref(), compile_error(error, &external, model)))?;
-        // What has been read by now is from before a change or after it.
-        demand_files().map_err(|error| told(rank.as_ref(), error))?;
+        let compiled = compiled.map_err(|error| {
+            report_to_ranks(rank.as_ref(), compile_error(error, &external, model))
+        })?;
+        // A file that changed while it was read gave a mix of old and new bytes.
+        model.demand_unchanged_files().map_err(|error| report_to_ranks(rank.as_ref(), error))?;
         let mapped_files = if model.shares { model.stamps() } else { Vec::new() };
         let output_names = compiled.outputs().iter().map(|port| Arc::from(port.name())).collect();
         Ok(Session(Arc::new(Inner { compiled, output_names, mapped_files, rank })))
     }
 }
 
-/// Why a run ends early.
+/// Cause of the early end of a run.
 enum Refused {
     Run(RunError),
-    /// By who looks at its outputs.
-    By(Error),
+    /// Error of the callback that inspects the outputs.
+    ByCallback(Error),
 }
 
 impl From<RunError> for Refused {
@@ -430,7 +431,7 @@ impl From<RunError> for Refused {
     }
 }
 
-/// What decodes images in sessions that are given nothing else.
+/// Returns the image decoder of sessions for which no other is set.
 fn default_decoder() -> Option<Arc<dyn ImageDecoder>> {
     #[cfg(feature = "images")]
     return Some(Arc::new(crate::images::Images));
@@ -439,7 +440,7 @@ fn default_decoder() -> Option<Arc<dyn ImageDecoder>> {
 }
 
 impl Session {
-    /// Makes a model ready to run.
+    /// Makes a model ready to run, with default options.
     ///
     /// # Errors
     ///
@@ -448,7 +449,7 @@ impl Session {
         Session::builder(model).build()
     }
 
-    /// Makes a model ready to run, with options.
+    /// Starts a session with options.
     ///
     /// ```
     /// # use sardonyx::{Model, Session};
@@ -472,51 +473,51 @@ impl Session {
         SessionBuilder { model, choices }
     }
 
-    /// What a run takes, in the model's order.
+    /// Returns the inputs of a run, in the model's order.
     pub fn inputs(&self) -> &[Port] {
         self.0.compiled.inputs()
     }
 
-    /// The input of a name.
+    /// Returns the input with a name.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for a name that no input has; the help says which there are.
+    /// [`ErrorKind::Input`] if no input has this name; the help lists the inputs.
     pub fn input(&self, name: &str) -> Result<&Port, Error> {
         self.0.compiled.input(name).map(|(_, port)| port).map_err(input_error)
     }
 
-    /// The inputs that a run must be given, one per line, and the sizes that were fixed when the
-    /// session was made; for messages.
+    /// Describes the required inputs, one a line, and the sizes that were fixed when the session
+    /// was made; for messages.
     pub fn describe_inputs(&self) -> String {
         self.0.compiled.describe_inputs()
     }
 
-    /// What a run gives back, in the model's order. Types may say more than the file does.
+    /// Returns the outputs of a run, in the model's order. Inference may have refined their types
+    /// beyond the declared ones.
     pub fn outputs(&self) -> &[Port] {
         self.0.compiled.outputs()
     }
 
-    /// Names of the outputs, which the outputs of every run share.
+    /// Returns the names of the outputs.
     pub(crate) fn output_names(&self) -> &[Arc<str>] {
         &self.0.output_names
     }
 
-    /// How many threads a run uses, the calling one included.
+    /// Returns the number of threads of a run, including the calling thread.
     pub fn threads(&self) -> usize {
         self.0.compiled.threads()
     }
 
     /// Runs the model on inputs, given by name in any order, and returns its outputs. The options
-    /// can end the run early: by a flag, at a time, after a number of iterations. Names are only
-    /// read, and not copied.
+    /// can end the run early: by a flag, at a deadline, after a number of iterations.
     ///
     /// Element types must be exactly those of [`Session::inputs`], and shapes must fit; nothing is
-    /// converted. Two dims of the same name must be the same number, but for the items of sequences
-    /// and maps, each of which has dims of its own. A value for an input of optional type may be
-    /// given without its wrapping, or left out for an empty one. An empty sequence or optional fits
-    /// whatever it could hold. A dense tensor may be given where a sparse one is declared, and the
-    /// other way round; an output that is declared sparse is [`Value::Sparse`].
+    /// converted. Two dims with one name must be equal, except for the items of sequences and maps,
+    /// each of which has its own dims. An input of optional type accepts a value without its
+    /// wrapping, and may be omitted to pass an empty optional. An empty sequence or optional fits
+    /// any element type. A dense tensor may be given where a sparse one is declared and the
+    /// reverse; an output that is declared sparse is a [`Value::Sparse`].
     ///
     /// ```
     /// # use std::time::{Duration, Instant};
@@ -549,10 +550,11 @@ impl Session {
         N: AsRef<str>,
         V: Into<Value>,
     {
-        self.run_values(named(inputs, self.inputs().iter()), options)
+        self.run_values(collect_inputs(inputs, self.inputs().iter()), options)
     }
 
-    /// Runs the model for [`Session::run`], which has an instance for each type of inputs.
+    /// Runs the model on boxed inputs. [`Session::run`] is generic and only boxes them, so that
+    /// this body is compiled once.
     fn run_values(
         &self,
         inputs: NamedValues<'_>,
@@ -565,11 +567,10 @@ impl Session {
         Ok(Outputs::new(outputs.filter_map(|(name, value)| Some((name, value?))).collect()))
     }
 
-    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
-    /// caller. After the first runs with inputs of some sizes this allocates nothing and waits for
-    /// no other run, but for operators that need memory of their own, such as those that widen
-    /// narrow floats. Outputs that are not named are not returned. Inputs whose elements do not lie
-    /// densely, at addresses of their type, are copied first.
+    /// Runs the model on borrowed inputs and writes the named outputs into memory of the caller;
+    /// other outputs are dropped. After the first runs with inputs of some sizes, a run allocates
+    /// nothing and never blocks on another run, except in operators that need scratch memory, such
+    /// as those that widen narrow floats. Inputs that are strided or unaligned are copied first.
     ///
     /// ```
     /// # use sardonyx::{Model, RunOptions, Session, TensorView, TensorViewMut};
@@ -588,27 +589,27 @@ impl Session {
     /// # Errors
     ///
     /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit, or if
-    /// the memory of an output does; [`ErrorKind::Run`] if an operator fails;
-    /// [`ErrorKind::Stopped`] if the options end the run. Output memory keeps what has been written
-    /// by then.
+    /// the memory of an output does not fit; [`ErrorKind::Run`] if an operator fails;
+    /// [`ErrorKind::Stopped`] if the options end the run. After an error, outputs may have been
+    /// partly written.
     pub fn run_into(
         &self,
         inputs: &[(&str, TensorView<'_>)],
         outputs: &mut [(&str, TensorViewMut<'_>)],
         options: &RunOptions<'_>,
     ) -> Result<(), Error> {
-        self.demand_files()?;
+        self.demand_unchanged_files()?;
         let run = self.0.compiled.run_into_with(inputs, outputs, options);
         run.map_err(|error| self.run_error(error))
     }
 
-    /// Runs the model on inputs that stay with the caller, and asks for the memory of outputs once
-    /// their sizes are known. `lend` is called before the first node runs, with the number, the
-    /// element type and the dims of an output; the output is written into what it returns, dense
-    /// memory of that type at an address of it. Not asked for are outputs of which less is known by
-    /// then, those without elements, and those that are an input, a constant or another output as
-    /// well. These, and outputs for which `lend` returns `None`, are values in the answer, which is
-    /// in the model's order and has `None` for all others.
+    /// Runs the model on borrowed inputs, and asks for the memory of outputs once their sizes are
+    /// known. `lend` is called before the first node runs, with the number, the element type and
+    /// the dims of an output; the run writes the output into the returned memory, which must be
+    /// dense and aligned. `lend` is not called for outputs whose size is not known by then, for
+    /// empty ones, and for those that alias an input, a constant or another output. These, and
+    /// outputs for which `lend` returns `None`, are returned as values in the model's order, with
+    /// `None` for outputs that were written into lent memory.
     ///
     /// ```
     /// # use sardonyx::{Model, RunOptions, Session, TensorView, TensorViewMut};
@@ -632,7 +633,7 @@ impl Session {
     /// # Errors
     ///
     /// Those of [`Session::run`]; [`ErrorKind::Input`] for memory that does not fit its output.
-    /// What has been written by then stays written.
+    /// After an error, lent memory may have been partly written.
     pub fn run_lending<'v>(
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
@@ -644,9 +645,9 @@ impl Session {
         run.map(|()| outputs).map_err(|error| self.run_error(error))
     }
 
-    /// Runs the model on inputs of which some stay with the caller. `outputs` becomes all outputs,
-    /// in the order of the model, but for those that are written over inputs once `accept` has
-    /// accepted the others.
+    /// Runs the model on inputs of which some are borrowed. `outputs` receives all outputs in the
+    /// order of the model, except those that overwrite inputs in place: that happens only after
+    /// `accept` has accepted the others.
     pub(crate) fn run_updating<'v, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Input<'v>)>,
@@ -654,39 +655,41 @@ impl Session {
         options: &RunOptions<'_>,
         accept: impl FnOnce(&mut Vec<Option<Value>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.demand_files()?;
-        let accept = |outputs: &mut Vec<Option<Value>>| accept(outputs).map_err(Refused::By);
-        let run = self.0.compiled.run_updating(inputs, outputs, options, accept);
+        self.demand_unchanged_files()?;
+        let run = self.0.compiled.run_updating(inputs, outputs, options, |outputs| {
+            accept(outputs).map_err(Refused::ByCallback)
+        });
         run.map_err(|refused| match refused {
             Refused::Run(error) => self.run_error(error),
-            Refused::By(error) => error,
+            Refused::ByCallback(error) => error,
         })
     }
 
-    /// Inputs, and outputs that can be written over them, by number.
+    /// Returns pairs of an input and the output that can overwrite it in place, by number.
     pub(crate) fn updates(&self) -> Vec<(usize, usize)> {
         self.0.compiled.updates()
     }
 
-    /// The steps of a run, in order: what nodes have become.
+    /// Returns the steps of a run, in order.
     pub(crate) fn steps(&self) -> Vec<StepInfo> {
         self.0.compiled.steps()
     }
 
-    /// The instruction set that kernels use, in lower case: `portable`, `avx2`, … The environment
-    /// variable `SARDONYX_ISA` lowers it; a session is not made if that names none.
+    /// Returns the instruction set of the kernels in lower case: `portable`, `avx2`, … The
+    /// environment variable `SARDONYX_ISA` selects a lower one; making a session fails if it is not
+    /// the name of one.
     pub fn instruction_set(&self) -> String {
         self.0.compiled.instruction_set()
     }
 
-    /// What making the session did, in numbers.
+    /// Returns counts and times of the compilation.
     pub(crate) fn report(&self) -> &CompileReport {
         self.0.compiled.report()
     }
 
-    /// What a run does for inputs of these types, by name: sizes, work and memory of each step.
-    /// Nothing runs. Inputs that are left out have their declared type; what depends on sizes that
-    /// are unknown is unknown.
+    /// Computes sizes, work and memory of each step of a run, without running it. `inputs` has
+    /// types by name; omitted inputs have their declared type. Quantities that depend on unknown
+    /// sizes are unknown.
     ///
     /// ```
     /// # use sardonyx::{DataType, Model, Session, Type, tool::SessionExt};
@@ -701,7 +704,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for a name that is no input, and for types with which the model
+    /// [`ErrorKind::Input`] for a name that no input has, and for types with which the model
     /// contradicts itself.
     pub(crate) fn details<I, N>(&self, inputs: I) -> Result<RunDetails, Error>
     where
@@ -714,41 +717,42 @@ impl Session {
             let (index, _) = self.0.compiled.input(name).map_err(input_error)?;
             types[index] = Some(ty);
         }
-        guarded(|| self.0.compiled.details(&types).map_err(run_error))
+        catch_panic(|| self.0.compiled.details(&types).map_err(run_error))
     }
 
-    /// The program as text, if [`SessionBuilder::print_after`] asked for it: a line for each input,
-    /// constant, step and output, and for what rewrites nearly did.
+    /// Returns the program as text, if [`SessionBuilder::print_after`] asked for it: a line for
+    /// each input, constant, step and output, and for each rewrite that nearly applied.
     pub(crate) fn program(&self) -> Option<&str> {
         self.0.compiled.program()
     }
 
-    /// What was recognised as a larger operator, and what nearly was, with the reason.
+    /// Returns the patterns that were fused into one operator, and near misses with the reason.
     pub(crate) fn fusions(&self) -> &[Fusion] {
         self.0.compiled.fusions()
     }
 
-    /// Which nodes are fused into the step of another: the other, then the node.
+    /// Returns pairs of a step and a node that is fused into it, by name.
     pub(crate) fn fused_steps(&self) -> Vec<(String, String)> {
         self.0.compiled.fused_steps()
     }
 
-    /// Refuses files in which weights are kept that are not what they were.
-    fn demand_files(&self) -> Result<(), Error> {
+    /// Fails if a mapped file that holds weights has been changed since it was mapped.
+    fn demand_unchanged_files(&self) -> Result<(), Error> {
         let same = self.0.mapped_files.iter().try_for_each(|stamp| stamp.demand_same());
-        same.map_err(|error| told(self.0.rank.as_ref(), error))
+        same.map_err(|error| report_to_ranks(self.0.rank.as_ref(), error))
     }
 
-    /// The error of a run that failed. Other ranks are told.
+    /// Converts the error of a run and sends it to the other ranks, so that they do not wait.
     fn run_error(&self, error: RunError) -> Error {
-        told(self.0.rank.as_ref(), run_error(error))
+        report_to_ranks(self.0.rank.as_ref(), run_error(error))
     }
 }
 
-/// Tells the other ranks of an error, if there are any; gives what is to be said of it here.
-fn told(rank: Option<&Rank>, error: Error) -> Error {
+/// Sends an error to the other ranks, if there are any. Returns the error to report here, which may
+/// be that of another rank.
+fn report_to_ranks(rank: Option<&Rank>, error: Error) -> Error {
     match rank {
-        Some(rank) => rank.failed(error),
+        Some(rank) => rank.fail(error),
         None => error,
     }
 }
@@ -765,13 +769,13 @@ impl fmt::Debug for Session {
     }
 }
 
-/// The number of operators that the message about unsupported ones names.
+/// Maximum number of operators in the message about unsupported ones.
 const SHOWN_OPERATORS: usize = 5;
 
-/// How many findings an error message shows.
+/// Maximum number of findings in an error message.
 const SHOWN_FINDINGS: usize = 8;
 
-/// The model with functions in the notation, in place of those that are called the same.
+/// Adds functions in the notation to a model. Each replaces a function of the same identity.
 fn with_functions(
     model: &graph::Model,
     texts: Vec<String>,
@@ -780,25 +784,27 @@ fn with_functions(
     for text in texts {
         let model = model.to_mut();
         parse_function(model, Buffer::from_vec(text.into_bytes()), ParseOptions::default())
-            .map_err(not_a_function)?;
-        let same = |one: &graph::Function, other: &graph::Function| {
-            FunctionId::of(model, one) == FunctionId::of(model, other)
-        };
-        if let Some((added, others)) = model.functions.split_last()
-            && let Some(replaced) = others.iter().position(|other| same(other, added))
-        {
+            .map_err(function_error)?;
+        let Some((added, others)) = model.functions.split_last() else { continue };
+        let added = FunctionId::of(model, added);
+        let replaced = others.iter().position(|other| FunctionId::of(model, other) == added);
+        if let Some(replaced) = replaced {
             model.functions.remove(replaced);
         }
     }
     Ok(model)
 }
 
-fn not_a_function(error: ParseError) -> Error {
+fn function_error(error: ParseError) -> Error {
     let message = format!("the text is not a function: {error}");
     Error::new(ErrorKind::Format, message).with_source(error)
 }
 
-pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> Error {
+pub(crate) fn compile_error(
+    error: CompileError,
+    external: &WatchedFiles<'_>,
+    model: &Model,
+) -> Error {
     match &error {
         CompileError::Unsupported(operators) => {
             let count = operators.len();
@@ -837,7 +843,7 @@ pub(crate) fn compile_error(error: CompileError, external: &Watched<'_>, model: 
             };
             if only.advice.is_empty() { made } else { made.with_help(&*only.advice) }
         }
-        CompileError::Constant(_) if external.failed() => {
+        CompileError::Constant(_) if external.has_failed() => {
             let made = Error::new(ErrorKind::ExternalData, error.to_string());
             let made = if model.data.has_place() {
                 made.with_help("keep the model's data files in its directory, under the names that `sardonyx info` shows")
@@ -889,13 +895,14 @@ fn node_error(error: &NodeError) -> Error {
     made.with_source(error.clone())
 }
 
-/// Fails to compile unless sessions can be shared, moved to threads and cloned.
+/// Fails to compile unless sessions, trainers, models and errors can be shared between threads, and
+/// sessions can be cloned.
 const _: fn() = || {
-    fn shared<T: Send + Sync + 'static>() {}
-    fn cloned<T: Clone>() {}
-    cloned::<Session>();
-    shared::<Session>();
-    shared::<crate::Trainer>();
-    shared::<Model>();
-    shared::<Error>();
+    fn assert_shareable<T: Send + Sync + 'static>() {}
+    fn assert_clone<T: Clone>() {}
+    assert_clone::<Session>();
+    assert_shareable::<Session>();
+    assert_shareable::<crate::Trainer>();
+    assert_shareable::<Model>();
+    assert_shareable::<Error>();
 };

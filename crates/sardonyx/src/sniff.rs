@@ -1,6 +1,8 @@
-//! Recognising what a file is when it is no model, to say so instead of talking about wire types.
+//! Recognises other file formats by their first bytes, for error messages about files that are not
+//! models.
 
-/// What the bytes look like, and what to do about it. `None` if they look like nothing known.
+/// Identifies a file by its first bytes. Returns a noun phrase for it and an advice to the user;
+/// `None` if the format is unknown.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = SIGNATURES.iter().find(|signature| {
         bytes.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.magic))
@@ -8,21 +10,21 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     if let Some(signature) = found {
         return Some((signature.what, signature.advice));
     }
-    // The length of a safetensors header, then the header, which is JSON.
+    // A safetensors file begins with the length of its header in 8 bytes, then the header in JSON.
     if bytes.len() > 9 && bytes[8] == b'{' && bytes[4..8] == [0; 4] {
         return Some(("a safetensors file", "it contains weights only; export the model to ONNX"));
     }
     let start = &bytes[..bytes.len().min(4096)];
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
-        // The cut may have split a character.
+        // The first 4096 bytes may end inside a character.
         Err(error) if error.valid_up_to() + 4 > start.len() => {
             std::str::from_utf8(&start[..error.valid_up_to()]).ok()?
         }
         Err(_) => return None,
     };
-    let printable = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-    if text.is_empty() || !text.chars().all(printable) {
+    let mut controls = text.chars().filter(|c| c.is_control());
+    if text.is_empty() || !controls.all(|c| matches!(c, '\n' | '\r' | '\t')) {
         return None;
     }
     let text = text.trim_start();

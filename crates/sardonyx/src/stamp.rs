@@ -1,4 +1,4 @@
-//! Identity, size and times of a file, which reveal changes since it was mapped or first read.
+//! Detects changes of a file since it was mapped or first read, by inode, size and times.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use crate::beneath::Identity;
 use crate::error::{Error, ErrorKind};
 
-/// A file as it was when it was opened: identity, size and times. Takes no descriptor.
+/// Inode, size and times of a file when it was opened. Holds no descriptor.
 #[derive(Debug, Clone)]
 pub(crate) struct Stamp {
-    /// Absolute, so that it means the same wherever the process goes.
+    /// Absolute path, so that it stays valid if the process changes its working directory.
     path: PathBuf,
     facts: Facts,
 }
@@ -19,18 +19,19 @@ pub(crate) struct Stamp {
 struct Facts {
     identity: Option<Identity>,
     len: u64,
-    /// When the content changed last, as the system says it.
+    /// Time of the last change of the content (mtime).
     written: Time,
-    /// When content, name or rights changed last. Programs cannot set it back.
+    /// Time of the last change of content, name or permissions (ctime). Programs cannot set it
+    /// back.
     changed: Time,
 }
 
-/// Seconds and nanoseconds.
+/// Seconds and nanoseconds since the epoch.
 type Time = (i64, i64);
 
 impl Facts {
     #[cfg(unix)]
-    fn of(metadata: &Metadata) -> Facts {
+    fn from_metadata(metadata: &Metadata) -> Facts {
         use std::os::unix::fs::MetadataExt;
         Facts {
             identity: Some((metadata.dev(), metadata.ino())),
@@ -41,7 +42,7 @@ impl Facts {
     }
 
     #[cfg(not(unix))]
-    fn of(metadata: &Metadata) -> Facts {
+    fn from_metadata(metadata: &Metadata) -> Facts {
         let since = metadata.modified().ok();
         let since = since.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
         let written = since.map_or((0, 0), |since| {
@@ -52,15 +53,15 @@ impl Facts {
 }
 
 impl Stamp {
-    /// The stamp of an open file.
-    pub(crate) fn of(path: &Path, file: &File) -> io::Result<Stamp> {
+    /// Takes the stamp of an open file.
+    pub(crate) fn new(path: &Path, file: &File) -> io::Result<Stamp> {
         let path = std::path::absolute(path)?;
-        Ok(Stamp { path, facts: Facts::of(&file.metadata()?) })
+        Ok(Stamp { path, facts: Facts::from_metadata(&file.metadata()?) })
     }
 
-    /// Whether an open file is the same, with the same content as far as size and times tell.
-    pub(crate) fn is_of(&self, file: &File) -> io::Result<bool> {
-        let facts = Facts::of(&file.metadata()?);
+    /// Whether an open file has the same inode, size and time of the last write.
+    pub(crate) fn matches(&self, file: &File) -> io::Result<bool> {
+        let facts = Facts::from_metadata(&file.metadata()?);
         Ok(facts.identity == self.facts.identity && !self.has_other_content(facts))
     }
 
@@ -68,48 +69,50 @@ impl Stamp {
         (found.len, found.written) != (self.facts.len, self.facts.written)
     }
 
-    /// Refuses a file that is not the one that was mapped, or was touched since.
+    /// Refuses a file that was replaced, changed or touched since it was mapped.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`] with the path of the file.
     pub(crate) fn demand_same(&self) -> Result<(), Error> {
         let found = match fs::metadata(&self.path) {
-            Ok(metadata) => Facts::of(&metadata),
+            Ok(metadata) => Facts::from_metadata(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(self.changed("is missing"));
+                return Err(self.changed_error("is missing"));
             }
-            Err(error) => return Err(self.changed(&format!("cannot be looked at: {error}"))),
+            Err(error) => {
+                return Err(self.changed_error(&format!("cannot be looked at: {error}")));
+            }
         };
         if found == self.facts {
             return Ok(());
         }
         Err(if found.identity != self.facts.identity {
-            self.changed("has been replaced by another file since it was opened")
+            self.changed_error("has been replaced by another file since it was opened")
         } else if found.len != self.facts.len {
             let (len, before) = (found.len, self.facts.len);
-            self.changed(&format!("has {len} bytes and had {before} when it was opened"))
+            self.changed_error(&format!("has {len} bytes and had {before} when it was opened"))
         } else {
-            self.changed("has been changed since it was opened")
+            self.changed_error("has been changed since it was opened")
         })
     }
 
-    /// Refuses a file whose content has been changed where it lies. A file that was replaced or
-    /// removed stays what it was for those that have it mapped.
+    /// Refuses a file whose content was changed in place. A replaced or removed file is accepted,
+    /// because a mapping keeps its old content.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`] with the path of the file.
     pub(crate) fn demand_same_content(&self) -> Result<(), Error> {
         let Ok(metadata) = fs::metadata(&self.path) else { return Ok(()) };
-        let found = Facts::of(&metadata);
+        let found = Facts::from_metadata(&metadata);
         if found.identity == self.facts.identity && self.has_other_content(found) {
-            return Err(self.changed("has been changed where it lies since it was opened"));
+            return Err(self.changed_error("has been changed in place since it was opened"));
         }
         Ok(())
     }
 
-    fn changed(&self, how: &str) -> Error {
+    fn changed_error(&self, how: &str) -> Error {
         let message = format!("the file {how}; its weights are not used");
         Error::new(ErrorKind::Io, message).with_place(self.path.display().to_string()).with_help(
             "open the model again; save models as new files that replace the old ones, or make \

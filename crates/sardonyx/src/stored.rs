@@ -1,5 +1,5 @@
-//! Values of a text in other files: whether such a file is still the one that the text was made
-//! with, and if it is not, where the values are now.
+//! Values of a text that are stored in other files: detects whether such a file has changed since
+//! the text was written, and finds values that have moved.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,19 +15,20 @@ use crate::error::{Error, ErrorKind};
 use crate::external::hex;
 use crate::load::read_graph;
 
-/// How a file of values beside a text begins; the digest of what follows and zeros fill it up to
-/// [`HEAD_BYTES`]. No model begins like this.
+/// First bytes of a file of values. The digest of the values follows, then zeros up to
+/// [`HEAD_BYTES`]. A model cannot begin with these bytes.
 const HEAD: &[u8] = b"sardonyx values 1\n";
-/// Where the values begin.
+/// Size of the head of a file of values, in bytes.
 pub(crate) const HEAD_BYTES: usize = 64;
-/// Goes first into the digest of a structure. A change of what is digested gets a new number.
+/// First bytes that are hashed for the digest of a model's structure. The number is raised when the
+/// hashed content changes.
 const HEADING: &[u8] = b"sardonyx structure 1\n";
-/// Bytes of a SHA-256 that tell files apart.
+/// Bytes of the SHA-256 hash that are kept as digest.
 const DIGEST_BYTES: usize = 16;
 
-/// The beginning of a file of values, all of which went into `hasher`, and the digest that is in
+/// Makes the head of a file of values from the hash of these values. Returns it with the digest in
 /// it.
-pub(crate) fn head_of(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
+pub(crate) fn make_head(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
     let digest = hex(&hasher.finalize()[..DIGEST_BYTES]);
     let mut head = [0; HEAD_BYTES];
     let text = HEAD.iter().chain(digest.as_bytes()).chain(b"\n");
@@ -37,9 +38,9 @@ pub(crate) fn head_of(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
     (head, digest)
 }
 
-/// What tells a file from others as far as texts refer to it: the digest at the beginning of a file
-/// of values; of a model, that of all bytes that are not values of tensors. Values are not read.
-/// `None` for other files.
+/// Returns the digest by which a text recognises a file: that in the head of a file of values, or
+/// the hash of all bytes of a model that are not tensor values. Does not read the values of a
+/// model. `None` for other files.
 pub(crate) fn file_digest(bytes: &[u8]) -> Option<String> {
     if bytes.starts_with(HEAD) {
         let digest = bytes.get(HEAD.len()..HEAD.len() + 2 * DIGEST_BYTES)?;
@@ -57,12 +58,12 @@ pub(crate) fn file_digest(bytes: &[u8]) -> Option<String> {
     Some(hex(&hasher.finalize()[..DIGEST_BYTES]))
 }
 
-/// SHA-256 of values, hexadecimal.
+/// Returns the SHA-256 hash of values in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// The tensors of a model file by their paths.
+/// Index of the tensors in a model file by their paths.
 pub(crate) struct Tensors {
     by_path: HashMap<Vec<u8>, Vec<Stored>>,
 }
@@ -77,39 +78,39 @@ struct Stored {
 enum Place {
     Raw(Span),
     Typed(Span),
-    /// In a file beside the model, with the bytes that type and shape ask for.
+    /// Range of a data file of the model, and the number of bytes that type and shape imply.
     External(ExternalReference, Option<u64>),
     Elsewhere,
 }
 
-/// Where values that a text asks for are now.
+/// Current location of values that a text refers to.
 pub(crate) enum Found {
-    /// In the model file.
+    /// Range of bytes in the model file.
     Here(Span),
-    /// In this file beside it.
+    /// Range of bytes in a data file of the model.
     Beside(ExternalReference),
 }
 
 impl Tensors {
-    /// Those of a model file; an error for people if it is none.
-    pub(crate) fn of(bytes: &Buffer) -> Result<Tensors, String> {
+    /// Reads a model file; the error is a message for users.
+    pub(crate) fn read(bytes: &Buffer) -> Result<Tensors, String> {
         let model = read_graph(bytes.clone(), ReadLimits::default(), true)
             .map_err(|refusal| format!("it is not a model: {refusal}"))?;
-        Ok(Tensors::of_graph(&model))
+        Ok(Tensors::from_graph(&model))
     }
 
-    /// Those of a model.
-    pub(crate) fn of_graph(model: &graph::Model) -> Tensors {
+    /// Indexes the tensors of a model.
+    pub(crate) fn from_graph(model: &graph::Model) -> Tensors {
         let mut by_path: HashMap<Vec<u8>, Vec<Stored>> = HashMap::new();
         for (id, path) in model.tensor_paths(|_| true) {
-            let stored = Stored::of(model, model.stored(id));
+            let stored = Stored::from_tensor(model, model.stored(id));
             by_path.entry(path).or_default().push(stored);
         }
         Tensors { by_path }
     }
 
-    /// Finds values by the path of their tensor, its type, shape and storage; in words for people
-    /// why that is impossible.
+    /// Finds values by the path of their tensor, and checks type, shape and storage. The error is a
+    /// message for users.
     pub(crate) fn find(&self, wanted: &Wanted) -> Result<Found, String> {
         const CHANGED: &str = "has changed since the text was written";
         let Some(path) = &wanted.tensor else {
@@ -117,7 +118,7 @@ impl Tensors {
                 "{CHANGED}, and the text does not name the tensor with these values"
             ));
         };
-        // A file that was made from the text has the tensor under the name that it has in the text.
+        // A model that was made from the text has the tensor under its name in the text.
         let renamed = wanted.initializer.as_ref().filter(|name| *name != path);
         let renamed = renamed.and_then(|name| self.by_path.get(name).map(|found| (name, found)));
         let (path, stored) = match (self.by_path.get(path), renamed) {
@@ -139,12 +140,14 @@ impl Tensors {
             let count = stored.len();
             return Err(format!("{CHANGED}, and now has {count} tensors '{shown}'"));
         };
-        let other = |what: &str| Err(format!("{CHANGED}, and its tensor '{shown}' now has {what}"));
         if stored.data_type != wanted.data_type {
-            return other("another element type");
+            return Err(format!(
+                "{CHANGED}, and its tensor '{shown}' now has another element type"
+            ));
         }
         if stored.dims != wanted.dims {
-            return other(&format!("the shape {:?}", stored.dims));
+            let dims = &stored.dims;
+            return Err(format!("{CHANGED}, and its tensor '{shown}' now has the shape {dims:?}"));
         }
         let (found, length) = match &stored.place {
             Place::Raw(span) if !wanted.typed => (Found::Here(*span), Some(span.len)),
@@ -154,18 +157,22 @@ impl Tensors {
                 let reference = ExternalReference { length, ..reference.clone() };
                 (Found::Beside(reference), length)
             }
-            _ => return other("its values in another formatat"),
+            _ => {
+                return Err(format!(
+                    "{CHANGED}, and its tensor '{shown}' now has its values in another format"
+                ));
+            }
         };
         if wanted.length.is_none() || wanted.length == length {
             Ok(found)
         } else {
-            other("another number of bytes")
+            Err(format!("{CHANGED}, and its tensor '{shown}' now has another number of bytes"))
         }
     }
 }
 
 impl Stored {
-    fn of(model: &graph::Model, tensor: &TensorProto) -> Stored {
+    fn from_tensor(model: &graph::Model, tensor: &TensorProto) -> Stored {
         let place = match (tensor.raw_data, &tensor.typed[..]) {
             _ if tensor.is_external() => match model.external_reference(tensor) {
                 Ok(reference) => Place::External(reference, model.implied_bytes(tensor)),
@@ -179,22 +186,22 @@ impl Stored {
     }
 }
 
-/// What a text asks of another file, kept.
+/// Owned copy of a text's reference to values in another file.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     tensor: Option<Vec<u8>>,
-    /// The path under which a file that is made from the text has the tensor, if that is known.
+    /// Path that the tensor gets in a model made from the text, if known.
     initializer: Option<Vec<u8>>,
     length: Option<u64>,
     typed: bool,
     data_type: Option<i32>,
     dims: Vec<i64>,
-    /// What it got.
+    /// Values that were loaded for the reference.
     bytes: Option<Buffer>,
 }
 
 impl Wanted {
-    pub(crate) fn of(values: &StoredValues<'_>) -> Wanted {
+    pub(crate) fn from_values(values: &StoredValues<'_>) -> Wanted {
         Wanted {
             tensor: values.tensor.map(<[u8]>::to_vec),
             initializer: values.initializer.map(graph::path_of_initializer),
@@ -210,15 +217,16 @@ impl Wanted {
         Wanted { bytes: Some(bytes.clone()), ..self }
     }
 
-    /// Whether the text would find in a model what it found before.
-    fn is_in(&self, tensors: &Tensors, model: &graph::Model) -> bool {
+    /// Whether a model has the values that the text found before.
+    fn is_found_in(&self, tensors: &Tensors, model: &graph::Model) -> bool {
         match (tensors.find(self), &self.bytes) {
-            // The very same bytes in memory, or equal ones.
+            // Comparing pointers first avoids reading large values.
             (Ok(Found::Here(span)), Some(bytes)) => {
                 let (now, before) = (model.bytes(span), bytes.as_slice());
                 std::ptr::eq(now, before) || now == before
             }
-            // They have just been written there, and only the name could be that of others.
+            // The save has just written these values, so only the name of the tensor can be
+            // ambiguous.
             (Ok(Found::Beside(_)), _) => {
                 let initializer = self.initializer.as_ref();
                 initializer.is_none_or(|name| tensors.by_path.contains_key(name))
@@ -228,7 +236,7 @@ impl Wanted {
     }
 }
 
-/// A file from which a text took values.
+/// A file from which a text has taken values.
 #[derive(Debug)]
 pub(crate) struct TakenFrom {
     pub(crate) location: String,
@@ -237,11 +245,11 @@ pub(crate) struct TakenFrom {
 }
 
 impl TakenFrom {
-    /// Refuses a model in the place of the file if the text would not find its values in it.
+    /// Refuses to replace the file by a model in which the text would not find its values.
     pub(crate) fn check_successor(&self, model: &graph::Model) -> Result<(), Error> {
-        let tensors = Tensors::of_graph(model);
+        let tensors = Tensors::from_graph(model);
         let mut values = self.values.iter();
-        let missing = values.find(|wanted| !wanted.is_in(&tensors, model));
+        let missing = values.find(|wanted| !wanted.is_found_in(&tensors, model));
         let Some(wanted) = missing else {
             return Ok(());
         };
@@ -261,17 +269,17 @@ impl TakenFrom {
 
 const ADVICE_ON_REPLACING: &str = "write the model to another file, or write the values into the text first: sardonyx print --inline all";
 
-/// The error about a file that a text needs and that a file of another kind would replace.
-pub(crate) fn still_needed(location: &str) -> Error {
+/// Makes the error about replacing a file with values that the model still needs.
+pub(crate) fn still_needed_error(location: &str) -> Error {
     let message = format!("'{location}' contains values of the model, which would be lost");
     Error::new(ErrorKind::Io, message).with_help("write to another file")
 }
 
-/// Advice about a file that is not where a text expects it.
+/// Help for a file that is missing at the location in a text.
 pub(crate) const ADVICE_ON_FILE: &str = "keep a text in the directory of the model that it was printed from; sardonyx print --inline all writes all values into the text, --sidecar into a separate file";
 
-/// Advice about a file that is not what it was.
-pub(crate) fn changed(location: &str, what: &str) -> NotStored {
+/// Makes the error about a file whose content has changed since the text was written.
+pub(crate) fn changed_error(location: &str, what: &str) -> NotStored {
     NotStored {
         message: format!("'{location}' {what}"),
         help: Some("print the model again, or refer to a file that has these values".to_string()),
@@ -279,8 +287,9 @@ pub(crate) fn changed(location: &str, what: &str) -> NotStored {
     }
 }
 
-/// The location of a data file of the model at `location`, from the directory of that one's reader.
-pub(crate) fn beside(location: &str, data: &str) -> String {
+/// Returns the location of the data file `data` of the model at `location`, relative to the
+/// directory in which `location` is resolved.
+pub(crate) fn path_beside(location: &str, data: &str) -> String {
     let directory = Path::new(location).parent().and_then(Path::to_str);
     match directory {
         Some(directory) if !directory.is_empty() => format!("{directory}/{data}"),
@@ -293,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_apart_by_all_but_their_values() {
+    fn digest_covers_all_but_the_values() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
         let bytes = std::fs::read(path).unwrap();
         let digest = file_digest(&bytes).unwrap();
@@ -304,7 +313,7 @@ mod tests {
             changed[index] ^= 1;
             assert_eq!(file_digest(&changed).as_ref() == Some(&digest), expected);
         }
-        let (head, digest) = head_of(Sha256::new_with_prefix(b"values"));
+        let (head, digest) = make_head(Sha256::new_with_prefix(b"values"));
         assert_eq!(file_digest(&head), Some(digest));
     }
 }

@@ -1,5 +1,4 @@
-//! The tensors that a model stores, one by one: what they are, where their values lie, and the
-//! values themselves.
+//! Tensors that a model stores: their description, storage and values.
 
 use sardonyx_model::{SparsePart, TensorId, TensorProto};
 use sardonyx_proto::{DataLocation, DataType as NumberedType};
@@ -12,33 +11,34 @@ use crate::model::Model;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredTensor {
-    /// Its name; tensors in attributes mostly have none.
+    /// Name; most tensors in attributes have none.
     pub name: String,
-    /// Where it stands, such as `graph.initializer[3]` or `graph.node[7].attribute[0] 'value'`.
+    /// Location in the model, such as `graph.initializer[3]` or `graph.node[7].attribute[0]
+    /// 'value'`.
     pub place: String,
-    /// What it is for.
+    /// Use of the tensor in the model.
     pub role: TensorRole,
-    /// Element type; `None` if the file's number is not one of the standard's.
+    /// Element type; `None` if the number in the file is not one of the standard's.
     pub data_type: Option<DataType>,
-    /// The number of the element type, as the file has it; 0 if it has none.
+    /// Number of the element type in the file; 0 if it has none.
     pub type_number: i32,
-    /// Dimensions, as the file has them.
+    /// Dimensions in the file, not validated.
     pub dims: Vec<i64>,
-    /// Bytes of its values as they are stored; `None` if that cannot be said without opening a data
+    /// Size of the values as stored, in bytes; `None` if finding it would require opening a data
     /// file.
     pub bytes: Option<u64>,
-    /// Where these are.
+    /// Storage of the values.
     pub storage: TensorStorage,
     id: TensorId,
 }
 
-/// What a stored tensor is for.
+/// Use of a stored tensor in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TensorRole {
     /// A constant of a graph.
     Initializer,
-    /// In an attribute of a node, or a default of a function.
+    /// A tensor in an attribute of a node, or in an attribute default of a function.
     Attribute,
     /// The values of a sparse tensor.
     SparseValues,
@@ -46,33 +46,33 @@ pub enum TensorRole {
     SparseIndices,
 }
 
-/// Where the values of a stored tensor are.
+/// Storage of a tensor's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorStorage {
-    /// In `raw_data`.
+    /// The field `raw_data`.
     Raw,
-    /// In a typed list of this name, such as `float_data`.
+    /// A typed list with this field name, such as `float_data`.
     Typed(&'static str),
-    /// In a file beside the model.
+    /// A data file.
     External {
-        /// The file, relative to the model's directory, as the model says it; nothing is checked.
+        /// Path relative to the directory of the model, not validated.
         location: String,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Number of bytes, if the model says it.
+        /// Number of bytes, if the model states it.
         length: Option<u64>,
-        /// SHA-1 of the file, if the model says it.
+        /// SHA-1 checksum of the data file, if the model states it.
         checksum: Option<String>,
     },
-    /// Nowhere, or where nothing can be found: this is wrong.
+    /// No storage, or a contradictory one, with the problem in words.
     Broken(String),
-    /// Nowhere, which is right for a tensor without elements.
+    /// No storage, as is right for a tensor without elements.
     Nothing,
 }
 
 impl TensorStorage {
-    /// Returns the word for it in answers as JSON.
+    /// Returns the word for this storage in JSON answers, such as `raw` or `external`.
     #[doc(hidden)]
     pub fn name(&self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl TensorStorage {
     }
 }
 
-/// The stored tensors.
+/// Access to stored tensors.
 ///
 /// ```
 /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -96,15 +96,15 @@ impl TensorStorage {
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// All stored tensors, in the order of the file: initializers and attributes of the main graph
-    /// and its subgraphs, of training steps and of functions. Opens no data file.
+    /// Lists all stored tensors in the order of the file: initializers and attributes of the main
+    /// graph and its subgraphs, of training graphs and of functions. Opens no data file.
     pub fn tensors(&self) -> Vec<StoredTensor> {
         let places = self.graph.tensor_places();
         let listed = self.graph.tensors().into_iter().zip(places);
-        listed.map(|(id, place)| self.stored(id, place)).collect()
+        listed.map(|(id, place)| self.describe_stored(id, place)).collect()
     }
 
-    fn stored(&self, id: TensorId, place: String) -> StoredTensor {
+    fn describe_stored(&self, id: TensorId, place: String) -> StoredTensor {
         let tensor = self.graph.stored(id);
         let (storage, bytes) = self.storage_of(tensor);
         let type_number = tensor.data_type.unwrap_or(0);
@@ -148,7 +148,7 @@ impl Model {
             let what = format!("data location {} is not defined by the standard", location.0);
             return (TensorStorage::Broken(what), None);
         }
-        // A raw_data without bytes beside a list is as good as none.
+        // An empty raw_data beside a typed list counts as absent.
         let raw = tensor.raw_data.filter(|raw| raw.len > 0 || tensor.typed.is_empty());
         match (raw, tensor.typed.first()) {
             (Some(_), Some(_)) => {
@@ -166,8 +166,8 @@ impl Model {
         }
     }
 
-    /// The first tensor whose raw data is not as long as its type and shape ask for, in words; such
-    /// a tensor is printed without values.
+    /// Describes the first tensor whose raw data does not have the size that type and shape imply.
+    /// Such a tensor is printed without values.
     pub(crate) fn raw_data_of_wrong_size(&self) -> Option<String> {
         let model = &self.graph;
         let mut ids = model.tensors().into_iter().enumerate();
@@ -189,17 +189,17 @@ impl Model {
         })
     }
 
-    /// The value of a stored tensor. Opens its data file if it has one. Nothing is copied that need
-    /// not be.
+    /// Returns the value of a stored tensor, and opens its data file if it has one. The value
+    /// shares the bytes of the model or of the mapped file where their alignment allows it.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] for a tensor that contradicts itself, [`ErrorKind::ExternalData`] if
-    /// its data file is missing, too short or not to be opened.
+    /// its data file is missing, too short or cannot be opened.
     ///
     /// # Panics
     ///
-    /// If the tensor was listed by another model.
+    /// If the tensor comes from another model.
     pub fn value_of(&self, tensor: &StoredTensor) -> Result<Tensor, Error> {
         let proto = self.graph.stored(tensor.id);
         self.graph.tensor(proto, &*self.data).map_err(|error| {
@@ -217,14 +217,15 @@ fn typed_name(number: u32) -> &'static str {
 }
 
 impl StoredTensor {
-    /// Number of elements, if the dimensions make sense.
+    /// Returns the number of elements; `None` for a negative dimension or an overflow.
     pub fn elements(&self) -> Option<u64> {
         self.dims
             .iter()
             .try_fold(1u64, |product, dim| product.checked_mul(u64::try_from(*dim).ok()?))
     }
 
-    /// Name of the element type, such as `float16`; the number if it has none.
+    /// Returns the name of the element type, such as `float16`; the number in the file if it is not
+    /// a known one.
     pub fn type_name(&self) -> String {
         match self.data_type {
             Some(data_type) => data_type.name().to_string(),

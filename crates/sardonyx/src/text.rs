@@ -1,9 +1,9 @@
-//! The notation: models as text, to read, compare, edit and write by hand. `docs/notation.md`
-//! describes it.
+//! The text notation, in which models can be read, compared, edited and written by hand.
+//! `docs/notation.md` describes it.
 //!
-//! [`Model::open`] and [`Model::save`] take files called `.onnxtxt` or `.onnxtext` like any other.
-//! [`PrintOptions`] also print parts of a model, and values outside of the text; [`format`] keeps
-//! comments.
+//! [`Model::open`] and [`Model::save`] accept the suffixes `.onnxtxt` and `.onnxtext`.
+//! [`PrintOptions`] print also parts of a model, and can leave values in other files; [`format`]
+//! reformats a text and keeps its comments.
 //!
 //! ```
 //! use sardonyx::{Model, text};
@@ -34,49 +34,49 @@ use sardonyx_text::{ParseOptions, Parsed, Payloads, Placed, PrintPart, TextForm}
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
-use crate::form::Form;
+use crate::form::ModelFormat;
 use crate::load::OpenOptions;
 use crate::message;
 use crate::model::Model;
 use crate::open::io_error;
-use crate::save::numbered;
+use crate::save::number_name;
 use crate::stored;
 use crate::whole::WholeFile;
 
 #[doc(inline)]
 pub use sardonyx_text::{Diagnostic, LeftOut, ParseError, Position};
 
-/// A text in the layout in which models are printed, with its comments. Formatting it again changes
-/// nothing.
+/// Reformats a text in the layout of [`PrintOptions`] and keeps its comments. Formatting is
+/// idempotent.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the text.
+/// All syntax errors in the text.
 pub fn format(text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
     sardonyx_text::format(text.into())
 }
 
 impl Model {
-    /// Reads a model in the notation.
+    /// Parses a model in the notation.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Format`]; [`Error::syntax`] has everything that is wrong with the text.
+    /// [`ErrorKind::Format`] if the text has errors; [`Error::syntax`] lists them.
     pub fn from_text(text: &str) -> Result<Model, Error> {
         let text = Buffer::from_vec(text.into());
-        OpenOptions::new().form(Form::Notation).from_bytes(text)
+        OpenOptions::new().form(ModelFormat::Notation).from_bytes(text)
     }
 
-    /// The files from which the text took values that the model was read from. A file may be found
-    /// in several places.
+    /// Returns the files with values that the model's text refers to. A file may be listed under
+    /// several paths.
     pub(crate) fn files_of_text(&self) -> Vec<PathBuf> {
-        self.data.taken_from()
+        self.data.text_sources()
     }
 
-    /// The model in the full form of the notation, with all values.
+    /// Prints the model in the full form of the notation, with all values.
     pub fn to_text(&self) -> String {
         let mut text = Vec::new();
-        // A vector takes every byte.
+        // Writing to a vector cannot fail.
         let _ = PrintOptions::new().print(self, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -98,7 +98,7 @@ pub(crate) fn parse(
     )
 }
 
-/// How a model is printed.
+/// Options for printing a model in the notation.
 #[derive(Debug, Clone)]
 pub struct PrintOptions {
     form: TextForm,
@@ -108,12 +108,13 @@ pub struct PrintOptions {
     values: Values,
 }
 
-/// Where the values of large tensors are.
+/// Storage of the values of large tensors in a printed text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Values {
     Inline,
     Elided,
-    /// In the file that the model was read from, which is called like this beside the text.
+    /// Values stay in the file that the model was read from; the string is its path relative to
+    /// the text.
     InModelFile(String),
 }
 
@@ -130,67 +131,68 @@ impl Default for PrintOptions {
 }
 
 impl PrintOptions {
-    /// The full form, with all values in the text.
+    /// Creates the default options: full form, all values in the text.
     pub fn new() -> PrintOptions {
         PrintOptions::default()
     }
 
-    /// Which form of the notation. The default is the full one.
+    /// Sets the form of the notation. The default is the full one.
     #[doc(hidden)]
     pub fn form(mut self, form: TextForm) -> PrintOptions {
         self.form = form;
         self
     }
 
-    /// Values of this many bytes stand in the text in any case. The default is 128.
+    /// Sets the size in bytes up to which values are always printed in the text. The default is
+    /// 128.
     pub fn inline_bytes(mut self, bytes: u64) -> PrintOptions {
         self.inline_bytes = bytes;
         self
     }
 
-    /// Whether the text says the SHA-256 of values that are outside of it, which is compared when
-    /// it is read. Printing and reading then read all values.
+    /// Sets whether the text has the SHA-256 hash of values in other files, which is checked when
+    /// the text is parsed. Printing and parsing then read all values.
     pub fn digests(mut self, digests: bool) -> PrintOptions {
         self.digests = digests;
         self
     }
 
-    /// Whether tensors look as the `onnx` package prints them: numbers on one line without blanks,
-    /// and `...`, which nothing reads back, for values of 2 and 4 bits.
+    /// Sets whether tensors are printed like in the `onnx` package: elements on one line without
+    /// spaces, and `...`, which cannot be parsed back, for 2-bit and 4-bit elements.
     pub fn like_onnx(mut self, like_onnx: bool) -> PrintOptions {
         self.like_onnx = like_onnx;
         self
     }
 
-    /// Leaves larger values out; a digest stands for them. Such a text cannot be read back.
+    /// Replaces larger values by a digest. Such a text cannot be parsed back.
     pub fn without_values(mut self) -> PrintOptions {
         self.values = Values::Elided;
         self
     }
 
-    /// Refers to larger values that are in the binary file that the model was read from, which is
-    /// called `location` from the directory of the text. Those that are not there stand in the
-    /// text.
+    /// Makes the text refer to larger values in the binary file that the model was read from.
+    /// `location` is the path of that file relative to the text. Values that are not in the file
+    /// are printed in the text.
     pub fn refer_to(mut self, location: impl Into<String>) -> PrintOptions {
         self.values = Values::InModelFile(location.into());
         self
     }
 
-    /// Prints a model. Gives what the text does not say.
+    /// Prints a model. Returns a summary of the content that the notation leaves out.
     ///
     /// # Errors
     ///
     /// Those of `sink`.
     pub fn print(&self, model: &Model, sink: &mut dyn Write) -> io::Result<LeftOut> {
-        let mut place = self.place(model);
+        let mut place = self.model_file(model);
         sardonyx_text::print_model(&model.graph, self.options(&mut place), sink)
     }
 
-    /// Prints the nodes with a name, in all graphs and functions; there may be none or several.
+    /// Prints all nodes with a name, in all graphs and functions.
     ///
     /// # Errors
     ///
-    /// None but those of memory.
+    /// Only out of memory.
     pub fn print_nodes(&self, model: &Model, name: &str) -> io::Result<(Vec<u8>, LeftOut)> {
         let graph = &model.graph;
         let named = graph.graphs().flat_map(|(_, found)| &found.nodes);
@@ -214,7 +216,7 @@ impl PrintOptions {
         self.print_parts(model, nodes.iter().map(|id| PrintPart::Node(*id)))
     }
 
-    /// Prints the functions with a name, whatever their domains and overloads.
+    /// Prints all functions with a name, of any domain and overload.
     ///
     /// # Errors
     ///
@@ -225,8 +227,8 @@ impl PrintOptions {
         self.print_parts(model, named.map(|(index, _)| PrintPart::Function(index)))
     }
 
-    /// Prints a message that was [read alone](message::read): a graph, a function or a node.
-    /// Nothing is printed for another one.
+    /// Prints a message that was [read alone](message::read) if it is a graph, a function or a
+    /// node. Prints nothing for other messages.
     ///
     /// # Errors
     ///
@@ -258,7 +260,7 @@ impl PrintOptions {
         let mut text = Vec::new();
         let mut left_out = LeftOut::default();
         for part in parts {
-            let mut place = self.place(model);
+            let mut place = self.model_file(model);
             let printed = sardonyx_text::part_to_text(&model.graph, part, self.options(&mut place));
             let (part, missing) = printed?;
             text.extend_from_slice(&part);
@@ -267,7 +269,7 @@ impl PrintOptions {
         Ok((text, left_out))
     }
 
-    fn place(&self, model: &Model) -> InModelFile {
+    fn model_file(&self, model: &Model) -> InModelFile {
         let location = match &self.values {
             Values::InModelFile(location) => location.clone(),
             _ => String::new(),
@@ -289,10 +291,10 @@ impl PrintOptions {
     }
 
     /// Prints a model to a file. With [`refer_to`](PrintOptions::refer_to), values that are not in
-    /// that file go to one beside the text, called like it with `.data` after; without, that is
-    /// done with all larger values if `sidecar` says so. Both files appear complete or not at all.
-    /// A file of that name with other content stays as it is, and the new one gets a number in its
-    /// name.
+    /// that file are written to a file beside the text, named like the text with `.data` appended;
+    /// without it, `sidecar` does so with all larger values. Both files are created atomically. If
+    /// another file has that name, the new one gets a number in its name, because other texts may
+    /// refer to the existing file.
     ///
     /// # Errors
     ///
@@ -304,14 +306,14 @@ impl PrintOptions {
         sidecar: bool,
     ) -> Result<LeftOut, Error> {
         let path = path.as_ref();
-        let cannot = |error: io::Error| io_error("cannot write", path, error);
+        let cannot_write = |error: io::Error| io_error("cannot write", path, error);
         let name =
             path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "this is not a file name"))?;
         let mut data_name = name.to_os_string();
         data_name.push(".data");
         let referring = matches!(self.values, Values::InModelFile(_));
-        let mut place = Beside {
-            own: self.place(model),
+        let mut place = SidecarFile {
+            own: self.model_file(model),
             name: data_name.to_string_lossy().into_owned(),
             path: path.with_file_name(&data_name),
             file: None,
@@ -331,14 +333,14 @@ impl PrintOptions {
         } else {
             self.options(&mut place.own)
         };
-        let mut file = WholeFile::create(path).map_err(cannot)?;
+        let mut file = WholeFile::create(path).map_err(cannot_write)?;
         let left_out = sardonyx_text::print_model(&model.graph, options, &mut file);
-        let left_out = left_out.map_err(cannot)?;
+        let left_out = left_out.map_err(cannot_write)?;
         if let Some((data, path)) = place.file.take() {
-            data.finish_as(&path).map_err(cannot)?;
+            data.finish_as(&path).map_err(cannot_write)?;
         }
-        // Last, as it refers to the other.
-        file.finish().map_err(cannot)?;
+        // Last, because the text refers to the other file.
+        file.finish().map_err(cannot_write)?;
         Ok(left_out)
     }
 }
@@ -347,17 +349,17 @@ fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", stored::sha256(bytes))
 }
 
-/// Values that stay in the model's own file.
+/// Places values in the file that the model was read from.
 struct InModelFile {
     file: Option<SourceId>,
     location: String,
     digests: bool,
-    /// For the values of more than a few bytes, by their first byte, which tensor of the file has
-    /// them.
+    /// Path of the tensor with values at an offset of the file; `None` if several tensors have this
+    /// path. Only for values that are not printed inline.
     paths: HashMap<u64, Option<Vec<u8>>>,
 }
 
-/// The values of a tensor: raw data and lists.
+/// Returns the spans of a tensor's values: raw data and typed lists.
 fn values_of(tensor: &TensorProto) -> impl Iterator<Item = Span> {
     let typed = tensor.typed.iter().map(|run| run.records);
     tensor.raw_data.into_iter().chain(typed)
@@ -395,7 +397,7 @@ impl Payloads for InModelFile {
         }
         let mut known = HashMap::new();
         for (id, path) in paths {
-            // Two of a name cannot be told apart.
+            // Two tensors with one path cannot be distinguished.
             let path = (times.get(&path) == Some(&1)).then_some(path);
             for span in values_of(model.stored(id)) {
                 known.insert(span.offset, path.clone());
@@ -416,20 +418,20 @@ impl Payloads for InModelFile {
     }
 }
 
-/// Values that stay in the model's own file or go to one beside the text.
-struct Beside {
+/// Places values in the model's own file or in a new file beside the text.
+struct SidecarFile {
     own: InModelFile,
     name: String,
     path: PathBuf,
-    /// The new file, and the path that it will have.
+    /// New file and its final path.
     file: Option<(WholeFile, PathBuf)>,
     known: HashMap<(SourceId, u64, u64), u64>,
 }
 
-/// Values begin at multiples of this, so that they can be used where they are.
+/// Alignment of values in bytes, so that they can be used in place.
 const ALIGNMENT: u64 = 64;
 
-impl Payloads for Beside {
+impl Payloads for SidecarFile {
     fn files(
         &mut self,
         model: &graph::Model,
@@ -464,7 +466,7 @@ impl Payloads for Beside {
             }
         }
         if let Some((mut file, hasher)) = writing {
-            let (head, digest) = stored::head_of(hasher);
+            let (head, digest) = stored::make_head(hasher);
             file.seek(SeekFrom::Start(0))?;
             file.write_all(&head)?;
             self.choose_name(&head, length, file)?;
@@ -488,13 +490,13 @@ impl Payloads for Beside {
     }
 }
 
-impl Beside {
-    /// Chooses a name for the new file that no other has: a text may refer to that. One with the
-    /// same content is taken.
+impl SidecarFile {
+    /// Chooses a free name for the new file, because another text may refer to an existing one.
+    /// Reuses an existing file with equal content.
     fn choose_name(&mut self, head: &[u8], length: u64, file: WholeFile) -> io::Result<()> {
         let base = self.name.clone();
         for attempt in 1.. {
-            self.name = numbered(&base, attempt);
+            self.name = number_name(&base, attempt);
             let path = self.path.with_file_name(&self.name);
             match fs::symlink_metadata(&path) {
                 Err(_) => {

@@ -1,25 +1,25 @@
-//! Parts of a model in the notation, read alone.
+//! Parses parts of a model in the notation.
 
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseError, ParseOptions};
 
 pub use sardonyx_text::Part as TextPart;
 
-/// Reads a part of a model alone (a node, a type, …) and gives its protobuf message.
+/// Parses a part of a model (a node, a type, …) and returns its protobuf message.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the text.
+/// All syntax errors in the text.
 pub fn parse_part(part: TextPart, text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
     sardonyx_text::parse_part(part, text.into(), ParseOptions::default())
 }
 
-/// Reads a part of a model like [`parse_part`], but accepts tensors whose number of values is not
-/// that of their shape: the parser of the `onnx` package does not count them.
+/// Parses a part like [`parse_part`], but accepts tensors whose number of values does not match
+/// their shape: the parser of the `onnx` package does not check it.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with the text.
+/// All other syntax errors in the text.
 pub fn parse_part_like_onnx(
     part: TextPart,
     text: impl Into<Buffer>,

@@ -1,6 +1,6 @@
-//! Parts of this library that its own products use: the command, the Python package and the tests.
+//! Interfaces for the products of this project: the command, the Python package and the tests.
 //!
-//! No stability: names and signatures change with any release, without notice.
+//! They are not stable: names and signatures may change with any release.
 
 use std::path::{Path, PathBuf};
 
@@ -55,19 +55,19 @@ pub mod diff {
     };
 }
 
-/// Files that hold no model. Product: cli, `check`.
+/// Checks of files that are not models. Product: cli, `check`.
 pub mod document {
     pub use crate::check::document::{check_document, recognise, render_document};
     pub use sardonyx_passes::check::Document;
 }
 
-/// Reasons why a run ended, with nodes. Products: cli, messages; python, exceptions.
+/// Causes of failed and stopped runs, with the node. Products: cli, messages; python, exceptions.
 pub mod failure {
     pub use sardonyx_passes::{NodePath, Part as PathPart};
     pub use sardonyx_runtime::{NodeError, StopReason, Stopped};
 }
 
-/// Edits and the errors that they bring. Product: cli, `set` and invalid results of jobs.
+/// Edits of models and the errors that they introduce. Product: cli, `set` and invalid results.
 pub mod edits {
     pub use sardonyx_passes::{Edit, JobKind, NewError};
 }
@@ -85,9 +85,11 @@ pub mod infer {
     pub use sardonyx_passes::{Missing, Naming, ProblemKind, Style};
 }
 
-/// Messages that stand alone. Product: python, `onnx` messages without a model.
+/// Protobuf messages without a model. Product: python, messages of `onnx`.
 pub mod message {
-    pub use crate::inference::{Around, Named, NodeOutputs, function_outputs, node_outputs};
+    pub use crate::inference::{
+        NamedMessages, NodeContext, NodeOutputs, function_outputs, node_outputs,
+    };
     pub use crate::message::{
         AttributeType, Header, MessagePart, default_from_bytes, default_to_bytes, read,
         shape_to_bytes, type_of_attribute, type_to_bytes, types_from_bytes,
@@ -118,25 +120,25 @@ pub mod shard {
 
 /// Methods of models that products use.
 pub trait ModelExt {
-    /// Names the directory in which files with external data are looked for. Product: python.
-    fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error>;
-    /// Returns the bytes of the model's file in pieces. Product: tests.
-    fn encoded(&self) -> Encoded<'_>;
+    /// Sets the directory of the data files. Product: python.
+    fn set_data_directory(&mut self, directory: impl AsRef<Path>) -> Result<(), Error>;
+    /// Encodes the model as a list of byte slices. Product: tests.
+    fn encode(&self) -> Encoded<'_>;
     /// Checks a part of the model by itself. Product: python.
     fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport;
     /// Lists violations of the standard that a session accepts. Product: cli.
-    fn tolerated(&self) -> Vec<Finding>;
-    /// Checks the model after edits against what it was before. Product: cli, `set`.
+    fn find_tolerated(&self) -> Vec<Finding>;
+    /// Checks for errors that edits have added to the model. Product: cli, `set`.
     fn check_edits(
         &self,
         before: &Model,
         job: edits::JobKind,
         edits: &[edits::Edit],
     ) -> Result<(), Box<InvalidResult>>;
-    /// Infers types, asking the rules of the program first. Product: python.
+    /// Infers types; the inference rules of the caller take precedence. Product: python.
     fn infer_with(&self, options: &InferOptions, rules: Option<&dyn infer::InferRules>)
     -> Inferred;
-    /// Counts what the model costs. Product: cli, `cost`.
+    /// Counts operations and memory of the model. Product: cli, `cost`.
     fn cost(&self, options: &InferOptions) -> cost::Cost;
     /// Compares the model with a later version of it. Product: cli, `diff`.
     fn diff(&self, after: &Model, options: &diff::DiffOptions) -> diff::ModelDiff;
@@ -147,49 +149,49 @@ pub trait ModelExt {
         inputs: &[(String, Value)],
         tolerance: Tolerance,
     ) -> Result<Option<Difference>, Error>;
-    /// Divides the model into one model for each rank. Products: cli, `shard`; python.
+    /// Splits the model into one model for each rank. Products: cli, `shard`; python.
     fn rank_models(&self, options: &shard::RankOptions) -> Result<shard::RankModels, Error>;
     /// Explains why a division left the model whole. Products: cli, `shard`; python.
-    fn undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
+    fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String>;
     /// Whether nodes call collectives. Product: cli, `run --ranks`.
     fn has_collectives(&self) -> bool;
-    /// Returns the bound of indices that an input holds. Product: cli, made-up inputs.
+    /// Returns the exclusive upper bound of indices in an input. Product: cli, generated inputs.
     fn index_limit(&self, input: &str, types: &Inferred) -> Option<usize>;
-    /// Finds the operator that makes an output of scores. Product: cli, classes.
+    /// Finds the operator that computes the class scores in an output. Product: cli, classes.
     fn score_operator(&self, output: &str) -> Option<ScoreOperator>;
-    /// Lists the sizes that are marks, not names. Product: python.
+    /// Lists names such as `?` that mark a dimension as unknown. Product: python.
     fn size_marks(&self, name: &str) -> Vec<(usize, String)>;
     /// Describes an initializer of the main graph. Product: python.
     fn initializer(&self, name: &str) -> Option<InitializerInfo>;
-    /// Gives a size to dimensions with a denotation. Product: python.
+    /// Sets the size of input dimensions that have a denotation. Product: python.
     fn fix_denoted(&mut self, denotation: &str, size: usize) -> usize;
     /// Declares one row for the outputs of `DictVectorizer`. Product: python.
     fn declare_dictionary_rows(&mut self) -> usize;
-    /// Finds a tensor whose raw data has a wrong size. Product: python.
+    /// Describes the first tensor whose raw data has a wrong size. Product: python.
     fn raw_data_of_wrong_size(&self) -> Option<String>;
     /// Returns the training step of an entry with its state as initializers. Product: cli, `cost`.
     fn training_step_with_state(&self, entry: usize) -> Result<Model, Error>;
     /// Describes the training information. Product: cli.
     fn training_entries(&self) -> Vec<TrainingEntry>;
-    /// Lists the files from which a text took values. Product: cli.
+    /// Lists the files with values that the model's text refers to. Product: cli.
     fn files_of_text(&self) -> Vec<PathBuf>;
 }
 
 impl ModelExt for Model {
-    fn look_in(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
-        Model::look_in(self, directory)
+    fn set_data_directory(&mut self, directory: impl AsRef<Path>) -> Result<(), Error> {
+        Model::set_data_directory(self, directory)
     }
 
-    fn encoded(&self) -> Encoded<'_> {
-        Model::encoded(self)
+    fn encode(&self) -> Encoded<'_> {
+        Model::encode(self)
     }
 
     fn check_part(&self, part: CheckPart, options: &CheckOptions) -> CheckReport {
         Model::check_part(self, part, options)
     }
 
-    fn tolerated(&self) -> Vec<Finding> {
-        Model::tolerated(self)
+    fn find_tolerated(&self) -> Vec<Finding> {
+        Model::find_tolerated(self)
     }
 
     fn check_edits(
@@ -230,8 +232,8 @@ impl ModelExt for Model {
         Model::rank_models(self, options)
     }
 
-    fn undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
-        Model::undivided(self, report, division)
+    fn explain_undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
+        Model::explain_undivided(self, report, division)
     }
 
     fn has_collectives(&self) -> bool {
@@ -279,12 +281,12 @@ impl ModelExt for Model {
     }
 }
 
-/// Choices of sessions that products use.
+/// Session options that products use.
 pub trait SessionBuilderExt {
-    /// Makes a session that can be looked at, but cannot run. Products: cli, `explain`; tests.
+    /// Makes a session for inspection, which cannot run. Products: cli, `explain`; tests.
     #[must_use]
     fn only_look(self) -> Self;
-    /// Leaves a rewrite of the program out. Product: cli, `--without-rewrite`.
+    /// Omits a rewrite of the program. Product: cli, `--without-rewrite`.
     #[must_use]
     fn without_rewrite(self, name: impl Into<String>) -> Self;
     /// Keeps the text of the program after a rewrite. Products: cli, `explain --program`; tests.
@@ -306,7 +308,7 @@ impl SessionBuilderExt for SessionBuilder<'_> {
     }
 }
 
-/// What a session was compiled to. Products: cli, `explain` and `profile`; python; tests.
+/// Compiled content of a session. Products: cli, `explain` and `profile`; python; tests.
 pub trait SessionExt {
     /// Lists the steps in the order of a run.
     fn steps(&self) -> Vec<profile::StepInfo>;
@@ -319,9 +321,9 @@ pub trait SessionExt {
         N: AsRef<str>;
     /// Returns the text that [`SessionBuilderExt::print_after`] keeps.
     fn program(&self) -> Option<&str>;
-    /// Lists groups of nodes that were or could not be fused.
+    /// Lists fusions of nodes, and near misses with the reason.
     fn fusions(&self) -> &[profile::Fusion];
-    /// Lists the steps that compute several nodes, with the nodes.
+    /// Lists pairs of a step and a node that is fused into it, by name.
     fn fused_steps(&self) -> Vec<(String, String)>;
 }
 

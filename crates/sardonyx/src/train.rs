@@ -30,7 +30,7 @@
 #[doc(inline)]
 pub use crate::trainer::{DataPosition, StateVariable};
 #[doc(inline)]
-pub use crate::training::{GradientOptions, TrainingError, TrainingOptions};
+pub use crate::training::{GradientOptions, TrainingOptions};
 #[doc(inline)]
 pub use sardonyx_passes::{
     Clipping, GradientReport, Initialization, Loss, OptimizerKind, Skipped, TrainingReport,

@@ -1,4 +1,4 @@
-//! Training as a model describes it: state variables, initialization, training steps.
+//! Trainers run the training that a model describes: initialization, training steps, inference.
 
 mod build;
 mod calls;
@@ -25,26 +25,25 @@ use crate::model::Model;
 use crate::session::Session;
 use program::{StepBuffers, TrainingPrograms};
 use sardonyx_devices::Traffic;
-use state::{New, State};
+use state::{NewValue, State};
 
-/// A model that is trained as it says itself, by its field `training_info`.
+/// A model that is trained by its own training information, the field `training_info`.
 ///
-/// Such a model is an object with a state. Its state variables are those initializers that a
-/// binding of the training information names. Three methods use them: [`initialize`] and [`step`]
-/// change them, [`infer`] does not.
+/// Such a model has a state: its state variables are those initializers that a binding of the
+/// training information names. [`initialize`] and [`step`] change them, [`infer`] does not.
 ///
-/// An error leaves the state as it was before the call. Assignment is late and whole: all new
-/// values are computed from the old ones, then all are assigned. A [panic](ErrorKind::Internal)
-/// during assignment is the exception: the trainer then refuses every use of its state until
-/// [`initialize`] or [`load`](Trainer::load) gives it another.
+/// An error leaves the state as it was before the call. All new values are computed from the old
+/// ones and assigned together at the end. A [panic](ErrorKind::Internal) during assignment is the
+/// exception: the trainer then refuses every use of its state until [`initialize`] or
+/// [`load`](Trainer::load) replaces it.
 ///
-/// A clone has a state of its own and shares the programs; values are not copied. So a step can
-/// run on a clone while other threads use the state before it.
+/// A clone shares the programs and starts with the same state; values are copied on write. So a
+/// step can run on a clone while other threads read the state before it.
 ///
 /// ```
 /// use sardonyx::{Model, RunOptions, Tensor, Trainer};
 ///
-/// // y = x * w, and one step of descent: w falls by the tenth part of x * (y - target).
+/// // y = x * w, and one step of gradient descent: w -= 0.1 * x * (y - target).
 /// let model = Model::from_text(
 ///     "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21]>
 ///      g (float x) => (float y) <float w = {1}> { y = Mul (x, w) }
@@ -87,8 +86,8 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Makes a model ready to be trained, from the values of its initializers.
-    /// [`Trainer::initialize`] is for models with an initialization of their own.
+    /// Makes a model ready to be trained. State variables start with the values of their
+    /// initializers; [`Trainer::initialize`] runs the initialization of a model that has one.
     ///
     /// # Errors
     ///
@@ -97,41 +96,40 @@ impl Trainer {
         Trainer::builder(model).build()
     }
 
-    /// Makes a model ready to be trained, with options.
+    /// Starts a trainer with options.
     pub fn builder(model: &Model) -> TrainerBuilder<'_> {
         TrainerBuilder::new(model)
     }
 
-    /// Returns the number of entries of the training information: each has an initialization and a
-    /// training step.
+    /// Returns the number of entries of the training information. Each has a training step, and may
+    /// have an initialization.
     pub fn entries(&self) -> usize {
         self.programs.entries.len()
     }
 
-    /// Returns non-fatal problems in the training information, such as a variable that two entries
-    /// assign: its value depends on the order of the calls.
+    /// Returns non-fatal problems in the training information. An example is a variable that two
+    /// entries assign, so that its value depends on the order of the calls.
     pub fn warnings(&self) -> &[String] {
         &self.programs.warnings
     }
 
-    /// Returns the inputs of the training step of an entry: those of the main graph, then those of
-    /// its algorithm, without state variables.
+    /// Returns the inputs of the training step of an entry, without state variables: inputs of the
+    /// main graph, then inputs of the entry's algorithm.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if the entry does not exist.
     pub fn step_inputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
         let program = &self.programs.entry(entry)?.step;
-        let is_variable =
-            |port: &Port| program.variables.iter().any(|(name, _)| name == port.name());
-        Ok(program.session.inputs().iter().filter(move |port| !is_variable(port)))
+        let inputs = program.session.inputs().iter();
+        Ok(inputs.filter(move |port| program.variable_of(port.name()).is_none()))
     }
 
     /// Returns the outputs of the training step of an entry.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if the entry does not exist.
     pub fn step_outputs(&self, entry: usize) -> Result<impl Iterator<Item = &Port>, Error> {
         let program = &self.programs.entry(entry)?.step;
         let ports = program.session.outputs().iter().zip(&program.returned);
@@ -154,13 +152,13 @@ impl Trainer {
     }
 
     /// Returns the state variables with their current values: those of the main graph in the order
-    /// of its initializers, then those of the algorithms. A name that variables of two entries have
-    /// is told apart by the entry: `training_info[1].rate`. Values that are on devices in parts are
-    /// put together.
+    /// of its initializers, then those of the algorithms. If several variables have one name, those
+    /// of algorithms are prefixed by their entry: `training_info[1].rate`. Values that are sharded
+    /// over devices are gathered.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Run`] if there is no memory for values that are on devices.
+    /// [`ErrorKind::Run`] if memory to gather values from devices cannot be allocated.
     pub fn state(&self) -> Result<Vec<(&str, Tensor)>, Error> {
         self.state.values()
     }
@@ -174,27 +172,27 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is none of that name; those of [`Trainer::state`].
+    /// [`ErrorKind::Input`] if no state variable has this name; errors of [`Trainer::state`].
     pub fn variable(&self, name: &str) -> Result<Tensor, Error> {
         let index = self.state.find(name)?;
         self.state.value(index)
     }
 
-    /// Gives a state variable another value.
+    /// Replaces the value of a state variable.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if there is none of that name, or the value has another element type or
-    /// shape.
+    /// [`ErrorKind::Input`] if no state variable has this name, or if the value has another element
+    /// type or shape.
     pub fn set_state(&mut self, name: &str, value: Tensor) -> Result<(), Error> {
         let index = self.state.find(name)?;
         self.state.check(index, &value, ErrorKind::Input)?;
-        self.state.set(index, New::Whole(value));
+        self.state.set(index, NewValue::Whole(value));
         Ok(())
     }
 
-    /// Returns the number of devices that run steps and inference, of all processes together; 0 if
-    /// this trainer was made without devices.
+    /// Returns the number of devices, in all processes, that run steps and inference; 0 for a
+    /// trainer without devices.
     pub fn device_count(&self) -> usize {
         self.programs.devices.as_ref().map_or(0, DeviceSession::device_count)
     }
@@ -205,13 +203,13 @@ impl Trainer {
         self.programs.devices.as_ref().map_or_else(Vec::new, DeviceSession::traffic)
     }
 
-    /// Makes the plan by which devices run the training step of an entry on inputs of these types;
-    /// of the declared types where none is given.
+    /// Plans the training step of an entry on devices for inputs of these types. Inputs that are
+    /// not listed have their declared type.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such entry, or the trainer was made without devices;
-    /// those of [`Trainer::step`] before anything runs.
+    /// [`ErrorKind::Argument`] if the entry does not exist, or the trainer has no devices; errors
+    /// that [`Trainer::step`] returns before a run starts.
     #[doc(hidden)]
     pub fn plan(&self, entry: usize, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
         match &self.programs.entry(entry)?.step.session {
@@ -225,7 +223,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if the entry does not exist.
     #[doc(hidden)]
     pub fn last_plan(&self, entry: usize) -> Result<Option<Arc<Plan>>, Error> {
         Ok(match &self.programs.entry(entry)?.step.session {
@@ -244,14 +242,14 @@ impl Trainer {
         self.state.position
     }
 
-    /// Changes what [`data_position`](Trainer::data_position) returns and [`save`](Trainer::save)
-    /// writes.
+    /// Sets the position that [`data_position`](Trainer::data_position) returns and
+    /// [`save`](Trainer::save) writes.
     pub fn set_data_position(&mut self, epochs: u64, examples: u64) {
         self.state.position = DataPosition { epochs, examples };
     }
 
-    /// Returns the model with the current values in its initializers and with its training
-    /// information, ready to be trained further. To run it, take [`Trainer::export_inference`].
+    /// Returns the model with its training information and with the current state in its
+    /// initializers, for further training. [`Trainer::export_inference`] exports it for inference.
     ///
     /// # Errors
     ///
@@ -262,8 +260,8 @@ impl Trainer {
         Ok(model)
     }
 
-    /// Returns the trained model for inference: current values in its initializers, no training
-    /// information.
+    /// Returns the trained model for inference: the current state is in its initializers, the
+    /// training information is removed.
     ///
     /// # Errors
     ///

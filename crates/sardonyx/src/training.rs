@@ -1,26 +1,22 @@
-//! Training information and gradients that are added to models.
+//! Adds training information and gradients to models.
 
 mod by_name;
 
-use std::fmt;
-
 use sardonyx_model::ExternalData;
 use sardonyx_ops::Registry;
-use sardonyx_passes::{self as passes, DeriveError};
+use sardonyx_passes as passes;
 use sardonyx_proto::suggest::hint;
 
-use crate::check::Finding;
-use crate::error::{Error, ErrorKind};
+use crate::edit_error::EditError;
 use crate::glob::Glob;
 use crate::model::Model;
-use crate::results::InvalidResult;
 
 pub use by_name::{OptimizerName, OptimizerNumbers};
 use sardonyx_passes::{
     Clipping, GradientReport, Initialization, Loss, Optimizer, OptimizerKind, TrainingReport,
 };
 
-/// How a model is to be trained: see [`Model::add_training`].
+/// Options for adding training information; see [`Model::add_training`].
 #[derive(Debug, Clone)]
 pub struct TrainingOptions {
     loss: Loss,
@@ -35,9 +31,9 @@ pub struct TrainingOptions {
 }
 
 impl TrainingOptions {
-    /// To make this loss small, by gradient descent with the learning rate 0.01.
+    /// Minimizes a loss by stochastic gradient descent with the learning rate 0.01.
     pub fn new(loss: Loss) -> TrainingOptions {
-        let optimizer = OptimizerName::Sgd.usual();
+        let optimizer = OptimizerName::Sgd.usual_optimizer();
         TrainingOptions {
             loss,
             optimizer,
@@ -51,7 +47,8 @@ impl TrainingOptions {
         }
     }
 
-    /// How weights move, and the default of the learning rate, which is an input of each step.
+    /// Sets the optimizer and its default learning rate. The learning rate is an input of each
+    /// step.
     #[must_use]
     pub fn optimizer(mut self, kind: OptimizerKind, learning_rate: f64) -> TrainingOptions {
         self.optimizer.kind = kind;
@@ -59,7 +56,7 @@ impl TrainingOptions {
         self
     }
 
-    /// Rule by which weights move, with all its numbers.
+    /// Sets the optimizer with all its hyperparameters.
     #[must_use]
     #[doc(hidden)]
     pub fn with_optimizer(mut self, optimizer: Optimizer) -> TrainingOptions {
@@ -67,33 +64,32 @@ impl TrainingOptions {
         self
     }
 
-    /// Makes gradients smaller that are too large, before weight decay and the optimizer use them.
+    /// Sets gradient clipping, which comes before weight decay and the optimizer.
     #[must_use]
     pub fn clipping(mut self, clipping: Clipping) -> TrainingOptions {
         self.clipping = Some(clipping);
         self
     }
 
-    /// The part of each weight that is added to its gradient; for AdamW the part that it loses,
-    /// times the learning rate.
+    /// Sets the weight decay: the fraction of each weight that is added to its gradient. For AdamW,
+    /// the fraction that is subtracted from the weight, times the learning rate.
     #[must_use]
     pub fn weight_decay(mut self, decay: f64) -> TrainingOptions {
         self.optimizer.weight_decay = decay;
         self
     }
 
-    /// Writes the step as an operator of `ai.onnx.preview.training`, which Adagrad, Adam and
-    /// Momentum have, and not as nodes of `ai.onnx`.
+    /// Sets whether the step is written as an operator of `ai.onnx.preview.training`, which exists
+    /// for Adagrad, Adam and Momentum. By default it is written as nodes of `ai.onnx`.
     #[must_use]
     pub fn optimizer_operator(mut self, is_wanted: bool) -> TrainingOptions {
         self.optimizer.as_operator = is_wanted;
         self
     }
 
-    /// Trains the initializers that one of these patterns fits: `*` stands for any characters, `?`
-    /// for one. By default those that
-    /// operators read as weights: matrices and filters, biases, factors of normalizations, tables
-    /// that rows are taken from.
+    /// Selects the initializers to train by patterns, in which `*` stands for any characters and
+    /// `?` for one. By default those are trained that operators read as weights: matrices and
+    /// filters, biases, scales of normalizations, embedding tables.
     #[must_use]
     pub fn variables<P: Into<String>>(
         mut self,
@@ -103,10 +99,10 @@ impl TrainingOptions {
         self
     }
 
-    /// Does not train the initializers that one of these patterns fits: `*` stands for any
+    /// Excludes the initializers that match one of these patterns from training: `*` stands for any
     /// characters, `?` for one.
     #[must_use]
-    pub fn frozen<P: Into<String>>(
+    pub fn freeze<P: Into<String>>(
         mut self,
         patterns: impl IntoIterator<Item = P>,
     ) -> TrainingOptions {
@@ -114,34 +110,34 @@ impl TrainingOptions {
         self
     }
 
-    /// What weights are after [`Trainer::initialize`](crate::Trainer::initialize); by default what
-    /// the model stores.
+    /// Sets how [`Trainer::initialize`](crate::Trainer::initialize) initializes weights. By default
+    /// they get the values in the model.
     #[must_use]
     pub fn initialization(mut self, initialization: Initialization) -> TrainingOptions {
         self.initialization = initialization;
         self
     }
 
-    /// Runs Dropout and BatchNormalization as in training; running means and variances are state
-    /// then. The main graph runs them as it did.
+    /// Sets whether Dropout and BatchNormalization run in training mode in a training step; running
+    /// means and variances then become state. The main graph, and so inference, does not change.
     #[must_use]
     pub fn training_mode(mut self, is_on: bool) -> TrainingOptions {
         self.training_mode = is_on;
         self
     }
 
-    /// Writes gradients as a `Gradient` node and not as the nodes of `ai.onnx` that it means. Few
-    /// runtimes know this operator.
+    /// Sets whether gradients are written as a `Gradient` node, which few runtimes support. By
+    /// default they are written as nodes of `ai.onnx`.
     #[must_use]
     pub fn gradient_nodes(mut self, is_wanted: bool) -> TrainingOptions {
         self.gradient_nodes = is_wanted;
         self
     }
 
-    /// Keeps a float copy of weights of float16 and bfloat16, which is the default: a state
-    /// variable of float beside each, `w_remainder` for `w`, has what rounding to 16 bits leaves
-    /// off, and the sum of both is the copy. Without it a step below half a unit in the last place
-    /// of a weight changes nothing, however many such steps there are.
+    /// Sets whether float copies of float16 and bfloat16 weights are kept, as they are by default.
+    /// Beside each such weight `w` is a float state variable `w_remainder` with its rounding error;
+    /// the sum of both is the copy. Without copies, an update below half a unit in the last place
+    /// of a weight is lost, however often it is repeated.
     ///
     /// ```
     /// use sardonyx::{Model, train};
@@ -151,13 +147,11 @@ impl TrainingOptions {
     ///      g (float16[2] x) => (float16[2] y) <float16[2] w = raw {1, 2}> { y = Mul (x, w) }",
     /// )?;
     /// let options = train::TrainingOptions::new(train::Loss::SquaredError { output: None });
-    /// let state = |options: &train::TrainingOptions| {
-    ///     let (model, report) = model.add_training(options)?;
-    ///     let names = model.state_variables().into_iter().map(|variable| variable.name);
-    ///     Ok::<_, train::TrainingError>((names.collect::<Vec<String>>(), report.float_copies))
-    /// };
-    /// assert_eq!(state(&options)?, (vec!["w".to_string(), "w_remainder".to_string()], 1));
-    /// assert_eq!(state(&options.float_copies(false))?, (vec!["w".to_string()], 0));
+    /// let (kept, report) = model.add_training(&options)?;
+    /// assert_eq!((kept.state_variables().len(), report.float_copies), (2, 1));
+    /// assert_eq!(kept.state_variables()[1].name, "w_remainder");
+    /// let (without, report) = model.add_training(&options.float_copies(false))?;
+    /// assert_eq!((without.state_variables().len(), report.float_copies), (1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -167,55 +161,7 @@ impl TrainingOptions {
     }
 }
 
-/// Why gradients or training information were not added.
-#[derive(Debug, Clone)]
-pub enum TrainingError {
-    /// What is asked for does not fit the model.
-    Option(String),
-    /// What stands against it in the model, such as operators that have no gradient.
-    Findings(Vec<Finding>),
-    /// A result that has errors which the model does not have.
-    Invalid(Box<InvalidResult>),
-}
-
-impl fmt::Display for TrainingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TrainingError::Option(message) => f.write_str(message),
-            TrainingError::Findings(findings) => {
-                f.write_str("the model cannot be differentiated")?;
-                findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
-            }
-            TrainingError::Invalid(result) => result.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for TrainingError {}
-
-impl TrainingError {
-    /// Why nothing was added to `model`.
-    fn of(model: &Model, error: DeriveError) -> TrainingError {
-        match error {
-            DeriveError::Option(message) => TrainingError::Option(message),
-            DeriveError::Refused(findings) => TrainingError::Findings(findings),
-            DeriveError::Invalid(rejected) => {
-                TrainingError::Invalid(Box::new(InvalidResult::of(model, *rejected)))
-            }
-        }
-    }
-}
-
-impl From<TrainingError> for Error {
-    fn from(refusal: TrainingError) -> Error {
-        if let TrainingError::Invalid(result) = refusal {
-            return (*result).into();
-        }
-        Error::new(ErrorKind::Invalid, refusal.to_string()).with_source(refusal)
-    }
-}
-
-/// Which gradients a model is to give: see [`Model::add_gradients`].
+/// Options for adding gradients; see [`Model::add_gradients`].
 #[derive(Debug, Clone, Default)]
 pub struct GradientOptions {
     of: Option<String>,
@@ -224,29 +170,33 @@ pub struct GradientOptions {
 }
 
 impl GradientOptions {
-    /// Those of the only output by all inputs and initializers of floats.
+    /// Creates the default options: gradients of the only output with respect to all floating-point
+    /// inputs and initializers.
     pub fn new() -> GradientOptions {
         GradientOptions::default()
     }
 
-    /// The value to differentiate. If it is no scalar, the gradients are those of the sum of its
-    /// elements.
+    /// Sets the value to differentiate. Gradients of a value that is not a scalar are those of the
+    /// sum of its elements.
     #[must_use]
-    pub fn of(mut self, name: &str) -> GradientOptions {
+    pub fn differentiate(mut self, name: &str) -> GradientOptions {
         self.of = Some(name.to_string());
         self
     }
 
-    /// The values by which it is differentiated: inputs and initializers that one of these
-    /// [patterns](Glob) fits, and other values by their whole names.
+    /// Sets the values with respect to which to differentiate: inputs and initializers that match
+    /// one of these [patterns](Glob), and intermediate values by their whole names.
     #[must_use]
-    pub fn by<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> GradientOptions {
+    pub fn with_respect_to<P: Into<String>>(
+        mut self,
+        patterns: impl IntoIterator<Item = P>,
+    ) -> GradientOptions {
         self.by = Some(patterns.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Adds one `Gradient` node, which few runtimes know, and not the nodes of `ai.onnx` that it
-    /// means.
+    /// Sets whether one `Gradient` node is added, which few runtimes support. By default nodes of
+    /// `ai.onnx` are added.
     #[must_use]
     pub fn gradient_node(mut self, is_wanted: bool) -> GradientOptions {
         self.gradient_node = is_wanted;
@@ -254,29 +204,30 @@ impl GradientOptions {
     }
 }
 
-/// Patterns as they are given.
-fn globs(patterns: &[String]) -> Vec<(Glob, &str)> {
+/// Parses patterns and keeps their texts.
+fn parse_globs(patterns: &[String]) -> Vec<(Glob, &str)> {
     let parsed = patterns.iter().filter_map(|text| Some((Glob::parse(text).ok()?, text.as_str())));
     parsed.collect()
 }
 
 impl Model {
-    /// The same model with an entry of training information: a loss, its gradients by the weights,
-    /// and a step of an optimizer. [`Trainer`](crate::Trainer) runs it. The main graph computes
-    /// what it did; it is converted to a newer version of `ai.onnx` only where the step has no
-    /// equivalent in that of the model.
+    /// Returns the model with an entry of training information: a loss, its gradients with respect
+    /// to the weights, and an optimizer step. [`Trainer`](crate::Trainer) runs it. The main graph
+    /// still computes its outputs; it is converted to a newer version of `ai.onnx` only if the step
+    /// cannot be expressed in the model's version.
     ///
     /// # Errors
     ///
-    /// Options that do not fit the model; operators on the way to the loss that have no gradient.
+    /// [`EditError`] for options that do not fit the model, and for operators without a
+    /// gradient between weights and loss.
     pub fn add_training(
         &self,
         options: &TrainingOptions,
-    ) -> Result<(Model, TrainingReport), TrainingError> {
-        let frozen = globs(&options.frozen);
-        let chosen = options.variables.as_deref().map(globs);
-        if let Some(unknown) = self.fits_nothing(options) {
-            return Err(TrainingError::Option(unknown));
+    ) -> Result<(Model, TrainingReport), EditError> {
+        let frozen = parse_globs(&options.frozen);
+        let chosen = options.variables.as_deref().map(parse_globs);
+        if let Some(unmatched) = self.find_unmatched_pattern(options) {
+            return Err(EditError::Option(unmatched));
         }
         let is_frozen = |name: &str| frozen.iter().any(|(glob, _)| glob.matches(name));
         let is_chosen = |name: &str| {
@@ -296,12 +247,12 @@ impl Model {
         };
         let external: &dyn ExternalData = &*self.data;
         let added = passes::add_training(&self.graph, &Registry::default(), external, &passes);
-        let (graph, report) = added.map_err(|error| TrainingError::of(self, error))?;
+        let (graph, report) = added.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
-    /// A pattern for initializers that fits none.
-    fn fits_nothing(&self, options: &TrainingOptions) -> Option<String> {
+    /// Finds a pattern that matches no initializer, and returns the message about it.
+    fn find_unmatched_pattern(&self, options: &TrainingOptions) -> Option<String> {
         let graph = self.graph.graph(self.graph.main?);
         let names: Vec<String> = graph
             .initializers
@@ -316,9 +267,9 @@ impl Model {
         Some(format!("no initializer '{text}' exists{near}"))
     }
 
-    /// The same model with gradients as further outputs, called as what they belong to with
-    /// `_grad` after it. Nodes that are there stay; the model is converted to a newer version of
-    /// `ai.onnx` only where the gradients have no equivalent in its own.
+    /// Returns the model with gradients as additional outputs, whose names are those of the inputs
+    /// and initializers with `_grad` appended. Existing nodes are kept; the model is converted to a
+    /// newer version of `ai.onnx` only if the gradients cannot be expressed in its version.
     ///
     /// ```
     /// use sardonyx::{Model, RunOptions, Session, Tensor, train};
@@ -337,12 +288,13 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Options that do not fit the model; operators on the way that have no gradient.
+    /// [`EditError`] for options that do not fit the model, and for operators without a
+    /// gradient between the values.
     pub fn add_gradients(
         &self,
         options: &GradientOptions,
-    ) -> Result<(Model, GradientReport), TrainingError> {
-        let by = options.by.as_deref().map(globs);
+    ) -> Result<(Model, GradientReport), EditError> {
+        let by = options.by.as_deref().map(parse_globs);
         let by = |name: &str, kind: passes::GradientBy| match &by {
             Some(patterns) => patterns.iter().any(|(glob, text)| match kind {
                 passes::GradientBy::Made => *text == name,
@@ -356,18 +308,18 @@ impl Model {
             gradient_node: options.gradient_node,
         };
         let added = passes::add_gradients(&self.graph, &Registry::default(), &passes);
-        let (graph, report) = added.map_err(|error| TrainingError::of(self, error))?;
+        let (graph, report) = added.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 
-    /// The same model with nodes of `ai.onnx` in the place of all `Gradient` nodes.
+    /// Returns the model with every `Gradient` node replaced by nodes of `ai.onnx`.
     ///
     /// # Errors
     ///
-    /// Nodes that name values which do not exist; operators on the way that have no gradient.
-    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), TrainingError> {
+    /// [`EditError`] for nodes that name unknown values, and for operators without a gradient.
+    pub fn expand_gradients(&self) -> Result<(Model, GradientReport), EditError> {
         let expanded = passes::expand_gradients(&self.graph, &Registry::default());
-        let (graph, report) = expanded.map_err(|error| TrainingError::of(self, error))?;
+        let (graph, report) = expanded.map_err(|error| EditError::from_derivation(self, error))?;
         Ok((self.with_graph(graph), report))
     }
 }

@@ -1,10 +1,10 @@
-//! Files under construction.
+//! Temporary files that get their final name when they are complete.
 //!
-//! On Linux they have no name (`O_TMPFILE`), so that nothing is left of a process that is killed.
-//! Elsewhere, and for the moment before they take the place of another file, they have a temporary
-//! one. Their process holds a lock on each: a temporary name without a lock belongs to a process
-//! that has ended, however numbers of processes are given out, and the next process that writes to
-//! the directory removes it.
+//! On Linux such a file has no name (`O_TMPFILE`), so that a killed process leaves nothing. On
+//! other systems, and in the moment before it replaces another file, it has a temporary name. The
+//! process holds a lock on each file: an unlocked temporary file belongs to a process that has
+//! ended, even if its process id is in use again, and the next process that writes to the directory
+//! removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -15,24 +15,24 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::external::directory_of;
 
-/// Start and end of the temporary names. Between them are the numbers of the process and of the
-/// file.
+/// Prefix and suffix of temporary names. Process id and file number are between them.
 const START: &str = ".sardonyx-";
 const END: &str = ".tmp";
 
-/// A file that has no name, or a temporary one. Dropping it leaves the name.
+/// A file without a name or with a temporary one. Dropping it does not remove the temporary name.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     file: File,
-    /// Its temporary path, if it has one.
+    /// Temporary path, if the file has one.
     temporary: Option<PathBuf>,
 }
 
 impl Unfinished {
-    /// Creates an empty file in a directory, without a name if possible.
+    /// Creates an empty file in a directory, without a name if the system allows it.
     pub(crate) fn create(directory: &Path) -> io::Result<Unfinished> {
         if let Some(file) = create_nameless(directory) {
-            // Systems without locks do without: nothing is removed there.
+            // If locking is not supported, other processes cannot lock the file either and do not
+            // remove it.
             let _ = file.lock();
             return Ok(Unfinished { file, temporary: None });
         }
@@ -45,7 +45,7 @@ impl Unfinished {
             let file = match OpenOptions::new().read(true).write(true).create_new(true).open(&path)
             {
                 Ok(file) => file,
-                // A file of a process that has the same number elsewhere, or had it earlier.
+                // A process with this id left it, or another machine writes to the directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             };
@@ -61,7 +61,7 @@ impl Unfinished {
         &self.file
     }
 
-    /// Gives the file a name of its directory that is free.
+    /// Gives the file a name; replaces another file only if the system cannot link.
     pub(crate) fn take_name(&mut self, path: &Path) -> io::Result<()> {
         if self.temporary.is_none() {
             match link(&self.file, path) {
@@ -74,22 +74,22 @@ impl Unfinished {
         self.replace(path)
     }
 
-    /// Gives the file a temporary name, if it has none.
+    /// Gives the file a temporary name unless it has one.
     pub(crate) fn take_temporary_name(&mut self, directory: &Path) -> io::Result<()> {
         while self.temporary.is_none() {
             let path = directory.join(next_name());
             match link(&self.file, &path) {
                 Ok(()) => self.temporary = Some(path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // The system has files without a name, but none that get one.
-                Err(_) => *self = self.copied(directory)?,
+                // The file system supports O_TMPFILE, but not linking the file.
+                Err(_) => *self = self.copy_named(directory)?,
             }
         }
         Ok(())
     }
 
-    /// A copy with a temporary name.
-    fn copied(&self, directory: &Path) -> io::Result<Unfinished> {
+    /// Copies the file to one with a temporary name.
+    fn copy_named(&self, directory: &Path) -> io::Result<Unfinished> {
         let mut copy = Unfinished::create_named(directory)?;
         let mut content = &self.file;
         let copied = content.seek(SeekFrom::Start(0)).and_then(|_| {
@@ -103,7 +103,7 @@ impl Unfinished {
         copied.map(|()| copy)
     }
 
-    /// Gives the file a name of its directory, also one that another file has.
+    /// Renames the file to a path; replaces an existing file.
     pub(crate) fn replace(&mut self, path: &Path) -> io::Result<()> {
         self.take_temporary_name(directory_of(path))?;
         if let Some(temporary) = &self.temporary {
@@ -113,16 +113,16 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Removes the temporary name.
+    /// Removes the file if it has a temporary name.
     pub(crate) fn discard(&mut self) {
         if let Some(temporary) = self.temporary.take() {
-            // Nothing more can be done if even this fails.
+            // If removing fails too, the next save cleans up.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// A temporary name that no other file of this process has.
+/// Makes a temporary name that is unique in this process.
 fn next_name() -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -130,13 +130,16 @@ fn next_name() -> String {
 }
 
 fn is_temporary_name(name: &OsStr) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let numbers = name.to_str().and_then(|name| name.strip_prefix(START)?.strip_suffix(END));
     let numbers = numbers.and_then(|numbers| numbers.split_once('-'));
     numbers.is_some_and(|(process, file)| is_number(process) && is_number(file))
 }
 
-/// Removes what processes that have ended left in a directory: files under construction.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Removes temporary files of ended processes from a directory.
 pub(crate) fn remove_abandoned(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if is_temporary_name(&entry.file_name()) && entry.file_type().is_ok_and(|ty| ty.is_file()) {
@@ -145,8 +148,8 @@ pub(crate) fn remove_abandoned(directory: &Path) {
     }
 }
 
-/// Like [`remove_abandoned`] and [`remove_of_earlier_releases`], but skips the directory that it
-/// was called for last: a program that writes many files looks through their directory once.
+/// Removes temporary files of ended processes and of earlier releases, unless the last call was for
+/// this directory: a program that writes many files scans their directory once.
 pub(crate) fn remove_abandoned_once(directory: &Path, name: &OsStr) {
     static LAST: Mutex<Option<PathBuf>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,9 +160,9 @@ pub(crate) fn remove_abandoned_once(directory: &Path, name: &OsStr) {
     }
 }
 
-/// Removes what earlier releases left beside a file: `.NAME.PROCESS.tmp` and
-/// `.NAME.PROCESS.LABEL.tmp`, of which not all were locked. A number of a process that may be in
-/// use keeps them.
+/// Removes temporary files of earlier releases beside a file: `.NAME.PROCESS.tmp` and
+/// `.NAME.PROCESS.LABEL.tmp`. Not all of them were locked, so a file is kept while a process with
+/// its number may be running.
 pub(crate) fn remove_of_earlier_releases(directory: &Path, name: &OsStr) {
     let mut start = OsString::from(".");
     start.push(name);
@@ -185,9 +188,9 @@ fn has_ended(process: u32) -> bool {
     directory.join("self").exists() && (!runs || process == std::process::id())
 }
 
-/// Removes a file that is not locked.
+/// Removes a file unless another process has locked it.
 fn remove_if_free(path: &Path) {
-    // A network file system locks only files that are open for writing.
+    // On NFS, only a file that is open for writing can be locked.
     let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return };
     if file.try_lock().is_ok() && is_at(&file, path) {
         let _ = fs::remove_file(path);
@@ -198,12 +201,13 @@ fn remove_if_free(path: &Path) {
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let open = file.metadata().map(identity).ok();
-    open.is_some() && open == fs::symlink_metadata(path).map(identity).ok()
+    let open = file.metadata().ok();
+    let found = fs::symlink_metadata(path).ok();
+    open.zip(found)
+        .is_some_and(|(open, found)| (open.dev(), open.ino()) == (found.dev(), found.ino()))
 }
 
-/// Whether a path leads to a file. While it is open it cannot be replaced.
+/// Whether a path exists: on this system an open file cannot be replaced.
 #[cfg(not(unix))]
 fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
@@ -212,7 +216,7 @@ fn is_at(_: &File, path: &Path) -> bool {
 #[cfg(target_os = "linux")]
 fn create_nameless(directory: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags, open};
-    // It gets its name through /proc, which a sandbox may lack.
+    // Linking the file requires /proc, which a sandbox may lack.
     if !Path::new("/proc/self/fd").exists() {
         return None;
     }
@@ -274,7 +278,7 @@ mod tests {
         written.replace(&at("done")).unwrap();
         assert!(at("done").exists() && !temporary.exists());
 
-        // Dropped without being finished, as the end of its process does it.
+        // Dropping without `discard` leaves the state of a killed process.
         let temporary = Unfinished::create_named(scratch.path()).unwrap().temporary.unwrap();
         assert!(temporary.exists());
         remove_abandoned(scratch.path());
@@ -285,7 +289,6 @@ mod tests {
     #[test]
     fn files_of_earlier_releases_are_removed_if_their_process_has_ended() {
         let scratch = tempfile::tempdir().unwrap();
-        let at = |name: &str| scratch.path().join(name);
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let (ended, own, parent) =
@@ -298,7 +301,10 @@ mod tests {
             format!(".a.{ended}.notes.tmp"),
             ".a.tmp".to_string(),
         ];
-        removed.iter().chain(&kept).for_each(|name| fs::write(at(name), b"x").unwrap());
+        removed
+            .iter()
+            .chain(&kept)
+            .for_each(|name| fs::write(scratch.path().join(name), b"x").unwrap());
         remove_of_earlier_releases(scratch.path(), OsStr::new("a"));
         let mut expected = kept.to_vec();
         expected.sort();

@@ -1,4 +1,5 @@
-//! Files that hold one value, as test data is stored: `input_0.pb`, `output_0.pb`.
+//! Reads and writes files that hold one value, such as the test data `input_0.pb` and
+//! `output_0.pb`.
 
 use sardonyx_model::Type;
 use sardonyx_tensor::{Buffer, Value};
@@ -6,8 +7,8 @@ use sardonyx_tensor::{Buffer, Value};
 use crate::error::{Error, ErrorKind};
 
 /// Reads the bytes of a `TensorProto`, `SparseTensorProto`, `SequenceProto`, `MapProto` or
-/// `OptionalProto` file. Such a file does not say which of them it is; `ty`, the type of the input
-/// or output that it belongs to, does. Shapes in `ty` do not matter.
+/// `OptionalProto` file. The bytes do not identify their message type, so `ty`, the type of the
+/// value, selects it. Shapes in `ty` are ignored.
 ///
 /// ```
 /// use sardonyx::{DataType, Tensor, Type, Value};
@@ -21,14 +22,15 @@ use crate::error::{Error, ErrorKind};
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] if the bytes are no such message, or the message contradicts itself.
+/// [`ErrorKind::Format`] if the bytes are not a message of this type, or if the message contradicts
+/// itself.
 pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
     sardonyx_model::read_value(bytes.into(), ty).map_err(|what| {
         Error::new(ErrorKind::Format, format!("these bytes are not a value of type {ty}: {what}"))
     })
 }
 
-/// The bytes of a file with one value, under a name, which may be empty.
+/// Writes a value under a name, which may be empty, and returns the bytes of the file.
 ///
 /// ```
 /// use sardonyx::Tensor;
@@ -41,7 +43,8 @@ pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] for an opaque value, or one that holds such: no message can.
+/// [`ErrorKind::Format`] for an opaque value, or one that contains an opaque value: no message can
+/// hold it.
 pub fn write_value(value: &Value, name: &str) -> Result<Vec<u8>, Error> {
     sardonyx_model::write_value(value, name).map_err(|what| Error::new(ErrorKind::Format, what))
 }

@@ -1,7 +1,7 @@
-//! Versions of models and domains as people write them.
+//! Parses and formats versions of models and domains.
 
-/// A version as people write it: versions in ONNX are plain numbers or three numbers packed into
-/// one.
+/// Formats a version for display. ONNX versions are plain numbers, or semantic versions whose three
+/// numbers are packed into one.
 ///
 /// ```
 /// use sardonyx::tool::format_version;
@@ -16,16 +16,15 @@ pub fn format_version(version: i64) -> String {
     format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
 }
 
-/// The inverse of [`format_version`](format_version): a plain number, or three numbers
-/// packed into one.
+/// Parses a version as [`format_version`] formats it: a plain number, or a semantic version, whose
+/// three numbers are packed into one.
 ///
 /// ```
 /// use sardonyx::tool::parse_version;
 ///
 /// assert_eq!(parse_version("17"), Some(17));
 /// assert_eq!(parse_version("1.2.345"), Some((1 << 48) + (2 << 32) + 345));
-/// // At least one of the first two must not be zero, or the number could not be told from a plain
-/// // one.
+// Major and minor version must not both be zero: the packed number would look like a plain one.
 /// assert_eq!(parse_version("0.0.7"), None);
 /// assert_eq!(parse_version("1.2.3-rc1"), None);
 /// ```
@@ -34,8 +33,8 @@ pub fn parse_version(text: &str) -> Option<i64> {
         return text.parse().ok();
     };
     let (minor, patch) = rest.split_once('.')?;
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if ![major, minor, patch].into_iter().all(digits) {
+    let mut numbers = [major, minor, patch].into_iter();
+    if !numbers.all(|text| text.bytes().all(|byte| byte.is_ascii_digit())) {
         return None;
     }
     let (major, minor): (u16, u16) = (major.parse().ok()?, minor.parse().ok()?);

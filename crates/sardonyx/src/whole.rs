@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Files that are created atomically.
 
 use std::fs;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -7,26 +7,26 @@ use std::path::{Path, PathBuf};
 use crate::external::directory_of;
 use crate::unfinished::{Unfinished, remove_abandoned_once};
 
-/// A file that is written beside the one it will replace, and takes its name when it is complete.
-/// Dropped before that, it is removed; if its process is killed, the next one that writes to the
-/// directory removes what is left. What a save of a model does beyond this is in
-/// [`Model::save`](crate::Model::save).
+/// A file that is written under a temporary name, or none, and renamed to its path when it is
+/// complete. If it is dropped before, it is removed; if the process is killed, the next process
+/// that writes to the directory removes the rest. [`Model::save`](crate::Model::save) does more
+/// than this.
 #[derive(Debug)]
 pub struct WholeFile {
     file: BufWriter<Content>,
     path: PathBuf,
 }
 
-/// The unbuffered file. Dropping it removes its temporary name.
+/// Unbuffered file. Dropping it removes its temporary name.
 #[derive(Debug)]
 struct Content(Unfinished);
 
 impl WholeFile {
-    /// Begins a file that will have this path.
+    /// Creates a file that will have this path when it is finished.
     ///
     /// # Errors
     ///
-    /// The path has no file name, or nothing can be written beside it.
+    /// [`io::Error`] if the path has no file name, or no file can be created in its directory.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<WholeFile> {
         let path = path.into();
         let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
@@ -36,26 +36,26 @@ impl WholeFile {
         Ok(WholeFile { file: BufWriter::new(file), path })
     }
 
-    /// Lets the file be read and written by others than a new one may be.
+    /// Sets the permissions of the file, for instance to those of the file that it will replace.
     ///
     /// # Errors
     ///
-    /// The system does not allow it.
+    /// [`io::Error`] if the system does not allow it.
     pub fn set_permissions(&self, permissions: fs::Permissions) -> io::Result<()> {
         self.file.get_ref().0.file().set_permissions(permissions)
     }
 
-    /// Gives the file its name.
+    /// Renames the complete file to its path; replaces an existing file.
     ///
     /// # Errors
     ///
-    /// Those of writing and renaming; then the file is removed.
+    /// [`io::Error`] of writing and renaming; the file is removed then.
     pub fn finish(self) -> io::Result<()> {
         let path = self.path.clone();
         self.finish_as(&path)
     }
 
-    /// Gives the file another name than it was begun for, in the same directory.
+    /// Renames the file to another path in the same directory.
     pub(crate) fn finish_as(mut self, path: &Path) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_mut().0.replace(path)

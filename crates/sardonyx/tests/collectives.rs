@@ -1,4 +1,4 @@
-//! Models with collectives, each rank in a session of its own.
+//! Models with collective operators, run by several ranks with a session each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn model(graph: &str) -> Model {
     Model::from_text(&format!("{HEADER} {graph}")).unwrap()
 }
 
-/// Runs a model on each rank, on an input of its own.
+/// Runs a model on all ranks, each with its own input, and returns their results.
 fn run_ranks(
     models: &[Model],
     input: impl Fn(usize) -> Tensor + Sync,
@@ -27,7 +27,7 @@ fn run_ranks(
                 let number = rank.number();
                 let builder = Session::builder(model).threads(1).transport(Arc::new(rank));
                 let session = builder.build()?;
-                // The second run has the same tags.
+                // The second run uses the tags of the first one again.
                 session.run([("x", input(number))], &Default::default())?;
                 session.run([("x", input(number))], &Default::default())
             })
@@ -41,7 +41,7 @@ fn floats(outputs: &Outputs, name: &str) -> Vec<f32> {
     outputs.tensor(name).unwrap().as_slice::<f32>().unwrap().to_vec()
 }
 
-/// `[[0, 1], [2, 3]]`, and 10 more for each rank.
+/// Makes the matrix `[[0, 1], [2, 3]]`, plus 10 times the rank.
 fn square(rank: usize) -> Tensor {
     let first = 10.0 * rank as f32;
     Tensor::from_vec([2, 2], vec![first, first + 1.0, first + 2.0, first + 3.0]).unwrap()
@@ -169,9 +169,9 @@ fn without_other_ranks_it_is_said_what_is_needed() {
     let model = model("g (float[2, 2] x) => (float[2, 2] y) { y = com.microsoft.AllReduce (x) }");
     let error = Session::new(&model).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    let why = error.unsupported().iter().map(ToString::to_string).collect::<String>();
+    let why = error.unsupported_operators().iter().map(ToString::to_string).collect::<String>();
     assert!(why.contains("--processes") && why.contains("SessionBuilder::transport"), "{why}");
-    // It can be looked at, and not run.
+    // Such a session describes the model but cannot run it.
     let session = Session::builder(&model).only_look().build().unwrap();
     assert!(session.run([("x", square(0))], &Default::default()).is_err());
 }

@@ -1,6 +1,7 @@
-//! What is converted computes the same, in the engine's hands before and after.
+//! Runs models before and after conversion between operator set versions, and compares results.
 
-use sardonyx::convert::{ConvertError, ConvertOptions, Target};
+use sardonyx::convert::{ConvertOptions, Target};
+use sardonyx::edit::EditError;
 use sardonyx::tool::RELEASES;
 use sardonyx::{Model, Session, Tensor, check};
 
@@ -19,15 +20,15 @@ fn run(model: &Model) -> Vec<f32> {
     outputs.tensor("y").unwrap().to_vec().unwrap()
 }
 
-fn convert(model: &Model, opset: u32) -> Result<Model, ConvertError> {
+fn convert(model: &Model, opset: u32) -> Result<Model, EditError> {
     let converted = model.convert(&ConvertOptions::new(Target::new().opset("", opset)));
     converted.map(|(converted, _)| converted)
 }
 
-/// VER-25+, VER-15+, GRAPH-02+, NODE-15+: from version 9 to 13 and back every model computes what
-/// it did. Between the two, each of these operators changed.
+/// Converts models from version 9 to 13 and back, and compares results. Each of these operators
+/// changed between the two. VER-25+, VER-15+, GRAPH-02+, NODE-15+
 #[test]
-fn there_and_back_it_is_the_same() {
+fn round_trip_conversion_keeps_results() {
     for nodes in [
         "y = Clip <min = -1.0> (x)",
         "y = Clip <max = 1.0> (x)",
@@ -55,17 +56,17 @@ fn there_and_back_it_is_the_same() {
     }
 }
 
-/// VER-25-: what has no exact equivalent is refused by name and versions, and the model is as it
-/// was.
+/// Checks that the error for a node without an exact equivalent names its operator and the
+/// versions, and that the model is unchanged. VER-25-
 #[test]
-fn what_has_no_equivalent_is_refused() {
+fn nodes_without_an_equivalent_are_errors() {
     let text = "<ir_version: 8, opset_import: [\"\": 16]>
         g (float[1, 1, 4, 4] x, float[1, 2, 2, 2] at) => (float[?, ?, ?, ?] y) {
           y = GridSample (x, at)
         }";
     let sampled = Model::from_text(text).unwrap();
     let before = sampled.to_bytes();
-    let Err(ConvertError::Refused(refusals)) = convert(&sampled, 15) else {
+    let Err(EditError::NotConvertible(refusals)) = convert(&sampled, 15) else {
         panic!("GridSample is new in version 16");
     };
     let [refusal] = &refusals[..] else { panic!("{refusals:?}") };
@@ -75,8 +76,8 @@ fn what_has_no_equivalent_is_refused() {
     assert_eq!(sampled.to_bytes(), before);
 }
 
-/// GRAPH-13+-: the constants that conversion adds are initializers, and no inputs that a caller can
-/// set.
+/// Checks that the constants that conversion adds are initializers, not inputs that a caller can
+/// set. GRAPH-13+-
 #[test]
 fn constants_that_are_added_cannot_be_overridden() {
     let converted = convert(&model(12, "y = ReduceSum <axes = [1]> (x)"), 13).unwrap();
@@ -93,7 +94,8 @@ fn constants_that_are_added_cannot_be_overridden() {
     );
 }
 
-/// VER-19+-: a release names the versions of operator sets and of the format that it came with.
+/// Checks that a release of ONNX stands for the versions of operator sets and of the file format
+/// that it introduced. VER-19+-
 #[test]
 fn releases_name_versions() {
     let text = "<ir_version: 8, opset_import: [\"\": 17, \"ai.onnx.ml\": 3]>
@@ -106,7 +108,7 @@ fn releases_name_versions() {
     assert_eq!(converted.ir_version(), Some(10));
     assert_eq!(sets, [(String::new(), 21), ("ai.onnx.ml".to_string(), 5)]);
     assert!(Target::new().release("1.99").is_none());
-    // VER-19-: releases that never were, beside the last ones that were.
+    // VER-19-: releases that do not exist, next to existing ones.
     for name in ["1.16.x", "1.16.9", "1.16.3", "1.3.1", "1.2.4", "1.1.3", "1.1.2.0", "1.16.", "1"] {
         assert!(Target::new().release(name).is_none(), "{name}");
     }
@@ -116,17 +118,18 @@ fn releases_name_versions() {
     assert_eq!(RELEASES.last().unwrap().name, "1.23");
 }
 
-/// VER-15-: each version of an operator is a definition of its own. Conversion to an older one
-/// refuses types of Add and Reshape, and an attribute of Reshape, that a later one added.
+fn model_of_type(opset: u32, ty: &str, node: &str) -> Model {
+    Model::from_text(&format!(
+        "<ir_version: 8, opset_import: [\"\": {opset}]>
+         g ({ty}[2, 3] x, int64[2] s) => ({ty}[?, ?] y) {{ y = {node} }}"
+    ))
+    .unwrap()
+}
+
+/// Checks that conversion to an older version fails for element types of Add and Reshape, and for
+/// an attribute of Reshape, that a later version added. VER-15-
 #[test]
 fn additions_of_newer_versions_are_refused_in_older_ones() {
-    let of_type = |opset: u32, ty: &str, node: &str| {
-        Model::from_text(&format!(
-            "<ir_version: 8, opset_import: [\"\": {opset}]>
-             g ({ty}[2, 3] x, int64[2] s) => ({ty}[?, ?] y) {{ y = {node} }}"
-        ))
-        .unwrap()
-    };
     let rows = [
         ("int8", "Add(x, x)", 14),
         ("uint16", "Add(x, x)", 14),
@@ -136,14 +139,14 @@ fn additions_of_newer_versions_are_refused_in_older_ones() {
         ("float", "Reshape<allowzero = 1>(x, s)", 14),
     ];
     for (ty, node, first) in rows {
-        let model = of_type(15, ty, node);
+        let model = model_of_type(15, ty, node);
         let report = model.check(&check::CheckOptions::new().types(true));
         assert_eq!(report.errors, 0, "{ty} {node}: {:?}", report.findings);
         for opset in 7..15 {
             let converted = convert(&model, opset);
             if opset < first {
                 assert!(converted.is_err(), "{ty} {node} in {opset}");
-                let old = of_type(opset, ty, node);
+                let old = model_of_type(opset, ty, node);
                 let report = old.check(&check::CheckOptions::new().types(true));
                 assert!(report.errors > 0, "{ty} {node} in {opset}");
             } else {

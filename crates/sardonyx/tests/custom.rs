@@ -1,4 +1,5 @@
-//! Operators that a program brings: code and functions, from one end to the other.
+//! Runs models with operators and functions that a program adds, from building a session to its
+//! outputs.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,11 +34,11 @@ fn numbers(outputs: &Outputs, name: &str) -> Vec<f32> {
     outputs.tensor(name).expect("a tensor").to_vec::<f32>().expect("of float")
 }
 
-fn refused(builder: SessionBuilder<'_>) -> Error {
+fn build_error(builder: SessionBuilder<'_>) -> Error {
     builder.build().expect_err("no session")
 }
 
-/// Each element plus the attribute `by`, which is 1 if it is left out. Counts its runs.
+/// Operator that adds the attribute `by` (1 by default) to each element, and counts its runs.
 struct Plus {
     runs: Arc<AtomicUsize>,
     is_deterministic: bool,
@@ -97,8 +98,8 @@ impl CustomOperator for Plus {
     }
 }
 
-/// MODEL-19+: an operator set of the program's own is imported, and its operator runs, also in
-/// graphs of nodes and in functions.
+/// Runs an operator of the program's own operator set in the main graph, in a subgraph and in a
+/// function. MODEL-19+
 #[test]
 fn an_operator_of_the_program_runs_in_every_graph() {
     let model = model(
@@ -122,24 +123,26 @@ fn an_operator_of_the_program_runs_in_every_graph() {
     assert_eq!(numbers(&outputs, "c"), [2.5, -0.5]);
 }
 
-/// MODEL-19-, MODEL-04-
+/// Checks that a session needs the operator, the import of its domain and its version. MODEL-19-,
+/// MODEL-04-
 #[test]
-fn without_the_operator_or_the_import_there_is_no_session() {
+fn a_session_needs_the_operator_and_its_import() {
     let text = "g (float[N] x) => (float[N] y) { y = com.example.Plus (x) }";
     let known = model(text);
-    let error = refused(Session::builder(&known));
+    let error = build_error(Session::builder(&known));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(error.unsupported()[0].name, "Plus");
+    assert_eq!(error.unsupported_operators()[0].name, "Plus");
     let stranger = Model::from_text(&format!("<ir_version: 10, opset_import: [\"\": 21]> {text}"));
     let stranger = stranger.expect("the text is a model");
-    let error = refused(Session::builder(&stranger).operator("com.example", "Plus", Plus::new()));
+    let error =
+        build_error(Session::builder(&stranger).operator("com.example", "Plus", Plus::new()));
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("does not import"), "{error}");
-    // What is registered is of version 2.
+    // The registered operator has version 2, and the model imports version 1.
     let old =
         Model::from_text(&format!("<ir_version: 10, opset_import: [\"com.example\": 1]> {text}"));
     let old = old.expect("the text is a model");
-    let error = refused(Session::builder(&old).operator("com.example", "Plus", Plus::new()));
+    let error = build_error(Session::builder(&old).operator("com.example", "Plus", Plus::new()));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
@@ -153,19 +156,20 @@ fn a_node_that_the_schema_or_the_rule_does_not_allow_is_refused() {
     ];
     for (nodes, wanted) in cases {
         let model = model(&format!("g (float[N] x) => (y) {{ {nodes} }}"));
-        let error = refused(Session::builder(&model).operator("com.example", "Plus", Plus::new()));
+        let error =
+            build_error(Session::builder(&model).operator("com.example", "Plus", Plus::new()));
         assert_eq!(error.kind(), ErrorKind::Invalid, "{nodes}");
         assert!(format!("{error}").contains(wanted), "{nodes}: {error}");
     }
     let relu = model("g (float[N] x) => (float[N] y) { y = Relu (x) }");
-    let error = refused(Session::builder(&relu).operator("", "Relu", Plus::new()));
+    let error = build_error(Session::builder(&relu).operator("", "Relu", Plus::new()));
     assert!(error.to_string().contains("'Relu' of the domain 'ai.onnx'"), "{error}");
 }
 
-/// A deterministic operator of constants runs when the session is made, one that is not in each
-/// run.
+/// Checks that a deterministic operator of constants runs once, when the session is built, and
+/// another one in each run.
 #[test]
-fn constants_are_computed_ahead_where_that_is_allowed() {
+fn only_deterministic_operators_are_folded() {
     let model = model(
         "g (float[N] x) => (float[N] y) <float[2] w = {1, 2}> {
             a = com.example.Plus (w)
@@ -186,10 +190,10 @@ fn constants_are_computed_ahead_where_that_is_allowed() {
     }
 }
 
-/// A closure knows no types: those that the model declares count, and without any the operator
-/// after it has none.
+/// Checks that outputs of a closure, which has no type inference, have the types that the model
+/// declares, and that the next operator is unsupported without a declaration.
 #[test]
-fn declared_types_serve_where_there_is_no_rule() {
+fn declared_types_replace_missing_inference() {
     let double = |call: &mut OperatorCall<'_, '_>| {
         let x = call.slice::<f32>(0)?;
         let y = call.output_slice::<f32>(0, &[x.len()])?;
@@ -204,44 +208,44 @@ fn declared_types_serve_where_there_is_no_rule() {
     let session = Session::builder(&declared).operator("com.example", "Double", double);
     assert_eq!(numbers(&run(&session.build().expect("a session")), "y"), [2.0, 0.0]);
     let bare = model(&text(""));
-    let error = refused(Session::builder(&bare).operator("com.example", "Double", double));
-    assert_eq!(error.unsupported()[0].name, "Relu");
+    let error = build_error(Session::builder(&bare).operator("com.example", "Double", double));
+    assert_eq!(error.unsupported_operators()[0].name, "Relu");
 }
 
 #[test]
-fn what_a_kernel_does_wrong_is_said_with_the_node() {
+fn errors_of_an_operator_name_its_node() {
     let model = model(
         "g (float[N] x) => (float[N] y) { [bad] y = com.example.Bad <kind = \"K\"> (x) }"
             .replace("K", "some")
             .as_str(),
     );
-    let bad = |how: fn(&mut OperatorCall<'_, '_>) -> Result<(), OperatorError>| {
+    let run_with = |how: fn(&mut OperatorCall<'_, '_>) -> Result<(), OperatorError>| {
         let session = Session::builder(&model).operator("com.example", "Bad", how);
         let session = session.build().expect("a session");
         let error = session.run([("x", x())], &RunOptions::default()).expect_err("the run fails");
         assert_eq!(error.kind(), ErrorKind::Run);
         error.to_string()
     };
-    let error = bad(|_| Err("no luck".into()));
+    let error = run_with(|_| Err("no luck".into()));
     assert!(error.contains("no luck") && error.contains("bad"), "{error}");
-    let error = bad(|_| Ok(()));
+    let error = run_with(|_| Ok(()));
     assert!(error.contains("did not write output 0"), "{error}");
-    let error = bad(|call| call.slice::<i64>(0).map(|_| ()));
+    let error = run_with(|call| call.slice::<i64>(0).map(|_| ()));
     assert!(error.contains("int64") && error.contains("float"), "{error}");
-    let error = bad(|call| call.tensor(3).map(|_| ()));
+    let error = run_with(|call| call.tensor(3).map(|_| ()));
     assert!(error.contains("input 3 is missing"), "{error}");
-    let error = bad(|call| call.value(0).map(|_| ()));
+    let error = run_with(|call| call.value(0).map(|_| ()));
     assert!(error.contains("input 0 is a tensor, float[2]"), "{error}");
-    let error = bad(|call| call.set_output(0, Tensor::scalar(1i64)));
+    let error = run_with(|call| call.set_output(0, Tensor::scalar(1i64)));
     assert!(error.contains("output 0 is int64[], but declared as float[N]"), "{error}");
-    let error = bad(|call| call.set_output(0, Tensor::scalar(1f32)));
+    let error = run_with(|call| call.set_output(0, Tensor::scalar(1f32)));
     assert!(error.contains("output 0 is float[], but declared as float[N]"), "{error}");
 }
 
-/// The functions of the session come before those of the model, and operators of the program before
-/// both, and before those of ONNX Runtime.
+/// Checks precedence: functions of the session override those of the model, and operators of the
+/// program override both, and operators of ONNX Runtime too.
 #[test]
-fn what_the_program_brings_comes_first() {
+fn operators_of_the_program_take_precedence() {
     let text = "g (float[N] x) => (float[N] y) { y = com.example.F (x) }
         <domain: \"com.example\", opset_import: [\"\": 21]> F (x) => (y) { y = Neg (x) }";
     let of_model = model(text);
@@ -252,7 +256,7 @@ fn what_the_program_brings_comes_first() {
     let with_function = Session::builder(&of_model).function(function);
     assert_eq!(built(with_function.clone()), [1.0, 2.0]);
     assert_eq!(built(with_function.operator("com.example", "F", Plus::new())), [2.0, -1.0]);
-    let error = refused(Session::builder(&of_model).function("F (x) => (y) {"));
+    let error = build_error(Session::builder(&of_model).function("F (x) => (y) {"));
     assert_eq!(error.kind(), ErrorKind::Format);
 
     let of_microsoft = model("g (float[N] x) => (float[N] y) { y = com.microsoft.QuickGelu (x) }");
@@ -265,8 +269,8 @@ fn what_the_program_brings_comes_first() {
     assert_eq!(built(quick.operator("com.microsoft", "QuickGelu", same)), [1.0, -2.0]);
 }
 
-/// Opaque values pass from one operator of the program to another, also through a loop, a sequence
-/// and the borders of the model.
+/// Passes opaque values between operators of the program, directly and through a loop, and in and
+/// out of the model.
 #[test]
 fn opaque_values_are_made_and_read_by_operators_of_the_program() {
     let words = |call: &mut OperatorCall<'_, '_>| {
@@ -314,7 +318,7 @@ fn opaque_values_are_made_and_read_by_operators_of_the_program() {
     assert_eq!(outputs.tensor("m").unwrap().to_vec::<i64>().unwrap(), [1]);
     let Some(Value::Opaque(last)) = outputs.get("last") else { panic!("an opaque value") };
     assert_eq!(last.get::<Vec<String>>().unwrap().join(" "), "1 -2 more more more more");
-    // Another type, another name.
+    // Opaque values with another Rust type, or another name.
     let error = run(Opaque::new("com.example", "Words", 0, 1u8)).expect_err("no words");
     assert!(
         error.to_string().contains("opaque(com.example, Words), which does not hold"),
@@ -325,8 +329,8 @@ fn opaque_values_are_made_and_read_by_operators_of_the_program() {
     assert!(sardonyx::io::write_value(&Value::Opaque(last.clone()), "x").is_err());
 }
 
-/// The step that puts the channels of an image back before such an operator stands in its name, and
-/// has a kernel of its own.
+/// Checks that an operator of the program between convolutions reads images with channels first:
+/// the engine inserts a step that restores the layout.
 #[test]
 fn operators_of_the_program_read_images_between_convolutions() {
     let model = model(
@@ -348,14 +352,13 @@ fn operators_of_the_program_read_images_between_convolutions() {
         call.output_slice::<f32>(0, &dims)?.copy_from_slice(x);
         Ok(())
     };
-    let fill = |dims: &[usize]| {
+    let sizes: [(&str, [usize; 4]); 3] =
+        [("x", [1, 3, 24, 24]), ("v", [16, 3, 3, 3]), ("w", [16, 16, 3, 3])];
+    let inputs = sizes.map(|(name, dims)| {
         let count = dims.iter().product::<usize>();
         let elements = (0..count).map(|index| ((index * 7919) % 101) as f32 / 50.0 - 1.0);
-        Tensor::from_vec(dims, elements.collect()).expect("as many elements as the dimensions say")
-    };
-    let inputs = || {
-        [("x", fill(&[1, 3, 24, 24])), ("v", fill(&[16, 3, 3, 3])), ("w", fill(&[16, 16, 3, 3]))]
-    };
+        (name, Tensor::from_vec(dims, elements.collect()).expect("as many elements as in dims"))
+    });
     let run = |optimization| {
         let session = Session::builder(&model).operator("com.example", "Copy", copy);
         let session = session.optimization(optimization).print_after("orders");
@@ -363,18 +366,19 @@ fn operators_of_the_program_read_images_between_convolutions() {
         let program = session.program().expect("the program");
         let reorders = program.matches("= reorder").count();
         assert_eq!(reorders, if optimization == Optimization::All { 2 } else { 0 }, "{program}");
-        numbers(&session.run(inputs(), &RunOptions::default()).expect("a run"), "y")
+        numbers(&session.run(inputs.clone(), &RunOptions::default()).expect("a run"), "y")
     };
     let (fast, plain) = (run(Optimization::All), run(Optimization::Off));
     assert_eq!(fast.len(), plain.len());
-    let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs().max(1.0);
-    assert!(fast.iter().zip(&plain).all(is_near));
+    for (a, b) in fast.iter().zip(&plain) {
+        assert!((a - b).abs() <= 1e-4 * b.abs().max(1.0), "{a} {b}");
+    }
 }
 
-/// A run that is ended does not unwind through code of the program, which may hold locks: a session
-/// that an operator runs is done to its end.
+/// Checks that cancelling a run does not unwind through an operator of the program, which may hold
+/// locks: a session that the operator runs is cancelled only by its own options.
 #[test]
-fn a_session_within_an_operator_looks_at_its_own_limits() {
+fn a_session_within_an_operator_has_its_own_limits() {
     let inner = model("g (float[2] x) => (float[2] y) { y = Erf (x) }");
     let inner = Session::builder(&inner).threads(1).build().expect("a session");
     let inner = Arc::new(Mutex::new(inner));
@@ -394,7 +398,7 @@ fn a_session_within_an_operator_looks_at_its_own_limits() {
     let session = Session::builder(&outer).operator("com.example", "Inner", operator);
     let session = session.threads(1).build().expect("a session");
     let asked = Cell::new(0);
-    // Before the operator it goes on, and from then on it does not.
+    // The run goes on at the first question, before the operator, and is cancelled at the second.
     let ends = || asked.replace(asked.get() + 1) > 0;
     let options = RunOptions::new().asks(&ends);
     let error = session.run([("x", x())], &options).expect_err("it was ended");

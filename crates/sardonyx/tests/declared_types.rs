@@ -1,6 +1,6 @@
-//! Declared types against the types that nodes compute. Models drawn at random declare a type of a
-//! value that its node computes, or another one: `check` with types, `infer` and a session reach
-//! the verdict that the drawing knows.
+//! Compares declared types with computed ones. Random models declare the type that a node computes,
+//! or another one; `check` with types, `infer` and a session must accept the first and reject the
+//! second.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::random::Random;
 use sardonyx::value::{Sequence, Sparse};
 use sardonyx::{DataType, Model, Session, Tensor, Value, check, infer};
 
-/// A type, as the notation writes it.
+/// Type that can be printed as ONNX text.
 #[derive(Clone, PartialEq)]
 enum Ty {
     Tensor(&'static str, Vec<String>),
@@ -20,20 +20,21 @@ enum Ty {
 
 impl Ty {
     fn text(&self) -> String {
-        let tensor = |elem: &str, dims: &[String]| match dims {
-            [] => elem.to_string(),
-            _ => format!("{elem}[{}]", dims.join(", ")),
-        };
         match self {
-            Ty::Tensor(elem, dims) => tensor(elem, dims),
-            Ty::Sparse(elem, dims) => format!("sparse_tensor({})", tensor(elem, dims)),
+            Ty::Tensor(elem, dims) => match &dims[..] {
+                [] => elem.to_string(),
+                dims => format!("{elem}[{}]", dims.join(", ")),
+            },
+            Ty::Sparse(elem, dims) => {
+                format!("sparse_tensor({})", Ty::Tensor(*elem, dims.clone()).text())
+            }
             Ty::Sequence(inner) => format!("seq({})", inner.text()),
             Ty::Map(key, inner) => format!("map({key}, {})", inner.text()),
             Ty::Optional(inner) => format!("optional({})", inner.text()),
         }
     }
 
-    /// The element type and sizes of the tensors in it.
+    /// Returns the element type and the sizes of the innermost tensor.
     fn tensor(&mut self) -> (&mut &'static str, &mut Vec<String>) {
         match self {
             Ty::Tensor(elem, dims) | Ty::Sparse(elem, dims) => (elem, dims),
@@ -54,30 +55,31 @@ fn optional(inner: Ty) -> Ty {
     Ty::Optional(Box::new(inner))
 }
 
-/// How a declared type differs from the computed one.
+/// Difference between a declared type and the computed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Difference {
-    /// It says as much, or less.
+    /// Declared type is equal, or less specific.
     None,
-    /// Another element type, or another kind of value: all refuse it.
+    /// Another element type, or another kind of value: all three reject it.
     Kind,
-    /// Another rank or size: strict checks refuse it, and a session computes what its nodes do
-    /// (`docs/decisions/0014`), but for inputs of bodies.
+    /// Another rank or size: `check` and `infer` reject it. A session ignores it
+    /// (`docs/decisions/0014`), except for inputs of bodies.
     Size,
-    /// Sparse where a dense tensor is computed: strict checks refuse it, and a session converts.
+    /// Sparse where a dense tensor is computed: `check` and `infer` reject it, and a session
+    /// converts the value.
     Sparse,
 }
 
-/// Draws a type to declare in place of `made`, and how it differs.
-fn declared(random: &mut Random, made: &Ty) -> (Ty, Difference) {
+/// Draws a type to declare for a value of type `made`, and returns the difference.
+fn draw_declared_type(random: &mut Random, made: &Ty) -> (Ty, Difference) {
     let mut ty = made.clone();
-    match random.below(13) {
+    match random.next_below(13) {
         0 => (ty, Difference::None),
         1 | 2 => {
-            // A size that is left open, or has a name of its own.
+            // An unknown size, or a symbol of its own.
             let (_, dims) = ty.tensor();
-            let open = ["?", "Free"][random.below(2)];
-            let index = random.below(dims.len().max(1));
+            let open = ["?", "Free"][random.next_below(2)];
+            let index = random.next_below(dims.len().max(1));
             if let Some(dim) = dims.get_mut(index) {
                 *dim = open.to_string();
             }
@@ -89,7 +91,7 @@ fn declared(random: &mut Random, made: &Ty) -> (Ty, Difference) {
                 .into_iter()
                 .filter(|other| other != elem)
                 .collect();
-            *elem = others[random.below(others.len())];
+            *elem = others[random.next_below(others.len())];
             (ty, Difference::Kind)
         }
         5 => {
@@ -121,7 +123,7 @@ fn declared(random: &mut Random, made: &Ty) -> (Ty, Difference) {
             other => (seq(other), Difference::Kind),
         },
         11 => match ty {
-            // Sparse tensors are no scalars.
+            // A sparse tensor cannot be a scalar.
             Ty::Tensor(elem, dims) if !dims.is_empty() => {
                 (Ty::Sparse(elem, dims), Difference::Sparse)
             }
@@ -134,8 +136,8 @@ fn declared(random: &mut Random, made: &Ty) -> (Ty, Difference) {
 const INPUTS: &str = "bool c, float[2, 3] x, int64[2] i, seq(float[2, 3]) s, \
     optional(float[2, 3]) o, optional(seq(float[2, 3])) os, sparse_tensor(float[2, 3]) p";
 
-/// Expressions and the types that they compute. A session has no `Identity` for maps of its own:
-/// `ZipMap` makes them in sequences.
+/// Lists expressions with the types that they compute. Maps occur only in sequences, as `ZipMap`
+/// makes them: no `Identity` takes a map.
 fn expressions() -> Vec<(&'static str, Ty)> {
     let x = || tensor("float", &["2", "3"]);
     let i = || tensor("int64", &["2"]);
@@ -166,11 +168,12 @@ fn expressions() -> Vec<(&'static str, Ty)> {
     ]
 }
 
-/// Where the type is declared.
+/// Places of the declaration in a model.
 const PLACES: [&str; 7] =
     ["output", "value", "branch", "value in a branch", "loop", "scan", "function"];
 
-/// The text of a model that declares `declared` at a place of a value that `expression` computes.
+/// Makes the text of a model that declares the type `declared` for a value that `expression`
+/// computes with the type `made`.
 fn model(place: &str, expression: &str, made: &Ty, declared: &Ty) -> String {
     let (made, declared) = (made.text(), declared.text());
     let header = "<ir_version: 10, opset_import: [\"\": 21, \"ai.onnx.ml\": 3, \"local\": 1]>\n";
@@ -210,7 +213,7 @@ fn model(place: &str, expression: &str, made: &Ty, declared: &Ty) -> String {
     header.to_string() + &graph
 }
 
-/// Values for the inputs.
+/// Makes values for all inputs of a model.
 fn inputs() -> Vec<(&'static str, Value)> {
     let x = || Tensor::from_slice([2, 3], &[1f32, -2.0, 3.0, -4.0, 5.0, -6.0]).unwrap();
     let s = || Value::Sequence(Sequence::from_tensors(DataType::Float, [x(), x()]).unwrap());
@@ -225,7 +228,7 @@ fn inputs() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The first complaint of each of the three, if it has one.
+/// Returns the first error of `check`, `infer` and a run of a session.
 fn verdicts(text: &str) -> [(&'static str, Option<String>); 3] {
     let model = Model::from_text(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let report = model.check(&check::CheckOptions::new().types(true));
@@ -252,7 +255,7 @@ fn declared_and_computed_types_get_one_verdict() {
         for _ in 0..2000 {
             let place = *random.one_of(&PLACES);
             let (expression, made) = random.one_of(&expressions);
-            // A scan carries tensors, and nothing passes a map on.
+            // Scan states are tensors, and no operator passes on a map.
             let passes_it_on = match place {
                 "scan" => matches!(made, Ty::Tensor(..)),
                 "loop" | "function" => !expression.contains("ZipMap"),
@@ -261,22 +264,22 @@ fn declared_and_computed_types_get_one_verdict() {
             if !passes_it_on {
                 continue;
             }
-            let (declared, difference) = declared(&mut random, made);
+            let (declared, difference) = draw_declared_type(&mut random, made);
             *counts.entry((difference, place)).or_default() += 1;
             let text = model(place, expression, made, &declared);
-            for (who, complaint) in verdicts(&text) {
+            for (job, error) in verdicts(&text) {
                 let refuses = match difference {
                     Difference::None => false,
-                    // The calls decide on types in a function's body.
-                    Difference::Kind => !(who == "run" && place == "function"),
+                    // A session takes types in a function's body from the call.
+                    Difference::Kind => !(job == "run" && place == "function"),
                     Difference::Size | Difference::Sparse => {
-                        who != "run" || ["loop", "scan"].contains(&place)
+                        job != "run" || ["loop", "scan"].contains(&place)
                     }
                 };
-                if complaint.is_some() != refuses {
-                    let complaint = complaint.unwrap_or_else(|| "nothing".to_string());
+                if error.is_some() != refuses {
+                    let error = error.unwrap_or_else(|| "no error".to_string());
                     wrong.push(format!(
-                        "seed {seed}, {difference:?}, {place}: {who} says {complaint}\n{text}"
+                        "seed {seed}, {difference:?}, {place}, {job}: {error}\n{text}"
                     ));
                 }
             }
@@ -296,14 +299,14 @@ fn report(wrong: &[String]) {
     assert!(wrong.is_empty(), "{} are wrong, such as\n{}", wrong.len(), shown.join("\n\n"));
 }
 
-/// The type that an operator computes of an operand, if it takes it.
-fn result(operator: &str, made: &Ty) -> Option<Ty> {
-    let index = || tensor("int64", &[]);
+/// Returns the type that an operator computes from an operand of type `made`; `None` if it does not
+/// take that type.
+fn result_type(operator: &str, made: &Ty) -> Option<Ty> {
     Some(match (operator, made) {
         ("Neg", Ty::Tensor("float" | "int64", _)) | ("Not", Ty::Tensor("bool", _)) => made.clone(),
         ("Shape", Ty::Tensor(_, dims)) => Ty::Tensor("int64", vec![dims.len().to_string()]),
         ("SequenceConstruct", Ty::Tensor(..)) => seq(made.clone()),
-        ("SequenceLength", Ty::Sequence(_)) => index(),
+        ("SequenceLength", Ty::Sequence(_)) => tensor("int64", &[]),
         ("SequenceErase", Ty::Sequence(_)) => made.clone(),
         ("SequenceAt", Ty::Sequence(inner)) => (**inner).clone(),
         ("Optional", Ty::Tensor(..) | Ty::Sequence(_)) => optional(made.clone()),
@@ -317,8 +320,8 @@ fn result(operator: &str, made: &Ty) -> Option<Ty> {
 
 #[test]
 fn operands_get_one_verdict() {
-    // NODE-18+-, NODE-06-: every expression under every operator, in the main graph, a branch and
-    // a function.
+    // NODE-18+-, NODE-06-: applies every operator to every expression, in the main graph, a branch
+    // and a function.
     let operators = [
         "Neg(v)",
         "Not(v)",
@@ -334,14 +337,14 @@ fn operands_get_one_verdict() {
     ];
     let (mut wrong, mut counts) = (Vec::new(), [0, 0]);
     for (expression, made) in expressions() {
-        // `Identity` of a sequence of maps runs, although no version takes it.
+        // `Identity` of a sequence of maps runs, although no version of it permits that.
         if expression.contains("ZipMap") {
             continue;
         }
         for operator in operators {
-            let ty = result(operator.split_once('(').unwrap().0, &made);
+            let ty = result_type(operator.split_once('(').unwrap().0, &made);
             counts[usize::from(ty.is_none())] += 1;
-            // What is refused is so whatever is declared.
+            // An invalid operand is an error whatever type is declared.
             let shown = ty.as_ref().unwrap_or(&made).text();
             let main = |nodes: String| {
                 format!(
@@ -363,19 +366,17 @@ fn operands_get_one_verdict() {
                     ),
             ];
             for text in texts {
-                for (who, complaint) in verdicts(&text) {
+                for (job, error) in verdicts(&text) {
                     // A session also puts sequences and optionals into sequences, and computes
                     // `Not` of a constant of integers.
-                    let is_kinder = operator.starts_with("SequenceConstruct")
+                    let is_lenient = operator.starts_with("SequenceConstruct")
                         || (operator, expression) == ("Not(v)", "Shape(x)");
-                    if who == "run" && is_kinder && ty.is_none() {
+                    if job == "run" && is_lenient && ty.is_none() {
                         continue;
                     }
-                    if complaint.is_some() != ty.is_none() {
-                        let complaint = complaint.unwrap_or_else(|| "nothing".to_string());
-                        wrong.push(format!(
-                            "{operator} of {expression}: {who} says {complaint}\n{text}"
-                        ));
+                    if error.is_some() != ty.is_none() {
+                        let error = error.unwrap_or_else(|| "no error".to_string());
+                        wrong.push(format!("{operator} of {expression}, {job}: {error}\n{text}"));
                     }
                 }
             }

@@ -1,10 +1,10 @@
-//! Nodes in the graphs of `If`, `Loop` and `Scan`, and in functions, that say how they are divided.
+//! Sharding annotations on nodes in the graphs of `If`, `Loop` and `Scan`, and in functions.
 
 use sardonyx::device::DeviceOptions;
 use sardonyx::tool::shard::Plan;
 use sardonyx::{Model, Session, Tensor};
 
-/// What a node says: by tensor the axis that is split over devices 0 and 1.
+/// Makes the annotation of a node: each tensor is split along an axis over devices 0 and 1.
 fn split(specs: &[(&str, i64)]) -> String {
     let specs = specs.iter().map(|(tensor, axis)| {
         format!(
@@ -26,11 +26,12 @@ fn model(graph: &str, functions: &str) -> Model {
 
 fn floats(dims: &[usize]) -> Tensor {
     let count: usize = dims.iter().product();
-    let number = |n: usize| ((n * 37 + 11) % 29) as f32 / 16.0 - 0.875;
-    Tensor::from_vec(dims, (0..count).map(number).collect()).unwrap()
+    let numbers = (0..count).map(|n| ((n * 37 + 11) % 29) as f32 / 16.0 - 0.875);
+    Tensor::from_vec(dims, numbers.collect()).unwrap()
 }
 
-/// Runs a model with and without devices, several times. Sums are rounded in another order.
+/// Runs a model on devices and without them on several inputs, and compares the outputs up to the
+/// rounding of sums. Returns the plan.
 fn runs_alike(model: &Model, runs: &[Vec<(&str, Tensor)>]) -> Plan {
     let whole = Session::new(model).unwrap();
     let session = Session::builder(model).devices(DeviceOptions::new()).unwrap();
@@ -50,12 +51,12 @@ fn runs_alike(model: &Model, runs: &[Vec<(&str, Tensor)>]) -> Plan {
     plan
 }
 
-/// How many steps in graphs of nodes send something, and how many nodes are computed in parts.
+/// Counts the steps of inner graphs that send messages, and the nodes that are computed in shards.
 fn facts(plan: &Plan) -> (usize, usize) {
     (plan.facts().moves, plan.facts().in_parts)
 }
 
-/// The branch that is taken is divided, in the other one nothing is.
+/// Checks that annotations divide one branch, and that both branches give the plain results.
 #[test]
 fn branches_are_divided() {
     let relu = split(&[("x", 0), ("a", 0)]);
@@ -75,7 +76,7 @@ fn branches_are_divided() {
     assert_eq!(facts(&runs_alike(&model, &runs)), (1, 1));
 }
 
-/// A product over a split axis in each iteration: partial sums are combined as often as it runs.
+/// Checks a product over a split axis in a loop, whose partial sums are reduced in each iteration.
 #[test]
 fn iterations_combine_partial_sums() {
     let product = split(&[("h", 1), ("w", 0)]);
@@ -102,7 +103,7 @@ fn iterations_combine_partial_sums() {
     assert_eq!(plan.facts().moves, 1);
 }
 
-/// A loop whose condition is computed from what is in parts, in a branch of a node.
+/// Checks a loop in a branch, whose condition depends on a split tensor and is gathered.
 #[test]
 fn conditions_are_whole() {
     let half = split(&[("h", 0), ("next", 0)]);
@@ -132,7 +133,7 @@ fn conditions_are_whole() {
     assert!(facts(&runs_alike(&model, &runs)).0 > 0);
 }
 
-/// A Scan whose lists say something of each output; a value around it that is in parts there.
+/// Checks a Scan with annotated outputs, whose body reads an outer value in shards.
 #[test]
 fn scans_read_values_around_them() {
     let around = split(&[("x", 0), ("r", 0)]);
@@ -159,7 +160,7 @@ fn scans_read_values_around_them() {
     assert!(facts(&runs_alike(&model, &runs)).0 > 1);
 }
 
-/// Nodes of a function are those of the graph that calls it.
+/// Checks that annotations of nodes in a function hold where the function is called.
 #[test]
 fn functions_are_divided() {
     let relu = split(&[("a", 0), ("b", 0)]);
@@ -175,7 +176,7 @@ fn functions_are_divided() {
     assert_eq!(facts(&runs_alike(&model, &[vec![("x", floats(&[4]))]])), (1, 2));
 }
 
-/// One device fails in an iteration, while the other waits for it: both end.
+/// Checks that a device that fails in an iteration ends the run of the other, which waits for it.
 #[test]
 fn a_device_that_fails_in_an_iteration_ends_the_run() {
     let rows = split(&[("table", 0)]);
@@ -203,11 +204,11 @@ fn a_device_that_fails_in_an_iteration_ends_the_run() {
     let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
     let error = session.run(inputs(5), &Default::default()).unwrap_err().to_string();
     assert!(error.contains("Gather"), "{error}");
-    // The session goes on.
+    // The session is usable after the failure.
     session.run(inputs(3), &Default::default()).unwrap();
 }
 
-/// A plan does not go by sizes that a body declares where it is given others.
+/// Checks that a plan uses the sizes of the values passed to a body, not those that it declares.
 #[test]
 fn sizes_are_those_of_what_is_given() {
     let add = split(&[("h", 0), ("sum", 0)]);
@@ -229,7 +230,7 @@ fn sizes_are_those_of_what_is_given() {
     let inputs = |w: usize| vec![("start", floats(&[w])), ("rows", floats(&[3, w]))];
     assert!(facts(&runs_alike(&scan("w"), &[2, 4, 5].map(inputs))).1 > 0);
     assert!(facts(&runs_alike(&scan("?"), &[2, 4, 5].map(inputs))).1 > 0);
-    // The size that it declares can be that of a run, and another one is refused.
+    // A run may have the declared size; any other is rejected.
     let declared = scan("2");
     assert!(facts(&runs_alike(&declared, &[inputs(2)])).1 > 0);
     let whole = Session::new(&declared).unwrap();
@@ -238,7 +239,7 @@ fn sizes_are_those_of_what_is_given() {
     assert!(session.run(inputs(4), &Default::default()).is_err());
 }
 
-/// A branch that is not taken may fit other sizes than those of the run only.
+/// Checks that the branch that is not taken need not support the sizes of the run.
 #[test]
 fn branches_that_are_not_taken_may_not_fit() {
     let first = split(&[("x", 0)]);
@@ -262,8 +263,8 @@ fn branches_that_are_not_taken_may_not_fit() {
     runs_alike(&model, &[inputs(2, true), inputs(4, false), inputs(2, true)]);
 }
 
-/// Outputs without slices have the sizes that slices would have: known from the types of inputs, or
-/// from what the loop is given, which another device sends.
+/// Checks the shapes of stacked outputs of a loop without iterations: they follow from the types of
+/// inputs, or from values that another device sends.
 #[test]
 fn loops_without_iterations_give_the_same_shapes() {
     let half = split(&[("x", 0), ("z", 0)]);
@@ -313,7 +314,7 @@ fn loops_without_iterations_give_the_same_shapes() {
     }
 }
 
-/// A Scan over no slices has outputs of the same shapes on devices as without.
+/// Checks that a Scan over an empty axis has outputs of equal shapes on devices and without them.
 #[test]
 fn scans_over_nothing_give_the_same_shapes() {
     let [first, second] = [0, 1].map(|stage| {

@@ -1,4 +1,4 @@
-//! How networks are divided among devices: what is split, what is sent, and what each device holds.
+//! Plans of networks on devices: split tensors, messages, and constants of each device.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ fn numbers(dims: &[usize], by: usize) -> Vec<f32> {
     (0..count).map(|index| ((index * by + by) % 97) as f32 / 388.0 - 0.125).collect()
 }
 
-/// Constants of a model as text, each filled with numbers of its own.
+/// Constants of a model as text, each filled with different numbers.
 #[derive(Default)]
 struct Constants {
     text: String,
@@ -31,8 +31,8 @@ impl Constants {
     }
 }
 
-/// A network of the kind of GPT-2, as PyTorch exports it: queries, keys and values are parts of one
-/// product, taken apart by a sequence; products are of rows and have a bias.
+/// Makes a network like GPT-2 as PyTorch exports it: one product computes queries, keys and values,
+/// which a sequence separates; products are of rows and have a bias.
 fn transformer(layers: usize) -> Model {
     let mut constants = Constants::default();
     let mut nodes = String::new();
@@ -108,9 +108,9 @@ fn input(dims: &[usize]) -> Tensor {
     Tensor::from_vec(dims, numbers(dims, 53).iter().map(|x| 8.0 * x).collect()).unwrap()
 }
 
-/// The largest difference between results on devices and plain ones, in parts of the largest
-/// element; and the plan.
-fn compared(plain: &Model, annotated: &Model, x: &Tensor) -> (f32, Plan) {
+/// Runs a model on devices and without them. Returns the largest difference of an element, relative
+/// to the largest element, and the plan.
+fn compare_runs(plain: &Model, annotated: &Model, x: &Tensor) -> (f32, Plan) {
     let wanted = Session::new(plain).unwrap().run([("x", x.clone())], &Default::default()).unwrap();
     let session = Session::builder(annotated).devices(DeviceOptions::new()).unwrap();
     let found = session.run([("x", x.clone())], &Default::default()).unwrap();
@@ -123,8 +123,8 @@ fn compared(plain: &Model, annotated: &Model, x: &Tensor) -> (f32, Plan) {
     (off, session.plan(&[]).unwrap())
 }
 
-/// DIST-16: heads of attention, and the two products around an activation, are split over devices;
-/// in each layer the devices sum up twice, what the attention and what the products give.
+/// Checks that attention heads and both products of a feed-forward layer are split, and that each
+/// layer takes two all-reduces (DIST-16).
 #[test]
 fn layers_send_two_sums() {
     let layers = 2;
@@ -135,29 +135,29 @@ fn layers_send_two_sums() {
         let (annotated, report) =
             model.shard(&ShardOptions::new(Division::Tensor, devices).configuration("c")).unwrap();
         assert_eq!((report.columns, report.rows, report.whole), (2 * layers, 2 * layers, 0));
-        let (off, plan) = compared(&model, &annotated, &x);
+        let (off, plan) = compare_runs(&model, &annotated, &x);
         assert!(off < 1e-5, "{devices} devices: off by {off}");
         let others = devices as u64 - 1;
-        // A sum that everybody gets is sent twice; the last one is for the first device alone.
+        // An all-reduce sends each sum twice; the last sum goes to the first device alone.
         let sums = 2 * layers as u64 - 1;
         let sent = sums * 2 * others * bytes + others * bytes;
         assert_eq!(plan.bytes().size(), Some(sent as usize), "{}", plan.text());
-        // Matrices and the biases of those by columns are split; the other vectors are whole, and
-        // biases that are added once are on one device.
+        // Matrices are split, and biases of matrices that are split by columns. Other vectors are
+        // replicated, and biases that are added to a sum are on one device.
         let split = layers * (12 * WIDTH * WIDTH + 7 * WIDTH) * 4 / devices;
         let whole = layers * WIDTH * 4;
         for device in 0..u32::try_from(devices).unwrap() {
             let once = if device == 0 { layers * 2 * WIDTH * 4 } else { 0 };
             let found = plan.constant_bytes(device);
             let wanted = (split + whole + once) as u64;
-            // Sizes and positions.
+            // Sizes and positions are replicated.
             assert!((wanted..wanted + 2000).contains(&found), "{device}: {found}, not {wanted}");
         }
     }
 }
 
-/// A model of some nodes, two devices, and annotations of the first node, by tensor and axis.
-fn annotated(inputs: &str, output: &str, nodes: &str, split: &[(&str, usize)]) -> Model {
+/// Makes a model for two devices, with annotations on its first node that split tensors along axes.
+fn annotate(inputs: &str, output: &str, nodes: &str, split: &[(&str, usize)]) -> Model {
     let specs = split.iter().map(|(tensor, axis)| {
         format!(
             "{{tensor_name: \"{tensor}\", device: [0, 1], sharded_dim:
@@ -179,7 +179,7 @@ fn annotated(inputs: &str, output: &str, nodes: &str, split: &[(&str, usize)]) -
     Model::from_text(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Runs a model on devices and without them, on numbers for its inputs. The plan.
+/// Runs a model on devices and without them, compares the outputs, and returns the plan.
 fn runs_the_same(model: &Model, inputs: &[(&str, &[usize])]) -> Plan {
     let given = inputs.iter().enumerate().map(|(index, (name, dims))| {
         (*name, Tensor::from_vec(*dims, numbers(dims, 31 + 6 * index)).unwrap())
@@ -195,8 +195,9 @@ fn runs_the_same(model: &Model, inputs: &[(&str, &[usize])]) -> Plan {
         match wanted.to_vec::<f32>() {
             Ok(wanted) => {
                 let pairs = wanted.iter().zip(found.to_vec::<f32>().unwrap());
-                let is_near = |(a, b): (&f32, f32)| (a - b).abs() <= 1e-5 * a.abs().max(1.0);
-                assert!(pairs.into_iter().all(is_near), "{}", plan.text());
+                for (a, b) in pairs {
+                    assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{}", plan.text());
+                }
             }
             Err(_) => assert_eq!(wanted.bytes(), found.bytes(), "{}", plan.text()),
         }
@@ -204,10 +205,10 @@ fn runs_the_same(model: &Model, inputs: &[(&str, &[usize])]) -> Plan {
     plan
 }
 
-/// DIST-31: what is added to a product that devices sum up is added by one of them.
+/// Checks that only one device adds the bias of a product that is a sum over devices (DIST-31).
 #[test]
 fn biases_are_added_once() {
-    let gemm = annotated(
+    let gemm = annotate(
         "float[3, 8] a, float[8, 5] b, float[5] c",
         "float[3, 5] y",
         "y = Gemm <alpha = 0.5, beta = 2.0> (a, b, c)",
@@ -215,7 +216,7 @@ fn biases_are_added_once() {
     );
     let plan = runs_the_same(&gemm, &[("a", &[3, 8]), ("b", &[8, 5]), ("c", &[5])]);
     assert_eq!(plan.facts().partial, 1);
-    let conv = annotated(
+    let conv = annotate(
         "float[2, 4, 5, 5] x, float[3, 4, 3, 3] w, float[3] b",
         "float[2, 3, 3, 3] y",
         "y = Conv (x, w, b)",
@@ -225,8 +226,8 @@ fn biases_are_added_once() {
     assert_eq!(plan.facts().partial, 1);
 }
 
-/// DIST-13: parts of equal size have the same part each on a device, if the devices have these
-/// parts of the axis; and not if they have other ones.
+/// Checks Split with equal sizes: each output is split like the input if the annotation splits each
+/// of these parts of the axis, else the input is gathered (DIST-13).
 #[test]
 fn equal_parts_are_split_alike() {
     let nodes = |given: &str| {
@@ -260,14 +261,14 @@ fn equal_parts_are_split_alike() {
         let fits = spec(&nodes(given), "{dim_value: 3, num_shards: 1}, {num_shards: 2}");
         let plan = runs_the_same(&fits, &[("x", &[2, 15])]);
         assert_eq!((plan.facts().moves, plan.facts().in_parts), (1, 4), "{}", plan.text());
-        // The first device has part of the second output.
+        // The first device also holds a part of the second output.
         let plan = runs_the_same(&spec(&nodes(given), "{num_shards: 2}"), &[("x", &[2, 15])]);
         assert_eq!((plan.facts().moves, plan.facts().in_parts), (1, 1), "{}", plan.text());
     }
 }
 
-/// DIST-31: partial sums that are added in the end are combined as one, whatever linear comes
-/// between; what else is added is added once.
+/// Checks that linear operators run on partial sums, which are reduced once at the end, and that
+/// another summand is added on one device only (DIST-31).
 #[test]
 fn partial_sums_go_through_what_is_linear() {
     for (nodes, moves) in [
@@ -281,19 +282,19 @@ fn partial_sums_go_through_what_is_linear() {
         ("a = Mul (p, r)\n b = Transpose (q)\n c = Neg (b)\n y = Add (a, c)", 1),
         ("e = Exp (r)\n a = Div (p, e)\n y = Add (a, q)", 1),
         ("y = Add (p, r)", 1),
-        // Not linear.
+        // Relu and casts are not linear, so the sum is reduced before it.
         ("a = Relu (p)\n y = Add (a, q)", 2),
         (
             "a = Cast <to = 10> (p)\n b = Cast <to = 10> (q)\n c = Add (a, b)\n y = Cast <to = 1> (c)",
             2,
         ),
         ("a = Div (r, p)\n y = Add (a, q)", 2),
-        // Somebody else needs the sum.
+        // Another node reads the sum.
         ("a = Add (p, q)\n b = Mul (p, r)\n y = Add (a, b)", 2),
     ] {
         let nodes = format!("h = Tanh (x)\n p = MatMul (h, v)\n q = MatMul (h, w)\n {nodes}");
         let inputs = "float[5, 8] x, float[8, 5] v, float[8, 5] w, float[5, 5] r";
-        let model = annotated(inputs, "float[5, 5] y", &nodes, &[("x", 1)]);
+        let model = annotate(inputs, "float[5, 5] y", &nodes, &[("x", 1)]);
         let inputs: [(&str, &[usize]); 4] =
             [("x", &[5, 8]), ("v", &[8, 5]), ("w", &[8, 5]), ("r", &[5, 5])];
         let plan = runs_the_same(&model, &inputs);
@@ -301,19 +302,19 @@ fn partial_sums_go_through_what_is_linear() {
     }
 }
 
-/// DIST-31: an axis that is reduced to where its largest or smallest element is, or to what needs
-/// its largest element first, can be split.
+/// Checks ArgMax, ArgMin and ReduceLogSumExp along a split axis: devices combine their results, and
+/// the axis is not gathered (DIST-31).
 #[test]
 fn positions_and_exponentials_are_combined() {
     let positions = |op: &str, more: &str| format!("y = {op} <axis = 1{more}> (h)");
     let axes = "axes = Constant <value_ints = [1]> ()";
     for (first, nodes, output) in [
         ("Tanh", positions("ArgMax", ""), "int64[3, 1] y"),
-        // Many are equal.
+        // Many elements are equal.
         ("Relu", positions("ArgMin", ", keepdims = 0"), "int64[3] y"),
         ("Relu", positions("ArgMin", ", keepdims = 0, select_last_index = 1"), "int64[3] y"),
         ("Sign", positions("ArgMax", ", select_last_index = 1"), "int64[3, 1] y"),
-        // Many are NaN.
+        // Many elements are NaN.
         ("Log", positions("ArgMax", ""), "int64[3, 1] y"),
         ("Log", positions("ArgMin", ", select_last_index = 1"), "int64[3, 1] y"),
         ("Tanh", format!("{axes}\n y = ReduceLogSumExp (h, axes)"), "float[3, 1] y"),
@@ -321,7 +322,7 @@ fn positions_and_exponentials_are_combined() {
         ("Tanh", "y = ReduceLogSumExp <keepdims = 0> (h)".into(), "float y"),
     ] {
         let nodes = format!("h = {first} (x)\n {nodes}");
-        let model = annotated("float[3, 64] x", output, &nodes, &[("x", 1)]);
+        let model = annotate("float[3, 64] x", output, &nodes, &[("x", 1)]);
         let plan = runs_the_same(&model, &[("x", &[3, 64])]);
         assert!(
             plan.facts().partial > 0 && plan.bytes().size().is_some_and(|bytes| bytes < 100),
@@ -329,13 +330,14 @@ fn positions_and_exponentials_are_combined() {
             plan.text()
         );
     }
-    // The parts are not worth it.
+    // The shards are too small to be worth the messages.
     let nodes = "h = Tanh (x)\n y = ArgMax <axis = 1> (h)";
-    let model = annotated("float[3, 4] x", "int64[3, 1] y", nodes, &[("x", 1)]);
+    let model = annotate("float[3, 4] x", "int64[3, 1] y", nodes, &[("x", 1)]);
     assert_eq!(runs_the_same(&model, &[("x", &[3, 4])]).facts().partial, 0);
 }
 
-/// DIST-31: devices take what they have of rows that are split, and zeros for the others.
+/// Checks Gather along a split axis: each device gathers its own rows and zeros for the others,
+/// which are then summed (DIST-31).
 #[test]
 fn rows_are_taken_where_they_are() {
     for (dims, axis, indices, output) in [
@@ -348,13 +350,13 @@ fn rows_are_taken_where_they_are() {
         let nodes = format!(
             "h = Tanh (x)\n i = Constant <value = {indices}> ()\n y = Gather <axis = {axis}> (h, i)"
         );
-        let model = annotated(&format!("float{dims:?} x"), output, &nodes, &[("x", axis)]);
+        let model = annotate(&format!("float{dims:?} x"), output, &nodes, &[("x", axis)]);
         let plan = runs_the_same(&model, &[("x", dims)]);
         assert_eq!(plan.facts().partial, 1, "{}", plan.text());
     }
-    // What no device has is an error.
+    // An index that is outside of all shards is an error.
     let nodes = "h = Tanh (x)\n y = Gather (h, i)";
-    let model = annotated("float[7, 3] x, int64[1] i", "float[1, 3] y", nodes, &[("x", 0)]);
+    let model = annotate("float[7, 3] x, int64[1] i", "float[1, 3] y", nodes, &[("x", 0)]);
     let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
     for wrong in [7i64, -8] {
         let i = Tensor::from_vec([1], vec![wrong]).unwrap();

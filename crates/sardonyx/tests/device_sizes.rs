@@ -1,4 +1,4 @@
-//! Plans leave sizes open: one plan serves inputs of many sizes.
+//! Plans with open sizes: one plan serves inputs of many sizes.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ fn constant(name: &str, dims: &[usize], by: usize) -> String {
     format!("float{dims:?} {name} = {{{}}}", elements.join(", "))
 }
 
-/// A layer of a decoder with keys and values of positions before, as exporters write it: sizes are
-/// read from tensors that are split by heads.
+/// Makes a decoder layer with cached keys and values, as exporters write it: nodes read sizes from
+/// tensors that are split by heads.
 fn decoder() -> Model {
     let constants = [
         constant("w_q", &[WIDTH, WIDTH], 31),
@@ -91,7 +91,7 @@ fn decoder() -> Model {
     Model::from_text(&text).unwrap()
 }
 
-/// Runs both, and compares the results.
+/// Runs a plain session and one on devices, and compares the outputs.
 fn same(plain: &Session, session: &DeviceSession, inputs: &[(&str, Tensor)]) {
     let wanted = plain.run(inputs.to_vec(), &Default::default()).unwrap();
     let found = session.run(inputs.to_vec(), &Default::default()).unwrap();
@@ -118,8 +118,8 @@ fn plan(session: &DeviceSession) -> Arc<Plan> {
     session.last_plan().unwrap()
 }
 
-/// A decoder makes one plan for steps of one position, whatever came before, and one for steps of
-/// several.
+/// Checks that a decoder makes one plan for steps of one position, with any number of cached ones,
+/// and one for steps of several positions.
 #[test]
 fn one_plan_serves_all_lengths() {
     let model = decoder();
@@ -145,7 +145,7 @@ fn one_plan_serves_all_lengths() {
         for past in 5..9 {
             assert!(Arc::ptr_eq(&step, &run(1, 1, past)));
         }
-        // Only the two sums are sent, and what the caller gets.
+        // Messages are the two sums, and the outputs for the caller.
         let sends = several.steps.iter().filter_map(|step| match step {
             sardonyx_passes::Step::Move(moved) if !several.is_local(moved) => Some(moved.value),
             _ => None,
@@ -157,12 +157,12 @@ fn one_plan_serves_all_lengths() {
             })
             .collect();
         assert_eq!(names, ["o3", "down", "k", "v"], "{}", several.text());
-        // Without anything before.
+        // A step without cached positions.
         run(2, 3, 0);
     }
 }
 
-/// What is split along an open size depends on it alone.
+/// Checks that a plan depends on an open size only if its axis is split.
 #[test]
 fn a_plan_depends_on_sizes_that_are_split() {
     let model = Model::from_text(
@@ -190,12 +190,12 @@ fn a_plan_depends_on_sizes_that_are_split() {
     let other = run(5, 6);
     assert_eq!(other.sizes, [("rows".to_string(), 5)]);
     assert!(Arc::ptr_eq(&first, &run(4, 2)));
-    // Without numbers there is nothing to divide.
+    // Without a size, the axis cannot be split.
     let open = session.plan(&[]).unwrap();
     assert!(open.not_honored[0].why.contains("sizes are not known"), "{}", open.text());
 }
 
-/// A device that only gets a value does not know its sizes from its own.
+/// Checks that stages take inputs of any size, though the receiving device cannot infer the sizes.
 #[test]
 fn stages_take_any_size() {
     let model = Model::from_text(
@@ -222,7 +222,7 @@ fn stages_take_any_size() {
     run(0);
 }
 
-/// A plan that cannot be the same for other numbers is made for these alone.
+/// Checks that a plan is made for fixed sizes if it would differ for others.
 #[test]
 fn sizes_that_must_fit_are_looked_at() {
     let model = Model::from_text(
@@ -245,7 +245,8 @@ fn sizes_that_must_fit_are_looked_at() {
     assert_eq!(plain.unwrap_err().kind(), devices.unwrap_err().kind());
 }
 
-/// Scales go with an axis only if they have its size: by the file alone it is another one.
+/// Checks that scales are split with an axis only if they have its size, which is known only at run
+/// time.
 #[test]
 fn scales_of_another_size_are_whole() {
     let model = Model::from_text(
@@ -268,11 +269,11 @@ fn scales_of_another_size_are_whole() {
     same(&plain, &session, &inputs);
 }
 
-/// An input that is not given has the sizes of its initializer, whatever its symbols stand for
-/// elsewhere.
+/// Checks that an omitted input has the sizes of its initializer, even if its symbols have other
+/// values in other inputs.
 #[test]
 fn defaults_have_their_own_sizes() {
-    // SHAPE-07: the sessions without devices, too.
+    // SHAPE-07: the same holds for sessions without devices.
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
         g (int64[1, n] at, float[n, 3] table) => (float[?, ?, ?] y)
         <float[4, 3] table = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {
@@ -294,7 +295,8 @@ fn defaults_have_their_own_sizes() {
     }
 }
 
-/// A symbol that a default contradicts does not decide the sizes of values that devices exchange.
+/// Checks that a symbol that the size of a default contradicts does not determine the sizes of
+/// exchanged values.
 #[test]
 fn defaults_do_not_decide_what_symbols_are() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -319,7 +321,7 @@ fn defaults_do_not_decide_what_symbols_are() {
     assert!(session.last_plan().unwrap().facts().in_parts > 0);
 }
 
-/// Tables with a batch of a size that is not known to be that of the values are not cut with them.
+/// Checks that tables stay whole if their batch size is not known to equal that of the values.
 #[test]
 fn tables_of_another_size_are_whole() {
     let text = "<ir_version: 11, opset_import: [\"\": 23]>

@@ -1,18 +1,18 @@
-//! Training on several devices gives what it gives on one, and the state stays in parts.
+//! Training on several devices: results equal those on one, and the state stays in shards.
 
 use sardonyx::device::{DeviceOptions, Division, ShardOptions};
 use sardonyx::tool::shard::Plan;
 use sardonyx::train::{Loss, OptimizerKind, TrainingOptions};
 use sardonyx::{ErrorKind, Model, Session, Tensor, Trainer};
 
-/// Numbers between -1 and 1 that look random.
+/// Makes a tensor of pseudo-random numbers between -1 and 1.
 fn numbers(dims: &[usize], by: usize) -> Tensor {
     let count: usize = dims.iter().product();
     let elements = (0..count).map(|index| ((index * by + 13) % 97) as f64 / 48.0 - 1.0);
     Tensor::from_vec(dims, elements.collect()).unwrap()
 }
 
-/// A network of two layers, with all its weights in the file.
+/// Makes a network of two layers, whose weights are in the model file.
 fn network() -> Model {
     let text = |dims: &[usize], by: usize| {
         let elements = numbers(dims, by).to_vec::<f64>().unwrap();
@@ -52,7 +52,7 @@ fn on_devices(model: &Model) -> Trainer {
     Trainer::builder(model).devices(DeviceOptions::new()).threads(1).build().unwrap()
 }
 
-/// The bytes that devices send in a step.
+/// Returns the number of bytes that devices send in a step.
 fn bytes_of(plan: &Plan) -> u64 {
     plan.bytes().known().and_then(|bytes| u64::try_from(bytes).ok()).unwrap()
 }
@@ -70,7 +70,8 @@ const OPTIMIZERS: [OptimizerKind; 3] = [
     OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: false },
 ];
 
-/// Ten steps on devices and on one, with the same outputs and the same state.
+/// Trains ten steps on devices and on one, and compares outputs and state. Returns the trainer on
+/// devices.
 fn assert_trains_alike(model: &Model, rows: usize) -> Trainer {
     let builder = Trainer::builder(model).threads(1).outputs(["y", "loss"]);
     let mut plain = builder.clone().build().unwrap();
@@ -95,12 +96,12 @@ fn assert_trains_alike(model: &Model, rows: usize) -> Trainer {
     trainer
 }
 
-/// The bytes of the weights of [`network`].
+/// Bytes of each weight of [`network`].
 const WEIGHTS: [(&str, u64); 4] =
     [("w1", 64 * 96 * 8), ("b1", 96 * 8), ("w2", 96 * 48 * 8), ("b2", 48 * 8)];
 
-/// DIST-16+, DIST-30+: rows of a batch on two and four devices. All that is sent in a step are the
-/// sums of the gradients, that of the loss, and the rows of the output that the caller is given.
+/// Splits the rows of a batch over two and four devices (DIST-16+, DIST-30+). A step sends only the
+/// sums of the gradients and of the loss, and the rows of the output for the caller.
 #[test]
 fn gradients_of_parts_of_a_batch_are_summed() {
     for devices in [2, 4] {
@@ -120,9 +121,9 @@ fn gradients_of_parts_of_a_batch_are_summed() {
     }
 }
 
-/// DIST-16+, DIST-31+: two products, split by columns and by rows. Each device has its parts of the
-/// weights and of what the optimizer keeps for them. Sent are the sum between the layers, and two
-/// numbers for each row between them: whether it is finite, and whether its gradient is 0.
+/// Splits two products by columns and by rows (DIST-16+, DIST-31+). Each device holds its shards of
+/// the weights and of the optimizer's state. A step sends the sum between the layers, and two
+/// numbers for each row: whether it is finite, and whether its gradient is 0.
 #[test]
 fn split_weights_stay_split() {
     for devices in [2, 4] {
@@ -150,14 +151,14 @@ fn split_weights_stay_split() {
     }
 }
 
-/// The bits of the whole state.
+/// Returns the name and the bytes of each state variable.
 fn bits(trainer: &Trainer) -> Vec<(String, Vec<u8>)> {
     let state = trainer.state().unwrap().into_iter();
     state.map(|(name, value)| (name.to_string(), value.bytes().to_vec())).collect()
 }
 
-/// Of the first stage of two, its matrix and its bias are on the first device. The algorithm is
-/// computed where the loss is, and what the optimizer keeps stays there.
+/// Checks a pipeline of two stages: weights of the first stage are on the first device; optimizer
+/// and its state are on the device of the loss.
 #[test]
 fn stages_keep_what_they_read() {
     let (model, _) = trainable(OPTIMIZERS[1])
@@ -170,8 +171,8 @@ fn stages_keep_what_they_read() {
     assert_eq!([0, 1].map(|device| plan.resident_bytes(device)), [first, 2 * weights]);
 }
 
-/// TRAIN-10+: inference reads weights on the devices that have them, before the first step and
-/// between steps.
+/// Checks that inference reads the weights on their devices, before the first step and between
+/// steps (TRAIN-10+).
 #[test]
 fn inference_reads_weights_where_they_are() {
     for division in [Division::Pipeline, Division::Tensor, Division::Batch] {
@@ -200,8 +201,8 @@ fn inference_reads_weights_where_they_are() {
     }
 }
 
-/// DIST-30+: the convolutional network of the example, with a pool whose gradient goes by the
-/// places of maxima. Its gradients are all that is summed up; nothing is gathered but the scores.
+/// Trains the convolutional network of the example by shards of the batch (DIST-30+). The gradient
+/// of its MaxPool needs the indices of maxima. Only gradients are summed, only scores gathered.
 #[test]
 fn convolutions_are_trained_by_parts_of_a_batch() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -215,7 +216,7 @@ fn convolutions_are_trained_by_parts_of_a_batch() {
     let mut plain = builder.clone().build().unwrap();
     let mut trainer = builder.devices(DeviceOptions::new()).build().unwrap();
     for step in 0..4 {
-        // A batch of an odd size, as the last one of an epoch may be.
+        // The last batch of an epoch may have an odd size.
         let rows = if step == 3 { 7 } else { 12 };
         let pixels = numbers(&[rows, 1, 8, 8], 29 + step).to_vec::<f64>().unwrap();
         let pixels = pixels.into_iter().map(|pixel| pixel as f32 / 2.0 + 0.5).collect();
@@ -240,14 +241,14 @@ fn convolutions_are_trained_by_parts_of_a_batch() {
         assert!((wanted - found).abs() < 1e-4 * wanted.abs(), "{found} instead of {wanted}");
     }
     let plan = trainer.last_plan(0).unwrap().unwrap();
-    // Each of 33,546 gradients is sent twice: to be summed up, and as a sum. The scores of three
-    // images go to the device that computes the loss.
+    // An all-reduce sends each of 33,546 gradients twice. The scores of three images go to the
+    // device that computes the loss.
     assert_eq!(bytes_of(&plan), 2 * 33_546 * 4 + 3 * 10 * 4, "{}", plan.text());
     assert!(plan.not_honored.is_empty(), "{}", plan.text());
 }
 
-/// TRAIN-19+: a node fails on one device, which has the example with an index that the table does
-/// not have. The state of all devices is as before, and the next step runs.
+/// Checks that a step that fails on one device, because of an index outside of a table, changes the
+/// state of no device, and that the next step runs (TRAIN-19+).
 #[test]
 fn a_failing_step_changes_no_state() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -280,8 +281,8 @@ fn a_failing_step_changes_no_state() {
     assert_eq!(bits(&trainer), bits(&plain));
 }
 
-/// A state that was saved on devices goes on without, and the other way round; models that are
-/// written have the same weights.
+/// Checks that a state saved on devices can be loaded without devices and vice versa, and that
+/// exported models have equal weights.
 #[test]
 fn states_are_saved_and_loaded() {
     let directory = tempfile::tempdir().unwrap();
@@ -320,7 +321,7 @@ fn states_are_saved_and_loaded() {
     }
 }
 
-/// The same bits in every run, also for a clone, whose state is its own.
+/// Checks that repeated training gives equal bits, also in a clone, which has a state of its own.
 #[test]
 fn runs_are_repeated_with_the_same_bits() {
     for division in [Division::Batch, Division::Tensor] {
@@ -342,8 +343,8 @@ fn runs_are_repeated_with_the_same_bits() {
     }
 }
 
-/// TRAIN-10+, TRAIN-19+, TRAIN-24-: two variables change places, inference sees the state and
-/// changes none of it, and a variable is set.
+/// Checks that a step assigns all variables at once, here a swap of two; that inference reads the
+/// state without changing it; and that a variable can be set (TRAIN-10+, TRAIN-19+, TRAIN-24-).
 #[test]
 fn state_is_assigned_whole() {
     let text = "<notation: \"full\", ir_version: 11, opset_import: [\"\": 21]>

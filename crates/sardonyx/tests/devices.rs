@@ -1,4 +1,4 @@
-//! Models on several devices give what they give on one.
+//! Sessions on several devices, whose outputs equal those of a session on one.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use sardonyx::device::{DeviceOptions, Division, ShardOptions};
 use sardonyx::run::{Run, Runner, StepEvent};
 use sardonyx::{ErrorKind, Model, RunOptions, Session, Tensor, TensorViewMut};
 
-/// A layer of two products, with a configuration of two devices for it.
+/// Feed-forward layer of two products, with a configuration of two devices.
 const LAYER: &str = "<ir_version: 11, opset_import: [\"\": 21]>
     layer (float[N, 64] x, float[64, 128] v, float[128, 64] w) => (float[N, 64] y) {
         a = MatMul (x, v)
@@ -29,7 +29,7 @@ fn inputs(rows: usize) -> [(&'static str, Tensor); 3] {
     ]
 }
 
-/// The layer with matrices as constants, as annotations are suggested for these.
+/// Makes the layer with matrices as constants, which automatic sharding requires.
 fn with_constants() -> Model {
     let text = |tensor: &Tensor| {
         let elements = tensor.to_vec::<f32>().unwrap();
@@ -48,7 +48,7 @@ fn with_constants() -> Model {
     Model::from_text(&text).unwrap()
 }
 
-/// A session and a session on devices run in one way, with the same errors.
+/// Checks that a runner holds a session or a device session, with equal results and errors.
 #[test]
 fn a_runner_has_either_session() {
     let model = with_constants();
@@ -87,7 +87,7 @@ fn a_runner_has_either_session() {
     assert!(error.help().is_some_and(|help| help.contains("run_watched")));
 }
 
-/// DIST-16, DIST-20
+/// Checks that the annotations of automatic sharding change no result (DIST-16, DIST-20).
 #[test]
 fn suggested_annotations_change_no_result() {
     let model = with_constants();
@@ -101,7 +101,7 @@ fn suggested_annotations_change_no_result() {
         let (annotated, _) =
             model.shard(&ShardOptions::new(division, devices).configuration("c")).unwrap();
         let session = Session::builder(&annotated).devices(DeviceOptions::new()).unwrap();
-        // New sizes make a new plan, and those of before are still known.
+        // New sizes need a new plan; the cache keeps the earlier ones.
         for rows in [1, 3, 8, 3] {
             let x = [("x", numbers(&[rows, 64], 31))];
             let wanted = plain.run(x.clone(), &Default::default()).unwrap();
@@ -125,13 +125,13 @@ fn products_are_split_in_pairs() {
     assert_eq!((report.columns, report.rows, report.whole), (1, 1, 0));
     let session = Session::builder(&annotated).devices(DeviceOptions::new()).unwrap();
     session.run([("x", numbers(&[4, 64], 31))], &Default::default()).unwrap();
-    // One sum of 4 x 64 floats, which only the first device needs.
+    // One sum of 4 x 64 floats is sent, to the first device only.
     let sent: Vec<u64> = session.traffic().iter().map(|one| one.total().bytes).collect();
     assert_eq!(sent, [0, 1024]);
 }
 
-/// DIST-01+, DIST-17+: a model with annotations runs without devices; a configuration is chosen by
-/// name.
+/// Checks that an annotated model runs without devices, and that a configuration can be chosen by
+/// name (DIST-01+, DIST-17+).
 #[test]
 fn configurations_are_chosen() {
     let plain = Model::from_text(LAYER).unwrap();
@@ -158,8 +158,8 @@ fn configurations_are_chosen() {
     assert_eq!(wanted.tensor("y").unwrap().bytes(), found.tensor("y").unwrap().bytes());
 }
 
-/// DIST-23: two rows in three parts, of which one is empty. A size of 0 in the shape that Reshape
-/// is given must not mean that of the input.
+/// Splits two rows into three shards, of which one is empty (DIST-23). In the shape of Reshape, the
+/// size 0 of the empty shard must not mean the size of the input.
 #[test]
 fn parts_may_be_empty() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -180,11 +180,11 @@ fn parts_may_be_empty() {
     let y = outputs.tensor("y").unwrap();
     assert_eq!(y.dims(), [1, 2, 2]);
     assert_eq!(y.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
-    // The third device needs nothing of its empty part, but it is one of the plan.
+    // The third device holds the empty shard, and is part of the plan nevertheless.
     assert_eq!(session.device_count(), 3);
 }
 
-/// A device that fails ends the run of all, with its own error; the next run works.
+/// Checks that a failing device ends the run of all with its error, and that the next run works.
 #[test]
 fn a_device_that_fails_ends_the_run() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -208,8 +208,8 @@ fn a_device_that_fails_ends_the_run() {
     assert_eq!(run(2).unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap(), [-3.0]);
 }
 
-/// The places that a pool gives are those in the whole batch, also from a device that has only
-/// later images, or none.
+/// Checks that the indices of MaxPool are those in the whole batch, even on a device that holds
+/// only later images or none.
 #[test]
 fn places_are_those_in_the_whole_batch() {
     for devices in [2, 3, 8] {

@@ -1,5 +1,5 @@
-//! Differences between models: of every model of the data suites to itself and to a copy with other
-//! names, and of large graphs. The cases in `tests/diff` show what single changes look like.
+//! Compares models: every model of the data suites with itself and with a renamed copy, and large
+//! graphs. `tests/diff` has the outputs for single changes.
 
 use std::fmt::Write;
 use std::fs;
@@ -19,7 +19,7 @@ fn count(diff: &ModelDiff, kind: NodeChangeKind) -> usize {
     diff.graphs.iter().map(|graph| graph.count(kind)).sum()
 }
 
-/// The models of the data suites that can be read, with their paths.
+/// Reads the valid models of the data suites, with their paths.
 fn models() -> Vec<(PathBuf, Model)> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
     let mut left: Vec<PathBuf> = ["check", "convert", "devices", "infer", "inline", "run"]
@@ -38,8 +38,8 @@ fn models() -> Vec<(PathBuf, Model)> {
     models
 }
 
-/// Gives other names to all inner values of the main graph that are outputs of nodes, and to nodes.
-fn renamed(model: &Model) -> Model {
+/// Renames all node outputs of the main graph that are not outputs of the graph.
+fn rename_values(model: &Model) -> Model {
     let mut graph = graph::Model::read(Buffer::from_vec(model.to_bytes())).unwrap();
     let nodes = graph.main_graph().map(|main| main.nodes.clone()).unwrap_or_default();
     for node in nodes {
@@ -59,12 +59,14 @@ fn renamed(model: &Model) -> Model {
 #[test]
 fn a_model_does_not_differ_from_itself() {
     for (path, model) in models() {
-        // Where a name has two definitions, readers of text and of bytes take different ones.
-        let read = || Model::from_bytes(model.to_bytes());
-        let (Ok(model), Ok(copy)) = (read(), read()) else { continue };
+        // Both from bytes: of two definitions of a name, readers of text and of bytes take
+        // different ones.
+        let bytes = model.to_bytes();
+        let Ok(model) = Model::from_bytes(bytes.clone()) else { continue };
+        let copy = Model::from_bytes(bytes).unwrap();
         let found = model.diff(&copy, &DiffOptions::new().with_values(false));
         assert!(found.is_empty(), "{}: {found:?}", path.display());
-        // Values in data files are unknown to the copy.
+        // The copy has no directory, so it cannot read external data.
         let found = diff(&model, &copy);
         let constants = found.graphs.iter().flat_map(|graph| &graph.constants);
         for constant in constants {
@@ -74,13 +76,13 @@ fn a_model_does_not_differ_from_itself() {
 }
 
 #[test]
-fn other_names_are_no_other_nodes() {
+fn renaming_values_changes_no_nodes() {
     let mut seen = 0;
     for (path, model) in models() {
         if model.check(&sardonyx::check::CheckOptions::new()).errors > 0 {
             continue;
         }
-        let found = model.diff(&renamed(&model), &DiffOptions::new().with_values(false));
+        let found = model.diff(&rename_values(&model), &DiffOptions::new().with_values(false));
         for kind in [NodeChangeKind::Added, NodeChangeKind::Removed, NodeChangeKind::Changed] {
             assert_eq!(count(&found, kind), 0, "{}: {found:?}", path.display());
         }
@@ -95,17 +97,19 @@ fn both_directions_find_the_same_number_of_nodes() {
     for pair in models.windows(2) {
         let [(before_path, before), (_, after)] = pair else { unreachable!() };
         let (there, back) = (diff(before, after), diff(after, before));
-        let counts = |diff: &ModelDiff| {
-            let main = diff.graphs.iter().find(|graph| graph.place == "the graph");
-            main.map(|graph| (graph.nodes_before, graph.nodes_after))
-        };
-        let swapped = counts(&back).map(|(before, after)| (after, before));
-        assert_eq!(counts(&there), swapped, "{}", before_path.display());
+        let swapped = node_counts(&back).map(|(before, after)| (after, before));
+        assert_eq!(node_counts(&there), swapped, "{}", before_path.display());
     }
 }
 
-/// Equal nodes side by side or one behind the other, with numbered values.
-fn large(nodes: usize, chained: bool, prefix: &str) -> String {
+/// Returns the number of main graph nodes of both models, if the main graphs differ.
+fn node_counts(diff: &ModelDiff) -> Option<(usize, usize)> {
+    let main = diff.graphs.iter().find(|graph| graph.place == "the graph");
+    main.map(|graph| (graph.nodes_before, graph.nodes_after))
+}
+
+/// Makes the text of a model of `nodes` equal nodes, parallel or chained, with numbered outputs.
+fn large_model(nodes: usize, chained: bool, prefix: &str) -> String {
     let mut text = String::from(
         "<ir_version: 10, opset_import: [\"\": 21]> g (float[N] x) => (float[N] y) {\n",
     );
@@ -124,13 +128,13 @@ fn large(nodes: usize, chained: bool, prefix: &str) -> String {
 fn equal_nodes_by_the_ten_thousands_are_matched() {
     const NODES: usize = 50_000;
     for chained in [false, true] {
-        let before = Model::from_text(&large(NODES, chained, "a")).unwrap();
-        let after = Model::from_text(&large(NODES, chained, "b")).unwrap();
+        let before = Model::from_text(&large_model(NODES, chained, "a")).unwrap();
+        let after = Model::from_text(&large_model(NODES, chained, "b")).unwrap();
         let found = diff(&before, &after);
         let added = count(&found, NodeChangeKind::Added);
         assert_eq!((added, count(&found, NodeChangeKind::Renamed)), (0, NODES), "{chained}");
-        // One node more in the middle shifts all names behind it.
-        let text = large(NODES + 1, chained, "a").replace("a25000 = Relu", "a25000 = Abs");
+        // Inserting a node in the middle renames all later values.
+        let text = large_model(NODES + 1, chained, "a").replace("a25000 = Relu", "a25000 = Abs");
         let found = diff(&before, &Model::from_text(&text).unwrap());
         let counts =
             [NodeChangeKind::Added, NodeChangeKind::Removed].map(|kind| count(&found, kind));

@@ -1,5 +1,5 @@
-//! Every version of every operator of the standard runs, and gives what the files of
-//! `tests/versions` say: whether inputs are constants, have known shapes, or are of any rank.
+//! Runs every version of every operator of the standard, and compares outputs with the files in
+//! `tests/versions`, with constant inputs, inputs of known shape, and inputs of unknown rank.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,19 +10,19 @@ use sardonyx_ops::{AttrDefault, Registry};
 
 const FILES: [&str; 3] = ["ai.onnx", "ai.onnx.ml", "ai.onnx.preview"];
 
-/// Versions that no block can run, and why.
+/// Operator versions that no block can run.
 const OTHERS: [(&str, u32); 3] = [
-    // Each format of images is a subject of its own.
+    // `images.rs` tests each image format.
     ("ImageDecoder", 20),
-    // Maps only come into a graph from outside; `crates/runtime/tests/maps.rs` passes some.
+    // A map can only be a model input; `crates/runtime/tests/maps.rs` passes some.
     ("ai.onnx.ml.CastMap", 1),
     ("ai.onnx.ml.DictVectorizer", 1),
 ];
 
-/// The values are written with as many digits as `float` has, or fewer.
+/// Tolerance for values in the files, which have at most as many digits as `float`.
 const TOLERANCE: Tolerance = Tolerance { rtol: 1e-5, atol: 1e-6 };
 
-/// What is run, and what comes of it.
+/// Test case of a file: nodes to run at some versions, with inputs and expected outputs.
 #[derive(Clone)]
 struct Block {
     line: usize,
@@ -30,16 +30,16 @@ struct Block {
     versions: Vec<u32>,
     /// Whether inputs must have known ranks.
     is_ranked: bool,
-    /// Whether inputs may not be constants: inference refuses the values.
+    /// Whether inputs must not be constants, because inference rejects the values.
     is_variable: bool,
-    /// Inputs with their values.
+    /// Declarations of inputs with their values.
     inputs: Vec<String>,
     nodes: Vec<String>,
-    /// Outputs, most with their values.
+    /// Declarations of outputs, most with expected values.
     outputs: Vec<String>,
 }
 
-/// How inputs are there.
+/// Form of a model's inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Inputs {
     Constant,
@@ -84,12 +84,12 @@ fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
-fn declared(operand: &str) -> &str {
+fn declaration(operand: &str) -> &str {
     operand.split(" = ").next().unwrap()
 }
 
-/// `float[2] x` as `float[] x`.
-fn of_any_rank(declared: &str) -> String {
+/// Removes the shape from a declaration: `float[2] x` becomes `float[] x`.
+fn remove_rank(declared: &str) -> String {
     let (ty, name) = declared.rsplit_once(' ').unwrap();
     format!("{}[] {name}", ty.split('[').next().unwrap())
 }
@@ -102,12 +102,14 @@ impl Block {
         };
         let given: Vec<String> = match inputs {
             Inputs::Constant => Vec::new(),
-            Inputs::Shaped => self.inputs.iter().map(|input| declared(input).to_string()).collect(),
+            Inputs::Shaped => {
+                self.inputs.iter().map(|input| declaration(input).to_string()).collect()
+            }
             Inputs::OfAnyRank => {
-                self.inputs.iter().map(|input| of_any_rank(declared(input))).collect()
+                self.inputs.iter().map(|input| remove_rank(declaration(input))).collect()
             }
         };
-        let outputs: Vec<&str> = self.outputs.iter().map(|output| declared(output)).collect();
+        let outputs: Vec<&str> = self.outputs.iter().map(|output| declaration(output)).collect();
         let (given, outputs) = (given.join(", "), outputs.join(", "));
         let values = match &self.inputs[..] {
             [] => String::new(),
@@ -120,9 +122,9 @@ impl Block {
         )
     }
 
-    /// The block with an empty text for each attribute that is a word and that its nodes leave out.
-    /// `None` if there is none.
-    fn with_empty_words(&self, version: u32) -> Option<Block> {
+    /// Sets each omitted attribute that takes a keyword to an empty text. `None` if no attribute
+    /// takes one.
+    fn with_empty_keywords(&self, version: u32) -> Option<Block> {
         let (domain, name) = self.operator.rsplit_once('.').unwrap_or(("", &self.operator));
         let registry = Registry::standard();
         let schema = registry.schema(domain, name, version)?;
@@ -133,26 +135,26 @@ impl Block {
         });
         let words: Vec<String> =
             words.map(|attribute| format!("{}: string = \"\"", attribute.name)).collect();
-        let call = format!("{} ", self.operator);
-        let with_words = |node: &String| {
-            let (start, end) = node.split_once(&call)?;
-            let list = words.join(", ");
-            Some(match end.strip_prefix('<') {
+        if words.is_empty() {
+            return None;
+        }
+        let (call, list) = (format!("{} ", self.operator), words.join(", "));
+        let mut block = self.clone();
+        for node in &mut block.nodes {
+            let Some((start, end)) = node.split_once(&call) else { continue };
+            *node = match end.strip_prefix('<') {
                 Some(others) => format!("{start}{call}<{list}, {others}"),
                 None => format!("{start}{call}<{list}> {end}"),
-            })
-        };
-        let nodes = self.nodes.iter();
-        let nodes = nodes.map(|node| with_words(node).unwrap_or_else(|| node.clone())).collect();
-        let block = Block { nodes, ..self.clone() };
-        (!words.is_empty()).then_some(block)
+            };
+        }
+        Some(block)
     }
 
-    /// What is wrong about a version.
+    /// Runs the nodes at one version, and compares the outputs with the expected values.
     fn check(&self, version: u32, inputs: Inputs) -> Result<(), String> {
         let outputs = run(&self.model(version, inputs))?;
         for output in self.outputs.iter().filter(|output| output.contains(" = ")) {
-            let (ty, name) = declared(output).rsplit_once(' ').unwrap();
+            let (ty, name) = declaration(output).rsplit_once(' ').unwrap();
             let wanted = run(&format!(
                 "<ir_version: 10, opset_import: [\"\": 21]>
                  g () => ({ty} wanted) <{output}> {{ wanted = Identity ({name}) }}"
@@ -164,7 +166,7 @@ impl Block {
     }
 }
 
-/// The outputs of a model all of whose inputs have a default value.
+/// Runs a model whose inputs all have default values.
 fn run(text: &str) -> Result<sardonyx::Outputs, String> {
     let model = Model::from_text(text).map_err(|error| error.to_string())?;
     let session = Session::builder(&model).threads(1).build().map_err(|error| error.to_string())?;
@@ -203,7 +205,7 @@ fn check_all(inputs: Inputs) {
     assert!(wrong.is_empty(), "inputs are {inputs:?}\n{}", wrong.join("\n"));
 }
 
-/// OPSET-25+: with the outputs that the files say.
+/// Checks outputs against the files, with constant inputs. OPSET-25+
 #[test]
 fn every_version_runs_on_constants() {
     check_all(Inputs::Constant);
@@ -219,15 +221,16 @@ fn every_version_runs_on_inputs_of_any_rank() {
     check_all(Inputs::OfAnyRank);
 }
 
-/// ATTR-16+: an empty text is the default of every word of every version.
+/// Checks that an empty text means the default in every keyword attribute of every version.
+/// ATTR-16+
 #[test]
-fn empty_words_are_defaults() {
+fn empty_keywords_mean_the_default() {
     let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
     for_each_block(|file, block| {
         for version in &block.versions {
-            let Some(other) = block.with_empty_words(*version) else { continue };
+            let Some(other) = block.with_empty_keywords(*version) else { continue };
             for inputs in [Inputs::Constant, Inputs::OfAnyRank] {
-                // Of either, some blocks cannot do without the other.
+                // Some blocks run only with constants, and some only with inputs.
                 if block.check(*version, inputs).is_err() {
                     continue;
                 }
@@ -257,7 +260,7 @@ fn empty_words_are_defaults() {
     assert_eq!(missing, Vec::<&(String, u32)>::new());
 }
 
-/// OPSET-25-: a version that is in the table of operators and that no block runs fails here.
+/// Fails if no block runs some version in the table of operators. OPSET-25-
 #[test]
 fn no_version_is_left_out() {
     let mut listed: BTreeSet<(String, u32)> = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Functions of operators: each can be read, calls operators that exist as they are to be called,
-//! and gives its outputs.
+//! Checks the function bodies of standard operators: each parses, calls existing operators with
+//! valid operands, and defines its outputs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use sardonyx::{Model, Type};
 use sardonyx_model::{self as graph, GraphId, Producer};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec, model};
 
-/// A model that has only a function.
+/// Encodes a model that has only a function.
 struct Holder(Vec<u8>);
 
 impl Encode for Holder {
@@ -18,7 +18,7 @@ impl Encode for Holder {
     }
 }
 
-/// What is wrong with a function.
+/// Collects the faults of a function.
 struct Judge<'a> {
     model: &'a graph::Model,
     opsets: HashMap<String, u32>,
@@ -115,7 +115,7 @@ impl Judge<'_> {
     }
 }
 
-/// Looks at a function, which need not give some outputs that the call does not have.
+/// Lists the faults of a function. Outputs in `absent`, which the call omits, may be undefined.
 fn judge(text: &str, absent: &[&str]) -> Vec<String> {
     let function = parse_part(TextPart::Function, text.as_bytes().to_vec());
     let function = function.unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -148,7 +148,7 @@ fn operators_with_functions() -> impl Iterator<Item = (&'static OpDef, u32, bool
 }
 
 #[test]
-fn faults_are_seen() {
+fn faults_of_functions_are_found() {
     let rows = [
         ("y = Neg (x)", None),
         ("y = Negg (x)", Some("operator Negg does not exist")),
@@ -184,15 +184,14 @@ fn functions_that_do_not_depend_on_the_call_are_sound() {
     let mut count = 0;
     for (operator, since, _) in operators_with_functions().filter(|(_, _, needs_call)| !needs_call)
     {
-        let function = OperatorFunction::of(operator.domain, operator.name, since).unwrap();
+        let function = OperatorFunction::find(operator.domain, operator.name, since).unwrap();
         assert_eq!(judge(function.text(), &[]), [""; 0], "{}", function.text());
         count += 1;
     }
     assert_eq!(count, 43);
 }
 
-/// Calls in the notation, with types of their inputs and the optional outputs that they do not
-/// have.
+/// Calls as ONNX text, with types of their inputs and the optional outputs that they omit.
 const CALLS: &[(&str, &str, &[&str])] = &[
     ("y = Bernoulli (x)", "float16[2]", &[]),
     ("y = CastLike (x, t)", "float[2]; int8[]", &[]),
@@ -271,7 +270,7 @@ fn types(text: &str) -> Vec<Option<Type>> {
 
 fn of_call(node: &str, inputs: &str, opset: u32) -> Option<OperatorFunction> {
     let node = parse_part(TextPart::Node, node.as_bytes().to_vec()).unwrap();
-    OperatorFunction::of_call(node, &types(inputs), opset).unwrap()
+    OperatorFunction::from_call(node, &types(inputs), opset).unwrap()
 }
 
 #[test]
@@ -314,20 +313,20 @@ fn calls_without_a_function() {
     let rows = [
         ("y = Abs (x)", "float", 13),
         ("y = Nothing (x)", "float", 13),
-        // The type decides, and is not known or not allowed.
+        // The body depends on a type, which is unknown or not permitted.
         ("y = CastLike (x, t)", "float", 25),
         ("y = LayerNormalization <stash_type = 11> (x, s)", "float[2]", 17),
         ("y = Range <stash_type = 7> (s, l, d)", "float16", 27),
-        // No version of then has one.
+        // The operator has no function at this version.
         ("y = Softmax (x)", "float", 12),
         ("y = DepthToSpace <blocksize = 2> (x)", "float", 13),
-        // The call contradicts what the operator demands.
+        // The call violates a constraint of the operator.
         ("y = DepthToSpace <blocksize = 0> (x)", "float", 28),
         ("y = SpaceToDepth <blocksize = 4000000000> (x)", "float", 28),
         ("y = GroupNormalization (x, s, b)", "float[2]", 21),
         ("s = SequenceMap <body = g (x, y) => (float z) { z = Add (x, y) }> (a)", "seq(float)", 17),
         ("s = SequenceMap <body = g (x) => (z) { z = Neg (x) }> (a)", "seq(float)", 17),
-        // A graph that reads values from outside, one of them called like a value of the function.
+        // The subgraph captures values from outside, one with the name of a value of the function.
         (
             "s = SequenceMap <body = g (float x) => (float z) { z = Add (x, length) }> (a)",
             "seq(float)",
@@ -338,7 +337,7 @@ fn calls_without_a_function() {
             "seq(float)",
             17,
         ),
-        // An output of a graph that comes from outside.
+        // An output of the subgraph is captured from outside.
         ("s = SequenceMap <body = g (x) => (float z) {}> (a)", "seq(float)", 17),
     ];
     for (node, inputs, opset) in rows {
@@ -347,8 +346,8 @@ fn calls_without_a_function() {
 }
 
 #[test]
-fn graphs_of_the_call_come_in_as_they_are() {
-    // A string with line breaks and blanks, and names that the function has too.
+fn subgraphs_of_the_call_are_inserted_unchanged() {
+    // A string with line breaks and blanks, and names that the function uses too.
     let node =
         "s = SequenceMap <body = g (string length) => (string grown_0) <float[2] go_on = {1, 2}> {
         text = Constant <value_string = \"a  \n   {b}\n  > \\\"c\"> ()
@@ -363,10 +362,10 @@ fn graphs_of_the_call_come_in_as_they_are() {
 }
 
 #[test]
-fn bytes_that_are_no_node_are_an_error() {
+fn bytes_that_are_not_a_node_are_an_error() {
     for bytes in [&b"\xff"[..], b"\x0a\xff\x01"] {
-        let error = OperatorFunction::of_call(bytes.to_vec(), &[], 18).unwrap_err();
+        let error = OperatorFunction::from_call(bytes.to_vec(), &[], 18).unwrap_err();
         assert_eq!(error.kind(), sardonyx::ErrorKind::Format, "{bytes:?}");
     }
-    assert_eq!(OperatorFunction::of_call(Vec::new(), &[], 18).unwrap(), None);
+    assert_eq!(OperatorFunction::from_call(Vec::new(), &[], 18).unwrap(), None);
 }

@@ -1,4 +1,4 @@
-//! Weights and shapes that a caller gives to a model in the place of those of its file.
+//! Replaces weights and sizes of a model by those of the caller.
 
 use sardonyx::tool::ModelExt;
 use sardonyx::value::{Map, MapKey, StringArray};
@@ -29,13 +29,13 @@ fn initializers_are_replaced_wherever_their_values_are() {
     model.set_initializer("w", &floats(&[5.0, 6.0])).unwrap();
     assert!(!model.initializer("w").unwrap().is_external);
     assert_eq!(run(&model), (vec![22.0, 33.0], "old".to_string()));
-    // A default of an input is an initializer too.
+    // The default value of an input is an initializer too.
     model.set_initializer("both", &floats(&[0.0, 0.0])).unwrap();
     model.set_initializer("v", &floats(&[1.0, 2.0])).unwrap();
     let new = Tensor::from_strings([1], StringArray::from_iter(["new"])).unwrap();
     model.set_initializer("s", &new).unwrap();
     assert_eq!(run(&model), (vec![6.0, 8.0], "new".to_string()));
-    // What was written can be read.
+    // The replaced values survive serialization.
     let again = Model::from_bytes(model.to_bytes()).unwrap();
     assert_eq!(run(&again), run(&model));
 }
@@ -78,7 +78,7 @@ fn open_sizes_are_fixed_by_denotation() {
         => (float[N, 3] y) { y = Relu (x) }";
     let mut model = Model::from_text(text).unwrap();
     assert_eq!(model.fix_denoted("FILTER_SPATIAL", 8), 0);
-    // A number stays.
+    // A fixed size is not replaced.
     assert_eq!(model.fix_denoted("DATA_CHANNEL", 8), 0);
     assert_eq!(model.fix_denoted("DATA_BATCH", 8), 3);
     let ports: Vec<String> = model.inputs().iter().map(ToString::to_string).collect();
@@ -87,7 +87,7 @@ fn open_sizes_are_fixed_by_denotation() {
 }
 
 #[test]
-fn values_of_a_vocabulary_are_rows_where_the_model_is_silent() {
+fn dictionary_vectors_without_a_declared_shape_are_rows() {
     let operator = "ai.onnx.ml.DictVectorizer <string_vocabulary = [\"a\", \"b\"]>";
     let rows = [
         ("(y)", "y = V (x)", 1, &[1, 2][..]),

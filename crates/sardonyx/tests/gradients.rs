@@ -1,6 +1,6 @@
-//! The gradient rules of operators against central differences in double precision: the blocks of
-//! `tests/gradients`, with known shapes, with known ranks alone and with inputs of any rank, and
-//! derived twice.
+//! Tests of gradient rules against central differences in double precision. The blocks of
+//! `tests/gradients` run with known shapes, with known ranks only and with unknown ranks, and
+//! second derivatives are tested too.
 
 mod masks;
 mod sequences;
@@ -14,21 +14,21 @@ use sardonyx::train::GradientOptions;
 use sardonyx::{DataType, Model, Outputs, Session, Tensor, Value, check};
 use sardonyx_ops::{Differentiability, OpDef, Param, Registry};
 
-/// What a gradient may be off, in parts of the largest element or of 1.
+/// Tolerance of a gradient, relative to the largest element or 1.
 const TOLERANCE: f64 = 1e-6;
 
-/// What a second derivative may be off: the differences are of gradients.
+/// Tolerance of a second derivative, which is compared with differences of gradients.
 const SECOND_TOLERANCE: f64 = 1e-5;
 
-/// What a value may be off that is computed beside its gradient: functions of the standard have
-/// constants in single precision.
+/// Tolerance of a value that is computed beside its gradient: functions of the standard have
+/// single-precision constants.
 const SAME_TOLERANCE: f64 = 1e-7;
 
-/// What a model says of the inputs that are varied.
+/// Shape information that a model declares for the differentiated inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Shapes,
-    /// Of the first one its rank, of others their shapes.
+    /// The rank of the first input, and the shapes of the others.
     Ranks,
     Nothing,
 }
@@ -37,12 +37,12 @@ enum Known {
 struct Block {
     line: usize,
     operator: String,
-    /// Whether the rule needs the ranks of inputs.
+    /// Whether the rule requires inputs of known rank.
     is_ranked: bool,
-    /// Whether the rule is not derived again.
+    /// Whether second derivatives are not tested.
     is_once: bool,
-    /// Whether the loss leaves out elements of the result, which an input `mask` says, and whether
-    /// truth values of the block are inputs.
+    /// Whether an input `mask` selects the elements of the result that count in the loss, and
+    /// boolean constants of the block become inputs.
     is_masked: bool,
     inputs: Vec<Input>,
     nodes: Vec<String>,
@@ -51,17 +51,17 @@ struct Block {
 /// An input and its elements.
 #[derive(Clone)]
 struct Input {
-    /// As in `double[2, 3]`.
+    /// Type in the notation, such as `double[2, 3]`.
     ty: String,
     name: String,
-    /// The values of one that is not varied, as in the notation.
+    /// Values in the notation; `None` for an input that is differentiated.
     text: Option<String>,
-    /// Of one that is varied.
+    /// Dimensions of an input that is differentiated.
     dims: Vec<usize>,
     elements: Vec<f64>,
 }
 
-/// Numbers in 0..1: Knuth's linear congruential generator.
+/// Random numbers from 0 to 1 by Knuth's linear congruential generator.
 struct Random(u64);
 
 impl Random {
@@ -71,7 +71,7 @@ impl Random {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    fn within(&mut self, low: f64, high: f64, count: usize) -> Vec<f64> {
+    fn range(&mut self, low: f64, high: f64, count: usize) -> Vec<f64> {
         (0..count).map(|_| low + (high - low) * self.next()).collect()
     }
 }
@@ -99,7 +99,7 @@ impl Input {
             }
             None => {
                 let range = text.split_once(" in ").unwrap().1.split_once(' ').unwrap();
-                random.within(range.0.parse().unwrap(), range.1.parse().unwrap(), count)
+                random.range(range.0.parse().unwrap(), range.1.parse().unwrap(), count)
             }
         };
         let text = values.filter(|_| !is_varied).map(str::to_string);
@@ -114,8 +114,8 @@ impl Input {
         self.ty.starts_with("bool")
     }
 
-    /// As it is declared, where what is varied is of the type `varied`.
-    fn declared(&self, known: Known, varied: &str) -> String {
+    /// Declares the input in the notation, with the element type `varied` if it is differentiated.
+    fn declare(&self, known: Known, varied: &str) -> String {
         let elem = self.ty.split('[').next().unwrap();
         let elem = if self.is_varied() { varied } else { elem };
         let ty = match known {
@@ -136,7 +136,7 @@ impl Input {
     }
 }
 
-fn blocks(text: &str) -> Vec<Block> {
+fn parse_blocks(text: &str) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
     let mut is_open = false;
     let mut random = Random(1);
@@ -162,19 +162,19 @@ fn blocks(text: &str) -> Vec<Block> {
     found
 }
 
-/// What is computed of a block.
+/// Order of the derivative that a session computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
-    /// `y` alone.
+    /// No derivative: only `y`.
     Zero,
-    /// The gradient of its sum with weights.
+    /// Gradient of the weighted sum of `y`.
     First,
-    /// The gradient of the sum of that with other weights.
+    /// Gradient of a weighted sum of the first gradient.
     Second,
 }
 
 impl Block {
-    fn varied(&self) -> Vec<&Input> {
+    fn varied_inputs(&self) -> Vec<&Input> {
         self.inputs.iter().filter(|input| input.is_varied()).collect()
     }
 
@@ -182,22 +182,22 @@ impl Block {
         self.session_of(order, known, "double")
     }
 
-    /// What is varied is of the type `elem`.
+    /// Makes a session in which the differentiated inputs have the element type `elem`.
     fn session_of(&self, order: Order, known: Known, elem: &str) -> Result<Session, String> {
         let model = self.model_of(order, known, elem)?;
         let session = Session::builder(&model).threads(1).build();
         session.map_err(|error| format!("{error}\n{}", model.to_text()))
     }
 
-    /// A model with `Gradient` nodes.
+    /// Makes the model with `Gradient` nodes.
     fn model_of(&self, order: Order, known: Known, elem: &str) -> Result<Model, String> {
         let mut given: Vec<String> = Vec::new();
         let mut constants: Vec<String> = Vec::new();
         let mut held = vec!["weights".to_string()];
         for input in &self.inputs {
-            let declared = input.declared(self.known_of(input, known), elem);
+            let declared = input.declare(self.known_of(input, known), elem);
             match &input.text {
-                // With a default, it is an input whose value inference does not know.
+                // As a default of an input, the value is not known to inference.
                 Some(values)
                     if known == Known::Nothing || self.is_masked && input.is_of_truths() =>
                 {
@@ -209,7 +209,8 @@ impl Block {
                 None => given.push(declared),
             }
         }
-        let varied: Vec<&str> = self.varied().iter().map(|input| input.name.as_str()).collect();
+        let varied: Vec<&str> =
+            self.varied_inputs().iter().map(|input| input.name.as_str()).collect();
         let directions: Vec<String> = varied.iter().map(|name| format!("v_{name}")).collect();
         let mut nodes = self.nodes.join("\n");
         let mut outputs = vec![format!("{elem}[] y")];
@@ -250,9 +251,9 @@ impl Block {
         if order == Order::Second {
             let names: Vec<String> = varied.iter().map(|name| format!("h_{name}")).collect();
             let mut sums = Vec::new();
-            for (input, direction) in self.varied().iter().zip(&directions) {
+            for (input, direction) in self.varied_inputs().iter().zip(&directions) {
                 let name = &input.name;
-                let ty = input.declared(self.known_of(input, known), elem);
+                let ty = input.declare(self.known_of(input, known), elem);
                 given.push(format!("{} {direction}", ty.rsplit_once(' ').unwrap().0));
                 nodes += &format!(
                     "\np_{name} = Mul (g_{name}, {direction})
@@ -278,8 +279,8 @@ impl Block {
         Model::from_text(&text).map_err(|error| format!("{error}\n{text}"))
     }
 
-    /// Writes the gradients as nodes, and runs what is written beside a session that makes these
-    /// nodes itself. Outputs of first and second gradients have to be near.
+    /// Expands the `Gradient` nodes, writes the model to bytes and reads it back, and compares its
+    /// outputs with a session of the original.
     fn check_written(&self) -> Result<(), String> {
         let orders =
             if self.is_once { &[Order::First][..] } else { &[Order::First, Order::Second] };
@@ -307,7 +308,7 @@ impl Block {
                     Some(input) => input.dims.clone(),
                     None => self.dims_of_y()?,
                 };
-                let elements = Random(3).within(-1.0, 1.0, dims.iter().product());
+                let elements = Random(3).range(-1.0, 1.0, dims.iter().product());
                 let tensor = Tensor::from_slice(&dims[..], &elements).unwrap();
                 given.push((name, Value::Tensor(tensor)));
             }
@@ -323,9 +324,9 @@ impl Block {
         Ok(())
     }
 
-    /// Sizes of what is differentiated.
+    /// Returns the dimensions of `y`.
     fn dims_of_y(&self) -> Result<Vec<usize>, String> {
-        let inputs = self.varied();
+        let inputs = self.varied_inputs();
         let inputs =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor(&input.elements)));
         let outputs = self.session(Order::Zero, Known::Shapes)?.run(inputs, &Default::default());
@@ -333,9 +334,9 @@ impl Block {
         Ok(outputs.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec())
     }
 
-    /// What is said of an input.
+    /// Returns the shape information that the model declares for one input.
     fn known_of(&self, input: &Input, known: Known) -> Known {
-        let is_first = self.varied().first().is_some_and(|first| first.name == input.name);
+        let is_first = self.varied_inputs().first().is_some_and(|first| first.name == input.name);
         match known {
             Known::Ranks if !is_first => Known::Shapes,
             _ if !input.is_varied() => Known::Shapes,
@@ -343,19 +344,19 @@ impl Block {
         }
     }
 
-    /// Values of the varied inputs.
+    /// Returns the values of the differentiated inputs.
     fn elements(&self) -> Vec<Vec<f64>> {
-        self.varied().iter().map(|input| input.elements.clone()).collect()
+        self.varied_inputs().iter().map(|input| input.elements.clone()).collect()
     }
 
-    /// The outputs of a session, one after the other, where the varied inputs have `at`.
+    /// Runs a session with the differentiated inputs set to `at`, and concatenates its outputs.
     fn run(
         &self,
         session: &Session,
         at: &[Vec<f64>],
         others: &[(String, Value)],
     ) -> Result<Vec<f64>, String> {
-        let varied = self.varied();
+        let varied = self.varied_inputs();
         let inputs = varied.iter().zip(at);
         let inputs = inputs.map(|(input, at)| (input.name.clone(), input.tensor(at)));
         let inputs: Vec<(String, Value)> = inputs.chain(others.iter().cloned()).collect();
@@ -369,25 +370,21 @@ impl Block {
         let mut random = Random(2);
         let forward = self.session(Order::Zero, known)?;
         let at = self.elements();
-        let inputs = self.varied();
+        let inputs = self.varied_inputs();
         let inputs =
             inputs.iter().map(|input| (input.name.as_str(), input.tensor(&input.elements)));
         let y = forward.run(inputs, &Default::default()).map_err(|error| error.to_string())?;
         let alone = flat(&y);
         let dims = y.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec();
-        let weights = random.within(-1.0, 1.0, dims.iter().product());
+        let weights = random.range(-1.0, 1.0, dims.iter().product());
         let w = Value::Tensor(Tensor::from_slice(&dims[..], &weights).unwrap());
         let w = [("weights".to_string(), w)];
         let first = self.session(Order::First, known)?;
         let mut found = self.run(&first, &at, &w)?;
-        // Operators without a rule become other nodes, which compute the same.
+        // An operator without a rule is replaced by other nodes, which must compute equal values.
         let count = at.iter().map(Vec::len).sum();
         let beside = found.split_off(count);
         close(&beside, &alone, SAME_TOLERANCE).map_err(|why| format!("value: {why}"))?;
-        let loss = |at: &[Vec<f64>]| -> Result<f64, String> {
-            let y = self.run(&forward, at, &[])?;
-            Ok(y.iter().zip(&weights).map(|(y, w)| y * w).sum())
-        };
         let mut expected = Vec::new();
         for input in 0..at.len() {
             for element in 0..at[input].len() {
@@ -395,7 +392,8 @@ impl Block {
                 let moved = |by: f64| {
                     let mut moved = at.clone();
                     moved[input][element] += by;
-                    loss(&moved)
+                    let y = self.run(&forward, &moved, &[])?;
+                    Ok::<f64, String>(y.iter().zip(&weights).map(|(y, w)| y * w).sum())
                 };
                 expected.push((moved(step)? - moved(-step)?) / (2.0 * step));
             }
@@ -404,9 +402,9 @@ impl Block {
         if self.is_once {
             return Ok(());
         }
-        let along: Vec<Vec<f64>> = at.iter().map(|of| random.within(-1.0, 1.0, of.len())).collect();
+        let along: Vec<Vec<f64>> = at.iter().map(|at| random.range(-1.0, 1.0, at.len())).collect();
         let second = self.session(Order::Second, known)?;
-        let directions = self.varied().into_iter().zip(&along);
+        let directions = self.varied_inputs().into_iter().zip(&along);
         let directions =
             directions.map(|(input, along)| (format!("v_{}", input.name), input.tensor(along)));
         let held: Vec<(String, Value)> = w.iter().cloned().chain(directions).collect();
@@ -428,7 +426,7 @@ impl Block {
     }
 }
 
-/// All elements of all outputs.
+/// Concatenates the elements of all outputs.
 fn flat(outputs: &Outputs) -> Vec<f64> {
     let tensors = outputs.iter().map(|(_, value)| value.as_tensor().unwrap());
     tensors.flat_map(|tensor| tensor.as_slice::<f64>().unwrap().to_vec()).collect()
@@ -439,22 +437,23 @@ fn close(found: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> 
         return Err(format!("{} elements, not {}", found.len(), expected.len()));
     }
     let scale = expected.iter().fold(1.0f64, |scale, value| scale.max(value.abs()));
-    let is_off = |(found, expected): &(&f64, &f64)| {
+    let mut pairs = found.iter().zip(expected).enumerate();
+    let off = pairs.find(|(_, (found, expected))| {
         let off = (**found - **expected).abs();
         off.is_nan() || off > tolerance * scale
-    };
-    match found.iter().zip(expected).enumerate().find(|(_, pair)| is_off(pair)) {
+    });
+    match off {
         Some((at, (found, expected))) => Err(format!("element {at}: {found} is not {expected}")),
         None => Ok(()),
     }
 }
 
 impl Block {
-    /// The gradient with these weights, computed in `elem`.
+    /// Computes the gradient in the element type `elem`.
     fn gradient_in(&self, elem: DataType, weights: &Tensor) -> Result<Vec<f64>, String> {
         let session = self.session_of(Order::First, Known::Shapes, elem.name())?;
         let cast = |tensor: &Tensor, to| cast(tensor, to, CastOptions::default()).unwrap();
-        let varied = self.varied();
+        let varied = self.varied_inputs();
         let inputs = varied.iter().map(|input| {
             let tensor = Tensor::from_slice(&input.dims[..], &input.elements).unwrap();
             (input.name.as_str(), Value::Tensor(cast(&tensor, elem)))
@@ -467,7 +466,8 @@ impl Block {
         Ok(wide.flat_map(|tensor| tensor.as_slice::<f64>().unwrap().to_vec()).collect())
     }
 
-    /// Compares gradients in narrower types with those in double, at numbers that all types have.
+    /// Compares gradients in narrower types with those in double, at inputs that are exact in all
+    /// types.
     fn check_narrow(&self) -> Result<(), String> {
         let mut block = self.clone();
         let whole = |x: &mut f64| *x = (*x * 64.0).round() / 64.0;
@@ -475,12 +475,12 @@ impl Block {
         inputs.for_each(|input| input.elements.iter_mut().for_each(whole));
         let forward = block.session(Order::Zero, Known::Shapes)?;
         let at = block.elements();
-        let inputs = block.varied();
+        let inputs = block.varied_inputs();
         let inputs = inputs.iter().zip(&at);
         let inputs = inputs.map(|(input, at)| (input.name.as_str(), input.tensor(at)));
         let y = forward.run(inputs, &Default::default()).map_err(|error| error.to_string())?;
         let dims = y.get("y").and_then(Value::as_tensor).unwrap().dims().to_vec();
-        let mut weights = Random(2).within(-1.0, 1.0, dims.iter().product());
+        let mut weights = Random(2).range(-1.0, 1.0, dims.iter().product());
         weights.iter_mut().for_each(whole);
         let weights = Tensor::from_slice(&dims[..], &weights).unwrap();
         let expected = block.gradient_in(DataType::Double, &weights)?;
@@ -492,28 +492,30 @@ impl Block {
     }
 }
 
-/// The blocks of all files, with the names of the files.
-fn all() -> Vec<(String, Block)> {
+/// Reads the blocks of all files, with the name of the file of each.
+fn read_blocks() -> Vec<(String, Block)> {
     let directory = format!("{}/../../tests/gradients", env!("CARGO_MANIFEST_DIR"));
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let is_text = |path: &std::path::PathBuf| path.extension().is_some_and(|ext| ext == "txt");
-    let mut files: Vec<_> = entries.filter(is_text).collect();
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|ext| ext == "txt")).collect();
     files.sort();
-    let read = |path: std::path::PathBuf| {
+    let mut found = Vec::new();
+    for path in files {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let blocks = blocks(&fs::read_to_string(path).unwrap());
-        blocks.into_iter().map(move |block| (name.clone(), block))
-    };
-    files.into_iter().flat_map(read).collect()
+        let blocks = parse_blocks(&fs::read_to_string(path).unwrap());
+        found.extend(blocks.into_iter().map(|block| (name.clone(), block)));
+    }
+    found
 }
 
-/// Checks all blocks, or those of the operators that the variable `GRADIENTS` names.
+/// Checks all blocks, or only those of the operators in the environment variable `GRADIENTS`.
 fn check_all(check: impl Fn(&Block) -> Result<(), String>) {
     let mut wrong = Vec::new();
     let only = std::env::var("GRADIENTS").ok();
-    for (file, block) in all() {
-        let is_meant = |only: &String| only.split(',').any(|name| name == block.operator);
-        if !only.as_ref().is_none_or(is_meant) {
+    for (file, block) in read_blocks() {
+        let is_selected =
+            only.as_ref().is_none_or(|only| only.split(',').any(|name| name == block.operator));
+        if !is_selected {
             continue;
         }
         if let Err(why) = check(&block) {
@@ -543,29 +545,35 @@ fn gradients_of_any_rank_are_those_of_differences() {
     check_all(|block| if block.is_ranked { Ok(()) } else { block.check(Known::Nothing) });
 }
 
-/// What nodes say of double stays as it is: these blocks are for double alone.
+/// Checks gradients in narrower types. Blocks with nodes that name the type double are skipped.
 #[test]
 fn gradients_in_narrower_types_are_those_in_double() {
-    let says_double = |node: &String| node.contains("= 11") || node.contains("double");
-    let says_double = |block: &Block| block.nodes.iter().any(says_double);
-    check_all(|block| if says_double(block) { Ok(()) } else { block.check_narrow() });
+    check_all(|block| {
+        let mut nodes = block.nodes.iter();
+        if nodes.any(|node| node.contains("= 11") || node.contains("double")) {
+            Ok(())
+        } else {
+            block.check_narrow()
+        }
+    });
 }
 
-/// Every operator with a rule, or with nodes by which it is differentiated, has a block.
+/// Checks that every operator with a gradient rule, or with nodes for its gradient, has a block.
 #[test]
 fn no_rule_is_left_out() {
-    let blocks = all();
+    let blocks = read_blocks();
     let tried: BTreeSet<&str> = blocks.iter().map(|(_, block)| block.operator.as_str()).collect();
     let registry = Registry::standard();
-    let has_gradient = |def: &OpDef| def.gradient_rule().is_some() || def.has_gradient_nodes();
-    let with_rule = registry.operators().filter(|def| has_gradient(def));
+    let with_rule = registry
+        .operators()
+        .filter(|def: &&OpDef| def.gradient_rule().is_some() || def.has_gradient_nodes());
     let names: Vec<String> = with_rule.map(|def| def.full_name()).collect();
     let missing: Vec<&String> =
         names.iter().filter(|name| !tried.contains(name.as_str())).collect();
     assert!(missing.is_empty(), "without a block: {missing:?}");
 }
 
-/// A model of these inputs, outputs and nodes, with a function that has a `Gradient` node.
+/// Makes a session of these inputs, outputs and nodes, with a function that has a `Gradient` node.
 fn session(inputs: &str, outputs: &str, nodes: &str) -> Result<Session, String> {
     let text = format!(
         "<ir_version: 14, opset_import: [\"\": 28, \"ai.onnx.preview.training\": 1, \"own\": 1]>
@@ -581,7 +589,7 @@ fn session(inputs: &str, outputs: &str, nodes: &str) -> Result<Session, String> 
 }
 
 #[test]
-fn what_has_no_gradient_is_refused() {
+fn gradients_that_do_not_exist_are_refused() {
     let flat = "h = Exp (a)
         b = BitCast <to = 1> (h)
         low = ReduceSum <keepdims = 0> (b)
@@ -682,22 +690,17 @@ fn what_has_no_gradient_is_refused() {
     }
 }
 
-/// No arithmetic takes floats of 8 bits: only a cast to one and another back have gradients.
+/// Checks that 8-bit floats, for which arithmetic is not defined, have gradients only between a
+/// cast to and a cast from them.
 #[test]
 fn gradients_in_8_bits_are_refused() {
-    let refusal = |name: &str, ty: &str| {
-        format!(
-            "'{name}' has type {ty}, in which gradients are not computed: only a cast may make and \
-             read it"
-        )
-    };
     for (inputs, nodes, refusal) in [
         (
             "float8e4m3fn[2, 1] a",
             "b = Transpose (a)
              c = Cast <to = 1> (b)
              y = ReduceSum (c)",
-            Some(refusal("a", "float8e4m3fn")),
+            Some(eight_bit_refusal("a", "float8e4m3fn")),
         ),
         (
             "float[2] a",
@@ -707,7 +710,7 @@ fn gradients_in_8_bits_are_refused() {
              c = Cast <to = 1> (h)
              e = Mul (b, c)
              y = ReduceSum (e)",
-            Some(refusal("q", "float8e5m2")),
+            Some(eight_bit_refusal("q", "float8e5m2")),
         ),
         (
             "float[2] a",
@@ -728,8 +731,16 @@ fn gradients_in_8_bits_are_refused() {
     }
 }
 
-/// `tests/gradients/without_rule.list` lists the operators that take and give floats, or that the
-/// standard marks as differentiable, and that have neither a rule nor a function, with the reason.
+fn eight_bit_refusal(name: &str, ty: &str) -> String {
+    format!(
+        "'{name}' has type {ty}, in which gradients are not computed: only a cast may make and \
+         read it"
+    )
+}
+
+/// Checks that `tests/gradients/without_rule.list` lists, with the reason, each operator without
+/// gradient rule and function that maps floats to floats or that the standard marks as
+/// differentiable.
 #[test]
 fn operators_without_gradients_are_listed() {
     let path = format!("{}/../../tests/gradients/without_rule.list", env!("CARGO_MANIFEST_DIR"));
@@ -743,9 +754,10 @@ fn operators_without_gradients_are_listed() {
         })
         .collect();
     let registry = Registry::standard();
-    let is_without = |def: &&OpDef| {
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    for def in registry.operators() {
         let Some(schema) = def.schema_at(def.newest()).filter(|schema| !schema.deprecated) else {
-            return false;
+            continue;
         };
         let marked = schema
             .inputs
@@ -759,10 +771,10 @@ fn operators_without_gradients_are_listed() {
         let has_floats =
             schema.inputs.iter().any(takes_floats) && schema.outputs.iter().any(takes_floats);
         let has_none = def.gradient_rule().is_none() && def.functions_of(def.newest()).is_empty();
-        has_none && (marked || has_floats)
-    };
-    let found: Vec<String> =
-        registry.operators().filter(is_without).map(OpDef::full_name).collect();
+        if has_none && (marked || has_floats) {
+            found.insert(def.full_name());
+        }
+    }
     let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
     let missing: Vec<_> = found.difference(&listed).collect();
     let gone: Vec<_> = listed.difference(&found).collect();
@@ -772,7 +784,7 @@ fn operators_without_gradients_are_listed() {
     );
 }
 
-/// What functions have where they have no derivative.
+/// Checks the gradients at points where functions have no derivative.
 #[test]
 fn kinks_have_gradients() {
     let ints = "low = Constant <value_float = -1.0> ()
@@ -784,9 +796,9 @@ fn kinks_have_gradients() {
         tensor = Reshape (x, image)";
     let rows: [(&str, &[f32], &[f32]); 24] = [
         ("y = Relu (x)", &[-1.0, 0.0, 1.0], &[0.0, 0.0, 1.0]),
-        // NaN is not below 0: what arrives is handed on.
+        // NaN is not below 0, so the incoming gradient passes.
         ("y = Relu (x)", &[f32::NAN, f32::INFINITY], &[1.0, 1.0]),
-        // Infinite powers of numbers below 1 are 0, whatever the number is.
+        // An infinite power of a number below 1 is 0 in a neighbourhood of it.
         ("e = Constant <value = float {inf}> ()\ny = Pow (x, e)", &[0.5, 0.0, -0.7], &[0.0; 3]),
         ("y = Abs (x)", &[-1.0, 0.0, 1.0], &[-1.0, 0.0, 1.0]),
         ("y = Sign (x)", &[-1.0, 0.0, 1.0], &[0.0; 3]),
@@ -805,7 +817,7 @@ fn kinks_have_gradients() {
         ("y = MaxPool <kernel_shape = [3]> (tensor)", &[2.0, 1.0, 2.0], &[1.0, 0.0, 0.0]),
         ("y = LpPool <kernel_shape = [2]> (tensor)", &[0.0, 0.0], &[0.0, 0.0]),
         ("y = GlobalLpPool (tensor)", &[0.0, 0.0], &[0.0, 0.0]),
-        // Beside a constant group this is a quotient by a deviation and the number added to it.
+        // The group is constant, so the divisor is only the epsilon of the deviation.
         (
             "n = MeanVarianceNormalization <axes = [0]> (x)\ny = Mul (n, signs)",
             &[2.0, 2.0],
@@ -832,8 +844,8 @@ fn kinks_have_gradients() {
     }
 }
 
-/// The standard has this operator without double. It is linear in each of its inputs, so that
-/// differences between numbers far from each other are exact.
+/// Checks RotaryEmbedding, which the standard does not define for double. It is linear in each
+/// input, so differences at distant points are exact.
 #[test]
 fn rotary_embeddings_have_gradients() {
     let inputs = "float[1, 2, 1, 4] x, float[2, 2] c, float[2, 2] s, float[1, 2, 1, 4] w";
@@ -853,7 +865,7 @@ fn rotary_embeddings_have_gradients() {
         [("x", vec![1, 2, 1, 4]), ("c", vec![2, 2]), ("s", vec![2, 2]), ("w", vec![1, 2, 1, 4])]
             .map(|(name, dims)| {
                 let count: usize = dims.iter().product();
-                let elements = random.within(-1.0, 1.0, count).iter().map(|x| *x as f32).collect();
+                let elements = random.range(-1.0, 1.0, count).iter().map(|x| *x as f32).collect();
                 (name, dims, elements)
             });
     let run = |session: &Session, given: &[(&'static str, Vec<usize>, Vec<f32>); 4]| {
@@ -910,7 +922,7 @@ fn gradients_in_functions_and_branches_run() {
     assert!((run(&branches, -1.0) - 1.0).abs() < 1e-6);
 }
 
-/// Layers of 16 bits are differentiated in 32, as their kernels compute.
+/// Checks that gradients of 16-bit recurrent layers are computed in float, like their kernels.
 #[test]
 fn recurrent_layers_of_fewer_bits_have_gradients() {
     let run = |elem: i64| {
@@ -927,7 +939,7 @@ fn recurrent_layers_of_fewer_bits_have_gradients() {
         let session = session(inputs, "float[] d, float[] y", &nodes).unwrap();
         let mut random = Random(3);
         let mut tensor = |dims: &[usize]| {
-            let elements = random.within(-1.0, 1.0, dims.iter().product());
+            let elements = random.range(-1.0, 1.0, dims.iter().product());
             let elements: Vec<f32> = elements.into_iter().map(|element| element as f32).collect();
             Value::Tensor(Tensor::from_slice(dims, &elements).unwrap())
         };
@@ -944,7 +956,7 @@ fn recurrent_layers_of_fewer_bits_have_gradients() {
     close(&brain, &float, 5e-2).unwrap();
 }
 
-/// Models whose files hold the nodes of gradients, or a `Gradient` node.
+/// Checks models whose files hold the nodes of gradients, or a `Gradient` node.
 #[test]
 fn files_hold_gradients_through_graphs_and_layers() {
     let rows = [
@@ -1031,13 +1043,16 @@ fn files_hold_gradients_through_graphs_and_layers() {
         });
         let expected: Vec<f64> = expected.collect();
         for is_node in [false, true] {
-            let options = GradientOptions::new().of("y").by(["x", "w"]).gradient_node(is_node);
+            let options = GradientOptions::new()
+                .differentiate("y")
+                .with_respect_to(["x", "w"])
+                .gradient_node(is_node);
             let (changed, _) = model.add_gradients(&options).unwrap();
             let report = changed.check(&check::CheckOptions::new());
             let errors = report.findings.iter().filter(|found| found.severity == Severity::Error);
             let errors: Vec<String> = errors.map(ToString::to_string).collect();
             assert!(errors.is_empty(), "{nodes}: {errors:#?}");
-            // What is written is what is read.
+            // Through bytes, so that reading and writing are tested too.
             let changed = Model::from_bytes(changed.to_bytes()).unwrap();
             let session = Session::builder(&changed).threads(1).build();
             let session = session.unwrap_or_else(|error| panic!("{nodes}: {error}"));

@@ -1,10 +1,9 @@
-//! Files that somebody made to do harm: each gives an error that names what is wrong, quickly and
-//! in little memory.
+//! Opens malicious files: each must give an error that names the fault, quickly and in little
+//! memory.
 //!
-//! The files are made here, one row each. Each is opened by a process of its own, so that a file
-//! that overflows the stack or is ended by the system fails its row and nothing else, and so that
-//! the memory it took can be told. Opening it means: the model, the values of all its tensors, a
-//! session.
+//! A process of its own opens each file, so that a stack overflow or a kill by the system fails
+//! only that row, and so that peak memory can be measured. Opening a file means reading the model,
+//! loading the values of all its tensors, and building a session.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 
@@ -16,28 +15,28 @@ use std::time::{Duration, Instant};
 use sardonyx::{Error, ErrorKind, Model, Session};
 use tempfile::tempdir;
 
-/// How long a file may take. Tests are built with little optimisation and run beside each other.
+/// Time limit for opening a file. Larger in debug builds, which are slow and run in parallel.
 const TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 100 });
 
-/// How much memory the process may take at most, in bytes, program included.
+/// Limit of the process's peak memory in bytes, the program included.
 const MEMORY: u64 = 64 << 20;
 
-/// Tells the process for a row which file to open.
+/// Environment variable with the path of the file that the child process opens.
 const VARIABLE: &str = "SARDONYX_HOSTILE_FILE";
 
 struct Row {
     name: &'static str,
-    /// Its suffix may say in which form the file is.
+    /// Name of the file, whose suffix may select its form.
     file: &'static str,
-    /// What the file is; the directory may get other files.
+    /// Returns the content of the file, and may create other files in the directory.
     make: Box<dyn Fn(&Path) -> Vec<u8>>,
     expected: Expected,
 }
 
 enum Expected {
-    /// An error of this kind with these words.
+    /// Opening fails with this kind of error and these words in its message.
     Refused(ErrorKind, &'static str),
-    /// A model that nothing is wrong with but its size: only time and memory count.
+    /// Opening may succeed or fail: only time and memory are checked.
     Borne,
 }
 
@@ -50,7 +49,7 @@ fn row(
     Row { name, file: "model.onnx", make: Box::new(make), expected: Expected::Refused(kind, words) }
 }
 
-/// A row for a file that is the same wherever it lies.
+/// Makes a row for a file with fixed content.
 fn bytes(
     name: &'static str,
     bytes: impl Into<Vec<u8>>,
@@ -61,12 +60,12 @@ fn bytes(
     row(name, move |_| bytes.clone(), kind, words)
 }
 
-/// A row for a file that is only large.
+/// Makes a row for a file that is valid but large.
 fn large(name: &'static str, bytes: Vec<u8>) -> Row {
     Row { expected: Expected::Borne, ..self::bytes(name, bytes, ErrorKind::Format, "") }
 }
 
-/// A row for a file in another form than the binary one.
+/// Makes a row for a file in a textual form, which the name of the file selects.
 fn text(
     name: &'static str,
     file: &'static str,
@@ -86,36 +85,36 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A length-prefixed field.
+/// Encodes a length-prefixed field.
 fn field(number: u64, content: impl AsRef<[u8]>) -> Vec<u8> {
     let content = content.as_ref();
     [&varint(number << 3 | 2), &varint(content.len() as u64), content].concat()
 }
 
-/// A field with a number.
+/// Encodes a varint field.
 fn number(field: u64, value: i64) -> Vec<u8> {
     [varint(field << 3), varint(value as u64)].concat()
 }
 
-/// A field within fields: `within(&[7, 1], …)` is a node of a model's graph.
-fn within(path: &[u64], content: impl AsRef<[u8]>) -> Vec<u8> {
+/// Encodes nested length-prefixed fields: `wrap(&[7, 1], …)` is a node of a model's graph.
+fn wrap(path: &[u64], content: impl AsRef<[u8]>) -> Vec<u8> {
     let innermost = content.as_ref().to_vec();
     path.iter().rev().fold(innermost, |content, number| field(*number, content))
 }
 
-/// A model with this graph, complete otherwise.
+/// Encodes a model with this graph, an IR version and an operator set import.
 fn model(graph: impl AsRef<[u8]>) -> Vec<u8> {
     let opset = field(8, [field(1, ""), number(2, 17)].concat());
     [number(1, 8), field(7, graph), opset].concat()
 }
 
-/// A float tensor `w` with these dims and whatever else.
+/// Encodes a float tensor `w` with these dims and further fields.
 fn tensor(dims: &[i64], rest: &[Vec<u8>]) -> Vec<u8> {
     let dims: Vec<u8> = dims.iter().flat_map(|dim| number(1, *dim)).collect();
     [dims, number(2, 1), field(8, "w"), rest.concat()].concat()
 }
 
-/// A model whose only content is an initializer.
+/// Encodes a model whose graph has only an initializer.
 fn initializer(tensor: Vec<u8>) -> Vec<u8> {
     model([field(2, "g"), field(5, tensor)].concat())
 }
@@ -125,7 +124,7 @@ fn node(op: &str, attribute: &[u8]) -> Vec<u8> {
     field(1, [field(2, "y"), field(4, op), attribute].concat())
 }
 
-/// A model whose initializer `w` of four floats lies in a file, with these entries.
+/// Encodes a model whose initializer `w` of four floats has these `external_data` entries.
 fn external(entries: &[(&str, &str)]) -> Vec<u8> {
     let entries: Vec<u8> = entries
         .iter()
@@ -134,14 +133,14 @@ fn external(entries: &[(&str, &str)]) -> Vec<u8> {
     initializer(tensor(&[4], &[entries, number(14, 1)]))
 }
 
-/// As [`external`] with only a location.
-fn at(location: &str) -> Vec<u8> {
+/// Encodes a model whose initializer `w` of four floats is in the data file at `location`.
+fn external_at(location: &str) -> Vec<u8> {
     external(&[("location", location)])
 }
 
-/// Something inside of itself, that many times. Built from the inside by lengths, since copying
-/// would be quadratic.
-fn nested(levels: usize, path: &[u64], innermost: &[u8]) -> Vec<u8> {
+/// Encodes length-prefixed fields that are nested `levels` times along `path`. Computes lengths
+/// from the inside out, as copying each level would take quadratic time.
+fn nest(levels: usize, path: &[u64], innermost: &[u8]) -> Vec<u8> {
     let mut heads: Vec<Vec<u8>> = Vec::new();
     let mut length = innermost.len();
     for number in path.iter().rev().cycle().take(levels * path.len()) {
@@ -153,7 +152,7 @@ fn nested(levels: usize, path: &[u64], innermost: &[u8]) -> Vec<u8> {
     [heads.concat(), innermost.to_vec()].concat()
 }
 
-/// The structure of the file: every way in which it can be no message.
+/// Lists files that are not valid protobuf.
 fn broken_structure() -> Vec<Row> {
     use ErrorKind::Format;
     let announced = "is declared, but only";
@@ -183,10 +182,10 @@ fn broken_structure() -> Vec<Row> {
             Format,
             "more than ten bytes",
         ),
-        bytes("field number 0 in a node", within(&[7, 1], b"\x02\x00"), Format, "field number 0"),
+        bytes("field number 0 in a node", wrap(&[7, 1], b"\x02\x00"), Format, "field number 0"),
         bytes("field number 2^29", b"\x80\x80\x80\x80\x10\x00", Format, "field number 536870912"),
         bytes("wire type 6", b"\x08\x0a\x3e", Format, "wire type 6"),
-        bytes("wire type 7 in an attribute", within(&[7, 1, 5], b"\x0f"), Format, "wire type 7"),
+        bytes("wire type 7 in an attribute", wrap(&[7, 1, 5], b"\x0f"), Format, "wire type 7"),
         bytes("group end without a group", b"\x08\x0a\x7c", Format, "end of a group"),
         bytes("group ended by another", b"\x7b\x08\x01\x84\x01", Format, "end of a group"),
         bytes("group without an end", b"\x7b\x08\x01", Format, "the data ends"),
@@ -198,30 +197,25 @@ fn broken_structure() -> Vec<Row> {
         ),
         bytes(
             "packed floats that are not whole",
-            within(&[7, 5, 4], [0; 23]),
+            wrap(&[7, 5, 4], [0; 23]),
             Format,
             "whole number of 4-byte",
         ),
         bytes(
             "packed doubles that are not whole",
-            within(&[7, 5, 10], [0; 9]),
+            wrap(&[7, 5, 10], [0; 9]),
             Format,
             "whole number of 8-byte",
         ),
-        bytes(
-            "packed dims that end early",
-            within(&[7, 5, 1], b"\x01\x80"),
-            Format,
-            "the data ends",
-        ),
+        bytes("packed dims that end early", wrap(&[7, 5, 1], b"\x01\x80"), Format, "the data ends"),
         bytes(
             "packed ints that end early",
-            within(&[7, 1, 5, 8], b"\x01\x80"),
+            wrap(&[7, 1, 5, 8], b"\x01\x80"),
             Format,
             "the data ends",
         ),
     ];
-    // Cut off at every level, with right lengths around it.
+    // Truncated at every level, with correct lengths around the cut.
     let levels: [(&'static str, &[u64]); 16] = [
         ("graph", &[7]),
         ("node", &[7, 1]),
@@ -241,58 +235,72 @@ fn broken_structure() -> Vec<Row> {
         ("training step", &[20, 1]),
     ];
     for (name, path) in levels {
-        let cut = within(path, b"\x0a");
-        // A graph around it, so that only the cut is wrong.
+        let cut = wrap(path, b"\x0a");
+        // With a graph, so that the cut is the only fault.
         rows.push(bytes(name, [field(7, field(2, "g")), cut].concat(), Format, "the data ends"));
     }
     rows
 }
 
-/// Nesting, in every kind of message that can hold its own kind.
+/// Lists files with messages that are nested in themselves 10,000 times.
 fn deep() -> Vec<Row> {
     let too_deep = "nested more than";
-    let wrap = |name, path: &[u64], inner: Vec<u8>| {
-        bytes(name, model(within(path, inner)), ErrorKind::Format, too_deep)
-    };
-    vec![
-        wrap("graphs 10,000 deep", &[], nested(10_000, &[1, 5, 6], b"")),
-        wrap("lists of graphs 10,000 deep", &[], nested(10_000, &[1, 5, 11], b"")),
-        wrap("sequence types 10,000 deep", &[11, 2], nested(10_000, &[4, 1], b"")),
-        wrap("optional types 10,000 deep", &[11, 2], nested(10_000, &[9, 1], b"")),
-        wrap("map types 10,000 deep", &[13, 2], nested(10_000, &[5, 2], b"")),
-        wrap("types in an attribute 10,000 deep", &[1, 5, 14], nested(10_000, &[9, 1, 4, 1], b"")),
-        bytes(
-            "graphs of functions 10,000 deep",
-            [field(7, field(2, "g")), within(&[25, 7, 5, 6], nested(10_000, &[1, 5, 6], b""))]
-                .concat(),
-            ErrorKind::Format,
-            too_deep,
-        ),
-    ]
+    let rows: [(&'static str, &[u64], &[u64]); 6] = [
+        ("graphs 10,000 deep", &[], &[1, 5, 6]),
+        ("lists of graphs 10,000 deep", &[], &[1, 5, 11]),
+        ("sequence types 10,000 deep", &[11, 2], &[4, 1]),
+        ("optional types 10,000 deep", &[11, 2], &[9, 1]),
+        ("map types 10,000 deep", &[13, 2], &[5, 2]),
+        ("types in an attribute 10,000 deep", &[1, 5, 14], &[9, 1, 4, 1]),
+    ];
+    let mut rows: Vec<Row> = rows
+        .into_iter()
+        .map(|(name, path, repeated)| {
+            let graph = wrap(path, nest(10_000, repeated, b""));
+            bytes(name, model(graph), ErrorKind::Format, too_deep)
+        })
+        .collect();
+    rows.push(bytes(
+        "graphs of functions 10,000 deep",
+        [field(7, field(2, "g")), wrap(&[25, 7, 5, 6], nest(10_000, &[1, 5, 6], b""))].concat(),
+        ErrorKind::Format,
+        too_deep,
+    ));
+    rows
 }
 
-/// Tensors that say what cannot be.
+/// Encodes a model whose graph has only a `Constant` with this tensor.
+fn constant(value: Vec<u8>) -> Vec<u8> {
+    let attribute = [field(1, "value"), field(5, value), number(20, 4)].concat();
+    model([node("Constant", &attribute), field(2, "g"), field(12, field(1, "y"))].concat())
+}
+
+/// Encodes a model with a sparse initializer. A node reads it, so that values and indices are
+/// checked against each other.
+fn sparse_initializer(values: Vec<u8>, indices: Vec<u8>, dims: i64) -> Vec<u8> {
+    let sparse = [field(1, values), field(2, indices), number(3, dims)].concat();
+    let reader = [field(1, "w"), field(2, "y"), field(4, "Identity")].concat();
+    let output = field(12, field(1, "y"));
+    model([field(1, reader), field(2, "g"), field(15, sparse), output].concat())
+}
+
+/// Encodes an int64 tensor without a name.
+fn int64_tensor(values: &[i64]) -> Vec<u8> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    [number(1, values.len() as i64), number(2, 7), field(9, bytes)].concat()
+}
+
+/// Encodes the field `raw_data` with this number of zero bytes.
+fn raw(count: usize) -> Vec<u8> {
+    field(9, vec![0; count])
+}
+
+/// Lists files with invalid tensors.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn impossible_tensors() -> Vec<Row> {
     use ErrorKind::Invalid;
-    let raw = |count: usize| field(9, vec![0; count]);
     let one = |name, tensor: Vec<u8>, words| bytes(name, initializer(tensor), Invalid, words);
     let many = 1i64 << 40;
-    let constant = |value: Vec<u8>| {
-        let attribute = [field(1, "value"), field(5, value), number(20, 4)].concat();
-        model([node("Constant", &attribute), field(2, "g"), field(12, field(1, "y"))].concat())
-    };
-    // Read by a node, so that its parts have to fit each other.
-    let sparse = |values: Vec<u8>, indices: Vec<u8>, dims: i64| {
-        let sparse = [field(1, values), field(2, indices), number(3, dims)].concat();
-        let reader = [field(1, "w"), field(2, "y"), field(4, "Identity")].concat();
-        let output = field(12, field(1, "y"));
-        model([field(1, reader), field(2, "g"), field(15, sparse), output].concat())
-    };
-    let indices = |values: &[i64]| {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        [number(1, values.len() as i64), number(2, 7), field(9, bytes)].concat()
-    };
     vec![
         one(
             "dims that overflow",
@@ -334,19 +342,19 @@ fn impossible_tensors() -> Vec<Row> {
         ),
         bytes(
             "2^40 sparse values",
-            sparse(tensor(&[many], &[raw(0)]), indices(&[]), many),
+            sparse_initializer(tensor(&[many], &[raw(0)]), int64_tensor(&[]), many),
             Invalid,
             "elements and no values",
         ),
         bytes(
             "a sparse index out of range",
-            sparse(tensor(&[1], &[raw(4)]), indices(&[many]), 4),
+            sparse_initializer(tensor(&[1], &[raw(4)]), int64_tensor(&[many]), 4),
             Invalid,
             "1099511627776",
         ),
         bytes(
             "sparse indices out of order",
-            sparse(tensor(&[2], &[raw(8)]), indices(&[3, 1]), 4),
+            sparse_initializer(tensor(&[2], &[raw(8)]), int64_tensor(&[3, 1]), 4),
             Invalid,
             "ind",
         ),
@@ -400,17 +408,20 @@ fn impossible_tensors() -> Vec<Row> {
     ]
 }
 
-/// References to data files that make no sense, whatever the directory holds.
+/// Makes a row for a model with a data file `w.bin` of 20 bytes beside it.
+fn with_data_file(name: &'static str, model: Vec<u8>, words: &'static str) -> Row {
+    let make = move |directory: &Path| {
+        fs::write(directory.join("w.bin"), [0; 20]).unwrap();
+        model.clone()
+    };
+    row(name, make, ErrorKind::ExternalData, words)
+}
+
+/// Lists files with invalid references to data files.
 fn impossible_references() -> Vec<Row> {
     use ErrorKind::ExternalData;
-    let with = |name, entries: &[(&str, &str)], words| {
-        let model = external(entries);
-        let make = move |directory: &Path| {
-            fs::write(directory.join("w.bin"), [0; 20]).unwrap();
-            model.clone()
-        };
-        row(name, make, ExternalData, words)
-    };
+    let with =
+        |name, entries: &[(&str, &str)], words| with_data_file(name, external(entries), words);
     let file = ("location", "w.bin");
     let absolute = "is an absolute path";
     let strings = initializer(
@@ -426,10 +437,6 @@ fn impossible_references() -> Vec<Row> {
         &[1 << 40],
         &[field(13, [field(1, "location"), field(2, "w.bin")].concat()), number(14, 1)],
     ));
-    let huge = move |directory: &Path| {
-        fs::write(directory.join("w.bin"), [0; 20]).unwrap();
-        huge.clone()
-    };
     vec![
         with("an offset that is no number", &[file, ("offset", "1e3")], "offset is '1e3'"),
         with("a negative offset", &[file, ("offset", "-1")], "offset is '-1'"),
@@ -450,7 +457,7 @@ fn impossible_references() -> Vec<Row> {
         ),
         with("a length that is not the shape's", &[file, ("length", "20")], "require 16"),
         with("a length of 2^63", &[file, ("length", "9223372036854775808")], "require 16"),
-        row("2^40 elements in a small file", huge, ExternalData, "which has 20 bytes"),
+        with_data_file("2^40 elements in a small file", huge, "which has 20 bytes"),
         with("no location", &[("offset", "0")], "no location"),
         bytes("strings in a data file", strings, ExternalData, "strings cannot be external"),
         with("a location that goes up", &[("location", "../w.bin")], "'..' part"),
@@ -472,14 +479,15 @@ fn impossible_references() -> Vec<Row> {
     ]
 }
 
-/// Locations that lead to something else than a file in the directory.
+/// Lists models whose data file is a symlink, a device or another thing that must not be read.
 #[cfg(unix)]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn traps() -> Vec<Row> {
     use ErrorKind::ExternalData;
     use std::os::unix::fs::symlink;
 
-    /// The directory of the model is one below, so that there is something outside.
+    /// Makes a row whose data file `set` prepares. The model's directory has a parent of its own,
+    /// in which `set` may create targets outside.
     fn trap(
         name: &'static str,
         location: &'static str,
@@ -488,7 +496,7 @@ fn traps() -> Vec<Row> {
     ) -> Row {
         let make = move |directory: &Path| {
             set(directory);
-            at(location)
+            external_at(location)
         };
         row(name, make, ExternalData, words)
     }
@@ -587,7 +595,8 @@ fn traps() -> Vec<Row> {
             "an unreadable device",
             "w.bin",
             |directory| {
-                // Only the superuser can make one, and not in every container.
+                // Creating a device needs root, and fails in some containers. A directory gives the
+                // same message.
                 let made = Command::new("mknod")
                     .args(["w.bin", "c", "1", "5"])
                     .current_dir(directory)
@@ -606,24 +615,22 @@ fn traps() -> Vec<Row> {
     Vec::new()
 }
 
-/// Small files that grow, and files of other formats.
+/// Lists small files that take much memory when read, and files of other formats.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn bombs() -> Vec<Row> {
     use ErrorKind::{Format, Unsupported};
     let million = |content: &[u8]| content.repeat(1_000_000);
     let named = |tail: Vec<u8>| [field(2, "g"), tail].concat();
     let thousands = |content: &[u8]| content.repeat(100_000);
-    let archive = |content: &[u8]| {
-        let name = b"w.npy";
-        // A local header that says 4 GiB.
-        let head = [
-            b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0".as_slice(),
-            &[0xff; 8],
-            &[5, 0, 0, 0],
-            name,
-        ];
-        [&head.concat(), content].concat()
-    };
+    // A zip archive with a member `w.npy`, whose local header declares a size of 4 GiB.
+    let archive = [
+        b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0".as_slice(),
+        &[0xff; 8],
+        &[5, 0, 0, 0],
+        b"w.npy",
+        &[0; 64],
+    ]
+    .concat();
     let header =
         br#"{"w":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}}"#;
     let weights = [&(header.len() as u64).to_le_bytes()[..], header].concat();
@@ -639,9 +646,9 @@ fn bombs() -> Vec<Row> {
         large("a million empty types of values", model(named(million(b"\x6a\x00")))),
         large("a million empty attributes", model(named(field(1, million(b"\x2a\x00"))))),
         large("a million empty inputs of a node", model(named(field(1, million(b"\x0a\x00"))))),
-        large("a million empty dims", model(named(within(&[11, 2, 1, 2], million(b"\x0a\x00"))))),
+        large("a million empty dims", model(named(wrap(&[11, 2, 1, 2], million(b"\x0a\x00"))))),
         large("a million dims of a tensor", initializer(field(1, million(b"\x01")))),
-        large("a million integers", model(named(within(&[1, 5, 8], million(b"\x01"))))),
+        large("a million integers", model(named(wrap(&[1, 5, 8], million(b"\x01"))))),
         large("a million operator sets", [model(named(vec![])), million(b"\x42\x00")].concat()),
         large("a million metadata entries", [model(named(vec![])), million(b"\x72\x00")].concat()),
         large("a million functions", [model(named(vec![])), million(b"\xca\x01\x00")].concat()),
@@ -689,8 +696,8 @@ fn bombs() -> Vec<Row> {
             "",
         ),
         bytes("an operator with an empty name", model(named(node("", b""))), Unsupported, ""),
-        bytes("an archive that says 4 GiB", archive(&[0; 64]), Format, "zip archive"),
-        bytes("weights that say 4 TiB", weights, Format, "safetensors"),
+        bytes("an archive that declares 4 GiB", archive, Format, "zip archive"),
+        bytes("weights that declare 4 TiB", weights, Format, "safetensors"),
         text(
             "JSON 10,000 deep",
             "model.json",
@@ -733,7 +740,7 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Everything that a model is opened for.
+/// Opens a model, loads the values of all its tensors, and builds a session.
 fn open(path: &Path) -> Result<(), Error> {
     let model = Model::open(path)?;
     for tensor in model.tensors() {
@@ -742,26 +749,27 @@ fn open(path: &Path) -> Result<(), Error> {
     Session::builder(&model).threads(1).build().map(drop)
 }
 
-/// What a process for one row says of it, on one line.
-fn judge(path: &Path) -> String {
+/// Opens a file in a child process. Returns a line with the kind of error, the time in
+/// microseconds, the peak memory in bytes and the message.
+fn open_and_measure(path: &Path) -> String {
     let start = Instant::now();
     let outcome = open(path);
     let time = start.elapsed().as_micros();
     let (kind, message) = match outcome {
         Ok(()) => ("Opened".to_string(), String::new()),
         Err(error) => {
-            // A message is for a screen, whatever is in the file.
+            // A message must fit on a screen, even if names in the file are long.
             let message = error.to_string();
             let shown: String = message.chars().take(2000).collect();
             let rest = if shown.len() < message.len() { "… TOO LONG" } else { "" };
             (format!("{:?}", error.kind()), format!("{shown}{rest}"))
         }
     };
-    format!("{VARIABLE}\t{kind}\t{time}\t{}\t{}", peak(), message.escape_debug())
+    format!("{VARIABLE}\t{kind}\t{time}\t{}\t{}", peak_memory(), message.escape_debug())
 }
 
-/// The most memory this process has had, in bytes; 0 where the system does not say.
-fn peak() -> u64 {
+/// Returns the peak memory of this process in bytes; 0 on systems without `/proc`.
+fn peak_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kibibytes =
@@ -769,15 +777,16 @@ fn peak() -> u64 {
     kibibytes.unwrap_or(0) << 10
 }
 
-/// Not a test of its own: what the process for a row runs.
+/// Opens the file of a row; does nothing without the environment variable. The child processes run
+/// only this test.
 #[test]
 fn one_file() {
     if let Some(path) = std::env::var_os(VARIABLE) {
-        println!("{}", judge(Path::new(&path)));
+        println!("{}", open_and_measure(Path::new(&path)));
     }
 }
 
-/// What is wrong with a row; `None` if nothing is.
+/// Opens the file of a row in a child process. Returns what differs from the expected outcome.
 fn fault(row: &Row) -> Option<String> {
     let scratch = tempdir().unwrap();
     let directory = scratch.path().join("directory");
@@ -785,13 +794,13 @@ fn fault(row: &Row) -> Option<String> {
     let path = directory.join(row.file);
     fs::write(&path, (row.make)(&directory)).unwrap();
     let mut last = None;
-    // A machine that is busy elsewhere is slow, but not three times.
+    // Retries a slow file twice: the machine may be busy.
     for _ in 0..3 {
-        let (said, status) = match run(&path, scratch.path()) {
+        let (output, status) = match run(&path, scratch.path()) {
             Ok(answer) => answer,
             Err(fault) => return Some(fault),
         };
-        let Some(line) = said.lines().find_map(|line| line.split_once(&format!("{VARIABLE}\t")))
+        let Some(line) = output.lines().find_map(|line| line.split_once(&format!("{VARIABLE}\t")))
         else {
             return Some(format!("ended by itself: {status}"));
         };
@@ -804,7 +813,7 @@ fn fault(row: &Row) -> Option<String> {
     last
 }
 
-/// The answer of a process that opens a file, and how it ended.
+/// Opens a file in a child process. Returns its output and exit status.
 fn run(path: &Path, scratch: &Path) -> Result<(String, ExitStatus), String> {
     let answer = scratch.join("answer");
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -826,15 +835,16 @@ fn run(path: &Path, scratch: &Path) -> Result<(String, ExitStatus), String> {
         }
         std::thread::sleep(Duration::from_millis(2));
     };
-    let said = String::from_utf8_lossy(&fs::read(answer).unwrap()).into_owned();
-    Ok((said, status))
+    let output = String::from_utf8_lossy(&fs::read(answer).unwrap()).into_owned();
+    Ok((output, status))
 }
 
-/// What is wrong with the answer of a process, and whether it is only the time.
+/// Compares the line of a child process with the expected outcome. Returns the differences, and
+/// whether the time is the only one.
 fn fault_of(row: &Row, line: &str) -> (Option<String>, bool) {
     let parts: Vec<&str> = line.splitn(4, '\t').collect();
     let [kind, time, memory, message] = parts[..] else {
-        return (Some(format!("said {line}")), false);
+        return (Some(format!("unexpected output: {line}")), false);
     };
     let (time, memory): (u64, u64) = (time.parse().unwrap(), memory.parse().unwrap());
     let mut faults = Vec::new();

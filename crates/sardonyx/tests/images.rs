@@ -1,5 +1,5 @@
-//! ImageDecoder in sessions with the decoder of this crate: every format gives the bytes that it
-//! gives elsewhere, and no file does harm.
+//! ImageDecoder in sessions with the decoder of this crate: bytes of reference decoders for each
+//! format, and malformed files.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sardonyx::io::{DecodeLimits, DecodedImage};
@@ -7,7 +7,7 @@ use sardonyx::ops::{ImageDecoder, PixelFormat};
 use sardonyx::tool::Images;
 use sardonyx::{ErrorKind, Model, Session, Tensor};
 
-/// A row of the table of images.
+/// A row of the table `images.tsv`, with its image file.
 struct Row {
     name: &'static str,
     width: usize,
@@ -31,7 +31,7 @@ fn rows() -> Vec<Row> {
         .collect()
 }
 
-/// The file of a row.
+/// Reads the image file of a row.
 fn file(name: &str) -> Vec<u8> {
     rows().into_iter().find(|row| row.name == name).expect("a row of that name").file
 }
@@ -46,8 +46,8 @@ fn model(format: &str, channels: usize) -> Model {
     .unwrap()
 }
 
-/// What a session says of a file.
-fn decoded(session: &Session, file: &[u8]) -> Result<Tensor, sardonyx::Error> {
+/// Decodes a file with a session of one ImageDecoder node.
+fn decode_in(session: &Session, file: &[u8]) -> Result<Tensor, sardonyx::Error> {
     let file = Tensor::from_slice([file.len()], file).unwrap();
     Ok(session.run([("file", file)], &Default::default())?.tensor("image")?.clone())
 }
@@ -57,22 +57,22 @@ fn every_format_gives_the_bytes_of_its_reference() {
     let [rgb, bgr, grey] = [("RGB", 3), ("BGR", 3), ("Grayscale", 1)]
         .map(|(format, channels)| Session::new(&model(format, channels)).unwrap());
     for row in rows() {
-        let same = |session: &Session, channels: usize, want: &[u8]| {
-            let got = decoded(session, &row.file);
+        let reversed: Vec<u8> =
+            row.rgb.chunks_exact(3).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]).collect();
+        for (session, channels, want) in
+            [(&rgb, 3, &row.rgb), (&grey, 1, &row.grey), (&bgr, 3, &reversed)]
+        {
+            let got = decode_in(session, &row.file);
             let got = got.unwrap_or_else(|error| panic!("{}: {error}", row.name));
             assert_eq!(got.dims(), &[row.height, row.width, channels], "{}", row.name);
             assert_eq!(got.as_slice::<u8>().unwrap(), want, "{}", row.name);
-        };
-        same(&rgb, 3, &row.rgb);
-        same(&grey, 1, &row.grey);
-        let reversed: Vec<u8> =
-            row.rgb.chunks_exact(3).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]).collect();
-        same(&bgr, 3, &reversed);
+        }
     }
 }
 
-/// A file whose bytes at some places are others.
-fn changed(name: &str, find: &[u8], skip: usize, bytes: &[u8]) -> Vec<u8> {
+/// Reads an image file and replaces `bytes` in it, `skip` bytes after the first occurrence of
+/// `find`.
+fn change_file(name: &str, find: &[u8], skip: usize, bytes: &[u8]) -> Vec<u8> {
     let mut file = file(name);
     let at = file.windows(find.len()).position(|window| window == find).expect("these bytes");
     file[at + skip..][..bytes.len()].copy_from_slice(bytes);
@@ -91,26 +91,35 @@ fn errors_name_format_place_and_reason() {
         (cut(baseline, 4), "JPEG: at byte 2: the segment of the marker FFE0 is truncated"),
         (cut(baseline, 20), "JPEG: at byte 20: the file ends before its last marker"),
         (cut(baseline, last), &format!("JPEG: at byte {last}: the data of the scan end early")),
-        (changed(baseline, &[0xff, 0xc0], 1, &[0xc9]), "arithmetic coding is not supported"),
-        (changed(baseline, &[0xff, 0xc0], 1, &[0xc3]), "lossless JPEG is not supported"),
-        (changed(baseline, &[0xff, 0xc0], 1, &[0xc5]), "hierarchical JPEG is not supported"),
-        (changed(baseline, &[0xff, 0xc0], 4, &[12]), "samples of 12 bits are not supported"),
-        (changed(baseline, &[0xff, 0xc0], 5, &[0, 0]), "the size is 13 x 0"),
-        (changed(baseline, &[0xff, 0xc0], 9, &[2]), "an image has 1, 3 or 4 components, not 2"),
+        (change_file(baseline, &[0xff, 0xc0], 1, &[0xc9]), "arithmetic coding is not supported"),
+        (change_file(baseline, &[0xff, 0xc0], 1, &[0xc3]), "lossless JPEG is not supported"),
+        (change_file(baseline, &[0xff, 0xc0], 1, &[0xc5]), "hierarchical JPEG is not supported"),
+        (change_file(baseline, &[0xff, 0xc0], 4, &[12]), "samples of 12 bits are not supported"),
+        (change_file(baseline, &[0xff, 0xc0], 5, &[0, 0]), "the size is 13 x 0"),
+        (change_file(baseline, &[0xff, 0xc0], 9, &[2]), "an image has 1, 3 or 4 components, not 2"),
         (
-            changed(baseline, &[0xff, 0xc0], 11, &[0x31, 0, 2, 0x21]),
+            change_file(baseline, &[0xff, 0xc0], 11, &[0x31, 0, 2, 0x21]),
             "component 2 has 2 x 1 samples for 3 x 1 pixels, which is not an integer ratio",
         ),
-        (changed(baseline, &[0xff, 0xc0], 11, &[0x51]), "component 1 has a bad sampling factor"),
-        (changed(baseline, &[0xff, 0xda], 5, &[9]), "the scan has component 9, which is not"),
-        (changed(baseline, &[0xff, 0xda], 6, &[0x33]), "a Huffman table of the scan is"),
-        (changed(baseline, &[0xff, 0xc4], 21, &[200]), "a Huffman table has impossible codes"),
-        (changed(baseline, &[0xff, 0xdb], 4, &[7]), "a quantization table has the number 07"),
-        (changed(baseline, &[0xff, 0xdb], 1, &[0xee]), "the quantization table 0 is not defined"),
-        (changed(progressive, &[0xff, 0xd0], 1, &[0xd3]), "is not the restart marker 0"),
-        (changed(progressive, &[0xff, 0xda], 11, &[9]), "a scan cannot hold coefficients 9 to 0"),
         (
-            changed(progressive, &[0xff, 0xda], 13, &[0x10]),
+            change_file(baseline, &[0xff, 0xc0], 11, &[0x51]),
+            "component 1 has a bad sampling factor",
+        ),
+        (change_file(baseline, &[0xff, 0xda], 5, &[9]), "the scan has component 9, which is not"),
+        (change_file(baseline, &[0xff, 0xda], 6, &[0x33]), "a Huffman table of the scan is"),
+        (change_file(baseline, &[0xff, 0xc4], 21, &[200]), "a Huffman table has impossible codes"),
+        (change_file(baseline, &[0xff, 0xdb], 4, &[7]), "a quantization table has the number 07"),
+        (
+            change_file(baseline, &[0xff, 0xdb], 1, &[0xee]),
+            "the quantization table 0 is not defined",
+        ),
+        (change_file(progressive, &[0xff, 0xd0], 1, &[0xd3]), "is not the restart marker 0"),
+        (
+            change_file(progressive, &[0xff, 0xda], 11, &[9]),
+            "a scan cannot hold coefficients 9 to 0",
+        ),
+        (
+            change_file(progressive, &[0xff, 0xda], 13, &[0x10]),
             "the scan repeats bits, or refines bits",
         ),
         (cut("png", 60), "PNG: "),
@@ -119,13 +128,13 @@ fn errors_name_format_place_and_reason() {
         (cut("tiff", 90), "TIFF: "),
         (cut("webp lossy", 90), "WebP: "),
         (cut("jpeg 2000", 200), "JPEG 2000: "),
-        (changed("bmp", b"BM", 18, &[255, 255, 255, 127]), "BMP: "),
+        (change_file("bmp", b"BM", 18, &[255, 255, 255, 127]), "BMP: "),
         (b"P6 20000 20000 255\n".to_vec(), "PNM: the size is 20000 x 20000, above the limit of"),
     ];
     let session = Session::new(&model("RGB", 3)).unwrap();
     let mut wrong = Vec::new();
     for (file, want) in cases {
-        let error = decoded(&session, file).expect_err(want);
+        let error = decode_in(&session, file).expect_err(want);
         assert_eq!(error.kind(), ErrorKind::Run, "{want}");
         let message = error.to_string();
         let words = ["ImageDecoder", "the image cannot be decoded: ", want];
@@ -138,45 +147,46 @@ fn errors_name_format_place_and_reason() {
 
 #[test]
 fn the_memory_limit_holds_before_anything_is_decoded() {
-    // Ten thousand pixels along each side, of which the file has none.
-    let bmp = changed("bmp", b"BM", 18, &[16, 39, 0, 0, 16, 39, 0, 0]);
-    let jpeg = changed("jpeg 4:2:0", &[0xff, 0xc0], 5, &[39, 16, 39, 16]);
+    // The header declares ten thousand pixels along each side, and the file has none.
+    let bmp = change_file("bmp", b"BM", 18, &[16, 39, 0, 0, 16, 39, 0, 0]);
+    let jpeg = change_file("jpeg 4:2:0", &[0xff, 0xc0], 5, &[39, 16, 39, 16]);
     let pnm = b"P6 10000 10000 255\n".to_vec();
     let model = model("RGB", 3);
     let session = Session::builder(&model).memory_limit(16 << 20).build().unwrap();
     for file in [&jpeg, &pnm, &bmp] {
-        let message = decoded(&session, file).unwrap_err().to_string();
+        let message = decode_in(&session, file).unwrap_err().to_string();
         assert!(message.contains("the memory limit is 16777216"), "{message}");
     }
-    // An image within the limit is decoded.
-    assert!(decoded(&session, &file("png")).is_ok());
+    // An image within the limit is decoded as usual.
+    assert!(decode_in(&session, &file("png")).is_ok());
 }
 
-/// Bytes that follow from a seed (G. Marsaglia, "Xorshift RNGs", 2003).
+/// Pseudo-random generator with a seed (G. Marsaglia, "Xorshift RNGs", 2003).
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    /// Returns a number below `bound`.
+    fn next_below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 % bound as u64) as usize
     }
 
-    /// The file with some bytes changed, and often cut off.
+    /// Changes some bytes of a file, and often truncates it.
     fn damage(&mut self, file: &[u8]) -> Vec<u8> {
         let mut file = file.to_vec();
-        if self.below(4) == 0 {
-            file.truncate(1 + self.below(file.len()));
+        if self.next_below(4) == 0 {
+            file.truncate(1 + self.next_below(file.len()));
         }
-        for _ in 0..self.below(6) {
-            // Headers decide most.
-            let bound = if self.below(2) == 0 { file.len().min(200) } else { file.len() };
-            let at = self.below(bound);
-            match self.below(3) {
-                0 => file[at] ^= 1 << self.below(8),
-                1 => file[at] = self.below(256) as u8,
-                _ => file[at] = [0, 255, 127, 128][self.below(4)],
+        for _ in 0..self.next_below(6) {
+            // Most changes hit the header, which affects the decoder most.
+            let bound = if self.next_below(2) == 0 { file.len().min(200) } else { file.len() };
+            let at = self.next_below(bound);
+            match self.next_below(3) {
+                0 => file[at] ^= 1 << self.next_below(8),
+                1 => file[at] = self.next_below(256) as u8,
+                _ => file[at] = [0, 255, 127, 128][self.next_below(4)],
             }
         }
         file
@@ -192,12 +202,12 @@ fn damaged_files_give_an_image_or_an_error() {
         for row in &rows {
             let file = random.damage(&row.file);
             let format = [PixelFormat::Rgb, PixelFormat::Bgr, PixelFormat::Grayscale];
-            let format = format[random.below(3)];
+            let format = format[random.next_below(3)];
             let Ok(image) = Images.open(&file) else {
                 refused += 1;
                 continue;
             };
-            // As a session with a memory limit does it.
+            // Limits the memory like a session does.
             let pixels = image.width() * image.height() * format.channels();
             if pixels.saturating_add(image.working_bytes()) > 64 << 20 {
                 continue;
@@ -208,7 +218,7 @@ fn damaged_files_give_an_image_or_an_error() {
             }
         }
     }
-    // Both happen, so that the test tries something.
+    // Some files decode and some fail, so that the test covers both.
     assert!(decoded > 300 && refused > 300);
 }
 
@@ -230,30 +240,33 @@ fn decoded_images_have_the_pixels_of_the_operator() {
         };
         assert_eq!(image.channels(), channels, "{}", row.name);
         let colors = image.into_channels(3).unwrap().into_samples();
-        // The operator takes the upper byte of 16 bits; here it is the nearest of 8 bits.
+        // The operator truncates 16 bits to the upper 8; decoded images are rounded.
         let most = if row.name.contains("16 bits") { 1 } else { 0 };
-        let differs = |(a, b): (&u8, &u8)| a.abs_diff(*b) > most;
-        assert!(!colors.iter().zip(&row.rgb).any(differs), "{}", row.name);
+        let mut pairs = colors.iter().zip(&row.rgb);
+        assert!(pairs.all(|(a, b)| a.abs_diff(*b) <= most), "{}", row.name);
     }
 }
 
 #[test]
 fn decoded_images_are_upright() {
-    // An empty segment of Exif data with the orientation 6 behind the start.
+    // Inserts a segment of Exif data with the orientation 6 after the start marker.
     let exif = b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0";
     let jpeg = file("jpeg 4:2:0 of several units");
     let plain = DecodedImage::decode(&jpeg, &LIMITS).unwrap();
     let rotated = [&jpeg[..2], exif, &jpeg[2..]].concat();
     let rotated = DecodedImage::decode(&rotated, &LIMITS).unwrap();
     assert_eq!((rotated.width(), rotated.height()), (plain.height(), plain.width()));
-    // The row at the top was the column at the left, from below.
+    // The top row of the result is the left column of the image, from the bottom to the top.
     let left = plain.samples().chunks_exact(3 * plain.width()).rev().map(|row| &row[..3]);
     assert!(rotated.samples().chunks_exact(3).zip(left).all(|(a, b)| a == b));
 }
 
+fn decode(file: &[u8]) -> DecodedImage {
+    DecodedImage::decode(file, &LIMITS).unwrap()
+}
+
 #[test]
 fn decoded_images_change_channels_and_size() {
-    let decode = |file: &[u8]| DecodedImage::decode(file, &LIMITS).unwrap();
     let into =
         |file: &[u8], channels: usize| decode(file).into_channels(channels).unwrap().into_samples();
     let color = b"P6 1 1 255\n\x0a\xc8\x46";
@@ -264,7 +277,7 @@ fn decoded_images_change_channels_and_size() {
     assert_eq!(into(grey, 1), [7]);
     assert_eq!(into(grey, 3), [7, 7, 7]);
     assert_eq!(into(grey, 4), [7, 7, 7, 9]);
-    // Half a step up to the next of 8 bits is at 128 of 257.
+    // 16 bits are rounded to 8: from 129/257 of a step on up to the next value.
     assert_eq!(into(b"P5 3 1 65535\n\x00\x80\x00\x81\xff\xff", 1), [0, 1, 255]);
     assert_eq!(decode(color).into_channels(5).unwrap_err().kind(), ErrorKind::Argument);
     assert_eq!(decode(color).resize(3, 0).unwrap_err().kind(), ErrorKind::Argument);

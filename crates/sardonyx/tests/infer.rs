@@ -1,5 +1,5 @@
-//! Inference of large and hostile models: work grows with the model and not faster, and whatever is
-//! too much is refused with a finding. Whatever is odd in a small way is in `tests/infer`.
+//! Infers types of large and hostile models: work grows linearly with the model, and exceeding a
+//! limit is a finding. `tests/infer` has the small cases.
 
 use std::fmt::Write;
 
@@ -63,7 +63,7 @@ fn nests_of_functions_are_refused_by_their_depth() {
 }
 
 #[test]
-fn calls_that_double_are_walked_through_once_for_each_kind() {
+fn repeated_calls_are_inferred_once_per_argument_types() {
     // FUNC-26, SHAPE-24
     let levels = 60;
     let mut text = format!("{HEADER}g (float[N] x) => (y) {{ y = local.f0 (x) }}\n");
@@ -122,7 +122,7 @@ fn a_thousand_branches_are_walked_once_each() {
 
 #[test]
 fn graphs_within_graphs_are_refused_by_their_depth() {
-    // On a stack of 2 MB, as threads have.
+    // Runs with a stack of 2 MiB, the default of threads.
     let depth = 40;
     let mut text = format!("{HEADER}g (bool c, float[N] x) => (y) {{ ");
     for index in 0..depth {
@@ -149,7 +149,7 @@ fn graphs_within_graphs_are_refused_by_their_depth() {
 }
 
 #[test]
-fn many_dimensions_and_large_ones() {
+fn large_ranks_and_sizes_are_bounded() {
     // SHAPE-09, SHAPE-12
     let (ones, too_many) = (vec!["1"; 64].join(", "), vec!["1"; 1_024].join(", "));
     let large = i64::MAX;
@@ -175,14 +175,14 @@ fn many_dimensions_and_large_ones() {
         let size = &found.ty(&model, name).unwrap().shape().unwrap()[1];
         assert!(size.known().is_none_or(|size| size >= 0), "{name}: {size}");
     }
-    // The sum is beyond what a dimension can be: the node cannot run, and that is said.
+    // The concatenated size overflows a dimension, so the node cannot run: an error is reported.
     assert!(found.report(&model).errors >= 1);
     assert_eq!(Dim::Known(large).add(&Dim::Known(1)), Dim::Unknown);
 }
 
 #[test]
 fn equalities_are_bounded() {
-    // Every node tells one more equality; the list ends, and so does the work.
+    // Every node implies one more equality; the list and the work are limited.
     let count = 3_000;
     let mut inputs = String::new();
     let mut nodes = String::new();
@@ -218,14 +218,13 @@ fn inference_changes_nothing_but_types() {
     };
     let mut stripped = after.clone();
     stripped.strip(&strip).unwrap();
-    let text_of = |model: &Model| model.to_text().to_string();
-    // What is left are types of outputs, which were filled in.
-    let mut left = text_of(&stripped).replace("float[N, 4] y", "float[?, 4] y");
+    // Completed types of outputs are not stripped.
+    let mut left = stripped.to_text().to_string().replace("float[N, 4] y", "float[?, 4] y");
     for output in ["u", "v"] {
         left = left.replace(&format!("float[N, 4] {output})"), &format!("{output})"));
     }
-    assert_eq!(left, text_of(&before));
-    // Doing it again changes nothing.
+    assert_eq!(left, before.to_text().to_string());
+    // A second inference changes nothing.
     let mut twice = after.clone();
     let found = twice.infer(&InferOptions::new());
     twice.add_types(&found);

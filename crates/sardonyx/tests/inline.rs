@@ -1,4 +1,4 @@
-//! What is inlined computes the same, in the engine's hands before and after.
+//! Runs models before and after inlining, and compares results.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use sardonyx::{Model, Session, Tensor, check};
 use sardonyx_model as graph;
 use sardonyx_runtime::has_kernel;
 
-/// A model over a function of two inputs, which are six numbers each.
+/// Makes a model with two inputs of six numbers each.
 fn model(calls: &str, functions: &str) -> Model {
     let text = format!(
         "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>
@@ -23,18 +23,17 @@ fn function(text: &str) -> String {
     format!("<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> {text}\n")
 }
 
-/// The bits of what comes out.
+/// Runs a model of [`model`], and returns the bits of `y`.
 fn run(model: &Model) -> Vec<u32> {
-    let tensor = |values: [f32; 6]| Tensor::from_vec([2, 3], values.to_vec()).unwrap();
-    let x = tensor([-2.5, -1.0, 0.0, 0.5, 3.0, 40.0]);
-    let z = tensor([1.5, -2.0, 0.25, 8.0, -0.75, 2.0]);
+    let x = Tensor::from_vec([2, 3], vec![-2.5f32, -1.0, 0.0, 0.5, 3.0, 40.0]).unwrap();
+    let z = Tensor::from_vec([2, 3], vec![1.5f32, -2.0, 0.25, 8.0, -0.75, 2.0]).unwrap();
     let outputs =
         Session::new(model).unwrap().run([("x", x), ("z", z)], &Default::default()).unwrap();
     let values: Vec<f32> = outputs.tensor("y").unwrap().to_vec().unwrap();
     values.into_iter().map(f32::to_bits).collect()
 }
 
-/// The model with an empty name of a reference beside the value of each attribute that is none.
+/// Adds an empty `ref_attr_name` to each attribute that has a value.
 fn with_empty_references(model: &Model) -> Model {
     let mut graph = graph::Model::read(Buffer::from_vec(model.to_bytes())).unwrap();
     let empty = graph.intern("");
@@ -65,12 +64,12 @@ fn assert_sound(model: &Model) {
     assert_eq!(report.errors, 0, "{:?}", report.findings);
 }
 
+/// Checks that inlining keeps the bits of results, for calls with various omitted operands and
+/// attributes, and with and without an empty `ref_attr_name` in attributes that have a value.
 /// FUNC-25+, FUNC-08+, FUNC-15+, FUNC-21+-, FUNC-22+-, FUNC-24+, FUNC-26+, FUNC-27+, ATTR-10+,
-/// GRAPH-02+, GRAPH-31+, GRAPH-34+, NAME-13+, NODE-15+: the same bits before and after, whatever
-/// the call says and leaves out, and whether or not attributes with a value have an empty name of
-/// a reference.
+/// GRAPH-02+, GRAPH-31+, GRAPH-34+, NAME-13+, NODE-15+
 #[test]
-fn results_stay() {
+fn inlining_keeps_results() {
     let leaky = function(
         "leaky <slope: float = 0.5> (a) => (b) { b = LeakyRelu <alpha: float = @slope> (a) }",
     );
@@ -90,7 +89,7 @@ fn results_stay() {
     let deep =
         function("deep (a) => (b) { t = local.leaky <slope = 0.125> (a) b = local.plain (t) }");
     let same = function("same (a) => (a, a) { unused = Neg (a) }");
-    // `deep` stands before those that it calls.
+    // `deep` is defined before the functions that it calls.
     let all = [deep, leaky, plain, clip, choose].concat();
     let calls = [
         "y = local.leaky <slope = 0.25> (x)",
@@ -103,7 +102,8 @@ fn results_stay() {
         "a, b = local.same (x) y, n = local.same (z)",
     ];
     for call in calls {
-        // One that nothing calls stays, and two outputs of one name are an error of its own.
+        // `same` apart from the others: a function without calls is kept, and its duplicate output
+        // names would fail `assert_sound`.
         let functions = if call.contains("local.same") { &same } else { &all };
         let mut model = model(call, functions);
         let before = run(&model);
@@ -121,8 +121,8 @@ fn results_stay() {
     }
 }
 
-/// FUNC-08+-: an attribute with neither value nor default is left out, so that the operator's own
-/// default counts, and not zero.
+/// Checks that an attribute with neither value nor default is omitted from the inlined node, so
+/// that the operator's default applies, not zero. FUNC-08+-
 #[test]
 fn an_attribute_without_value_is_left_out() {
     let functions = function("f <slope> (a) => (b) { b = LeakyRelu <alpha: float = @slope> (a) }");
@@ -134,8 +134,8 @@ fn an_attribute_without_value_is_left_out() {
     assert_eq!(run(&called), operator);
 }
 
-/// Calls of operators that have a kernel and a body: nodes that make `y` of floats, and the sizes
-/// of the inputs `a`, `b` and so on.
+/// Operators that have both a kernel and a function body, nodes that compute `y` with them, and the
+/// sizes of the float inputs `a`, `b` and `c`.
 const CALLS: &[(&str, &[&str], &[&[usize]])] = &[
     (
         "Attention",
@@ -167,7 +167,7 @@ const CALLS: &[(&str, &[&str], &[&[usize]])] = &[
         &[
             "q, s, z = DynamicQuantizeLinear (a) t = Cast <to = 1> (q) y = Mul (t, s)",
             "q, s, z = DynamicQuantizeLinear (a) t = Cast <to = 1> (q) u = Cast <to = 1> (z) y = Sub (t, u)",
-            // Zeros alone, and what is no number.
+            // Inputs of only zeros, and of only NaN.
             "n = Sub (a, a) q, s, z = DynamicQuantizeLinear (n) t = Cast <to = 1> (q) y = Add (t, s)",
             "n = Sub (a, a) m = Div (n, n) q, s, z = DynamicQuantizeLinear (m)
              t = Cast <to = 1> (q) u = Cast <to = 1> (z) y = Add (t, u)",
@@ -294,7 +294,7 @@ const CALLS: &[(&str, &[&str], &[&[usize]])] = &[
 const ONE: &[&[usize]] = &[&[3, 4]];
 const PAIR: &[&[usize]] = &[&[3, 4], &[3, 4]];
 
-/// What a call makes, as the numbers of `y`; inputs are between -2.5 and 2.5.
+/// Runs a model with pseudorandom inputs between -2.5 and 2.5, and returns the numbers of `y`.
 fn run_call(model: &Model, sizes: &[&[usize]]) -> Vec<f32> {
     let mut state = 1_u32;
     let mut inputs = Vec::new();
@@ -311,10 +311,10 @@ fn run_call(model: &Model, sizes: &[&[usize]]) -> Vec<f32> {
     outputs.tensor("y").unwrap().to_vec().unwrap()
 }
 
-/// FUNC-04+, OPSET-26+: a kernel and the body that the standard has for its operator agree, as far
-/// as nodes that round one after the other can.
+/// Compares each kernel with the function body of its operator, within a tolerance for the rounding
+/// in each node of the body. FUNC-04+, OPSET-26+
 #[test]
-fn kernels_compute_what_bodies_say() {
+fn kernels_agree_with_function_bodies() {
     let registry = Registry::standard();
     for (operator, calls, sizes) in CALLS {
         for call in *calls {
@@ -341,7 +341,7 @@ fn kernels_compute_what_bodies_say() {
     }
 }
 
-/// The operators with a kernel and a body are those of the calls.
+/// Checks that `CALLS` has every deterministic operator with a kernel and a function body.
 #[test]
 fn all_kernels_that_have_bodies_are_compared() {
     let registry = Registry::standard();
@@ -349,10 +349,10 @@ fn all_kernels_that_have_bodies_are_compared() {
     for schema in registry.schemas() {
         let (_, newest) = registry.versions(schema.domain).unwrap();
         let Some(op) = registry.op_ref(schema.domain, schema.name, newest) else { continue };
-        // What is drawn is not compared.
-        let gives_the_same = schema.determinism == Determinism::Deterministic;
+        // Random numbers cannot be compared.
+        let is_deterministic = schema.determinism == Determinism::Deterministic;
         let has_body = !op.def.functions_of(op.schema.since).is_empty();
-        let has_both = has_kernel(op) && has_body && gives_the_same;
+        let has_both = has_kernel(op) && has_body && is_deterministic;
         if has_both {
             with_both.insert(schema.name);
         }
@@ -361,25 +361,25 @@ fn all_kernels_that_have_bodies_are_compared() {
     assert_eq!(compared, with_both);
 }
 
-/// A model that is refused is as it was.
+/// Checks that a model is unchanged after inlining fails.
 #[test]
-fn what_is_refused_stays() {
+fn failed_inlining_leaves_the_model_unchanged() {
     let functions = function("f (a) => (b) { b = Neg (a) }");
     let mut model = model("t = local.f (x) y = local.f (t, x)", &functions);
     let before = model.to_bytes();
     assert!(model.inline(&InlineOptions::new()).is_err());
-    assert!(model.inline(&InlineOptions::new().limit(1).only(["local.f"])).is_err());
-    assert!(model.inline(&InlineOptions::new().only(["local.g"])).is_err());
+    assert!(model.inline(&InlineOptions::new().limit(1).functions(["local.f"])).is_err());
+    assert!(model.inline(&InlineOptions::new().functions(["local.g"])).is_err());
     assert_eq!(model.to_bytes(), before);
     let report = model.inline(&InlineOptions::new().keep_conflicting(true)).unwrap();
     assert_eq!((report.kept.len(), report.removed.len()), (1, 0));
     assert_eq!(model.functions().len(), 1, "a call of it is left");
 }
 
-/// OPSET-27+-: what has no kernel runs as its function, and is inlined by that; what has neither is
-/// refused.
+/// Checks that an operator without a kernel runs by its function body, also after inlining, and
+/// that a session fails for one without both. OPSET-27+-
 #[test]
-fn operators_without_kernels_are_their_functions() {
+fn operators_without_kernels_run_by_their_functions() {
     let text = "<ir_version: 14, opset_import: [\"\": 28]>
         g (float[2, 3] x, float[2, 3] z) => (float[2, 2] y) {
             s = Constant <value = int64[2] {2, 2}> ()
@@ -396,18 +396,17 @@ fn operators_without_kernels_are_their_functions() {
     assert_eq!(unknown.node_count(), 1, "nothing takes its place");
 }
 
-/// FUNC-01-, FUNC-02+-, FUNC-03-, GRAPH-04+-, MODEL-13+, NODE-07+-: a node calls the function of
-/// its domain, name and overload, and no other.
+/// Checks that a node calls only the function with its domain, name and overload. FUNC-01-,
+/// FUNC-02+-, FUNC-03-, GRAPH-04+-, MODEL-13+, NODE-07+-
 #[test]
-fn functions_are_told_apart_by_overload() {
-    let function = |overload: &str, body: &str| {
+fn functions_are_distinguished_by_overload() {
+    let [negated, absolute] = [("neg", "Neg"), ("abs", "Abs")].map(|(overload, body)| {
         format!(
             "<domain: \"local\", overload: \"{overload}\", opset_import: [\"\": 21]>
              f (a) => (b) {{ b = {body} (a) }}\n"
         )
-    };
-    let (negated, doubled) = (function("neg", "Neg"), function("abs", "Abs"));
-    let both = negated.clone() + &doubled;
+    });
+    let both = negated.clone() + &absolute;
     for (call, operator) in [("neg", "Neg"), ("abs", "Abs")] {
         let mut called = model(&format!("y = local.f:{call} (x)"), &both);
         let wanted = run(&model(&format!("y = {operator} (x)"), ""));
@@ -425,17 +424,17 @@ fn functions_are_told_apart_by_overload() {
         let report = called.inline(&InlineOptions::new()).unwrap();
         assert!(report.functions.is_empty(), "{call}");
     }
-    let plain = self::function("f (a) => (b) { b = Neg (a) }");
-    let in_domain = |domain: &str| {
+    let plain = function("f (a) => (b) { b = Neg (a) }");
+    let aliases = ["", "ai.onnx"].map(|domain| {
         format!(
             "<domain: \"{domain}\", opset_import: [\"\": 21]> Mine (a) => (b) {{ b = Neg (a) }}\n"
         )
-    };
+    });
     for (call, twice) in [
         ("y = local.f:neg (x)", negated.clone() + &negated),
         ("y = local.f (x)", plain.clone() + &plain),
-        // Two names of one domain.
-        ("y = Mine (x)", in_domain("") + &in_domain("ai.onnx")),
+        // Both domains mean `ai.onnx`.
+        ("y = Mine (x)", aliases.concat()),
     ] {
         let mut called = model(call, &twice);
         assert!(Session::new(&called).is_err(), "{call}");
@@ -443,8 +442,8 @@ fn functions_are_told_apart_by_overload() {
     }
 }
 
-/// OPSET-07+-, FUNC-10-: a body may call the standard's domain by its name, but no domain that its
-/// function does not import.
+/// Checks that a function may import `ai.onnx` by its name, and cannot use a domain without
+/// importing it. OPSET-07+-, FUNC-10-
 #[test]
 fn bodies_import_what_they_use() {
     let body = |domain: &str| {
@@ -463,10 +462,10 @@ fn bodies_import_what_they_use() {
     assert!(Session::new(&called).is_err());
 }
 
-/// FUNC-20+: in a domain of the standard an operator comes before a function of its name; in
-/// another domain there is only the function.
+/// Checks that an operator of the standard takes precedence over a model function with its domain
+/// and name. FUNC-20+
 #[test]
-fn operators_of_the_standard_come_first() {
+fn operators_of_the_standard_take_precedence() {
     let relu = |domain: &str| {
         format!(
             "<domain: \"{domain}\", opset_import: [\"\": 21]> Relu (a) => (b) {{ b = Neg (a) }}"
@@ -476,14 +475,14 @@ fn operators_of_the_standard_come_first() {
     assert_eq!(run(&model("y = local.Relu (x)", &relu("local"))), run(&model("y = Neg (x)", "")));
 }
 
-/// FUNC-10+, FUNC-16+-: a function that imports another version means what it meant, or its call is
-/// refused.
+/// Checks that the body of a function that imports another operator set version is converted, or
+/// that inlining fails. FUNC-10+, FUNC-16+-
 #[test]
 fn functions_of_other_versions_are_converted() {
     let old = |version: u32, body: &str| {
         format!("<domain: \"local\", opset_import: [\"\": {version}]> f (a) => (b) {{ {body} }}")
     };
-    // Version 12 takes all axes from 1 on together; twice, since one name may not come twice.
+    // In version 12, Softmax normalizes over all axes from `axis` on together.
     let text = old(12, "t = Softmax (a) b = Softmax <axis = 0> (t)");
     let mut called = model("y = local.f (x)", &text);
     let before = run(&called);
@@ -501,10 +500,10 @@ fn functions_of_other_versions_are_converted() {
     assert_eq!(called.to_bytes(), bytes);
 }
 
-/// FUNC-25+, FUNC-27+: a graph that a call hands over means what it meant where the call stands,
-/// also in a function that stays; `hands_over` has an attribute of the same name.
+/// Checks that attribute references in a subgraph that is an argument of a call mean the caller's
+/// attributes, even if the callee has an attribute of the same name. FUNC-25+, FUNC-27+
 #[test]
-fn graphs_that_are_handed_over_are_of_the_caller() {
+fn subgraph_arguments_keep_the_scope_of_the_caller() {
     let functions = [
         function(
             "outer <alpha> (a) => (b) {
@@ -531,11 +530,11 @@ fn graphs_that_are_handed_over_are_of_the_caller() {
     };
     let wanted = run(&model("y = LeakyRelu <alpha = 0.125> (x)", ""));
     assert_eq!(inlined(InlineOptions::new()), wanted);
-    assert_eq!(inlined(InlineOptions::new().only(["local.hands_over"])), wanted);
+    assert_eq!(inlined(InlineOptions::new().functions(["local.hands_over"])), wanted);
 }
 
-/// FUNC-10+, FUNC-16+: a function in another version is converted where it is called, and stays as
-/// it is for those that import its own version.
+/// Checks that a function is converted to the version of each caller, and copied unchanged into
+/// callers that import its own version. FUNC-10+, FUNC-16+
 #[test]
 fn each_caller_gets_a_function_in_its_version() {
     let in_version = |version: u32, text: &str| {
@@ -552,7 +551,7 @@ fn each_caller_gets_a_function_in_its_version() {
         &functions,
     );
     let before = run(&called);
-    let report = called.inline(&InlineOptions::new().only(["local.old"])).unwrap();
+    let report = called.inline(&InlineOptions::new().functions(["local.old"])).unwrap();
     assert_eq!(report.functions.values().sum::<usize>(), 3);
     assert_eq!((report.converted.len(), report.removed.len()), (1, 1));
     assert_eq!(run(&called), before);
@@ -561,8 +560,8 @@ fn each_caller_gets_a_function_in_its_version() {
     assert_eq!(run(&called), before);
 }
 
-/// OPSET-27+, FUNC-16+: bodies that are written for other versions than the model imports are
-/// converted; graphs of the node come into them, with the values around it that they read.
+/// Checks that function bodies of standard operators are converted to the version that the model
+/// imports, with subgraphs of the node that capture values. OPSET-27+, FUNC-16+
 #[test]
 fn bodies_of_operators_fit_the_versions_of_the_model() {
     const SIZES: &[&[usize]] = &[&[1, 2, 3, 4], &[1, 2, 5, 4], &[1, 2, 5, 4]];
@@ -591,8 +590,8 @@ fn bodies_of_operators_fit_the_versions_of_the_model() {
         let model = inlined(opset, attention, "ai.onnx.preview.FlexAttention");
         assert_eq!(run_call(&model, SIZES), newest, "{opset}");
     }
-    // Its body finds the least element with a node that changed in version 18, and gives what the
-    // engine does without it.
+    // The body of DynamicQuantizeLinear uses ReduceMin, which changed in version 18. All versions
+    // must compute what the kernel does.
     let quantize = "q, s, z = DynamicQuantizeLinear (a) t = Cast <to = 1> (q) y = Mul (t, s)";
     let newest = run_call(&with_call(28, quantize), SIZES);
     for opset in 11..=28 {

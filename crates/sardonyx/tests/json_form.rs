@@ -170,7 +170,7 @@ fn parts_of_a_model_have_forms() {
         {"domain":"com.example","name":"Unknown","nodes":1,"function":false}]"#,
     );
     assert_form(
-        &odd.unsupported(),
+        &odd.unsupported_operators(),
         r#"[{"domain":"com.example","name":"Unknown","opset":1,"nodes":1,
         "why":"operator not implemented"}]"#,
     );

@@ -1,5 +1,5 @@
-//! Killing a process that saves, at any moment: the directory then holds the old model or the new
-//! one, whole.
+//! Tests that a process killed at any moment of a save leaves the whole old model or the whole new
+//! one.
 
 // In a test, a panic is the report.
 
@@ -11,12 +11,12 @@ use std::time::Duration;
 use sardonyx::io::{Access, ExternalFiles, Weights};
 use sardonyx::{Model, OpenOptions, SaveOptions};
 
-/// Where the process that is going to be killed saves.
+/// Environment variable with the directory in which the process to be killed saves.
 const PLACE: &str = "SARDONYX_TEST_SAVE_UNTIL_KILLED";
-/// Elements of the only tensor: enough that writing takes a while.
+/// Number of elements of the only tensor: large enough that writing takes a while.
 const LEN: usize = 3 << 20;
 
-/// A model whose weights are all `seed`.
+/// Makes a model whose weights are all `seed`.
 fn model(seed: u8) -> Model {
     let weights = vec![seed; LEN];
     let mut tensor = vec![0x08];
@@ -44,7 +44,7 @@ fn field(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
     out.extend(content);
 }
 
-/// Whether a save is one with data files.
+/// Returns the options of a save with or without data files.
 fn options(with_data: bool) -> SaveOptions {
     SaveOptions::new().replace(true).weights(if with_data {
         Weights::Outside
@@ -53,7 +53,8 @@ fn options(with_data: bool) -> SaveOptions {
     })
 }
 
-/// Not a test of its own: saves model after model until it is killed.
+/// Saves model after model until the process is killed. Does nothing unless the environment
+/// variable is set.
 #[test]
 fn saves_until_killed() {
     let Some(place) = std::env::var_os(PLACE) else {
@@ -71,7 +72,7 @@ fn saves_until_killed() {
     }
 }
 
-/// The byte that all weights are.
+/// Reads the value of all weights.
 fn seed_of(path: &Path) -> u8 {
     let options = OpenOptions::new().access(Access::Read).external(ExternalFiles::Now);
     let model = options.open(path).unwrap();
@@ -79,7 +80,7 @@ fn seed_of(path: &Path) -> u8 {
     let bytes = value.buffer().unwrap().clone();
     let bytes = bytes.as_slice();
     assert_eq!(bytes.len(), LEN);
-    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "half of one and half of another");
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "weights of two models");
     bytes[0]
 }
 
@@ -97,7 +98,7 @@ fn a_killed_save_leaves_a_whole_model() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // Moments spread over some saves, the same in each run.
+        // Delays spread over several saves, equal in each run of the test.
         let moment = 5_000 + round * 7_919 % 60_000;
         std::thread::sleep(Duration::from_micros(moment));
         child.kill().unwrap();
@@ -108,11 +109,11 @@ fn a_killed_save_leaves_a_whole_model() {
         let orphans: Vec<String> = names(scratch.path())
             .into_iter()
             .filter(|name| name != "m.onnx" && used.iter().all(|file| &file.location != name))
-            // The model under its temporary name, and the note for the next save.
+            // The model under its temporary name, and the note that the next save reads.
             .filter(|name| ![".m.onnx.tmp", ".m.onnx.replacing"].contains(&name.as_str()))
             .collect();
         assert!(orphans.len() <= 1, "round {round}, {how}: {orphans:?}");
-        // The next save leaves nothing but its own.
+        // The next save removes all other files.
         options(false).save(&model(255), &path).unwrap();
         assert_eq!(names(scratch.path()), ["m.onnx"], "round {round}, {how}");
         assert_eq!(seed_of(&path), 255);

@@ -1,9 +1,8 @@
-//! What is known of a model beyond itself once it is loaded, and messages that are not whole
-//! models.
+//! Tests of warnings and positions of loaded texts, and of messages that are not whole models.
 
 use std::fs;
 
-use sardonyx::io::{Access, Form};
+use sardonyx::io::{Access, ModelFormat};
 use sardonyx::tool::message::{Header, MessagePart};
 use sardonyx::tool::{ModelExt, message};
 use sardonyx::{ErrorKind, Model, OpenOptions, check, text, tool};
@@ -31,7 +30,7 @@ fn a_text_comes_with_its_warnings_and_places() {
         let lines: Vec<(usize, usize)> = places.map(|found| (found.line, found.column)).collect();
         assert!(lines.contains(&(5, 14)), "{lines:?}");
     }
-    // A binary model has no lines.
+    // A binary model has no text to point into.
     let loaded = options.load_bytes(Model::from_text(TEXT).unwrap().to_bytes()).unwrap();
     let report = loaded.model.check(&check::CheckOptions::new());
     assert!(loaded.text.is_none() && report.errors > 0);
@@ -39,26 +38,27 @@ fn a_text_comes_with_its_warnings_and_places() {
 }
 
 #[test]
-fn what_says_nothing_is_a_model_only_for_those_who_ask_for_it() {
-    // Nothing, and ir_version 10.
+fn empty_messages_are_models_only_for_lenient_readers() {
+    // No bytes, and only ir_version 10.
     for bytes in [&b""[..], b"\x08\x0a"] {
-        let options = OpenOptions::new().form(Form::Binary);
+        let options = OpenOptions::new().form(ModelFormat::Binary);
         let error = options.from_bytes(bytes.to_vec()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format);
         let model = options.lenient(true).from_bytes(bytes.to_vec()).unwrap();
         assert_eq!(model.node_count(), 0);
         assert_eq!(model.to_bytes(), bytes);
     }
-    // Damaged bytes are refused even then. WIRE-13-: so is a length beyond the end of its message:
-    // of a node, of an operator's name, of a tensor's data. The bytes behind are fields of the
-    // model, so that a reader that goes on to the end of the file finds nothing wrong.
+    // Damaged bytes are refused by lenient readers too. WIRE-13-: so is a length beyond the end of
+    // its message: of a node, of an operator's name, of a tensor's data. The bytes that follow are
+    // valid fields of the model, so a reader that ignores the end of the message would accept them.
     for damaged in [
         &b"\x3a\x05\x0a"[..],
         b"\x3a\x02\x0a\x06\x22\x04Relu",
         b"\x3a\x04\x0a\x02\x22\x04\x12\x02me",
         b"\x3a\x08\x2a\x06\x08\x01\x10\x01\x4a\x04\x12\x02me",
     ] {
-        let read = OpenOptions::new().form(Form::Binary).lenient(true).from_bytes(damaged.to_vec());
+        let read =
+            OpenOptions::new().form(ModelFormat::Binary).lenient(true).from_bytes(damaged.to_vec());
         assert_eq!(read.unwrap_err().kind(), ErrorKind::Format, "{damaged:x?}");
     }
 }

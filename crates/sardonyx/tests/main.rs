@@ -1,5 +1,5 @@
-//! The tests of this crate that see it from outside, as one program: each file of its own would be
-//! linked with the whole crate once more.
+//! Integration tests of this crate in one program: a program per file would link the whole crate
+//! each time.
 #![allow(clippy::unwrap_used)]
 
 mod collectives;

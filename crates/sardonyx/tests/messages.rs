@@ -1,13 +1,14 @@
-//! Errors of sessions, part by part: programs show the message alone, or with its place.
+//! Checks messages and places of errors of sessions separately: some programs show only the
+//! message.
 
 use sardonyx::{Error, ErrorKind, Model, Session};
 
-fn refused(text: &str) -> Error {
+fn session_error(text: &str) -> Error {
     let model = Model::from_text(text).expect("the text is a model");
     Session::new(&model).expect_err("it cannot run")
 }
 
-/// A limit is named first, then the innermost and the outermost node.
+/// Checks that the message has the limit, and the place has the innermost and the outermost node.
 #[test]
 fn graphs_that_are_nested_too_deep() {
     let mut graph = "o100 = Neg (x)".to_string();
@@ -30,7 +31,7 @@ fn graphs_that_are_nested_too_deep() {
         "y = If (c) <then_branch = t () => (o0) {{ {graph} }}, \
          else_branch = e () => (z) {{ z = Abs (x) }}>"
     );
-    let error = refused(&model(&deeper, "y"));
+    let error = session_error(&model(&deeper, "y"));
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert_eq!(
         error.message(),
@@ -42,7 +43,8 @@ fn graphs_that_are_nested_too_deep() {
     );
 }
 
-/// OPSET-14-: which operators, and the first node.
+/// Checks that the message lists unsupported operators, and the place is the first such node.
+/// OPSET-14-
 #[test]
 fn operators_that_cannot_run() {
     let model = |nodes: &str| {
@@ -51,7 +53,8 @@ fn operators_that_cannot_run() {
              g (float[N] x) => (float[N] y) {{ {nodes} }}"
         )
     };
-    let error = refused(&model("a = Neg (x) [\"second\"] b = my.ops.Foo (a) y = my.ops.Foo (b)"));
+    let nodes = "a = Neg (x) [\"second\"] b = my.ops.Foo (a) y = my.ops.Foo (b)";
+    let error = session_error(&model(nodes));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(
         error.message(),
@@ -59,7 +62,7 @@ fn operators_that_cannot_run() {
     );
     assert_eq!(error.place(), Some("node 'second' (Foo)"));
     let calls: Vec<String> = (0..7).map(|at| format!("a{at} = my.ops.Foo{at} (x)")).collect();
-    let error = refused(&model(&format!("{} y = Neg (x)", calls.join(" "))));
+    let error = session_error(&model(&format!("{} y = Neg (x)", calls.join(" "))));
     assert_eq!(
         error.message(),
         "the model uses 7 operators that this release does not support: my.ops.Foo0, my.ops.Foo1, my.ops.Foo2, my.ops.Foo3, my.ops.Foo4 and 2 more"
@@ -67,10 +70,10 @@ fn operators_that_cannot_run() {
     assert!(error.place().expect("there is a place").contains("'a0'"), "{error}");
 }
 
-/// The fault of one part of a model, apart from its place and advice.
+/// Checks that a contradiction has a message, a place and advice.
 #[test]
 fn models_that_contradict_themselves() {
-    let error = refused(
+    let error = session_error(
         "<ir_version: 10, opset_import: [\"\": 21]>
          g (float[2] a, double[2] b) => (float[2] c) { c = Add (a, b) }",
     );

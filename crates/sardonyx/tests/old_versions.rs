@@ -1,9 +1,9 @@
-//! Models of old operator sets: they run as the newest form does, or are refused before there is a
-//! session.
+//! Runs models of old operator sets, and compares them with models of the newest one. Nodes without
+//! an exact equivalent are errors when the session is built.
 
 use sardonyx::{Model, Session, Tensor, Value};
 
-/// A graph with inputs of float from 0 on, one after the other; all outputs as text.
+/// Runs a graph whose inputs are float tensors, and formats all outputs as text.
 fn run(opset: u32, graph: &str) -> Result<String, String> {
     let text = format!("<ir_version: 8, opset_import: [\"\": {opset}]> {graph}");
     let model = Model::from_text(&text).unwrap_or_else(|error| panic!("{error}"));
@@ -11,13 +11,13 @@ fn run(opset: u32, graph: &str) -> Result<String, String> {
     let inputs = session.inputs().iter().map(|port| {
         let shape = port.ty().unwrap().shape().unwrap();
         let dims: Vec<usize> = shape.iter().map(|dim| dim.size().unwrap()).collect();
-        // Neither sorted nor all different.
+        // Values are neither sorted nor distinct, so that ties and order matter.
         let values = (0..dims.iter().product::<usize>()).map(|index| (index * 7 % 11) as f32);
         let tensor = Tensor::from_vec(dims, values.collect::<Vec<_>>()).unwrap();
         (port.name().to_string(), Value::Tensor(tensor))
     });
     let inputs: Vec<_> = inputs.collect();
-    // What is made must run.
+    // A session that was built must run.
     let outputs = session.run(inputs, &Default::default()).unwrap();
     let values = outputs.iter().map(|(_, value)| {
         let tensor = value.as_tensor().unwrap();
@@ -108,8 +108,8 @@ fn old_forms_without_an_exact_equivalent_are_refused_before_a_session_is_made() 
     }
 }
 
-/// The smallest models that ask for more dimensions than a tensor has; work and memory must not
-/// grow with what they ask for.
+/// Checks the error for models that need more than 64 dimensions: time and memory must not grow
+/// with that number.
 #[test]
 fn ranks_are_bounded() {
     let axes: Vec<String> = (0..100_000).map(|axis| axis.to_string()).collect();

@@ -1,6 +1,6 @@
-//! Sessions and the files of their models: once a session has been made, no byte of a file is read
-//! again and no descriptor is kept. A session that shares its weights with other processes refuses
-//! files that have changed.
+//! Tests of sessions whose model files change. A session that has been made reads no file again and
+//! keeps no descriptor. A session that shares its mapping with other processes refuses changed
+//! files.
 
 use std::fs;
 use std::io::Write;
@@ -16,11 +16,11 @@ use sardonyx::{
     Error, ErrorKind, Model, OpenOptions, SaveOptions, Session, Tensor, Trainer, Value,
 };
 
-/// Rows and columns of the constants: more elements than inference keeps of a value.
+/// Rows and columns of the large constants: more elements than inference keeps of a value.
 const SIDE: usize = 48;
 
-/// The models: name, and text in which `$T` stands for the elements of a large constant, `$S` for
-/// those of a small one.
+/// Names and texts of the models. `$T` stands for the elements of a large constant, `$S` for those
+/// of a small one.
 const MODELS: &[(&str, &str)] = &[
     ("gather", "(int64[K] i) => (float[K, 48] y) <float[48, 48] t = $T> { y = Gather (t, i) }"),
     ("add", "(float[R, 48] x) => (float[R, 48] y) <float[1, 48] s = $S> { y = Add (x, s) }"),
@@ -100,7 +100,7 @@ const MODELS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A number for each element, that says which file it is from.
+/// Writes elements that differ between the file and its changed version, by `factor`.
 fn numbers(count: usize, factor: usize) -> String {
     let numbers = (0..count).map(|n| (n * 7 % 31 * factor).to_string());
     format!("{{{}}}", numbers.collect::<Vec<_>>().join(", "))
@@ -113,35 +113,41 @@ fn model(text: &str, factor: usize) -> Model {
     Model::from_text(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The inputs that models have, in two sizes.
+/// Makes the inputs of a model, in a size.
 fn inputs(session: &Session, size: usize) -> Vec<(String, Value)> {
     let floats = |dims: &[usize]| {
         let count = dims.iter().product();
         let floats: Vec<f32> = (0..count).map(|n: usize| (n % 13) as f32 / 4.0 - 1.0).collect();
         Tensor::from_vec(dims, floats).unwrap()
     };
-    let required = session.inputs().iter().filter(|port| port.is_required());
-    let value = |port: &sardonyx::Port| match port.name() {
-        "i" => {
-            Tensor::from_vec([size], (0..size as i64).map(|n| n * 5).collect::<Vec<_>>()).unwrap()
-        }
-        "k" => Tensor::from_vec([1], vec![size as i64 + 1]).unwrap(),
-        "c" => Tensor::from_bools([], &[size > 2]).unwrap(),
-        "v" => floats(&[size, 16, 5, 5]),
-        "s" => floats(&[size, 1, 24]),
-        _ if port.ty().is_some_and(|ty| ty.to_string().contains("48, 48")) => floats(&[SIDE, SIDE]),
-        _ => floats(&[size, SIDE]),
-    };
-    required.map(|port| (port.name().to_string(), Value::from(value(port)))).collect()
+    let mut inputs = Vec::new();
+    for port in session.inputs().iter().filter(|port| port.is_required()) {
+        let value = match port.name() {
+            "i" => {
+                let indices = (0..size as i64).map(|n| n * 5).collect::<Vec<_>>();
+                Tensor::from_vec([size], indices).unwrap()
+            }
+            "k" => Tensor::from_vec([1], vec![size as i64 + 1]).unwrap(),
+            "c" => Tensor::from_bools([], &[size > 2]).unwrap(),
+            "v" => floats(&[size, 16, 5, 5]),
+            "s" => floats(&[size, 1, 24]),
+            _ if port.ty().is_some_and(|ty| ty.to_string().contains("48, 48")) => {
+                floats(&[SIDE, SIDE])
+            }
+            _ => floats(&[size, SIDE]),
+        };
+        inputs.push((port.name().to_string(), Value::from(value)));
+    }
+    inputs
 }
 
 fn run(session: &Session, size: usize) -> Result<Vec<Vec<u8>>, Error> {
     let outputs = session.run(inputs(session, size), &Default::default())?;
-    let bytes = |value: &Value| value.as_tensor().unwrap().bytes().to_vec();
-    Ok(outputs.iter().map(|(_, value)| bytes(value)).collect())
+    let outputs = outputs.iter();
+    Ok(outputs.map(|(_, value)| value.as_tensor().unwrap().bytes().to_vec()).collect())
 }
 
-/// Change of a file.
+/// Change of a model file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
     SavedAgain,
@@ -155,7 +161,7 @@ const CHANGES: [Change; 5] =
     [Change::SavedAgain, Change::Shortened, Change::Emptied, Change::Removed, Change::Replaced];
 
 impl Change {
-    /// Changes a file, for which `other` has the bytes.
+    /// Changes the file at `path`; `other` are the bytes of another model.
     fn apply(self, path: &Path, other: &[u8]) {
         let open = || fs::OpenOptions::new().write(true).open(path).unwrap();
         match self {
@@ -175,24 +181,24 @@ impl Change {
     }
 }
 
-/// Form of a model in files.
+/// Storage of the values in the files of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     Raw,
     Typed,
-    /// With a data file for each tensor.
+    /// A data file for each tensor.
     Beside,
 }
 
-/// Saves a model; returns the paths of all of its files.
+/// Saves a model and returns the paths of all of its files, the model first.
 fn save(directory: &Path, model: &Model, form: Form) -> Vec<PathBuf> {
     let weights = if form == Form::Beside { Weights::Outside } else { Weights::Inside };
     let options = SaveOptions::new().weights(weights).layout(Layout::PerTensor).threshold(64);
-    let options = options.attributes(true).typed(form == Form::Beside).sync(false);
+    let options = options.attributes(true).typed_values(form == Form::Beside).sync(false);
     let path = directory.join("model.onnx");
     let mut model = model.clone();
     if form == Form::Raw {
-        // Through a data file and back, which makes raw values of lists.
+        // Through data files, because values of typed lists are read back from them as raw data.
         let beside = directory.join("raw");
         fs::create_dir(&beside).unwrap();
         let there = save(&beside, &model, Form::Beside).remove(0);
@@ -206,7 +212,7 @@ fn save(directory: &Path, model: &Model, form: Form) -> Vec<PathBuf> {
     files
 }
 
-/// A session in a directory of its own, and the bytes that its files would have with other weights.
+/// A session, the files of its model, and the bytes that the files would have with other weights.
 struct Case {
     _directory: tempfile::TempDir,
     files: Vec<PathBuf>,
@@ -228,7 +234,7 @@ fn case(text: &str, form: Form, access: Access, level: Optimization) -> Case {
 }
 
 #[test]
-fn what_happens_to_files_changes_no_session() {
+fn changed_files_do_not_affect_sessions() {
     for (name, text) in MODELS {
         for form in [Form::Raw, Form::Typed, Form::Beside] {
             for level in [Optimization::All, Optimization::Off] {
@@ -240,7 +246,8 @@ fn what_happens_to_files_changes_no_session() {
                 {
                     let what = format!("{name}, {form:?}, {level:?}, {access:?}, {change:?}");
                     let case = case(text, form, access, level);
-                    // Some kernels pack in their first run, which is after the change for half.
+                    // Some kernels pack weights in their first run; half of the changes come before
+                    // it.
                     let runs_before = change == Change::SavedAgain || change == Change::Emptied;
                     if runs_before {
                         assert_eq!(run(&case.session, 2).unwrap(), expected[0], "{what}, before");
@@ -250,7 +257,7 @@ fn what_happens_to_files_changes_no_session() {
                     }
                     assert_eq!(run(&case.session, 5).unwrap(), expected[1], "{what}");
                     assert_eq!(run(&case.session, 2).unwrap(), expected[0], "{what}");
-                    // What is said of steps comes from the model.
+                    // Names of steps come from the model, so they must not be read from the file.
                     assert!(!case.session.steps().is_empty() || *name == "output", "{what}");
                 }
             }
@@ -294,14 +301,14 @@ fn a_file_that_changes_before_a_session_is_made_is_an_error() {
     for (change, is_error) in [
         (Change::SavedAgain, true),
         (Change::Shortened, true),
-        // The mapped file is still there.
+        // The mapping of a removed or replaced file keeps its content.
         (Change::Removed, false),
         (Change::Replaced, false),
     ] {
         for form in [Form::Raw, Form::Beside] {
             let case = case(MODELS[0].1, form, Access::Map, Optimization::All);
             let opened = Model::open(&case.files[0]).unwrap();
-            // Data files are opened now.
+            // This opens the data files.
             let first = Session::new(&opened).unwrap();
             let expected = run(&first, 2).unwrap();
             for (file, other) in case.files.iter().zip(&case.others) {
@@ -334,7 +341,7 @@ fn held_under(path: &Path) -> (Vec<String>, Vec<PathBuf>) {
     (mapped, open)
 }
 
-/// Every model of some test data, whatever it computes: a mapping that is gone cannot be read.
+/// Checks for every model of some test data that a session keeps no mapping of its files.
 #[cfg(target_os = "linux")]
 #[test]
 fn sessions_let_files_go() {
@@ -374,7 +381,7 @@ fn sessions_let_files_go() {
                 drop(opened);
                 let (mapped, _) = held_under(&real);
                 assert!(mapped.is_empty(), "{name}, {form:?}, {level:?}, {looks}: {mapped:?}");
-                // Names are there without the file.
+                // Names of steps must not need the file.
                 session.steps();
                 made += 1;
             }
@@ -394,7 +401,7 @@ fn a_shared_session_keeps_the_mapping_and_no_descriptor() {
     }
 }
 
-/// Saving a state and exporting the model read it long after it was opened.
+/// Checks that a trainer can save its state and export its model after the file has changed.
 #[test]
 fn trainers_keep_their_model() {
     let text = "<ir_version: 8, opset_import: [\"\": 17]>
@@ -415,9 +422,10 @@ fn trainers_keep_their_model() {
     }
 }
 
-/// A run with sizes of another plan reads large constants again.
+/// Checks that a session on devices never mixes old and new weights of a changed file: a run with
+/// other sizes makes another plan, which reads large constants again.
 #[test]
-fn devices_compute_with_the_weights_that_were_opened_or_not_at_all() {
+fn devices_never_use_the_weights_of_a_changed_file() {
     let text = format!(
         "<ir_version: 11, opset_import: [\"\": 21]>
          g (float[R, 48] x) => (float[R, 48] y) <float[48, 48] a = {0}, float[48, 48] b = {0}>

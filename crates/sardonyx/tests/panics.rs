@@ -1,4 +1,5 @@
-//! A panic below a session is an error of the call that met it, and of no other.
+//! Panics during runs, of operators and callbacks of the program: each becomes an error of the call
+//! that caused it, and later calls work.
 
 use std::cell::Cell;
 use std::iter;
@@ -15,7 +16,7 @@ use sardonyx::{
     Trainer, Value,
 };
 
-/// Adds 1 to each element; panics as long as it is told to.
+/// Operator that adds 1 to each element, and panics while `breaks` is set.
 #[derive(Clone, Default)]
 struct Fragile {
     breaks: Arc<AtomicBool>,
@@ -59,9 +60,9 @@ fn numbers(outputs: &Outputs) -> Vec<f32> {
     outputs.tensor("y").unwrap().to_vec::<f32>().unwrap()
 }
 
-/// An error of a panic in this file, at this node.
+/// Asserts that an error is of a panic in this file, with this message and node.
 #[track_caller]
-fn is_internal(error: &Error, what: &str, node: &str) {
+fn assert_internal(error: &Error, what: &str, node: &str) {
     assert_eq!((error.kind(), error.kind().name()), (ErrorKind::Internal, "internal"), "{error}");
     assert_eq!(error.message(), format!("internal error: {what}"));
     let place = error.place().unwrap();
@@ -70,7 +71,7 @@ fn is_internal(error: &Error, what: &str, node: &str) {
     assert!(error.help().unwrap().contains("bug"), "{error}");
 }
 
-/// What an operator of the program breaks is its run.
+/// Checks that a panic of an operator fails only its run.
 #[test]
 fn a_session_runs_again_after_a_panic() {
     keep_panic_places();
@@ -91,11 +92,11 @@ fn a_session_runs_again_after_a_panic() {
         let wanted = numbers(&run().unwrap());
         for _ in 0..3 {
             fragile.set(true);
-            is_internal(&run().unwrap_err(), "the operator broke", "Fragile");
-            // With a limit, kernels run where an end unwinds.
+            assert_internal(&run().unwrap_err(), "the operator broke", "Fragile");
+            // With a deadline, kernels run inside another `catch_unwind`, which cancels by a panic.
             let deadline = Instant::now() + Duration::from_secs(600);
             let limited = session.run([("x", x())], &RunOptions::new().deadline(deadline));
-            is_internal(&limited.unwrap_err(), "the operator broke", "Fragile");
+            assert_internal(&limited.unwrap_err(), "the operator broke", "Fragile");
             let (given, mut memory) = (x().to_vec::<f32>().unwrap(), vec![0f32; 4]);
             let view = TensorView::from_slice([2, 2], &given).unwrap();
             let output = TensorViewMut::from_slice([2, 2], &mut memory).unwrap();
@@ -104,7 +105,7 @@ fn a_session_runs_again_after_a_panic() {
                 &mut [("y", output)],
                 &RunOptions::default(),
             );
-            is_internal(&into.unwrap_err(), "the operator broke", "Fragile");
+            assert_internal(&into.unwrap_err(), "the operator broke", "Fragile");
             fragile.set(false);
             assert_eq!(numbers(&run().unwrap()), wanted);
             let output = TensorViewMut::from_slice([2, 2], &mut memory).unwrap();
@@ -121,12 +122,12 @@ fn a_panic_of_a_watcher_ends_its_run_only() {
     let session = session.unwrap();
     let watch = |_: StepEvent| panic!("the watcher broke");
     let error = session.run([("x", x())], &RunOptions::new().watch(&watch)).unwrap_err();
-    is_internal(&error, "the watcher broke", "Erf");
+    assert_internal(&error, "the watcher broke", "Erf");
     assert_eq!(numbers(&session.run([("x", x())], &RunOptions::default()).unwrap()).len(), 4);
 }
 
 #[test]
-fn a_session_is_not_made_after_a_panic() {
+fn building_a_session_fails_after_a_panic() {
     keep_panic_places();
     let constant = model(
         "g () => (float[2] y) <float[2] w = {1, 2}> { a = com.example.Fragile (w) y = Neg (a) }",
@@ -136,7 +137,7 @@ fn a_session_is_not_made_after_a_panic() {
     let build = |fragile: &Fragile| {
         Session::builder(&constant).operator("com.example", "Fragile", fragile.clone()).build()
     };
-    is_internal(&build(&fragile).unwrap_err(), "the operator broke", "");
+    assert_internal(&build(&fragile).unwrap_err(), "the operator broke", "");
     fragile.set(false);
     assert_eq!(
         numbers(
@@ -148,7 +149,7 @@ fn a_session_is_not_made_after_a_panic() {
         [-2.0, -3.0]
     );
     let typed = Fragile { breaks_types: true, ..Fragile::default() };
-    is_internal(&build(&typed).unwrap_err(), "the types broke", "");
+    assert_internal(&build(&typed).unwrap_err(), "the types broke", "");
 }
 
 #[test]
@@ -167,14 +168,15 @@ fn devices_run_again_after_a_panic_of_one() {
     let wanted = numbers(&run().unwrap());
     for _ in 0..3 {
         fragile.set(true);
-        is_internal(&run().unwrap_err(), "the operator broke", "Fragile");
+        assert_internal(&run().unwrap_err(), "the operator broke", "Fragile");
         fragile.set(false);
         assert_eq!(numbers(&run().unwrap()), wanted);
     }
 }
 
-/// A model whose step subtracts `slope` from `w`, by an operator of the program.
-fn trained() -> Model {
+/// Makes a model whose training step subtracts `slope`, the output of an operator of the program,
+/// from `w`.
+fn training_model() -> Model {
     Model::from_text(
         "<notation: \"full\", ir_version: 10, opset_import: [\"\": 21, \"com.example\": 1]>
          g (float[2, 2] x) => (float[2, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = Mul (x, w) }
@@ -196,7 +198,7 @@ fn weights(trainer: &Trainer) -> Vec<f32> {
 #[test]
 fn a_panic_of_a_step_leaves_the_state_as_it_was() {
     keep_panic_places();
-    let model = trained();
+    let model = training_model();
     let fragile = Fragile::default();
     let builder = Trainer::builder(&model)
         .session(|session| session.operator("com.example", "Fragile", fragile.clone()));
@@ -205,7 +207,7 @@ fn a_panic_of_a_step_leaves_the_state_as_it_was() {
     let before = weights(&trainer);
     fragile.set(true);
     let error = trainer.step(0, [("x", x())], &RunOptions::default()).unwrap_err();
-    is_internal(&error, "the operator broke", "Fragile");
+    assert_internal(&error, "the operator broke", "Fragile");
     assert_eq!(weights(&trainer), before);
     fragile.set(false);
     trainer.step(0, [("x", x())], &RunOptions::default()).unwrap();
@@ -213,9 +215,9 @@ fn a_panic_of_a_step_leaves_the_state_as_it_was() {
 }
 
 #[test]
-fn a_trainer_says_that_its_state_is_torn() {
+fn a_trainer_with_partly_written_state_fails() {
     keep_panic_places();
-    let model = trained();
+    let model = training_model();
     let builder = Trainer::builder(&model)
         .session(|session| session.operator("com.example", "Fragile", Fragile::default()));
     let mut trainer = builder.build().unwrap();
@@ -227,7 +229,7 @@ fn a_trainer_says_that_its_state_is_torn() {
     let after_one = weights(&trainer);
     trainer.save(&saved).unwrap();
     for loads in [false, true] {
-        // The last step writes over `w`.
+        // The last step of the program overwrites `w` in place.
         let left = Cell::new(events.get());
         let last = |_: StepEvent| {
             left.update(|left| left - 1);
@@ -235,7 +237,7 @@ fn a_trainer_says_that_its_state_is_torn() {
         };
         let options = RunOptions::new().watch(&last);
         let error = trainer.step(0, [("x", x())], &options).unwrap_err();
-        is_internal(&error, "the watcher broke", "");
+        assert_internal(&error, "the watcher broke", "");
         let torn = [
             trainer.step(0, [("x", x())], &RunOptions::default()).map(drop),
             trainer.infer([("x", x())], &RunOptions::default()).map(drop),

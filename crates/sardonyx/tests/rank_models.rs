@@ -1,5 +1,5 @@
-//! Models of ranks, written with the collectives of other engines, give together what the whole
-//! model gives.
+//! Models of ranks with the collectives of other engines: run together, they give the outputs of
+//! the whole model.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use sardonyx::{
 
 const BOTH: [Collectives; 2] = [Collectives::Microsoft, Collectives::TensorRt];
 
-/// Numbers that differ from element to element, of the type of an input.
-fn filled(ty: &Type) -> Tensor {
+/// Makes a tensor of an input's type, whose elements differ from each other.
+fn make_input(ty: &Type) -> Tensor {
     let dims: Vec<usize> =
         ty.shape().unwrap().iter().map(|dim| dim.size().expect("sizes are known")).collect();
     let count: usize = dims.iter().product();
@@ -34,8 +34,8 @@ fn filled(ty: &Type) -> Tensor {
     }
 }
 
-/// The models of all ranks, after each was written to a file and opened again. The files pass the
-/// checker, and inference knows the types of all values.
+/// Makes the models of all ranks, writes each to a file and opens it again. The files must pass the
+/// checker, and inference must find the types of all values.
 fn through_files(model: &Model, collectives: Collectives, sizes: &[(&str, usize)]) -> Vec<Model> {
     let mut options = RankOptions::new(collectives);
     for (name, size) in sizes {
@@ -66,7 +66,8 @@ fn through_files(model: &Model, collectives: Collectives, sizes: &[(&str, usize)
     files.collect()
 }
 
-/// A model of a rank is valid, but for the operator of TensorRT, which the standard does not have.
+/// Checks that the model of a rank is valid, except for the operator of TensorRT, which is not in
+/// the standard.
 fn check_file(model: &Model, collectives: Collectives) {
     let report = model.check(&check::CheckOptions::new());
     let errors = report.findings.iter().filter(|finding| finding.severity == Severity::Error);
@@ -99,7 +100,7 @@ fn run_ranks(models: &[Model], inputs: &[(String, Value)]) -> Vec<Outputs> {
     })
 }
 
-/// That all ranks give what the whole model gives.
+/// Checks that all ranks give the outputs of the whole model.
 fn agree(name: &str, model: &Model, sizes: &[(&str, usize)], collectives: Collectives) {
     let mut builder = Session::builder(model).threads(1);
     for (name, size) in sizes {
@@ -111,7 +112,7 @@ fn agree(name: &str, model: &Model, sizes: &[(&str, usize)], collectives: Collec
             let known = sizes.iter().find(|(known, _)| *known == name);
             known.map(|(_, size)| (*size).into())
         });
-        (port.name().to_string(), Value::from(filled(&ty)))
+        (port.name().to_string(), Value::from(make_input(&ty)))
     });
     let inputs: Vec<(String, Value)> = inputs.collect();
     let wanted = session.run(inputs.clone(), &Default::default()).unwrap();
@@ -133,7 +134,7 @@ fn agree(name: &str, model: &Model, sizes: &[(&str, usize)], collectives: Collec
     }
 }
 
-/// All examples of annotations.
+/// Exports all examples of annotations, and compares their outputs with those of the whole models.
 #[test]
 fn examples_of_annotations_give_what_the_whole_model_gives() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/devices");
@@ -145,7 +146,7 @@ fn examples_of_annotations_give_what_the_whole_model_gives() {
         }
         let model = Model::open(&path).unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        // TensorRT has no double.
+        // TensorRT does not support double.
         if name != "rows.onnxtxt" {
             agree(&name, &model, &[], Collectives::TensorRt);
         }
@@ -155,7 +156,7 @@ fn examples_of_annotations_give_what_the_whole_model_gives() {
     assert!(ran >= 15, "{ran} models");
 }
 
-/// A block of a transformer, as exporters write it.
+/// Makes a transformer block, as exporters write it.
 fn transformer(is_causal: bool) -> Model {
     let weights = |name: &str, rows: usize, columns: usize, seed: usize| {
         let count = rows * columns;
@@ -216,8 +217,8 @@ fn transformer(is_causal: bool) -> Model {
     Model::from_text(&text).unwrap()
 }
 
-/// Layers of BERT and GPT on two and four ranks, by heads and in stages. The files have the
-/// versions of the model, which is older than devices.
+/// Exports layers of BERT and GPT for two and four ranks, by heads and in stages. The files keep
+/// the versions of the model, which are older than device configurations.
 #[test]
 fn transformers_give_what_the_whole_model_gives() {
     for is_causal in [false, true] {
@@ -238,8 +239,8 @@ fn transformers_give_what_the_whole_model_gives() {
     }
 }
 
-/// What tensor parallelism takes: a sum for each half of a layer, and nothing else; of split
-/// matrices each rank has its own part.
+/// Checks that tensor parallelism takes one all-reduce for each half of a layer and nothing else,
+/// and that each rank holds only its shards of split matrices.
 #[test]
 fn a_layer_by_heads_takes_two_sums() {
     let model = transformer(false);
@@ -264,7 +265,8 @@ fn a_layer_by_heads_takes_two_sums() {
     }
 }
 
-/// An axis of even parts for another: heads for rows, as in sequence parallelism.
+/// Checks that a change of the split axis, from heads to rows as in sequence parallelism, becomes
+/// one all-to-all if the shards are even.
 #[test]
 fn even_parts_of_another_axis_take_an_all_to_all() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -286,8 +288,8 @@ fn even_parts_of_another_axis_take_an_all_to_all() {
     }
 }
 
-/// Partial results that an all-reduce does not combine, uneven and empty parts, types that
-/// collectives do not take.
+/// Checks moves that no collective can express, which become a gather: partial results other than
+/// sums, uneven and empty shards, unsupported element types.
 #[test]
 fn what_no_collective_says_is_gathered() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>

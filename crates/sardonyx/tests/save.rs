@@ -1,4 +1,4 @@
-//! Saving models with their values inside and outside.
+//! Tests of saving models with their values inside the file and in data files.
 
 // In a test, a panic is the report.
 
@@ -14,11 +14,11 @@ use sardonyx::{Model, OpenOptions, SaveOptions};
 
 const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 
-fn outside() -> SaveOptions {
+fn external_options() -> SaveOptions {
     SaveOptions::new().weights(Weights::Outside)
 }
 
-fn inside() -> SaveOptions {
+fn embedded_options() -> SaveOptions {
     SaveOptions::new().weights(Weights::Inside)
 }
 
@@ -54,20 +54,20 @@ fn outside_and_inside_again_gives_the_original_bytes() {
     let original = fs::read(DIGITS).unwrap();
     let model = Model::open(DIGITS).unwrap();
     let hash = model.content_hash().unwrap();
-    // With how many files at least.
+    // Options, and the minimum number of data files.
     let cases = [
-        (outside(), 1),
-        (outside().threshold(0), 1),
-        (outside().threshold(0).alignment(1), 1),
-        (outside().layout(Layout::PerTensor).checksum(true), 2),
-        (outside().layout(Layout::Shards(40_000)), 2),
+        (external_options(), 1),
+        (external_options().threshold(0), 1),
+        (external_options().threshold(0).alignment(1), 1),
+        (external_options().layout(Layout::PerTensor).checksum(true), 2),
+        (external_options().layout(Layout::Shards(40_000)), 2),
     ];
     for (options, files) in cases {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("digits.onnx");
         let report = options.save(&model, &path).unwrap();
         assert!(report.files.len() >= files, "{report:?}");
-        // EXT-24-: each tensor lies in one file, as a whole.
+        // EXT-24-: no tensor is split over two files.
         for tensor in Model::open(&path).unwrap().tensors() {
             if let TensorStorage::External { location, offset, length, .. } = &tensor.storage {
                 let size = fs::metadata(scratch.path().join(location)).unwrap().len();
@@ -78,14 +78,14 @@ fn outside_and_inside_again_gives_the_original_bytes() {
         let moved = checked.external(ExternalFiles::Now).open(&path).unwrap();
         assert_eq!(moved.content_hash().unwrap(), hash);
         let first = content(scratch.path());
-        // Saving the same again, from the original or from itself, changes nothing.
+        // Saving the model again, from either file, changes nothing.
         for same in [&model, &moved] {
             let report = options.save(same, &path).unwrap();
             assert!(report.files.iter().all(|file| file.reused), "{report:?}");
             assert!(content(scratch.path()) == first);
         }
-        // In place: what is mapped is replaced and removed while it is in use.
-        let report = inside().save(&moved, &path).unwrap();
+        // Mapped files are replaced and removed while they are in use.
+        let report = embedded_options().save(&moved, &path).unwrap();
         assert_eq!(report.removed.len(), first.len() - 1);
         assert_eq!(names(scratch.path()), ["digits.onnx"]);
         assert!(fs::read(&path).unwrap() == original);
@@ -98,7 +98,7 @@ fn offsets_are_aligned_and_small_tensors_packed_tighter() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("m.onnx");
     let model = Model::open(DIGITS).unwrap();
-    outside().threshold(0).save(&model, &path).unwrap();
+    external_options().threshold(0).save(&model, &path).unwrap();
     let moved = Model::open(&path).unwrap();
     for tensor in moved.tensors() {
         if let TensorStorage::External { offset, length, .. } = tensor.storage {
@@ -113,7 +113,7 @@ fn offsets_are_aligned_and_small_tensors_packed_tighter() {
 fn data_comes_along_to_another_directory() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let model = Model::open(DIGITS).unwrap();
-    outside().save(&model, here.path().join("m.onnx")).unwrap();
+    external_options().save(&model, here.path().join("m.onnx")).unwrap();
     for access in [Access::Map, Access::Read] {
         let options = OpenOptions::new().access(access);
         let moved = options.open(here.path().join("m.onnx")).unwrap();
@@ -121,7 +121,7 @@ fn data_comes_along_to_another_directory() {
         assert_eq!(names(there.path()), ["copy.onnx", "copy.onnx.data"]);
         let copy = Model::open(there.path().join("copy.onnx")).unwrap();
         assert_eq!(copy.content_hash().unwrap(), model.content_hash().unwrap());
-        // Beside its data files, nothing is copied.
+        // In the directory of its data files, no value is copied.
         moved.save(here.path().join("second.onnx")).unwrap();
         assert_eq!(names(here.path()), ["m.onnx", "m.onnx.data", "second.onnx"]);
     }
@@ -132,16 +132,16 @@ fn data_files_of_other_models_stay() {
     let scratch = tempfile::tempdir().unwrap();
     let (first, second) = (scratch.path().join("a.onnx"), scratch.path().join("b.onnx"));
     let model = Model::open(DIGITS).unwrap();
-    outside().save(&model, &first).unwrap();
+    external_options().save(&model, &first).unwrap();
     Model::open(&first).unwrap().save(&second).unwrap();
-    let report = inside().replace(true).save(&model, &first).unwrap();
+    let report = embedded_options().replace(true).save(&model, &first).unwrap();
     assert!(report.removed.is_empty());
     assert_eq!(report.shared, ["a.onnx.data"]);
     let shared = Model::open(&second).unwrap();
     let hash = shared.content_hash().unwrap();
     assert_eq!(hash, model.content_hash().unwrap());
-    // The last one that uses it takes it along.
-    let report = inside().save(&shared, &second).unwrap();
+    // The last model that uses the data file removes it.
+    let report = embedded_options().save(&shared, &second).unwrap();
     assert_eq!(report.removed, ["a.onnx.data"]);
     assert_eq!(names(scratch.path()), ["a.onnx", "b.onnx"]);
 }
@@ -158,14 +158,14 @@ fn files_in_the_way_are_not_overwritten() {
         let report = options.save(&model, &path).unwrap();
         report.files[0].location.clone()
     };
-    assert_eq!(location(outside()), "m-2.onnx.data");
+    assert_eq!(location(external_options()), "m-2.onnx.data");
     assert_eq!(fs::read(&data).unwrap(), b"mine");
-    let named = outside().threshold(0).data_name("sub/w.bin");
+    let named = external_options().threshold(0).data_name("sub/w.bin");
     assert_eq!(location(named.clone()), "sub/w.bin");
     assert_eq!(location(named), "sub/w.bin", "the same again changes nothing");
     assert_eq!(names(&scratch.path().join("sub")), ["w.bin"]);
     for name in ["../w.bin", "/tmp/w.bin", "", "a\\..\\b", "C:w"] {
-        let error = outside().data_name(name).save(&model, &path).unwrap_err();
+        let error = external_options().data_name(name).save(&model, &path).unwrap_err();
         assert!(error.to_string().contains("location"), "{name}: {error}");
     }
 }
@@ -182,7 +182,7 @@ fn the_cache_of_hugging_face_loads_and_a_save_replaces_the_links() {
     fs::create_dir_all(&snapshot).unwrap();
     let model = Model::open(DIGITS).unwrap();
     let hash = model.content_hash().unwrap();
-    outside().save(&model, blobs.join("model.onnx")).unwrap();
+    external_options().save(&model, blobs.join("model.onnx")).unwrap();
     for (name, blob) in [("model.onnx", "aaaa"), ("model.onnx.data", "bbbb")] {
         fs::rename(blobs.join(name), blobs.join(blob)).unwrap();
         symlink(format!("../../../blobs/{blob}"), snapshot.join(name)).unwrap();
@@ -190,11 +190,11 @@ fn the_cache_of_hugging_face_loads_and_a_save_replaces_the_links() {
     let path = snapshot.join("model.onnx");
     let cached = Model::open(&path).unwrap();
     assert_eq!(cached.content_hash().unwrap(), hash);
-    let strict = OpenOptions::new().links(sardonyx::io::Links::Refuse);
+    let strict = OpenOptions::new().follow_links(false);
     let error = strict.open(&path).unwrap().content_hash().unwrap_err();
     assert!(error.to_string().contains("links are not followed"), "{error}");
     let before = content(&blobs);
-    inside().save(&cached, &path).unwrap();
+    embedded_options().save(&cached, &path).unwrap();
     assert_eq!(names(&snapshot), ["model.onnx"]);
     assert!(content(&blobs) == before, "the blobs belong to others too");
     assert!(fs::read(&path).unwrap() == fs::read(DIGITS).unwrap());
@@ -205,7 +205,7 @@ fn data_files_come_from_a_resolver() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("m.onnx");
     let model = Model::open(DIGITS).unwrap();
-    outside().save(&model, &path).unwrap();
+    external_options().save(&model, &path).unwrap();
     let file = |name: &str| fs::read(scratch.path().join(name)).unwrap();
     let with = |files: HashMap<String, Buffer>| {
         let options = OpenOptions::new().resolver(Arc::new(files));
@@ -227,7 +227,7 @@ fn digests_are_written_and_compared_on_request() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("m.onnx");
     let model = Model::open(DIGITS).unwrap();
-    outside().checksum(true).save(&model, &path).unwrap();
+    external_options().checksum(true).save(&model, &path).unwrap();
     let now = OpenOptions::new().external(ExternalFiles::Now);
     let verify = now.clone().verify_checksums(true);
     verify.open(&path).unwrap();
@@ -241,15 +241,15 @@ fn digests_are_written_and_compared_on_request() {
 }
 
 #[test]
-fn what_cannot_be_written_is_an_error_and_changes_nothing() {
+fn a_failed_save_changes_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("m.onnx");
     let model = Model::open(DIGITS).unwrap();
-    outside().save(&model, &path).unwrap();
+    external_options().save(&model, &path).unwrap();
     let moved = Model::open(&path).unwrap();
     fs::remove_file(scratch.path().join("m.onnx.data")).unwrap();
     let before = content(scratch.path());
-    let error = inside().save(&moved, &path).unwrap_err();
+    let error = embedded_options().save(&moved, &path).unwrap_err();
     assert!(error.to_string().contains("missing"), "{error}");
     assert!(content(scratch.path()) == before);
     let error = model.save(scratch.path()).unwrap_err();
@@ -266,7 +266,7 @@ fn what_cannot_be_written_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_read_into_memory_can_be_limited() {
+fn bytes_that_are_read_can_be_limited() {
     let small = OpenOptions::new().access(Access::Read).max_bytes(1000);
     let endless = small.from_reader(std::io::repeat(0));
     for error in [small.open(DIGITS).unwrap_err(), endless.unwrap_err()] {
@@ -284,10 +284,6 @@ fn structure_can_be_read_without_payloads() {
         skip.from_reader(&*bytes).unwrap(),
     ];
     for model in skimmed {
-        let sizes = |model: &Model| -> Vec<_> {
-            let tensors = model.tensors().into_iter();
-            tensors.map(|t| (t.name, t.dims, t.bytes, t.place)).collect()
-        };
         assert_eq!(sizes(&model), sizes(&whole));
         assert!(model.to_bytes().len() < bytes.len() / 4);
         let largest = model.tensors().into_iter().max_by_key(|tensor| tensor.bytes);
@@ -297,7 +293,14 @@ fn structure_can_be_read_without_payloads() {
             assert!(error.to_string().contains("skipped"), "{error}");
         }
     }
-    // Cut off inside a payload that is passed over.
+    // The stream ends inside a payload that is skipped.
     let error = skip.from_reader(&bytes[..bytes.len() / 2]).unwrap_err();
     assert!(error.to_string().contains("end"), "{error}");
+}
+
+type TensorSize = (String, Vec<i64>, Option<u64>, String);
+
+fn sizes(model: &Model) -> Vec<TensorSize> {
+    let tensors = model.tensors().into_iter();
+    tensors.map(|t| (t.name, t.dims, t.bytes, t.place)).collect()
 }

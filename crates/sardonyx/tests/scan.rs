@@ -1,5 +1,4 @@
-//! What a scan finds: for each code the smallest model that shows it, and nothing else in it that
-//! would be found.
+//! Findings of the security scan: for each code, a minimal model that has only this finding.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +7,7 @@ use sardonyx::check::{ScanOptions, ScanReport, Severity};
 use sardonyx_proto::{WireType, push_tag, push_varint};
 use tempfile::tempdir;
 
-/// A field with text, bytes or a message.
+/// Encodes a field with text, bytes or a message.
 fn len(number: u32, content: impl AsRef<[u8]>) -> Vec<u8> {
     let mut bytes = Vec::new();
     push_tag(&mut bytes, number, WireType::Len);
@@ -17,7 +16,7 @@ fn len(number: u32, content: impl AsRef<[u8]>) -> Vec<u8> {
     bytes
 }
 
-/// A field with a number.
+/// Encodes a field with a number.
 fn int(number: u32, value: i64) -> Vec<u8> {
     let mut bytes = Vec::new();
     push_tag(&mut bytes, number, WireType::Varint);
@@ -29,7 +28,8 @@ const FLOAT: i64 = 1;
 const INT64: i64 = 7;
 const STRING: i64 = 8;
 
-/// A model with these fields beside version, operator set and a graph called g with these fields.
+/// Encodes a model with `fields` beside version and operator set, and a graph called g with the
+/// fields `graph`.
 fn model_with(graph: &[Vec<u8>], fields: &[Vec<u8>]) -> Vec<u8> {
     let graph = [len(2, "g"), graph.concat()].concat();
     let opset = [len(1, ""), int(2, 21)].concat();
@@ -40,7 +40,7 @@ fn model(graph: &[Vec<u8>]) -> Vec<u8> {
     model_with(graph, &[])
 }
 
-/// The fields of a tensor.
+/// Encodes the fields of a tensor.
 fn tensor(name: &str, data_type: i64, dims: &[i64], more: &[Vec<u8>]) -> Vec<u8> {
     let dims: Vec<u8> = dims.iter().flat_map(|dim| int(1, *dim)).collect();
     let name = match name {
@@ -54,19 +54,19 @@ fn raw(bytes: usize) -> Vec<u8> {
     len(9, vec![0; bytes])
 }
 
-/// A model with one initializer.
+/// Encodes a model with one initializer.
 fn with_tensor(data_type: i64, dims: &[i64], more: &[Vec<u8>]) -> Vec<u8> {
     model(&[len(5, tensor("w", data_type, dims, more))])
 }
 
-/// Integers as an initializer.
+/// Encodes an initializer of integers.
 fn shape(name: &str, numbers: &[i64]) -> Vec<u8> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
     let dims = [numbers.len() as i64];
     len(5, tensor(name, INT64, &dims, &[len(9, bytes)]))
 }
 
-/// A node, as a field of a graph.
+/// Encodes a node, as a field of a graph.
 fn node(op: &str, inputs: &[&str], outputs: &[&str], more: &[Vec<u8>]) -> Vec<u8> {
     len(1, node_fields(op, inputs, outputs, more))
 }
@@ -77,12 +77,12 @@ fn node_fields(op: &str, inputs: &[&str], outputs: &[&str], more: &[Vec<u8>]) ->
     [inputs, outputs, len(4, op), more.concat()].concat()
 }
 
-/// An attribute, as a field of a node.
+/// Encodes an attribute, as a field of a node.
 fn attribute(name: &str, ty: i64, value: Vec<u8>) -> Vec<u8> {
     len(5, [len(1, name), value, int(20, ty)].concat())
 }
 
-/// A function of the domain `own`, as a field of a model, whose body are calls of functions of that
+/// Encodes a function of the domain `own`, as a field of a model. Its body calls functions of that
 /// domain.
 fn function(name: &str, calls: &[&str]) -> Vec<u8> {
     let nodes = calls.iter().flat_map(|callee| {
@@ -93,33 +93,33 @@ fn function(name: &str, calls: &[&str]) -> Vec<u8> {
     len(25, [len(1, name), len(4, "x"), nodes, len(10, "own")].concat())
 }
 
-/// An entry of `external_data`.
+/// Encodes an entry of `external_data`.
 fn entry(key: &str, value: &str) -> Vec<u8> {
     len(13, [len(1, key), len(2, value)].concat())
 }
 
-/// A tensor of four floats with its values outside, as a field of a graph.
+/// Encodes an external tensor of four floats, as a field of a graph.
 fn external(name: &str, entries: &[(&str, &str)]) -> Vec<u8> {
     let entries: Vec<Vec<u8>> = entries.iter().map(|(key, value)| entry(key, value)).collect();
     let more = [entries.concat(), int(14, 1)];
     len(5, tensor(name, FLOAT, &[4], &more))
 }
 
-/// Codes of a report, each once, in the order of the report.
+/// Returns the distinct codes of a report, in its order.
 fn codes(report: &ScanReport) -> Vec<&'static str> {
     let mut codes: Vec<&'static str> = report.findings.iter().map(|found| found.code).collect();
     codes.dedup();
     codes
 }
 
-fn scanned(bytes: &[u8]) -> ScanReport {
+fn scan(bytes: &[u8]) -> ScanReport {
     ScanOptions::new().scan_bytes(bytes.to_vec()).unwrap()
 }
 
-/// Each model has exactly these findings.
+/// Checks that each model has exactly the given findings.
 fn check(rows: &[(&str, Vec<u8>, &[&str])]) {
     for (what, bytes, expected) in rows {
-        let report = scanned(bytes);
+        let report = scan(bytes);
         assert_eq!(codes(&report), *expected, "{what}: {:#?}", report.findings);
     }
 }
@@ -187,8 +187,8 @@ fn files_that_are_no_models() {
 #[test]
 fn bytes_that_are_no_message() {
     let rows: [(&str, Vec<u8>, &str); 7] = [
-        // WIRE-06, WIRE-04, WIRE-05, WIRE-07, WIRE-23, and WIRE-13-: there are enough
-        // bytes after the message.
+        // WIRE-06, WIRE-04, WIRE-05, WIRE-07, WIRE-23, and WIRE-13-: enough bytes follow the
+        // message.
         ("field 0", model(&[vec![0, 0]]), "field number 0"),
         ("wire type 6", model(&[vec![0x0e]]), "wire type 6"),
         ("an end without group", model(&[vec![0x0c]]), "group"),
@@ -198,7 +198,7 @@ fn bytes_that_are_no_message() {
         ("half a number", with_tensor(INT64, &[1], &[len(7, [0x80])]), "ends inside"),
     ];
     for (what, bytes, words) in rows {
-        let report = scanned(&bytes);
+        let report = scan(&bytes);
         assert_eq!(codes(&report), ["malformed"], "{what}");
         let found = &report.findings[0];
         assert!(found.message.contains(words), "{what}: {found}");
@@ -209,8 +209,8 @@ fn bytes_that_are_no_message() {
     }
 }
 
-/// A graph in a graph …
-fn nested(levels: usize) -> Vec<u8> {
+/// Encodes graphs that are nested in attributes of nodes, this many levels deep.
+fn nest_graphs(levels: usize) -> Vec<u8> {
     let mut graph = len(2, "innermost");
     for _ in 0..levels {
         graph = node("If", &["c"], &[], &[attribute("then_branch", 5, len(6, graph))]);
@@ -222,23 +222,23 @@ fn nested(levels: usize) -> Vec<u8> {
 fn depth_and_number_of_messages_are_bounded() {
     // WIRE-32: a nested graph costs three levels
     let rows: [(&str, Vec<u8>, &[&str]); 4] = [
-        ("100 levels", nested(33), &[]),
-        ("103 levels", nested(34), &["deep-nesting"]),
-        ("1003 levels", nested(334), &["too-deep", "deep-nesting"]),
+        ("100 levels", nest_graphs(33), &[]),
+        ("103 levels", nest_graphs(34), &["deep-nesting"]),
+        ("1003 levels", nest_graphs(334), &["too-deep", "deep-nesting"]),
         ("groups", model(&[vec![0x0b; 100_000]]), &["too-deep"]),
     ];
     check(&rows);
-    assert_eq!(scanned(&nested(33)).facts.depth, 100);
+    assert_eq!(scan(&nest_graphs(33)).facts.depth, 100);
     let many = model(&vec![vec![0x0a, 0]; 1000]);
     let report = ScanOptions::new().max_messages(1000).scan_bytes(many.clone()).unwrap();
     assert_eq!(codes(&report), ["too-many-messages"]);
-    assert_eq!(scanned(&many).facts.nodes, 1000);
-    // Lists of numbers count by their elements, here of one byte each.
+    assert_eq!(scan(&many).facts.nodes, 1000);
+    // Elements of number lists count towards the limit; here each takes one byte.
     let list = attribute("a", 7, len(8, vec![1; (1 << 26) + 1]));
-    let report = scanned(&model(&[node("X", &[], &[], &[list])]));
+    let report = scan(&model(&[node("X", &[], &[], &[list])]));
     assert_eq!(codes(&report), ["too-many-messages"]);
-    // Words stay short however deep something is.
-    let report = scanned(&nested(5000));
+    // The text of a place stays short at any depth.
+    let report = scan(&nest_graphs(5000));
     assert!(report.findings[0].place.len() < 500);
 }
 
@@ -280,10 +280,10 @@ fn bytes_that_readers_take_differently() {
     ];
     check(&rows);
     let pickle = attribute("s", 3, len(4, b"\x80\x04\x95\x01N."));
-    let report = scanned(&model(&[node("Relu", &[], &[], &[pickle])]));
+    let report = scan(&model(&[node("Relu", &[], &[], &[pickle])]));
     assert_eq!(codes(&report), ["pickle"]);
     let two = model_with(&[len(999, "x"), len(999, "y")], &[int(888, 1)]);
-    let report = scanned(&two);
+    let report = scan(&two);
     assert_eq!(report.notes, 2);
     let messages: Vec<&str> = report.findings.iter().map(|f| f.message.as_str()).collect();
     assert!(messages[0].contains("field 999 of GraphProto"), "{messages:?}");
@@ -336,7 +336,7 @@ fn tensors_that_contradict_themselves() {
     check(&rows);
 }
 
-/// The checker is asked about all of them, with a main graph or without.
+/// Checks that tensors are checked in every place, with a main graph or without.
 #[test]
 fn tensors_are_found_wherever_they_stand() {
     let value = tensor("", FLOAT, &[-1], &[]);
@@ -355,11 +355,11 @@ fn tensors_are_found_wherever_they_stand() {
         (body(&len(11, default)), "functions[0] 'F'.attribute_proto[0]"),
     ];
     for (bytes, place) in rows {
-        let report = scanned(&bytes);
+        let report = scan(&bytes);
         assert_eq!(codes(&report), ["negative-dim"], "{place}: {:#?}", report.findings);
         assert_eq!(report.findings[0].place, place);
     }
-    // Findings that are not listed are counted.
+    // Findings beyond the limit of a code are counted.
     let many = model(&vec![len(5, tensor("w", FLOAT, &[-1], &[])); 50]);
     let report = ScanOptions::new().findings_per_code(3).scan_bytes(many).unwrap();
     assert_eq!((report.errors, report.warnings, report.findings.len()), (50, 49, 8));
@@ -367,13 +367,12 @@ fn tensors_are_found_wherever_they_stand() {
 
 #[test]
 fn long_lists_are_estimated_and_not_read() {
-    // Two million numbers of one byte each, for which anything between 200 thousand and two million
-    // is possible.
+    // Two million bytes of varints, which may encode from 200 thousand to two million numbers.
     let block = len(7, vec![1u8; 2_000_000]);
     for (elements, expected) in
         [(2_000_000, None), (2_000_001, Some("data-too-short")), (199_999, Some("surplus-bytes"))]
     {
-        let report = scanned(&with_tensor(INT64, &[elements], std::slice::from_ref(&block)));
+        let report = scan(&with_tensor(INT64, &[elements], std::slice::from_ref(&block)));
         assert_eq!(codes(&report).first().copied(), expected);
     }
 }
@@ -410,11 +409,10 @@ fn nodes_that_make_much_of_nothing() {
             shape("zero", &[0]),
             shape("one", &[1]),
         ];
-        let used = |name: &str| inputs.contains(&name);
         let names = ["huge", "pads", "many", "zero", "one"];
         let mut fields: Vec<Vec<u8>> = Vec::new();
         for (name, shape) in names.iter().zip(shapes) {
-            if used(name) {
+            if inputs.contains(name) {
                 fields.push(shape);
             }
         }
@@ -517,7 +515,7 @@ fn operators_of_others() {
         node("A", &[], &["b"], &[len(7, "com.acme")]),
         node("B", &[], &["c"], &[len(7, "com.acme")]),
     ];
-    let report = scanned(&model(&two));
+    let report = scan(&model(&two));
     assert_eq!(report.findings[0].message, "3 nodes of the domain 'com.acme': A, B");
     assert_eq!(report.facts.domains[0].operators, 2);
 }
@@ -556,9 +554,9 @@ fn functions_in_circles_and_avalanches() {
         ),
     ];
     check(&rows);
-    let report = scanned(&rows[1].1);
+    let report = scan(&rows[1].1);
     assert_eq!(report.errors, 2, "{:#?}", report.findings);
-    let report = scanned(&rows[3].1);
+    let report = scan(&rows[3].1);
     assert!(report.findings[0].message.contains("10000000000000 nodes"));
 }
 
@@ -585,7 +583,7 @@ fn graphs_that_contradict_themselves() {
         ("another order", model(&[relu("a", "b"), relu("x", "a")]), &[]),
     ];
     check(&rows);
-    let report = scanned(&rows[5].1);
+    let report = scan(&rows[5].1);
     assert_eq!(report.findings[0].message, "2 nodes depend on each other's results");
 }
 
@@ -666,13 +664,13 @@ fn references_that_make_no_sense() {
         ), // EXT-17-
     ];
     for (what, bytes, expected) in rows {
-        let report = scanned(&bytes);
-        // EXT-22: without a directory there is nothing to look at
+        let report = scan(&bytes);
+        // EXT-22: without a directory, data files are not checked
         let found: Vec<&str> =
             codes(&report).into_iter().filter(|code| *code != "data-files-not-looked-at").collect();
         assert_eq!(found, expected, "{what}: {:#?}", report.findings);
     }
-    // EXT-21: in attributes, subgraphs and functions
+    // EXT-21: external tensors in attributes, subgraphs and functions
     let value = tensor("", FLOAT, &[1], &[entry("location", "/etc/x"), int(14, 1)]);
     let constant = node("Constant", &[], &["c"], &[attribute("value", 4, len(5, value))]);
     let branch = attribute("then_branch", 5, len(6, constant.clone()));
@@ -682,7 +680,7 @@ fn references_that_make_no_sense() {
         model(&[node("If", &["c"], &[], &[branch])]),
         model_with(&[], &[len(25, body)]),
     ] {
-        assert_eq!(scanned(&graph).findings[0].code, "location-absolute");
+        assert_eq!(scan(&graph).findings[0].code, "location-absolute");
     }
 }
 
@@ -753,13 +751,10 @@ fn data_files_are_compared_with_what_tensors_claim() {
     assert_eq!(codes(&report), ["data-file-missing", "shared-range"]);
     assert_eq!((report.errors, report.facts.data_files[0].size), (1, None));
     assert_eq!(report.facts.outside_claimed, 32);
-    // Small files that stand for much memory.
-    let dims = [1 << 30];
-    let much = |name: &str| {
-        let entries = [entry("location", "w"), int(14, 1)].concat();
-        len(5, tensor(name, FLOAT, &dims, &[entries]))
-    };
-    let report = scan_beside(&[("w", 16)], &[much("a")], &options);
+    // A small file whose tensor claims much memory.
+    let entries = [entry("location", "w"), int(14, 1)].concat();
+    let huge = len(5, tensor("a", FLOAT, &[1 << 30], &[entries]));
+    let report = scan_beside(&[("w", 16)], &[huge], &options);
     assert_eq!(codes(&report), ["range-beyond-end", "claims-exceed-files"]);
 }
 
@@ -830,7 +825,7 @@ fn only_regular_files_of_the_directory_are_looked_at() {
         fs::write(&path, model(&tensors)).unwrap();
         let report = ScanOptions::new().scan(&path).unwrap();
         assert_eq!(codes(&report), expected, "{locations:?}: {:#?}", report.findings);
-        // The same without a path of the model.
+        // A scan of bytes with a directory gives equal findings.
         let options = ScanOptions::new().directory(&directory);
         let report = options.scan_bytes(model(&tensors)).unwrap();
         assert_eq!(codes(&report), expected);
@@ -842,7 +837,7 @@ fn reports_stay_small() {
     let tensors: Vec<Vec<u8>> = (0..1000)
         .map(|i| len(5, tensor(&format!("{i}{}", "n".repeat(1000)), FLOAT, &[-1], &[])))
         .collect();
-    let report = scanned(&model(&tensors));
+    let report = scan(&model(&tensors));
     assert_eq!((report.findings.len(), report.errors), (21, 1000));
     assert_eq!(report.findings[20].message, "and 980 more of this kind");
     assert!(report.findings.iter().all(|found| found.place.len() < 200));
@@ -854,7 +849,7 @@ fn reports_stay_small() {
 fn damaged_models_are_scanned_without_harm() {
     let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.onnx");
     let mut bytes = fs::read(digits).unwrap();
-    // A small generator of numbers: the same bytes are damaged in every run.
+    // A pseudo-random generator with a fixed seed, so that every run damages the same bytes.
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut next = || {
         state ^= state << 13;
@@ -866,7 +861,7 @@ fn damaged_models_are_scanned_without_harm() {
         let at = next() % 2000.min(bytes.len());
         let before = bytes[at];
         bytes[at] = next() as u8;
-        let report = scanned(&bytes);
+        let report = scan(&bytes);
         assert!(report.findings.len() < 1000);
         if next() % 3 == 0 {
             bytes[at] = before;
@@ -876,8 +871,8 @@ fn damaged_models_are_scanned_without_harm() {
 
 #[test]
 fn weights_are_not_read() {
-    // WIRE-31+: sizes are counted in 64 bits. A file of ten gigabytes, of which the disk holds only
-    // what is not zero
+    // WIRE-31+: sizes have 64 bits. A sparse file of ten gigabytes, of which the disk stores only
+    // the nonzero blocks.
     let bytes = 10u64 << 30;
     let fields = tensor("w", FLOAT, &[(bytes / 4) as i64], &[]);
     let mut payload = Vec::new();
@@ -896,7 +891,7 @@ fn weights_are_not_read() {
     let path = directory.path().join("large.onnx");
     fs::write(&path, &start).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    // Some systems have no files with holes.
+    // Some systems do not support sparse files.
     if file.set_len(start.len() as u64 + bytes).is_err() {
         return;
     }
@@ -911,7 +906,7 @@ fn weights_are_not_read() {
 fn data_files_are_not_looked_for_forever() {
     let tensors: Vec<Vec<u8>> =
         (0..100_001).map(|i| external("", &[("location", &format!("{i}"))])).collect();
-    let report = scanned(&model(&tensors));
+    let report = scan(&model(&tensors));
     let expected = ["too-many-data-files", "data-files-not-looked-at"];
     assert_eq!(codes(&report), expected);
     assert_eq!(report.facts.data_files.len(), 1000);

@@ -1,4 +1,4 @@
-//! Sessions that share threads, memory or themselves.
+//! Tests of sessions that share threads, memory budgets or their state.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ fn model(body: &str) -> Model {
     Model::from_text(&format!("{text} {body}")).unwrap()
 }
 
-/// Elements of the inputs below: 64 KiB.
+/// Number of elements of the inputs: 64 KiB.
 const SIZE: usize = 1 << 14;
 
 fn x() -> Tensor {
@@ -34,7 +34,8 @@ fn clones_are_one_session() {
     }
 }
 
-/// A run allocates the same for names of one letter and of a thousand: it only reads them.
+/// Checks that a run does not copy names: it allocates equally for names of one letter and of a
+/// thousand.
 #[test]
 fn names_are_not_copied() {
     let allocated = |name: &str| {
@@ -73,10 +74,11 @@ fn two_sessions_run_on_one_pool() {
     });
 }
 
-/// A run that is called within another one takes its memory beside it. Alone, it has enough.
+/// Checks that a run inside another one, which together exceed a budget, fails, although the budget
+/// is enough for it alone.
 #[test]
 fn two_sessions_take_memory_of_one_budget() {
-    // The caller keeps `x`, so that nothing is written in its place.
+    // The caller keeps `x`, so the run cannot overwrite it in place.
     let (x, large) = (x(), Tensor::zeros(DataType::Float, [SIZE * 8]).unwrap());
     let small = model("g (float[N] x) => (float[N] y) { a = Exp (x) b = Erf (a) y = Neg (b) }");
     let inner = |budget: &MemoryBudget| {
@@ -116,13 +118,13 @@ fn two_sessions_take_memory_of_one_budget() {
     let (ran, used) = found.lock().unwrap().take().unwrap();
     assert_eq!(ran, Err(ErrorKind::Run));
     assert!((SIZE * 4..=budget.limit()).contains(&used), "{used}");
-    // Outputs belong to the caller, and the other session has the budget for itself again.
+    // Outputs belong to the caller, so the whole budget is free again.
     assert_eq!(budget.used(), 0);
     run(&inner).unwrap();
     assert_eq!(outputs.tensor("z").unwrap().dims(), [SIZE]);
 }
 
-/// Constants that a session computes count until it is dropped.
+/// Checks that constants which a session computes count towards its budget until it is dropped.
 #[test]
 fn a_session_returns_its_part_of_a_budget() {
     let text = "g (float x) => (float[16384] y) {
@@ -137,9 +139,9 @@ fn a_session_returns_its_part_of_a_budget() {
     let session = build().unwrap();
     assert!(session.report().made_bytes >= SIZE * 4);
     assert_eq!(budget.used(), session.report().made_bytes);
-    // A constant that does not fit is computed in each run instead, which then fails.
-    let run = |session: Session| session.run([("x", Tensor::scalar(1f32))], &RunOptions::default());
-    assert!(build().and_then(run).is_err());
+    // A constant that does not fit is computed in each run, and then the run fails.
+    let x = [("x", Tensor::scalar(1f32))];
+    assert!(build().and_then(|session| session.run(x, &RunOptions::default())).is_err());
     drop(session);
     assert_eq!(budget.used(), 0);
     build().unwrap();

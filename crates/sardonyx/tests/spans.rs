@@ -1,4 +1,4 @@
-//! Spans as an observer of the crate `tracing` sees them.
+//! Tests of spans, as a subscriber of the crate `tracing` sees them.
 
 // In a test, a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Writes each span when it is entered, indented by those around it.
+/// Subscriber that writes each span when it is entered, indented by nesting.
 #[derive(Clone)]
 struct Observer {
     most: Level,
@@ -69,7 +69,7 @@ fn observe(most: Level, body: impl FnOnce()) -> String {
     let state = Arc::clone(&observer.state);
     tracing::subscriber::with_default(observer, body);
     let state = state.lock().unwrap();
-    assert_eq!(state.depth, 0, "every span that was entered was left");
+    assert_eq!(state.depth, 0, "every entered span was exited");
     state.seen.clone()
 }
 

@@ -1,4 +1,4 @@
-//! What the standard says of files and their versions, on files made here.
+//! Tests of the standard's rules for files and versions, on files that the tests write.
 
 // In a test, a panic is the report.
 
@@ -33,7 +33,7 @@ fn bytes(fields: impl Fn(&mut Encoder<'_>)) -> Vec<u8> {
     encode_to_vec(&Message(fields))
 }
 
-/// A model with these fields, in whichever order, which survives being written.
+/// Makes a model with these fields, in any order, and checks that writing it is stable.
 fn open(fields: impl Fn(&mut Encoder<'_>)) -> Model {
     let model = Model::from_bytes(bytes(fields)).unwrap();
     let written = model.to_bytes();
@@ -42,7 +42,7 @@ fn open(fields: impl Fn(&mut Encoder<'_>)) -> Model {
     again
 }
 
-/// `y = op(x)`, as the fields of a graph.
+/// Writes the graph `y = op(x)`.
 fn one_node(out: &mut Encoder<'_>, domain: &str, op: &str) {
     out.message(graph::Node, |out| {
         out.put(node::Input, b"x");
@@ -71,7 +71,7 @@ fn import(out: &mut Encoder<'_>, domain: &str, version: i64) {
     });
 }
 
-/// A model of one Relu with whatever else.
+/// Makes a model of one Relu with additional fields.
 fn relu(ir_version: i64, rest: impl Fn(&mut Encoder<'_>)) -> Model {
     open(|out| {
         out.put(model::IrVersion, ir_version);
@@ -102,7 +102,7 @@ fn a_file_is_one_model() {
         let error = Model::from_bytes(wrong).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format, "{error}");
     }
-    // A lenient reader takes the bytes; a session does not.
+    // A lenient reader accepts the bytes, but a session needs a graph.
     let headless = bytes(|out| {
         out.put(model::IrVersion, 8);
         import(out, "", 13);
@@ -114,7 +114,7 @@ fn a_file_is_one_model() {
 }
 
 #[test]
-fn headers_are_told_without_running_anything() {
+fn headers_are_read_without_running_the_model() {
     // MODEL-05, MODEL-09, MODEL-10, MODEL-24+-, MODEL-25+, META-03+, META-13+, VER-08+
     let doc = "# Title\n\n*Markdown*, `code`\r\n";
     let model = open(|out| {
@@ -150,7 +150,7 @@ fn headers_are_told_without_running_anything() {
     assert_eq!(model.doc(), doc);
     assert_eq!(model.metadata_value("model_author").as_deref(), Some("Ada, Grace"));
     assert_eq!(model.opsets()[0].domain, "com.acme");
-    assert_eq!(model.unsupported().len(), 1);
+    assert_eq!(model.unsupported_operators().len(), 1);
     for version in [0, 7, -1, i64::MAX] {
         let model = relu(8, |out| out.put(model::ModelVersion, version));
         assert_eq!(model.model_version(), Some(version));
@@ -158,11 +158,11 @@ fn headers_are_told_without_running_anything() {
 }
 
 #[test]
-fn what_is_no_text_is_kept_and_told() {
-    // MODEL-05-: field 2 as a number is no producer
+fn invalid_text_is_kept_and_reported() {
+    // MODEL-05-: field 2 as a number is not a producer
     let number = relu(8, |out| out.records(b"\x10\x07"));
     assert_eq!(number.producer_name(), "");
-    // MODEL-10-: not altered, and diagnosed
+    // MODEL-10-: invalid UTF-8 is kept and reported
     let broken = relu(8, |out| out.put(model::DocString, b"caf\xe9"));
     let report = ScanOptions::new().scan_bytes(broken.to_bytes()).unwrap();
     let codes: Vec<&str> = report.findings.iter().map(|found| found.code).collect();
@@ -202,67 +202,26 @@ fn versions_of_the_format_are_numbers_with_an_end() {
         model.set_ir_version(version).unwrap();
         assert_eq!(model.ir_version(), Some(version));
     }
-    // What is newer than we are is read and written all the same.
+    // Newer versions than the newest known one are read and written unchanged.
     assert_eq!(relu(NEWEST_IR_VERSION + 1, |_| {}).ir_version(), Some(NEWEST_IR_VERSION + 1));
 }
 
 #[test]
-fn a_version_has_what_the_model_uses() {
+fn a_model_needs_the_version_of_its_newest_feature() {
     // MODEL-12, MODEL-13, MODEL-14, VER-10, VER-23, META-04
-    let with_function = |out: &mut Encoder<'_>| {
-        out.message(model::Functions, |out| {
-            out.put(function::Name, b"F");
-            out.put(function::Domain, b"com.acme");
-        });
-    };
-    let with_training = |out: &mut Encoder<'_>| out.message(model::TrainingInfo, |_| {});
-    let with_devices = |out: &mut Encoder<'_>| {
-        for name in ["gpu0", "gpu1"] {
-            out.message(model::Configuration, |out| {
-                out.put(device_configuration::Name, name.as_bytes());
-                out.put(device_configuration::NumDevices, 2);
-            });
-        }
-    };
     let model = relu(NEWEST_IR_VERSION, |out| {
-        with_training(out);
-        with_function(out);
-        with_devices(out);
+        write_training(out);
+        write_function(out);
+        write_devices(out);
     });
     assert_eq!((model.training_steps(), model.device_configurations().len()), (1, 2));
     assert_eq!(model.functions().len(), 1);
-    let float8 = |out: &mut Encoder<'_>| {
-        out.put(model::IrVersion, NEWEST_IR_VERSION);
-        out.message(model::Graph, |out| {
-            one_node(out, "", "Relu");
-            out.message(graph::Initializer, |out| {
-                out.put(tensor::Dims, &[1][..]);
-                out.put(tensor::DataType, DataType::Float8e4m3fn.number());
-                out.put(tensor::Name, b"w");
-                out.put(tensor::RawData, &[0x38]);
-            });
-        });
-        import(out, "", 13);
-    };
-    let node_metadata = |out: &mut Encoder<'_>| {
-        out.put(model::IrVersion, NEWEST_IR_VERSION);
-        out.message(model::Graph, |out| {
-            out.message(graph::Node, |out| {
-                out.put(node::OpType, b"Relu");
-                out.message(node::MetadataProps, |out| {
-                    out.put(string_string_entry::Key, b"com.acme.k")
-                });
-            });
-            out.put(graph::Name, b"g");
-        });
-        import(out, "", 13);
-    };
     let rows: [(&str, Model, i64); 5] = [
-        ("training", relu(14, with_training), 7),
-        ("functions", relu(14, with_function), 8),
-        ("devices", relu(14, with_devices), 11),
-        ("float8", open(float8), 9),
-        ("metadata of a node", open(node_metadata), 10),
+        ("training", relu(14, write_training), 7),
+        ("functions", relu(14, write_function), 8),
+        ("devices", relu(14, write_devices), 11),
+        ("float8", open(write_float8_model), 9),
+        ("metadata of a node", open(write_node_metadata_model), 10),
     ];
     for (what, mut model, first) in rows {
         let error = model.set_ir_version(first - 1).unwrap_err();
@@ -272,8 +231,56 @@ fn a_version_has_what_the_model_uses() {
     }
 }
 
+fn write_function(out: &mut Encoder<'_>) {
+    out.message(model::Functions, |out| {
+        out.put(function::Name, b"F");
+        out.put(function::Domain, b"com.acme");
+    });
+}
+
+fn write_training(out: &mut Encoder<'_>) {
+    out.message(model::TrainingInfo, |_| {});
+}
+
+fn write_devices(out: &mut Encoder<'_>) {
+    for name in ["gpu0", "gpu1"] {
+        out.message(model::Configuration, |out| {
+            out.put(device_configuration::Name, name.as_bytes());
+            out.put(device_configuration::NumDevices, 2);
+        });
+    }
+}
+
+fn write_float8_model(out: &mut Encoder<'_>) {
+    out.put(model::IrVersion, NEWEST_IR_VERSION);
+    out.message(model::Graph, |out| {
+        one_node(out, "", "Relu");
+        out.message(graph::Initializer, |out| {
+            out.put(tensor::Dims, &[1][..]);
+            out.put(tensor::DataType, DataType::Float8e4m3fn.number());
+            out.put(tensor::Name, b"w");
+            out.put(tensor::RawData, &[0x38]);
+        });
+    });
+    import(out, "", 13);
+}
+
+fn write_node_metadata_model(out: &mut Encoder<'_>) {
+    out.put(model::IrVersion, NEWEST_IR_VERSION);
+    out.message(model::Graph, |out| {
+        out.message(graph::Node, |out| {
+            out.put(node::OpType, b"Relu");
+            out.message(node::MetadataProps, |out| {
+                out.put(string_string_entry::Key, b"com.acme.k")
+            });
+        });
+        out.put(graph::Name, b"g");
+    });
+    import(out, "", 13);
+}
+
 #[test]
-fn training_does_not_concern_a_run() {
+fn training_information_does_not_affect_a_run() {
     // MODEL-17+-, MODEL-27, META-07
     let plain = run(&relu(8, |_| {})).unwrap();
     let mut model = relu(8, |out| {
@@ -334,25 +341,25 @@ fn metadata_of_every_element_are_kept_and_have_no_effect() {
             .run([("c", c), ("x", x)], &Default::default());
         outputs.unwrap().tensor("y").unwrap().to_vec::<f32>().unwrap()
     };
-    let told = |model: &Model| {
+    let has_finding = |model: &Model| {
         let report = model.check(&sardonyx::check::CheckOptions::new());
         assert_eq!(report.errors, 0, "{:?}", report.findings);
         report.findings.iter().any(|finding| finding.code.name == "ir-version-too-old")
     };
     let plain = model(10, None);
-    assert!(!told(&plain) && !told(&model(9, None)));
+    assert!(!has_finding(&plain) && !has_finding(&model(9, None)));
     let wanted = run(&plain);
     for place in 0..10 {
         let mut with = model(10, Some(place));
-        assert!(!told(&with), "{place}");
+        assert!(!has_finding(&with), "{place}");
         assert_eq!(run(&with), wanted, "{place}");
         let written = with.to_bytes();
         let key = b"com.acme.threads";
         assert!(written.windows(key.len()).any(|window| window == key), "{place}");
         assert!(Model::from_bytes(written.clone()).unwrap().to_bytes() == written, "{place}");
-        // Metadata of the model itself came with version 1.
+        // Metadata of the model itself exists since version 1.
         let is_below = place != 9;
-        assert_eq!(told(&model(9, Some(place))), is_below, "{place}");
+        assert_eq!(has_finding(&model(9, Some(place))), is_below, "{place}");
         assert_eq!(with.set_ir_version(9).is_err(), is_below, "{place}");
         let options = StripOptions { metadata: true, ..StripOptions::default() };
         assert_eq!(model(10, Some(place)).strip(&options).unwrap().metadata, 1, "{place}");
@@ -374,9 +381,9 @@ fn operator_sets_are_imported_by_domain() {
     let fine = [
         with(8, "", &[("ai.onnx", 13)]),
         with(8, "ai.onnx", &[("", 13)]),
-        // Before IR version 3 there were no imports, and one version.
+        // Before IR version 3, models had no imports and used version 1.
         with(2, "", &[]),
-        // Fields of the future do no harm.
+        // Unknown fields are ignored.
         relu(8, |out| out.records(b"\xfa\x3e\x03new")),
     ];
     for model in fine {
@@ -456,7 +463,7 @@ fn operator_set_of_version(ir_version: i64) -> Vec<u8> {
     })
 }
 
-/// A model with one tensor `w`.
+/// Makes a model with one tensor `w`.
 fn with_tensor(fields: impl Fn(&mut Encoder<'_>)) -> Model {
     open(|out| {
         out.put(model::IrVersion, NEWEST_IR_VERSION);
@@ -473,7 +480,7 @@ fn value(model: &Model) -> Result<Tensor, sardonyx::Error> {
 }
 
 #[test]
-fn stored_tensors_are_what_they_say() {
+fn stored_tensors_are_read_by_their_fields() {
     // TENSOR-27+, TENSOR-31+: no dims mean a scalar
     let scalar = with_tensor(|out| {
         out.put(tensor::DataType, 1);
@@ -488,10 +495,11 @@ fn stored_tensors_are_what_they_say() {
     }
     let found = value(&scalar).unwrap();
     assert_eq!((found.dims(), found.to_vec::<f32>().unwrap()), (&[][..], vec![2.0]));
-    // TENSOR-25+: the real part first, in raw data as in lists, read and written
+    // TENSOR-25+: the real part comes first, in raw data and in lists, when reading and when
+    // writing
     const PARTS: [u8; 8] = [0, 0, 0x80, 0x3f, 0, 0, 0, 0x40];
-    let complex = |is_raw: bool| {
-        with_tensor(|out| {
+    for is_raw in [true, false] {
+        let complex = with_tensor(|out| {
             out.put(tensor::Dims, &[1][..]);
             out.put(tensor::DataType, DataType::Complex64.number());
             if is_raw {
@@ -501,10 +509,8 @@ fn stored_tensors_are_what_they_say() {
                 out.packed_block(tensor::FloatData, &PARTS);
                 out.put(tensor::Name, b"w");
             }
-        })
-    };
-    for is_raw in [true, false] {
-        let found = value(&complex(is_raw)).unwrap();
+        });
+        let found = value(&complex).unwrap();
         assert_eq!(found.to_vec::<Complex64>().unwrap(), [Complex64 { re: 1.0, im: 2.0 }]);
     }
     let parts = [Complex128 { re: 1.0, im: -2.0 }];
@@ -551,8 +557,8 @@ fn payloads_are_not_copied_and_read_from_any_thread() {
 }
 
 #[test]
-fn what_we_make_is_raw_data_wherever_it_lies() {
-    // WIRE-38+, TENSOR-42+: written values are raw data, of 6-bit floats too
+fn written_values_are_raw_data_inside_and_outside() {
+    // WIRE-38+, TENSOR-42+: also for 6-bit floats
     for (data_type, dims) in [(DataType::Float, 3), (DataType::Float6e2m3, 3)] {
         let tensor = Tensor::zeros(data_type, [dims]).unwrap();
         let file = write_value(&Value::Tensor(tensor.clone()), "w").unwrap();
@@ -564,7 +570,8 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
         };
         assert!(again.bytes() == tensor.bytes());
     }
-    // EXT-13+, META-06+: two to a byte outside as inside, and nothing else about the model changes
+    // EXT-13+, META-06+: 4-bit elements are packed in a data file as in the model, and no metadata
+    // is added
     let inside = with_tensor(|out| {
         out.put(tensor::Dims, &[5][..]);
         out.put(tensor::DataType, DataType::Int4.number());
@@ -582,8 +589,8 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
 }
 
 #[test]
-fn attributes_hold_what_their_place_says() {
-    // TENSOR-28: in a node a tensor needs no name
+fn attributes_hold_values_of_their_type() {
+    // TENSOR-28: a tensor in an attribute needs no name
     let model = open(|out| {
         out.put(model::IrVersion, 8);
         out.message(model::Graph, |out| {
@@ -610,13 +617,13 @@ fn attributes_hold_what_their_place_says() {
     assert_eq!(outputs.tensor("y").unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0]);
 }
 
-fn of_text(text: &str) -> Model {
+fn parse(text: &str) -> Model {
     Model::from_bytes(text.as_bytes().to_vec()).unwrap()
 }
 
-/// What a model of inputs `x` and `z` gives back as `y`.
+/// Runs a model on inputs `x` and `z`, and returns its output `y`.
 fn run_both(text: &str, x: &[f32], z: &[f32]) -> Vec<f32> {
-    let session = Session::builder(&of_text(text)).threads(1).build().unwrap();
+    let session = Session::builder(&parse(text)).threads(1).build().unwrap();
     let tensor = |values: &[f32]| Tensor::from_vec([values.len()], values.to_vec()).unwrap();
     let inputs = [("x", tensor(x)), ("z", tensor(z))];
     let outputs = session.run(inputs, &Default::default()).unwrap();
@@ -627,7 +634,7 @@ const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21]>\n";
 
 #[test]
 fn operands_have_places_and_attributes_have_names() {
-    // NODE-05+-: attributes in any order, operands in theirs
+    // NODE-05+-: attributes have any order, operands are positional
     let graph =
         |node: &str| format!("{HEADER}g (float[N] x, float[N] z) => (float[N] y) {{ {node} }}");
     let gemm = |attributes: &str| {
@@ -642,16 +649,16 @@ fn operands_have_places_and_attributes_have_names() {
     let difference = graph("y = Sub(x, z)");
     assert_eq!(run_both(&difference, &[5.0], &[3.0]), [2.0]);
     assert_eq!(run_both(&graph("y = Sub(z, x)"), &[5.0], &[3.0]), [-2.0]);
-    // NODE-20+: what flows along the operands is told by the caller, at each run.
+    // NODE-20+: each run takes operands from the caller.
     assert_eq!(run_both(&difference, &[8.0], &[1.0]), [7.0]);
-    // OPSET-22-: a shape is an operand of Reshape, which as an attribute means nothing.
-    let confused = of_text(&graph("y = Reshape<shape = [2, 2]>(x)"));
+    // OPSET-22-: the shape of Reshape is an operand; an attribute of this name is not allowed.
+    let confused = parse(&graph("y = Reshape<shape = [2, 2]>(x)"));
     assert!(Session::new(&confused).is_err());
 }
 
 #[test]
 fn attributes_are_fixed_when_a_model_is_made() {
-    // NODE-25+, ATTR-13+: the same factor for all inputs, and no way to have it from outside
+    // NODE-25+, ATTR-13+: an attribute is equal for all inputs, and cannot refer to a value
     let leaky = |alpha: &str| {
         format!(
             "{HEADER}g (float[N] x, float[N] z) => (float[N] y) {{ y = LeakyRelu<alpha: float = {alpha}>(x) }}"
@@ -660,20 +667,20 @@ fn attributes_are_fixed_when_a_model_is_made() {
     for x in [-1.0, -2.0, -4.0] {
         assert_eq!(run_both(&leaky("0.5"), &[x], &[9.0]), [x / 2.0]);
     }
-    let error = Session::new(&of_text(&leaky("@z"))).unwrap_err();
+    let error = Session::new(&parse(&leaky("@z"))).unwrap_err();
     assert!(error.to_string().contains("of a function"), "{error}");
 }
 
 #[test]
-fn results_without_a_name_are_not_made() {
-    // NODE-14+-, NODE-16-: with a mask, without, and with a place for one
+fn unnamed_results_are_not_returned() {
+    // NODE-14+-, NODE-16-: with a mask, without one, and with an empty name for it
     let dropout = |outputs: &str| {
         format!("{HEADER}g (float[N] x, float[N] z) => (float[N] y) {{ {outputs} = Dropout(x) }}")
     };
     let x = [1.0, -2.0, 3.0];
     for outputs in ["y", "y, mask", "y, \"\""] {
         assert_eq!(run_both(&dropout(outputs), &x, &x), x, "{outputs}");
-        let model = of_text(&dropout(outputs));
+        let model = parse(&dropout(outputs));
         let session = Session::new(&model).unwrap();
         let names: Vec<&str> = session.outputs().iter().map(|port| port.name()).collect();
         assert_eq!(names, ["y"]);
@@ -684,7 +691,7 @@ fn results_without_a_name_are_not_made() {
 }
 
 #[test]
-fn the_order_of_constants_means_nothing() {
+fn the_order_of_constants_has_no_effect() {
     // GRAPH-09+
     let constants = ["float[1] a = {2}", "float[1] b = {10}", "float[1] c = {3}"];
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {

@@ -1,4 +1,4 @@
-//! Rules of the standard for graphs, nodes, attributes and values, each shown by runs of sessions.
+//! Tests of the standard's rules for graphs, nodes, attributes and values, by running sessions.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ fn run_graph(graph: &str, inputs: &[(&str, Tensor)]) -> Outputs {
     run(&model_of(21, graph), inputs).unwrap_or_else(|error| panic!("{error}\n{graph}"))
 }
 
-/// Error of compiling or running a graph of opset 21.
-fn refusal(graph: &str, inputs: &[(&str, Tensor)]) -> String {
+/// Returns the error of compiling or running a graph of opset 21.
+fn expect_refusal(graph: &str, inputs: &[(&str, Tensor)]) -> String {
     match run(&model_of(21, graph), inputs) {
         Ok(outputs) => panic!("{graph}\n{:?}", outputs.iter().collect::<Vec<_>>()),
         Err(error) => error.to_string(),
@@ -38,7 +38,7 @@ fn floats(dims: &[usize], elements: &[f32]) -> Tensor {
     Tensor::from_slice(dims, elements).unwrap()
 }
 
-/// Floats from -1.5 on, in steps of 0.5.
+/// Makes a tensor of -1.5, -1, -0.5 and so on.
 fn numbers(dims: &[usize]) -> Tensor {
     let count: usize = dims.iter().product();
     floats(dims, &(0..count).map(|index| index as f32 * 0.5 - 1.5).collect::<Vec<_>>())
@@ -84,13 +84,13 @@ fn sparse_attributes_are_dense_for_readers() {
         ("float[2, 2], float[1] {1}, int64[1, 3] {0, 0, 0}", "the indices have shape [1, 3]"),
         ("float[4], float[1, 2] {1, 2}, int64[2] {0, 1}", "the values have 2 dimensions"),
     ] {
-        let error = refusal(&constant(sparse, "float[]"), &[]);
+        let error = expect_refusal(&constant(sparse, "float[]"), &[]);
         assert!(error.contains(why), "{sparse}: {error}");
     }
 }
 
 #[test]
-fn sparse_values_without_indices_have_no_place() {
+fn sparse_values_need_indices() {
     // TENSOR-38+-
     let constant = |values: usize| {
         let list = vec!["1"; values].join(", ");
@@ -141,25 +141,25 @@ fn attributes_without_a_field_are_zero() {
     let concat = "g (float[2, 2] x) => (float[4, 2] y) { y = Concat<axis: int>(x, x) }";
     let (dims, _) = list(&run_graph(concat, &[("x", numbers(&[2, 2]))]), "y");
     assert_eq!(dims, [4, 2]);
-    let error = refusal("g (float[2, 2] x) => (float[4, 2] y) { y = Concat(x, x) }", &[]);
+    let error = expect_refusal("g (float[2, 2] x) => (float[4, 2] y) { y = Concat(x, x) }", &[]);
     assert!(error.contains("requires the attribute 'axis'"), "{error}");
 }
 
 #[test]
-fn a_run_ends_when_its_outputs_are_there() {
-    // GRAPH-23+: a node that would fail, whose output nothing needs
+fn nodes_without_a_needed_output_do_not_run() {
+    // GRAPH-23+: a node that would fail, but no output depends on it
     let graph =
         "g (float[3] x, int64[2] s) => (float[3] y) { y = Neg(x) z = Reshape(x, s) w = Neg(z) }";
     let shape = Tensor::from_slice([2], &[5i64, 7]).unwrap();
     let inputs = [("x", floats(&[3], &[1.0, 2.0, 3.0])), ("s", shape)];
     assert_eq!(elements(&run_graph(graph, &inputs), "y"), [-1.0, -2.0, -3.0]);
     let needed = graph.replace("(float[3] y)", "(float[3] y, float[] w)");
-    assert!(refusal(&needed, &inputs).contains("Reshape"));
-    // GRAPH-23-: an output without a definition, and one of a branch
+    assert!(expect_refusal(&needed, &inputs).contains("Reshape"));
+    // GRAPH-23-: undefined outputs, of the graph and of a branch
     let x = [("x", floats(&[3], &[1.0, 2.0, 3.0]))];
-    let error = refusal("g (float[3] x) => (float[3] y, float[3] z) { y = Neg(x) }", &x);
+    let error = expect_refusal("g (float[3] x) => (float[3] y, float[3] z) { y = Neg(x) }", &x);
     assert!(error.contains("'z'"), "{error}");
-    let error = refusal(
+    let error = expect_refusal(
         "g (float[3] x) => (float[3] y) {
            c = Constant<value = bool {1}>()
            y = If<then_branch = t () => (q) { p = Neg(x) }, else_branch = e () => (p) { p = Neg(x) }>(c)
@@ -171,7 +171,7 @@ fn a_run_ends_when_its_outputs_are_there() {
 
 #[test]
 fn outputs_of_nodes_are_values_and_outputs() {
-    // GRAPH-28+, NODE-02+: `a` is read twice, and is an output besides
+    // GRAPH-28+, NODE-02+: `a` is read twice and is also an output
     let graph = "g (float[2] x) => (float[2] y, float[2] a, float[2] z) {
         a = Neg(x) b = Add(a, a) c = Mul(a, b) y = Identity(c) z = Sub(b, c)
     }";
@@ -184,7 +184,7 @@ fn outputs_of_nodes_are_values_and_outputs() {
 
 #[test]
 fn outputs_are_defined_in_their_graph() {
-    // GRAPH-30+: outputs that are an input, a constant, and both in a branch
+    // GRAPH-30+: outputs that alias an input or a constant, also in a branch
     let graph = "g (float[2] x) => (float[2] x, float[2] w, float[2] y, float[2] z)
         <float[2] w = {3, 4}> {
         c = Constant<value = bool {1}>()
@@ -200,7 +200,7 @@ fn outputs_are_defined_in_their_graph() {
     {
         assert_eq!(elements(&found, name), wanted, "{name}");
     }
-    // GRAPH-30-: `x` and `h` are defined outside only; an Identity brings them in
+    // GRAPH-30-: an outer value cannot be an output of a branch; an Identity makes it one
     let branches = |then: &str| {
         format!(
             "g (float[2] x) => (float[2] y) {{
@@ -211,7 +211,7 @@ fn outputs_are_defined_in_their_graph() {
     };
     let x = [("x", floats(&[2], &[1.0, 2.0]))];
     for outer in ["x", "h"] {
-        let error = refusal(&branches(&format!("({outer}) {{}}")), &x);
+        let error = expect_refusal(&branches(&format!("({outer}) {{}}")), &x);
         assert!(error.contains(&format!("'{outer}'")) && error.contains("Identity"), "{error}");
         let inside = branches(&format!("(q) {{ q = Identity({outer}) }}"));
         assert_eq!(elements(&run_graph(&inside, &x), "y"), [1.0, 2.0]);
@@ -219,8 +219,8 @@ fn outputs_are_defined_in_their_graph() {
 }
 
 #[test]
-fn names_of_nodes_change_nothing() {
-    // NAME-11+: no names, names of values, one name for all nodes
+fn names_of_nodes_have_no_effect() {
+    // NAME-11+: empty names, names of values, equal names
     let graph = |names: [&str; 3]| {
         let [first, second, third] = names;
         let text = format!(
@@ -240,7 +240,7 @@ fn names_of_nodes_change_nothing() {
 
 #[test]
 fn names_are_compared_byte_by_byte() {
-    // NAME-15+-: letters in either case, and one letter as one character and as two
+    // NAME-15+-: upper and lower case differ, and so do composed and decomposed characters
     let (one, two) = ("caf\u{e9}", "cafe\u{301}");
     let graph = format!(
         "g (float[2] x, float[2] X) => (float[2] y, float[2] Y) {{
@@ -251,7 +251,7 @@ fn names_are_compared_byte_by_byte() {
     let found = run_graph(&graph, &inputs);
     assert_eq!((elements(&found, "y"), elements(&found, "Y")), (vec![-1.0, -2.0], vec![3.0, 4.0]));
     let graph = format!("g (float[2] \"{one}\") => (float[2] y) {{ y = Neg(\"{two}\") }}");
-    assert!(refusal(&graph, &[]).contains("is not defined"));
+    assert!(expect_refusal(&graph, &[]).contains("is not defined"));
     let model =
         model_of(21, &format!("g (float[2] \"{one}\") => (float[2] y) {{ y = Neg(\"{one}\") }}"));
     let error = run(&model, &[(two, floats(&[2], &[1.0, 2.0]))]).unwrap_err();
@@ -280,7 +280,7 @@ fn operators_are_those_of_imported_sets() {
         ("\"\": 21", "com.acme.Relu", "'com.acme'"),
         ("\"\": 21", "relu", "relu"),
         ("\"\": 21", "RELU", "RELU"),
-        // An operator of another set.
+        // An operator of a set that is not imported.
         ("\"\": 21", "Scaler", "Scaler"),
     ] {
         let error = relu(imports, operator).unwrap_err().to_string();
@@ -289,9 +289,9 @@ fn operators_are_those_of_imported_sets() {
 }
 
 #[test]
-fn a_model_without_imports_means_version_1() {
-    // MODEL-26+, OPSET-02+: in version 1 Reshape has its shape as an attribute, and Softmax takes
-    // all axes from 1 on together
+fn a_model_without_imports_uses_version_1() {
+    // MODEL-26+, OPSET-02+: in version 1, the shape of Reshape is an attribute, and Softmax
+    // normalizes over all axes from axis 1 on
     let text = "<ir_version: 2>
         g (float[1, 4] x) => (float[1, 2, 2] y) { a = Reshape<shape = [1, 2, 2]>(x) y = Softmax(a) }";
     let model = Model::from_text(text).unwrap();
@@ -306,8 +306,8 @@ fn a_model_without_imports_means_version_1() {
 }
 
 #[test]
-fn optional_operands_may_be_left_out() {
-    // NODE-13+-: the bias of a convolution, and neither its weights nor its image
+fn optional_operands_may_be_omitted() {
+    // NODE-13+-: the bias of a convolution is optional, weights and image are not
     let w = floats(&[1, 1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
     let inputs = [("x", floats(&[1, 1, 2, 2], &[1.0, 1.0, 1.0, 2.0])), ("w", w)];
     let conv = |operands: &str| {
@@ -321,14 +321,14 @@ fn optional_operands_may_be_left_out() {
         assert_eq!(elements(&run_graph(&conv(operands), &inputs), "y"), [wanted], "{operands}");
     }
     for operands in ["x", "x, , b", ", w", "x, "] {
-        let error = refusal(&conv(operands), &inputs);
+        let error = expect_refusal(&conv(operands), &inputs);
         assert!(error.contains("Conv"), "{operands}: {error}");
     }
 }
 
 #[test]
 fn omitted_attributes_have_the_default_of_their_version() {
-    // NODE-22+-, VER-17+: the defaults of the imported version, not of the next one
+    // NODE-22+-, VER-17+: the default is that of the imported version, not of the next one
     let nodes = |opset: u32, node: &str, x: Tensor, more: &[(&str, Tensor)]| {
         let inputs: String = more
             .iter()
@@ -341,7 +341,8 @@ fn omitted_attributes_have_the_default_of_their_version() {
         list(&found.unwrap_or_else(|error| panic!("{opset} {node}: {error}")), "y")
     };
     let x = || numbers(&[2, 2, 2]);
-    // Softmax, LogSoftmax and Hardmax flatten from axis 1 up to 12, and work on the last from 13.
+    // Softmax, LogSoftmax and Hardmax flatten from axis 1 before opset 13, and use the last axis
+    // from then on.
     for operator in ["Softmax", "LogSoftmax", "Hardmax"] {
         let without = |opset| nodes(opset, &format!("{operator}(x)"), x(), &[]);
         let with =
@@ -356,7 +357,7 @@ fn omitted_attributes_have_the_default_of_their_version() {
     }
     assert_eq!(nodes(12, "Softmax(x)", floats(&[1, 2, 2], &[0.0; 4]), &[]).1, [0.25; 4]);
     assert_eq!(nodes(13, "Softmax(x)", floats(&[1, 2, 2], &[0.0; 4]), &[]).1, [0.5; 4]);
-    // By the formulas of the operators.
+    // Expected values follow the formulas of the operators.
     let two = || floats(&[2], &[-2.0, 3.0]);
     assert_eq!(nodes(1, "LeakyRelu(x)", two(), &[]).1, [-2.0 * 0.01, 3.0]);
     assert_eq!(nodes(21, "LeakyRelu(x)", two(), &[]).1, [-2.0 * 0.01, 3.0]);
@@ -375,8 +376,8 @@ fn omitted_attributes_have_the_default_of_their_version() {
 }
 
 #[test]
-fn data_are_operands_and_settings_attributes() {
-    // OPSET-22+: the shape of Reshape is an operand from version 5 on, given or computed, and an
+fn data_are_operands_and_options_are_attributes() {
+    // OPSET-22+: the shape of Reshape is an operand since version 5, constant or computed, and an
     // attribute before
     let x = ("x", numbers(&[2, 3]));
     let graph = "g (float[2, 3] x, int64[2] s) => (float[?, ?] y, float[?, ?] z) {
@@ -389,41 +390,39 @@ fn data_are_operands_and_settings_attributes() {
     assert_eq!(list(&run(&old, std::slice::from_ref(&x)).unwrap(), "y").0, [3, 2]);
     // OPSET-22-: an attribute in place of an operand, and the reverse
     let confused = "g (float[2, 3] x) => (float[?, ?] y) { y = Reshape<shape = [3, 2]>(x) }";
-    assert!(refusal(confused, std::slice::from_ref(&x)).contains("Reshape"));
+    assert!(expect_refusal(confused, std::slice::from_ref(&x)).contains("Reshape"));
     let confused = "g (float[2, 3] x, float alpha) => (float[2, 3] y) { y = LeakyRelu(x, alpha) }";
-    let error = refusal(confused, &[x, ("alpha", Tensor::scalar(0.5f32))]);
+    let error = expect_refusal(confused, &[x, ("alpha", Tensor::scalar(0.5f32))]);
     assert!(error.contains("LeakyRelu"), "{error}");
 }
 
 #[test]
-fn a_value_without_a_shape_has_any() {
-    // SHAPE-03+: an input, a value between nodes and an output. TENSOR-04+: without elements
+fn a_value_without_a_shape_has_any_shape() {
+    // SHAPE-03+: an input, an intermediate value and an output. TENSOR-04+: empty tensors
     let graph = "g (float[] x) => (float[] y) <float[] a> { a = Neg(x) y = Abs(a) }";
     for dims in [&[][..], &[1], &[0], &[0, 5], &[2, 3], &[1, 2, 1, 3]] {
         let (found, _) = list(&run_graph(graph, &[("x", numbers(dims))]), "y");
         assert_eq!(found, dims);
     }
-    // SHAPE-03-: a shape without dimensions is that of a scalar, not an absent one
+    // SHAPE-03-: a shape without dimensions is a scalar, not an unknown shape
     let scalar = "g (float x) => (float y) { y = Neg(x) }";
     assert_eq!(list(&run_graph(scalar, &[("x", numbers(&[]))]), "y").0, [0; 0]);
     for dims in [&[1][..], &[2, 3]] {
-        let error = refusal(scalar, &[("x", numbers(dims))]);
+        let error = expect_refusal(scalar, &[("x", numbers(dims))]);
         assert!(error.contains("dimensions"), "{error}");
     }
     // SHAPE-10-: the names "" and "*" do not stand for any rank
-    let named = |name: &str| {
-        format!(
-            "g (float[\"{name}\"] x, float[\"{name}\"] z) => (float[] y) {{ y = Concat<axis = 0>(x, z) }}"
-        )
-    };
     for name in ["", "*"] {
-        let error = refusal(&named(name), &[("x", numbers(&[2, 3])), ("z", numbers(&[2]))]);
+        let graph = format!(
+            "g (float[\"{name}\"] x, float[\"{name}\"] z) => (float[] y) {{ y = Concat<axis = 0>(x, z) }}"
+        );
+        let error = expect_refusal(&graph, &[("x", numbers(&[2, 3])), ("z", numbers(&[2]))]);
         assert!(error.contains("dimensions"), "{error}");
     }
 }
 
 #[test]
-fn a_size_is_one_size_in_bodies_too() {
+fn a_symbolic_size_is_equal_in_subgraphs() {
     // SHAPE-06+: N of a branch is N of the graph, and so the size of the output of the If
     let graph = "g (bool c, float[N] x, float[M] z) => (float[?] y, float[?] w) {
         y = If<
@@ -439,24 +438,22 @@ fn a_size_is_one_size_in_bodies_too() {
     let report = model.infer(&sardonyx::infer::InferOptions::new());
     let ty = |name| report.ty(&model, name).map(|ty| ty.to_string());
     assert_eq!(ty("y").as_deref(), Some("float[N]"));
-    // Branches of sizes N and M.
+    // The branches of `w` have the sizes N and M.
     assert!(!["float[N]", "float[M]"].contains(&ty("w").unwrap().as_str()), "{:?}", ty("w"));
-    let inputs = |chosen: bool| {
-        [
+    for (chosen, sizes) in [(true, [3, 3]), (false, [3, 2])] {
+        let inputs = [
             ("c", Tensor::from_bools([], &[chosen]).unwrap()),
             ("x", numbers(&[3])),
             ("z", numbers(&[2])),
-        ]
-    };
-    for (chosen, sizes) in [(true, [3, 3]), (false, [3, 2])] {
-        let found = run(&model, &inputs(chosen)).unwrap();
+        ];
+        let found = run(&model, &inputs).unwrap();
         let lens = ["y", "w"].map(|name| found.tensor(name).unwrap().len());
         assert_eq!(lens, sizes);
     }
 }
 
 #[test]
-fn inputs_of_one_size_have_it() {
+fn inputs_of_one_symbolic_size_must_agree() {
     // SHAPE-07+-
     let graph =
         "g (float[N] x, float[N, 2] z) => (float[N] y, float[N, 2] w) { y = Neg(x) w = Neg(z) }";
@@ -465,12 +462,12 @@ fn inputs_of_one_size_have_it() {
         assert_eq!(found.tensor("w").unwrap().dims(), [size, 2]);
     }
     for size in [1, 2, 4] {
-        let error = refusal(graph, &[("x", numbers(&[3])), ("z", numbers(&[size, 2]))]);
+        let error = expect_refusal(graph, &[("x", numbers(&[3])), ("z", numbers(&[size, 2]))]);
         assert!(error.contains(&format!("N is {size}")), "{error}");
     }
 }
 
-/// The shape that NumPy gives two operands, axis by axis from the right.
+/// Computes the broadcast shape of two operands by the rules of NumPy; `None` if they do not fit.
 fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let size = |dims: &[usize], axis: usize| {
@@ -483,7 +480,7 @@ fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     sizes.collect()
 }
 
-/// The element that an operand of shape `dims` has for place `index` of a result of shape `all`.
+/// Returns the element of a broadcast operand for index `index` of a result of shape `all`.
 fn element_for(tensor: &Tensor, all: &[usize], index: usize) -> f32 {
     let mut rest = index;
     let mut place = 0;
@@ -500,7 +497,7 @@ fn element_for(tensor: &Tensor, all: &[usize], index: usize) -> f32 {
     tensor.to_vec::<f32>().unwrap()[place]
 }
 
-/// All shapes of up to three axes of sizes 0 to 3, and the ones of the standard's examples.
+/// Lists shapes of up to two axes of sizes 0 to 3, and those in the standard's examples.
 fn shapes() -> Vec<Vec<usize>> {
     let mut shapes = vec![vec![]];
     for a in [0, 1, 2, 3] {
@@ -551,7 +548,7 @@ fn operands_are_broadcast_from_the_right() {
 }
 
 #[test]
-fn the_second_operand_alone_is_stretched() {
+fn the_second_operand_is_broadcast_in_one_direction() {
     // SHAPE-20+-: the slope of PRelu and the addend of Gemm
     let prelu = "g (float[] x, float[] z) => (float[] y) { y = PRelu(x, z) }";
     let session_of = |graph: &str| session(&model_of(21, graph)).unwrap();
@@ -594,8 +591,8 @@ fn the_second_operand_alone_is_stretched() {
 }
 
 #[test]
-fn a_list_of_one_is_no_scalar() {
-    // TENSOR-05+-, TENSOR-06+: ranks survive nodes, bodies and the ends of a run
+fn a_vector_of_one_element_is_not_a_scalar() {
+    // TENSOR-05+-, TENSOR-06+: nodes, subgraphs, inputs and outputs keep ranks
     let graph = "g (float[1] v, float s, float[2] t) =>
         (float[1] v2, float s2, float[1] g1, float g0, int64[1] shape_v, int64[0] shape_s,
          int64[2] shape_m, float s3)
@@ -632,10 +629,10 @@ fn a_list_of_one_is_no_scalar() {
                 input.1 = other.clone();
             }
         }
-        let error = refusal(graph, &inputs);
+        let error = expect_refusal(graph, &inputs);
         assert!(error.contains(&format!("'{name}'")), "{error}");
     }
-    // A constant [1] has an axis as well.
+    // A constant of shape [1] has rank 1 too.
     let constants =
         "g () => (float[1] a, float b) <float[1] v = {2}, float s = {2}> { a = Neg(v) b = Neg(s) }";
     let found = run_graph(constants, &[]);
@@ -643,8 +640,8 @@ fn a_list_of_one_is_no_scalar() {
 }
 
 #[test]
-fn rows_follow_each_other() {
-    // TENSOR-08+: inputs, constants, views and transposed values
+fn elements_are_in_row_major_order() {
+    // TENSOR-08+: in inputs, constants, views and transposed values
     let graph = "g (float[2, 2] x, int64[2] at) =>
         (float[4] a, float[4] b, float[4] c, float[2] row, float[4] cut, float[1] pick)
         <float[2, 2] m = {1, 2, 3, 4}, int64[1] all = {-1}> {
@@ -670,8 +667,8 @@ fn rows_follow_each_other() {
 }
 
 #[test]
-fn parts_of_tensors_are_not_whole() {
-    // TENSOR-29+-: a segment is kept in the file, and refused as an operand
+fn segments_of_tensors_are_refused() {
+    // TENSOR-29+-: a segment is kept in the file, but cannot be an operand
     let text = |node: &str, segment: &str| {
         format!(
             "ir_version: 10 opset_import {{ version: 21 }}
@@ -690,7 +687,7 @@ fn parts_of_tensors_are_not_whole() {
     assert_eq!(elements(&run(&whole, &[]).unwrap(), "y"), [-1.0, -2.0]);
     let segment = "segment { begin: 0 end: 2 }";
     let part = Model::from_bytes(text(neg, segment).into_bytes()).unwrap();
-    // Field 3 of the tensor with begin 0 and end 2.
+    // Field 3 of the tensor, with begin 0 and end 2.
     let bytes = part.to_bytes();
     assert!(bytes.windows(6).any(|window| window == b"\x1a\x04\x08\x00\x10\x02"));
     assert!(Model::from_bytes(bytes.clone()).unwrap().to_bytes() == bytes);
@@ -705,7 +702,7 @@ fn parts_of_tensors_are_not_whole() {
     assert!(run(&model, &[]).unwrap_err().to_string().contains("Constant"));
 }
 
-/// First version of the format with each type, and the codes of its largest and smallest element.
+/// Lists the first IR version with each type, and the codes of its largest and smallest element.
 fn type_rows() -> BTreeMap<&'static str, (i64, [u64; 2])> {
     BTreeMap::from([
         ("float16", (1, [0x7bff, 0xfbff])),
@@ -731,7 +728,7 @@ fn type_rows() -> BTreeMap<&'static str, (i64, [u64; 2])> {
 
 #[test]
 fn elements_of_each_type_survive_a_run() {
-    // TYPE-02+, TYPE-03+: all codes up to 8 bits, and the ends of the others, bit by bit
+    // TYPE-02+, TYPE-03+: all codes of types up to 8 bits, and the extreme values of wider types
     let rows = type_rows();
     assert_eq!(rows.len(), 18);
     for (name, (first, ends)) in &rows {
@@ -764,27 +761,35 @@ fn elements_of_each_type_survive_a_run() {
         for output in ["y", "z"] {
             assert!(found.tensor(output).unwrap().bit_eq(&tensor), "{name}");
         }
-        // TYPE-02-, TYPE-03: an older version of the format has a finding for the type
+        // TYPE-02-, TYPE-03: the checker reports the type in a model of an older IR version
         let mut old =
             Model::from_text(&text.replace("ir_version: 14", &format!("ir_version: {first}")))
                 .unwrap();
-        let told = |model: &Model| {
+        let type_findings = |model: &Model| {
             let report = model.check(&CheckOptions::new());
             let codes =
                 report.findings.iter().filter(|finding| finding.code.name == "ir-version-too-old");
             codes.map(|finding| finding.fact.to_string()).collect::<Vec<_>>()
         };
-        assert!(!told(&old).iter().any(|fact| fact.contains("'x'")), "{name}: {:?}", told(&old));
+        assert!(
+            !type_findings(&old).iter().any(|fact| fact.contains("'x'")),
+            "{name}: {:?}",
+            type_findings(&old)
+        );
         if *first > 1 {
             let text = text.replace("ir_version: 14", &format!("ir_version: {}", first - 1));
             old = Model::from_text(&text).unwrap();
-            assert!(told(&old).iter().any(|fact| fact.contains("'x'")), "{name}: {:?}", told(&old));
+            assert!(
+                type_findings(&old).iter().any(|fact| fact.contains("'x'")),
+                "{name}: {:?}",
+                type_findings(&old)
+            );
         }
     }
 }
 
 #[test]
-fn integers_beyond_a_type_are_refused() {
+fn integers_out_of_range_are_refused() {
     // TYPE-03-
     for (ty, fine, wrong) in [
         ("int2", ["-2", "1"], ["-3", "2"]),
@@ -820,7 +825,7 @@ fn integers_beyond_a_type_are_refused() {
 
 #[test]
 fn strings_are_utf_8() {
-    // TYPE-06+-: text passes byte by byte, and the check has a finding for other bytes
+    // TYPE-06+-: text is passed byte by byte, and the checker reports invalid UTF-8
     let words = ["", "ä€𝄞", "a\u{0}b"];
     let model = model_of(21, "g (string[3] x) => (string[3] y) { y = Identity(x) }");
     let x = Tensor::from(StringArray::from_iter(words));
@@ -841,12 +846,12 @@ fn strings_are_utf_8() {
         );
         Model::from_bytes(text.into_bytes()).unwrap()
     };
-    let told = |model: &Model| {
+    let has_finding = |model: &Model| {
         let report = model.check(&CheckOptions::new());
         report.findings.iter().any(|finding| finding.code.name == "string-not-utf8")
     };
-    assert!(!told(&stored("caf\\303\\251")));
+    assert!(!has_finding(&stored("caf\\303\\251")));
     for broken in ["caf\\351", "\\355\\240\\200", "\\300\\200", "\\303"] {
-        assert!(told(&stored(broken)), "{broken}");
+        assert!(has_finding(&stored(broken)), "{broken}");
     }
 }

@@ -1,27 +1,27 @@
-//! Training steps that are repeated allocate nothing.
+//! Checks that repeated training steps allocate nothing.
 
 use allocation_counter::measure;
 use sardonyx::train::{Loss, OptimizerKind, TrainingOptions};
 use sardonyx::{Model, Tensor, TensorViewMut, Trainer};
 
-/// A model whose weights are numbers from -0.1 to 0.1: names and dimensions of them, and what
-/// stands around them.
+/// Makes a model with random weights from -0.1 to 0.1 of these names and dimensions. `before` is
+/// the text before the weights.
 fn model(before: &str, weights: &[(&str, &[usize])], nodes: &str) -> Model {
     let mut state = 1u32;
-    let mut number = || {
+    let mut numbers = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (f64::from(state >> 8) / f64::from(1 << 24) / 5.0 - 0.1).to_string()
-    };
-    let mut weight = |(name, dims): &(&str, &[usize])| {
-        let numbers: Vec<String> = (0..dims.iter().product()).map(|_| number()).collect();
-        format!("float{dims:?} {name} = {{{}}}", numbers.join(", "))
-    };
-    let weights: Vec<String> = weights.iter().map(&mut weight).collect();
-    Model::from_text(&format!("{before} <{}> {{ {nodes} }}", weights.join(", "))).unwrap()
+    });
+    let mut initializers = Vec::new();
+    for (name, dims) in weights {
+        let numbers: Vec<String> = numbers.by_ref().take(dims.iter().product()).collect();
+        initializers.push(format!("float{dims:?} {name} = {{{}}}", numbers.join(", ")));
+    }
+    Model::from_text(&format!("{before} <{}> {{ {nodes} }}", initializers.join(", "))).unwrap()
 }
 
-/// A network of matrix products that reads words.
-fn reads_words() -> Model {
+/// Makes a network of matrix products with an embedding.
+fn text_network() -> Model {
     model(
         "<ir_version: 8, opset_import: [\"\": 20]> g (int64[N, 6] x) => (float[N, 5] scores)",
         &[
@@ -47,8 +47,8 @@ fn reads_words() -> Model {
     )
 }
 
-/// A network of convolutions, with two strides and what stands around them.
-fn sees() -> Model {
+/// Makes a network of convolutions with several strides, normalization and pooling.
+fn image_network() -> Model {
     model(
         "<ir_version: 8, opset_import: [\"\": 17]> g (float[N, 3, 8, 8] x) => (float[N, 5] scores)",
         &[
@@ -76,8 +76,13 @@ fn sees() -> Model {
     )
 }
 
-/// How often a step after three others allocates, and how many bytes in all.
-fn allocated(model: &Model, x: &Tensor, options: &TrainingOptions, threads: usize) -> (u64, u64) {
+/// Counts the allocations of a step after three others, and their bytes.
+fn count_allocations(
+    model: &Model,
+    x: &Tensor,
+    options: &TrainingOptions,
+    threads: usize,
+) -> (u64, u64) {
     let (model, _) = model.add_training(options).unwrap();
     let mut trainer = Trainer::builder(&model).threads(threads).build().unwrap();
     let labels = Tensor::from_slice([4], &[0i64, 4, 2, 1]).unwrap();
@@ -110,9 +115,9 @@ fn after_three_steps_nothing_is_allocated() {
         for threads in [1, 2] {
             let what = format!("{name} with {threads} threads");
             for (network, model, x) in
-                [("words", reads_words(), &words), ("images", sees(), &images)]
+                [("words", text_network(), &words), ("images", image_network(), &images)]
             {
-                let asked = allocated(&model, x, &options, threads);
+                let asked = count_allocations(&model, x, &options, threads);
                 assert_eq!(asked, (0, 0), "calls and bytes: {network}, {what}");
             }
         }

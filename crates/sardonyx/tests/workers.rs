@@ -1,4 +1,4 @@
-//! Models whose devices are spread over several workers, each with a session of its own.
+//! Device sessions over several workers, each with some of the devices.
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -21,12 +21,12 @@ const PRODUCTS: &str = "<ir_version: 11, opset_import: [\"\": 21]>
         z = Neg (x)
     }";
 
-/// A model with two products, annotated for four devices.
+/// Makes a model with two products, annotated for four devices.
 fn products(division: Division) -> Model {
     with_weights(PRODUCTS).shard(&ShardOptions::new(division, 4).configuration("c")).unwrap().0
 }
 
-/// A model as text, with matrices `v` and `w` of 64 rows and columns.
+/// Parses a model and adds matrices `v` and `w` of 64 rows and columns.
 fn with_weights(text: &str) -> Model {
     let weights = |name: &str, seed: u32| {
         let values = (0..64 * 64u32).map(|i| ((i * 37 + seed * 11) % 17) as f32 / 16.0 - 0.5);
@@ -42,18 +42,18 @@ fn input(rows: usize) -> Tensor {
     Tensor::from_vec([rows, 64], values).unwrap()
 }
 
-/// A session of each worker.
+/// Makes the sessions of all workers, connected by threads.
 fn sessions(
     model: &Model,
     workers: usize,
     with: impl Fn(usize, DeviceOptions) -> DeviceOptions + Sync,
 ) -> Vec<Result<DeviceSession, sardonyx::Error>> {
     let settings = TransportSettings { deadline: settings_deadline() };
-    over(model, Threads::new(workers, &settings), with)
+    sessions_over(model, Threads::new(workers, &settings), with)
 }
 
-/// The same over these transports.
-fn over<T: Transport + 'static>(
+/// Makes the sessions of all workers, connected by `transports`.
+fn sessions_over<T: Transport + 'static>(
     model: &Model,
     transports: Vec<T>,
     with: impl Fn(usize, DeviceOptions) -> DeviceOptions + Sync,
@@ -77,8 +77,8 @@ fn settings_deadline() -> Duration {
     Duration::from_secs(20)
 }
 
-/// Serves on all workers but the first, on which it does what is asked for, and gives what the
-/// others end with.
+/// Calls `work` with the session of worker 0 while all other workers serve, and returns the results
+/// with which these end.
 fn with_workers(
     sessions: Vec<Result<DeviceSession, sardonyx::Error>>,
     work: impl FnOnce(&DeviceSession),
@@ -95,8 +95,8 @@ fn with_workers(
     })
 }
 
-/// DIST-30: four devices on one to six workers give what one session gives, run after run, with
-/// inputs of new sizes, and several inputs at once.
+/// Spreads four devices over one to six workers, and compares many runs, with new sizes and with
+/// several inputs at once, with those of one session (DIST-30).
 #[test]
 fn devices_are_spread_over_workers() {
     for division in [Division::Tensor, Division::Pipeline] {
@@ -129,7 +129,7 @@ fn devices_are_spread_over_workers() {
     }
 }
 
-/// The seed of a run reaches all devices, also those of other workers.
+/// Checks that the seed of a run reaches all devices, also those of other workers.
 #[test]
 fn runs_of_one_seed_draw_the_same_numbers() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -157,8 +157,8 @@ fn runs_of_one_seed_draw_the_same_numbers() {
     assert_eq!(all[0], all[1]);
 }
 
-/// What devices did is told of all of them, in one process and in several: each step once, and in
-/// exchanges what the plan says.
+/// Checks that a watched run reports each step of all devices once, in one process and in several,
+/// with the traffic of exchanges as planned.
 #[test]
 fn steps_of_all_devices_are_told() {
     let model = products(Division::Tensor);
@@ -193,7 +193,7 @@ fn steps_of_all_devices_are_told() {
     }
 }
 
-/// All workers get what runs give, in the order of runs, and nothing of a run that failed.
+/// Checks that all workers receive the outputs in the order of runs, and none of a failed run.
 #[test]
 fn results_go_to_all_workers_if_they_ask_for_them() {
     let model = rows();
@@ -202,16 +202,20 @@ fn results_go_to_all_workers_if_they_ask_for_them() {
     let good = at.iter().filter(|at| **at < 4);
     let wanted: Vec<_> =
         good.map(|at| whole.run(row(2.0, *at), &RunOptions::default()).unwrap()).collect();
-    let to_all = |_, options: DeviceOptions| options.results(Results::All);
-    let mut made = sessions(&model, 3, to_all).into_iter().map(Result::unwrap);
+    let mut made = sessions(&model, 3, |_, options| options.results(Results::All))
+        .into_iter()
+        .map(Result::unwrap);
     let first = made.next().unwrap();
     std::thread::scope(|scope| {
-        let serve = |session: DeviceSession| {
-            let mut taken = Vec::new();
-            session.serve(&StopFlag::new(), |outputs| taken.push(outputs)).unwrap();
-            taken
-        };
-        let others: Vec<_> = made.map(|one| scope.spawn(move || serve(one))).collect();
+        let others: Vec<_> = made
+            .map(|session| {
+                scope.spawn(move || {
+                    let mut taken = Vec::new();
+                    session.serve(&StopFlag::new(), |outputs| taken.push(outputs)).unwrap();
+                    taken
+                })
+            })
+            .collect();
         let found: Vec<_> = at
             .iter()
             .filter_map(|at| first.run(row(2.0, *at), &RunOptions::default()).ok())
@@ -222,17 +226,22 @@ fn results_go_to_all_workers_if_they_ask_for_them() {
             assert_eq!(other.join().unwrap(), wanted);
         }
     });
-    // Who asks for them and who does not disagree.
-    let differ = |number, options: DeviceOptions| {
-        if number == 1 { options.results(Results::All) } else { options }
-    };
-    for session in sessions(&model, 3, differ) {
+    // Workers with different options are rejected.
+    let different =
+        sessions(
+            &model,
+            3,
+            |number, options| {
+                if number == 1 { options.results(Results::All) } else { options }
+            },
+        );
+    for session in different {
         let error = session.unwrap_err();
         assert!(error.to_string().contains("results to all workers"), "{error}");
     }
 }
 
-/// Inputs and outputs in memory of the caller, run after run, with other sizes in between.
+/// Runs repeatedly on inputs and outputs in the caller's memory, with other sizes in between.
 #[test]
 fn runs_use_memory_of_the_caller() {
     let model = products(Division::Tensor);
@@ -260,8 +269,8 @@ fn runs_use_memory_of_the_caller() {
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
-/// The output of a name, put together of parts of all devices; each element is in one of them.
-fn joined(parts: &[OutputPart], name: &str) -> Tensor {
+/// Assembles an output from the shards of all devices, which must not overlap.
+fn join_parts(parts: &[OutputPart], name: &str) -> Tensor {
     let parts: Vec<_> = parts.iter().filter(|part| part.output == name).collect();
     let dims = parts[0].dims.clone();
     let [rows, columns] = *dims else { panic!("{dims:?}") };
@@ -280,8 +289,8 @@ fn joined(parts: &[OutputPart], name: &str) -> Tensor {
     Tensor::from_vec(dims, all).unwrap()
 }
 
-/// Outputs stay on the devices that have them, on any number of workers; nothing is handed out of
-/// runs that fail.
+/// Checks that outputs stay on their devices, on any number of workers, and that failed runs hand
+/// out no shards.
 #[test]
 fn outputs_stay_on_the_devices() {
     let text = r#"<ir_version: 11, opset_import: ["": 21]>
@@ -301,18 +310,24 @@ fn outputs_stay_on_the_devices() {
     let inputs = |(rows, at)| [("x", input(rows)), ("at", Tensor::scalar(at))];
     let good: Vec<_> = runs.iter().filter(|(rows, at)| (*at as usize) < *rows).collect();
     for workers in 1..=5 {
-        let split = |_, options: DeviceOptions| options.results(Results::Split);
-        let mut made = sessions(&model, workers, split).into_iter().map(Result::unwrap);
+        let mut made = sessions(&model, workers, |_, options| options.results(Results::Split))
+            .into_iter()
+            .map(Result::unwrap);
         let first = made.next().unwrap();
         let all = std::thread::scope(|scope| {
-            let serve = |session: DeviceSession| {
-                let mut taken = Vec::new();
-                session.serve_split(&StopFlag::new(), |parts| taken.push(parts)).unwrap();
-                taken
-            };
-            let others: Vec<_> = made.map(|one| scope.spawn(move || serve(one))).collect();
-            let run = |run: &(usize, i64)| first.run_split([inputs(*run)], &RunOptions::default());
-            let mut own: Vec<_> = runs.iter().filter_map(|one| run(one).ok()).collect();
+            let others: Vec<_> = made
+                .map(|session| {
+                    scope.spawn(move || {
+                        let mut taken = Vec::new();
+                        session.serve_split(&StopFlag::new(), |parts| taken.push(parts)).unwrap();
+                        taken
+                    })
+                })
+                .collect();
+            let mut own = Vec::new();
+            for run in runs {
+                own.extend(first.run_split([inputs(run)], &RunOptions::default()));
+            }
             let many = good.iter().map(|run| inputs(**run));
             own.extend(
                 first.run_split(many, &RunOptions::default()).unwrap().into_iter().map(|p| vec![p]),
@@ -334,19 +349,22 @@ fn outputs_stay_on_the_devices() {
         assert_eq!(all.len(), 2 * good.len());
         for (parts, run) in all.iter().zip(good.iter().chain(&good)) {
             let wanted = whole.run(inputs(**run), &RunOptions::default()).unwrap();
-            let is_split = |part: &&OutputPart| part.output == "y" && !part.is_whole();
-            assert_eq!(parts.iter().filter(is_split).count(), 4);
+            let shards = parts.iter().filter(|part| part.output == "y" && !part.is_whole());
+            assert_eq!(shards.count(), 4);
             for name in ["y", "z"] {
-                let (found, wanted) = (joined(parts, name), wanted.tensor(name).unwrap());
+                let (found, wanted) = (join_parts(parts, name), wanted.tensor(name).unwrap());
                 let (found, wanted) = (found.to_vec::<f32>().unwrap(), wanted.to_vec().unwrap());
-                let near = |(found, wanted): (&f32, &f32)| (found - wanted).abs() < 1e-5;
-                assert!(found.iter().zip(&wanted).all(near), "{found:?} {wanted:?}");
+                let mut pairs = found.iter().zip(&wanted);
+                assert!(
+                    pairs.all(|(a, b): (&f32, &f32)| (a - b).abs() < 1e-5),
+                    "{found:?} {wanted:?}"
+                );
             }
         }
     }
 }
 
-/// DIST-31: workers that are about to run different things all say so, before anything runs.
+/// Checks that all workers report a difference of models or options before anything runs (DIST-31).
 #[test]
 fn workers_agree_first() {
     let (one, other) = (products(Division::Tensor), products(Division::Pipeline));
@@ -369,7 +387,7 @@ fn workers_agree_first() {
     }
 }
 
-/// A model of two stages: rows of the negative input, which are taken where it is told.
+/// Makes a model of two stages, which gathers rows of the negated input at given indices.
 fn rows() -> Model {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
         g (float[4] x, int64[1] at) => (float[1] y) {
@@ -388,8 +406,8 @@ fn row(x: f32, at: i64) -> [(&'static str, Tensor); 2] {
     [("x", x), ("at", Tensor::from_vec([1], vec![at]).unwrap())]
 }
 
-/// An input that worker 0 refuses ends nothing; a node that fails at another worker ends its run,
-/// with an error that names the worker and the node, and no other.
+/// Checks that an input that worker 0 rejects ends no run, and that a node that fails on another
+/// worker ends only its own run, with an error that names worker and node.
 #[test]
 fn failures_name_their_worker() {
     let ended = with_workers(sessions(&rows(), 3, |_, options| options), |session| {
@@ -412,8 +430,8 @@ fn failures_name_their_worker() {
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
-/// Several runs at once, of which one fails somewhere: the call ends with its error. Nothing of its
-/// runs turns up in the next call, however late it comes.
+/// Checks that a call with several runs ends with the error of the one that fails, and that late
+/// messages of its runs do not reach the next call.
 #[test]
 fn a_run_that_fails_leaves_nothing_to_others() {
     let model = rows();
@@ -422,15 +440,18 @@ fn a_run_that_fails_leaves_nothing_to_others() {
         let check = |session: &DeviceSession| {
             for round in 0..40 {
                 let bad = round % 7;
-                let at = |run: usize| if run == bad && round % 2 == 0 { 4 } else { run as i64 % 4 };
-                let runs = || (0..6).map(|run| row((10 * round + run) as f32 / 64.0, at(run)));
-                let found = session.run_many(runs(), &RunOptions::default());
+                let mut runs = Vec::new();
+                for run in 0..6 {
+                    let at = if run == bad && round % 2 == 0 { 4 } else { run as i64 % 4 };
+                    runs.push(row((10 * round + run) as f32 / 64.0, at));
+                }
+                let found = session.run_many(runs.clone(), &RunOptions::default());
                 if bad < 6 && round % 2 == 0 {
                     let error = found.unwrap_err().to_string();
                     assert!(error.contains("Gather") && error.contains('4'), "{error}");
                     continue;
                 }
-                for (inputs, found) in runs().zip(found.unwrap()) {
+                for (inputs, found) in runs.into_iter().zip(found.unwrap()) {
                     let wanted = whole.run(inputs, &RunOptions::default()).unwrap();
                     assert_eq!(wanted.tensor("y").unwrap(), found.tensor("y").unwrap());
                 }
@@ -444,13 +465,14 @@ fn a_run_that_fails_leaves_nothing_to_others() {
         let transports = Threads::new(workers, &settings).into_iter();
         let seed = workers as u64;
         let late = transports.map(|one| Delayed::new(one, seed, Duration::from_micros(400)));
-        let sessions = over(&model, late.collect(), |_, options| options);
+        let sessions = sessions_over(&model, late.collect(), |_, options| options);
         let ended = with_workers(sessions, check);
         assert!(ended.iter().all(Result::is_ok), "{workers} workers: {ended:?}");
     }
 }
 
-/// Sums that wait for all workers, as those of an MPI library do, and cannot be ended early.
+/// Transport whose all-reduce blocks until all workers have called it and cannot be cancelled, as
+/// in an MPI library.
 #[derive(Debug)]
 struct Meeting {
     inner: Threads,
@@ -489,8 +511,8 @@ impl Transport for Meeting {
     }
 }
 
-/// Whoever ends a run before its sums takes part in them all the same: device 1 fails before
-/// the first sum, for which device 0 waits.
+/// Checks that a worker whose run fails still takes part in the remaining library reductions:
+/// device 1 fails before the first sum, in which device 0 blocks.
 #[test]
 fn a_run_that_fails_keeps_nobody_waiting_in_a_library() {
     let on = |specs: &str| {
@@ -520,7 +542,7 @@ fn a_run_that_fails_keeps_nobody_waiting_in_a_library() {
     let settings = TransportSettings { deadline: settings_deadline() };
     let transports = Threads::new(2, &settings).into_iter();
     let transports = transports.map(|inner| Meeting { inner, all: all.clone() }).collect();
-    let ended = with_workers(over(&model, transports, |_, options| options), |session| {
+    let ended = with_workers(sessions_over(&model, transports, |_, options| options), |session| {
         for at in [0i64, 9, 1, 8, 7, 2] {
             let inputs = [("x", input(5)), ("at", Tensor::from_vec([1], vec![at]).unwrap())];
             let found = session.run(inputs, &RunOptions::default());
@@ -537,7 +559,8 @@ fn a_run_that_fails_keeps_nobody_waiting_in_a_library() {
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
-/// Inputs that are refused after others have begun: the outputs of those do not turn up later.
+/// Checks that runs that have begun are finished when later inputs are rejected, so that the next
+/// call does not receive their outputs.
 #[test]
 fn runs_that_have_begun_are_finished() {
     let model = products(Division::Pipeline);
@@ -554,8 +577,8 @@ fn runs_that_have_begun_are_finished() {
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
-/// Random numbers are those that all devices draw, whatever worker they belong to; what is no
-/// tensor goes to its reader whole, and comes back.
+/// Checks that all devices draw equal random numbers on any worker, and that values other than
+/// tensors are sent whole and returned.
 #[test]
 fn values_of_all_kinds_come_and_go() {
     let text = "<ir_version: 11, opset_import: [\"\": 22]>
@@ -595,7 +618,7 @@ fn values_of_all_kinds_come_and_go() {
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
 }
 
-/// A time at which runs end is one for all workers.
+/// Checks that a deadline or stop flag ends the run of all workers.
 #[test]
 fn limits_end_runs() {
     let text = "<ir_version: 11, opset_import: [\"\": 21]>
@@ -610,17 +633,15 @@ fn limits_end_runs() {
     let model = Model::from_text(text).unwrap();
     let (model, _) =
         model.shard(&ShardOptions::new(Division::Tensor, 2).configuration("c")).unwrap();
-    let run = |session: &DeviceSession| {
-        let mut options = RunOptions::default();
-        options.deadline = Some(Instant::now() + Duration::from_millis(50));
-        session.run_many([[("x", Tensor::scalar(1f32))]], &options).unwrap_err()
-    };
     let session = Session::builder(&model).devices(DeviceOptions::new()).unwrap();
     let ends = |session: &DeviceSession| {
         for _ in 0..3 {
-            assert_eq!(run(session).kind(), ErrorKind::Stopped);
+            let mut options = RunOptions::default();
+            options.deadline = Some(Instant::now() + Duration::from_millis(50));
+            let error = session.run_many([[("x", Tensor::scalar(1f32))]], &options).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Stopped);
         }
-        // A flag that only this worker sees ends the run of all.
+        // A stop flag of this worker alone ends the run of all.
         let mut options = RunOptions::default();
         let stop = StopFlag::new();
         options.stop = Some(stop.clone());

@@ -16,6 +16,7 @@ impl Simd for Avx2 {
     type Of32 = *const f32;
     const ISA: Isa = Isa::Avx2;
     const LANES: usize = 8;
+    const FETCHES: bool = false;
 
     #[inline(always)]
     fn run_loop<L: Loop>(body: L) -> L::Out {

@@ -16,6 +16,7 @@ impl Simd for Avx512 {
     type Of32 = [__m512; 2];
     const ISA: Isa = Isa::Avx512;
     const LANES: usize = 16;
+    const FETCHES: bool = true;
 
     #[inline(always)]
     fn run_loop<L: Loop>(body: L) -> L::Out {

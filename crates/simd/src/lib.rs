@@ -27,6 +27,7 @@ pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
 pub mod buffer;
+mod caches;
 pub mod chunks;
 mod dispatch;
 mod exec;
@@ -40,6 +41,7 @@ mod rows;
 pub mod vecmath;
 mod vectors;
 
+pub use caches::{Caches, UnknownCaches};
 pub use dispatch::{Body, Level, Loop, check_isa, dispatch};
 pub use exec::Exec;
 pub use isa::{Isa, UnknownIsa};

@@ -25,6 +25,7 @@ impl Simd for Portable {
     type Of32 = *const f32;
     const ISA: Isa = Isa::Portable;
     const LANES: usize = 4;
+    const FETCHES: bool = true;
 
     #[inline(always)]
     fn run_loop<L: Loop>(body: L) -> L::Out {

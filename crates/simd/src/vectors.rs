@@ -19,6 +19,9 @@ pub trait Simd: Copy + 'static {
     const ISA: Isa;
     /// Lanes of a vector, at most 16.
     const LANES: usize;
+    /// Whether tiles fetch their operands in software. Vectors of half a line would need twice as
+    /// many requests, each of which takes the place of a load.
+    const FETCHES: bool;
 
     /// Runs a loop that the compiler vectorises.
     fn run_loop<L: Loop>(body: L) -> L::Out;

@@ -28,11 +28,11 @@ fn main() -> Result<(), Box<dyn Error>> {
                 list(&mut out)?;
                 continue;
             }
-            ["plain", domain, name, opset] => OperatorFunction::of(domain, name, opset.parse()?),
+            ["plain", domain, name, opset] => OperatorFunction::find(domain, name, opset.parse()?),
             ["call", node, types, opset] => {
                 let inputs = Model::from_bytes(bytes(types)?)?.inputs();
                 let types: Vec<_> = inputs.iter().map(|input| input.ty().cloned()).collect();
-                OperatorFunction::of_call(bytes(node)?, &types, opset.parse()?)?
+                OperatorFunction::from_call(bytes(node)?, &types, opset.parse()?)?
             }
             _ => return Err(format!("no request: {line:?}").into()),
         };

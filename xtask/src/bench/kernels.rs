@@ -9,7 +9,7 @@ use super::models::allowed_processors;
 use crate::workspace::{artifacts, build_release};
 use crate::{Result, shell};
 use serde_json::{Value, json};
-use std::fs;
+use std::{env, fs};
 
 #[derive(clap::Args)]
 pub(crate) struct Kernels {
@@ -28,7 +28,14 @@ pub(crate) struct Kernels {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
+    /// Compare kernels with the speeds that they must reach on every processor: shares of the peak
+    /// with AVX2, for caches of 32 KB, 512 KB and 4 MB unless `SARDONYX_CACHES` has others.
+    #[arg(long)]
+    bars: bool,
 }
+
+/// Caches of the processors that the bars were set on.
+const CACHES_OF_BARS: &str = "32K,512K,4M";
 
 pub(crate) fn run(task: &Kernels) -> Result {
     let program = build_release("kernel_bench", &[])?;
@@ -40,10 +47,20 @@ pub(crate) fn run(task: &Kernels) -> Result {
     command.args(["--threads", &task.threads.to_string()]);
     command.args(["--budget", &task.budget.to_string()]);
     command.args(["--filter", &task.filter]);
-    if let Some(isa) = &task.isa {
+    let isa = task.isa.as_deref().or(task.bars.then_some("avx2"));
+    if let Some(isa) = isa {
         command.env("SARDONYX_ISA", isa);
     }
+    if task.bars {
+        command.arg("--bars");
+        if env::var_os("SARDONYX_CACHES").is_none() {
+            command.env("SARDONYX_CACHES", CACHES_OF_BARS);
+        }
+    }
     let lines = shell::output(&mut command)?;
+    if task.bars {
+        return report_bars(&lines, task.json);
+    }
     let rows: Vec<Row> = lines.lines().map(Row::from_line).collect::<Result<_>>()?;
     if rows.is_empty() {
         return Err(format!("no measurement has {:?} in its name", task.filter).into());
@@ -57,6 +74,39 @@ pub(crate) fn run(task: &Kernels) -> Result {
     } else {
         print_table(&rows)
     }
+    Ok(())
+}
+
+/// Prints each measured speed beside its bar and its aim.
+fn report_bars(lines: &str, as_json: bool) -> Result {
+    let bars: Vec<Value> =
+        lines.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
+    if bars.is_empty() {
+        return Err("no bar has the filter in its name".into());
+    }
+    let report = serde_json::to_string_pretty(&bars)?;
+    fs::create_dir_all(artifacts("bench"))?;
+    fs::write(artifacts("bench/bars.json"), &report)?;
+    if as_json {
+        println!("{report}");
+        return Ok(());
+    }
+    println!("{:52} {:>7} {:>7} {:>7}", "", "value", "bar", "aim");
+    for bar in &bars {
+        let number = |key: &str| bar[key].as_f64().unwrap_or(f64::NAN);
+        let text = |key: &str| bar[key].as_str().unwrap_or_default();
+        println!(
+            "{:52} {:>7.2} {:>7.2} {:>7.2}  {:4}  {}",
+            text("bar_of"),
+            number("value"),
+            number("bar"),
+            number("aim"),
+            if bar["is_met"] == true { "met" } else { "MISS" },
+            text("unit"),
+        );
+    }
+    let met = bars.iter().filter(|bar| bar["is_met"] == true).count();
+    println!("{met} of {} bars are met", bars.len());
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Several processes that each run a model of their own, whose collectives connect them.
+//! Runs one of several processes that each load their own model, whose collectives connect them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use sardonyx::{Model, SessionBuilder};
 use super::DeviceArgs;
 use super::workers::Workers;
 use crate::failure::Failure;
+use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict};
+use crate::verdict::Verdict;
 
-/// What stands for the number of a process in the name of a file.
+/// Placeholder in the name of a model file for the number of the process.
 pub(crate) const NUMBER: &str = "%d";
 
-/// This process among those that run models with collectives.
+/// This process as a rank: one of several that run models with collectives.
 pub(crate) struct Rank {
     transport: Arc<dyn Transport>,
-    /// Ends after the transport.
+    /// Worker processes. Dropped after the transport, as it waits for their end.
     _workers: Workers,
 }
 
 impl DeviceArgs {
-    /// The place of this process among those that each run a model of their own; `None` if it runs
-    /// alone, or the devices of one model.
+    /// Connects this process with the other ranks. Returns `None` if it runs alone, or if the
+    /// processes share the devices of one model.
     pub(crate) fn rank(&self, model: &ModelArg) -> Result<Option<Rank>, Failure> {
         if self.devices || (self.processes.is_none() && self.mpi.is_none()) {
             self.refuse_number(model)?;
@@ -40,14 +41,15 @@ impl DeviceArgs {
         Ok(transport.map(|transport| Rank { transport, _workers: workers }))
     }
 
-    /// Refuses a file name with the number of a process where each process does not run a model of
-    /// its own.
+    /// Returns an error if the file name of the model holds `%d` although the processes do not run
+    /// models of their own.
     fn refuse_number(&self, model: &ModelArg) -> Result<(), Failure> {
         let has_number = model.path.to_str().is_some_and(|path| path.contains(NUMBER));
         if !has_number || model.path.exists() {
             return Ok(());
         }
-        let message = format!("the models of several processes are named: '{}'", model.name());
+        let name = model.name();
+        let message = format!("'{name}' names models of several processes, but one model is run");
         Err(Failure::new(message).help(if self.devices {
             "use --processes N without --devices: %d is the number of the process, from 0"
         } else {
@@ -55,33 +57,34 @@ impl DeviceArgs {
         }))
     }
 
-    /// Refuses processes with models of their own, for a command that has no use for them.
+    /// Returns an error if the options start ranks, for a command that does not support them.
     pub(crate) fn refuse_ranks(&self) -> Result<(), Failure> {
         if self.devices || (self.processes.is_none() && self.mpi.is_none()) {
             return Ok(());
         }
-        Err(Failure::new("--processes and --mpi are for the devices of a model here")
+        Err(Failure::new("--processes and --mpi need --devices in this command")
             .help("add --devices; `sardonyx run` also runs processes with models of their own"))
     }
 }
 
 impl Rank {
-    /// Whether this is the process that answers.
+    /// Whether this process is rank 0, which writes the answer.
     pub(crate) fn is_first(&self) -> bool {
         self.transport.number() == 0
     }
 
-    /// The model of this process.
+    /// Replaces `%d` in the file name of the model by the number of this process.
     pub(crate) fn model(&self, model: &ModelArg) -> ModelArg {
         let path = match model.path.to_str() {
             Some(path) => PathBuf::from(path.replace(NUMBER, &self.transport.number().to_string())),
-            // No file of a number has a name that is not text.
+            // A file name that is not UTF-8 cannot contain the number of a process.
             None => model.path.clone(),
         };
         ModelArg { path, limits: model.limits.clone() }
     }
 
-    /// Looks at the model that this process runs beside those of the others.
+    /// Warns if the model has no collectives, so that each process would run all of it. Fails if it
+    /// has a device configuration, which `--devices` would run.
     pub(crate) fn check(&self, model: &Model, terminal: &Terminal) -> Result<(), Failure> {
         if model.has_collectives() {
             return Ok(());
@@ -101,20 +104,21 @@ impl Rank {
         Ok(())
     }
 
-    /// Connects a session with those of the other processes.
+    /// Sets the transport over which the collectives of a session exchange values.
     pub(crate) fn connect<'m>(&self, builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
         builder.transport(Arc::clone(&self.transport))
     }
 
-    /// Waits until all processes have done their runs.
+    /// Waits until all ranks have finished their runs.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         Ok(self.transport.barrier()?)
     }
 
-    /// What this process ends with. If it failed, the others are told; process 0 says why.
+    /// Returns the result of this process. A failure ends the runs of all ranks, but only rank 0
+    /// reports it.
     pub(crate) fn end(self, result: Result<Verdict, Failure>) -> Result<Verdict, Failure> {
         let Err(failure) = result else { return result };
-        self.transport.fail(&failure.in_a_line());
-        Err(if self.is_first() { failure } else { Failure::told_elsewhere() })
+        self.transport.fail(&failure.to_line());
+        Err(if self.is_first() { failure } else { Failure::reported_elsewhere() })
     }
 }

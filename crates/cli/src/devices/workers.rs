@@ -1,4 +1,4 @@
-//! The processes that run the devices of a model together: started here, or those of an MPI job.
+//! Worker processes that run the devices of a model together: child processes or an MPI job.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -9,23 +9,24 @@ use sardonyx::device::{Transport, TransportSettings};
 use super::DeviceArgs;
 use crate::failure::Failure;
 #[cfg(unix)]
-use unix::{Started, processes};
+use unix::{ChildProcesses, join_processes};
 
-/// The processes of a run.
+/// Worker processes of a run: the transport to them, and those that are child processes.
 #[derive(Default)]
 pub(crate) struct Workers {
     transport: Option<Arc<dyn Transport>>,
-    /// Dropped after the transport, which tells the other processes that this one ends.
+    /// Child processes. Dropped after the transport, which informs them that this process ends.
     #[cfg(unix)]
-    started: Option<Started>,
+    started: Option<ChildProcesses>,
 }
 
 #[cfg(unix)]
 impl Drop for Workers {
     fn drop(&mut self) {
-        let has_failed = |transport: &Arc<dyn Transport>| transport.endpoint().has_failed();
+        let has_failed =
+            self.transport.as_ref().is_some_and(|transport| transport.endpoint().has_failed());
         if let Some(started) = &mut self.started
-            && self.transport.as_ref().is_some_and(has_failed)
+            && has_failed
         {
             started.hurry();
         }
@@ -33,24 +34,25 @@ impl Drop for Workers {
 }
 
 impl Workers {
-    fn connected(transport: impl Transport + 'static) -> Workers {
+    fn from_transport(transport: impl Transport + 'static) -> Workers {
         let mut workers = Workers::default();
         workers.transport = Some(Arc::new(transport));
         workers
     }
 
-    /// What connects this process with the others; `None` if it is alone.
+    /// Returns the transport to the other processes; `None` if this process is alone.
     pub(super) fn transport(&self) -> Option<&Arc<dyn Transport>> {
         self.transport.as_ref()
     }
 }
 
 impl DeviceArgs {
-    /// The processes that run the devices of a model: starts them, or finds the place of this one
-    /// among them.
+    /// Starts the processes that run the devices of a model, or joins them if this process is
+    /// one of them.
     pub(super) fn workers(
         &self,
-        (model, is_stdin): (&Model, bool),
+        model: &Model,
+        is_stdin: bool,
         settings: &TransportSettings,
     ) -> Result<Workers, Failure> {
         if let Some(library) = &self.mpi {
@@ -63,15 +65,16 @@ impl DeviceArgs {
         }
         let (_, devices) = model.devices_of(self.configuration.as_deref())?;
         let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(devices);
-        processes(count, settings)
+        join_processes(count, settings)
     }
 
-    /// The processes that each run a model of their own.
+    /// Starts the processes that each run a model of their own, or joins them if this process is
+    /// one of them.
     pub(super) fn rank_workers(&self, settings: &TransportSettings) -> Result<Workers, Failure> {
         match (&self.mpi, self.processes) {
             (Some(library), _) => self.mpi_workers(library.clone(), settings),
             (None, Some(Some(count))) => {
-                processes(usize::try_from(count).unwrap_or(usize::MAX), settings)
+                join_processes(usize::try_from(count).unwrap_or(usize::MAX), settings)
             }
             (None, _) => Err(Failure::new("the number of processes is missing").help(
                 "give --processes N for N models of their own, or add --devices for the devices of \
@@ -90,7 +93,7 @@ impl DeviceArgs {
         let settings =
             MpiSettings { settings: settings.clone(), reproducible: self.reproducible, library };
         let mpi = Mpi::start(&settings)?;
-        Ok(Workers::connected(mpi))
+        Ok(Workers::from_transport(mpi))
     }
 
     #[cfg(not(all(unix, feature = "mpi", not(target_feature = "crt-static"))))]
@@ -116,33 +119,34 @@ mod unix {
     use super::Workers;
     use crate::failure::Failure;
 
-    /// Says to a process that was started for this which worker it is: the directory where the
-    /// workers find each other, its number, and how many there are.
+    /// Environment variable that makes a child process a worker. Its value is
+    /// `DIRECTORY:NUMBER:COUNT`: the rendezvous directory, the worker's number and the number of
+    /// workers.
     const WORKER: &str = "SARDONYX_WORKER";
 
-    /// Processes that were started here. They have ended when this has been dropped.
-    pub(super) struct Started {
+    /// Worker processes that this process started. Dropping waits for their end.
+    pub(super) struct ChildProcesses {
         children: Vec<Child>,
-        /// Where they find each other.
+        /// Directory in which the workers find each other.
         rendezvous: Rendezvous,
-        /// The time that they have to end once worker 0 has.
+        /// Time that the children have to end after worker 0; then they are killed.
         farewell: Duration,
     }
 
-    /// The time that processes have to end after work that was done.
+    /// Time that worker processes have to end after a successful run.
     const FAREWELL: Duration = Duration::from_secs(5);
-    /// The time that they have to end after a failure: one that did not answer will not end by
-    /// itself, and what the others do is in vain.
+    /// Time that worker processes have to end after a failure. It is short because a process that
+    /// did not answer is not expected to end by itself.
     const SHORT_FAREWELL: Duration = Duration::from_millis(250);
 
-    impl Started {
-        /// Lets the processes end soon, as the work has failed.
+    impl ChildProcesses {
+        /// Shortens the time in which the processes have to end, as the run has failed.
         pub(super) fn hurry(&mut self) {
             self.farewell = SHORT_FAREWELL;
         }
     }
 
-    impl Drop for Started {
+    impl Drop for ChildProcesses {
         fn drop(&mut self) {
             let until = Instant::now() + self.farewell;
             for child in &mut self.children {
@@ -158,43 +162,46 @@ mod unix {
         }
     }
 
-    /// Starts all but the first of so many processes, or joins them as one of these.
-    pub(super) fn processes(
+    /// Starts the workers 1 to `count - 1` as child processes and joins them as worker 0. In such a
+    /// child, joins as the worker that its environment names.
+    pub(super) fn join_processes(
         count: usize,
         settings: &TransportSettings,
     ) -> Result<Workers, Failure> {
         if let Ok(own) = std::env::var(WORKER) {
-            // Worker 0 says that one is missing.
-            return joined(&own, settings).ok_or_else(Failure::told_elsewhere);
+            // Worker 0 reports the missing worker.
+            return join_as_child(&own, settings).ok_or_else(Failure::reported_elsewhere);
         }
         let rendezvous = Rendezvous::new()?;
-        let mut started = Started { children: Vec::new(), rendezvous, farewell: FAREWELL };
+        let mut started = ChildProcesses { children: Vec::new(), rendezvous, farewell: FAREWELL };
         let program = std::env::current_exe()?;
         for number in 1..count {
-            // The same command, so that all have the same model and options.
+            // Repeats the command line, so that all workers have equal models and options.
             let place = format!("{}:{number}:{count}", started.rendezvous.path().display());
             let child = Command::new(&program)
                 .args(std::env::args_os().skip(1))
                 .env(WORKER, place)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                // Ctrl-C is for worker 0 alone, which tells the others.
+                // Keeps Ctrl-C from the child: worker 0 receives it and cancels the others.
                 .process_group(0)
                 .spawn();
-            let refused = |error| Failure::new(format!("worker {number} cannot start: {error}"));
-            started.children.push(child.map_err(refused)?);
+            let child = child
+                .map_err(|error| Failure::new(format!("worker {number} cannot start: {error}")))?;
+            started.children.push(child);
         }
         let own = Processes::join(started.rendezvous.path(), 0, count, settings);
         let own = own.inspect_err(|_| started.hurry())?;
         Ok(Workers { transport: Some(Arc::new(own)), started: Some(started) })
     }
 
-    fn joined(own: &str, settings: &TransportSettings) -> Option<Workers> {
+    /// Joins the worker group that `own`, the value of [`WORKER`], describes.
+    fn join_as_child(own: &str, settings: &TransportSettings) -> Option<Workers> {
         let (rest, count) = own.rsplit_once(':')?;
         let (directory, number) = rest.rsplit_once(':')?;
         let (number, count) = (number.parse().ok()?, count.parse().ok()?);
         let joined = Processes::join(Path::new(directory), number, count, settings);
-        joined.ok().map(Workers::connected)
+        joined.ok().map(Workers::from_transport)
     }
 
     impl From<TransportError> for Failure {
@@ -204,7 +211,7 @@ mod unix {
     }
 }
 #[cfg(not(unix))]
-fn processes(_count: usize, _settings: &TransportSettings) -> Result<Workers, Failure> {
+fn join_processes(_count: usize, _settings: &TransportSettings) -> Result<Workers, Failure> {
     let message = "devices cannot be processes on this system";
     Err(Failure::new(message).help("remove --processes: each device is then a thread"))
 }

@@ -1,4 +1,4 @@
-//! What a picture shows: vertices with lines of text, and edges between them.
+//! Content of a picture: vertices with lines of text, and edges between them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -7,48 +7,50 @@ use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
 use super::folds::Folds;
 use crate::human;
-use crate::info::{domain_name, qualified};
+use crate::operator_name::{domain_name, qualified_name};
 
-/// Columns of a line in a vertex.
+/// Maximum width of a line in a vertex, in columns.
 const COLUMNS: usize = 34;
-/// Constants that are listed in a vertex.
+/// Maximum number of constants to list in a vertex.
 const SHOWN_CONSTANTS: usize = 4;
 
-/// Operators that are listed in a vertex of several nodes.
+/// Maximum number of operators to list in a vertex that stands for several nodes.
 const SHOWN_OPERATORS: usize = 5;
-/// Values that are listed at an edge, and at a vertex of several inputs.
+/// Maximum number of values to list at an edge, or at a vertex that stands for several inputs.
 const SHOWN_VALUES: usize = 100;
 
-/// What a vertex is.
+/// Role of a vertex in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum VertexKind {
     Input,
     Output,
     Node,
-    /// Where the picture ends, but not the model.
+    /// End of the picture where the model continues.
     More,
 }
 
+/// Box of a picture.
 #[derive(Debug)]
 pub(crate) struct Vertex {
-    pub(crate) kind: Kind,
-    /// What stands in it; the first line is its title.
+    pub(crate) kind: VertexKind,
+    /// Text in the box. The first line is the title.
     pub(crate) lines: Vec<String>,
-    /// How many nodes it stands for.
+    /// Number of nodes that the vertex stands for.
     pub(crate) repeats: usize,
-    /// The position of its node in the main graph, of several the first.
+    /// Index of the node in the main graph; the first if the vertex stands for several nodes.
     pub(crate) node: Option<usize>,
-    /// Whether it stands for nodes that follow each other.
+    /// Whether the vertex stands for several consecutive nodes.
     pub(crate) is_shared: bool,
-    /// Names and texts that a reader can look up.
+    /// Labels and texts that the HTML page shows for a selected vertex.
     pub(crate) details: Vec<(String, String)>,
 }
 
+/// Arrow between two vertices, given by their indices.
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// The values that go there, with their types.
+    /// Names and types of the values that the edge stands for.
     pub(crate) values: Vec<String>,
 }
 
@@ -58,16 +60,17 @@ pub(crate) struct Drawing {
     pub(crate) edges: Vec<Edge>,
 }
 
-/// The nodes of a main graph, and what is between them.
+/// Nodes of a main graph, and the values that they exchange.
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<NodeInfo>,
-    /// Values of the main graph that graphs within a node read, by the position of the node.
+    /// Values of the main graph that subgraphs capture, by the index of the node that has the
+    /// subgraph.
     captured: HashMap<usize, Vec<NodeValue>>,
 }
 
 impl Graph {
-    /// From the nodes of all graphs.
-    pub(crate) fn of(all: Vec<NodeInfo>) -> Graph {
+    /// Selects the nodes of the main graph from the nodes of all graphs of a model.
+    pub(crate) fn new(all: Vec<NodeInfo>) -> Graph {
         let (nodes, others): (Vec<_>, Vec<_>) =
             all.into_iter().partition(NodeInfo::is_in_main_graph);
         let mut values: HashMap<&str, &NodeValue> = HashMap::new();
@@ -82,7 +85,7 @@ impl Graph {
         }
         let mut captured: HashMap<usize, Vec<NodeValue>> = HashMap::new();
         for inner in &others {
-            let Some(owner) = owner(&inner.graph) else { continue };
+            let Some(owner) = owner_node(&inner.graph) else { continue };
             for value in inner.inputs.iter().flatten() {
                 let name = value.name.as_str();
                 let found = made.get(name).or(values.get(name).copied());
@@ -97,19 +100,19 @@ impl Graph {
         Graph { nodes, captured }
     }
 
-    /// What a node reads, directly or in the graphs within it.
-    fn read(&self, node: usize) -> impl Iterator<Item = &NodeValue> {
+    /// Returns the values that a node reads, also in its subgraphs.
+    fn inputs(&self, node: usize) -> impl Iterator<Item = &NodeValue> {
         let captured = self.captured.get(&node).into_iter().flatten();
         self.nodes[node].inputs.iter().flatten().chain(captured)
     }
 
-    /// Whether a node is only a constant, which is shown where it is read.
+    /// Whether a node is a `Constant`, which is not drawn but listed in the nodes that read it.
     fn is_constant(&self, node: usize) -> bool {
         let NodeInfo { operator, domain, inputs, .. } = &self.nodes[node];
         operator == "Constant" && domain.is_empty() && inputs.is_empty()
     }
 
-    /// The node that makes a value, if it is shown as a vertex.
+    /// Returns the node that computes a value, if it is drawn as a vertex.
     fn maker(&self, value: &NodeValue) -> Option<usize> {
         match value.source {
             ValueSource::Node(node) if !self.is_constant(node) => Some(node),
@@ -117,17 +120,18 @@ impl Graph {
         }
     }
 
-    /// The positions of the nodes that are shown as vertices.
-    pub(crate) fn listed(&self) -> Vec<usize> {
+    /// Returns the indices of the nodes that are drawn as vertices.
+    pub(crate) fn drawn_nodes(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| !self.is_constant(*node)).collect()
     }
 
-    /// The nodes from which at most so many edges lead to one, or that are so far after it.
-    pub(crate) fn around(&self, centre: usize, depth: usize) -> Vec<usize> {
+    /// Returns `centre`, the nodes from which at most `depth` edges lead to it, and those to which
+    /// at most `depth` edges lead from it.
+    pub(crate) fn neighborhood(&self, centre: usize, depth: usize) -> Vec<usize> {
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let mut after: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
-        for node in self.listed() {
-            for maker in self.read(node).filter_map(|value| self.maker(value)) {
+        for node in self.drawn_nodes() {
+            for maker in self.inputs(node).filter_map(|value| self.maker(value)) {
                 before[node].push(maker);
                 after[maker].push(node);
             }
@@ -148,62 +152,69 @@ impl Graph {
         (0..self.nodes.len()).filter(|node| found[*node]).collect()
     }
 
-    /// The picture of some nodes. `is_part` says that the others are shown as places where the
-    /// picture ends.
-    pub(crate) fn drawing(&self, shown: &[usize], folds: &Folds, is_part: bool) -> Drawing {
-        let mut making =
-            Making { graph: self, folds, vertices: Vec::new(), edges: BTreeMap::new() };
+    /// Draws the nodes `shown`. With `is_part`, the graph goes on beyond them, and vertices of the
+    /// kind [`VertexKind::More`] mark where.
+    pub(crate) fn draw(&self, shown: &[usize], folds: &Folds, is_part: bool) -> Drawing {
+        let mut builder =
+            DrawingBuilder { graph: self, folds, vertices: Vec::new(), edges: BTreeMap::new() };
         let mut vertex_of = HashMap::new();
         for node in shown.iter().filter(|node| folds.box_of(**node) == **node) {
-            vertex_of.insert(*node, making.vertices.len());
+            vertex_of.insert(*node, builder.vertices.len());
             let vertex = match folds.boxes.get(node) {
-                Some(members) => making.several(members),
-                None => making.node(*node),
+                Some(members) => builder.group_vertex(members),
+                None => builder.node_vertex(*node),
             };
-            making.vertices.push(vertex);
+            builder.vertices.push(vertex);
         }
-        making.connect(shown, &vertex_of, is_part);
-        let edges = making.edges.into_iter();
+        builder.connect(shown, &vertex_of, is_part);
+        let edges = builder.edges.into_iter();
         let edges = edges.map(|((from, to), values)| Edge { from, to, values }).collect();
-        Drawing { vertices: making.vertices, edges }
+        Drawing { vertices: builder.vertices, edges }
     }
 }
 
-/// The position of the node of the main graph that a graph is in, by the place of the graph.
-fn owner(graph: &str) -> Option<usize> {
+/// Returns the node of the main graph that has the subgraph at the path `graph`.
+fn owner_node(graph: &str) -> Option<usize> {
     let (number, _) = graph.strip_prefix("graph.node[")?.split_once(']')?;
     number.parse().ok()
 }
 
-/// A picture that is being made.
-struct Making<'g> {
+/// Picture under construction.
+struct DrawingBuilder<'g> {
     graph: &'g Graph,
     folds: &'g Folds,
     vertices: Vec<Vertex>,
     edges: BTreeMap<(usize, usize), Vec<String>>,
 }
 
-impl Making<'_> {
-    fn node(&self, index: usize) -> Vertex {
+impl DrawingBuilder<'_> {
+    /// Creates the vertex of a single node.
+    fn node_vertex(&self, index: usize) -> Vertex {
         let node = &self.graph.nodes[index];
         let repeats = self.folds.repeats[index];
-        let operator = qualified(&node.domain, &node.operator);
+        let operator = qualified_name(&node.domain, &node.operator);
         let title = if repeats > 1 { format!("{operator} × {repeats}") } else { operator };
-        let mut lines = vec![cut(&title)];
+        let mut lines = vec![cut_line(&title)];
         if !node.name.is_empty() {
-            lines.push(cut(&node.name));
+            lines.push(cut_line(&node.name));
         }
-        let is_constant = |value: &&NodeValue| {
-            value.source == ValueSource::Initializer
-                || matches!(value.source, ValueSource::Node(_)) && self.graph.maker(value).is_none()
-        };
-        let constants: Vec<&NodeValue> = node.inputs.iter().flatten().filter(is_constant).collect();
-        lines.extend(constants.iter().take(SHOWN_CONSTANTS).map(|value| cut(&value_text(value))));
+        let mut constants: Vec<&NodeValue> = Vec::new();
+        for value in node.inputs.iter().flatten() {
+            let is_computed = matches!(value.source, ValueSource::Node(_));
+            if value.source == ValueSource::Initializer
+                || is_computed && self.graph.maker(value).is_none()
+            {
+                constants.push(value);
+            }
+        }
+        lines.extend(
+            constants.iter().take(SHOWN_CONSTANTS).map(|value| cut_line(&value_text(value))),
+        );
         if constants.len() > SHOWN_CONSTANTS {
             lines.push(format!("… {} more constants", constants.len() - SHOWN_CONSTANTS));
         }
         let types = node.outputs.iter().flatten().filter_map(|value| value.ty.as_ref());
-        lines.extend(types.take(1).map(|ty| cut(&format!("→ {ty}"))));
+        lines.extend(types.take(1).map(|ty| cut_line(&format!("→ {ty}"))));
         let pair = |key: &str, value: String| (key.to_string(), value);
         let mut details = vec![
             pair("operator", node.operator.clone()),
@@ -216,41 +227,52 @@ impl Making<'_> {
         }
         let listed = |what: &str, values: &[Option<NodeValue>]| -> Vec<(String, String)> {
             let values = values.iter().enumerate();
-            let text = |value: &Option<NodeValue>| {
-                value.as_ref().map_or("left out".to_string(), value_text)
-            };
-            values.map(|(at, value)| (format!("{what} {at}"), text(value))).collect()
+            let details = values.map(|(at, value)| {
+                let text = value.as_ref().map_or("left out".to_string(), value_text);
+                (format!("{what} {at}"), text)
+            });
+            details.collect()
         };
         details.extend(listed("input", &node.inputs));
         details.extend(listed("output", &node.outputs));
-        Vertex { kind: Kind::Node, lines, repeats, node: Some(index), is_shared: false, details }
+        Vertex {
+            kind: VertexKind::Node,
+            lines,
+            repeats,
+            node: Some(index),
+            is_shared: false,
+            details,
+        }
     }
 
-    /// A box for nodes that follow each other.
-    fn several(&self, members: &[usize]) -> Vertex {
+    /// Creates the vertex that stands for several consecutive nodes.
+    fn group_vertex(&self, members: &[usize]) -> Vertex {
         let nodes = || members.iter().map(|node| &self.graph.nodes[*node]);
         let mut operators: BTreeMap<String, usize> = BTreeMap::new();
         for (index, node) in members.iter().zip(nodes()) {
-            let operator = qualified(&node.domain, &node.operator);
+            let operator = qualified_name(&node.domain, &node.operator);
             *operators.entry(operator).or_default() += self.folds.repeats[*index];
         }
         let count: usize = operators.values().sum();
         let mut operators: Vec<(String, usize)> = operators.into_iter().collect();
         operators.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let times = |(operator, count): &(String, usize)| match count {
-            1 => operator.clone(),
-            count => format!("{operator} × {count}"),
-        };
         let mut lines = vec![human::count(count, "node")];
         let scope = common_scope(nodes().map(|node| node.name.as_str()));
-        lines.extend(scope.as_deref().map(cut));
-        lines.extend(operators.iter().take(SHOWN_OPERATORS).map(|found| cut(&times(found))));
+        lines.extend(scope.as_deref().map(cut_line));
+        for (operator, count) in operators.iter().take(SHOWN_OPERATORS) {
+            lines.push(match count {
+                1 => cut_line(operator),
+                count => cut_line(&format!("{operator} × {count}")),
+            });
+        }
         if operators.len() > SHOWN_OPERATORS {
             let more = operators.len() - SHOWN_OPERATORS;
             lines.push(format!("… {}", human::count(more, "more operator")));
         }
         let last = nodes().next_back().and_then(|node| node.outputs.iter().flatten().next());
-        lines.extend(last.and_then(|value| value.ty.as_ref()).map(|ty| cut(&format!("→ {ty}"))));
+        lines.extend(
+            last.and_then(|value| value.ty.as_ref()).map(|ty| cut_line(&format!("→ {ty}"))),
+        );
         let pair = |key: &str, value: String| (key.to_string(), value);
         let position = |node: Option<&usize>| node.map_or(0, |node| *node);
         let (first, last) = (position(members.first()), position(members.last()));
@@ -263,7 +285,7 @@ impl Making<'_> {
             operators.iter().map(|(operator, count)| (operator.clone(), count.to_string())),
         );
         Vertex {
-            kind: Kind::Node,
+            kind: VertexKind::Node,
             lines,
             repeats: count,
             node: Some(first),
@@ -272,7 +294,7 @@ impl Making<'_> {
         }
     }
 
-    /// Adds edges, and vertices for inputs, outputs and places where the picture ends.
+    /// Adds edges, and vertices for inputs, outputs and the ends of the picture.
     fn connect(&mut self, shown: &[usize], vertex_of: &HashMap<usize, usize>, is_part: bool) {
         let graph = self.graph;
         let mut others: HashMap<(bool, String), usize> = HashMap::new();
@@ -280,27 +302,29 @@ impl Making<'_> {
         for node in shown {
             let own = self.folds.box_of(*node);
             let to = vertex_of[&own];
-            for value in graph.read(*node) {
+            for value in graph.inputs(*node) {
                 let maker = graph.maker(value);
                 let from = maker.map(|maker| self.folds.box_of(maker));
                 let is_folded = own != *node || from != maker;
                 let from = match (from.and_then(|from| vertex_of.get(&from)), value.source) {
-                    // What goes from one repetition into the next would lead back.
+                    // An edge from one repetition into the next would lead back.
                     (Some(from), _)
                         if is_folded && self.vertices[*from].node >= self.vertices[to].node =>
                     {
                         continue;
                     }
                     (Some(from), _) => *from,
-                    // The first repetition shows what kind of input each of them has.
+                    // Only inputs of the first repetition are drawn, as an example for the others.
                     (None, ValueSource::Input) if self.folds.shown_as[*node] != *node => continue,
-                    (None, ValueSource::Input) => self.end(&mut others, Kind::Input, value, to),
+                    (None, ValueSource::Input) => {
+                        self.end_vertex(&mut others, VertexKind::Input, value, to)
+                    }
                     (None, ValueSource::Node(_)) if is_part && maker.is_some() => {
-                        self.end(&mut others, Kind::More, value, to)
+                        self.end_vertex(&mut others, VertexKind::More, value, to)
                     }
                     _ => continue,
                 };
-                self.connected(from, to, value);
+                self.add_edge(from, to, value);
             }
             let first = &graph.nodes[self.folds.shown_as[*node]].outputs;
             for (value, first) in graph.nodes[*node].outputs.iter().zip(first) {
@@ -309,15 +333,15 @@ impl Making<'_> {
                 if !is_first && first.as_ref().is_some_and(|first| first.is_output) {
                     continue;
                 }
-                let end = self.end(&mut others, Kind::Output, value, to);
-                self.connected(to, end, value);
+                let end = self.end_vertex(&mut others, VertexKind::Output, value, to);
+                self.add_edge(to, end, value);
             }
         }
         if !is_part {
             return;
         }
-        for reader in graph.listed().into_iter().filter(|node| !vertex_of.contains_key(node)) {
-            let makers = graph.read(reader).filter_map(|value| graph.maker(value));
+        for reader in graph.drawn_nodes().into_iter().filter(|node| !vertex_of.contains_key(node)) {
+            let makers = graph.inputs(reader).filter_map(|value| graph.maker(value));
             let from: BTreeSet<usize> =
                 makers.filter_map(|maker| vertex_of.get(&maker).copied()).collect();
             from.into_iter().for_each(|from| *more.entry(from).or_default() += 1);
@@ -326,7 +350,7 @@ impl Making<'_> {
             let line = format!("… {}", human::count(readers, "reader"));
             let end = self.vertices.len();
             self.vertices.push(Vertex {
-                kind: Kind::More,
+                kind: VertexKind::More,
                 lines: vec![line],
                 repeats: 1,
                 node: None,
@@ -337,7 +361,8 @@ impl Making<'_> {
         }
     }
 
-    fn connected(&mut self, from: usize, to: usize, value: &NodeValue) {
+    /// Adds a value to the edge between two vertices. Values beyond [`SHOWN_VALUES`] become `…`.
+    fn add_edge(&mut self, from: usize, to: usize, value: &NodeValue) {
         let values = self.edges.entry((from, to)).or_default();
         let text = value_text(value);
         if values.len() > SHOWN_VALUES || values.contains(&text) {
@@ -346,23 +371,23 @@ impl Making<'_> {
         values.push(if values.len() == SHOWN_VALUES { "…".to_string() } else { text });
     }
 
-    /// The vertex of a value that comes from outside of the picture, or leaves the graph. `at` is
-    /// the vertex that it is connected with.
-    fn end(
+    /// Returns the vertex at which a value enters or leaves the picture, and creates it if there
+    /// is none. `at` is the vertex at the other end of the edge.
+    fn end_vertex(
         &mut self,
         others: &mut HashMap<(bool, String), usize>,
-        kind: Kind,
+        kind: VertexKind,
         value: &NodeValue,
         at: usize,
     ) -> usize {
         let what = match kind {
-            Kind::Input => "input of the model",
-            Kind::Output => "output of the model",
+            VertexKind::Input => "input of the model",
+            VertexKind::Output => "output of the model",
             _ => "value of a node that is not shown",
         };
-        // A name is quoted, a number of a vertex is not.
+        // Quotes keep a value with a number as its name apart from the number of a vertex.
         let key = if self.folds.joins_ends { at.to_string() } else { format!("'{}'", value.name) };
-        let key = (kind == Kind::Output, key);
+        let key = (kind == VertexKind::Output, key);
         if let (true, Some(known)) = (self.folds.joins_ends, others.get(&key)) {
             let vertex = &mut self.vertices[*known];
             let detail = (what.to_string(), value_text(value));
@@ -370,15 +395,15 @@ impl Making<'_> {
                 vertex.details.push(detail);
                 let most = if vertex.details.len() > SHOWN_VALUES { " and more" } else { "" };
                 let shown = vertex.details.len().min(SHOWN_VALUES);
-                let noun = if kind == Kind::Output { "output" } else { "input" };
+                let noun = if kind == VertexKind::Output { "output" } else { "input" };
                 vertex.lines = vec![format!("{}{most}", human::count(shown, noun))];
             }
             return *known;
         }
         *others.entry(key).or_insert_with(|| {
-            let mut lines = vec![cut(&value.name)];
-            lines.extend(value.ty.iter().map(|ty| cut(&ty.to_string())));
-            if kind == Kind::More {
+            let mut lines = vec![cut_line(&value.name)];
+            lines.extend(value.ty.iter().map(|ty| cut_line(&ty.to_string())));
+            if kind == VertexKind::More {
                 lines[0] = format!("… {}", lines[0]);
             }
             self.vertices.push(Vertex {
@@ -394,7 +419,7 @@ impl Making<'_> {
     }
 }
 
-/// The part that the names of some nodes have in common, up to the last `/`.
+/// Returns the longest scope that the names of nodes have in common: whole parts before a `/`.
 fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     let scopes = names.filter_map(|name| Some(name.rsplit_once('/')?.0));
     let common = scopes.reduce(|a, b| {
@@ -405,8 +430,8 @@ fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     common.filter(|scope| !scope.is_empty()).map(str::to_string)
 }
 
-fn cut(text: &str) -> String {
-    human::without_middle(&human::one_line(text), COLUMNS).into_owned()
+fn cut_line(text: &str) -> String {
+    human::shorten(&human::one_line(text), COLUMNS).into_owned()
 }
 
 fn value_text(value: &NodeValue) -> String {

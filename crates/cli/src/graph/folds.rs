@@ -1,32 +1,32 @@
-//! Repeated structures: parts of a model that are the same, one after the other.
+//! Finds consecutive parts of a model that repeat, and groups nodes into boxes.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
-/// Most nodes of a part that is repeated.
+/// Maximum number of nodes in a part that repeats.
 const LONGEST: usize = 500;
-/// Fewest nodes of a part that is repeated.
+/// Minimum number of nodes in a part that repeats.
 const SHORTEST: usize = 3;
 
-/// Which nodes stand for which.
+/// Assignment of nodes to the boxes of a picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Folds {
-    /// The node that stands for each node: itself if it is shown.
+    /// Node that represents each node: the node itself, or its counterpart in the first repetition.
     pub(crate) shown_as: Vec<usize>,
-    /// For how many nodes each stands.
+    /// Number of nodes that each node represents.
     pub(crate) repeats: Vec<usize>,
-    /// Nodes that are shown in one box, by the first of them. Other nodes have boxes of their own.
+    /// Nodes that share a box, by the first of them. Boxes with a single node are left out.
     pub(crate) boxes: HashMap<usize, Vec<usize>>,
-    /// The first node of the box of each node that is shown.
+    /// First node in the box of each node that is shown.
     first_of_box: Vec<usize>,
-    /// Whether the inputs of a box are one box, and its outputs.
+    /// Whether all inputs of a box share one vertex, and all its outputs another.
     pub(crate) joins_ends: bool,
 }
 
 impl Folds {
-    /// Nothing is folded.
+    /// Creates an assignment that gives each of `count` nodes a box of its own.
     pub(crate) fn none(count: usize) -> Folds {
         Folds {
             shown_as: (0..count).collect(),
@@ -37,31 +37,31 @@ impl Folds {
         }
     }
 
-    /// Folds the inputs of a box into one, and its outputs into one.
+    /// Joins the inputs of each box into one vertex, and its outputs into another.
     pub(crate) fn with_joined_ends(&self) -> Folds {
         Folds { joins_ends: true, ..self.clone() }
     }
 
-    /// The first node of the box that shows a node.
+    /// Returns the first node in the box that shows a node.
     pub(crate) fn box_of(&self, node: usize) -> usize {
         self.first_of_box[self.shown_as[node]]
     }
 
-    /// The nodes that are shown, in the order of the graph.
-    fn shown<'f>(&'f self, listed: &'f [usize]) -> impl Iterator<Item = usize> + 'f {
+    /// Returns the nodes that represent themselves, in the order of the graph.
+    fn shown_nodes<'f>(&'f self, listed: &'f [usize]) -> impl Iterator<Item = usize> + 'f {
         listed.iter().copied().filter(|node| self.shown_as[*node] == *node)
     }
 
-    /// Folds boxes of nodes that follow each other: all that have the same key, those
-    /// without one with the nodes before them.
-    fn boxed<K: PartialEq>(
+    /// Groups consecutive nodes with equal keys into boxes. A node without a key goes into the box
+    /// of the nodes before it.
+    fn group_by_key<K: PartialEq>(
         &self,
         listed: &[usize],
         mut key: impl FnMut(usize) -> Option<K>,
     ) -> Folds {
         let mut folds = Folds { boxes: HashMap::new(), ..self.clone() };
         let mut last: Option<(usize, Option<K>)> = None;
-        for node in self.shown(listed) {
+        for node in self.shown_nodes(listed) {
             let own = key(node);
             let first = match last.take() {
                 Some((first, of)) if own.is_none() || of.is_none() || of == own => {
@@ -80,8 +80,8 @@ impl Folds {
         folds
     }
 
-    /// Boxes for the parts that the names of nodes tell, down to a level: `/encoder/layer.0/Add`
-    /// stands in `encoder`, and there in `layer.0`. `None` if no name tells one.
+    /// Groups consecutive nodes by the first `level` scopes of their names: the scopes of
+    /// `/encoder/layer.0/Add` are `encoder` and `layer.0`. Returns `None` if no name has a scope.
     pub(crate) fn by_scopes(
         &self,
         nodes: &[NodeInfo],
@@ -95,27 +95,28 @@ impl Folds {
             parts.truncate(level);
             (!parts.is_empty()).then_some(parts)
         };
-        let tells = self.shown(listed).any(|node| scopes(node).is_some());
-        tells.then(|| self.boxed(listed, scopes))
+        let has_scopes = self.shown_nodes(listed).any(|node| scopes(node).is_some());
+        has_scopes.then(|| self.group_by_key(listed, scopes))
     }
 
-    /// At most that many boxes of nodes that follow each other.
+    /// Groups consecutive nodes into at most `most` boxes of equal size.
     pub(crate) fn by_count(&self, listed: &[usize], most: usize) -> Folds {
-        let size = self.shown(listed).count().div_ceil(most.max(1)).max(1);
+        let size = self.shown_nodes(listed).count().div_ceil(most.max(1)).max(1);
         let mut seen = 0;
-        self.boxed(listed, |_| {
+        self.group_by_key(listed, |_| {
             seen += 1;
             Some((seen - 1) / size)
         })
     }
 
-    /// Folds the longest repetitions first. `listed` are the positions of the nodes that count.
-    pub(crate) fn of(nodes: &[NodeInfo], listed: &[usize]) -> Folds {
+    /// Finds parts that repeat among the nodes at the indices `listed`, and shows only the first of
+    /// each. Repetitions that hide most nodes are folded first.
+    pub(crate) fn from_nodes(nodes: &[NodeInfo], listed: &[usize]) -> Folds {
         let mut folds = Folds::none(nodes.len());
         let sequence = Sequence::new(nodes, listed);
         let mut left: Vec<Range<usize>> = std::iter::once(0..listed.len()).collect();
         while let Some(range) = left.pop() {
-            let Some(found) = sequence.best(range.clone()) else { continue };
+            let Some(found) = sequence.best_repetition(range.clone()) else { continue };
             for block in 1..found.times {
                 for at in found.start..found.start + found.length {
                     let shown = listed[at];
@@ -130,7 +131,7 @@ impl Folds {
     }
 }
 
-/// The same nodes several times.
+/// Part of a sequence that repeats several times without a gap.
 struct Repetition {
     start: usize,
     length: usize,
@@ -138,16 +139,16 @@ struct Repetition {
 }
 
 impl Repetition {
-    /// How many nodes need not be shown.
-    fn saved(&self) -> usize {
+    /// Returns the number of nodes that are hidden if only the first repetition is shown.
+    fn hidden_nodes(&self) -> usize {
         (self.times - 1) * self.length
     }
 }
 
-/// Nodes in the order of the graph.
+/// Nodes to search for repetitions, in the order of the graph.
 struct Sequence<'n> {
     nodes: Vec<&'n NodeInfo>,
-    /// The position of each node of the graph in it.
+    /// Position in `nodes` of each node of the graph.
     position: Vec<Option<usize>>,
 }
 
@@ -158,21 +159,21 @@ impl<'n> Sequence<'n> {
         Sequence { nodes: listed.iter().map(|node| &all[*node]).collect(), position }
     }
 
-    /// The repetition in a range that saves most.
-    fn best(&self, range: Range<usize>) -> Option<Repetition> {
+    /// Finds the repetition in a range that hides most nodes.
+    fn best_repetition(&self, range: Range<usize>) -> Option<Repetition> {
         let mut best: Option<Repetition> = None;
         for length in SHORTEST..=LONGEST.min(range.len() / 2) {
-            // How many nodes in a row are the same as those that many places later.
+            // Number of consecutive nodes that equal those `length` positions later.
             let mut run = 0;
             for at in (range.start..range.end - length).rev() {
                 run = if self.is_same(at, at + length) { run + 1 } else { 0 };
                 let found = Repetition { start: at, length, times: run / length + 1 };
-                let saved = found.saved();
-                if saved > best.as_ref().map_or(0, Repetition::saved)
-                    || saved > 0
-                        && best
-                            .as_ref()
-                            .is_some_and(|best| best.saved() == saved && best.length == length)
+                let hidden = found.hidden_nodes();
+                if hidden > best.as_ref().map_or(0, Repetition::hidden_nodes)
+                    || hidden > 0
+                        && best.as_ref().is_some_and(|best| {
+                            best.hidden_nodes() == hidden && best.length == length
+                        })
                 {
                     best = Some(found);
                 }
@@ -181,34 +182,34 @@ impl<'n> Sequence<'n> {
         best
     }
 
-    /// Whether two nodes do the same to the same: constants or inputs of the graph of the same
-    /// type, or what nodes as far before them make.
+    /// Whether two nodes have equal operators and output types, and read equal values: one value,
+    /// constants or inputs of equal type, or results of nodes at the same distance before them.
     fn is_same(&self, one: usize, other: usize) -> bool {
         let (a, b) = (self.nodes[one], self.nodes[other]);
-        let same_input = |(a, b): (&Option<NodeValue>, &Option<NodeValue>)| match (a, b) {
-            (None, None) => true,
-            (Some(a), Some(b)) => self.is_same_input((one, a), (other, b)),
-            _ => false,
-        };
+        let mut inputs = a.inputs.iter().zip(&b.inputs);
         a.operator == b.operator
             && a.domain == b.domain
             && a.inputs.len() == b.inputs.len()
             && a.outputs.len() == b.outputs.len()
-            && a.inputs.iter().zip(&b.inputs).all(same_input)
+            && inputs.all(|(a, b)| match (a, b) {
+                (None, None) => true,
+                (Some(a), Some(b)) => self.is_same_input(
+                    NodeInput { reader: one, value: a },
+                    NodeInput { reader: other, value: b },
+                ),
+                _ => false,
+            })
             && a.outputs
                 .iter()
                 .zip(&b.outputs)
                 .all(|(a, b)| a.as_ref().map(|a| &a.ty) == b.as_ref().map(|b| &b.ty))
     }
 
-    fn is_same_input(
-        &self,
-        (one, a): (usize, &NodeValue),
-        (other, b): (usize, &NodeValue),
-    ) -> bool {
+    fn is_same_input(&self, one: NodeInput<'_>, other: NodeInput<'_>) -> bool {
+        let (a, b) = (one.value, other.value);
         match (self.maker(a), self.maker(b)) {
             (Some(p), Some(q)) => {
-                p == q && a.name == b.name || one.abs_diff(p) == other.abs_diff(q)
+                p == q && a.name == b.name || one.reader.abs_diff(p) == other.reader.abs_diff(q)
             }
             (None, None) => {
                 let kind = |value: &NodeValue| match value.source {
@@ -222,7 +223,7 @@ impl<'n> Sequence<'n> {
         }
     }
 
-    /// The position of the node that makes a value, if it counts.
+    /// Returns the position of the node that computes a value, if it is in the sequence.
     fn maker(&self, value: &NodeValue) -> Option<usize> {
         match value.source {
             ValueSource::Node(node) => self.position.get(node).copied().flatten(),
@@ -231,20 +232,29 @@ impl<'n> Sequence<'n> {
     }
 }
 
+/// Value that a node of a [`Sequence`] reads.
+#[derive(Clone, Copy)]
+struct NodeInput<'n> {
+    /// Position of the node in the sequence.
+    reader: usize,
+    value: &'n NodeValue,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use sardonyx::Model;
 
-    /// The shown nodes with how often they are repeated, of a model of text.
-    fn folded(nodes: &str) -> Vec<(String, usize)> {
+    /// Folds the model that a text of nodes describes. Returns the operators of the shown nodes,
+    /// each with its number of repetitions.
+    fn fold_text(nodes: &str) -> Vec<(String, usize)> {
         let text = format!(
             "<ir_version: 10, opset_import: [\"\": 21]>
              g (float[2] x) => (float[2] y) <float[2] w = {{1, 2}}, float[2] v = {{1, 2}}> {{ {nodes} }}"
         );
         let nodes = Model::from_text(&text).unwrap().nodes(None);
         let listed: Vec<usize> = (0..nodes.len()).collect();
-        let folds = Folds::of(&nodes, &listed);
+        let folds = Folds::from_nodes(&nodes, &listed);
         let shown = listed.iter().filter(|node| folds.shown_as[**node] == **node);
         shown.map(|node| (nodes[*node].operator.clone(), folds.repeats[*node])).collect()
     }
@@ -258,7 +268,7 @@ mod tests {
     #[test]
     fn layers_are_folded_wherever_they_begin() {
         let layers = [layer("h", "p"), layer("p", "q"), layer("q", "r"), layer("r", "s")].join(" ");
-        let found = folded(&format!("h = Exp (x) {layers} y = Neg (s)"));
+        let found = fold_text(&format!("h = Exp (x) {layers} y = Neg (s)"));
         let shown: Vec<(&str, usize)> =
             found.iter().map(|(name, repeats)| (name.as_str(), *repeats)).collect();
         let expected = [("Exp", 1), ("Mul", 4), ("Relu", 4), ("Abs", 4), ("Add", 4), ("Neg", 1)];
@@ -285,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_something_else_is_not_folded() {
-        let found = folded(&format!(
+    fn nodes_that_read_other_values_are_not_folded() {
+        let found = fold_text(&format!(
             "h = Exp (x) {} aq = Mul (h, w) bq = Relu (aq) cq = Abs (aq) y = Add (cq, h)",
             layer("h", "p")
         ));

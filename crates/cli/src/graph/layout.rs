@@ -1,55 +1,66 @@
-//! Places for the vertices of a picture, in layers from top to bottom.
+//! Computes positions for the vertices of a picture, in layers from top to bottom.
 //!
 //! The method is that of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of
 //! Hierarchical System Structures", IEEE Transactions on Systems, Man, and Cybernetics 11 (2),
 //! 1981: layers by the longest path, dummy vertices where an edge passes through a layer, orders
-//! within layers by barycenters, and horizontal places by priority, where dummy vertices come first
-//! so that long edges are straight. Crossings are counted as by Barth, Jünger and Mutzel, "Simple
-//! and Efficient Bilayer Cross Counting", 2002.
+//! within layers by barycenters, and horizontal positions by priority. Dummy vertices have the
+//! highest priority so that long edges are straight. Crossings are counted as by Barth, Jünger and
+//! Mutzel, "Simple and Efficient Bilayer Cross Counting", 2002.
 
 use std::cmp::Ordering;
 
-/// Free space between two vertices of a layer.
+/// Horizontal distance between two vertices of a layer, in pixels.
 const GAP: f64 = 24.0;
-/// Free space beside an edge that passes through a layer.
+/// Horizontal distance between a vertex and an edge that passes through its layer, in pixels.
 const EDGE_GAP: f64 = 14.0;
-/// Free space between two layers.
+/// Vertical distance between two layers, in pixels.
 const LAYER_GAP: f64 = 42.0;
-/// Passes over all layers that look for an order with fewer crossings.
+/// Number of passes over all layers that reorder vertices to reduce crossings.
 const ORDER_PASSES: usize = 24;
-/// Passes over all layers that move vertices towards their neighbours.
+/// Number of passes over all layers that move vertices towards their neighbours.
 const PLACE_PASSES: usize = 12;
 
-/// Width and height of a vertex.
-pub(crate) type Size = (f64, f64);
+/// Width and height of a vertex or picture, in pixels.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+}
 
-/// Where everything is.
+/// Position in a picture, in pixels from the left and the top.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+}
+
+/// Positions of the vertices and edges of a picture.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// The centres of vertices.
-    pub(crate) centres: Vec<(f64, f64)>,
-    /// The points of each edge: the bottom of the one vertex and of its layer, the top and the
-    /// bottom of each layer in between, the top of the last layer and of the other vertex.
-    pub(crate) routes: Vec<Vec<(f64, f64)>>,
+    /// Centre of each vertex.
+    pub(crate) centres: Vec<Point>,
+    /// Points of each edge: the bottom of the first vertex and of its layer, the top and the bottom
+    /// of each layer in between, and the top of the last layer and of the last vertex.
+    pub(crate) routes: Vec<Vec<Point>>,
     pub(crate) size: Size,
 }
 
-/// Places vertices of these sizes. An edge that leads back, against the direction of the others,
-/// gets a route as well.
-pub(crate) fn layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
-    let forward = without_cycles(sizes.len(), edges);
-    let layers = layers(sizes.len(), &forward);
+/// Computes the layout of vertices with these sizes. Edges that close a cycle have a route that
+/// leads upwards.
+pub(crate) fn compute_layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
+    let forward = break_cycles(sizes.len(), edges);
+    let layers = assign_layers(sizes.len(), &forward);
     let mut graph = Layered::new(sizes, &forward, &layers);
-    graph.order();
-    graph.place();
-    graph.finish(sizes, edges)
+    graph.reduce_crossings();
+    graph.place_vertices();
+    graph.into_layout(sizes, edges)
 }
 
-/// The edges, those that close a cycle turned around.
-fn without_cycles(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, usize)> {
+/// Reverses the edges that close a cycle.
+fn break_cycles(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
     edges.iter().for_each(|(from, to)| out[*from].push(*to));
-    // 0 until a walk comes by, 1 while it is below, 2 afterwards.
+    // State of the depth-first search: 0 is not visited, 1 on the current path, 2 finished.
     let mut state = vec![0u8; count];
     let mut finished = Vec::new();
     for root in 0..count {
@@ -76,19 +87,19 @@ fn without_cycles(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, usize)>
             }
         }
     }
-    // A walk finishes a vertex after those that it leads to.
+    // The search finishes a vertex after all its successors.
     let mut position = vec![0; count];
     finished.iter().rev().enumerate().for_each(|(index, vertex)| position[*vertex] = index);
-    let directed = |(from, to): &(usize, usize)| match position[*from].cmp(&position[*to]) {
+    let directed = edges.iter().map(|(from, to)| match position[*from].cmp(&position[*to]) {
         Ordering::Greater => (*to, *from),
         _ => (*from, *to),
-    };
-    edges.iter().map(directed).collect()
+    });
+    directed.collect()
 }
 
-/// The layer of each vertex: after all that lead to it, and where nothing does, just before the
-/// first that it leads to.
-fn layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
+/// Returns the layer of each vertex: below all its predecessors. A vertex without predecessors is
+/// just above its first successor.
+fn assign_layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut waits = vec![0usize; count];
     for (from, to) in edges.iter().filter(|(from, to)| from != to) {
@@ -114,19 +125,21 @@ fn layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     layer
 }
 
-/// A graph in layers, with a dummy vertex for each layer that an edge passes through.
+/// Graph in layers, with a dummy vertex in each layer that an edge passes through.
 struct Layered {
-    /// Widths, first of the vertices, then of dummies.
+    /// Widths of the vertices, followed by those of the dummies, which are 0.
     widths: Vec<f64>,
     is_dummy: Vec<bool>,
     layer: Vec<usize>,
-    /// The vertices of each layer, from left to right.
+    /// Vertices of each layer, from left to right.
     layers: Vec<Vec<usize>>,
-    /// Neighbours in the layer above and below.
+    /// Neighbours of each vertex in the layer above.
     above: Vec<Vec<usize>>,
+    /// Neighbours of each vertex in the layer below.
     below: Vec<Vec<usize>>,
-    /// The vertices that each edge leads through, from top to bottom.
+    /// Vertices and dummies that each edge leads through, from top to bottom.
     chains: Vec<Vec<usize>>,
+    /// Horizontal position of the centre of each vertex.
     x: Vec<f64>,
 }
 
@@ -134,7 +147,7 @@ impl Layered {
     fn new(sizes: &[Size], edges: &[(usize, usize)], layer: &[usize]) -> Layered {
         let count = layer.iter().max().map_or(0, |last| last + 1);
         let mut graph = Layered {
-            widths: sizes.iter().map(|(width, _)| *width).collect(),
+            widths: sizes.iter().map(|size| size.width).collect(),
             is_dummy: vec![false; sizes.len()],
             layer: layer.to_vec(),
             layers: vec![Vec::new(); count],
@@ -176,8 +189,9 @@ impl Layered {
         self.above[lower].push(upper);
     }
 
-    /// Orders the vertices of each layer so that few edges cross.
-    fn order(&mut self) {
+    /// Reorders the vertices of each layer by barycenters, and keeps the order with the fewest
+    /// crossings.
+    fn reduce_crossings(&mut self) {
         let mut best = (self.crossings(), self.layers.clone());
         for pass in 0..ORDER_PASSES {
             if best.0 == 0 {
@@ -201,7 +215,7 @@ impl Layered {
                         )
                     })
                     .collect();
-                // Stable: what has the same barycenter keeps its order.
+                // The sort is stable: vertices with equal barycenters keep their order.
                 keyed.sort_by(|one, other| one.0.total_cmp(&other.0));
                 for (at, (_, vertex)) in keyed.iter().enumerate() {
                     position[*vertex] = at;
@@ -216,7 +230,7 @@ impl Layered {
         self.layers = best.1;
     }
 
-    /// The position of each vertex in its layer.
+    /// Returns the position of each vertex in its layer.
     fn positions(&self) -> Vec<usize> {
         let mut position = vec![0; self.widths.len()];
         for layer in &self.layers {
@@ -225,23 +239,24 @@ impl Layered {
         position
     }
 
-    /// How many pairs of edges cross.
+    /// Counts the pairs of edges that cross.
     fn crossings(&self) -> usize {
         let position = self.positions();
         let mut crossings = 0;
         for (index, layer) in self.layers.iter().enumerate() {
             let lower = self.layers.get(index + 1).map_or(0, Vec::len);
-            // How many edges end at each place below so far, as a tree of sums.
+            // Fenwick tree of the number of edges so far that end at each position below.
             let mut sums = vec![0usize; lower + 1];
             let mut before = 0;
             for vertex in layer {
                 let mut ends: Vec<usize> =
                     self.below[*vertex].iter().map(|below| position[*below]).collect();
                 ends.sort_unstable();
-                // All edges so far that end further to the right are crossed.
-                crossings += ends.iter().map(|end| before - sum_to(&sums, *end)).sum::<usize>();
+                // An edge crosses all edges so far that end further to the right.
+                crossings +=
+                    ends.iter().map(|end| before - edges_up_to(&sums, *end)).sum::<usize>();
                 for end in ends {
-                    add(&mut sums, end);
+                    count_edge(&mut sums, end);
                     before += 1;
                 }
             }
@@ -249,15 +264,15 @@ impl Layered {
         crossings
     }
 
-    /// Moves vertices to the mean of their neighbours, as far as those of higher priority in the
-    /// same layer leave room.
-    fn place(&mut self) {
+    /// Moves each vertex towards the mean of its neighbours, as far as vertices of higher priority
+    /// in its layer leave room.
+    fn place_vertices(&mut self) {
         self.x = vec![0.0; self.widths.len()];
         for layer in &self.layers {
             let mut x = 0.0;
             for (at, vertex) in layer.iter().enumerate() {
                 if at > 0 {
-                    x += self.distance(layer[at - 1], *vertex);
+                    x += self.min_distance(layer[at - 1], *vertex);
                 }
                 self.x[*vertex] = x;
             }
@@ -274,12 +289,14 @@ impl Layered {
         }
     }
 
-    /// How far the centres of neighbours in a layer are apart at least.
-    fn distance(&self, left: usize, right: usize) -> f64 {
+    /// Returns the minimum distance between the centres of two adjacent vertices.
+    fn min_distance(&self, left: usize, right: usize) -> f64 {
         let gap = if self.is_dummy[left] || self.is_dummy[right] { EDGE_GAP } else { GAP };
         f64::midpoint(self.widths[left], self.widths[right]) + gap
     }
 
+    /// Moves the vertices of a layer towards their neighbours in the layer above or below, those
+    /// with the highest priority first.
     fn place_layer(&mut self, layer: usize, by_upper: bool) {
         let order = self.layers[layer].clone();
         let sides = if by_upper { &self.above } else { &self.below };
@@ -300,13 +317,14 @@ impl Layered {
         let priorities: Vec<usize> = order.iter().map(|vertex| priority(*vertex)).collect();
         let mut is_placed = vec![false; order.len()];
         for at in queue {
-            let may_push = |other: usize| !is_placed[other] && priorities[other] <= priorities[at];
-            self.shift(&order, at, wanted[at], &may_push);
+            self.shift(&order, at, wanted[at], &|other| {
+                !is_placed[other] && priorities[other] <= priorities[at]
+            });
             is_placed[at] = true;
         }
     }
 
-    /// Moves a vertex as far towards a place as is possible by pushing those that may be pushed.
+    /// Moves a vertex as far as possible towards `to`, and pushes neighbours that may be pushed.
     fn shift(&mut self, order: &[usize], at: usize, to: f64, may_push: &dyn Fn(usize) -> bool) {
         let leftwards = to < self.x[order[at]];
         let side: Vec<usize> =
@@ -314,9 +332,9 @@ impl Layered {
         let sign = if leftwards { -1.0 } else { 1.0 };
         let apart = |graph: &Layered, one: usize, other: usize| {
             let (left, right) = if leftwards { (other, one) } else { (one, other) };
-            graph.distance(order[left], order[right])
+            graph.min_distance(order[left], order[right])
         };
-        // As far as the first that stays where it is lets it.
+        // The first neighbour that may not be pushed limits the distance.
         let (mut reach, mut last, mut limit) = (0.0, at, to);
         for other in &side {
             reach += apart(self, last, *other);
@@ -342,36 +360,39 @@ impl Layered {
         }
     }
 
-    /// Heights of layers, and everything moved to where no coordinate is negative.
-    fn finish(self, sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
+    /// Computes the heights of layers, and moves all positions so that no coordinate is negative.
+    fn into_layout(self, sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
         let left = |vertex: usize| self.x[vertex] - self.widths[vertex] / 2.0;
         let right = |vertex: usize| self.x[vertex] + self.widths[vertex] / 2.0;
         let all = 0..self.widths.len();
         let start = all.clone().map(left).fold(f64::INFINITY, f64::min);
         let end = all.map(right).fold(f64::NEG_INFINITY, f64::max);
         let (start, width) = if start <= end { (start, end - start) } else { (0.0, 0.0) };
-        // The top and the bottom of each layer.
+        // Top and bottom of each layer.
         let (mut top, mut bands) = (0.0, Vec::new());
         for layer in &self.layers {
             let real = layer.iter().filter(|vertex| !self.is_dummy[**vertex]);
-            let height = real.map(|vertex| sizes[*vertex].1).fold(0.0, f64::max);
+            let height = real.map(|vertex| sizes[*vertex].height).fold(0.0, f64::max);
             bands.push((top, top + height));
             top += height + LAYER_GAP;
         }
         let band = |vertex: usize| bands[self.layer[vertex]];
         let x = |vertex: usize| self.x[vertex] - start;
-        let centre = |vertex: usize| (x(vertex), f64::midpoint(band(vertex).0, band(vertex).1));
+        let middle = |vertex: usize| f64::midpoint(band(vertex).0, band(vertex).1);
+        let centre = |vertex: usize| Point { x: x(vertex), y: middle(vertex) };
         let routes = self.chains.iter().zip(edges).map(|(chain, edge)| {
             let (first, last) = (chain[0], chain[chain.len() - 1]);
-            let mut route = vec![(x(first), centre(first).1 + sizes[first].1 / 2.0)];
-            // Straight through each layer, where boxes are beside it.
-            route.push((x(first), band(first).1));
+            let (start, end) = (x(first), x(last));
+            let mut route = vec![Point { x: start, y: middle(first) + sizes[first].height / 2.0 }];
+            // Leads vertically through each layer, as boxes may be beside the edge.
+            route.push(Point { x: start, y: band(first).1 });
             for vertex in &chain[1..chain.len() - 1] {
-                route.extend([(x(*vertex), band(*vertex).0), (x(*vertex), band(*vertex).1)]);
+                let (top, bottom) = band(*vertex);
+                route.extend([top, bottom].map(|y| Point { x: x(*vertex), y }));
             }
-            route.push((x(last), band(last).0));
-            route.push((x(last), centre(last).1 - sizes[last].1 / 2.0));
-            // The edge was turned around.
+            route.push(Point { x: end, y: band(last).0 });
+            route.push(Point { x: end, y: middle(last) - sizes[last].height / 2.0 });
+            // `break_cycles` reversed this edge.
             if edge.0 != first {
                 route.reverse();
             }
@@ -380,13 +401,13 @@ impl Layered {
         Layout {
             centres: (0..sizes.len()).map(centre).collect(),
             routes: routes.collect(),
-            size: (width, (top - LAYER_GAP).max(0.0)),
+            size: Size { width, height: (top - LAYER_GAP).max(0.0) },
         }
     }
 }
 
-/// How many edges end at a place or left of it.
-fn sum_to(sums: &[usize], place: usize) -> usize {
+/// Returns the number of edges that end at `place` or left of it, from a Fenwick tree.
+fn edges_up_to(sums: &[usize], place: usize) -> usize {
     let (mut at, mut sum) = (place + 1, 0);
     while at > 0 {
         sum += sums[at];
@@ -395,7 +416,8 @@ fn sum_to(sums: &[usize], place: usize) -> usize {
     sum
 }
 
-fn add(sums: &mut [usize], place: usize) {
+/// Counts an edge that ends at `place` in a Fenwick tree.
+fn count_edge(sums: &mut [usize], place: usize) {
     let mut at = place + 1;
     while at < sums.len() {
         sums[at] += 1;
@@ -407,20 +429,21 @@ fn add(sums: &mut [usize], place: usize) {
 mod tests {
     use super::*;
 
-    const SIZE: Size = (60.0, 30.0);
+    const SIZE: Size = Size { width: 60.0, height: 30.0 };
 
-    fn of(count: usize, edges: &[(usize, usize)]) -> Layout {
-        let layout = layout(&vec![SIZE; count], edges);
-        // Whatever the graph, nothing overlaps and everything is inside.
+    /// Computes the layout, and checks that no vertices overlap and all are inside the picture.
+    fn check_layout(count: usize, edges: &[(usize, usize)]) -> Layout {
+        let layout = compute_layout(&vec![SIZE; count], edges);
         for (index, one) in layout.centres.iter().enumerate() {
-            let inside = |at: f64, extent: f64, all: f64| {
+            let is_inside = |at: f64, extent: f64, all: f64| {
                 at >= extent / 2.0 - 1e-6 && at <= all - extent / 2.0 + 1e-6
             };
-            assert!(inside(one.0, SIZE.0, layout.size.0), "{layout:?}");
-            assert!(inside(one.1, SIZE.1, layout.size.1), "{layout:?}");
+            assert!(is_inside(one.x, SIZE.width, layout.size.width), "{layout:?}");
+            assert!(is_inside(one.y, SIZE.height, layout.size.height), "{layout:?}");
             for other in &layout.centres[..index] {
-                let apart = (one.0 - other.0).abs() >= SIZE.0 || (one.1 - other.1).abs() >= SIZE.1;
-                assert!(apart, "{layout:?}");
+                let are_apart =
+                    (one.x - other.x).abs() >= SIZE.width || (one.y - other.y).abs() >= SIZE.height;
+                assert!(are_apart, "{layout:?}");
             }
         }
         layout
@@ -428,19 +451,19 @@ mod tests {
 
     #[test]
     fn a_chain_is_straight() {
-        let layout = of(4, &[(0, 1), (1, 2), (2, 3)]);
-        assert!(layout.centres.iter().all(|(x, _)| *x == layout.centres[0].0));
-        assert!(layout.centres.is_sorted_by(|one, other| one.1 < other.1));
+        let layout = check_layout(4, &[(0, 1), (1, 2), (2, 3)]);
+        assert!(layout.centres.iter().all(|centre| centre.x == layout.centres[0].x));
+        assert!(layout.centres.is_sorted_by(|one, other| one.y < other.y));
     }
 
     #[test]
     fn a_long_edge_is_straight_between_its_ends() {
         // A residual connection around two vertices.
-        let layout = of(5, &[(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)]);
+        let layout = check_layout(5, &[(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)]);
         let route = &layout.routes[3];
         assert_eq!(route.len(), 8);
-        assert!(route[2..6].iter().all(|(x, _)| *x == route[2].0));
-        assert!((route[2].0 - layout.centres[1].0).abs() > SIZE.0 / 2.0);
+        assert!(route[2..6].iter().all(|point| point.x == route[2].x));
+        assert!((route[2].x - layout.centres[1].x).abs() > SIZE.width / 2.0);
     }
 
     #[test]
@@ -448,26 +471,26 @@ mod tests {
         let sizes = [SIZE; 4];
         let graph = Layered::new(&sizes, &[(0, 3), (1, 2)], &[0, 0, 1, 1]);
         assert_eq!(graph.crossings(), 1);
-        let layout = of(4, &[(0, 3), (1, 2)]);
-        let x = |vertex: usize| layout.centres[vertex].0;
+        let layout = check_layout(4, &[(0, 3), (1, 2)]);
+        let x = |vertex: usize| layout.centres[vertex].x;
         assert_eq!(x(0) < x(1), x(3) < x(2));
-        // Both pairs of a complete graph of two and two cross once, whatever the order.
+        // The edges of a complete bipartite graph of two and two cross once in any order.
         let graph = Layered::new(&sizes, &[(0, 2), (0, 3), (1, 2), (1, 3)], &[0, 0, 1, 1]);
         assert_eq!(graph.crossings(), 1);
     }
 
     #[test]
     fn any_graph_has_a_layout() {
-        of(0, &[]);
-        of(1, &[(0, 0)]);
-        of(3, &[]);
-        // A cycle, which only a model that is not valid has.
-        let layout = of(3, &[(0, 1), (1, 2), (2, 0)]);
+        check_layout(0, &[]);
+        check_layout(1, &[(0, 0)]);
+        check_layout(3, &[]);
+        // A cycle, which only an invalid model has.
+        let layout = check_layout(3, &[(0, 1), (1, 2), (2, 0)]);
         let back = &layout.routes[2];
-        assert!(back[0].1 > back[back.len() - 1].1);
-        // Vertices without anything above stand near those that read them.
-        let layout = of(4, &[(0, 1), (1, 2), (3, 2)]);
-        assert_eq!(layout.centres[3].1, layout.centres[1].1);
+        assert!(back[0].y > back[back.len() - 1].y);
+        // A vertex without predecessors is placed near its successors.
+        let layout = check_layout(4, &[(0, 1), (1, 2), (3, 2)]);
+        assert_eq!(layout.centres[3].y, layout.centres[1].y);
         // Pseudo-random graphs of many edges.
         let mut state = 1u64;
         let mut next = |below: usize| {
@@ -477,7 +500,7 @@ mod tests {
         for count in [5, 20, 60] {
             let edges: Vec<(usize, usize)> =
                 (0..2 * count).map(|_| (next(count), next(count))).collect();
-            of(count, &edges);
+            check_layout(count, &edges);
         }
     }
 }

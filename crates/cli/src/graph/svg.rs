@@ -1,15 +1,16 @@
-//! A picture as SVG.
+//! Writes pictures as SVG.
 
-use super::drawing::{Drawing, Kind, Vertex};
-use super::layout::{Layout, Size, layout};
+use super::drawing::{Drawing, Vertex, VertexKind};
+use super::layout::{Layout, Point, Size, compute_layout};
 use crate::human;
 
-/// Width of a column of the font, and height of a line.
+/// Width of a character of the font, in pixels.
 const COLUMN: f64 = 6.65;
+/// Height of a line of text, in pixels.
 const LINE: f64 = 15.0;
-/// Free space between the text of a vertex and its border.
+/// Distance between the text of a vertex and its border, in pixels.
 const PADDING: f64 = 8.0;
-/// Free space around the picture.
+/// Width of the empty border around the picture, in pixels.
 const MARGIN: f64 = 16.0;
 
 const STYLE: &str = "text{font:11px monospace;fill:#1a1a1a}\
@@ -21,78 +22,80 @@ rect{fill:#f4f7fb;stroke:#5b7083;}\
 path{fill:none;stroke:#7a8794;stroke-width:1.2}\
 marker path{fill:#7a8794;stroke:none}";
 
-/// The text of a picture.
+/// Formats a picture as SVG.
 pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
-    let sizes: Vec<Size> = drawing.vertices.iter().map(size).collect();
+    let sizes: Vec<Size> = drawing.vertices.iter().map(vertex_size).collect();
     let edges: Vec<(usize, usize)> =
         drawing.edges.iter().map(|edge| (edge.from, edge.to)).collect();
-    let Layout { centres, routes, size } = layout(&sizes, &edges);
-    let (width, height) = (size.0 + 2.0 * MARGIN, size.1 + 2.0 * MARGIN);
+    let Layout { centres, routes, size } = compute_layout(&sizes, &edges);
+    let (width, height) = (size.width + 2.0 * MARGIN, size.height + 2.0 * MARGIN);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\">\n\
          <title>{}</title>\n<style>{STYLE}</style>\n\
          <defs><marker id=\"arrow\" viewBox=\"0 0 10 10\" refX=\"9\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L10 5L0 10z\"/></marker></defs>\n\
          <g transform=\"translate({MARGIN} {MARGIN})\">\n",
-        escaped(title)
+        escape(title)
     );
     for (edge, route) in drawing.edges.iter().zip(&routes) {
-        let values: Vec<String> = edge.values.iter().map(|value| escaped(value)).collect();
+        let values: Vec<String> = edge.values.iter().map(|value| escape(value)).collect();
         text += &format!(
             "<path d=\"{}\" marker-end=\"url(#arrow)\"><title>{}</title></path>\n",
-            curve(route),
+            curve_path(route),
             values.join("\n")
         );
     }
     for (index, vertex) in drawing.vertices.iter().enumerate() {
-        text += &drawn(index, vertex, centres[index], sizes[index]);
+        text += &draw_vertex(index, vertex, centres[index], sizes[index]);
     }
     text + "</g>\n</svg>\n"
 }
 
-fn size(vertex: &Vertex) -> Size {
+/// Returns the size of a vertex: that of its text with padding.
+fn vertex_size(vertex: &Vertex) -> Size {
     let columns = vertex.lines.iter().map(|line| human::width(line)).max().unwrap_or(0);
     let width = columns.max(6) as f64 * COLUMN + 2.0 * PADDING;
-    (width, vertex.lines.len() as f64 * LINE + 2.0 * PADDING)
+    Size { width, height: vertex.lines.len() as f64 * LINE + 2.0 * PADDING }
 }
 
-/// A box with its lines of text.
-fn drawn(index: usize, vertex: &Vertex, centre: (f64, f64), size: Size) -> String {
+/// Draws a box with its lines of text.
+fn draw_vertex(index: usize, vertex: &Vertex, centre: Point, size: Size) -> String {
     let class = match vertex.kind {
-        Kind::Input => "input",
-        Kind::Output => "output",
-        Kind::More => "more",
-        Kind::Node if vertex.repeats > 1 => "node repeated",
-        Kind::Node => "node",
+        VertexKind::Input => "input",
+        VertexKind::Output => "output",
+        VertexKind::More => "more",
+        VertexKind::Node if vertex.repeats > 1 => "node repeated",
+        VertexKind::Node => "node",
     };
-    let corner = if matches!(vertex.kind, Kind::Input | Kind::Output) { 14 } else { 5 };
-    let (left, top) = (centre.0 - size.0 / 2.0, centre.1 - size.1 / 2.0);
+    let is_round = matches!(vertex.kind, VertexKind::Input | VertexKind::Output);
+    let corner = if is_round { 14 } else { 5 };
+    let (left, top) = (centre.x - size.width / 2.0, centre.y - size.height / 2.0);
     let mut text = format!(
         "<g class=\"{class}\" data-vertex=\"{index}\"><rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"{corner}\"/>",
-        size.0, size.1
+        size.width, size.height
     );
     for (at, line) in vertex.lines.iter().enumerate() {
         let y = top + PADDING + LINE * (at as f64 + 0.75);
         let class = if at == 0 { " class=\"title\"" } else { "" };
         text += &format!(
             "<text x=\"{:.1}\" y=\"{y:.1}\" text-anchor=\"middle\"{class}>{}</text>",
-            centre.0,
-            escaped(line)
+            centre.x,
+            escape(line)
         );
     }
     text + "</g>\n"
 }
 
-/// A curve through points, upright at each.
-fn curve(route: &[(f64, f64)]) -> String {
+/// Formats a curve through points as the path of an SVG element. It is vertical at each point.
+fn curve_path(route: &[Point]) -> String {
     let mut text = String::new();
-    for (at, (x, y)) in route.iter().enumerate() {
+    for (at, Point { x, y }) in route.iter().enumerate() {
         if at == 0 {
             text += &format!("M{x:.1} {y:.1}");
             continue;
         }
-        let (from_x, from_y) = route[at - 1];
+        let Point { x: from_x, y: from_y } = route[at - 1];
         if (from_x - x).abs() < 0.05 {
-            // A piece without length would have no direction for the arrow.
+            // A segment without length would have no direction for the arrow head.
             if (from_y - y).abs() < 0.05 {
                 continue;
             }
@@ -105,8 +108,9 @@ fn curve(route: &[(f64, f64)]) -> String {
     text
 }
 
-/// Text between tags or in an attribute. XML has no form for most control characters.
-pub(super) fn escaped(text: &str) -> String {
+/// Escapes text for XML content or attributes. Control characters that XML cannot represent become
+/// U+FFFD.
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,4 +1,5 @@
-//! What was measured of a session, or of the part of one device: steps with their times.
+//! Profile of a session, or of the part of a model that one device runs: steps with their times, as
+//! tables, JSON and trace events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -7,39 +8,40 @@ use sardonyx::Dim;
 use sardonyx::tool::profile::{OperandDetails, RunDetails, StepDetails, StepInfo};
 use serde_json::{Value, json};
 
-use super::{Args, Calls, Run, SCHEMA};
-use crate::failure::{Code, Failure};
+use super::{Args, Calls, Run, SCHEMA, nothing_run};
+use crate::failure::Failure;
 use crate::human::{self, Align, columns, count, cut};
 use crate::steps;
 use crate::timing::median;
 
-/// A step with what was measured.
-pub(super) struct Step {
+/// Step with its measured times.
+pub(super) struct MeasuredStep {
     pub(super) info: StepInfo,
     details: StepDetails,
-    /// Median and shortest time in a run; `None` if it did not run.
+    /// Median and shortest time in a run; `None` if the step did not run.
     pub(super) time: Option<(Duration, Duration)>,
-    /// How often it ran in the run of median time.
+    /// Number of calls in the run of median time.
     calls: u64,
 }
 
-impl Step {
+impl MeasuredStep {
+    /// Returns the median time in a run: zero for a step that did not run.
     pub(super) fn took(&self) -> Duration {
         self.time.map_or(Duration::ZERO, |(median, _)| median)
     }
 
-    /// Bytes that a call reads and writes.
+    /// Returns the number of bytes that one call reads and writes, if known.
     fn bytes_of_call(&self) -> Option<u64> {
         let (read, written) = (self.details.read_bytes?, self.details.written_bytes?);
         read.checked_add(written)
     }
 
-    /// Bytes that all of its calls in a run read and write.
+    /// Returns the number of bytes that all calls in a run read and write, if known.
     fn bytes(&self) -> Option<u64> {
         self.bytes_of_call()?.checked_mul(self.calls)
     }
 
-    /// Multiply-adds of all of its calls in a run.
+    /// Returns the number of multiply-adds of all calls in a run, if known.
     fn multiply_adds(&self) -> Option<u64> {
         self.details.multiply_adds?.checked_mul(self.calls)
     }
@@ -48,33 +50,36 @@ impl Step {
         steps::layout(&self.details)
     }
 
-    /// `Conv with Relu`
+    /// Formats the operator with those that are fused into it, such as `Conv with Relu`.
     pub(super) fn operator(&self) -> String {
         steps::operator(&self.info)
     }
 
-    /// Sizes of the first operands and the first result.
+    /// Formats the shapes of the first two inputs and of the first output.
     fn dims(&self) -> String {
-        let shown = |operands: &[OperandDetails]| {
-            let shapes = operands.iter().filter_map(|operand| {
-                let shape = operand.ty.as_ref()?.shape()?;
-                let dims: Vec<String> = shape.iter().map(Dim::to_string).collect();
-                Some(format!("[{}]", dims.join(",")))
-            });
-            shapes.take(2).collect::<Vec<_>>().join(" ")
-        };
-        let made = &self.details.outputs;
-        let made = shown(&made[..made.len().min(1)]);
-        format!("{} -> {made}", shown(&self.details.inputs))
+        let outputs = &self.details.outputs;
+        let output = shapes_text(&outputs[..outputs.len().min(1)]);
+        format!("{} -> {output}", shapes_text(&self.details.inputs))
     }
 }
 
-/// Work and time of many steps.
+/// Formats the first two known shapes of `operands`.
+fn shapes_text(operands: &[OperandDetails]) -> String {
+    let shapes = operands.iter().filter_map(|operand| {
+        let shape = operand.ty.as_ref()?.shape()?;
+        let dims: Vec<String> = shape.iter().map(Dim::to_string).collect();
+        Some(format!("[{}]", dims.join(",")))
+    });
+    shapes.take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Total work and time of several steps.
 struct Sum {
     calls: u64,
     took: Duration,
-    /// `None` once one of them is unknown.
+    /// Multiply-adds of all calls; `None` if those of a step are unknown.
     multiply_adds: Option<u64>,
+    /// Bytes that all calls read and write; `None` if those of a step are unknown.
     bytes: Option<u64>,
     /// Time by kernel.
     kernels: BTreeMap<String, Duration>,
@@ -93,16 +98,15 @@ impl Default for Sum {
 }
 
 impl Sum {
-    fn add(&mut self, step: &Step) {
-        let plus = |a: Option<u64>, b: Option<u64>| a?.checked_add(b?);
+    fn add(&mut self, step: &MeasuredStep) {
         self.calls += step.calls;
         self.took += step.took();
-        self.multiply_adds = plus(self.multiply_adds, step.multiply_adds());
-        self.bytes = plus(self.bytes, step.bytes());
+        self.multiply_adds = add_known(self.multiply_adds, step.multiply_adds());
+        self.bytes = add_known(self.bytes, step.bytes());
         *self.kernels.entry(step.info.kernel.clone()).or_default() += step.took();
     }
 
-    /// The kernel that took most, and how many others there are.
+    /// Formats the name of the kernel that took most of the time, and the number of other kernels.
     fn kernel(&self) -> String {
         let most = self.kernels.iter().max_by_key(|(_, took)| **took);
         let name = most.map_or("", |(name, _)| name.as_str());
@@ -113,7 +117,12 @@ impl Sum {
     }
 }
 
-/// Of a table of steps.
+/// Adds two amounts. The sum is unknown if one of them is, or if it overflows.
+fn add_known(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a?.checked_add(b?)
+}
+
+/// Headings of a table of steps.
 pub(super) const STEP_HEADINGS: [(&str, Align); 10] = [
     ("step", Align::Right),
     ("node", Align::Left),
@@ -127,26 +136,31 @@ pub(super) const STEP_HEADINGS: [(&str, Align); 10] = [
     ("kernel", Align::Left),
 ];
 
-/// Part of a model with its steps, before it is measured.
-pub(super) struct Part {
+/// Part of a model that a session or a device runs, before it is measured.
+pub(super) struct ModelPart {
     pub(super) infos: Vec<StepInfo>,
     pub(super) details: RunDetails,
     pub(super) threads: usize,
 }
 
-/// Runs of one session, or of the part of one device, step by step.
+/// Measured steps of a session, or of the part of a model that one device runs.
 pub(super) struct Profile {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<MeasuredStep>,
+    /// Median time of a run.
     pub(super) run: Duration,
+    /// Time of the shortest run.
     shortest: Duration,
+    /// Number of measured runs.
     runs: usize,
     pub(super) threads: usize,
+    /// Size of the memory for intermediate values, in bytes.
     arena_bytes: usize,
 }
 
 impl Profile {
-    pub(super) fn of(part: Part, runs: &[Run]) -> Result<Profile, Failure> {
-        let Part { infos, details, threads } = part;
+    /// Computes the median times of the steps of `part` over `runs`. Fails without runs.
+    pub(super) fn new(part: ModelPart, runs: &[Run]) -> Result<Profile, Failure> {
+        let ModelPart { infos, details, threads } = part;
         let mut times: Vec<Vec<Calls>> = vec![Vec::new(); infos.len()];
         for run in runs {
             for (times, took) in times.iter_mut().zip(&run.steps) {
@@ -159,23 +173,22 @@ impl Profile {
             let calls = times.get(times.len() / 2).map_or(0, |calls| calls.count);
             let times: Vec<Duration> = times.iter().map(|calls| calls.took).collect();
             let time = median(&times).zip(times.first().copied());
-            Step { info, details, time, calls }
+            MeasuredStep { info, details, time, calls }
         });
         let mut wall: Vec<Duration> = runs.iter().map(|run| run.took).collect();
         wall.sort_unstable();
-        let nothing = || Failure::new("nothing was run").code(Code::Internal);
         Ok(Profile {
             steps: steps.collect(),
-            run: median(&wall).ok_or_else(nothing)?,
-            shortest: *wall.first().ok_or_else(nothing)?,
+            run: median(&wall).ok_or_else(nothing_run)?,
+            shortest: *wall.first().ok_or_else(nothing_run)?,
             runs: runs.len(),
             threads,
             arena_bytes: details.arena_bytes,
         })
     }
 
-    /// Steps that take time.
-    fn timed(&self) -> impl Iterator<Item = &Step> {
+    /// Returns the steps that run, which views do not.
+    fn timed_steps(&self) -> impl Iterator<Item = &MeasuredStep> {
         self.steps.iter().filter(|step| step.time.is_some())
     }
 
@@ -183,21 +196,22 @@ impl Profile {
         self.steps.iter().filter(|step| step.time.is_none()).count()
     }
 
-    /// What a run takes outside of its steps, so that both make up the run.
+    /// Returns the time of a run outside of its steps, which take `steps`, so that both add up to
+    /// the median run.
     fn overhead(&self, steps: Duration) -> Duration {
         self.run.saturating_sub(steps)
     }
 
     fn total(&self) -> Sum {
         let mut sum = Sum::default();
-        self.timed().for_each(|step| sum.add(step));
+        self.timed_steps().for_each(|step| sum.add(step));
         sum
     }
 
-    /// Sums by operator, those that took most first.
+    /// Adds up the steps by operator. The largest times come first.
     fn operators(&self) -> Vec<(&'static str, Sum)> {
         let mut found: HashMap<&'static str, Sum> = HashMap::new();
-        for step in self.timed() {
+        for step in self.timed_steps() {
             found.entry(step.info.op).or_default().add(step);
         }
         let mut sums: Vec<_> = found.into_iter().collect();
@@ -205,8 +219,9 @@ impl Profile {
         sums
     }
 
+    /// Returns `took` as a fraction of the time of all steps.
     fn share(&self, took: Duration) -> f64 {
-        let all: Duration = self.timed().map(Step::took).sum();
+        let all: Duration = self.timed_steps().map(MeasuredStep::took).sum();
         if all.is_zero() { 0.0 } else { took.as_secs_f64() / all.as_secs_f64() }
     }
 
@@ -220,9 +235,9 @@ impl Profile {
             "run",
             format!(
                 "{} us, the median of {}; the shortest {} us; {}, {}",
-                micros(self.run),
+                format_micros(self.run),
                 count(self.runs, "run"),
-                micros(self.shortest),
+                format_micros(self.shortest),
                 count(self.threads, "thread"),
                 instruction_set
             ),
@@ -231,13 +246,13 @@ impl Profile {
             "steps",
             format!(
                 "{} us in {}, the sum of their medians",
-                micros(total.took),
+                format_micros(total.took),
                 count(usize::try_from(total.calls).unwrap_or(usize::MAX), "step"),
             ),
         );
         line(
             "overhead",
-            format!("{} us outside of steps, {percent:.1} % of the run", micros(overhead)),
+            format!("{} us outside of steps, {percent:.1} % of the run", format_micros(overhead)),
         );
         if self.views() > 0 {
             let views = human::group(self.views() as u64);
@@ -272,10 +287,10 @@ impl Profile {
         text += "\n";
         text += &columns(&headings, &rows.collect::<Vec<_>>());
 
-        let mut steps: Vec<(usize, &Step)> = self.steps.iter().enumerate().collect();
+        let mut steps: Vec<(usize, &MeasuredStep)> = self.steps.iter().enumerate().collect();
         if !args.all {
             steps.retain(|(_, step)| step.time.is_some());
-            // A sort that keeps the order of equals.
+            // A stable sort, so that steps with equal times stay in the order of execution.
             steps.sort_by_key(|(_, step)| std::cmp::Reverse(step.took()));
             steps.truncate(args.top);
         }
@@ -288,8 +303,8 @@ impl Profile {
         text
     }
 
-    /// A step as a row below [`STEP_HEADINGS`].
-    pub(super) fn step_cells(&self, index: usize, step: &Step) -> Vec<String> {
+    /// Formats a step as a row of a table with [`STEP_HEADINGS`].
+    pub(super) fn step_cells(&self, index: usize, step: &MeasuredStep) -> Vec<String> {
         let mut row = vec![index.to_string(), cut(&step.info.node), step.operator()];
         match step.time {
             Some(_) => row.extend(self.speeds(step.took(), step.multiply_adds(), step.bytes())),
@@ -299,19 +314,18 @@ impl Profile {
         row
     }
 
-    /// Time, share, GFLOP/s and GB/s as cells.
+    /// Formats the cells of a table for time, share, GFLOP/s and GB/s.
     fn speeds(
         &self,
         took: Duration,
         multiply_adds: Option<u64>,
         bytes: Option<u64>,
     ) -> [String; 4] {
-        let cell = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!("{rate:.1}"));
         [
-            micros(took),
+            format_micros(took),
             format!("{:.1} %", 100.0 * self.share(took)),
-            cell(rate(2.0, multiply_adds, took)),
-            cell(rate(1.0, bytes, took)),
+            rate_cell(rate(2.0, multiply_adds, took)),
+            rate_cell(rate(1.0, bytes, took)),
         ]
     }
 
@@ -320,16 +334,16 @@ impl Profile {
         let operators = self.operators().into_iter().map(|(operator, sum)| {
             let kernels = sum.kernels.iter();
             let kernels: BTreeMap<&str, f64> =
-                kernels.map(|(name, took)| (name.as_str(), rounded_micros(*took))).collect();
+                kernels.map(|(name, took)| (name.as_str(), to_micros(*took))).collect();
             json!({
                 "operator": operator,
                 "calls": sum.calls,
-                "us": rounded_micros(sum.took),
-                "share": rounded(self.share(sum.took)),
+                "us": to_micros(sum.took),
+                "share": round_number(self.share(sum.took)),
                 "multiply_adds": sum.multiply_adds,
                 "bytes": sum.bytes,
-                "gflops": rate(2.0, sum.multiply_adds, sum.took).map(rounded),
-                "gbps": rate(1.0, sum.bytes, sum.took).map(rounded),
+                "gflops": rate(2.0, sum.multiply_adds, sum.took).map(round_number),
+                "gbps": rate(1.0, sum.bytes, sum.took).map(round_number),
                 "kernels": kernels,
             })
         });
@@ -340,10 +354,10 @@ impl Profile {
             "threads": self.threads,
             "instruction_set": instruction_set,
             "runs": self.runs,
-            "run_us": rounded_micros(self.run),
-            "run_min_us": rounded_micros(self.shortest),
-            "steps_us": rounded_micros(total.took),
-            "overhead_us": rounded_micros(self.overhead(total.took)),
+            "run_us": to_micros(self.run),
+            "run_min_us": to_micros(self.shortest),
+            "steps_us": to_micros(total.took),
+            "overhead_us": to_micros(self.overhead(total.took)),
             "views": self.views(),
             "multiply_adds": total.multiply_adds,
             "bytes": total.bytes,
@@ -353,15 +367,15 @@ impl Profile {
         })
     }
 
-    pub(super) fn step_json(&self, step: &Step) -> Value {
+    pub(super) fn step_json(&self, step: &MeasuredStep) -> Value {
         let time = step.time;
-        let rate = |factor, amount| rate(factor, amount, time?.0).map(rounded);
+        let rate = |factor, amount| rate(factor, amount, time?.0).map(round_number);
         let mut answer = steps::step_json(&step.info, &step.details);
         let measured = [
             ("calls", json!(step.calls)),
-            ("us", json!(time.map(|(median, _)| rounded_micros(median)))),
-            ("min_us", json!(time.map(|(_, min)| rounded_micros(min)))),
-            ("share", json!(time.map(|(median, _)| rounded(self.share(median))))),
+            ("us", json!(time.map(|(median, _)| to_micros(median)))),
+            ("min_us", json!(time.map(|(_, min)| to_micros(min)))),
+            ("share", json!(time.map(|(median, _)| round_number(self.share(median))))),
             ("gflops", json!(rate(2.0, step.multiply_adds()))),
             ("gbps", json!(rate(1.0, step.bytes()))),
         ];
@@ -372,7 +386,7 @@ impl Profile {
     }
 }
 
-/// The steps of a run as one line of a trace.
+/// Steps of a run on one track of a trace.
 pub(super) struct Track<'r> {
     pub(super) name: String,
     pub(super) profile: &'r Profile,
@@ -380,7 +394,7 @@ pub(super) struct Track<'r> {
 }
 
 impl Track<'_> {
-    /// Its events in the trace event format, of a thread with this number.
+    /// Returns the steps in the trace event format, as events of the thread with number `thread`.
     pub(super) fn events(&self, thread: usize) -> impl Iterator<Item = Value> + '_ {
         self.run.events.iter().filter_map(move |event| {
             let step = self.profile.steps.get(event.step)?;
@@ -390,8 +404,8 @@ impl Track<'_> {
                 "ph": "X",
                 "pid": 1,
                 "tid": thread,
-                "ts": rounded_micros(self.run.start + event.start),
-                "dur": rounded_micros(event.took),
+                "ts": to_micros(self.run.start + event.start),
+                "dur": to_micros(event.took),
                 "args": {
                     "step": event.step,
                     "op": step.info.op,
@@ -407,21 +421,29 @@ impl Track<'_> {
     }
 }
 
-/// Billions in a second. `None` if there is nothing to count.
+/// Returns a rate in billions per second, where each of `amount` counts as `factor`. `None` if the
+/// amount is 0 or unknown.
 fn rate(factor: f64, amount: Option<u64>, took: Duration) -> Option<f64> {
     let amount = amount.filter(|amount| *amount > 0)?;
     Some(factor * amount as f64 / took.as_nanos().max(1) as f64)
 }
 
-pub(super) fn micros(took: Duration) -> String {
+/// Formats a rate as a cell, which is empty if the rate is unknown.
+fn rate_cell(rate: Option<f64>) -> String {
+    rate.map_or(String::new(), |rate| format!("{rate:.1}"))
+}
+
+/// Formats a time in microseconds with one decimal place.
+pub(super) fn format_micros(took: Duration) -> String {
     format!("{:.1}", took.as_secs_f64() * 1e6)
 }
 
-pub(super) fn rounded_micros(took: Duration) -> f64 {
-    rounded(took.as_secs_f64() * 1e6)
+/// Returns a time in microseconds, rounded to four decimal places.
+pub(super) fn to_micros(took: Duration) -> f64 {
+    round_number(took.as_secs_f64() * 1e6)
 }
 
-/// To four digits after the point.
-pub(super) fn rounded(number: f64) -> f64 {
+/// Rounds a number to four decimal places.
+pub(super) fn round_number(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }

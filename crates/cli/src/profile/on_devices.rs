@@ -1,38 +1,41 @@
-//! Where the time of a run on several devices goes: what each computes, moves and waits for.
+//! Profile of a run on several devices: the time in which each computes, moves values and waits.
 
 use std::time::Duration;
 
 use sardonyx::device::DeviceSession;
-use sardonyx::tool::profile::Exchanged;
 use sardonyx::tool::shard::{EXCHANGE, Sent};
 use serde_json::{Value, json};
 
-use super::measured::{self, micros, rounded, rounded_micros};
-use super::{Args, Device, Exchanges};
-use crate::failure::{Code, Failure};
+use super::measured::{self, format_micros, round_number, to_micros};
+use super::{Args, Device, TimedExchange, nothing_run};
+use crate::failure::Failure;
 use crate::human::{self, Align, columns, count, cut};
-use crate::objects::merged;
+use crate::objects::merge_objects;
 use crate::timing::median;
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
-/// gets a new number.
+/// Schema of the JSON answer: its name and version. A key that changes its meaning raises the
+/// version, a new key does not.
 const SCHEMA: &str = "sardonyx.profile-devices/1";
 
-/// Times of exchanges, and what was sent.
+/// Time of exchanges between devices, and the messages that were sent in them.
 #[derive(Clone, Copy, Default)]
 struct Moved {
+    /// Time for packing, sending, copying and combining values.
     moving: Duration,
+    /// Time spent waiting for messages of other devices.
     waiting: Duration,
     sent: Sent,
 }
 
 impl Moved {
-    fn of((took, exchanged): &(Duration, Exchanged)) -> Moved {
-        let waiting = exchanged.waited.min(*took);
-        Moved { moving: *took - waiting, waiting, sent: exchanged.sent }
+    /// Divides the time of an exchange into moving and waiting.
+    fn from_exchange(exchange: &TimedExchange) -> Moved {
+        let TimedExchange { took, exchanged } = *exchange;
+        let waiting = exchanged.waited.min(took);
+        Moved { moving: took - waiting, waiting, sent: exchanged.sent }
     }
 
-    fn plus(self, other: Moved) -> Moved {
+    fn add(self, other: Moved) -> Moved {
         Moved {
             moving: self.moving + other.moving,
             waiting: self.waiting + other.waiting,
@@ -40,44 +43,48 @@ impl Moved {
         }
     }
 
-    /// The medians over runs.
+    /// Returns the medians of the times over runs, and the messages of the last run.
     fn median(runs: &[Moved]) -> Moved {
-        let median = |of: fn(&Moved) -> Duration| {
-            let mut times: Vec<Duration> = runs.iter().map(of).collect();
-            times.sort_unstable();
-            median(&times).unwrap_or_default()
-        };
         Moved {
-            moving: median(|moved| moved.moving),
-            waiting: median(|moved| moved.waiting),
+            moving: median_time(runs.iter().map(|moved| moved.moving)),
+            waiting: median_time(runs.iter().map(|moved| moved.waiting)),
             sent: runs.last().map_or(Sent::default(), |moved| moved.sent),
         }
     }
 
     fn json(self) -> Value {
         json!({
-            "moving_us": rounded_micros(self.moving),
-            "waiting_us": rounded_micros(self.waiting),
+            "moving_us": to_micros(self.moving),
+            "waiting_us": to_micros(self.waiting),
             "messages": self.sent.messages,
             "sent_bytes": self.sent.bytes,
         })
     }
 
     fn cells(self) -> [String; 3] {
-        [micros(self.moving), micros(self.waiting), human::bytes(self.sent.bytes)]
+        [format_micros(self.moving), format_micros(self.waiting), human::bytes(self.sent.bytes)]
     }
 }
 
+/// Returns the median of `times`: zero without any.
+fn median_time(times: impl Iterator<Item = Duration>) -> Duration {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort_unstable();
+    median(&times).unwrap_or_default()
+}
+
 impl Device {
-    /// All exchanges of a run, by run.
-    fn moved(&self) -> Vec<Moved> {
-        let all = |run: &Exchanges| run.values().map(Moved::of).fold(Moved::default(), Moved::plus);
-        self.exchanges.iter().map(all).collect()
+    /// Adds up the exchanges of the device in each run.
+    fn exchange_totals(&self) -> Vec<Moved> {
+        let runs = self.exchanges.iter();
+        runs.map(|run| run.values().map(Moved::from_exchange).fold(Moved::default(), Moved::add))
+            .collect()
     }
 
-    /// The share of a run in which the device neither computes nor moves: the median over runs.
-    fn idle(&self, wall: &[Duration]) -> f64 {
-        let runs = self.runs.iter().zip(self.moved()).zip(wall);
+    /// Returns the fraction of a run in which the device neither computes nor moves values: the
+    /// median over runs.
+    fn idle_share(&self, wall: &[Duration]) -> f64 {
+        let runs = self.runs.iter().zip(self.exchange_totals()).zip(wall);
         let mut shares: Vec<f64> = runs
             .map(|((run, moved), took)| {
                 let steps: Duration = run.steps.iter().flatten().map(|calls| calls.took).sum();
@@ -89,80 +96,86 @@ impl Device {
         shares.get(shares.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// In steps that are no exchanges.
-    fn computing(&self) -> Duration {
+    /// Returns the time of the steps that are not exchanges.
+    fn computing_time(&self) -> Duration {
         let steps = self.profile.steps.iter().filter(|step| step.info.op != EXCHANGE);
-        steps.map(measured::Step::took).sum()
+        steps.map(measured::MeasuredStep::took).sum()
     }
 }
 
-/// A move of the plan.
+/// Move of a value between devices, a step of the plan.
 struct Move {
+    /// Index of the step in the plan.
     step: usize,
-    /// The name of the value, and its forms before and after.
+    /// Name of the value, and its division over the devices before and after the move.
     words: [String; 3],
-    /// By device that takes part.
+    /// Numbers of the devices that take part, with their times.
     devices: Vec<(usize, Moved)>,
 }
 
-pub(super) struct Report {
+/// Profile of a model that runs on several devices.
+pub(super) struct DeviceProfile {
     configuration: String,
+    /// Median time of a run.
     run: Duration,
+    /// Time of the shortest run.
     shortest: Duration,
+    /// Number of measured runs.
     runs: usize,
+    /// Threads of each device.
     threads: usize,
     instruction_set: String,
-    /// By device.
+    /// Fraction of a run in which each device is idle.
     idle: Vec<f64>,
     devices: Vec<Device>,
     moves: Vec<Move>,
 }
 
-impl Report {
-    pub(super) fn of(
+impl DeviceProfile {
+    /// Computes the medians over all runs, whose wall times are in `wall`. Fails without runs.
+    pub(super) fn new(
         session: &DeviceSession,
         wall: &[Duration],
         devices: Vec<Device>,
-    ) -> Result<Report, Failure> {
-        let nothing = || Failure::new("nothing was run").code(Code::Internal);
-        let plan = session.last_plan().ok_or_else(nothing)?;
+    ) -> Result<DeviceProfile, Failure> {
+        let plan = session.last_plan().ok_or_else(nothing_run)?;
         let mut moves = Vec::new();
         for (step, words) in (0..plan.steps.len()).map(|step| (step, plan.move_in_words(step))) {
             let Some(words) = words else { continue };
             let taking_part = devices.iter().filter_map(|device| {
-                let runs = device.exchanges.iter().filter_map(|run| run.get(&step)).map(Moved::of);
-                let runs: Vec<Moved> = runs.collect();
+                let runs = device.exchanges.iter().filter_map(|run| run.get(&step));
+                let runs: Vec<Moved> = runs.map(Moved::from_exchange).collect();
                 (!runs.is_empty()).then(|| (device.number, Moved::median(&runs)))
             });
             let taking_part: Vec<_> = taking_part.collect();
-            // What a device takes of what it has is no exchange.
+            // A move in which each device cuts a part from its own copy exchanges nothing.
             if !taking_part.is_empty() {
                 moves.push(Move { step, words, devices: taking_part });
             }
         }
         let mut sorted = wall.to_vec();
         sorted.sort_unstable();
-        Ok(Report {
+        Ok(DeviceProfile {
             configuration: plan.configuration.clone(),
-            run: median(&sorted).ok_or_else(nothing)?,
-            shortest: *sorted.first().ok_or_else(nothing)?,
+            run: median(&sorted).ok_or_else(nothing_run)?,
+            shortest: *sorted.first().ok_or_else(nothing_run)?,
             runs: wall.len(),
             threads: session.threads_per_device(),
             instruction_set: session.instruction_set(),
-            idle: devices.iter().map(|device| device.idle(wall)).collect(),
+            idle: devices.iter().map(|device| device.idle_share(wall)).collect(),
             devices,
             moves,
         })
     }
 
     pub(super) fn text(&self, args: &Args) -> String {
-        let sent = self.devices.iter().map(|device| Moved::median(&device.moved()).sent);
+        let sent = self.devices.iter().map(|device| Moved::median(&device.exchange_totals()).sent);
         let sent = sent.fold(Sent::default(), |sum, sent| sum + sent);
         let mut text = format!(
             "run       {} us, the median of {}; the shortest {} us; {} of {}, {}\n",
-            micros(self.run),
+            format_micros(self.run),
             count(self.runs, "run"),
-            micros(self.shortest),
+            format_micros(self.shortest),
             count(self.devices.len(), "device"),
             count(self.threads, "thread"),
             self.instruction_set
@@ -183,8 +196,8 @@ impl Report {
             ("idle", right),
         ];
         let rows = self.devices.iter().zip(&self.idle).map(|(device, idle)| {
-            let mut row = vec![device.number.to_string(), micros(device.computing())];
-            row.extend(Moved::median(&device.moved()).cells());
+            let mut row = vec![device.number.to_string(), format_micros(device.computing_time())];
+            row.extend(Moved::median(&device.exchange_totals()).cells());
             row.push(format!("{:.1} %", 100.0 * idle));
             row
         });
@@ -228,7 +241,7 @@ impl Report {
         let mut steps: Vec<_> = steps.filter(|(_, _, step)| step.info.op != EXCHANGE).collect();
         if !args.all {
             steps.retain(|(_, _, step)| step.time.is_some());
-            // A sort that keeps the order of equals.
+            // A stable sort, so that steps with equal times stay in the order of execution.
             steps.sort_by_key(|(_, _, step)| std::cmp::Reverse(step.took()));
             steps.truncate(args.top);
         }
@@ -247,13 +260,13 @@ impl Report {
     pub(super) fn json(&self, args: &Args) -> Value {
         let devices = self.devices.iter().zip(&self.idle).map(|(device, idle)| {
             let steps = device.profile.steps.iter().map(|step| device.profile.step_json(step));
-            let moved = Moved::median(&device.moved());
-            merged(
+            let moved = Moved::median(&device.exchange_totals());
+            merge_objects(
                 json!({
                     "device": device.number,
-                    "us": rounded_micros(device.profile.run),
-                    "computing_us": rounded_micros(device.computing()),
-                    "idle": rounded(*idle),
+                    "us": to_micros(device.profile.run),
+                    "computing_us": to_micros(device.computing_time()),
+                    "idle": round_number(*idle),
                     "steps": steps.collect::<Vec<_>>(),
                 }),
                 moved.json(),
@@ -262,8 +275,8 @@ impl Report {
         let moves = self.moves.iter().map(|one| {
             let [value, from, to] = &one.words;
             let devices = one.devices.iter();
-            let devices =
-                devices.map(|(device, moved)| merged(json!({"device": device}), moved.json()));
+            let devices = devices
+                .map(|(device, moved)| merge_objects(json!({"device": device}), moved.json()));
             json!({
                 "step": one.step,
                 "value": value,
@@ -279,8 +292,8 @@ impl Report {
             "threads": self.threads,
             "instruction_set": self.instruction_set,
             "runs": self.runs,
-            "run_us": rounded_micros(self.run),
-            "run_min_us": rounded_micros(self.shortest),
+            "run_us": to_micros(self.run),
+            "run_min_us": to_micros(self.shortest),
             "devices": devices.collect::<Vec<_>>(),
             "moves": moves.collect::<Vec<_>>(),
         })

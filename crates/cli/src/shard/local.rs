@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sardonyx::edit::InvalidResult;
 use sardonyx::io::Weights;
 use sardonyx::tool::ModelExt;
-use sardonyx::tool::shard::{Collectives, RankModels, RankOptions};
+use sardonyx::tool::shard::{Collectives, RankOptions};
 use sardonyx::{Model, SaveOptions};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::saving::{Saved, Target};
 use crate::session::Sizes;
 use crate::terminal::Terminal;
 
-/// Whose collectives are written.
+/// Engine whose collective operators are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Engine {
     /// AllReduce, AllGather and AllToAll of the domain com.microsoft, of ONNX Runtime
@@ -42,26 +42,31 @@ impl Engine {
     }
 }
 
-/// The models of ranks that were written.
-pub(crate) struct Written {
+/// WrittenRanks models of all ranks of a configuration.
+pub(crate) struct WrittenRanks {
     ranks: Vec<Rank>,
     engine: Engine,
+    /// Name of the device configuration.
     configuration: String,
+    /// Names of the outputs of the model.
     outputs: Vec<String>,
+    /// Number of annotations that the plan does not honor.
     not_honored: usize,
 }
 
-/// The model of a rank that was written.
+/// WrittenRanks model of one rank.
 struct Rank {
     saved: Saved,
+    /// Size of the rank's constants, in bytes.
     constants: u64,
+    /// Version of the default operator set.
     opset: Option<i64>,
 }
 
-/// The model of a rank that has errors which the whole model does not have.
+/// Model of a rank with errors that the whole model does not have.
 pub(crate) struct Invalid {
     pub(crate) result: InvalidResult,
-    /// The place that it was meant for.
+    /// File that the model was to be written to.
     pub(crate) target: Target,
 }
 
@@ -71,12 +76,12 @@ pub(crate) fn write(
     model: &Model,
     configuration: Option<&str>,
     terminal: &Terminal,
-) -> Result<Result<Written, Invalid>, Failure> {
-    let sizes = args.sizes.of(model)?;
+) -> Result<Result<WrittenRanks, Invalid>, Failure> {
+    let sizes = args.sizes.resolve(model)?;
     let ranks = model.rank_models(&options(args, configuration, &sizes))?;
     let mut targets = targets(args, model, ranks.count())?;
-    // What stands against one of them is found before anything is written. They are made again
-    // then, as all together may not fit into the memory.
+    // All models are made once before any is written, to find errors. They are made again for
+    // writing, because all together may not fit into memory.
     for rank in 0..ranks.count() {
         if let Err(error) = ranks.model(rank) {
             return match error.invalid_result() {
@@ -88,7 +93,8 @@ pub(crate) fn write(
             };
         }
     }
-    // Each file is to have its own parts of constants, wherever those of the model are.
+    // Each rank gets its parts of the constants in files of its own, and does not refer to the data
+    // files of the model.
     let weights =
         if model.external_files().is_empty() { Weights::Inside } else { Weights::Outside };
     let mut written = Vec::with_capacity(targets.len());
@@ -102,17 +108,13 @@ pub(crate) fn write(
         let constants = ranks.plan().constant_bytes(device);
         written.push(Rank { saved, constants, opset: opset.map(|set| set.version) });
     }
-    Ok(Ok(told(args, model, &ranks, written)))
-}
-
-fn told(args: &Args, model: &Model, ranks: &RankModels, written: Vec<Rank>) -> Written {
-    Written {
+    Ok(Ok(WrittenRanks {
         ranks: written,
         engine: args.collectives,
         configuration: ranks.plan().configuration.clone(),
         outputs: model.outputs().iter().map(|port| port.name().to_string()).collect(),
         not_honored: ranks.plan().not_honored.len(),
-    }
+    }))
 }
 
 fn options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptions {
@@ -129,9 +131,10 @@ fn options(args: &Args, configuration: Option<&str>, sizes: &Sizes) -> RankOptio
     options
 }
 
-/// A file for each rank.
+/// Returns the file for the model of each rank. Fails for several ranks if `--output` has no
+/// placeholder for the rank.
 fn targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Failure> {
-    let has_number = args.saving.output().is_some_and(|path| numbered(path, 0) != path);
+    let has_number = args.saving.output().is_some_and(|path| rank_path(path, 0) != path);
     if ranks > 1 && !has_number {
         let message = format!("{ranks} ranks need {ranks} files");
         return Err(Failure::new(message)
@@ -139,23 +142,23 @@ fn targets(args: &Args, model: &Model, ranks: usize) -> Result<Vec<Target>, Fail
     }
     (0..ranks)
         .map(|rank| {
-            let path = args.saving.output().map(|path| numbered(path, rank));
+            let path = args.saving.output().map(|path| rank_path(path, rank));
             args.saving.target_at(path.as_deref(), &args.model, model)
         })
         .collect()
 }
 
-/// The name of the file of a rank.
-fn numbered(path: &Path, rank: usize) -> PathBuf {
+/// Returns `path` with the number of the rank in place of the placeholder `%d`.
+fn rank_path(path: &Path, rank: usize) -> PathBuf {
     match path.to_str() {
         Some(text) => PathBuf::from(text.replace(NUMBER, &rank.to_string())),
         None => path.to_path_buf(),
     }
 }
 
-impl Written {
-    pub(crate) fn say(&self, terminal: &Terminal) {
-        let Written { ranks, engine, configuration, outputs, not_honored } = self;
+impl WrittenRanks {
+    pub(crate) fn print(&self, terminal: &Terminal) {
+        let WrittenRanks { ranks, engine, configuration, outputs, not_honored } = self;
         terminal.remark(&format!(
             "configuration '{configuration}': {}, collectives of {}; each gives all outputs: {}",
             count(ranks.len(), "rank"),
@@ -163,7 +166,7 @@ impl Written {
             outputs.join(", "),
         ));
         for (number, rank) in ranks.iter().enumerate() {
-            rank.saved.say(terminal);
+            rank.saved.print(terminal);
             if rank.constants > 0 {
                 let constants = bytes(rank.constants);
                 terminal.detail(&format!("rank {number} has {constants} of constants"));

@@ -1,4 +1,4 @@
-//! Data of training: arrays by the names of inputs, cut into batches of examples.
+//! Training data: arrays by the names of inputs, split into batches of examples.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,42 +8,44 @@ use sardonyx::value::Buffer;
 use sardonyx::{DataType, Dim, Error, ErrorKind, Port, Tensor, Trainer};
 
 use crate::failure::Failure;
-use crate::files::{self, Kind};
+use crate::files::{self, FileKind};
 use crate::inputs;
 use crate::random::SplitMix64;
 
-/// Arrays by the names of inputs.
+/// Training data for the inputs of steps.
 pub(super) struct Data {
     arrays: Vec<Array>,
-    /// Examples of an epoch; 1 if nothing is cut.
+    /// Number of examples in an epoch; 1 without batches.
     examples: usize,
-    /// Examples of a batch; 1 if nothing is cut.
+    /// Number of examples in a batch; 1 without batches.
     batch: usize,
-    /// Whether a last batch that is smaller is left out.
+    /// Whether a last batch that is smaller than the others is left out.
     drops_rest: bool,
 }
 
+/// Array for the input `name`.
 struct Array {
     name: String,
     tensor: Tensor,
-    /// Whether its first axis counts examples.
+    /// Whether the first axis counts examples and is split into batches.
     is_cut: bool,
 }
 
-/// What one step is given.
+/// Inputs of one step.
 pub(super) struct Inputs {
     values: Vec<(String, Tensor)>,
+    /// Number of examples in the batch.
     examples: usize,
 }
 
 impl Inputs {
-    /// Everything.
+    /// Returns the inputs for a step of all entries.
     pub(super) fn all(&self) -> Vec<(String, Tensor)> {
         self.values.clone()
     }
 
-    /// What an entry takes.
-    pub(super) fn of(
+    /// Returns the inputs that a step of one entry takes.
+    pub(super) fn for_entry(
         &self,
         trainer: &Trainer,
         entry: usize,
@@ -58,7 +60,7 @@ impl Inputs {
     }
 }
 
-/// The inputs of entries, each once.
+/// Returns the inputs of the steps of `entries`, each once.
 fn ports_of<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>, Failure> {
     let mut ports: Vec<&Port> = Vec::new();
     for entry in entries {
@@ -72,8 +74,8 @@ fn ports_of<'t>(trainer: &'t Trainer, entries: &[usize]) -> Result<Vec<&'t Port>
 }
 
 impl Data {
-    /// Reads a .npz or a directory of .npy files; every input must be there. Arrays of other
-    /// element types are converted if `converts`, else refused.
+    /// Reads a `.npz` file or a directory of `.npy` files. Fails if a required input has no array.
+    /// Arrays with another element type than the input are cast if `converts`, else refused.
     pub(super) fn read(
         path: Option<&Path>,
         trainer: &Trainer,
@@ -82,8 +84,8 @@ impl Data {
     ) -> Result<Data, Failure> {
         let ports = ports_of(trainer, entries)?;
         let files = match path {
-            Some(path) if path.is_dir() => of_directory(path)?,
-            Some(path) => of_archive(path, &ports)?,
+            Some(path) if path.is_dir() => read_directory(path)?,
+            Some(path) => read_archive(path, &ports)?,
             None => Vec::new(),
         };
         let mut arrays = Vec::new();
@@ -106,15 +108,17 @@ impl Data {
             let tensor = inputs::read_array(&bytes, port, converts)?;
             arrays.push(Array { name, tensor, is_cut: false });
         }
-        let is_given = |port: &Port| arrays.iter().any(|array| array.name == port.name());
-        if let Some(port) = ports.iter().find(|port| port.is_required() && !is_given(port)) {
+        let mut required = ports.iter().filter(|port| port.is_required());
+        let missing = required.find(|port| !arrays.iter().any(|array| array.name == port.name()));
+        if let Some(port) = missing {
             let failure = Failure::new(format!("the data has no array for the input '{port}'"));
-            return Err(failure.code(ErrorKind::Input).help(how_to_make(&ports)));
+            return Err(failure.code(ErrorKind::Input).help(advice_on_data(&ports)));
         }
         Ok(Data { arrays, examples: 1, batch: 1, drops_rest: false })
     }
 
-    /// Cuts the arrays along their first axis, all but those that stay whole.
+    /// Splits the arrays into batches along their first axis, except for scalars and the arrays in
+    /// `whole`. Without `batch` each step gets all data.
     pub(super) fn cut(
         mut self,
         batch: Option<u64>,
@@ -160,16 +164,16 @@ impl Data {
         }
         self.batch = usize::try_from(batch).unwrap_or(usize::MAX).min(examples);
         self.examples = examples;
-        let is_fixed = |array: &&Array| {
+        // An input of fixed size cannot take a smaller last batch.
+        self.drops_rest = self.arrays.iter().any(|array| {
             let port = ports.iter().find(|port| port.name() == array.name);
             let dim = port.and_then(|port| port.ty()?.shape()?.first());
             array.is_cut && matches!(dim, Some(Dim::Known(_)))
-        };
-        self.drops_rest = self.arrays.iter().any(|array| is_fixed(&array));
+        });
         Ok(self)
     }
 
-    /// Gives the input of the learning rate a value. `add-training` calls it so.
+    /// Sets the input `learning_rate`, which `add-training` gives to models.
     pub(super) fn set_learning_rate(
         &mut self,
         rate: f64,
@@ -205,25 +209,26 @@ impl Data {
         Ok(())
     }
 
-    /// Batches of an epoch.
+    /// Returns the number of batches in an epoch.
     pub(super) fn batches(&self) -> usize {
         self.batches_from(0)
     }
 
-    /// Batches of an epoch of which so many examples have been taken.
+    /// Returns the number of batches in the rest of an epoch, after `taken` examples.
     pub(super) fn batches_from(&self, taken: usize) -> usize {
         let left = self.examples.saturating_sub(taken);
         if self.drops_rest { left / self.batch } else { left.div_ceil(self.batch) }
     }
 
-    /// The order of the examples in an epoch, from 0: that of the data without a seed. It is drawn
-    /// by the seed and the number of the epoch, whatever command begins with it.
+    /// Returns the order of the examples in an epoch: a shuffle with `seed`, or without it the
+    /// order of the data. The shuffle depends only on the seed and the number of the epoch, from 0,
+    /// so that training that is resumed goes on with the order of an uninterrupted one.
     pub(super) fn order(&self, seed: Option<u64>, epoch: u64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.examples).collect();
         let Some(seed) = seed else { return order };
         let drawn = (self.examples as u64).saturating_sub(1);
-        let random = SplitMix64::new(seed, "").skipping(drawn.wrapping_mul(epoch));
-        // Each example is exchanged with one that is not behind it.
+        let random = SplitMix64::new(seed, "").skip_numbers(drawn.wrapping_mul(epoch));
+        // Fisher-Yates shuffle: swaps each example with itself or one before it.
         for (index, drawn) in (1..order.len()).rev().zip(random) {
             let other = drawn % (index as u64 + 1);
             order.swap(index, usize::try_from(other).unwrap_or(index));
@@ -231,27 +236,27 @@ impl Data {
         order
     }
 
-    /// How many examples of an epoch are in no batch, if any.
+    /// Returns the number of examples of an epoch that are in no batch; `None` if all are in one.
     pub(super) fn left_out(&self) -> Option<usize> {
         let left = self.examples % self.batch;
         (self.drops_rest && left > 0).then_some(left)
     }
 
-    /// The batch of an epoch that begins after so many examples.
+    /// Returns the inputs of the batch that begins after `taken` examples of an epoch.
     pub(super) fn batch(&self, order: &[usize], taken: usize) -> Result<Inputs, Failure> {
         let chosen = &order[taken..order.len().min(taken + self.batch)];
         let mut values = Vec::with_capacity(self.arrays.len());
         for array in &self.arrays {
             let value =
-                if array.is_cut { rows(&array.tensor, chosen)? } else { array.tensor.clone() };
+                if array.is_cut { copy_rows(&array.tensor, chosen)? } else { array.tensor.clone() };
             values.push((array.name.clone(), value));
         }
         Ok(Inputs { values, examples: chosen.len() })
     }
 }
 
-/// Rows of a tensor along its first axis, as a tensor.
-fn rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
+/// Copies the `chosen` rows of a tensor along its first axis to a new tensor.
+fn copy_rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
     let mut dims = tensor.dims().to_vec();
     let bytes = tensor.bytes();
     let width = bytes.len() / dims[0].max(1);
@@ -266,7 +271,7 @@ fn rows(tensor: &Tensor, chosen: &[usize]) -> Result<Tensor, Failure> {
     Ok(made)
 }
 
-/// Refuses elements of which a row is no range of bytes.
+/// Refuses packed element types, of which a row may not begin and end at bytes.
 fn check_cut(name: &str, elem: DataType) -> Result<(), Failure> {
     if elem.bits().is_some_and(|bits| bits.is_multiple_of(8)) {
         return Ok(());
@@ -275,25 +280,25 @@ fn check_cut(name: &str, elem: DataType) -> Result<(), Failure> {
     Err(Failure::new(message).help(format!("pass it whole: --whole {name}")))
 }
 
-/// The arrays of a .npz file.
-fn of_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, Failure> {
+/// Reads the arrays of a `.npz` file, by name.
+fn read_archive(path: &Path, ports: &[&Port]) -> Result<Vec<(String, Buffer)>, Failure> {
     let bytes = files::read(path)?;
-    match files::kind(path, bytes.as_slice()) {
-        Kind::Npz => npz::read(&bytes).map_err(|error| Failure::from(error).at(path.display())),
+    match files::detect_kind(path, bytes.as_slice()) {
+        FileKind::Npz => npz::read(&bytes).map_err(|error| Failure::from(error).at(path.display())),
         kind => {
             let what = match kind {
-                Kind::Npy => "this is a single array (.npy), but data are a .npz file",
-                _ => "this is not a .npz file, which data are",
+                FileKind::Npy => "expected a .npz file with training data, found an array (.npy)",
+                _ => "expected a .npz file with training data",
             };
             let failure = Failure::new(what).code(ErrorKind::Format).at(path.display());
-            Err(failure.help(how_to_make(ports)))
+            Err(failure.help(advice_on_data(ports)))
         }
     }
 }
 
-/// How to make data for these inputs.
-fn how_to_make(ports: &[&Port]) -> String {
-    /// Inputs that are named; as a rule there are two.
+/// Returns advice on how to make data for the inputs `ports`.
+fn advice_on_data(ports: &[&Port]) -> String {
+    /// Maximum number of inputs that are named; mostly there are two.
     const SHOWN: usize = 6;
     let needed: Vec<&str> =
         ports.iter().filter(|port| port.is_required()).map(|port| port.name()).collect();
@@ -309,12 +314,12 @@ fn how_to_make(ports: &[&Port]) -> String {
     )
 }
 
-/// The files that data are read from: a .npz file, or the .npy files of a directory.
+/// Returns the files that data are read from: a `.npz` file, or the `.npy` files of a directory.
 pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
-    let failed = |error| files::failed("cannot read", path, &error);
+    let failed = |error| files::io_failure("cannot read", path, &error);
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let file = entry.map_err(failed)?.path();
@@ -326,8 +331,8 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// The .npy files of a directory, by their names without suffix.
-fn of_directory(path: &Path) -> Result<Vec<(String, Buffer)>, Failure> {
+/// Reads the `.npy` files of a directory, by file name without suffix.
+fn read_directory(path: &Path) -> Result<Vec<(String, Buffer)>, Failure> {
     let mut found = Vec::new();
     for file in files_of(path)? {
         if let Some(name) = file.file_stem().and_then(|stem| stem.to_str()) {
@@ -345,9 +350,10 @@ mod tests {
         Data { arrays: Vec::new(), examples, batch, drops_rest }
     }
 
-    /// The order of an epoch is one of all examples, and does not depend on the epochs before it.
+    /// Checks that each epoch has an order of all examples that does not depend on whether epochs
+    /// before it were run.
     #[test]
-    fn an_epoch_has_its_order_by_itself() {
+    fn the_order_of_an_epoch_does_not_depend_on_others() {
         let data = data(10, 3, false);
         let mut stream = SplitMix64::new(7, "");
         for epoch in 0..5 {

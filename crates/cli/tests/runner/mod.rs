@@ -1,5 +1,6 @@
-//! Runs files that say at their top, in comments, which commands to run on them; what these answer
-//! stands beside each, in `.out`. With `BLESS=1` in the environment the answers are rewritten.
+//! Runs test files whose first lines are comments with commands to run on them. The expected output
+//! is in a file with the suffix `.out` beside each. With `BLESS=1` in the environment it is
+//! rewritten.
 //!
 //! ```text
 //! # run: parse % -o out.onnx
@@ -7,8 +8,8 @@
 //! # run: fmt - < %
 //! ```
 //!
-//! `%` is the file. Each runs in a directory that has nothing else in it but files beside it of the
-//! same name and another suffix.
+//! `%` is the file. Its commands run in a directory with nothing but copies of the file and of
+//! those that differ from it only in the suffix.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -18,8 +19,8 @@ use std::process::{Command, Stdio};
 use libtest_mimic::{Failed, Trial};
 use tempfile::TempDir;
 
-/// A trial for each file under a directory of `tests/` that has one of the suffixes, in the order
-/// of their names.
+/// Returns a trial for each file with one of the suffixes below a directory of `tests/`, in the
+/// order of their names.
 pub(crate) fn trials(directory: &str, suffixes: &[&str]) -> Vec<Trial> {
     let tests = root().join("tests");
     let files = cases(&tests.join(directory), suffixes);
@@ -31,12 +32,12 @@ pub(crate) fn trials(directory: &str, suffixes: &[&str]) -> Vec<Trial> {
     trials.collect()
 }
 
-/// The top of the repository.
+/// Returns the path of the top of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All files under a directory that have one of the suffixes, sorted.
+/// Returns all files with one of the suffixes below a directory, sorted.
 pub(crate) fn cases(directory: &Path, suffixes: &[&str]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     gather(directory, suffixes, &mut files);
@@ -77,9 +78,9 @@ fn case(file: &Path) -> Result<(), Failed> {
     .into())
 }
 
-/// Runs the commands of a file with more variables in their environment; returns the answers.
+/// Runs the commands of a file with `variables` in their environment, and returns their output.
 pub(crate) fn answers(file: &Path, variables: &[(&str, &str)]) -> Result<String, Failed> {
-    let (directory, runs) = prepared(file)?;
+    let (directory, runs) = prepare(file)?;
     let name = file.file_name().unwrap().to_str().unwrap();
     let mut answers = String::new();
     for run in runs {
@@ -88,8 +89,9 @@ pub(crate) fn answers(file: &Path, variables: &[(&str, &str)]) -> Result<String,
     Ok(answers)
 }
 
-/// A directory with copies of a file and those beside it, and the commands of the file.
-pub(crate) fn prepared(file: &Path) -> Result<(TempDir, Vec<String>), Failed> {
+/// Creates a directory with copies of a file and those that differ only in the suffix. Returns it
+/// with the commands of the file.
+pub(crate) fn prepare(file: &Path) -> Result<(TempDir, Vec<String>), Failed> {
     let text = fs::read(file).unwrap();
     let lines = text.split(|byte| *byte == b'\n');
     let runs: Vec<String> = lines
@@ -111,7 +113,7 @@ pub(crate) fn prepared(file: &Path) -> Result<(TempDir, Vec<String>), Failed> {
     Ok((directory, runs))
 }
 
-/// Runs a command and writes down what it says.
+/// Runs a command, and appends it with its output and exit code to `answers`.
 pub(crate) fn answer(
     run: &str,
     name: &str,
@@ -126,7 +128,7 @@ pub(crate) fn answer(
     let mut command = Command::new(env!("CARGO_BIN_EXE_sardonyx"));
     command.current_dir(directory).stdin(Stdio::null());
     command.envs(variables.iter().copied());
-    // An argument with blanks stands in single quotes.
+    // Arguments with blanks are in single quotes.
     for (index, part) in arguments.split('\'').enumerate() {
         if index % 2 == 1 {
             command.arg(part);
@@ -139,12 +141,12 @@ pub(crate) fn answer(
         command.stdin(File::open(directory.join(file)).unwrap());
     }
     let output = command.output().unwrap();
-    // Where the directory is differs from run to run.
+    // The path of the temporary directory differs between runs, so it is replaced.
     let here = directory.canonicalize().unwrap().display().to_string();
     writeln!(answers, "$ sardonyx {run}").unwrap();
     for stream in [&output.stdout, &output.stderr] {
         let stream_text = String::from_utf8_lossy(stream).replace(&here, ".");
-        // The next release is to change no answer.
+        // The version is replaced, so that a release does not change expected output.
         let producer = concat!("producer_version: \"", env!("CARGO_PKG_VERSION"), "\"");
         let stream_text = stream_text.replace(producer, "producer_version: \"VERSION\"");
         answers.push_str(&stream_text);

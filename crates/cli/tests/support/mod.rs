@@ -1,6 +1,5 @@
-//! Running the command, and making small models.
+//! Runs the command in tests, and encodes small models and arrays.
 
-// Each test file uses its own part of this.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use sardonyx_model::{AttrValue, Model};
 use tempfile::{TempDir, tempdir};
 
-/// A directory with files.
+/// Temporary directory with the files of a test.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -29,7 +28,7 @@ impl Files {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// All files with their content.
+    /// Returns the content of all files in the directory, by name.
     pub(crate) fn content(&self) -> BTreeMap<String, Vec<u8>> {
         let entries = fs::read_dir(self.0.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -40,7 +39,7 @@ impl Files {
         self.content().into_keys().collect()
     }
 
-    /// Runs the command on a model of the directory.
+    /// Runs the command on a model in the directory.
     pub(crate) fn run(&self, command: &str, model: &str, more: &[&str]) -> Answer {
         let model = self.path(model);
         sardonyx(&[&[command, &model], more].concat())
@@ -55,7 +54,7 @@ pub(crate) fn digits_model() -> String {
     digits().join("digits.onnx").display().to_string()
 }
 
-/// What a run of the command gave.
+/// Exit code and output of a run of the command.
 pub(crate) struct Answer {
     pub code: Option<i32>,
     pub stdout: String,
@@ -77,8 +76,8 @@ pub(crate) fn sardonyx_with_stdin(args: &[&str], stdin: &Path) -> Answer {
     answer(Command::new(env!("CARGO_BIN_EXE_sardonyx")).args(args).stdin(file).output().unwrap())
 }
 
-/// What a run of the command wrote to stdout, whatever it is; with a file as stdin, if there is
-/// one.
+/// Runs the command, which must succeed, and returns the bytes of its stdout. `stdin` names a file
+/// to read from.
 pub(crate) fn sardonyx_bytes(args: &[&str], stdin: Option<&str>) -> Vec<u8> {
     let stdin = stdin.map_or(Stdio::null(), |path| Stdio::from(fs::File::open(path).unwrap()));
     let output =
@@ -97,19 +96,19 @@ fn answer(output: Output) -> Answer {
 }
 
 impl Answer {
-    /// Fine: exit code 0, and its answer.
+    /// Checks that the command succeeded with exit code 0, and returns its output.
     pub(crate) fn good(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         self.stdout
     }
 
-    /// Findings: exit code 1, and its answer.
+    /// Checks that the command had findings, which exit code 1 means, and returns its output.
     pub(crate) fn finds(self) -> String {
         assert_eq!(self.code, Some(1), "{}", self.stderr);
         self.stdout
     }
 
-    /// Fine, and its answer in JSON, which has a schema name and exactly these keys beside it.
+    /// Checks the schema and the other keys of a JSON answer, and returns it.
     pub(crate) fn json(self, schema: &str, keys: &[&str]) -> serde_json::Value {
         assert!(matches!(self.code, Some(0 | 1)), "{}", self.stderr);
         let json: serde_json::Value = serde_json::from_str(&self.stdout).unwrap();
@@ -119,9 +118,9 @@ impl Answer {
         json
     }
 
-    /// Refused as bad input must be: exit code 2, one screen on stderr, no trace of a panic, and
-    /// these words in it.
-    pub(crate) fn refused(self, words: &[&str]) {
+    /// Checks that the command refused bad input: exit code 2, a message of at most 30 lines that
+    /// holds `words`, and no trace of a panic.
+    pub(crate) fn fails_with(self, words: &[&str]) {
         let text = &self.stderr;
         assert_eq!(self.code, Some(2), "stdout: {}\nstderr: {text}", self.stdout);
         assert!(text.starts_with("error: "), "{text}");
@@ -135,7 +134,7 @@ impl Answer {
     }
 }
 
-/// A field of a message: its number and its content.
+/// Encodes a length-delimited field of a protobuf message.
 pub(crate) fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![number << 3 | 2];
     let mut len = content.len();
@@ -148,14 +147,14 @@ pub(crate) fn field(number: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A stored tensor. `content` are the fields with its values.
+/// Encodes a `TensorProto`. `content` has its fields with values, already encoded.
 pub(crate) fn tensor(name: &str, data_type: u8, dims: &[u8], content: Vec<u8>) -> Vec<u8> {
     let dims = dims.iter().flat_map(|dim| [1 << 3, *dim]).collect();
     let data_type = vec![2 << 3, data_type];
     [dims, data_type, field(8, name.as_bytes()), content].concat()
 }
 
-/// A model with these initializers and nodes, without inputs and outputs.
+/// Encodes a model with these initializers and nodes, without inputs and outputs.
 pub(crate) fn model(initializers: &[Vec<u8>], nodes: &[Vec<u8>]) -> Vec<u8> {
     let nodes = nodes.iter().flat_map(|node| field(1, node));
     let mut graph: Vec<u8> = nodes.collect();
@@ -165,7 +164,8 @@ pub(crate) fn model(initializers: &[Vec<u8>], nodes: &[Vec<u8>]) -> Vec<u8> {
     [vec![1 << 3, 8], field(7, &graph), opset].concat()
 }
 
-/// A model with tensors of many kinds in many places: one name twice, one without name.
+/// Encodes a model with tensors of many types, in the graph, an attribute and a subgraph. Two have
+/// an equal name, and one has none.
 pub(crate) fn many_tensors() -> Vec<u8> {
     let raw = |bytes: &[u8]| field(9, bytes);
     let w = tensor("w", 1, &[2, 2], raw(&floats(&[0.0, 1.5, -2.0, 0.0])));
@@ -185,7 +185,7 @@ pub(crate) fn many_tensors() -> Vec<u8> {
     model(&[w, h, ids, words, none], &[constant.concat(), branch.concat()])
 }
 
-/// A model of which most tensors are damaged, and `good`, which is not.
+/// Encodes a model whose tensors are damaged, except the one called `good`.
 pub(crate) fn broken_tensors() -> Vec<u8> {
     let raw = |bytes: &[u8]| field(9, bytes);
     let four = floats(&[1.0, 2.0, 3.0, 4.0]);
@@ -203,7 +203,7 @@ pub(crate) fn broken_tensors() -> Vec<u8> {
     )
 }
 
-/// `name` as a float tensor; dims below 100 are numbers, others are called N.
+/// Encodes a `ValueInfoProto` of a float tensor. A dim of 100 or more stands for the symbol N.
 fn value_info(name: &str, dims: &[u8]) -> Vec<u8> {
     let dims: Vec<u8> = dims
         .iter()
@@ -216,7 +216,7 @@ fn value_info(name: &str, dims: &[u8]) -> Vec<u8> {
     [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
 }
 
-/// A model `y = op(op(… x))` on floats of some shape; the bytes of its file.
+/// Encodes a model `y = op(op(… x))` on floats with these dims.
 pub(crate) fn chain(ops: &[&str], dims: &[u8]) -> Vec<u8> {
     let mut graph = Vec::new();
     for (i, op) in ops.iter().enumerate() {
@@ -232,7 +232,7 @@ pub(crate) fn chain(ops: &[&str], dims: &[u8]) -> Vec<u8> {
     [vec![1 << 3, 8], field(7, &graph), opset].concat()
 }
 
-/// `y = x + w`, with the four floats of w in the file `location`.
+/// Encodes a model `y = x + w` with the four floats of `w` in the file `location`.
 pub(crate) fn with_external_data(location: &str) -> Vec<u8> {
     let entry = |key: &str, value: &str| {
         field(13, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
@@ -256,7 +256,7 @@ pub(crate) fn with_external_data(location: &str) -> Vec<u8> {
     [vec![1 << 3, 8], field(7, &graph.concat()), opset].concat()
 }
 
-/// The digits model with other metadata or nodes, by the graph's own functions.
+/// Returns the bytes of the digits model after an edit of its graph.
 pub(crate) fn edited_digits(edit: impl FnOnce(&mut Model)) -> Vec<u8> {
     let bytes = fs::read(digits().join("digits.onnx")).unwrap();
     let mut model = Model::read(bytes.into()).unwrap();
@@ -264,7 +264,7 @@ pub(crate) fn edited_digits(edit: impl FnOnce(&mut Model)) -> Vec<u8> {
     model.to_bytes()
 }
 
-/// Adds an unsupported node at the front of the main graph, unused.
+/// Adds an unsupported node, whose output is not used, to the main graph.
 pub(crate) fn add_node(model: &mut Model, op: &str, domain: &str) {
     let main = model.main.unwrap();
     let input = model.graph(main).inputs[0].value;
@@ -272,7 +272,7 @@ pub(crate) fn add_node(model: &mut Model, op: &str, domain: &str) {
     model.set_attribute(node, "alpha", AttrValue::Float(1.0));
 }
 
-/// A `.npy` file of little-endian elements.
+/// Encodes a `.npy` file. `elements` has the bytes of little-endian elements.
 pub(crate) fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     while (10 + header.len() + 1) % 64 != 0 {

@@ -115,7 +115,7 @@ fn check<T: BinaryElement>() {
                     let pool = Pool::new(threads);
                     let mut out = vec![T::ONE; n];
                     binary(
-                        &Exec { pool: &pool, isa },
+                        &Exec::new(&pool, isa),
                         op,
                         dims,
                         Strided::new(&a, &a_strides),
@@ -127,7 +127,7 @@ fn check<T: BinaryElement>() {
                     if a.len() == n && a_dims == dims {
                         let mut out = a.clone();
                         binary_in_place(
-                            &Exec { pool: &pool, isa },
+                            &Exec::new(&pool, isa),
                             op,
                             Side::Left,
                             dims,
@@ -140,7 +140,7 @@ fn check<T: BinaryElement>() {
                     if b.len() == n && b_dims == dims {
                         let mut out = b.clone();
                         binary_in_place(
-                            &Exec { pool: &pool, isa },
+                            &Exec::new(&pool, isa),
                             op,
                             Side::Right,
                             dims,
@@ -190,7 +190,7 @@ fn operands_with_other_strides() {
     for &isa in Isa::available() {
         let mut out = vec![0.0; 600];
         binary(
-            &Exec { pool: &Pool::new(1), isa },
+            &Exec::new(&Pool::new(1), isa),
             Binary::Sub,
             &dims,
             Strided::new(&a, &[1, 20]),
@@ -204,7 +204,7 @@ fn operands_with_other_strides() {
         }
         let mut left = a.clone();
         binary_in_place(
-            &Exec { pool: &Pool::new(1), isa },
+            &Exec::new(&Pool::new(1), isa),
             Binary::Sub,
             Side::Left,
             &dims,
@@ -232,7 +232,7 @@ fn constant_powers() {
         ] {
             let mut out = [0.0];
             binary(
-                &Exec { pool: &Pool::new(1), isa },
+                &Exec::new(&Pool::new(1), isa),
                 Binary::Pow,
                 &[1],
                 Strided::flat(&[base]),
@@ -249,7 +249,7 @@ fn constant_powers() {
 #[should_panic(expected = "too short")]
 fn an_operand_too_short_is_refused() {
     binary(
-        &Exec { pool: &Pool::new(1), isa: Isa::Portable },
+        &Exec::new(&Pool::new(1), Isa::Portable),
         Binary::Add,
         &[4],
         Strided::flat(&[1, 2]),

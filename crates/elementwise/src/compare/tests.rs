@@ -18,7 +18,7 @@ fn comparisons() {
         ] {
             let mut out = [7; 6];
             compare(
-                &Exec { pool: &Pool::new(1), isa },
+                &Exec::new(&Pool::new(1), isa),
                 op,
                 &[6],
                 Strided::flat(&a),
@@ -31,7 +31,7 @@ fn comparisons() {
             let many: Vec<i64> = (0..100).collect();
             let mut right = [7; 100];
             compare(
-                &Exec { pool: &Pool::new(1), isa },
+                &Exec::new(&Pool::new(1), isa),
                 op,
                 &[100],
                 Strided::flat(&many),
@@ -41,7 +41,7 @@ fn comparisons() {
             .unwrap();
             let mut left = [7; 100];
             compare(
-                &Exec { pool: &Pool::new(1), isa },
+                &Exec::new(&Pool::new(1), isa),
                 op,
                 &[100],
                 Strided::new(&[50], &[0]),
@@ -71,7 +71,7 @@ fn booleans() {
     {
         let mut out = [7; 4];
         logic(
-            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            &Exec::new(&Pool::new(1), Isa::detect()),
             op,
             &[2, 2],
             Strided::new(&a, &[2, 1]),
@@ -98,7 +98,7 @@ fn bits() {
     ] {
         let mut out = [7; 4];
         bitwise(
-            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            &Exec::new(&Pool::new(1), Isa::detect()),
             op,
             &[4],
             Strided::flat(&a),

@@ -128,9 +128,9 @@ fn separately<T: UnaryElement + BinaryElement>(
     for link in links {
         let mut out = vec![T::ZERO; dims.iter().product()];
         match *link {
-            Link::Unary(op) => unary(&Exec { pool: &pool, isa }, op, &state, &mut out).unwrap(),
+            Link::Unary(op) => unary(&Exec::new(&pool, isa), op, &state, &mut out).unwrap(),
             Link::Clip { low, high } => {
-                clip(&Exec { pool: &pool, isa }, low, high, &state, &mut out).unwrap();
+                clip(&Exec::new(&pool, isa), low, high, &state, &mut out).unwrap();
             }
             Link::Binary { op, side, other, strides } => {
                 let (a, a_strides, b, b_strides) = match side {
@@ -138,7 +138,7 @@ fn separately<T: UnaryElement + BinaryElement>(
                     Side::Right => (other, strides, &state[..], state_strides),
                 };
                 binary(
-                    &Exec { pool: &pool, isa },
+                    &Exec::new(&pool, isa),
                     op,
                     dims,
                     Strided::new(a, a_strides),
@@ -188,7 +188,7 @@ fn check<T: UnaryElement + BinaryElement>(seed: u64, rounds: usize) {
                 let (pool, what) = (Pool::new(threads), format!("{isa:?} {dims:?} {links:?}"));
                 let mut out = vec![T::ONE; expected.len()];
                 pointwise(
-                    &Exec { pool: &pool, isa },
+                    &Exec::new(&pool, isa),
                     dims,
                     Strided::new(&x, &strides),
                     &links,
@@ -198,7 +198,7 @@ fn check<T: UnaryElement + BinaryElement>(seed: u64, rounds: usize) {
                 assert_same(&out, &expected, &what);
                 if x.len() == expected.len() {
                     let mut out = x.clone();
-                    pointwise_in_place(&Exec { pool: &pool, isa }, dims, &links, &mut out).unwrap();
+                    pointwise_in_place(&Exec::new(&pool, isa), dims, &links, &mut out).unwrap();
                     assert_same(&out, &expected, &what);
                 }
             }
@@ -240,7 +240,7 @@ fn a_chain_by_hand() {
     ];
     for &isa in Isa::available() {
         let mut y = vec![0.0; x.len()];
-        pointwise(&Exec { pool: &Pool::new(2), isa }, &[5000], Strided::flat(&x), &links, &mut y)
+        pointwise(&Exec::new(&Pool::new(2), isa), &[5000], Strided::flat(&x), &links, &mut y)
             .unwrap();
         for (x, y) in x.iter().zip(&y) {
             assert_eq!(*y, (2.0 * x + 1.0).clamp(0.0, 6.0) / -3.0, "{isa:?} {x}");
@@ -253,24 +253,14 @@ fn a_chain_by_hand() {
 fn an_operand_too_short_is_refused() {
     let link = Link::Binary { op: Binary::Add, side: Side::Left, other: &[1, 2], strides: &[1] };
     let links = [Link::Unary(Unary::Neg), link];
-    pointwise_in_place(
-        &Exec { pool: &Pool::new(1), isa: Isa::Portable },
-        &[4],
-        &links,
-        &mut [0; 4],
-    )
-    .unwrap();
+    pointwise_in_place(&Exec::new(&Pool::new(1), Isa::Portable), &[4], &links, &mut [0; 4])
+        .unwrap();
 }
 
 #[test]
 #[should_panic(expected = "17 links are fused")]
 fn too_many_links_are_refused() {
     let links = [Link::<i32>::Unary(Unary::Neg); MAX_LINKS + 1];
-    pointwise_in_place(
-        &Exec { pool: &Pool::new(1), isa: Isa::Portable },
-        &[4],
-        &links,
-        &mut [0; 4],
-    )
-    .unwrap();
+    pointwise_in_place(&Exec::new(&Pool::new(1), Isa::Portable), &[4], &links, &mut [0; 4])
+        .unwrap();
 }

@@ -504,7 +504,7 @@ mod tests {
     fn everywhere(f: impl Fn(&Exec<'_>)) {
         for &isa in Isa::available() {
             for threads in [1, 3] {
-                f(&Exec { pool: &Pool::new(threads), isa });
+                f(&Exec::new(&Pool::new(threads), isa));
             }
         }
     }
@@ -729,14 +729,14 @@ mod tests {
                 });
             }
         }
-        let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
+        let exec = Exec::new(Pool::serial(), Isa::Portable);
         assert_eq!(limits(&exec, &[-0.0]).unwrap().map(f32::to_bits), [0; 2]);
     }
 
     #[test]
     #[should_panic(expected = "2 zero points")]
     fn zero_points_are_one_or_as_many_as_scales() {
-        let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
+        let exec = Exec::new(Pool::serial(), Isa::Portable);
         let spread = Spread::Slices([1, 3, 1]);
         let scaling = Scaling { spread, scales: &[1.0; 3], zeros: &[0.0; 2] };
         quantize::<u8>(&exec, &scaling, &[1.0; 3], &mut [0; 3]).unwrap();

@@ -182,7 +182,8 @@ mod tests {
                     naive(sum, numerator, shift, zero.to_f64() as i64, limits.0, limits.1) as f64
                 });
                 for &isa in Isa::available() {
-                    let exec = Exec { pool: &Pool::new(2), isa };
+                    let pool = Pool::new(2);
+                    let exec = Exec::new(&pool, isa);
                     // The factor by rows, by columns, and of both and the result.
                     let (all, half) = ([factor; 5], [2.0 * factor; 5]);
                     for (rows, columns, result) in [
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn factors_in_halves_and_what_is_no_number() {
-        let exec = Exec { pool: Pool::serial(), isa: Isa::detect() };
+        let exec = Exec::new(Pool::serial(), Isa::detect());
         let factors =
             Factors { rows: &[0.1], columns: &[0.1, 0.3], result: 0.7, precision: Precision::F16 };
         let round = |x: f32| half::f16::from_f32(x).to_f32();

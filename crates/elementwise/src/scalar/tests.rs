@@ -36,7 +36,7 @@ fn same<T: ScalarElement>(word: u64, wanted: T) -> bool {
 fn check<T: ScalarElement + BinaryElement + UnaryElement>(values: &[T]) {
     let pool = Pool::new(1);
     for &isa in Isa::available() {
-        let exec = Exec { pool: &pool, isa };
+        let exec = Exec::new(&pool, isa);
         for a in values {
             assert!(same(a.to_word(), *a), "{a:?}");
             for op in UNARY {
@@ -82,7 +82,7 @@ fn results_are_those_of_slices() {
 #[test]
 fn logic_is_that_of_slices() {
     let pool = Pool::new(1);
-    let exec = Exec { pool: &pool, isa: Isa::available()[0] };
+    let exec = Exec::new(&pool, Isa::available()[0]);
     for op in [Logic::And, Logic::Or, Logic::Xor] {
         for (a, b) in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1), (0, 255)] {
             let mut out = [7];

@@ -90,7 +90,7 @@ fn check<T: UnaryElement>(tolerance: f64, absolute: f64, lowest: f64) {
     for &isa in Isa::available() {
         for (op, exact) in operations() {
             let mut ys = vec![T::ONE; xs.len()];
-            unary(&Exec { pool: &pool, isa }, op, &xs, &mut ys).unwrap();
+            unary(&Exec::new(&pool, isa), op, &xs, &mut ys).unwrap();
             for (x, y) in xs.iter().zip(&ys) {
                 let (x, y) = (x.to_f64(), y.to_f64());
                 let expected = T::from_f64(exact(x)).to_f64();
@@ -112,7 +112,7 @@ fn check<T: UnaryElement>(tolerance: f64, absolute: f64, lowest: f64) {
                 assert!(same || open, "{isa:?} {op:?}({x}) = {y}, not {expected}");
             }
             let mut in_place = xs.clone();
-            unary_in_place(&Exec { pool: &pool, isa }, op, &mut in_place).unwrap();
+            unary_in_place(&Exec::new(&pool, isa), op, &mut in_place).unwrap();
             for (a, b) in in_place.iter().zip(&ys) {
                 let (a, b) = (a.to_f64(), b.to_f64());
                 assert!(
@@ -146,12 +146,11 @@ fn integers() {
         (Unary::Sqrt, [0, 1, 0, 0]),
     ] {
         let mut y = [0; 4];
-        unary(&Exec { pool: &pool, isa: Isa::Portable }, op, &[-7, 3, i32::MIN, 0], &mut y)
-            .unwrap();
+        unary(&Exec::new(&pool, Isa::Portable), op, &[-7, 3, i32::MIN, 0], &mut y).unwrap();
         assert_eq!(y, expected, "{op:?}");
     }
     let mut bytes = [0u8, 5, 255];
-    unary_in_place(&Exec { pool: &pool, isa: Isa::Portable }, Unary::Sign, &mut bytes).unwrap();
+    unary_in_place(&Exec::new(&pool, Isa::Portable), Unary::Sign, &mut bytes).unwrap();
     assert_eq!(bytes, [0, 1, 1]);
 }
 
@@ -160,21 +159,15 @@ fn clips() {
     let pool = Pool::new(2);
     for &isa in Isa::available() {
         let mut y = [0.0; 5];
-        clip(
-            &Exec { pool: &pool, isa },
-            -1.0,
-            2.0,
-            &[-5.0, 0.5, 7.0, f32::NAN, f32::INFINITY],
-            &mut y,
-        )
-        .unwrap();
+        clip(&Exec::new(&pool, isa), -1.0, 2.0, &[-5.0, 0.5, 7.0, f32::NAN, f32::INFINITY], &mut y)
+            .unwrap();
         assert_eq!(y[..3], [-1.0, 0.5, 2.0]);
         assert!(y[3].is_nan() && y[4] == 2.0);
         let mut y = [3i8, -9, 100];
-        clip_in_place(&Exec { pool: &pool, isa }, -4, 50, &mut y).unwrap();
+        clip_in_place(&Exec::new(&pool, isa), -4, 50, &mut y).unwrap();
         assert_eq!(y, [3, -4, 50]);
         let mut y = [f16::from_f32(3.0)];
-        clip_in_place(&Exec { pool: &pool, isa }, f16::ZERO, f16::ONE, &mut y).unwrap();
+        clip_in_place(&Exec::new(&pool, isa), f16::ZERO, f16::ONE, &mut y).unwrap();
         assert_eq!(y, [f16::ONE]);
     }
 }
@@ -186,13 +179,12 @@ fn the_same_bits_for_any_number_of_threads() {
         for op in [Unary::Exp, Unary::Sin, Unary::Gelu, Unary::Relu, Unary::Log] {
             let bits = |threads| {
                 let mut y = vec![0.0; xs.len()];
-                unary(&Exec { pool: &Pool::new(threads), isa }, op, &xs, &mut y).unwrap();
+                unary(&Exec::new(&Pool::new(threads), isa), op, &xs, &mut y).unwrap();
                 y.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             };
             let one = bits(1);
             assert!(one == bits(2) && one == bits(3), "{isa:?} {op:?}");
         }
     }
-    unary::<f32>(&Exec { pool: &Pool::new(2), isa: Isa::Portable }, Unary::Exp, &[], &mut [])
-        .unwrap();
+    unary::<f32>(&Exec::new(&Pool::new(2), Isa::Portable), Unary::Exp, &[], &mut []).unwrap();
 }

@@ -8,7 +8,7 @@ use super::direct::CopyPixels;
 use super::{Geometry, Order, Side};
 use crate::gemm::{FinishTransposed, SendPtr, TileEnd, TileEpilogue, finish, finish_first};
 use sardonyx_simd::buffer::with_scratch;
-use sardonyx_simd::{Ended, Isa, Pool};
+use sardonyx_simd::{Caches, Ended, Isa, Pool};
 use sardonyx_simd::{Simd, dispatch};
 
 /// Multiply-adds from which a parallel region is worth its price.
@@ -22,9 +22,6 @@ const PIXELS_PER_THREAD: usize = 64;
 /// stay in the first-level cache from one row to the next.
 const VECTORS: usize = 8;
 
-/// Floats of the inputs of a row of tiles that stay in the first-level cache: half of 48 KB.
-const ROWS_FLOATS: usize = 6 * 1024;
-
 /// What is read in place of padding: as many channels as a unit of work has at most.
 #[repr(align(64))]
 struct Zeros([f32; VECTORS * 16]);
@@ -34,6 +31,7 @@ static ZEROS: Zeros = Zeros([0.0; VECTORS * 16]);
 #[derive(Clone, Copy)]
 pub(super) struct Depthwise<'a> {
     pub(super) isa: Isa,
+    pub(super) caches: Caches,
     pub(super) geometry: &'a Geometry,
     pub(super) channels: usize,
     /// A row of whole vectors of channels for each tap.
@@ -205,7 +203,7 @@ impl Depthwise<'_> {
         let shape = Shape::of(self.isa, g, self.out_dims[2]);
         let width = self.out_dims[2];
         let line = self.in_dims[2] * channels.len();
-        let across = g.extent(1, shape.rows).saturating_mul(line) <= ROWS_FLOATS;
+        let across = g.extent(1, shape.rows).saturating_mul(line) <= self.caches.near_floats(3, 4);
         let steps = rows.len().div_ceil(shape.rows);
         let tiles = width.div_ceil(shape.cols);
         // Where tile `at` begins. Tiles come one row after the other while the inputs of a row stay

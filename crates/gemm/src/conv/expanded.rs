@@ -18,9 +18,6 @@ use crate::gemm::{SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::with_scratch;
 use sardonyx_simd::{Ended, Pool};
 
-/// Most floats of a band, if a row of outputs needs no more: a third of a 1 MB second-level cache,
-/// in which weights and input have a place too.
-const BAND_FLOATS: usize = 88 * 1024;
 /// Units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 2;
 /// Fewest output rows of a unit of work if a plane is cut: each computes the first rows that it
@@ -224,8 +221,10 @@ impl<'a> ExpandedConv<'a> {
         let pitch = pitch_of(self.depthwise.params.in_channels);
         let line = in_w.checked_mul(pitch).ok_or(ConvError::TooLarge)?;
         let taps = geometry.extent(1, 1);
-        // Rows that fit beyond those of the first output, each a stride further.
-        let more = (BAND_FLOATS / line.max(1)).saturating_sub(taps) / geometry.strides[1];
+        // A band takes a third of the second-level cache, in which weights and input have a place
+        // too. Rows that fit beyond those of the first output are each a stride further.
+        let band = self.depthwise.caches.own_floats(1, 3);
+        let more = (band / line.max(1)).saturating_sub(taps) / geometry.strides[1];
         let rows = (more + 1).min(out_h);
         let rows = if rows > 1 { rows / 2 * 2 } else { 1 };
         let threads = pool.threads();

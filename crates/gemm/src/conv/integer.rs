@@ -11,9 +11,9 @@ use std::sync::Arc;
 use crate::gemm::{ByteMatrix, ByteRhs, Bytes, MatRef, PackedB, ZeroPoints};
 use crate::gemm::{gemm_bytes, gemm_bytes_scratch};
 use sardonyx_elementwise::quantized::{Code, Factors, Requantize};
-use sardonyx_simd::Exec;
 use sardonyx_simd::buffer::with_scratch_of;
 use sardonyx_simd::chunks::{Shared, ranges, rows};
+use sardonyx_simd::{Caches, Exec};
 use sardonyx_simd::{Ended, Level, Loop};
 
 /// What a convolution of bytes is. Lists have one entry per spatial axis.
@@ -66,9 +66,6 @@ pub struct ByteEnding<'a, T> {
 /// Up to this number of output channels in a group, taps are multiplied one by one.
 const FEW_CHANNELS: usize = 4;
 
-/// Bytes that patches, or sums, of a block of positions take, where these are not very few.
-const BLOCK_BYTES: usize = 1 << 19;
-
 impl ByteConv<'_> {
     /// Whether weights of so many output channels need not be packed. There is a group at least.
     pub fn reads_plain_weights(out_channels: usize, groups: usize) -> bool {
@@ -102,10 +99,11 @@ impl ByteConv<'_> {
         ones && self.pads_begin.iter().all(|pad| *pad == 0) && self.input == self.output
     }
 
-    /// Output positions whose patches there are at a time.
-    fn block(&self) -> usize {
+    /// Output positions whose patches there are at a time: these, or their sums, take half of the
+    /// second-level cache.
+    fn block(&self, caches: &Caches) -> usize {
         let widest = self.depth().max(4 * (self.out_channels / self.groups)).max(1);
-        (BLOCK_BYTES / widest).clamp(96, 4096).min(self.output_plane())
+        (caches.own / 2 / widest).clamp(96, 4096).min(self.output_plane())
     }
 
     fn check(&self, operands: &ByteOperands<'_>, output: usize) {
@@ -242,7 +240,8 @@ pub fn conv_bytes_scratch(
     if let (true, ByteWeights::Plain(..)) = (conv.is_by_taps(), operands.weights) {
         return product(&[plane, exec.pool.threads(), size_of::<i32>()]);
     }
-    let (block, depth, columns) = (conv.block(), conv.depth(), conv.out_channels / conv.groups);
+    let (block, depth, columns) =
+        (conv.block(&exec.caches), conv.depth(), conv.out_channels / conv.groups);
     let patches = MatRef::new(&[0], block, depth, 0, 0);
     let left = ByteMatrix { bits: patches, signed: operands.x_signed };
     let of_product = match operands.weights {
@@ -475,7 +474,8 @@ fn by_products<E: Ending>(
     ending: E,
     y: &mut [E::Out],
 ) -> Result<(), Ended> {
-    let (plane, in_plane, block) = (conv.output_plane(), conv.input_plane(), conv.block());
+    let (plane, in_plane, block) =
+        (conv.output_plane(), conv.input_plane(), conv.block(&exec.caches));
     let (depth, taps) = (conv.depth(), conv.taps());
     let (group_in, columns) = (conv.in_channels / conv.groups, conv.out_channels / conv.groups);
     let level = Level::new(exec.isa);
@@ -694,7 +694,8 @@ mod tests {
             let weights = if packed { ByteWeights::Packed(&groups) } else { plain };
             let operands = ByteOperands { weights, ..operands };
             for threads in [1, 3] {
-                let exec = Exec { pool: &Pool::new(threads), isa };
+                let pool = Pool::new(threads);
+                let exec = Exec::new(&pool, isa);
                 let mut y = vec![-1; want.len()];
                 conv_bytes(&exec, &conv, &operands, &mut y).unwrap();
                 assert!(y == want, "{conv:?} {signed:?} {zeros:?} {packed} {isa:?}");
@@ -759,7 +760,7 @@ mod tests {
                 weight_zeros: &[127],
             };
             for &isa in Isa::available() {
-                let exec = Exec { pool: Pool::serial(), isa };
+                let exec = Exec::new(Pool::serial(), isa);
                 let mut y = vec![0; channels[1] * 2];
                 conv_bytes(&exec, &conv, &operands, &mut y).unwrap();
                 assert!(y.iter().all(|y| *y == 255 * -255 * depth as i32), "{isa:?} {y:?}");
@@ -789,7 +790,7 @@ mod tests {
             weights: ByteWeights::Plain(&[0; 4], false),
             weight_zeros: &[],
         };
-        let exec = Exec { pool: Pool::serial(), isa: Isa::Portable };
+        let exec = Exec::new(Pool::serial(), Isa::Portable);
         conv_bytes(&exec, &conv, &operands, &mut [0; 4]).unwrap();
     }
 }

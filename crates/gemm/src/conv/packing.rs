@@ -14,7 +14,7 @@ use super::{
 use crate::gemm::{SendPtr, bf16};
 use sardonyx_simd::buffer::{PackedBuf, with_scratch};
 use sardonyx_simd::{Body, Ended, Simd, check_isa, dispatch};
-use sardonyx_simd::{Isa, Pool};
+use sardonyx_simd::{Caches, Isa, Pool};
 
 /// Where the weights of a convolution are, `[out_channels, in_channels / groups, kernel...]`.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl PackedConv {
             }
             Algorithm::Winograd(operands) => source.pack_points(isa, &params, operands, room)?,
         };
-        Ok(PackedConv { params, geometry, isa, algorithm, weights })
+        Ok(PackedConv { params, geometry, isa, caches: Caches::detect(), algorithm, weights })
     }
 
     /// Memory that the packed weights of such a convolution take.

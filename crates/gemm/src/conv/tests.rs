@@ -711,7 +711,7 @@ fn gradients_of_weights_are_sums_over_outputs() {
             for threads in [1, 2, 3, 8] {
                 let pool = Pool::new(threads);
                 let mut got = vec![f32::NAN; want.len()];
-                gradient.run(&Exec { pool: &pool, isa }, &x, &dy, &mut got).unwrap();
+                gradient.run(&Exec::new(&pool, isa), &x, &dy, &mut got).unwrap();
                 let pixels = plane(&outputs) as f64;
                 for (got, want) in got.iter().zip(&want) {
                     let off = (f64::from(*got) - want).abs();
@@ -728,7 +728,7 @@ fn gradients_of_weights_are_sums_over_outputs() {
 fn gradients_of_weights_refuse_what_does_not_fit() {
     let params = ConvParams { groups: 2, ..ConvParams::new(2, 2, &[1]) };
     let gradient = WeightGradient { params: &params, images: 1, inputs: &[2], outputs: &[2] };
-    let exec = Exec { pool: Pool::serial(), isa: Isa::detect() };
+    let exec = Exec::new(Pool::serial(), Isa::detect());
     let run = |gradient: &WeightGradient<'_>, dw: &mut [f32]| {
         gradient.run(&exec, &[1.0; 4], &[1.0; 4], dw)
     };

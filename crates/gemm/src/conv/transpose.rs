@@ -653,7 +653,7 @@ mod tests {
             let packed = PackedTranspose::new(isa, params.clone(), sizes, &weights, lasts).unwrap();
             let mut results = vec![5.0; packed.results_len(batch, &spatial).unwrap()];
             let mut y = vec![9.0; expected.len()];
-            let exec = Exec { pool: &pool, isa };
+            let exec = Exec::new(&pool, isa);
             packed.run(&exec, batch, sizes, (&x, bias, &mut results), &mut y).unwrap();
             assert_eq!(y, expected, "{params:?} {spatial:?} {output:?}");
             packed.scratch(&pool, batch, &spatial).unwrap();

@@ -28,15 +28,10 @@ use super::{
 use crate::gemm::{SendPtr, TileEpilogue};
 use sardonyx_simd::buffer::{with_scratch, with_scratch_of};
 use sardonyx_simd::{Body, Ended, Simd, dispatch};
-use sardonyx_simd::{Exec, Isa, Pool, split_even};
+use sardonyx_simd::{Caches, Exec, Isa, Pool, split_even};
 
 /// Pixels of a chunk, about: two vectors of each are in a first-level cache.
 const CHUNK: usize = 256;
-/// Most floats of a unit's copies of rows, unless it has a single channel: a quarter of a 1 MB
-/// second-level cache.
-const COPY_FLOATS: usize = 64 * 1024;
-/// The same for its sums, half of that cache.
-const SUM_FLOATS: usize = 128 * 1024;
 /// Rows of a tile of two vectors with AVX-512: a unit has as many, if there are.
 const TILE_ROWS: usize = 12;
 /// Output channels of which the sums of all taps stay in a first-level cache.
@@ -60,9 +55,9 @@ impl WeightGradient<'_> {
     /// # Errors
     ///
     /// If the sizes do not fit each other, or no memory is that large.
-    pub fn scratch(&self, isa: Isa, pool: &Pool) -> Result<usize, ConvError> {
-        match Work::new(self, isa)? {
-            Some(work) => work.scratch(&work.cut(pool), pool),
+    pub fn scratch(&self, exec: &Exec<'_>) -> Result<usize, ConvError> {
+        match Work::new(self, exec)? {
+            Some(work) => work.scratch(&work.cut(exec.pool), exec.pool),
             None => Ok(0),
         }
     }
@@ -92,7 +87,7 @@ impl WeightGradient<'_> {
         check_len("gradient of the output", dy_len.ok_or(ConvError::TooLarge)?, dy.len())?;
         let weights = params.weights_len().ok_or(ConvError::TooLarge)?;
         check_len("gradient of the weights", weights, dw.len())?;
-        let Some(work) = Work::new(self, exec.isa)? else {
+        let Some(work) = Work::new(self, exec)? else {
             dw.fill(0.0);
             return Ok(());
         };
@@ -105,6 +100,7 @@ impl WeightGradient<'_> {
 /// The sizes of a gradient that is not empty, checked.
 struct Work {
     isa: Isa,
+    caches: Caches,
     geometry: Geometry,
     /// Input and output channels.
     channels: [usize; 2],
@@ -145,7 +141,7 @@ struct Cut {
 
 impl Work {
     /// `None` if there is nothing to add up.
-    fn new(gradient: &WeightGradient<'_>, isa: Isa) -> Result<Option<Work>, ConvError> {
+    fn new(gradient: &WeightGradient<'_>, exec: &Exec<'_>) -> Result<Option<Work>, ConvError> {
         let WeightGradient { params, images, inputs, outputs } = *gradient;
         params.check()?;
         if params.groups != 1 {
@@ -183,7 +179,8 @@ impl Work {
         let together = (CHUNK / (rows * cols)).max(1);
         let piece = [rows, cols];
         Ok(Some(Work {
-            isa,
+            isa: exec.isa,
+            caches: exec.caches,
             geometry,
             channels,
             images,
@@ -261,7 +258,10 @@ impl Work {
         let ld = self.vectors() * self.isa.lanes();
         let copied = width.saturating_mul(self.row_step());
         let summed = taps.saturating_mul(ld);
-        let most = (COPY_FLOATS / copied).min(SUM_FLOATS / summed).clamp(1, inputs);
+        // Copies of rows take a quarter of the second-level cache, sums half, unless a single
+        // channel needs more.
+        let (copies, sums) = (self.caches.own_floats(1, 4), self.caches.own_floats(1, 2));
+        let most = (copies / copied).min(sums / summed).clamp(1, inputs);
         // All threads have as many units, of tiles that are not too low.
         let least = TILE_ROWS.div_ceil(width).min(inputs);
         let in_parts = inputs.div_ceil(most).next_multiple_of(pool.threads());

@@ -41,9 +41,6 @@ pub(super) const LEAST_PIXELS: usize = 32;
 const PANEL: usize = 2;
 /// Most steps of a chain of sums.
 const CHAIN: usize = 128;
-/// Most floats of the points of a block: those of inputs and outputs of one point stay in the
-/// second-level cache.
-const BLOCK_FLOATS: usize = 128 * 1024;
 /// Fewest tiles of a block, if there are as many: weights are read once for a block.
 const LEAST_TILES: usize = 48;
 /// Blocks per thread, so that a late thread does not make all others wait.
@@ -164,7 +161,9 @@ impl Winograd<'_> {
     fn cut(&self, pool: &Pool) -> Cut {
         let lanes = self.conv.isa.lanes();
         let (pitch, width) = (pitch_of(self.conv.words()), self.vectors() * lanes);
-        let most = (BLOCK_FLOATS / POINTS / (pitch + width)).max(LEAST_TILES);
+        // Inputs and outputs of all points stay in half of the second-level cache.
+        let block = self.conv.caches.own_floats(1, 2);
+        let most = (block / POINTS / (pitch + width)).max(LEAST_TILES);
         let all = self.all_tiles();
         let threads = pool.threads();
         let wanted = if threads == 1 { 1 } else { threads * BLOCKS_PER_THREAD };

@@ -240,7 +240,7 @@ pub fn gemm_batch_scratch(
     a: BatchMat<'_>,
     b: BatchRhs<'_>,
 ) -> usize {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let count = dims.iter().fold(1usize, |n, &d| n.saturating_mul(d));
     if count == 0 {
         return 0;
@@ -253,7 +253,7 @@ pub fn gemm_batch_scratch(
     let macs = a.rows.saturating_mul(right.size().1);
     let whole = runs_whole(pool, count, macs.saturating_mul(a.cols));
     let each = if whole {
-        gemm_scratch(&Exec { pool: Pool::serial(), isa }, &left, &right)
+        gemm_scratch(&Exec::new(Pool::serial(), isa), &left, &right)
             .saturating_mul(count.min(pool.threads()))
     } else {
         gemm_scratch(exec, &left, &right)

@@ -189,7 +189,7 @@ pub(super) fn with_pairs<R>(
     source: &dyn PackSource,
     f: impl FnOnce(Panels) -> Result<R, Ended>,
 ) -> Result<R, Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let (k, w) = (source.depth(), panel_width(isa));
     let (steps, panels) = (k.div_ceil(2), source.width().div_ceil(w));
     with_scratch(pairs_len(isa, source.width(), k), |pairs| {
@@ -491,7 +491,8 @@ mod tests {
         {
             for threads in [1, 2, 3] {
                 let mut c = vec![0.0; m * n];
-                let exec = Exec { pool: &Pool::new(threads), isa };
+                let pool = Pool::new(threads);
+                let exec = Exec::new(&pool, isa);
                 gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue).unwrap();
                 let bits: Vec<u32> = c.iter().map(|c| c.to_bits()).collect();
                 let want = first.get_or_insert_with(|| bits.clone());

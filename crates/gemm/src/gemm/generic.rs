@@ -86,7 +86,7 @@ pub fn gemm_generic<T: Number>(
     c: &mut [T],
     ldc: usize,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     let (m, n, k) = (a.rows(), b.cols(), a.cols());
     assert_eq!(k, b.rows(), "depth of A and B");
@@ -262,7 +262,7 @@ mod tests {
             for &isa in Isa::available() {
                 for pool in &pools {
                     let mut c = vec![T::ONE; m * n];
-                    gemm_generic(&Exec { pool, isa }, alpha, am, bm, Some((beta, c0)), &mut c, n)
+                    gemm_generic(&Exec::new(pool, isa), alpha, am, bm, Some((beta, c0)), &mut c, n)
                         .unwrap();
                     for i in 0..m {
                         for j in 0..n {

@@ -525,15 +525,8 @@ mod tests {
                         let pool = Pool::new(threads);
                         let product = |a: Lhs<'_>, b: &PackedB| {
                             let mut c = vec![0.0; m * n];
-                            gemm(
-                                &Exec { pool: &pool, isa },
-                                a,
-                                Rhs::Packed(b),
-                                &mut c,
-                                n,
-                                &epilogue,
-                            )
-                            .unwrap();
+                            gemm(&Exec::new(&pool, isa), a, Rhs::Packed(b), &mut c, n, &epilogue)
+                                .unwrap();
                             c.iter().map(|c| c.to_bits()).collect::<Vec<u32>>()
                         };
                         let want = product(Lhs::Plain(a), &floats);
@@ -574,7 +567,7 @@ mod tests {
             let one = Lhs::Plain(MatRef::row_major(&[1.0], 1, 1));
             let right = Rhs::Packed(&packed);
             let n = c.len();
-            gemm(&Exec { pool: Pool::serial(), isa }, one, right, &mut c, n, &Epilogue::default())
+            gemm(&Exec::new(Pool::serial(), isa), one, right, &mut c, n, &Epilogue::default())
                 .unwrap();
             let (_, exact) = stored(numbers, storage);
             for (c, exact) in c.iter().zip(&exact) {

@@ -293,6 +293,7 @@ fn product(
         let mut multiply = |b: Panels, b_sums: &[i32], of_right: Reading| {
             let product = Product {
                 isa: exec.isa,
+                caches: exec.caches,
                 m,
                 n,
                 k: k.div_ceil(words.steps()),
@@ -373,7 +374,7 @@ impl Side<'_> {
             })?;
             // SAFETY: as above; all threads are done with them.
             let sums = unsafe { std::slice::from_raw_parts(sums.as_ptr().cast::<i32>(), width) };
-            f(Panels { ptr: words.as_ptr(), stride: w * rows, ks, ws }, sums)
+            f(Panels { ptr: words.as_ptr(), stride: w * rows, ks, ws, width: w }, sums)
         })
     }
 
@@ -663,7 +664,8 @@ mod tests {
                 let (depth, cols) = (b.bits.rows(), b.bits.cols());
                 assert_eq!(PackedB::bytes_of(isa, elements, depth, cols), Some(packed.bytes()));
                 for threads in [1, 3] {
-                    let exec = &Exec { pool: &Pool::new(threads), isa };
+                    let pool = Pool::new(threads);
+                    let exec = &Exec::new(&pool, isa);
                     for right in [ByteRhs::Plain(b), ByteRhs::Packed(&packed)] {
                         let mut c = vec![-1; want.len()];
                         product(exec, words, a, right, zero_points, &mut c).unwrap();
@@ -764,7 +766,7 @@ mod tests {
     fn zero_points_are_one_or_one_each() {
         let matrix =
             |rows, cols| ByteMatrix { bits: MatRef::row_major(&[1; 6], rows, cols), signed: false };
-        let exec = &Exec { pool: Pool::serial(), isa: Isa::detect() };
+        let exec = &Exec::new(Pool::serial(), Isa::detect());
         let zero_points = ZeroPoints { a: &[1, 2], b: &[] };
         gemm_bytes(exec, matrix(3, 2), ByteRhs::Plain(matrix(2, 3)), zero_points, &mut [0; 9])
             .unwrap();

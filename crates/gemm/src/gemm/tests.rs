@@ -162,14 +162,8 @@ fn products_of_all_shapes_layouts_and_forms() {
                         [Form::Plain, Form::PackA, Form::PackB, Form::PackBoth, Form::Virtual]
                     {
                         let ldc = n + 3;
-                        let c = run(
-                            &Exec { pool: &pools[0], isa },
-                            form,
-                            a,
-                            b,
-                            ldc,
-                            &Epilogue::default(),
-                        );
+                        let c =
+                            run(&Exec::new(&pools[0], isa), form, a, b, ldc, &Epilogue::default());
                         for (i, &(sum, magnitude)) in want.iter().enumerate() {
                             let got = f64::from(c[i / n * ldc + i % n]);
                             assert!(
@@ -179,7 +173,7 @@ fn products_of_all_shapes_layouts_and_forms() {
                         }
                         for pool in &pools[1..] {
                             let other =
-                                run(&Exec { pool, isa }, form, a, b, ldc, &Epilogue::default());
+                                run(&Exec::new(pool, isa), form, a, b, ldc, &Epilogue::default());
                             assert_eq!(c, other, "{m}x{n}x{k} {isa:?} {form:?} {pool:?}");
                         }
                     }
@@ -225,7 +219,7 @@ fn epilogues() {
                                 ..Epilogue::default()
                             };
                             for form in [Form::Plain, Form::PackBoth] {
-                                let c = run(&Exec { pool: &pool, isa }, form, a, b, ldc, &epilogue);
+                                let c = run(&Exec::new(&pool, isa), form, a, b, ldc, &epilogue);
                                 for (at, &(sum, magnitude)) in want.iter().enumerate() {
                                     let (i, j) = (at / n, at % n);
                                     let mut x = f64::from(alpha) * sum;
@@ -272,7 +266,7 @@ fn nan_and_infinity_stay_where_they_belong() {
                 for activation in [Activation::None, Activation::Relu] {
                     for form in [Form::Plain, Form::PackBoth] {
                         let epilogue = Epilogue { activation, ..Epilogue::default() };
-                        let c = run(&Exec { pool: &pool, isa }, form, a, b, n, &epilogue);
+                        let c = run(&Exec::new(&pool, isa), form, a, b, n, &epilogue);
                         for (at, &x) in c.iter().enumerate() {
                             let hit = at / n == row || at % n == col;
                             assert_eq!(!x.is_finite(), hit, "{m}x{n}x{k} {isa:?} at {at}: {x}");
@@ -298,11 +292,11 @@ fn packing_from_unaligned_bytes() {
     let pool = Pool::new(1);
     for &isa in Isa::available() {
         let (am, bm) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
-        let want = run(&Exec { pool: &pool, isa }, Form::PackB, am, bm, n, &Epilogue::default());
+        let want = run(&Exec::new(&pool, isa), Form::PackB, am, bm, n, &Epilogue::default());
         let pb = PackedB::from_le(isa, &LeMatrix::row_major(&b8[1..], Storage::F32, k, n)).unwrap();
         let mut c = vec![0.0; m * n];
         let (lhs, rhs) = (Lhs::Plain(am), Rhs::Packed(&pb));
-        gemm(&Exec { pool: &pool, isa }, lhs, rhs, &mut c, n, &Epilogue::default()).unwrap();
+        gemm(&Exec::new(&pool, isa), lhs, rhs, &mut c, n, &Epilogue::default()).unwrap();
         assert_eq!(c, want);
     }
 }
@@ -316,7 +310,7 @@ fn the_order_of_columns_changes_no_bit() {
         for &isa in Isa::available() {
             let packed = PackedB::new(isa, MatRef::row_major(&b, k, n)).unwrap();
             let product = |pool: &Pool, sweep: Sweep| {
-                let (mut c, exec) = (vec![77.0; m * n], Exec { pool, isa });
+                let (mut c, exec) = (vec![77.0; m * n], Exec::new(pool, isa));
                 let a = Lhs::Plain(MatRef::row_major(&a, m, k));
                 gemm_swept(&exec, a, Rhs::Packed(&packed), &mut c, n, &epilogue, sweep).unwrap();
                 c
@@ -357,7 +351,7 @@ fn a_row_alone_is_the_first_of_two() {
                         let pa = PackedA::new(isa, am).unwrap();
                         let lhs = if form { Lhs::Packed(&pa) } else { Lhs::Plain(am) };
                         let mut c = vec![77.0; rows * n];
-                        let exec = Exec { pool, isa };
+                        let exec = Exec::new(pool, isa);
                         gemm(&exec, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue).unwrap();
                         c
                     };
@@ -375,8 +369,7 @@ fn depths_must_agree() {
     let (a, b) = (MatRef::row_major(&x, 2, 3), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 6];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, a, b, &mut c, 3, &Epilogue::default())
-        .unwrap();
+    gemm(&Exec::new(&Pool::new(1), Isa::Portable), a, b, &mut c, 3, &Epilogue::default()).unwrap();
 }
 
 #[test]
@@ -386,8 +379,7 @@ fn the_output_must_fit() {
     let (a, b) = (MatRef::row_major(&x, 2, 2), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 5];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(&Exec { pool: &Pool::new(1), isa: Isa::Portable }, a, b, &mut c, 3, &Epilogue::default())
-        .unwrap();
+    gemm(&Exec::new(&Pool::new(1), Isa::Portable), a, b, &mut c, 3, &Epilogue::default()).unwrap();
 }
 /// As a transformer has them whose positions come before its examples.
 #[test]
@@ -421,7 +413,7 @@ fn interleaved_matrices_are_one_tall_one() {
                     let mut c = vec![f32::NAN; count * m * n];
                     let epilogue = Epilogue { residual: Some(&residual), ..Epilogue::default() };
                     gemm_batch(
-                        &Exec { pool: &pool, isa },
+                        &Exec::new(&pool, isa),
                         &[count],
                         am,
                         rhs,
@@ -438,8 +430,7 @@ fn interleaved_matrices_are_one_tall_one() {
                     let epilogue =
                         Epilogue { residual: Some(&residual[i * m * n..]), ..Epilogue::default() };
                     let (lhs, rhs) = (Lhs::Plain(one), Rhs::Packed(&packed));
-                    gemm(&Exec { pool: Pool::serial(), isa }, lhs, rhs, want, n, &epilogue)
-                        .unwrap();
+                    gemm(&Exec::new(Pool::serial(), isa), lhs, rhs, want, n, &epilogue).unwrap();
                 }
                 let what = format!("{isa:?} {count} x {m} x {k}, step {col_stride}");
                 assert!(product(BatchRhs::Packed(&packed)) == want, "{what}");
@@ -485,7 +476,7 @@ fn batches_with_broadcasting() {
                         let mut c = vec![f32::NAN; d0 * d1 * m * n];
                         let rhs = BatchRhs::Plain(bm);
                         gemm_batch(
-                            &Exec { pool, isa },
+                            &Exec::new(pool, isa),
                             &[d0, d1],
                             am,
                             rhs,
@@ -516,7 +507,7 @@ fn batches_with_broadcasting() {
                             let mut c2 = vec![f32::NAN; d0 * d1 * m * n];
                             let rhs = BatchRhs::Packed(&b);
                             gemm_batch(
-                                &Exec { pool, isa },
+                                &Exec::new(pool, isa),
                                 &[d0, d1],
                                 am,
                                 rhs,

@@ -13,7 +13,7 @@
 use std::cell::UnsafeCell;
 
 use super::epilogue::{Activation, TileEpilogue};
-use sardonyx_simd::{Body, Simd};
+use sardonyx_simd::{Body, Rows, Simd};
 
 /// One tile's work. Pointers are valid for the sizes given.
 #[derive(Clone, Copy, Debug)]
@@ -240,7 +240,20 @@ pub(crate) unsafe fn tile_body<
             ..=FEW_ROWS => STREAM_STEPS * (1 + P::HALVES as usize),
             _ => PREFETCH_STEPS,
         };
-        let fetches = UNIT || !is_strip;
+        let fetches = if is_strip { UNIT } else { S::FETCHES || R <= FEW_ROWS };
+        // Rows in place, each of which is read at an address of its own.
+        let mut rows = Rows::<R>::new(a, a_rs);
+        macro_rules! each_row {
+            ($wide:ident, $($r:literal)*) => {$(
+                if $r < R {
+                    let narrow = S::splat(*rows.row::<$r>());
+                    // The index of a row that the tile does not have is not reached.
+                    for (x, &w) in acc[if $r < R { $r } else { 0 }].iter_mut().zip(&$wide) {
+                        *x = P::mac(narrow, w, *x);
+                    }
+                }
+            )*};
+        }
         macro_rules! step {
             () => {
                 for v in (0..if fetches { V } else { 0 }).step_by(1 + P::HALVES as usize) {
@@ -248,18 +261,23 @@ pub(crate) unsafe fn tile_body<
                     S::prefetch(b.wrapping_add(vector + steps_ahead * t.b_ks));
                 }
                 // Rows where they lie are found by the processor, and a line holds many steps.
-                if UNIT && !is_strip {
+                if UNIT && !is_strip && S::FETCHES {
                     S::prefetch(a.wrapping_add(PREFETCH_STEPS * t.a_ks));
                 }
                 let mut wide = [zero; V];
                 for (v, x) in wide.iter_mut().enumerate() {
                     *x = P::wide(b.add(v / MAX_VECTORS * t.b_ps + v % MAX_VECTORS * t.b_vs));
                 }
-                for (r, row) in acc.iter_mut().enumerate() {
-                    let narrow = S::splat(*a.add(r * a_rs));
-                    for (x, &w) in row.iter_mut().zip(&wide) {
-                        *x = P::mac(narrow, w, *x);
+                if UNIT || is_strip {
+                    for (r, row) in acc.iter_mut().enumerate() {
+                        let narrow = S::splat(*a.add(r * a_rs));
+                        for (x, &w) in row.iter_mut().zip(&wide) {
+                            *x = P::mac(narrow, w, *x);
+                        }
                     }
+                } else {
+                    each_row!(wide, 0 1 2 3 4 5 6 7 8 9 10 11);
+                    rows.step(t.a_ks);
                 }
             };
         }

@@ -110,7 +110,7 @@ fn check(case: &Case) {
         let mut first = None;
         for threads in [1, 2, 4] {
             let mut y = vec![9.0; len(y_dims)];
-            attention(&Exec { pool: &Pool::new(threads), isa }, &job, &mut y, y_strides).unwrap();
+            attention(&Exec::new(&Pool::new(threads), isa), &job, &mut y, y_strides).unwrap();
             for (i, (y, want)) in y.iter().zip(&want).enumerate() {
                 // Weights sum to 1 and values are below 1: a few roundings per key at most.
                 let close = (y - want).abs() <= 4e-6;
@@ -153,7 +153,7 @@ fn not_a_number_reaches_only_the_queries_that_see_it() {
     };
     for &isa in Isa::available() {
         let mut y = [0.0; 6];
-        attention(&Exec { pool: Pool::serial(), isa }, &job, &mut y, strides).unwrap();
+        attention(&Exec::new(Pool::serial(), isa), &job, &mut y, strides).unwrap();
         let nan: Vec<bool> = y.iter().map(|y| y.is_nan()).collect();
         assert_eq!(nan, [false, false, false, false, true, true], "{isa:?}");
     }

@@ -211,7 +211,8 @@ fn spectra() -> Vec<Case> {
 /// Bad indices stay errors of their own.
 #[test]
 fn operands_are_refused_before_the_end() {
-    let exec = Exec { pool: &crate::Pool::new(1), isa: crate::Isa::detect() };
+    let pool = crate::Pool::new(1);
+    let exec = Exec::new(&pool, crate::Isa::detect());
     let found = crate::Pool::until(&|| true, || {
         gather(exec.pool, [1, 2, 1], &[1.0, 2.0], Indices::Long(&[2]), &mut [0.0])
     });

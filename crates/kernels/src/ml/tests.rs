@@ -5,7 +5,7 @@ use sardonyx_simd::Isa;
 fn each_exec(check: impl Fn(&Exec<'_>)) {
     for &isa in Isa::available() {
         for threads in [1, 2] {
-            check(&Exec { pool: &Pool::new(threads), isa });
+            check(&Exec::new(&Pool::new(threads), isa));
         }
     }
 }

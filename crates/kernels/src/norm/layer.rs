@@ -91,7 +91,7 @@ fn normalize<T: RowNorm>(
     inputs: Inputs<'_, T>,
     outputs: RowOutputs<'_, T>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let RowOutputs { y, sum, means, inverse_deviations } = outputs;
     let statistics = [means, inverse_deviations];
     let len = count * width;

@@ -33,7 +33,7 @@ pub fn local_response_norm<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let LocalResponse { size, alpha, beta, bias } = response;
     assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");

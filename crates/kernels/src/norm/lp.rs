@@ -28,7 +28,7 @@ pub fn lp_norm<T: Number>(
     x: &[T],
     y: &mut [T],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {

@@ -55,7 +55,7 @@ pub fn normalize_rows<T: Number>(
     means: Option<&mut [T::Real]>,
     inverse_deviations: Option<&mut [T::Real]>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     let ByRow { statistics, len, epsilon, affine } = how;
     assert_eq!(x.len(), y.len(), "one output per input");
     assert!(x.is_empty() || (len > 0 && x.len().is_multiple_of(len)), "whole rows");

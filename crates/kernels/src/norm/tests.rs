@@ -31,11 +31,10 @@ fn check_scale_shift<T: Number>(tolerance: f64) {
                 (vec![T::Real::ZERO; channels], vec![T::Real::ZERO; channels]);
             fold_batch_norm(&gamma, &beta, &mean, &variance, 1e-5, &mut scale, &mut shift);
             let mut y = vec![T::ONE; x.len()];
-            scale_shift(&Exec { pool: &Pool::new(2), isa }, inner, &scale, &shift, &x, &mut y)
-                .unwrap();
+            scale_shift(&Exec::new(&Pool::new(2), isa), inner, &scale, &shift, &x, &mut y).unwrap();
             let mut in_place = x.clone();
             scale_shift_in_place(
-                &Exec { pool: &Pool::new(1), isa },
+                &Exec::new(&Pool::new(1), isa),
                 inner,
                 &scale,
                 &shift,
@@ -76,7 +75,7 @@ fn check_local<T: Number>(tolerance: f64) {
                 let x: Vec<T> = values(batch * channels * inner);
                 let mut y = vec![T::ONE; x.len()];
                 local_response_norm(
-                    &Exec { pool: &Pool::new(2), isa },
+                    &Exec::new(&Pool::new(2), isa),
                     [batch, channels, inner],
                     LocalResponse { size, alpha: 0.5, beta, bias: 1.5 },
                     &x,
@@ -104,7 +103,7 @@ fn a_local_response_to_more_channels_than_there_are() {
     for &isa in Isa::available() {
         let (x, mut y) = ([1.0f32, 2.0, 3.0], [0.0; 3]);
         let response = LocalResponse { size: i64::MAX as usize, alpha: 0.5, beta: 1.0, bias: 2.0 };
-        local_response_norm(&Exec { pool: &Pool::new(1), isa }, [1, 3, 1], response, &x, &mut y)
+        local_response_norm(&Exec::new(&Pool::new(1), isa), [1, 3, 1], response, &x, &mut y)
             .unwrap();
         assert_eq!(y, [0.5, 1.0, 1.5]);
     }
@@ -140,7 +139,7 @@ fn check_rows<T: Number>(tolerance: f64) {
                     let (mut means, mut inverses) =
                         (vec![T::Real::ONE; count], vec![T::Real::ONE; count]);
                     normalize_rows(
-                        &Exec { pool: &Pool::new(2), isa },
+                        &Exec::new(&Pool::new(2), isa),
                         ByRow { statistics, len, epsilon: 1e-3, affine },
                         &x,
                         &mut y,
@@ -213,7 +212,7 @@ fn check_lp<T: Number>(eps: f64) {
             x.iter_mut().step_by(inner.max(1)).take(axis).for_each(|x| *x = T::ZERO);
             for norm in [Norm::L1, Norm::L2] {
                 let mut y = vec![T::ONE; x.len()];
-                lp_norm(&Exec { pool: &Pool::new(2), isa }, norm, dims, &x, &mut y).unwrap();
+                lp_norm(&Exec::new(&Pool::new(2), isa), norm, dims, &x, &mut y).unwrap();
                 for (at, y) in y.iter().enumerate() {
                     let first = at / inner / axis * axis * inner + at % inner;
                     let others = (0..axis).map(|a| x[first + a * inner].to_f64());
@@ -244,7 +243,7 @@ fn a_large_offset_does_not_ruin_the_variance() {
     let x: Vec<f32> = (0..512).map(|i| 10_000.0 + (i % 2) as f32).collect();
     let mut y = vec![0.0; 512];
     normalize_rows(
-        &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+        &Exec::new(&Pool::new(1), Isa::detect()),
         ByRow {
             statistics: Statistics::MeanVariance,
             len: 512,
@@ -269,7 +268,7 @@ fn the_same_bits_for_any_number_of_threads() {
             let mut y = vec![0.0; x.len()];
             let mut all = Vec::new();
             local_response_norm(
-                &Exec { pool: &pool, isa },
+                &Exec::new(&pool, isa),
                 [8, 64, 512],
                 LocalResponse { size: 5, alpha: 1e-4, beta: 0.6, bias: 1.0 },
                 &x,
@@ -279,7 +278,7 @@ fn the_same_bits_for_any_number_of_threads() {
             all.extend(y.iter().map(|y| y.to_bits()));
             let none = Affine::None;
             normalize_rows(
-                &Exec { pool: &pool, isa },
+                &Exec::new(&pool, isa),
                 ByRow {
                     statistics: Statistics::MeanVariance,
                     len: 512,

@@ -40,7 +40,7 @@ pub(super) fn apply(
     x: Option<Pixels<'_>>,
     y: &PixelsMut<'_>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     let per_image = y.as_pixels().per_image(images);
     let channels = y.channels;

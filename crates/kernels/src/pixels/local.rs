@@ -23,7 +23,7 @@ pub fn local_response_norm(
     x: Pixels<'_>,
     y: PixelsMut<'_>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     check_alike(&x, &y);
     assert!(response.size > 0, "no channel to look at");

@@ -69,7 +69,7 @@ fn pooled<F: VectorFold, const AVERAGE: bool>(
     x: &Pixels<'_>,
     y: &PixelsMut<'_>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     let window = pooling.window;
     window.check(images, x.count, y.count);

@@ -81,7 +81,7 @@ pub(super) fn fold_images<F: VectorFold>(
     minus: Option<&[f32]>,
     totals: &mut [f64],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     let (pixels, channels) = (x.per_image(images), x.channels);
     assert_eq!(totals.len(), images * channels, "one total per image and channel");

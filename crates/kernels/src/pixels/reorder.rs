@@ -65,7 +65,7 @@ fn bands(
     [images, channels, pixels]: [usize; 3],
     block: impl Fn(usize, Range<usize>) -> Block + Sync,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     if channels == 0 {
         return Ok(());

@@ -49,7 +49,7 @@ pub fn layer_norm(
     x: Option<Pixels<'_>>,
     y: PixelsMut<'_>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     let x = x.unwrap_or(y.as_pixels());
     check_alike(&x, &y);

@@ -20,7 +20,7 @@ pub fn shuffle(
     x: Pixels<'_>,
     y: PixelsMut<'_>,
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     check_isa(isa);
     assert_eq!([y.count, y.channels], [x.count, x.channels], "as many pixels and channels");
     assert!(groups > 0 && x.channels.is_multiple_of(groups), "channels are no {groups} rows");

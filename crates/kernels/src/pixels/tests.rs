@@ -75,7 +75,7 @@ fn through(
         let x = lay(x, dims, x_pitch);
         let mut y = lay(&vec![7.0; out.iter().product()], out, y_pitch);
         kernel(
-            &Exec { pool: &pool, isa },
+            &Exec::new(&pool, isa),
             Pixels::new(&x, dims[0] * dims[2], dims[1], x_pitch),
             PixelsMut::new(&mut y, out[0] * out[2], out[1], y_pitch),
         );
@@ -104,7 +104,7 @@ fn dims() -> impl Iterator<Item = [usize; 3]> {
 }
 
 fn one(isa: Isa) -> Exec<'static> {
-    Exec { pool: Pool::serial(), isa }
+    Exec::new(Pool::serial(), isa)
 }
 
 #[test]

@@ -65,7 +65,7 @@ mod tests {
     fn gradients_are_added_up_row_by_row() {
         for threads in [1, 3] {
             let pool = Pool::new(threads);
-            let exec = Exec { pool: &pool, isa: Isa::detect() };
+            let exec = Exec::new(&pool, Isa::detect());
             for (rows, size, each) in [(1, 1, 1), (2, 5, 0), (3, 10_000, 2_500), (7, 5_000, 9)] {
                 let count = rows * each;
                 // Of each row, in all orders, also those of other rows and negative ones.

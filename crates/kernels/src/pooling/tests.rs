@@ -140,7 +140,7 @@ fn check<T: Number>(tolerance: f64) {
         for &isa in Isa::available() {
             let pool = Pool::new(2);
             let mut y = vec![T::ONE; outputs];
-            max_pool(&Exec { pool: &pool, isa }, planes, &window, &x, &mut y).unwrap();
+            max_pool(&Exec::new(&pool, isa), planes, &window, &x, &mut y).unwrap();
             for (y, (inside, _)) in y.iter().zip(&windows) {
                 let max =
                     inside.iter().fold(T::LOWEST, |max, &i| if x[i] > max { x[i] } else { max });
@@ -148,7 +148,7 @@ fn check<T: Number>(tolerance: f64) {
             }
             let mut indices = vec![7; outputs];
             max_pool_with_indices(
-                &Exec { pool: &pool, isa },
+                &Exec::new(&pool, isa),
                 planes,
                 &window,
                 Order::RowMajor,
@@ -165,8 +165,7 @@ fn check<T: Number>(tolerance: f64) {
                 continue;
             }
             for divisor in [Divisor::Inside, Divisor::WithPadding] {
-                average_pool(&Exec { pool: &pool, isa }, planes, &window, divisor, &x, &mut y)
-                    .unwrap();
+                average_pool(&Exec::new(&pool, isa), planes, &window, divisor, &x, &mut y).unwrap();
                 for (y, (inside, padded)) in y.iter().zip(&windows) {
                     let sum: f64 = inside.iter().map(|&i| x[i].to_f64()).sum();
                     let count = match divisor {
@@ -178,7 +177,7 @@ fn check<T: Number>(tolerance: f64) {
             }
             for p in [1, 2, 3, 17] {
                 let mut scratch = vec![T::Wide::LOWEST; lp_pool_scratch(1, &window)];
-                lp_pool(&Exec { pool: &pool, isa }, planes, &window, p, &x, &mut scratch, &mut y)
+                lp_pool(&Exec::new(&pool, isa), planes, &window, p, &x, &mut scratch, &mut y)
                     .unwrap();
                 for (y, (inside, _)) in y.iter().zip(&windows) {
                     let sum: f64 = inside.iter().map(|&i| x[i].to_f64().abs().powi(p as i32)).sum();
@@ -224,7 +223,7 @@ fn indices_count_planes_and_either_order() {
     for (order, expected) in [(Order::RowMajor, [2, 10]), (Order::ColumnMajor, [4, 9])] {
         let (mut y, mut indices) = ([0.0; 2], [0; 2]);
         max_pool_with_indices(
-            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            &Exec::new(&Pool::new(1), Isa::detect()),
             2,
             &window,
             order,
@@ -252,7 +251,8 @@ fn indices_of_nan_and_of_the_lowest_value() {
     let x = [1.0, nan, nan, nan, 2.0, 3.0, low, low, low, low, low, 0.0, 4.0, 4.0, nan];
     for &isa in Isa::available() {
         let (mut y, mut indices) = ([0.0; 5], [0; 5]);
-        let exec = Exec { pool: &Pool::new(1), isa };
+        let pool = Pool::new(1);
+        let exec = Exec::new(&pool, isa);
         max_pool_with_indices(&exec, 5, &window, Order::RowMajor, &x, &mut y, &mut indices)
             .unwrap();
         assert_eq!(indices, [1, 3, 6, 11, 14]);
@@ -278,8 +278,8 @@ fn nan_wins_and_threads_do_not_show() {
         let bits = |threads| {
             let (mut max, mut mean) = (vec![0.0; 40 * 32 * 32], vec![0.0; 40 * 32 * 32]);
             let pool = Pool::new(threads);
-            max_pool(&Exec { pool: &pool, isa }, 40, &window, &x, &mut max).unwrap();
-            average_pool(&Exec { pool: &pool, isa }, 40, &window, Divisor::Inside, &x, &mut mean)
+            max_pool(&Exec::new(&pool, isa), 40, &window, &x, &mut max).unwrap();
+            average_pool(&Exec::new(&pool, isa), 40, &window, Divisor::Inside, &x, &mut mean)
                 .unwrap();
             assert_eq!(max.iter().filter(|y| y.is_nan()).count(), 2);
             max.into_iter().chain(mean).map(f32::to_bits).collect::<Vec<_>>()

@@ -6,7 +6,7 @@ use super::*;
 use sardonyx_simd::{Isa, Pool};
 
 fn serial() -> Exec<'static> {
-    Exec { pool: Pool::serial(), isa: Isa::detect() }
+    Exec::new(Pool::serial(), Isa::detect())
 }
 
 fn mt(seed: u32) -> Generator {
@@ -25,7 +25,7 @@ fn drawn<T: Number>(
 ) -> Vec<T> {
     let [one, two] = [(1, Isa::Portable), (2, Isa::detect())].map(|(threads, isa)| {
         let mut y = vec![T::ZERO; len];
-        draw(&Exec { pool: &Pool::new(threads), isa }, generator.clone(), &mut y);
+        draw(&Exec::new(&Pool::new(threads), isa), generator.clone(), &mut y);
         y
     });
     assert_eq!(one, two);

@@ -191,7 +191,7 @@ impl<T: RecurrentElement> Given<T> {
         let layer = Layer { cell, clip: self.clip.map(T::from_f64) };
         let inputs = (&self.x[..], self.strides(cell.gates() * n));
         recur(
-            &Exec { pool: &Pool::new(threads), isa },
+            &Exec::new(&Pool::new(threads), isa),
             &layer,
             &sequences,
             inputs,
@@ -256,7 +256,8 @@ fn nothing_to_do() {
 
 #[test]
 fn functions_of_two_numbers() {
-    let exec = &Exec { pool: &Pool::new(1), isa: Isa::detect() };
+    let pool = Pool::new(1);
+    let exec = &Exec::new(&pool, Isa::detect());
     let zero = [0.0f64; 4];
     for (function, expected) in [
         (Gate::Affine { alpha: 2.0, beta: -1.0 }, [0.0, -2.0]),

@@ -35,7 +35,7 @@ pub fn arg_extreme<T: Number>(
     x: &[T],
     out: &mut [i64],
 ) -> Result<(), Ended> {
-    let &Exec { pool, isa } = exec;
+    let &Exec { pool, isa, .. } = exec;
     assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
     assert_eq!(out.len(), outer * inner, "the output has other dims");
     assert!(axis > 0 || out.is_empty(), "no element to choose from");

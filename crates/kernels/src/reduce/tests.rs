@@ -83,7 +83,7 @@ fn check<T: Number>(tolerance: f64) {
             let groups = groups(dims, axes, &wide);
             for op in ALL {
                 let mut out = vec![T::ONE; groups.len()];
-                reduce(&Exec { pool: &Pool::new(1), isa }, op, dims, axes, &x, &mut out).unwrap();
+                reduce(&Exec::new(&Pool::new(1), isa), op, dims, axes, &x, &mut out).unwrap();
                 for (found, group) in out.iter().zip(&groups) {
                     let expected = T::from_f64(define(op, group)).to_f64();
                     let found = found.to_f64();
@@ -119,20 +119,13 @@ fn integers() {
     ] {
         let x: Vec<i32> = x.iter().map(|x| x - 1).collect();
         let mut out = [0; 3];
-        reduce(
-            &Exec { pool: &Pool::new(1), isa: Isa::detect() },
-            op,
-            &[3, 8],
-            &[false, true],
-            &x,
-            &mut out,
-        )
-        .unwrap();
+        reduce(&Exec::new(&Pool::new(1), Isa::detect()), op, &[3, 8], &[false, true], &x, &mut out)
+            .unwrap();
         assert_eq!(out.to_vec(), expected, "{op:?}");
     }
     let mut out = [0];
     reduce(
-        &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+        &Exec::new(&Pool::new(1), Isa::detect()),
         Reduce::Sum,
         &[3],
         &[true],
@@ -143,8 +136,7 @@ fn integers() {
     assert_eq!(out, [i32::MIN + 3]);
     for (op, expected) in [(Reduce::Max, i64::MIN), (Reduce::Min, i64::MAX), (Reduce::Mean, 0)] {
         let mut out = [1];
-        reduce(&Exec { pool: &Pool::new(1), isa: Isa::detect() }, op, &[0], &[true], &[], &mut out)
-            .unwrap();
+        reduce(&Exec::new(&Pool::new(1), Isa::detect()), op, &[0], &[true], &[], &mut out).unwrap();
         assert_eq!(out, [expected]);
     }
 }
@@ -162,19 +154,11 @@ fn nan_and_infinity() {
                 (Reduce::LogSumExp, [false, true]),
             ] {
                 let mut out = [0.0; 2];
-                reduce(&Exec { pool: &Pool::new(1), isa }, op, &[2, 100], &axes, &x, &mut out)
-                    .unwrap();
+                reduce(&Exec::new(&Pool::new(1), isa), op, &[2, 100], &axes, &x, &mut out).unwrap();
                 assert!(out[0].is_nan() && !out[1].is_nan(), "{op:?}");
                 let mut out = vec![0.0; 100];
-                reduce(
-                    &Exec { pool: &Pool::new(1), isa },
-                    op,
-                    &[2, 100],
-                    &[true, false],
-                    &x,
-                    &mut out,
-                )
-                .unwrap();
+                reduce(&Exec::new(&Pool::new(1), isa), op, &[2, 100], &[true, false], &x, &mut out)
+                    .unwrap();
                 assert!(out.iter().enumerate().all(|(i, y)| y.is_nan() == (i == at)), "{op:?}");
             }
         }
@@ -184,15 +168,8 @@ fn nan_and_infinity() {
             ([1000.0, 1000.0], 1000.0 + 2f32.ln()),
         ] {
             let mut out = [0.0];
-            reduce(
-                &Exec { pool: &Pool::new(1), isa },
-                Reduce::LogSumExp,
-                &[2],
-                &[true],
-                &x,
-                &mut out,
-            )
-            .unwrap();
+            reduce(&Exec::new(&Pool::new(1), isa), Reduce::LogSumExp, &[2], &[true], &x, &mut out)
+                .unwrap();
             assert_eq!(out, [expected]);
         }
     }
@@ -206,7 +183,7 @@ fn long_sums_are_accurate() {
         for dims in [[3_000_000, 1], [1_000_000, 3]] {
             let mut out = vec![0.0; dims[1]];
             reduce(
-                &Exec { pool: &Pool::new(1), isa },
+                &Exec::new(&Pool::new(1), isa),
                 Reduce::Sum,
                 &dims,
                 &[true, false],
@@ -235,15 +212,8 @@ fn the_same_bits_for_any_number_of_threads() {
                 let bits = |threads| {
                     let kept = dims.iter().zip(axes).filter(|(_, r)| !r).map(|(d, _)| *d);
                     let mut out = vec![0.0; kept.product()];
-                    reduce(
-                        &Exec { pool: &Pool::new(threads), isa },
-                        op,
-                        &dims,
-                        &axes,
-                        &x,
-                        &mut out,
-                    )
-                    .unwrap();
+                    reduce(&Exec::new(&Pool::new(threads), isa), op, &dims, &axes, &x, &mut out)
+                        .unwrap();
                     out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
                 };
                 let one = bits(1);
@@ -273,7 +243,7 @@ fn positions_of_extremes() {
                 for ties in [Ties::First, Ties::Last] {
                     let mut out = [7];
                     arg_extreme(
-                        &Exec { pool: &Pool::new(1), isa },
+                        &Exec::new(&Pool::new(1), isa),
                         extreme,
                         ties,
                         [1, row.len(), 1],
@@ -288,15 +258,8 @@ fn positions_of_extremes() {
                         [row, row].concat().iter().flat_map(|&x| vec![x; inner]).collect();
                     let mut out = vec![7; 2 * inner];
                     let dims = [2, row.len(), inner];
-                    arg_extreme(
-                        &Exec { pool: &Pool::new(3), isa },
-                        extreme,
-                        ties,
-                        dims,
-                        &x,
-                        &mut out,
-                    )
-                    .unwrap();
+                    arg_extreme(&Exec::new(&Pool::new(3), isa), extreme, ties, dims, &x, &mut out)
+                        .unwrap();
                     assert!(
                         out.iter().all(|&i| i == expected[which]),
                         "{row:?} {extreme:?} {ties:?}"
@@ -308,7 +271,7 @@ fn positions_of_extremes() {
     }
     let mut out = [0; 2];
     arg_extreme(
-        &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+        &Exec::new(&Pool::new(1), Isa::detect()),
         Extreme::Min,
         Ties::First,
         [2, 2, 1],

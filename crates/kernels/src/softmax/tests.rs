@@ -38,11 +38,11 @@ fn check<T: Number>(tolerance: f64) {
                 (0..n).map(|i| T::from_f64(((i * 31 % 97) as f64 - 40.0) * 0.25)).collect();
             for op in ALL {
                 let mut y = vec![T::ONE; n];
-                softmax(&Exec { pool: &Pool::new(2), isa }, op, [outer, axis, inner], &x, &mut y)
+                softmax(&Exec::new(&Pool::new(2), isa), op, [outer, axis, inner], &x, &mut y)
                     .unwrap();
                 let mut in_place = x.clone();
                 softmax_in_place(
-                    &Exec { pool: &Pool::new(1), isa },
+                    &Exec::new(&Pool::new(1), isa),
                     op,
                     [outer, axis, inner],
                     &mut in_place,
@@ -86,7 +86,7 @@ fn infinities_and_nan() {
                 let x: Vec<f32> = x.iter().flat_map(|&x| vec![x; copies]).collect();
                 let mut y = vec![7.0; 3 * copies];
                 softmax(
-                    &Exec { pool: &Pool::new(1), isa },
+                    &Exec::new(&Pool::new(1), isa),
                     Softmax::Softmax,
                     [1, 3, copies],
                     &x,
@@ -110,8 +110,7 @@ fn the_same_bits_for_any_number_of_threads() {
             for op in ALL {
                 let bits = |threads| {
                     let mut y = vec![0.0; x.len()];
-                    softmax(&Exec { pool: &Pool::new(threads), isa }, op, dims, &x, &mut y)
-                        .unwrap();
+                    softmax(&Exec::new(&Pool::new(threads), isa), op, dims, &x, &mut y).unwrap();
                     y.into_iter().map(f32::to_bits).collect::<Vec<_>>()
                 };
                 let one = bits(1);

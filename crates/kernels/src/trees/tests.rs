@@ -162,7 +162,7 @@ fn predict(
     let mut scores = vec![f64::NAN; dims[0] * finish.columns(trees.targets)];
     let mut best = vec![-1; dims[0]];
     let out = Outputs { scores: Scores::Double(&mut scores), best: Some(&mut best) };
-    let exec = Exec { pool: &pool, isa: sardonyx_simd::Isa::detect() };
+    let exec = Exec::new(&pool, sardonyx_simd::Isa::detect());
     trees.predict(&exec, dims, x, finish, out, (&mut keys, &mut sums)).unwrap();
     (scores, best)
 }

@@ -1,30 +1,33 @@
-"""ONNX in pure Rust.
+"""Runs, trains, checks and converts ONNX models, in pure Rust.
 
 :class:`Session` runs a model::
 
     session = sardonyx.Session("model.onnx")
     y = session(x)
 
-:class:`Trainer` trains a model that describes its training::
+:class:`Trainer` trains a model that has training information::
 
     trainer = sardonyx.Trainer("model.onnx")
     loss = trainer.step({"x": x, "target": target})["loss"]
 
-:func:`add_training` describes the training of a model that has none, and :func:`differentiate` adds gradients as outputs.
+:func:`add_training` adds training information to a model that has none, and :func:`differentiate` adds gradients as outputs.
 :func:`shard` divides a model among several devices.
 
 The submodules:
 
-- :mod:`sardonyx.defs`: which operators there are, in all versions;
+- :mod:`sardonyx.defs`: schemas of all operators in all versions;
 - :mod:`sardonyx.parser` and :mod:`sardonyx.printer`: models as text;
-- :mod:`sardonyx.checker`: whether a model keeps to the standard;
+- :mod:`sardonyx.checker`: conformance of models to the standard;
 - :mod:`sardonyx.shape_inference`: types and shapes of all values;
-- :mod:`sardonyx.distributed`: a model on several devices, and by several processes together;
-- :mod:`sardonyx.inliner`: calls of functions replaced by what the functions do;
-- :mod:`sardonyx.version_converter`: models in other versions of the operator set ``ai.onnx``.
+- :mod:`sardonyx.inliner`: function calls replaced by the bodies of the functions;
+- :mod:`sardonyx.version_converter`: models converted between versions of the operator set ``ai.onnx``;
+- :mod:`sardonyx.distributed`: one model on several devices, in one or several processes;
+- :mod:`sardonyx.backend`: the backend interface of the onnx package;
+- :mod:`sardonyx.ort`: the interface of ONNX Runtime;
+- :mod:`sardonyx.typing`: types for annotations.
 
-Models are paths, objects with ``SerializeToString``, such as ``onnx.ModelProto``, or the bytes that it gives, so the onnx
-package is not needed. Where it is installed, :func:`use_as_onnx_core` lets it work on Sardonyx instead of its own extension.
+A model is a path, bytes, or an object with ``SerializeToString``, such as ``onnx.ModelProto``, so the onnx package is not
+needed. :func:`use_as_onnx_core` makes an installed onnx package use Sardonyx instead of its own extension.
 """
 
 from sardonyx import (
@@ -33,23 +36,23 @@ from sardonyx import (
     defs,
     distributed,
     inliner,
+    ort,
     parser,
     printer,
     shape_inference,
+    typing,
     version_converter,
 )
 from sardonyx._core import IR_VERSION, __version__
 from sardonyx._core.session import Error, Port, Session, StopFlag, Tensor, Trainer, deadline
-from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
-from sardonyx._onnxruntime import OnnxRuntime, use_as_onnxruntime
 from sardonyx._profile import Profile, ProfiledStep
 from sardonyx._sharding import shard
+from sardonyx._shims.onnx_core import OnnxCore, use_as_onnx_core
+from sardonyx._shims.onnxruntime.replace import OnnxRuntime, use_as_onnxruntime
 from sardonyx._state import State
 from sardonyx._training import add_training, differentiate
 from sardonyx._values import SparseTensor
-
-# Needs the version above.
-from sardonyx.ort import InferenceSession  # isort: skip
+from sardonyx.ort import InferenceSession
 
 __all__ = [
     "IR_VERSION",
@@ -75,11 +78,19 @@ __all__ = [
     "differentiate",
     "distributed",
     "inliner",
+    "ort",
     "parser",
     "printer",
     "shape_inference",
     "shard",
+    "typing",
     "use_as_onnx_core",
     "use_as_onnxruntime",
     "version_converter",
 ]
+
+# Pickles, tracebacks and help name the public place of a class, wherever its code is.
+for _public in (OnnxCore, OnnxRuntime, Profile, ProfiledStep, SparseTensor, State):
+    _public.__module__ = __name__
+distributed.OutputPart.__module__ = distributed.__name__
+del _public

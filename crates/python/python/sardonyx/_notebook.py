@@ -1,17 +1,22 @@
-"""Tables that notebooks show for sessions, trainers and profiles."""
+"""HTML tables that notebooks show for sessions, trainers and profiles."""
 
 from __future__ import annotations
 
 import collections
 import html
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sardonyx._core.session import Port, Session, Trainer
+    from sardonyx._profile import Profile
 
 
-def session(session: Any) -> str:
-    """The tables of a session: how it was made, inputs, outputs, and its steps by operator."""
+def session(session: Session) -> str:
+    """Renders a session: its options, inputs, outputs, and the number of steps of each operator."""
     operators = collections.Counter(op for _, op, _ in session.steps())
-    facts = [
+    facts: list[tuple[str, object]] = [
         ("graph", session.info["graph_name"]),
         ("threads", session.threads),
         ("precision", session.precision),
@@ -28,9 +33,9 @@ def session(session: Any) -> str:
     )
 
 
-def trainer(trainer: Any) -> str:
-    """The tables of a trainer: its state variables, and inputs and outputs of inference and of each step."""
-    facts = [
+def trainer(trainer: Trainer) -> str:
+    """Renders a trainer: its state variables, and the inputs and outputs of inference and of each training step."""
+    facts: list[tuple[str, object]] = [
         ("training steps", trainer.entries),
         ("seed", trainer.seed),
         ("precision", trainer.precision),
@@ -50,21 +55,19 @@ def trainer(trainer: Any) -> str:
     return "<div>" + "".join(tables) + "</div>"
 
 
-def profile(profile: Any) -> str:
-    """The tables of a profile: the whole run, operators, and the slowest steps."""
-    facts = [
+def profile(profile: Profile) -> str:
+    """Renders a profile: the whole run, the operators, and the slowest steps."""
+    facts: list[tuple[str, object]] = [
         ("run (us)", f"{profile.run_us:g}"),
         ("runs", profile.runs),
         ("threads", profile.threads),
         ("steps", len(profile.steps)),
     ]
     total = sum(step.us for step in profile.steps)
-
-    def share(us: float) -> str:
-        return f"{100 * us / total:.1f} %" if total else ""
-
-    operators = [(op, f"{us:g}", share(us)) for op, us in profile.operators().items()]
-    steps = [(step.node, step.op, step.kernel, f"{step.us:g}", share(step.us)) for step in profile.slowest()]
+    operators = [(op, f"{us:g}", _share(us, total)) for op, us in profile.operators().items()]
+    steps = [
+        (step.node, step.op, step.kernel, f"{step.us:g}", _share(step.us, total)) for step in profile.slowest()
+    ]
     return (
         "<div>"
         + _table("Profile", ("property", "value"), facts)
@@ -74,7 +77,11 @@ def profile(profile: Any) -> str:
     )
 
 
-def _ports(ports: Iterable[Any]) -> list[tuple[str, str]]:
+def _share(us: float, total: float) -> str:
+    return f"{100 * us / total:.1f} %" if total else ""
+
+
+def _ports(ports: Iterable[Port]) -> list[tuple[str, str]]:
     return [(port.name, port.type or "") for port in ports]
 
 

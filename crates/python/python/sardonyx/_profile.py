@@ -1,29 +1,43 @@
-"""How long the steps of runs took."""
+"""Times of the steps of a session."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-#: So many steps are shown; the slowest ones.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Number of steps that a profile shows as text and in notebooks.
 SHOWN = 20
 
 
 class ProfiledStep(NamedTuple):
-    """A step of a session: the name of its node, the operator, what computes it, and how long it takes in a run."""
+    """A step of a session and its time."""
 
     node: str
+    """Name of the node."""
     op: str
+    """Operator of the node."""
     kernel: str
-    #: In microseconds: the median over the runs. Of a step in a loop, all its iterations together.
+    """Kernel that computes the step."""
     us: float
+    """Time in a run, in microseconds: the median over all runs. A step in a loop counts all its iterations."""
 
 
 class Profile:
-    """How long the steps of a session take: what ``Session.profile`` returns.
+    """Times of the steps of a session, as ``Session.profile`` returns them.
 
-    Times are medians over the runs, in microseconds. A notebook shows it as tables, ``print`` as text.
+    Times are medians over the measured runs, in microseconds. ``print`` shows the slowest steps as text, notebooks as tables.
     """
+
+    runs: int
+    """Number of measured runs."""
+    threads: int
+    """Number of threads that a run uses."""
+    run_us: float
+    """Time of a run, in microseconds."""
+    steps: list[ProfiledStep]
+    """The steps in the order of the session."""
 
     def __init__(
         self,
@@ -41,27 +55,23 @@ class Profile:
                 of_run[step] += took
             for all_runs, took in zip(times, of_run, strict=True):
                 all_runs.append(took)
-        #: How many runs were measured.
         self.runs = len(runs)
-        #: How many threads a run uses.
         self.threads = threads
-        #: How long a run takes: the median.
         self.run_us = float(statistics.median(took for _, took, _ in runs)) if runs else 0.0
-        #: The steps, in the order of the session.
         self.steps = [
             ProfiledStep(*step, float(statistics.median(took)) if took else 0.0)
             for step, took in zip(steps, times, strict=True)
         ]
 
     def operators(self) -> dict[str, float]:
-        """How long the steps of each operator take together, the slowest first."""
+        """Sums the times of the steps of each operator, in microseconds, slowest operator first."""
         sums: dict[str, float] = {}
         for step in self.steps:
             sums[step.op] = sums.get(step.op, 0.0) + step.us
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
     def slowest(self, count: int = SHOWN) -> list[ProfiledStep]:
-        """So many steps, the slowest first."""
+        """Returns up to ``count`` steps, slowest first."""
         return sorted(self.steps, key=lambda step: -step.us)[: max(count, 0)]
 
     def _repr_html_(self) -> str:
@@ -73,7 +83,7 @@ class Profile:
         return f"Profile({self.runs} runs, {len(self.steps)} steps, {self.run_us:g} us)"
 
     def __str__(self) -> str:
-        """The slowest steps as lines of text."""
+        """Lists the slowest steps, one a line."""
         rows = [(f"{step.us:.0f}", step.op, step.node, step.kernel) for step in self.slowest()]
         rows.insert(0, ("us", "operator", "node", "kernel"))
         widths = [max(len(row[column]) for row in rows) for column in range(3)]

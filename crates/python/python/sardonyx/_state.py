@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sardonyx.typing import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sardonyx._core.session import Snapshot
 
 
-class State(Mapping[str, Any]):
-    """The values of state variables at one moment, by name. Later steps do not change it.
+class State(Mapping[str, Value]):
+    """A snapshot of the state variables of a trainer, by name. Later training steps do not change it.
 
-    Each look-up makes an array of its own, so writing to one changes nothing else: that is what
-    :meth:`sardonyx.Trainer.set_state` does.
+    Each lookup returns a new array, so writing to one changes neither the snapshot nor the trainer;
+    :meth:`sardonyx.Trainer.set_state` changes the trainer.
     """
 
     __slots__ = ("_snapshot",)
@@ -21,7 +25,7 @@ class State(Mapping[str, Any]):
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Value:
         return self._snapshot.value(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -35,7 +39,7 @@ class State(Mapping[str, Any]):
 
     @property
     def types(self) -> dict[str, str]:
-        """The types of the variables in ONNX text, such as ``float[2, 3]``, by name."""
+        """ONNX types of the variables by name, such as ``float[2, 3]``."""
         return dict(zip(self._snapshot.names(), self._snapshot.types(), strict=True))
 
     def __repr__(self) -> str:

@@ -1,31 +1,39 @@
-"""Values of models that Python has no type for."""
+"""Values of models for which Python has no type."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from sardonyx.typing import Value
 
 
 class SparseTensor(NamedTuple):
-    """A tensor of which only some elements are given; the others are 0, false or "".
+    """A tensor that stores only some elements; the others are 0, False or "".
 
-    ``values`` are the elements, ``indices`` their positions in the order of rows, and ``shape`` the sizes of the whole.
-    Outputs that a model declares as sparse are returned so, and such inputs may be given so, or as arrays.
+    Outputs that a model declares as sparse are returned in this form. Inputs that a model declares as sparse may have this
+    form or be arrays.
     """
 
-    values: Any
-    indices: Any
+    values: Value
+    """Stored elements."""
+    indices: Value
+    """Positions of the stored elements, in row-major order."""
     shape: tuple[int, ...]
+    """Shape of the whole tensor."""
 
 
 class OutputPart(NamedTuple):
-    """What a device has of an output after a run of workers that were made with ``results="split"``.
+    """The part of an output that one device holds after a run of workers with ``results="split"``.
 
-    ``device`` is the number of the device, ``shape`` the sizes of the whole output, and ``value`` what the device has of it.
-    ``ranges`` has, for each axis, the indices of that in the whole output, as pairs of the first index and the one after the last.
-    Where several devices have the same part, each gives it.
+    Devices that hold the same part give it once each.
     """
 
     device: int
+    """Number of the device."""
     shape: tuple[int, ...]
+    """Shape of the whole output."""
     ranges: tuple[tuple[tuple[int, int], ...], ...]
-    value: Any
+    """For each axis, the indices of the part in the whole output, as half-open pairs ``(first, end)``."""
+    value: Value
+    """Elements of the part."""

@@ -1,15 +1,21 @@
-"""Whether a model, or a part of one, keeps to the standard.
+"""Checks whether models, and parts of models, conform to the ONNX standard.
 
-Each function returns nothing if all is well, and raises :class:`ValidationError` with every finding otherwise, a line for
-each. Messages are objects, such as ``onnx.ModelProto``, or bytes.
+Each function returns None for a conforming message, and raises :class:`ValidationError` with all findings, one a line,
+for others. Messages are objects, such as ``onnx.ModelProto``, or bytes.
 """
 
 from __future__ import annotations
 
-from sardonyx import _core
-from sardonyx._core import defs as _defs
+import typing as _t
+
+from sardonyx import _core, _messages
+from sardonyx._core import checker as _checker
 from sardonyx._core.checker import CheckerContext, LexicalScopeContext, ValidationError
-from sardonyx._messages import Path, Serialized, file_path, is_path, model_content, serialized
+
+if _t.TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from sardonyx.typing import Message, ModelLike, StrPath
 
 __all__ = [
     "CheckerContext",
@@ -26,115 +32,107 @@ __all__ = [
     "check_value_info",
 ]
 
-_checker = _core.checker
-
 
 def check_model(
-    model: Serialized | Path,
+    model: ModelLike,
     full_check: bool = False,
     skip_opset_compatibility_check: bool = False,
     check_custom_domain: bool = False,
 ) -> None:
-    """Check a model: a ModelProto, its bytes, or the path of its file.
+    """Checks a model: a ModelProto, its bytes, or the path of its file.
 
-    Give the path if the model has data files: they are looked for beside it. With full_check, types and shapes are inferred
-    as well, and what contradicts itself raises ``shape_inference.InferenceError``. skip_opset_compatibility_check lets
-    functions import other versions of operator sets than the model. check_custom_domain demands that operators of all
-    domains are known.
+    The data files of a model are found only if its path is given, as they are looked up beside it. ``full_check`` also infers
+    types and shapes, and raises ``shape_inference.InferenceError`` for contradictions.
+    ``skip_opset_compatibility_check`` accepts functions that import other versions of operator sets than the model.
+    ``check_custom_domain`` refuses unknown operators in all domains, not only in those of the standard.
     """
     options = (full_check, skip_opset_compatibility_check, check_custom_domain)
-    if is_path(model):
-        _checker.check_model_path(file_path(model), *options)
+    if _messages.is_path(model):
+        _checker.check_model_path(_messages.file_path(model), *options)
     else:
-        _checker.check_model(model_content(model), *options)
+        _checker.check_model(_messages.model_content(model), *options)
 
 
 def check_model_path(
-    path: Path,
+    path: StrPath,
     full_check: bool = False,
     skip_opset_compatibility_check: bool = False,
     check_custom_domain: bool = False,
 ) -> None:
-    """Check a model file, with its data files."""
+    """Checks a model file and its data files. The options are those of :func:`check_model`."""
     options = (full_check, skip_opset_compatibility_check, check_custom_domain)
-    _checker.check_model_path(file_path(path), *options)
+    _checker.check_model_path(_messages.file_path(path), *options)
 
 
-def check_value_info(
-    value_info: Serialized, checker_context: CheckerContext | None = None
-) -> None:
-    """Check a ValueInfoProto, by default as part of a model of the newest versions."""
-    content = serialized(value_info, "ValueInfoProto")
-    _checker.check_value_info(content, _given(checker_context))
+def check_value_info(value_info: Buffer | Message, checker_context: CheckerContext | None = None) -> None:
+    """Checks a ValueInfoProto, without a context as part of a model of the newest versions."""
+    content = _messages.serialized(value_info, "ValueInfoProto")
+    _checker.check_value_info(content, _context_or_newest(checker_context))
 
 
-def check_tensor(tensor: Serialized, checker_context: CheckerContext | None = None) -> None:
-    """Check a TensorProto, by default as part of a model of the newest versions."""
-    _checker.check_tensor(serialized(tensor, "TensorProto"), _given(checker_context))
+def check_tensor(tensor: Buffer | Message, checker_context: CheckerContext | None = None) -> None:
+    """Checks a TensorProto, without a context as part of a model of the newest versions."""
+    _checker.check_tensor(_messages.serialized(tensor, "TensorProto"), _context_or_newest(checker_context))
 
 
 def check_sparse_tensor(
-    sparse_tensor: Serialized, checker_context: CheckerContext | None = None
+    sparse_tensor: Buffer | Message, checker_context: CheckerContext | None = None
 ) -> None:
-    """Check a SparseTensorProto, by default as part of a model of the newest versions."""
-    content = serialized(sparse_tensor, "SparseTensorProto")
-    _checker.check_sparse_tensor(content, _given(checker_context))
+    """Checks a SparseTensorProto, without a context as part of a model of the newest versions."""
+    content = _messages.serialized(sparse_tensor, "SparseTensorProto")
+    _checker.check_sparse_tensor(content, _context_or_newest(checker_context))
 
 
 def check_attribute(
-    attribute: Serialized,
+    attribute: Buffer | Message,
     checker_context: CheckerContext | None = None,
     lexical_scope_context: LexicalScopeContext | None = None,
 ) -> None:
-    """Check an AttributeProto, by default as part of a model of the newest versions."""
-    content = serialized(attribute, "AttributeProto")
-    scope = _scope(lexical_scope_context)
-    _checker.check_attribute(content, _given(checker_context), scope)
+    """Checks an AttributeProto, without a context as part of a model of the newest versions."""
+    content = _messages.serialized(attribute, "AttributeProto")
+    _checker.check_attribute(content, _context_or_newest(checker_context), _scope_or_empty(lexical_scope_context))
 
 
 def check_node(
-    node: Serialized,
+    node: Buffer | Message,
     checker_context: CheckerContext | None = None,
     lexical_scope_context: LexicalScopeContext | None = None,
 ) -> None:
-    """Check a NodeProto, by default as part of a model of the newest versions."""
-    content = serialized(node, "NodeProto")
-    scope = _scope(lexical_scope_context)
-    _checker.check_node(content, _given(checker_context), scope)
+    """Checks a NodeProto, without a context as part of a model of the newest versions."""
+    content = _messages.serialized(node, "NodeProto")
+    _checker.check_node(content, _context_or_newest(checker_context), _scope_or_empty(lexical_scope_context))
 
 
 def check_function(
-    function: Serialized,
+    function: Buffer | Message,
     checker_context: CheckerContext | None = None,
     lexical_scope_context: LexicalScopeContext | None = None,
 ) -> None:
-    """Check a FunctionProto, by default as part of a model of the newest versions."""
-    content = serialized(function, "FunctionProto")
-    scope = _scope(lexical_scope_context)
-    _checker.check_function(content, _given(checker_context), scope)
+    """Checks a FunctionProto, without a context as part of a model of the newest versions."""
+    content = _messages.serialized(function, "FunctionProto")
+    _checker.check_function(content, _context_or_newest(checker_context), _scope_or_empty(lexical_scope_context))
 
 
 def check_graph(
-    graph: Serialized,
+    graph: Buffer | Message,
     checker_context: CheckerContext | None = None,
     lexical_scope_context: LexicalScopeContext | None = None,
 ) -> None:
-    """Check a GraphProto, by default as part of a model of the newest versions."""
-    content = serialized(graph, "GraphProto")
-    scope = _scope(lexical_scope_context)
-    _checker.check_graph(content, _given(checker_context), scope)
+    """Checks a GraphProto, without a context as part of a model of the newest versions."""
+    content = _messages.serialized(graph, "GraphProto")
+    _checker.check_graph(content, _context_or_newest(checker_context), _scope_or_empty(lexical_scope_context))
 
 
-def _given(context: CheckerContext | None) -> CheckerContext:
-    """The context, or that of a model of the newest IR version with the newest version of every operator set."""
+def _context_or_newest(context: CheckerContext | None) -> CheckerContext:
+    """Returns ``context``, or one with the newest IR version and the newest version of every operator set."""
     if context is not None:
         return context
     context = CheckerContext()
     context.ir_version = _core.IR_VERSION
-    versions = _defs.schema_version_map()
+    versions = _core.defs.schema_version_map()
     context.opset_imports = {domain: newest for domain, (_, newest) in versions.items()}
     return context
 
 
-def _scope(context: LexicalScopeContext | None) -> LexicalScopeContext:
+def _scope_or_empty(context: LexicalScopeContext | None) -> LexicalScopeContext:
     return LexicalScopeContext() if context is None else context

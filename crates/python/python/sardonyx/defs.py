@@ -1,4 +1,4 @@
-"""Which operators there are, in all versions, and those that a program adds."""
+"""Schemas of all operators in all versions, and registration of further ones."""
 
 from sardonyx._core.defs import (
     OpSchema,

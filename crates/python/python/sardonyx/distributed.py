@@ -1,7 +1,7 @@
-"""Several programs, or several machines, that run one model together.
+"""Runs one model on several devices, in one process or in several processes and machines.
 
-A model can say on which devices its nodes run, and in which parts: the command ``sardonyx shard``
-writes such annotations, and other tools do. :class:`Worker` runs the devices::
+A model can carry annotations that say on which devices its nodes run, and how tensors are sharded;
+:func:`sardonyx.shard`, the command ``sardonyx shard`` and other tools write them. :class:`Worker` runs the devices::
 
     # Each device is a thread of this process.
     y = Worker("sharded.onnx").run({"x": x})["y"]
@@ -13,16 +13,16 @@ writes such annotations, and other tools do. :class:`Worker` runs the devices::
         else:
             worker.serve()
 
-Models that tools have divided already, one for each rank, call collectives. :class:`Rank` runs the one of this process,
-together with those of the others::
+Other tools split a model into one model for each rank, whose nodes call collectives. :class:`Rank` runs the model of this
+process, in step with the ranks of the other processes::
 
     with Rank(f"rank{transport.rank}.onnx", transport) as rank:
         y = rank.run({"x": x})["y"]
 
-A transport is any object like :class:`Transport`: over MPI, actors, queues or sockets.
+A transport is any object like :class:`Transport`, for example over MPI, actors, queues or sockets.
 """
 
-from typing import Protocol
+import typing as _t
 
 from sardonyx._core.session import Rank, Worker
 from sardonyx._values import OutputPart
@@ -30,26 +30,26 @@ from sardonyx._values import OutputPart
 __all__ = ["OutputPart", "Rank", "Transport", "Worker"]
 
 
-class Transport(Protocol):
-    """What carries messages between workers, or ranks. Nothing needs to derive from it.
+class Transport(_t.Protocol):
+    """Connection that carries messages between workers or ranks. Implementations need not derive from it.
 
-    Messages may arrive in any order, and more than once; those for a worker that was closed may be lost. ``send`` and ``recv``
-    are called by two threads of their own, one each, from the time when the worker is made until it is closed.
+    Messages may arrive in any order, and more than once; messages to a closed worker may be lost. ``send`` and ``recv``
+    are each called from one thread of their own, from the construction of the worker until it is closed.
     """
 
     @property
     def rank(self) -> int:
-        """The number of this worker, from 0."""
+        """Number of this worker, from 0."""
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """Number of workers."""
 
     def send(self, to: int, data: bytes, /) -> object:
-        """Sends a message to another worker. May wait until it is received. An exception means that the other worker is lost."""
+        """Sends a message to another worker. May block until it is received. An exception means that the other worker is lost."""
 
     def recv(self, timeout: float, /) -> tuple[int, bytes] | None:
-        """Waits up to `timeout` seconds for a message: (number of the sender, bytes), or None.
+        """Waits up to `timeout` seconds for a message, and returns the number of its sender and its bytes, or None.
 
         An exception means that this worker cannot go on.
         """

@@ -1,11 +1,11 @@
-"""From text to messages, as bytes: ``onnx.ModelProto.FromString(parse_model(text))`` makes an object of them."""
+"""Parses text to serialized messages: ``onnx.ModelProto.FromString(parse_model(text))`` makes an object of one."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import typing as _t
 
+from sardonyx import _messages
 from sardonyx._core.parser import _parse
-from sardonyx._messages import text as _text
 
 __all__ = [
     "Diagnostic",
@@ -17,36 +17,37 @@ __all__ = [
 ]
 
 
-class Diagnostic(NamedTuple):
-    """Something that is wrong with a text."""
+class Diagnostic(_t.NamedTuple):
+    """A finding of the parser about a text."""
 
     is_error: bool
-    """Whether the text has no meaning; otherwise it has one, but probably not the one that was wanted."""
+    """Whether the text cannot be parsed; False for a warning about a probable mistake."""
     line: int
     """Line of the text, from 1."""
     column: int
     """Column in that line, from 1, in characters."""
     message: str
-    """What is wrong."""
+    """Description of the finding."""
     help: str | None
-    """What to do about it."""
+    """Advice on how to correct the text, if there is any."""
 
 
 class ParseError(ValueError):
-    """A text cannot be read.
+    """Raised for a text that cannot be parsed.
 
-    As text it shows every diagnostic with its line; :attr:`diagnostics` has them one by one.
+    As a str it shows every diagnostic with its line of the text; :attr:`diagnostics` lists them.
     """
 
     diagnostics: list[Diagnostic]
-    """Everything that is wrong, in the order of the text. At least one of them is an error."""
+    """Findings in the order of the text, at least one of them an error."""
 
     def __init__(self, shown: str, diagnostics: list[Diagnostic]) -> None:
         super().__init__(shown, diagnostics)
         self.diagnostics = diagnostics
 
     def __str__(self) -> str:
-        return self.args[0]
+        shown: str = self.args[0]
+        return shown
 
     @property
     def line(self) -> int:
@@ -63,27 +64,27 @@ class ParseError(ValueError):
 
 
 def parse_model(text: str) -> bytes:
-    """A model in the notation as a serialized ModelProto. Raises :class:`ParseError`."""
-    return _read("model", text)
+    """Parses a model in the notation to a serialized ModelProto. Raises :class:`ParseError`."""
+    return _parse_part("model", text)
 
 
 def parse_graph(text: str) -> bytes:
-    """A graph in the notation as a serialized GraphProto. Raises :class:`ParseError`."""
-    return _read("graph", text)
+    """Parses a graph in the notation to a serialized GraphProto. Raises :class:`ParseError`."""
+    return _parse_part("graph", text)
 
 
 def parse_function(text: str) -> bytes:
-    """A function in the notation as a serialized FunctionProto. Raises :class:`ParseError`."""
-    return _read("function", text)
+    """Parses a function in the notation to a serialized FunctionProto. Raises :class:`ParseError`."""
+    return _parse_part("function", text)
 
 
 def parse_node(text: str) -> bytes:
-    """A node in the notation as a serialized NodeProto. Raises :class:`ParseError`."""
-    return _read("node", text)
+    """Parses a node in the notation to a serialized NodeProto. Raises :class:`ParseError`."""
+    return _parse_part("node", text)
 
 
-def _read(part: str, text: str) -> bytes:
-    message, shown, wrong = _parse(part, _text(text))
+def _parse_part(part: str, text: str) -> bytes:
+    message, shown, wrong = _parse(part, _messages.text(text))
     if message is None:
         raise ParseError(shown, [Diagnostic(*found) for found in wrong])
     return message

@@ -1,13 +1,20 @@
-"""Types and shapes of all values of a model. Models are paths, objects such as ``onnx.ModelProto``, or bytes."""
+"""Infers types and shapes of all values of a model. Models are paths, objects such as ``onnx.ModelProto``, or bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, overload
+import typing as _t
 
+from sardonyx import _messages
 from sardonyx._core import shape_inference as _inference
 from sardonyx._core.shape_inference import GraphInferencer, InferenceContext, InferenceError
-from sardonyx._messages import Bytes, M, Path, Serialized, file_path, like, model_content, serialized
+
+if _t.TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from sardonyx._messages import BytesSource, M
+    from sardonyx.typing import Message, ModelLike, StrPath
 
 __all__ = [
     "GraphInferencer",
@@ -19,48 +26,53 @@ __all__ = [
 ]
 
 
-@overload
-def infer_shapes(
-    model: Bytes | Path, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
-) -> bytes: ...
-@overload
+@_t.overload
 def infer_shapes(
     model: M, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
 ) -> M: ...
+@_t.overload
 def infer_shapes(
-    model: Any, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
-) -> Any:
-    """The model with inferred types written into it: a ModelProto for a ModelProto, bytes for bytes and for a path.
+    model: BytesSource, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
+) -> bytes: ...
+def infer_shapes(
+    model: ModelLike, check_type: bool = False, strict_mode: bool = False, data_prop: bool = False
+) -> bytes | Message:
+    """Writes inferred types into a model and returns it: a ModelProto for a ModelProto, bytes for bytes and for a path.
 
-    What a model at a path has in data files is inside the answer; :func:`infer_shapes_path` leaves it where it is.
+    Values in the data files of a model at a path are copied into the result; :func:`infer_shapes_path` leaves them in
+    their files.
 
-    With check_type, types are compared with those that operators take. With strict_mode, what contradicts itself raises
-    :class:`InferenceError`; otherwise less is inferred, as for operators of a set that is not imported. With data_prop, values that shapes are made of are followed.
+    ``check_type`` compares types with those that operators accept. ``strict_mode`` raises :class:`InferenceError` for
+    contradictions; without it, values with contradictory types stay untyped, as do outputs of operators from sets that are
+    not imported. ``data_prop`` propagates the values of small integer tensors, from which shapes are computed.
     """
-    content = model_content(model)
-    return like(model, _inference._infer_shapes(content, check_type, strict_mode, data_prop))
+    content = _messages.model_content(model)
+    return _messages.like(model, _inference._infer_shapes(content, check_type, strict_mode, data_prop))
 
 
 def infer_shapes_path(
-    model_path: Path,
-    output_path: Path,
+    model_path: StrPath,
+    output_path: StrPath,
     check_type: bool = False,
     strict_mode: bool = False,
     data_prop: bool = False,
 ) -> None:
-    """The same from file to file. Data files of the model are neither read nor moved."""
-    paths = (file_path(model_path), file_path(output_path))
+    """Writes inferred types into a copy of a model file. Its data files are neither read nor moved.
+
+    The options are those of :func:`infer_shapes`.
+    """
+    paths = (_messages.file_path(model_path), _messages.file_path(output_path))
     _inference._infer_shapes_path(*paths, check_type, strict_mode, data_prop)
 
 
 def infer_function_output_types(
-    function: Serialized,
-    input_types: Sequence[Serialized],
-    attributes: Sequence[Serialized] = (),
+    function: Buffer | Message,
+    input_types: Sequence[Buffer | Message],
+    attributes: Sequence[Buffer | Message] = (),
 ) -> list[bytes]:
-    """The outputs of a FunctionProto for TypeProtos of its inputs and AttributeProtos, as serialized TypeProtos."""
+    """Infers the outputs of a FunctionProto from TypeProtos of its inputs and AttributeProtos, as serialized TypeProtos."""
     return _inference.infer_function_output_types(
-        serialized(function, "FunctionProto"),
-        [serialized(ty, "TypeProto for each input") for ty in input_types],
-        [serialized(attribute, "AttributeProto for each attribute") for attribute in attributes],
+        _messages.serialized(function, "FunctionProto"),
+        [_messages.serialized(ty, "TypeProto for each input") for ty in input_types],
+        [_messages.serialized(attribute, "AttributeProto for each attribute") for attribute in attributes],
     )

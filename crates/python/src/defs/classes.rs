@@ -1,4 +1,4 @@
-//! The classes: `OpSchema` and its parts. What they hand out are copies.
+//! Python classes of operator schemas: `OpSchema` and its parts. Their attributes return copies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySet};
 use sardonyx::tool::NEWEST_IR_VERSION;
-use sardonyx::tool::message::Around;
-use sardonyx::tool::schema::{AttrType, Differentiability, OpDef};
+use sardonyx::tool::message::NodeContext;
+use sardonyx::tool::schema::{AttrType, Differentiability};
 
 use super::default_value;
 use super::description::{AttributeDescription, Description, Parameter, TypeConstraint};
@@ -17,7 +17,7 @@ use super::standard::{self, Bodies};
 use crate::message::Header;
 use crate::shape_inference::{StandardRule, node_outputs};
 
-/// Adds the classes to the module, those of parts and enumerations to `OpSchema`.
+/// Adds `OpSchema` to the module, and the classes of its parts and the enumerations to `OpSchema`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add_class::<OpSchema>()?;
@@ -38,20 +38,22 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     schema.setattr(AttrType::NAME, AttrType::class(py)?)
 }
 
-/// A version of an operator.
+/// Operator schema: name, version, inputs, outputs, attributes and documentation.
 #[pyclass(name = "OpSchema", module = "sardonyx.defs")]
 pub(crate) struct OpSchema(pub(crate) Arc<Description>);
 
-/// The most inputs or outputs of an operator that may have any number.
+/// Greatest number of inputs or outputs of an operator that takes any number.
 const ANY_NUMBER: i32 = i32::MAX;
 
-fn number(count: usize) -> i32 {
+/// Converts a number of inputs or outputs; one that is too large means any number.
+fn to_count(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(ANY_NUMBER)
 }
 
 impl OpSchema {
+    /// Lists the function bodies of the operator.
     fn bodies(&self) -> Bodies {
-        standard::bodies(self.0.standard, self.0.since)
+        standard::list_bodies(self.0.standard, self.0.since)
     }
 }
 
@@ -78,8 +80,9 @@ impl OpSchema {
             Some(member) => Determinism::from_python(&member)?,
             None => Determinism::Unknown,
         };
-        let constraint =
-            |(name, allowed, description)| Arc::new(TypeConstraint { name, allowed, description });
+        let types = type_constraints.into_iter().map(|(name, allowed, description)| {
+            Arc::new(TypeConstraint { name, allowed, description })
+        });
         let description = Description {
             name,
             domain,
@@ -88,7 +91,7 @@ impl OpSchema {
             deprecated: false,
             inputs: inputs.iter().map(|part| Arc::clone(&part.0)).collect(),
             outputs: outputs.iter().map(|part| Arc::clone(&part.0)).collect(),
-            types: type_constraints.into_iter().map(constraint).collect(),
+            types: types.collect(),
             attributes: attributes.iter().map(|part| Arc::clone(&part.0)).collect(),
             determinism,
             counts: [(0, None); 2],
@@ -103,7 +106,7 @@ impl OpSchema {
         format!("OpSchema(name={name:?}, domain={domain:?}, since_version={since})")
     }
 
-    /// Name of the operator.
+    /// Returns the name of the operator.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
@@ -114,7 +117,7 @@ impl OpSchema {
         Arc::make_mut(&mut self.0).name = name;
     }
 
-    /// Domain of the operator; empty for `ai.onnx`.
+    /// Returns the domain of the operator; empty for `ai.onnx`.
     #[getter]
     fn domain(&self) -> &str {
         &self.0.domain
@@ -125,7 +128,7 @@ impl OpSchema {
         Arc::make_mut(&mut self.0).domain = domain;
     }
 
-    /// What the operator does; `None` if nobody says.
+    /// Returns the documentation of the operator; None if there is none.
     #[getter]
     fn doc(&self) -> Option<&str> {
         Some(self.0.doc.as_str()).filter(|doc| !doc.is_empty())
@@ -136,61 +139,61 @@ impl OpSchema {
         Arc::make_mut(&mut self.0).doc = doc;
     }
 
-    /// The source file of the definition, which is not recorded.
+    /// Returns `unknown`: the source file of the definition is not recorded.
     #[getter]
     fn file(&self) -> &'static str {
         "unknown"
     }
 
-    /// The line of the definition, which is not recorded.
+    /// Returns 0: the source line of the definition is not recorded.
     #[getter]
     fn line(&self) -> i32 {
         0
     }
 
-    /// How far the operator is supported.
+    /// Returns the maturity of the operator, an `OpSchema.SupportType`.
     #[getter]
     fn support_level<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Support::Common.to_python(py)
     }
 
-    /// The opset version that brought this form.
+    /// Returns the opset version that introduced this version of the operator.
     #[getter]
     fn since_version(&self) -> i32 {
         self.0.since
     }
 
-    /// Whether models should not use it any more.
-    #[getter]
-    fn deprecated(&self) -> bool {
+    /// Whether new models should not use the operator.
+    #[getter(deprecated)]
+    fn is_deprecated(&self) -> bool {
         self.0.deprecated
     }
 
-    /// The fewest inputs.
+    /// Returns the smallest number of inputs.
     #[getter]
     fn min_input(&self) -> i32 {
-        number(self.0.counts[0].0)
+        to_count(self.0.counts[0].0)
     }
 
-    /// The most inputs.
+    /// Returns the greatest number of inputs; `OpSchema.is_infinite` of it is True for any number.
     #[getter]
     fn max_input(&self) -> i32 {
-        self.0.counts[0].1.map_or(ANY_NUMBER, number)
+        self.0.counts[0].1.map_or(ANY_NUMBER, to_count)
     }
 
-    /// The fewest outputs.
+    /// Returns the smallest number of outputs.
     #[getter]
     fn min_output(&self) -> i32 {
-        number(self.0.counts[1].0)
+        to_count(self.0.counts[1].0)
     }
 
-    /// The most outputs.
+    /// Returns the greatest number of outputs; `OpSchema.is_infinite` of it is True for any number.
     #[getter]
     fn max_output(&self) -> i32 {
-        self.0.counts[1].1.map_or(ANY_NUMBER, number)
+        self.0.counts[1].1.map_or(ANY_NUMBER, to_count)
     }
 
-    /// The attributes by name.
+    /// Returns the formal attributes as a dict of `OpSchema.Attribute` by name.
     #[getter]
     fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let attributes = PyDict::new(py);
@@ -200,41 +203,41 @@ impl OpSchema {
         Ok(attributes)
     }
 
-    /// The inputs.
+    /// Returns the formal inputs as a list of `OpSchema.FormalParameter`.
     #[getter]
     fn inputs(&self) -> Vec<FormalParameter> {
         let inputs = self.0.inputs.iter();
         inputs.map(|input| FormalParameter(Arc::clone(input))).collect()
     }
 
-    /// The outputs.
+    /// Returns the formal outputs as a list of `OpSchema.FormalParameter`.
     #[getter]
     fn outputs(&self) -> Vec<FormalParameter> {
         let outputs = self.0.outputs.iter();
         outputs.map(|output| FormalParameter(Arc::clone(output))).collect()
     }
 
-    /// The type variables.
+    /// Returns the type variables as a list of `OpSchema.TypeConstraintParam`.
     #[getter]
     fn type_constraints(&self) -> Vec<TypeConstraintParam> {
         let types = self.0.types.iter();
         types.map(|var| TypeConstraintParam(Arc::clone(var))).collect()
     }
 
-    /// Whether equal inputs give equal outputs.
+    /// Whether equal inputs give equal outputs, as an `OpSchema.NodeDeterminism`.
     #[getter]
     fn node_determinism<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.0.determinism.to_python(py)
     }
 
-    /// Whether types and shapes of outputs can be inferred.
+    /// Whether types and shapes of the outputs can be inferred.
     #[getter]
     fn has_type_and_shape_inference_function(&self) -> bool {
         self.0.inference.is_some() || self.has_data_propagation_function()
     }
 
-    /// Whether the inference computes values that describe shapes. That of the standard's operators
-    /// does, where there are any.
+    /// Whether inference computes the values of shape tensors. Standard operators do if they have
+    /// an inference function.
     #[getter]
     fn has_data_propagation_function(&self) -> bool {
         let since = u32::try_from(self.0.since).unwrap_or(0);
@@ -242,19 +245,21 @@ impl OpSchema {
         standard.is_some_and(|operator| operator.inference_at(since).is_some())
     }
 
-    /// Sets what infers types and shapes: a callable that takes an InferenceContext.
+    /// Sets the function that infers types and shapes of the outputs: a callable that takes an
+    /// `InferenceContext`. Returns the schema. Raises `TypeError` if `func` is not callable.
     fn set_type_and_shape_inference_function<'py>(
         mut slf: PyRefMut<'py, Self>,
         func: Bound<'py, PyAny>,
     ) -> PyResult<PyRefMut<'py, Self>> {
         if !func.is_callable() {
-            return Err(PyTypeError::new_err("an inference function is a callable"));
+            return Err(PyTypeError::new_err("the inference function is not callable"));
         }
         Arc::make_mut(&mut slf.0).inference = Some(Arc::new(func.unbind()));
         Ok(slf)
     }
 
-    /// The callable that was set, or one that applies the rule of the standard.
+    /// Returns the inference function that was set, or else a callable that applies the rule of the
+    /// standard.
     fn get_type_and_shape_inference_function<'py>(
         &self,
         py: Python<'py>,
@@ -262,15 +267,16 @@ impl OpSchema {
         if let Some(function) = &self.0.inference {
             return Ok(function.bind(py).clone());
         }
-        let key = |operator: &OpDef| {
+        let key = self.0.standard.and_then(|operator| {
             let since = u32::try_from(self.0.since).ok()?;
             Some((operator.domain, operator.name, since))
-        };
-        let rule = StandardRule(self.0.standard.and_then(key));
-        Ok(Bound::new(py, rule)?.into_any())
+        });
+        Ok(Bound::new(py, StandardRule(key))?.into_any())
     }
 
-    /// The types of a node's outputs, by name, as TypeProtos.
+    /// Infers the types of a node's outputs and returns them as a dict of serialized TypeProtos by
+    /// name. Raises `ValidationError` if the node does not match the schema, and `InferenceError`
+    /// if its inputs contradict each other.
     #[pyo3(signature = (
         node_bytes, value_types, input_data=BTreeMap::new(), input_sparse_data=BTreeMap::new(),
         opset_imports=BTreeMap::new(), ir_version=None,
@@ -286,7 +292,7 @@ impl OpSchema {
         opset_imports: BTreeMap<String, i64>,
         ir_version: Option<i32>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let around = Around {
+        let around = NodeContext {
             types: value_types.into_iter().collect(),
             constants: input_data.into_iter().collect(),
             sparse_constants: input_sparse_data.into_iter().collect(),
@@ -302,14 +308,14 @@ impl OpSchema {
         Ok(types)
     }
 
-    /// Whether a number of inputs or outputs means any number.
+    /// Whether a number of inputs or outputs stands for any number.
     #[staticmethod]
     #[pyo3(signature = (count, /))]
     fn is_infinite(count: i32) -> bool {
         count == ANY_NUMBER
     }
 
-    /// Whether the operator is defined by a function, the same for every node.
+    /// Whether the operator is defined by a function that is the same for every node.
     #[getter]
     fn has_function(&self) -> bool {
         !self.bodies().fixed.is_empty()
@@ -321,19 +327,19 @@ impl OpSchema {
         !self.bodies().of_node.is_empty()
     }
 
-    /// Opset versions for which there are functions that are the same for every node.
+    /// Returns the opset versions for which there is a function that is the same for every node.
     #[getter]
     fn function_opset_versions(&self) -> Vec<i32> {
         self.bodies().fixed
     }
 
-    /// Opset versions for which there are functions that depend on the node.
+    /// Returns the opset versions for which there is a function that depends on the node.
     #[getter]
     fn context_dependent_function_opset_versions(&self) -> Vec<i32> {
         self.bodies().of_node
     }
 
-    /// Both.
+    /// Returns the opset versions for which there is a function of either sort, in ascending order.
     #[getter]
     fn all_function_opset_versions(&self) -> Vec<i32> {
         let Bodies { mut fixed, of_node } = self.bodies();
@@ -343,24 +349,30 @@ impl OpSchema {
         fixed
     }
 
-    /// The function as a FunctionProto; empty if there is none.
+    /// Returns the function that defines the operator as a serialized FunctionProto; empty if there
+    /// is none.
     #[getter]
     fn _function_body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &standard::body(self.0.standard, self.0.since, None))
+        PyBytes::new(py, &standard::function_body(self.0.standard, self.0.since, None))
     }
 
-    /// The function for an opset version as a FunctionProto; empty if there is none.
+    /// Returns the function that defines the operator at an opset version as a serialized
+    /// FunctionProto; empty if there is none.
     #[pyo3(signature = (opset_version, /))]
     fn get_function_with_opset_version<'py>(
         &self,
         py: Python<'py>,
         opset_version: i32,
     ) -> Bound<'py, PyBytes> {
-        let body = standard::body(self.0.standard, self.0.since, Some(opset_version));
+        let body = standard::function_body(self.0.standard, self.0.since, Some(opset_version));
         PyBytes::new(py, &body)
     }
 
-    /// The function for a NodeProto whose inputs have these TypeProtos; empty if there is none.
+    /// Returns the function that defines the operator for one node, as a serialized FunctionProto;
+    /// empty if there is none.
+    ///
+    /// `node` is a serialized NodeProto, and `input_types` are the serialized TypeProtos of its
+    /// inputs.
     #[pyo3(signature = (node, input_types, /))]
     fn get_context_dependent_function<'py>(
         &self,
@@ -369,11 +381,15 @@ impl OpSchema {
         input_types: Vec<Vec<u8>>,
     ) -> Bound<'py, PyBytes> {
         let Description { standard, since, .. } = *self.0;
-        let body = standard::body_of_node(standard, since, None, node, &input_types);
+        let body = standard::node_function_body(standard, since, None, node, &input_types);
         PyBytes::new(py, &body)
     }
 
-    /// The same for an opset version.
+    /// Returns the function that defines the operator for one node at an opset version, as a
+    /// serialized FunctionProto; empty if there is none.
+    ///
+    /// `node` is a serialized NodeProto, and `input_types` are the serialized TypeProtos of its
+    /// inputs.
     #[pyo3(signature = (opset_version, node, input_types, /))]
     fn get_context_dependent_function_with_opset_version<'py>(
         &self,
@@ -384,19 +400,25 @@ impl OpSchema {
     ) -> Bound<'py, PyBytes> {
         let Description { standard, since, .. } = *self.0;
         let opset = Some(opset_version);
-        let body = standard::body_of_node(standard, since, opset, node, &input_types);
+        let body = standard::node_function_body(standard, since, opset, node, &input_types);
         PyBytes::new(py, &body)
     }
 }
 
-/// A formal attribute.
+/// Formal attribute of an operator.
+///
+/// Takes `(name, type, description="", *, required=True)`, or `(name, default_value,
+/// description="")` with a default value that is an AttributeProto.
 #[pyclass(name = "Attribute", module = "sardonyx.defs")]
 pub(crate) struct AttributePart(pub(crate) Arc<AttributeDescription>);
 
 #[pymethods]
 impl AttributePart {
-    /// Either `(name, type, description="", *, required=True)` or
-    /// `(name, default_value, description="")`, where the default is an AttributeProto.
+    /// Makes an attribute from a type, or from a default value (an AttributeProto).
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` for both or neither, or for `required` with a default value.
     #[new]
     #[pyo3(signature = (name, r#type=None, description=String::new(), *, default_value=None, required=None))]
     fn new(
@@ -406,8 +428,7 @@ impl AttributePart {
         default_value: Option<Bound<'_, PyAny>>,
         required: Option<bool>,
     ) -> PyResult<AttributePart> {
-        let wrong =
-            "an attribute has either a type or a default_value, and required only with a type";
+        let wrong = "expected a type or a default_value, and required only with a type";
         let (second, named) = match (r#type, default_value) {
             (Some(second), None) => (second, false),
             (None, Some(second)) => (second, true),
@@ -429,44 +450,44 @@ impl AttributePart {
         Ok(AttributePart(Arc::new(AttributeDescription {
             name,
             description,
-            ty: default_value::type_of(&default)?,
+            ty: default_value::parse_type(&default)?,
             required: false,
             default,
         })))
     }
 
-    /// Name of the attribute.
+    /// Returns the name of the attribute.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What it means.
+    /// Returns the documentation of the attribute.
     #[getter]
     fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// Type of its value.
+    /// Returns the type of the attribute, an `OpSchema.AttrType`.
     #[getter]
     fn r#type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.0.ty.to_python(py)
     }
 
-    /// What an absent attribute means, as an AttributeProto; empty for nothing.
+    /// Returns the default value as a serialized AttributeProto; empty if there is none.
     #[getter]
     fn _default_value<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.0.default)
     }
 
-    /// Whether every node must have it.
-    #[getter]
-    fn required(&self) -> bool {
+    /// Whether every node must have the attribute.
+    #[getter(required)]
+    fn is_required(&self) -> bool {
         self.0.required
     }
 }
 
-/// A formal input or output.
+/// Formal input or output of an operator.
 #[pyclass(module = "sardonyx.defs")]
 pub(crate) struct FormalParameter(pub(crate) Arc<Parameter>);
 
@@ -504,56 +525,57 @@ impl FormalParameter {
         })))
     }
 
-    /// Name, for people.
+    /// Returns the name of the parameter.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The names of the types that it may have; empty while it belongs to no operator.
+    /// Returns the names of the allowed types as a set; empty before the parameter belongs to an
+    /// operator.
     #[getter]
     fn types<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySet>> {
         PySet::new(py, &self.0.types)
     }
 
-    /// A type variable, or a type.
+    /// Returns the name of a type variable, such as `T`, or of a type, such as `tensor(float)`.
     #[getter]
     fn type_str(&self) -> &str {
         &self.0.type_str
     }
 
-    /// What it means.
+    /// Returns the documentation of the parameter.
     #[getter]
     fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// How often it occurs.
+    /// Returns the number of values that the parameter takes, an `OpSchema.FormalParameterOption`.
     #[getter]
     fn option<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.0.option.to_python(py)
     }
 
-    /// Whether all values of a variadic parameter have one type.
+    /// Whether all values of a variadic parameter must have the same type.
     #[getter]
     fn is_homogeneous(&self) -> bool {
         self.0.is_homogeneous
     }
 
-    /// The fewest values of a variadic parameter.
+    /// Returns the smallest number of values of a variadic parameter.
     #[getter]
     fn min_arity(&self) -> i32 {
         self.0.min_arity
     }
 
-    /// What training may do with it.
+    /// Returns whether gradients flow through the parameter, an `OpSchema.DifferentiationCategory`.
     #[getter]
     fn differentiation_category<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.0.category.to_python(py)
     }
 }
 
-/// A type variable.
+/// Type variable of an operator with its allowed types.
 #[pyclass(module = "sardonyx.defs")]
 pub(crate) struct TypeConstraintParam(pub(crate) Arc<TypeConstraint>);
 
@@ -573,19 +595,19 @@ impl TypeConstraintParam {
         }))
     }
 
-    /// Name, such as `T`.
+    /// Returns the name of the type variable, such as `T`.
     #[getter]
     fn type_param_str(&self) -> &str {
         &self.0.name
     }
 
-    /// What it means.
+    /// Returns the documentation of the type variable.
     #[getter]
     fn description(&self) -> &str {
         &self.0.description
     }
 
-    /// The types that it may stand for.
+    /// Returns the names of the allowed types, such as `tensor(float)`.
     #[getter]
     fn allowed_type_strs(&self) -> Vec<&str> {
         self.0.allowed.iter().map(String::as_str).collect()

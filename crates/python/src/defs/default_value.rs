@@ -1,4 +1,4 @@
-//! Default values of attributes as AttributeProto messages.
+//! Default values of attributes as serialized AttributeProto messages.
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
@@ -6,35 +6,36 @@ use sardonyx::tool::message;
 use sardonyx::tool::schema::{AttrDefault, AttrType};
 use sardonyx::{Error, ErrorKind};
 
-use crate::message::unreadable;
+use crate::message::parse_error;
 
-/// A default of the standard as a message.
-pub(crate) fn write(name: &str, default: AttrDefault) -> Vec<u8> {
+/// Serializes the default value of a standard operator's attribute.
+pub(crate) fn serialize(name: &str, default: AttrDefault) -> Vec<u8> {
     message::default_to_bytes(name, default)
 }
 
-/// The type of a default that Python code gives as a message.
+/// Returns the type of a default value that Python code passes as a serialized AttributeProto.
 ///
 /// # Errors
 ///
-/// `ValueError` if the bytes are no AttributeProto, or say no type.
-pub(crate) fn type_of(bytes: &[u8]) -> Result<AttrType, PyErr> {
-    message::type_of_attribute(bytes).map_err(refused)
+/// `ValueError` if the bytes are not an AttributeProto, or it has no type.
+pub(crate) fn parse_type(bytes: &[u8]) -> Result<AttrType, PyErr> {
+    message::type_of_attribute(bytes).map_err(value_error)
 }
 
-/// What the library itself has to know of a default: `None` for tensors and other types that
-/// [`AttrDefault`] does not have, and for texts that are not UTF-8. Those are for Python code only.
+/// Parses a default value for the registry. `None` for tensors and other types that [`AttrDefault`]
+/// does not have, and for texts that are not UTF-8; only Python code can read those.
 ///
 /// # Errors
 ///
-/// See [`type_of`].
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<AttrDefault>, PyErr> {
-    message::default_from_bytes(bytes).map_err(refused)
+/// `ValueError` if the bytes are not an AttributeProto, or it has no type.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<AttrDefault>, PyErr> {
+    message::default_from_bytes(bytes).map_err(value_error)
 }
 
-fn refused(error: Error) -> PyErr {
+/// Converts an error about an AttributeProto to a `ValueError`.
+fn value_error(error: Error) -> PyErr {
     match error.kind() {
         ErrorKind::Invalid => PyValueError::new_err(error.to_string()),
-        _ => unreadable(error),
+        _ => parse_error(error),
     }
 }

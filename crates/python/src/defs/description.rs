@@ -1,7 +1,8 @@
-//! Everything that Python can ask of a schema, as plain data.
+//! Operator schemas as Python code sees them: with documentation, default values and inference
+//! functions.
 //!
-//! A schema of the library says what machines need. Python code also gives and takes what people
-//! read, and keeps it even for operators that are not registered.
+//! A [`Schema`] has only the fields that the engine needs. A [`Description`] keeps the rest too,
+//! even for operators that are not registered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,7 @@ use super::enums::{Determinism, ParameterOption};
 use super::standard;
 use crate::errors::SchemaError;
 
-/// A version of an operator.
+/// Operator schema with documentation, default values and inference function.
 #[derive(Debug, Clone)]
 pub(crate) struct Description {
     pub(crate) name: String,
@@ -32,15 +33,15 @@ pub(crate) struct Description {
     pub(crate) types: Vec<Arc<TypeConstraint>>,
     pub(crate) attributes: Vec<Arc<AttributeDescription>>,
     pub(crate) determinism: Determinism,
-    /// Fewest and most inputs, and the same of outputs.
+    /// Fewest and most inputs, then fewest and most outputs; `None` for any number.
     pub(crate) counts: [(usize, Option<usize>); 2],
-    /// The operator, if it is one of the standard.
+    /// Definition in the standard; `None` for an operator of Python code.
     pub(crate) standard: Option<&'static OpDef>,
-    /// What Python code set to infer types with.
+    /// Type and shape inference function that Python code set.
     pub(crate) inference: Option<Arc<Py<PyAny>>>,
 }
 
-/// A formal input or output.
+/// Formal input or output of an operator.
 #[derive(Debug, Clone)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
@@ -50,11 +51,11 @@ pub(crate) struct Parameter {
     pub(crate) is_homogeneous: bool,
     pub(crate) min_arity: i32,
     pub(crate) category: Differentiability,
-    /// Names of the types that it may have; empty while it belongs to no operator.
+    /// Names of the allowed types; empty before the parameter belongs to an operator.
     pub(crate) types: Vec<String>,
 }
 
-/// A type variable.
+/// Type variable of an operator with its allowed types.
 #[derive(Debug, Clone)]
 pub(crate) struct TypeConstraint {
     pub(crate) name: String,
@@ -62,19 +63,19 @@ pub(crate) struct TypeConstraint {
     pub(crate) description: String,
 }
 
-/// A formal attribute.
+/// Formal attribute of an operator.
 #[derive(Debug, Clone)]
 pub(crate) struct AttributeDescription {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) ty: AttrType,
     pub(crate) required: bool,
-    /// An AttributeProto; empty for none.
+    /// Default value as a serialized AttributeProto; empty for no default.
     pub(crate) default: Vec<u8>,
 }
 
-/// The description of a schema of the standard. All are made once.
-pub(crate) fn of_standard(schema: &Schema) -> Arc<Description> {
+/// Returns the description of a standard schema. All of them are made on the first call.
+pub(crate) fn from_standard(schema: &Schema) -> Arc<Description> {
     type Key = (&'static str, &'static str, u32);
     static ALL: OnceLock<HashMap<Key, Arc<Description>>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
@@ -92,14 +93,17 @@ pub(crate) fn of_standard(schema: &Schema) -> Arc<Description> {
     }
 }
 
+/// Makes the description of a standard schema.
 fn describe(schema: &Schema) -> Description {
     let standard = Registry::standard().operator(schema.domain, schema.name);
-    let parameters = |params: &[Param], about: fn(&Schema, &Param) -> String| {
-        params
-            .iter()
-            .map(|param| Arc::new(Parameter::of(param, schema, about(schema, param))))
-            .collect()
-    };
+    let inputs = schema.inputs.iter().map(|param| {
+        let description = schema.about_input(param);
+        Arc::new(Parameter::from_schema(param, schema, description))
+    });
+    let outputs = schema.outputs.iter().map(|param| {
+        let description = schema.about_output(param);
+        Arc::new(Parameter::from_schema(param, schema, description))
+    });
     Description {
         name: schema.name.to_string(),
         domain: schema.domain.to_string(),
@@ -110,8 +114,8 @@ fn describe(schema: &Schema) -> Description {
         }),
         since: i32::try_from(schema.since).unwrap_or(i32::MAX),
         deprecated: schema.deprecated,
-        inputs: parameters(&schema.inputs, Schema::about_input),
-        outputs: parameters(&schema.outputs, Schema::about_output),
+        inputs: inputs.collect(),
+        outputs: outputs.collect(),
         types: schema
             .types
             .iter()
@@ -133,12 +137,13 @@ fn describe(schema: &Schema) -> Description {
                     description: schema.about_attribute(attribute),
                     ty: attribute.ty,
                     required: attribute.required,
-                    default: default
-                        .map_or(Vec::new(), |value| default_value::write(attribute.name, value)),
+                    default: default.map_or(Vec::new(), |value| {
+                        default_value::serialize(attribute.name, value)
+                    }),
                 })
             })
             .collect(),
-        determinism: standard::determinism(schema),
+        determinism: standard::find_determinism(schema),
         counts: [schema.input_count(), schema.output_count()],
         standard,
         inference: None,
@@ -146,7 +151,8 @@ fn describe(schema: &Schema) -> Description {
 }
 
 impl Parameter {
-    fn of(param: &Param, schema: &Schema, description: String) -> Parameter {
+    /// Makes the description of a formal parameter of `schema`.
+    fn from_schema(param: &Param, schema: &Schema, description: String) -> Parameter {
         let (option, is_homogeneous, min_arity) = match param.arity {
             Arity::Single => (ParameterOption::Single, true, 1),
             Arity::Optional => (ParameterOption::Optional, true, 1),
@@ -166,7 +172,8 @@ impl Parameter {
         }
     }
 
-    fn schema(&self) -> Param {
+    /// Converts the parameter to the `Param` of a registered schema.
+    fn to_schema(&self) -> Param {
         let arity = match self.option {
             ParameterOption::Single => Arity::Single,
             ParameterOption::Optional => Arity::Optional,
@@ -184,7 +191,7 @@ impl Parameter {
     }
 }
 
-/// The names of the types that a type variable or a type stands for.
+/// Returns the names of the types that a type variable of `schema` allows, or of a single type.
 fn type_names(ty: &str, schema: &Schema) -> Vec<String> {
     let allowed = schema.type_var(ty).map(|var| var.allowed);
     let allowed = allowed.or_else(|| TypeSet::parse([ty]).ok());
@@ -192,23 +199,23 @@ fn type_names(ty: &str, schema: &Schema) -> Vec<String> {
 }
 
 impl Description {
-    /// Takes what Python code gives for an operator of its own; the rest follows from that.
+    /// Validates the description of an operator of Python code and derives the remaining fields.
     ///
     /// # Errors
     ///
-    /// `ValueError` for a text that should be a type, `SchemaError` for everything else that is
-    /// wrong.
+    /// `ValueError` for a text that is not a type; `SchemaError` for any other problem.
     pub(crate) fn complete(mut self, determinism: Determinism) -> Result<Description, PyErr> {
-        // Any version passes here: what versions there are, registering decides.
-        let schema = self.schema(1)?;
+        // The version is validated when the schema is registered.
+        let schema = self.to_schema(1)?;
         schema.check().map_err(|error| SchemaError::new_err(error.to_string()))?;
         for parameter in self.inputs.iter_mut().chain(&mut self.outputs) {
             Arc::make_mut(parameter).types = type_names(&parameter.type_str, &schema);
         }
         self.counts = [schema.input_count(), schema.output_count()];
-        // One that runs a graph may run anything.
-        let is_graph = |ty| matches!(ty, AttrType::Graph | AttrType::Graphs);
-        let runs_graph = schema.attributes.iter().any(|found| is_graph(found.ty));
+        // A subgraph may contain random operators.
+        let mut attributes = schema.attributes.iter();
+        let runs_graph =
+            attributes.any(|found| matches!(found.ty, AttrType::Graph | AttrType::Graphs));
         self.determinism = match (determinism, runs_graph) {
             (Determinism::Unknown, true) => Determinism::NonDeterministic,
             (Determinism::Unknown, false) => Determinism::Deterministic,
@@ -217,16 +224,16 @@ impl Description {
         Ok(self)
     }
 
-    /// The schema that is registered, as version `since`.
+    /// Converts the description to the schema that is registered, as version `since`.
     ///
     /// # Errors
     ///
-    /// See [`complete`](Description::complete).
-    pub(crate) fn schema(&self, since: u32) -> Result<Schema, PyErr> {
+    /// `ValueError` for a text that is not a type, or a default that is not an AttributeProto.
+    pub(crate) fn to_schema(&self, since: u32) -> Result<Schema, PyErr> {
         let mut schema = Schema::new(&self.domain, &self.name, since);
         schema.deprecated = self.deprecated;
-        schema.inputs = self.inputs.iter().map(|parameter| parameter.schema()).collect();
-        schema.outputs = self.outputs.iter().map(|parameter| parameter.schema()).collect();
+        schema.inputs = self.inputs.iter().map(|parameter| parameter.to_schema()).collect();
+        schema.outputs = self.outputs.iter().map(|parameter| parameter.to_schema()).collect();
         for constraint in &self.types {
             let names = constraint.allowed.iter().map(String::as_str);
             let allowed = TypeSet::parse(names);
@@ -241,7 +248,7 @@ impl Description {
                 && let Err(error) = TypeSet::parse([ty])
             {
                 return Err(PyValueError::new_err(format!(
-                    "parameter '{}': {error}, and no type variable of the operator",
+                    "parameter '{}': {error}, nor a type variable of the operator",
                     parameter.name
                 )));
             }
@@ -250,7 +257,7 @@ impl Description {
             let default = if attribute.default.is_empty() {
                 None
             } else {
-                default_value::read(&attribute.default)?
+                default_value::parse(&attribute.default)?
             };
             schema.attributes.push(Attribute {
                 name: intern::text(&attribute.name),

@@ -1,4 +1,4 @@
-//! Enumerations of Python, made by its own `enum`, and what their members mean here.
+//! Python enumerations within `OpSchema`, and the Rust enums that stand for them.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -7,15 +7,18 @@ use pyo3::types::PyDict;
 use sardonyx::tool::message::AttributeType;
 use sardonyx::tool::schema::{AttrType, Differentiability};
 
-/// How often a parameter occurs.
+/// Number of values that a formal parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParameterOption {
+    /// Exactly one value.
     Single,
+    /// At most one value.
     Optional,
+    /// Any number of values; only the last parameter may be variadic.
     Variadic,
 }
 
-/// Whether the same inputs always give the same outputs.
+/// Whether an operator computes equal outputs from equal inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Determinism {
     Unknown,
@@ -23,26 +26,26 @@ pub(crate) enum Determinism {
     Deterministic,
 }
 
-/// How far an operator is supported.
+/// Maturity of an operator: in regular use, or experimental.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Support {
     Common,
     Experimental,
 }
 
-/// A Rust type whose values are the members of an enumeration of Python.
+/// Rust enum that corresponds to a Python enumeration.
 pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
-    /// Name within `OpSchema`.
+    /// Name of the Python class within `OpSchema`.
     const NAME: &'static str;
-    /// The class of `enum` that it derives from.
+    /// Base class in the Python module `enum`.
     const BASE: &'static str = "IntEnum";
 
-    /// The members: name, number, value.
+    /// Returns name, number and Rust value of each member.
     fn members() -> Vec<(&'static str, i32, Self)>;
-    /// Where the class is kept.
+    /// Returns the cell that stores the Python class.
     fn cell() -> &'static PyOnceLock<Py<PyAny>>;
 
-    /// The class.
+    /// Returns the Python class. The first call creates it.
     fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
         let class = Self::cell().get_or_try_init(py, || {
             let members: Vec<(&str, i32)> =
@@ -52,7 +55,7 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
             place.set_item("qualname", format!("OpSchema.{}", Self::NAME))?;
             let module = py.import("enum")?;
             let class = module.getattr(Self::BASE)?.call((Self::NAME, members), Some(&place))?;
-            // `AttrType.INT`, however a member is shown.
+            // Every way to format a member gives `AttrType.INT`, like in the onnx package.
             let plain = module.getattr("Enum")?;
             class.setattr("__repr__", plain.getattr("__str__")?)?;
             class.setattr("__str__", plain.getattr("__str__")?)?;
@@ -62,7 +65,7 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
         Ok(class.bind(py))
     }
 
-    /// The member that a value is.
+    /// Converts a Rust value to the member of the Python class.
     fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let members = Self::members();
         let found = members.iter().find(|(_, _, value)| *value == self);
@@ -70,7 +73,11 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
         Self::class(py)?.call1((number,))
     }
 
-    /// The value that a member, or its number where that is allowed, stands for.
+    /// Converts a member of the Python class, or its number for an `IntEnum`, to the Rust value.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` for any other object.
     fn from_python(member: &Bound<'_, PyAny>) -> PyResult<Self> {
         let is_member = member.is_instance(Self::class(member.py())?)?;
         let number: Option<i32> = if is_member {

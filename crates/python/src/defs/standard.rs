@@ -1,5 +1,4 @@
-//! What the operators of the standard are beyond their schemas: functions of simpler ones,
-//! repeatable or not.
+//! Facts about standard operators beyond their schemas: function bodies and determinism.
 
 use sardonyx::tool::schema::{OpDef, Schema};
 use sardonyx::tool::{OperatorFunction, schema};
@@ -7,17 +6,17 @@ use sardonyx::tool::{OperatorFunction, schema};
 use super::enums::Determinism;
 use sardonyx::tool::message::types_from_bytes;
 
-/// Opset versions for which a version of an operator has a body.
+/// Opset versions for which an operator version has a function body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bodies {
-    /// Of bodies that are the same for every node.
+    /// Opset versions of bodies that are the same for every node.
     pub(crate) fixed: Vec<i32>,
-    /// Of bodies that depend on the node.
+    /// Opset versions of bodies that depend on the node's attributes and types.
     pub(crate) of_node: Vec<i32>,
 }
 
-/// The bodies that a version of an operator has. Operators of programs have none.
-pub(crate) fn bodies(operator: Option<&'static OpDef>, since: i32) -> Bodies {
+/// Lists the function bodies of an operator version. Operators registered by Python code have none.
+pub(crate) fn list_bodies(operator: Option<&'static OpDef>, since: i32) -> Bodies {
     let mut bodies = Bodies::default();
     let (Some(operator), Ok(version)) = (operator, u32::try_from(since)) else {
         return bodies;
@@ -29,29 +28,34 @@ pub(crate) fn bodies(operator: Option<&'static OpDef>, since: i32) -> Bodies {
     bodies
 }
 
-/// The body of an operator for an opset version (that of the operator if none is given) as a
-/// FunctionProto; empty if there is none. Whether operators in it have changed since is the
-/// caller's business.
-pub(crate) fn body(operator: Option<&'static OpDef>, since: i32, opset: Option<i32>) -> Vec<u8> {
+/// Returns the function body of an operator for an opset version, by default that of the operator,
+/// as a serialized FunctionProto; empty if there is none. Does not check whether operators in the
+/// body have changed since.
+pub(crate) fn function_body(
+    operator: Option<&'static OpDef>,
+    since: i32,
+    opset: Option<i32>,
+) -> Vec<u8> {
     let opset = opset.unwrap_or(since);
-    let fixed = bodies(operator, since).fixed;
+    let fixed = list_bodies(operator, since).fixed;
     let written_for = fixed.into_iter().rfind(|version| *version <= opset);
     let function = operator.zip(written_for).and_then(|(operator, version)| {
-        OperatorFunction::of(operator.domain, operator.name, u32::try_from(version).ok()?)
+        OperatorFunction::find(operator.domain, operator.name, u32::try_from(version).ok()?)
     });
-    serialized(function)
+    serialize(function)
 }
 
-/// The body for a node, a NodeProto, whose inputs have these types, TypeProtos; empty if there is
-/// none for exactly this opset version.
-pub(crate) fn body_of_node(
+/// Returns the function body for one node, as a serialized FunctionProto, from a serialized
+/// NodeProto and the TypeProtos of its inputs. Empty if there is none for exactly this opset
+/// version.
+pub(crate) fn node_function_body(
     operator: Option<&'static OpDef>,
     since: i32,
     opset: Option<i32>,
     node: &[u8],
     types: &[Vec<u8>],
 ) -> Vec<u8> {
-    let bodies = bodies(operator, since).of_node;
+    let bodies = list_bodies(operator, since).of_node;
     let opset = match opset {
         Some(opset) if bodies.contains(&opset) => opset,
         None if !bodies.is_empty() => since,
@@ -59,18 +63,19 @@ pub(crate) fn body_of_node(
     };
     let types = types_from_bytes(types);
     let opset = u32::try_from(opset).unwrap_or(0);
-    let function = OperatorFunction::of_call(node.to_vec(), &types, opset);
-    serialized(function.ok().flatten())
+    let function = OperatorFunction::from_call(node.to_vec(), &types, opset);
+    serialize(function.ok().flatten())
 }
 
-fn serialized(function: Option<OperatorFunction>) -> Vec<u8> {
+/// Serializes a function; empty if there is none or it cannot be serialized.
+fn serialize(function: Option<OperatorFunction>) -> Vec<u8> {
     let bytes = function.and_then(|function| function.to_bytes().ok());
     bytes.unwrap_or_default()
 }
 
-/// Whether an operator gives equal outputs for equal inputs. One that runs a graph may run
-/// anything.
-pub(crate) fn determinism(schema: &Schema) -> Determinism {
+/// Returns whether an operator computes equal outputs from equal inputs. One that runs a subgraph
+/// counts as nondeterministic.
+pub(crate) fn find_determinism(schema: &Schema) -> Determinism {
     match schema.determinism {
         schema::Determinism::Unknown => Determinism::Unknown,
         schema::Determinism::Deterministic => Determinism::Deterministic,

@@ -1,5 +1,5 @@
-//! numpy and ml_dtypes, which are used where they are installed and asked for by no import of ours
-//! before an array is wanted.
+//! Conversion between tensors and arrays of numpy and ml_dtypes. Both packages are optional and are
+//! imported only when the first array is returned or read.
 
 use pyo3::PyErr;
 use pyo3::prelude::*;
@@ -11,39 +11,43 @@ use sardonyx::{DataType, Tensor};
 use super::elements;
 use super::memory::PyTensor;
 use super::memory::numpy::{Interface, SmallArray};
-use super::take::{What, unfit};
+use super::take::{ValueName, read_dims, tensor_error};
 use super::tensor;
 
-/// What is used of numpy.
+/// Imported objects of numpy.
 pub(crate) struct Numpy {
+    /// The module `numpy`.
     module: Py<PyModule>,
+    /// The class `numpy.ndarray`.
     array: Py<PyType>,
-    /// For small arrays; `None` if it is not the interface that this package knows.
+    /// C interface for small arrays; `None` if its version is unknown.
     interface: Option<Interface>,
-    /// By number of the element type, as far as they have been wanted.
+    /// Cached dtypes, indexed by element type number.
     types: [PyOnceLock<Option<Py<PyAny>>>; 29],
 }
 
+/// Imported numpy: empty before the first use, `None` if numpy is not installed.
 static NUMPY: PyOnceLock<Option<Numpy>> = PyOnceLock::new();
 
-/// numpy; `None` if it is not installed.
+/// Imports numpy on the first call; `None` if it is not installed.
 pub(crate) fn numpy(py: Python<'_>) -> Option<&'static Numpy> {
     NUMPY.get_or_init(py, || Numpy::import(py).ok()).as_ref()
 }
 
-/// The elements of a small array of numpy, where they lie. `None` for all else, and for every array
-/// before the first has been returned, as nothing is imported for this.
-pub(crate) fn small<'a>(object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
-    interface(object.py())?.small(object)
+/// Borrows the elements of a small numpy array in place. `None` for other objects, and while numpy
+/// has not been imported here, because this check must not import it.
+pub(crate) fn read_small<'a>(object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
+    interface(object.py())?.read_small(object)
 }
 
-/// The C interface of numpy. `None` before the first array has been returned, as nothing is
-/// imported for this, and for a numpy that this package does not know.
+/// Returns numpy's C interface. `None` if its version is unknown, and while numpy has not been
+/// imported here, because this check must not import it.
 pub(crate) fn interface(py: Python<'_>) -> Option<&'static Interface> {
     NUMPY.get(py)?.as_ref()?.interface.as_ref()
 }
 
 impl Numpy {
+    /// Imports numpy and loads its C interface.
     fn import(py: Python<'_>) -> Result<Numpy, PyErr> {
         let module = py.import("numpy")?;
         let array = module.getattr("ndarray")?.cast_into::<PyType>()?.unbind();
@@ -52,15 +56,16 @@ impl Numpy {
         Ok(Numpy { module: module.unbind(), array, interface, types })
     }
 
-    /// The dtype of an element type; `None` if it is one of ml_dtypes, which is not installed.
+    /// Returns the dtype of an element type; `None` if it needs ml_dtypes, which is not installed.
     fn dtype<'py>(&self, py: Python<'py>, data_type: DataType) -> Option<&Bound<'py, PyAny>> {
         let place = self.types.get(usize::try_from(data_type.number()).ok()?)?;
         let found = place.get_or_init(py, || self.find_dtype(py, data_type).ok());
         found.as_ref().map(|dtype| dtype.bind(py))
     }
 
+    /// Looks up the dtype of an element type in numpy or ml_dtypes.
     fn find_dtype(&self, py: Python<'_>, data_type: DataType) -> Result<Py<PyAny>, PyErr> {
-        let name = elements::name_of(data_type);
+        let name = elements::dtype_name(data_type);
         let dtype = self.module.bind(py).getattr("dtype")?;
         let of = if elements::is_of_ml_dtypes(data_type) {
             py.import("ml_dtypes")?.getattr(name)?
@@ -70,15 +75,15 @@ impl Numpy {
         Ok(dtype.call1((of,))?.unbind())
     }
 
-    /// An array over the memory of a tensor, or with a copy of its values if it is small; the
-    /// tensor itself if numpy has no type for it.
-    pub(crate) fn array<'py>(
+    /// Converts a tensor to an array: a copy of a small tensor, else a view of its memory. Returns
+    /// a `Tensor` if numpy has no dtype for it.
+    pub(crate) fn to_array<'py>(
         &self,
         py: Python<'py>,
         tensor: Tensor,
     ) -> Result<Bound<'py, PyAny>, PyErr> {
         if let Some(interface) = &self.interface
-            && let Some(array) = interface.array(py, &tensor)?
+            && let Some(array) = interface.to_array(py, &tensor)?
         {
             return Ok(array);
         }
@@ -88,20 +93,21 @@ impl Numpy {
         };
         let shape = PyTuple::new(py, tensor.dims())?;
         if data_type == DataType::String {
-            let strings = PyList::new(py, tensor::elements(py, &tensor)?)?;
+            let strings = PyList::new(py, tensor::to_objects(py, &tensor)?)?;
             let array = self.module.bind(py).getattr("empty")?.call1((&shape, dtype))?;
             array.setattr("flat", strings)?;
             return Ok(array);
         }
-        let tensor = if data_type.is_packed() { unpacked(py, &tensor)? } else { tensor };
+        let tensor = if data_type.is_packed() { unpack(py, &tensor)? } else { tensor };
         let memory = Bound::new(py, PyTensor::new(py, tensor)?)?;
         self.array.bind(py).call1((shape, dtype, memory))
     }
 }
 
-/// The codes of a packed type, one to a byte as ml_dtypes keeps them: signed ones with their sign.
-fn unpacked(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
-    let failed = |error| unfit(py, &What::Other("an output"), &error);
+/// Unpacks elements narrower than a byte to one byte each, as ml_dtypes stores them. Signed
+/// elements are sign-extended.
+fn unpack(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
+    let failed = |error| tensor_error(py, &ValueName::Other("an output"), &error);
     let mut codes = tensor.to_codes().map_err(failed)?;
     if matches!(tensor.data_type(), DataType::Int4 | DataType::Int2) {
         let unused = 8 - tensor.data_type().bits().unwrap_or(8);
@@ -112,16 +118,16 @@ fn unpacked(py: Python<'_>, tensor: &Tensor) -> Result<Tensor, PyErr> {
     Tensor::from_vec(tensor.dims(), codes).map_err(failed)
 }
 
-/// The tensor of an array of ml_dtypes, or of any array of numpy that does not lend its bytes;
-/// `None` for other objects.
-pub(crate) fn of_ml_dtypes(
+/// Copies an array of an ml_dtypes type, or a numpy array that does not export a buffer, to a
+/// tensor; `None` for other objects.
+pub(crate) fn tensor_from_ml_dtypes(
     object: &Bound<'_, PyAny>,
-    what: &What<'_>,
+    what: &ValueName<'_>,
 ) -> Result<Option<Tensor>, PyErr> {
     let py = object.py();
     let Some(dtype) = object.getattr_opt("dtype")? else { return Ok(None) };
     let Some(name) = dtype.getattr_opt("name")? else { return Ok(None) };
-    let Some(data_type) = name.extract::<String>().ok().and_then(|name| elements::named(&name))
+    let Some(data_type) = name.extract::<String>().ok().and_then(|name| elements::find_type(&name))
     else {
         return Ok(None);
     };
@@ -132,7 +138,7 @@ pub(crate) fn of_ml_dtypes(
     if !is_array {
         return Ok(None);
     }
-    let dims: Vec<usize> = object.getattr("shape")?.extract()?;
+    let dims = read_dims(&object.getattr("shape")?, what)?;
     let dense = module.call_method1("ascontiguousarray", (object,))?;
     let codes = dense.call_method1("reshape", (-1,))?.call_method1("view", ("uint8",))?;
     let bytes: PyBackedBytes = codes.call_method0("tobytes")?.extract()?;
@@ -144,22 +150,22 @@ pub(crate) fn of_ml_dtypes(
         sardonyx::value::Buffer::copy_of(&bytes)
             .and_then(|bytes| Tensor::from_buffer(data_type, dims, bytes))
     };
-    made.map(Some).map_err(|error| unfit(py, what, &error))
+    made.map(Some).map_err(|error| tensor_error(py, what, &error))
 }
 
-/// What another library makes an array of numpy of: by DLPack, or by `__array__`. `None` for an
-/// object that offers neither, or without numpy.
+/// Converts an array of another library to a numpy array, through DLPack or `__array__`. `None` if
+/// the object offers neither, or numpy is not installed.
 pub(crate) fn as_array<'py>(
     object: &Bound<'py, PyAny>,
 ) -> Result<Option<Bound<'py, PyAny>>, PyErr> {
     let py = object.py();
-    // A class has the methods of its objects, but is none of them.
+    // `hasattr` finds the methods of instances on their class too, but a class is not an array.
     if object.is_instance_of::<PyType>() {
         return Ok(None);
     }
     let Some(numpy) = numpy(py) else { return Ok(None) };
     let module = numpy.module.bind(py);
-    // What only a newer form of DLPack can say, such as that an array is not to be written.
+    // numpy also reads DLPack 1.0, which can mark an array as read-only.
     if object.hasattr("__dlpack__")?
         && let Ok(array) = module.call_method1("from_dlpack", (object,))
     {

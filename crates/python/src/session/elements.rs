@@ -1,8 +1,9 @@
-//! Element types: what numpy, ml_dtypes and the buffer protocol call them.
+//! Names of element types in numpy, ml_dtypes and the buffer protocol.
 
 use sardonyx::DataType;
 
-/// The element types, each with what numpy or ml_dtypes calls it. Strings are arrays of objects.
+/// Element types with their dtype names in numpy or ml_dtypes. Strings are missing: they are arrays
+/// of objects.
 const NAMES: [(DataType, &str); 27] = [
     (DataType::Float, "float32"),
     (DataType::Uint8, "uint8"),
@@ -33,35 +34,36 @@ const NAMES: [(DataType, &str); 27] = [
     (DataType::Float6e3m2, "float6_e3m2fn"),
 ];
 
-/// The type that numpy or ml_dtypes calls so.
-pub(crate) fn named(name: &str) -> Option<DataType> {
+/// Returns the element type with a dtype name of numpy or ml_dtypes.
+pub(crate) fn find_type(name: &str) -> Option<DataType> {
     NAMES.iter().find(|(_, known)| *known == name).map(|(data_type, _)| *data_type)
 }
 
-/// What numpy or ml_dtypes calls a type; `object` for strings.
-pub(crate) fn name_of(data_type: DataType) -> &'static str {
+/// Returns the dtype name of an element type in numpy or ml_dtypes; `object` for strings.
+pub(crate) fn dtype_name(data_type: DataType) -> &'static str {
     let found = NAMES.iter().find(|(known, _)| *known == data_type);
     found.map_or("object", |(_, name)| *name)
 }
 
-/// Whether it is ml_dtypes that has the type, and not numpy.
+/// Whether the dtype of an element type comes from ml_dtypes rather than numpy.
 pub(crate) fn is_of_ml_dtypes(data_type: DataType) -> bool {
     data_type.is_packed()
         || data_type == DataType::Bfloat16
         || data_type.is_float() && data_type.bits() == Some(8)
 }
 
-/// The elements of a buffer.
+/// Element format of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Numbers, and whether their bytes are in the other order than those of this machine.
+    /// Numbers of an element type, and whether their bytes must be swapped on this machine.
     Numbers(DataType, bool),
-    /// Text of a fixed width, bytes of one, or objects.
+    /// Fixed-width text, fixed-width bytes, or Python objects.
     Objects,
 }
 
-/// What a format of the buffer protocol says, for items of this many bytes.
-pub(crate) fn format(format: &[u8], itemsize: usize) -> Option<Format> {
+/// Parses a format string of the buffer protocol (PEP 3118) for items of `itemsize` bytes; `None`
+/// if ONNX has no such type.
+pub(crate) fn parse_format(format: &[u8], itemsize: usize) -> Option<Format> {
     let (order, code) = match format {
         [order @ (b'@' | b'=' | b'<' | b'>' | b'!'), code @ ..] => (*order, code),
         code => (b'@', code),

@@ -1,5 +1,6 @@
-//! A session and what Python needs around it: how it was made, names as objects, when the
-//! interpreter is released.
+//! Session with the state that Python calls need: interned input and output names, the origin of
+//! the model for pickling, and the duration of the last run, which decides whether the next one
+//! releases the GIL.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -10,71 +11,75 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use sardonyx::io::Access;
 use sardonyx::tool::profile::StepInfo;
 use sardonyx::tool::{ModelExt, SessionExt};
-use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, RunOptions, Session, Type, Value};
+use sardonyx::{Dim, ErrorKind, Model, Outputs, Port, Session, Value};
 use sardonyx_ort::ports::size_names;
 use smallvec::SmallVec;
 
-use super::errors::{of_kind, raised, refused};
+use super::errors::{input_error, new_error, to_exception};
 use super::give;
-use super::limits::{Interpreter, Limits};
+use super::limits::{GilUse, Limits};
 use super::memory::in_place::{self, BoundRun};
-use super::opened::{Source, opened_by};
+use super::opened::{Source, open_model_by};
 use super::ports::PyPort;
 use super::settings::Settings;
-use super::take::{Taker, as_dict, shown};
+use super::take::{InputConverter, as_dict, shorten_repr};
 use super::test_operators;
 
-/// A run that took less than this is expected to do so again, and is not worth the release of the
-/// interpreter: other threads would have to wait for longer to get it back.
+/// Duration below which the next run keeps the GIL: handing it to another thread and back would
+/// take longer.
 const SHORT_NANOSECONDS: u64 = 20_000;
 
-/// A run of a model without loops that took less than this is not expected to be worth an end by
-/// Ctrl-C. Looking for signals costs the time of two readings of the clock for each step.
+/// Duration below which the next run of a model without loops ignores Ctrl-C. Checking for signals
+/// reads the clock twice per step.
 const UNINTERRUPTED_NANOSECONDS: u64 = 1_000_000;
 
-/// Outputs of a call: most models have few outputs, which need no memory of their own.
+/// Outputs of a call, on the stack for the usual model with up to 4 outputs.
 pub(crate) type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
-/// Outputs that a call returns.
+/// Selection of the outputs that a call returns.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Wanted<'w, 'py> {
-    /// Numbers of outputs, in the order in which they are returned; `None` for all.
+pub(crate) struct OutputSelection<'w, 'py> {
+    /// Indices of the outputs in the order in which they are returned; `None` for all.
     pub(crate) numbers: Option<&'w [usize]>,
-    /// Arrays that take them, by position among those that are returned. An output that could not
-    /// be written there is returned as another object, which the caller copies.
+    /// Destination arrays, by position among the returned outputs. An output that cannot be
+    /// written in place is returned as another object, which the caller copies.
     pub(crate) into: &'w [Option<Bound<'py, PyAny>>],
 }
 
-impl<'w, 'py> Wanted<'w, 'py> {
-    /// New objects for outputs of these numbers, or for all.
+impl<'w, 'py> OutputSelection<'w, 'py> {
+    /// Selects outputs by index (`None` for all), without destination arrays.
     pub(crate) fn new(numbers: Option<&'w [usize]>) -> Self {
-        Wanted { numbers, into: &[] }
+        OutputSelection { numbers, into: &[] }
     }
 
-    /// Position of an output among those that are returned.
-    pub(crate) fn place_of(&self, number: usize) -> Option<usize> {
+    /// Returns the position of output `number` among the selected outputs.
+    pub(crate) fn position_of(&self, number: usize) -> Option<usize> {
         match self.numbers {
             None => Some(number),
             Some(numbers) => numbers.iter().position(|wanted| *wanted == number),
         }
     }
 
-    /// Whether an output is returned twice.
+    /// Whether an output is selected twice.
     pub(crate) fn has_duplicates(&self) -> bool {
         let numbers = self.numbers.unwrap_or_default();
         let mut all = numbers.iter().enumerate();
         all.any(|(place, number)| numbers[..place].contains(number))
     }
 
-    /// The outputs that are returned, none of which is so twice: those that are `None` lie in the
-    /// arrays that take them.
-    fn objects(&self, py: Python<'py>, mut values: Vec<Option<Value>>) -> PyResult<Objects<'py>> {
+    /// Converts the outputs of a run, none of which is returned twice. A `None` value has been
+    /// written into its destination array, which is returned instead.
+    fn to_objects(
+        &self,
+        py: Python<'py>,
+        mut values: Vec<Option<Value>>,
+    ) -> PyResult<Objects<'py>> {
         let count = self.numbers.map_or(values.len(), <[usize]>::len);
         let mut objects = Objects::with_capacity(count);
         for place in 0..count {
             let number = self.numbers.map_or(place, |numbers| numbers[place]);
             match values[number].take() {
-                Some(value) => objects.push(give::object(py, value)?),
+                Some(value) => objects.push(give::to_python(py, value)?),
                 None => objects.extend(self.into.get(place).cloned().flatten()),
             }
         }
@@ -82,39 +87,54 @@ impl<'w, 'py> Wanted<'w, 'py> {
     }
 }
 
-/// What a model says about itself.
-pub(crate) struct Facts {
+/// Descriptive fields of a model.
+pub(crate) struct ModelFacts {
+    /// Names and values of text fields such as `producer_name`.
     pub(crate) texts: [(&'static str, String); 6],
+    /// Version of the model, its field `model_version`.
     pub(crate) version: Option<i64>,
+    /// Keys and values of `metadata_props`.
     pub(crate) metadata: Vec<(String, String)>,
 }
 
+/// Session of a model with the state that Python calls need.
 pub(crate) struct Engine {
     session: Session,
     model: Model,
     source: Source,
     settings: Settings,
-    pub(crate) facts: Facts,
-    /// By input and output.
+    pub(crate) facts: ModelFacts,
+    /// Interned names of the inputs, in order.
     input_names: Vec<Py<PyString>>,
+    /// Interned names of the outputs, in order.
     output_names: Vec<Py<PyString>>,
-    /// How long the last run took.
+    /// Duration of the last run, in nanoseconds.
     last_nanoseconds: AtomicU64,
-    /// Whether a run may iterate without end.
+    /// Whether the model has a Loop or Scan node, which may iterate without end.
     has_loops: bool,
 }
 
 impl Engine {
-    /// Opens a model and makes it ready to run.
+    /// Opens a model and builds its session.
+    ///
+    /// # Errors
+    ///
+    /// `sardonyx.Error` if the model cannot be opened or is not supported.
     pub(crate) fn open(model: &Bound<'_, PyAny>, settings: Settings) -> PyResult<Engine> {
         let access = if settings.mapped { Access::Share } else { Access::Map };
-        let (opened, source) = opened_by(model, access)?;
-        // The session reads the declarations of the model for as long as it lives.
-        let opened = opened.with_own_structure().map_err(|error| raised(model.py(), &error))?;
+        let (opened, source) = open_model_by(model, access)?;
+        // Copies the graph structure out of the file, which may be overwritten while the session
+        // lives.
+        let opened =
+            opened.with_own_structure().map_err(|error| to_exception(model.py(), &error))?;
         Engine::make(model.py(), opened, source, settings)
     }
 
-    /// Makes a model ready to run that is open already.
+    /// Builds the session of an opened model.
+    ///
+    /// # Errors
+    ///
+    /// `sardonyx.Error` if the model is not supported.
     pub(crate) fn make(
         py: Python<'_>,
         model: Model,
@@ -122,10 +142,10 @@ impl Engine {
         settings: Settings,
     ) -> PyResult<Engine> {
         let engine = Engine::build(py, model, source, settings);
-        engine.map_err(|error| raised(py, &error))
+        engine.map_err(|error| to_exception(py, &error))
     }
 
-    /// Makes a model ready to run, without an exception for the error.
+    /// Builds the session of an opened model; returns the library's error instead of an exception.
     pub(crate) fn build(
         py: Python<'_>,
         model: Model,
@@ -133,14 +153,11 @@ impl Engine {
         settings: Settings,
     ) -> Result<Engine, sardonyx::Error> {
         let builder = test_operators::add_to(Session::builder(&model), &model);
-        let session = py.detach(|| settings.applied(builder).build())?;
-        let names = |ports: &[Port]| {
-            ports.iter().map(|port| PyString::intern(py, port.name()).unbind()).collect()
-        };
+        let session = py.detach(|| settings.apply_to(builder).build())?;
         Ok(Engine {
-            input_names: names(session.inputs()),
-            output_names: names(session.outputs()),
-            facts: facts(&model),
+            input_names: intern_names(py, session.inputs()),
+            output_names: intern_names(py, session.outputs()),
+            facts: read_facts(&model),
             has_loops: session.steps().iter().any(|step| matches!(step.op, "Loop" | "Scan")),
             session,
             model,
@@ -150,7 +167,7 @@ impl Engine {
         })
     }
 
-    /// The same model with sizes that have nothing to do with each other, whatever their names.
+    /// Builds a session of the same model in which dimensions of one name may have different sizes.
     pub(crate) fn with_independent_sizes(&self, py: Python<'_>) -> PyResult<Engine> {
         let mut model = self.model.clone();
         let fixed: Vec<&str> = self.settings.dims.iter().map(|(name, _)| name.as_str()).collect();
@@ -159,7 +176,8 @@ impl Engine {
         Engine::make(py, model, source, self.settings.clone())
     }
 
-    /// Runs the model on inputs by name; returns the outputs, or those that are wanted, by number.
+    /// Runs the model on a mapping of inputs by name and returns all outputs, or those of the
+    /// indices `wanted`.
     pub(crate) fn run<'py>(
         &self,
         feeds: &Bound<'py, PyAny>,
@@ -169,6 +187,8 @@ impl Engine {
         self.run_dict(&as_dict(feeds)?, wanted, limits)
     }
 
+    /// Runs the model on a dict of inputs by name and returns all outputs, or those of the indices
+    /// `wanted`.
     fn run_dict<'py>(
         &self,
         feeds: &Bound<'py, PyDict>,
@@ -183,23 +203,28 @@ impl Engine {
             }
         }
         if given.len() != feeds.len() {
-            self.demand_known(feeds)?;
+            self.check_names(feeds)?;
         }
-        self.run_given(py, &given, Wanted::new(wanted), limits)
+        self.run_by_index(py, &given, OutputSelection::new(wanted), limits)
     }
 
-    /// Refuses names that no input has.
-    fn demand_known(&self, feeds: &Bound<'_, PyDict>) -> PyResult<()> {
+    /// Checks that every key names an input.
+    ///
+    /// # Errors
+    ///
+    /// `sardonyx.Error` for an unknown name, with suggestions.
+    fn check_names(&self, feeds: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = feeds.py();
         for key in feeds.keys().iter() {
-            let name = input_name(&key)?;
-            self.session.input(&name).map_err(|error| raised(py, &error))?;
+            let name = to_input_name(&key)?;
+            self.session.input(&name).map_err(|error| to_exception(py, &error))?;
         }
         Ok(())
     }
 
-    /// Runs the model on inputs by position, and then by name.
-    pub(crate) fn called<'py>(
+    /// Runs the model on positional arguments followed by keyword arguments, and returns all
+    /// outputs.
+    pub(crate) fn call<'py>(
         &self,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
@@ -210,7 +235,7 @@ impl Engine {
         if args.len() > inputs {
             let s = if inputs == 1 { "" } else { "s" };
             let what = format!("the model has {inputs} input{s}, but {} are passed", args.len());
-            return Err(refused(py, what));
+            return Err(input_error(py, what));
         }
         let mut given: Vec<(usize, Bound<'py, PyAny>)> = args.iter().enumerate().collect();
         if let Some(kwargs) = kwargs {
@@ -218,117 +243,116 @@ impl Engine {
                 let Some(value) = kwargs.get_item(name.bind(py))? else { continue };
                 if index < args.len() {
                     let what = format!("the input '{}' is given twice", name.bind(py));
-                    return Err(refused(py, what));
+                    return Err(input_error(py, what));
                 }
                 given.push((index, value));
             }
             if given.len() != args.len() + kwargs.len() {
-                self.demand_known(kwargs)?;
+                self.check_names(kwargs)?;
             }
         }
-        self.run_given(py, &given, Wanted::default(), limits)
+        self.run_by_index(py, &given, OutputSelection::default(), limits)
     }
 
-    /// Runs the model on inputs by number, each at most once.
-    pub(crate) fn run_given<'py>(
+    /// Runs the model on inputs by index, each at most once. Chooses between the run in place for
+    /// small arrays and the general run, and whether the GIL is released.
+    pub(crate) fn run_by_index<'py>(
         &self,
         py: Python<'py>,
         given: &[(usize, Bound<'py, PyAny>)],
-        wanted: Wanted<'_, 'py>,
+        wanted: OutputSelection<'_, 'py>,
         limits: Limits,
     ) -> PyResult<Objects<'py>> {
         let last = self.last_nanoseconds.load(Ordering::Relaxed);
         let is_short = last < SHORT_NANOSECONDS;
         let has_limits = limits.stop.is_some() || limits.deadline.is_some();
         let is_free = !has_limits && limits.profile.is_none();
-        // A limit of memory counts outputs, but not memory of the caller.
+        // Outputs in memory of the caller would escape the memory limit.
         if is_short && is_free && self.settings.memory_limit.is_none() {
             let started = Instant::now();
-            if let Some(outputs) = in_place::run(py, &self.session, given, wanted) {
-                self.note(started);
+            if let Some(outputs) = in_place::run_small(py, &self.session, given, wanted) {
+                self.record_duration(started);
                 return outputs;
             }
         }
-        let mut taker = Taker::default();
+        let mut converter = InputConverter::default();
         let mut inputs: Vec<(&str, Value)> = Vec::with_capacity(given.len());
         for (index, object) in given {
             let port = &self.session.inputs()[*index];
-            if let Some(value) = taker.given(object, port)? {
+            if let Some(value) = converter.convert_argument(object, port)? {
                 inputs.push((port.name(), value));
             }
         }
-        let keeps = is_short && !has_limits && taker.has_copies_only();
+        let keeps = is_short && !has_limits && converter.has_copies_only();
         let looks = self.has_loops || last >= UNINTERRUPTED_NANOSECONDS;
         let interpreter = if keeps {
-            Interpreter::Keep
+            GilUse::Keep
         } else if looks {
-            Interpreter::ReleaseAndLook
+            GilUse::ReleaseAndCheck
         } else {
-            Interpreter::Release
+            GilUse::Release
         };
         let started = Instant::now();
         if let Some(bound) = BoundRun::new(py, &inputs, wanted) {
-            let run = |options: &RunOptions<'_>| bound.run(&self.session, options);
-            let outputs = limits.run(py, interpreter, run);
-            self.note(started);
-            return wanted.objects(py, outputs?);
+            let outputs = limits.run(py, interpreter, |options| bound.run(&self.session, options));
+            self.record_duration(started);
+            return wanted.to_objects(py, outputs?);
         }
-        let run = |options: &RunOptions<'_>| self.session.run(inputs, options);
-        let outputs = limits.run(py, interpreter, run);
-        self.note(started);
-        let returned = objects(py, outputs?, wanted.numbers);
-        // What is lent is given back here, where the interpreter is held.
-        drop(taker);
+        let outputs = limits.run(py, interpreter, |options| self.session.run(inputs, options));
+        self.record_duration(started);
+        let returned = to_objects(py, outputs?, wanted.numbers);
+        // Releases the borrowed buffers here, where this thread holds the GIL.
+        drop(converter);
         returned
     }
 
-    /// Notes how long a run took that has just ended.
-    fn note(&self, started: Instant) {
+    /// Records the duration of a run that has just ended.
+    fn record_duration(&self, started: Instant) {
         let taken = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.last_nanoseconds.store(taken, Ordering::Relaxed);
     }
 
-    /// The number of the input of a name.
+    /// Returns the index of the input with a name.
     pub(crate) fn input_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
-        number_of(name, &self.input_names)
+        find_name(name, &self.input_names)
     }
 
-    /// The number of the output of a name.
+    /// Returns the index of the output with a name.
     pub(crate) fn output_number(&self, name: &Bound<'_, PyString>) -> PyResult<Option<usize>> {
-        number_of(name, &self.output_names)
+        find_name(name, &self.output_names)
     }
 
-    /// The names of inputs.
+    /// Returns the names of the inputs, in order.
     pub(crate) fn input_names(&self) -> &[Py<PyString>] {
         &self.input_names
     }
 
-    /// The numbers of outputs that a list or a tuple names.
+    /// Converts a list or tuple of output names to indices.
     ///
     /// # Errors
     ///
-    /// `TypeError` if it is not a list or a tuple of texts.
-    pub(crate) fn wanted(&self, names: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
-        wanted(names, &self.output_names)
+    /// `TypeError` for any other object; `sardonyx.Error` for an unknown name.
+    pub(crate) fn find_outputs(&self, names: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+        find_output_indices(names, &self.output_names)
     }
 
-    /// The names of outputs.
+    /// Returns the names of the outputs, in order.
     pub(crate) fn output_names(&self) -> &[Py<PyString>] {
         &self.output_names
     }
 
-    /// Inputs of a run.
+    /// Returns the inputs of a run.
     pub(crate) fn input_ports(&self) -> &[Port] {
         self.session.inputs()
     }
 
-    /// Inputs of a run, as objects.
+    /// Returns the inputs of a run as Python objects.
     pub(crate) fn inputs(&self) -> Vec<PyPort> {
         self.session.inputs().iter().cloned().map(PyPort).collect()
     }
 
-    /// What a run gives back: as the model declares it, and where it does not, or says what cannot
-    /// be, as is known.
+    /// Returns the outputs of a run as Python objects: as the model declares them, or as inferred
+    /// where the declaration is missing or contradicts inference.
     pub(crate) fn outputs(&self) -> Vec<PyPort> {
         let declared = self.model.outputs();
         let mut names = size_names(&self.model.inputs());
@@ -337,91 +361,103 @@ impl Engine {
         let ports = known.iter().enumerate().map(|(index, known)| {
             let declared = declared.get(index).filter(|port| {
                 let ty = port.ty().filter(|ty| ty.shape().is_some());
-                let fits = |ty: &Type| known.ty().is_none_or(|known| known.merge(ty).is_some());
-                ty.is_some_and(fits) && !self.settings.has_fixed_sizes()
+                let is_consistent =
+                    ty.is_some_and(|ty| known.ty().is_none_or(|known| known.merge(ty).is_some()));
+                is_consistent && !self.settings.has_fixed_sizes()
             });
             match declared {
                 Some(declared) => PyPort(declared.clone()),
-                None => PyPort(with_names_of_model(known, &names)),
+                None => PyPort(forget_inferred_names(known, &names)),
             }
         });
         ports.collect()
     }
 
-    /// The texts that mark sizes of an input or output as unknown, each with its axis.
+    /// Returns the texts with which the model marks sizes of a port as unknown, each with its axis.
     pub(crate) fn size_marks(&self, name: &str) -> Vec<(usize, String)> {
         self.model.size_marks(name)
     }
 
-    /// The steps of a run.
+    /// Returns the steps of a run, for profiles.
     pub(crate) fn step_infos(&self) -> Vec<StepInfo> {
         self.session.steps()
     }
 
-    /// What the steps of a run are: the name of the node, its operator, and its kernel.
+    /// Returns node name, operator and kernel of each step of a run.
     pub(crate) fn steps(&self) -> Vec<(String, &'static str, String)> {
         let steps = self.session.steps().into_iter();
         steps.map(|step| (step.node, step.op, step.kernel)).collect()
     }
 
-    /// How many threads a run uses.
+    /// Returns the number of threads of a run.
     pub(crate) fn threads(&self) -> usize {
         self.session.threads()
     }
 
-    /// Bytes that were made ahead of time.
+    /// Returns the memory of constants that were computed or packed when the session was built, in
+    /// bytes.
     pub(crate) fn made_bytes(&self) -> usize {
         self.session.report().made_bytes
     }
 
-    /// How exact products are.
+    /// Returns the precision of matrix products: `exact` or `fast`.
     pub(crate) fn precision(&self) -> &str {
         self.settings.precision_name()
     }
 
-    /// The path of the model, or its bytes.
+    /// Returns the path of the model as a str, or its bytes.
     pub(crate) fn source<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.source.object(py)
     }
 
-    /// The options of the session, as keywords.
-    pub(crate) fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.settings.keywords(py)
+    /// Returns the options of the session as keyword arguments, for pickling.
+    pub(crate) fn to_keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.settings.to_keywords(py)
     }
 }
 
-/// The numbers of outputs that a list or a tuple names, of all that there are.
+/// Converts a list or tuple of output names to indices in `all`.
 ///
 /// # Errors
 ///
-/// `TypeError` if it is not a list or a tuple of texts.
-pub(crate) fn wanted(names: &Bound<'_, PyAny>, all: &[Py<PyString>]) -> PyResult<Vec<usize>> {
+/// `TypeError` for any other object; `sardonyx.Error` for a name that `all` does not contain.
+pub(crate) fn find_output_indices(
+    names: &Bound<'_, PyAny>,
+    all: &[Py<PyString>],
+) -> PyResult<Vec<usize>> {
     let py = names.py();
-    let wrong = || {
-        let found = shown(names);
-        let what = format!("the names of outputs are {found}, which is not a list of str");
-        PyTypeError::new_err(what)
-    };
     if !names.is_instance_of::<PyList>() && !names.is_instance_of::<PyTuple>() {
-        return Err(wrong());
+        return Err(wrong_names(names));
     }
     let mut wanted = Vec::new();
     for name in names.try_iter()? {
         let name = name?;
-        let name = name.cast::<PyString>().map_err(|_| wrong())?;
-        // The same object nearly always, as names come from `outputs` or are interned.
+        let name = name.cast::<PyString>().map_err(|_| wrong_names(names))?;
+        // Usually the same object, as names come from `outputs` or are interned.
         let same = all.iter().position(|known| known.is(name));
         wanted.push(match same {
             Some(index) => index,
-            None => output_of(py, &name.to_cow()?, all)?,
+            None => find_output(py, &name.to_cow()?, all)?,
         });
     }
     Ok(wanted)
 }
 
-/// The number of a name among some.
-fn number_of(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Option<usize>> {
-    // Nearly always one object, as names come from the session or are interned.
+/// Makes the exception for output names that are not a list of str.
+fn wrong_names(names: &Bound<'_, PyAny>) -> PyErr {
+    let found = shorten_repr(names);
+    let what = format!("the names of outputs are {found}, which is not a list of str");
+    PyTypeError::new_err(what)
+}
+
+/// Interns the names of ports, so that equal names in calls are usually the same object.
+fn intern_names(py: Python<'_>, ports: &[Port]) -> Vec<Py<PyString>> {
+    ports.iter().map(|port| PyString::intern(py, port.name()).unbind()).collect()
+}
+
+/// Returns the index of a name in `all`.
+fn find_name(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Option<usize>> {
+    // Usually the same object, as names come from the session or are interned.
     if let Some(same) = all.iter().position(|known| known.is(name)) {
         return Ok(Some(same));
     }
@@ -433,40 +469,47 @@ fn number_of(name: &Bound<'_, PyString>, all: &[Py<PyString>]) -> PyResult<Optio
     Ok(None)
 }
 
-/// The number of the output of a name.
-fn output_of(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize> {
+/// Returns the index of an output name in `all`.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if no output has the name, with the names of all outputs as advice.
+fn find_output(py: Python<'_>, name: &str, all: &[Py<PyString>]) -> PyResult<usize> {
     let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
     all.iter().position(|known| known == name).ok_or_else(|| {
         let help = format!("use one of its outputs: '{}'", all.join("', '"));
         let what = format!("the model has no output '{name}'");
-        of_kind(py, ErrorKind::Output, what, Some(&help))
+        new_error(py, ErrorKind::Output, what, Some(&help))
     })
 }
 
-/// The name of an input among those that are given.
+/// Converts a key of a dict of inputs to a name.
 ///
 /// # Errors
 ///
-/// If it is no text.
-pub(crate) fn input_name(key: &Bound<'_, PyAny>) -> PyResult<String> {
-    key.extract()
-        .map_err(|_| refused(key.py(), format!("the name {} of an input is not a str", shown(key))))
+/// `sardonyx.Error` if it is not a str.
+pub(crate) fn to_input_name(key: &Bound<'_, PyAny>) -> PyResult<String> {
+    key.extract().map_err(|_| {
+        input_error(key.py(), format!("the name {} of an input is not a str", shorten_repr(key)))
+    })
 }
 
-/// Outputs, or those that are wanted, by number, as objects of Python.
-pub(crate) fn objects<'py>(
+/// Converts the outputs of a run to Python objects: all, or those of the indices `wanted`.
+pub(crate) fn to_objects<'py>(
     py: Python<'py>,
     outputs: Outputs,
     wanted: Option<&[usize]>,
 ) -> PyResult<Objects<'py>> {
     match wanted {
-        None => outputs.into_values().map(|value| give::object(py, value)).collect(),
-        Some(wanted) => chosen(outputs, wanted).map(|value| give::object(py, value)).collect(),
+        None => outputs.into_values().map(|value| give::to_python(py, value)).collect(),
+        Some(wanted) => {
+            select_outputs(outputs, wanted).map(|value| give::to_python(py, value)).collect()
+        }
     }
 }
 
-/// A dict of outputs, or of those that are wanted, by number.
-pub(crate) fn by_name<'py>(
+/// Makes a dict of outputs by name. `values` are all outputs, or those of the indices `wanted`.
+pub(crate) fn to_dict<'py>(
     py: Python<'py>,
     names: &[Py<PyString>],
     values: Objects<'py>,
@@ -480,9 +523,9 @@ pub(crate) fn by_name<'py>(
     Ok(dict)
 }
 
-/// The outputs of these numbers. Each is handed over where it is wanted last, as an array may only
-/// write what nothing else refers to.
-fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
+/// Selects outputs by index. Moves each output where it occurs last and clones it before, so that a
+/// single occurrence stays the sole owner of its memory and the array over it is writable.
+fn select_outputs(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
     let mut outputs: Vec<Option<Value>> = outputs.into_values().map(Some).collect();
     wanted.iter().enumerate().filter_map(move |(turn, index)| {
         if wanted[turn + 1..].contains(index) {
@@ -493,23 +536,24 @@ fn chosen(outputs: Outputs, wanted: &[usize]) -> impl Iterator<Item = Value> {
     })
 }
 
-/// A port without names of sizes that only inference has made up.
-fn with_names_of_model(port: &Port, names: &[String]) -> Port {
+/// Replaces symbolic sizes that are not in `names`, and so were invented by shape inference, by
+/// unknown ones.
+fn forget_inferred_names(port: &Port, names: &[String]) -> Port {
     let mut ty = port.ty().cloned();
-    let mut forget = |dim: &mut Dim| {
-        if dim.symbols().iter().any(|symbol| !names.contains(symbol)) {
-            *dim = Dim::Unknown;
-        }
-    };
     if let Some(ty) = &mut ty {
-        ty.for_each_dim(&mut forget);
+        ty.for_each_dim(&mut |dim: &mut Dim| {
+            if dim.symbols().iter().any(|symbol| !names.contains(symbol)) {
+                *dim = Dim::Unknown;
+            }
+        });
     }
     Port::new(port.name().to_string(), ty, port.is_required())
 }
 
-fn facts(model: &Model) -> Facts {
+/// Reads the descriptive fields of a model.
+fn read_facts(model: &Model) -> ModelFacts {
     let metadata = model.metadata().into_iter();
-    Facts {
+    ModelFacts {
         texts: [
             ("producer_name", model.producer_name().into_owned()),
             ("producer_version", model.producer_version().into_owned()),

@@ -1,4 +1,4 @@
-//! Errors of the engine as exceptions of Python.
+//! Conversion of errors to `sardonyx.Error` exceptions.
 
 use std::fmt::Display;
 
@@ -9,58 +9,68 @@ use sardonyx::ErrorKind;
 
 use crate::errors::Error;
 
-/// The exception for an error of the library.
-pub(crate) fn raised(py: Python<'_>, error: &sardonyx::Error) -> PyErr {
+/// Converts an error of the library to an exception with its code, message, place and advice.
+pub(crate) fn to_exception(py: Python<'_>, error: &sardonyx::Error) -> PyErr {
     let exception = Error::new_err(error.to_string());
-    let unsupported = error.unsupported().iter().map(ToString::to_string);
+    let unsupported = error.unsupported_operators().iter().map(ToString::to_string);
     let unsupported: Vec<String> = unsupported.collect();
-    set(py, exception, error.kind(), error.message(), error.place(), error.help(), unsupported)
+    set_attributes(
+        py,
+        exception,
+        error.kind(),
+        error.message(),
+        error.place(),
+        error.help(),
+        unsupported,
+    )
 }
 
-/// The exception for an input that is not what the model wants.
-pub(crate) fn refused(py: Python<'_>, what: impl Display) -> PyErr {
-    of_kind(py, ErrorKind::Input, what, None)
+/// Makes the exception (code `input`) for an input value that the model does not accept.
+pub(crate) fn input_error(py: Python<'_>, what: impl Display) -> PyErr {
+    new_error(py, ErrorKind::Input, what, None)
 }
 
-/// The exception for an argument that cannot be, with what to do about it.
-pub(crate) fn wrong_argument(py: Python<'_>, what: impl Display, help: Option<&str>) -> PyErr {
-    of_kind(py, ErrorKind::Argument, what, help)
+/// Makes the exception (code `argument`) for an invalid argument, with optional advice.
+pub(crate) fn argument_error(py: Python<'_>, what: impl Display, help: Option<&str>) -> PyErr {
+    new_error(py, ErrorKind::Argument, what, help)
 }
 
-/// What is wrong with an argument, and what to do about it.
-pub(crate) struct Wrong {
+/// Problem with an argument, with optional advice.
+pub(crate) struct ArgumentProblem {
+    /// Message about the argument.
     pub(crate) what: String,
+    /// Advice to the caller.
     pub(crate) help: Option<String>,
 }
 
-impl Wrong {
-    /// An argument that names what does not exist.
-    pub(crate) fn unknown(argument: &str, given: &str, names: &[&str]) -> Wrong {
-        Wrong {
+impl ArgumentProblem {
+    /// Makes the problem of an argument that is not one of `names`, with the names as advice.
+    pub(crate) fn unknown(argument: &str, given: &str, names: &[&str]) -> ArgumentProblem {
+        ArgumentProblem {
             what: format!("{argument} is '{given}', which does not exist"),
             help: Some(format!("use one of: {}", names.join(", "))),
         }
     }
 
-    /// The same with advice.
-    pub(crate) fn help(self, help: &str) -> Wrong {
-        Wrong { help: Some(help.to_string()), ..self }
+    /// Adds advice.
+    pub(crate) fn with_help(self, help: &str) -> ArgumentProblem {
+        ArgumentProblem { help: Some(help.to_string()), ..self }
     }
 
-    /// The exception.
-    pub(crate) fn raised(self, py: Python<'_>) -> PyErr {
-        wrong_argument(py, self.what, self.help.as_deref())
-    }
-}
-
-impl<T: Into<String>> From<T> for Wrong {
-    fn from(what: T) -> Wrong {
-        Wrong { what: what.into(), help: None }
+    /// Converts the problem to an exception.
+    pub(crate) fn into_exception(self, py: Python<'_>) -> PyErr {
+        argument_error(py, self.what, self.help.as_deref())
     }
 }
 
-/// An exception of a kind, with advice.
-pub(crate) fn of_kind(
+impl<T: Into<String>> From<T> for ArgumentProblem {
+    fn from(what: T) -> ArgumentProblem {
+        ArgumentProblem { what: what.into(), help: None }
+    }
+}
+
+/// Makes an exception with the code of `kind` and optional advice.
+pub(crate) fn new_error(
     py: Python<'_>,
     kind: ErrorKind,
     what: impl Display,
@@ -71,11 +81,11 @@ pub(crate) fn of_kind(
         Some(help) => format!("{what}\nhelp: {help}"),
         None => what.clone(),
     };
-    set(py, Error::new_err(text), kind, &what, None, help, Vec::new())
+    set_attributes(py, Error::new_err(text), kind, &what, None, help, Vec::new())
 }
 
-/// Gives an exception its attributes.
-pub(super) fn set(
+/// Sets the attributes of a `sardonyx.Error`.
+pub(super) fn set_attributes(
     py: Python<'_>,
     exception: PyErr,
     kind: ErrorKind,
@@ -85,14 +95,13 @@ pub(super) fn set(
     unsupported: Vec<String>,
 ) -> PyErr {
     let value = exception.value(py);
-    let attributes = || {
-        value.setattr("code", kind.name())?;
-        value.setattr("message", message)?;
-        value.setattr("place", place)?;
-        value.setattr("help", help)?;
-        value.setattr("unsupported", PyList::new(py, unsupported)?)
-    };
-    match attributes() {
+    let set = value
+        .setattr("code", kind.name())
+        .and_then(|()| value.setattr("message", message))
+        .and_then(|()| value.setattr("place", place))
+        .and_then(|()| value.setattr("help", help))
+        .and_then(|()| value.setattr("unsupported", PyList::new(py, unsupported)?));
+    match set {
         Ok(()) => exception,
         Err(error) => error,
     }

@@ -1,8 +1,8 @@
-//! What programs have in common that work together: a transport that is an object of Python, a
-//! session that may be closed, and what the others are told when the work ends.
+//! Shared parts of workers and ranks: a transport that is a Python object, a session that can be
+//! closed, and error reports to the other members.
 //!
-//! Two threads call the transport ([`Channels`]), so it takes the interpreter where it needs it,
-//! and whoever waits for a message does not hold it.
+//! Two threads call the transport ([`Channels`]). They take the GIL for each call only, so a
+//! session waits for messages without it.
 
 mod channel;
 
@@ -17,66 +17,72 @@ use pyo3::sync::PyOnceLock;
 use sardonyx::device::{Channels, Transport, TransportSettings as DeviceSettings};
 use sardonyx::{Error, ErrorKind, StopFlag, Value};
 
-use super::engine::input_name;
-use super::errors::{of_kind, wrong_argument};
+use super::engine::to_input_name;
+use super::errors::{argument_error, new_error};
 use super::interrupts::{PAUSE, is_main_thread};
+use super::member::MemberPlace;
 use super::ports::PyPort;
-use super::take::{Taker, as_dict};
-use channel::{PyChannel, Raised};
+use super::take::{InputConverter, as_dict};
+use channel::{FirstException, PyChannel};
 
-/// What connects this program with the others, if there are any.
+/// Connection to the other members of the group, if there are any.
 pub(super) struct Connection {
+    /// Message channels; `None` for a worker without a transport.
     transport: Option<Arc<Channels>>,
-    raised: Raised,
+    /// First exception of the transport's methods.
+    raised: FirstException,
 }
 
 impl Connection {
-    /// Of the transport that is given. `deadline` is how many seconds another program may be
-    /// silent.
+    /// Connects to the other members through `transport`, if one is given. `deadline` is the time
+    /// after which a silent member counts as lost.
     ///
     /// # Errors
     ///
-    /// A deadline that is none, or what is given is no transport.
+    /// The object is not a transport, or its `rank` and `size` contradict each other.
     pub(super) fn new(
         py: Python<'_>,
         transport: Option<&Bound<'_, PyAny>>,
         deadline: Duration,
     ) -> PyResult<Connection> {
-        let raised = Raised::default();
+        let raised = FirstException::default();
         let Some(transport) = transport else { return Ok(Connection { transport: None, raised }) };
         let channel = PyChannel::new(transport, raised.clone())?;
         let settings = DeviceSettings { deadline };
         let transport = py.detach(|| Channels::new(channel, &settings));
         let transport =
-            transport.map_err(|error| of_kind(py, ErrorKind::Worker, error.message(), None))?;
+            transport.map_err(|error| new_error(py, ErrorKind::Worker, error.message(), None))?;
         Ok(Connection { transport: Some(Arc::new(transport)), raised })
     }
 
-    /// What carries messages, for a session.
+    /// Returns the transport for a session builder.
     pub(super) fn transport(&self) -> Option<Arc<dyn Transport>> {
         let transport = self.transport.clone()?;
         Some(transport)
     }
 
-    /// The number of this program, from 0, and how many there are.
-    pub(super) fn place(&self) -> (usize, usize) {
-        let transport = self.transport.as_ref();
-        transport.map_or((0, 1), |transport| (transport.number(), transport.workers()))
+    /// Returns the rank of this program and the number of members; 0 of 1 without a transport.
+    pub(super) fn place(&self) -> MemberPlace {
+        match &self.transport {
+            Some(transport) => MemberPlace { rank: transport.number(), size: transport.workers() },
+            None => MemberPlace { rank: 0, size: 1 },
+        }
     }
 
-    /// Makes a session, which waits for those of the others. They are told if that fails here.
+    /// Builds a session, which waits for the sessions of the other members. Reports a failure to
+    /// them.
     ///
     /// # Errors
     ///
-    /// That of the session; what a handler of a signal raises.
-    pub(super) fn make<S: Send>(
+    /// The error of `make`, or the exception of a signal handler.
+    pub(super) fn build_session<S: Send>(
         &self,
         py: Python<'_>,
         make: impl FnOnce() -> Result<S, Error> + Send,
     ) -> PyResult<S> {
-        self.attentive(py, &StopFlag::new(), make)?.map_err(|error| {
-            let exception = self.raised.because(py, &error);
-            // What workers say about each other, the others find out themselves.
+        self.run_interruptible(py, &StopFlag::new(), make)?.map_err(|error| {
+            let exception = self.raised.to_exception(py, &error);
+            // The other members detect a lost or mismatching worker themselves.
             if error.kind() != ErrorKind::Worker {
                 self.fail(&exception);
             }
@@ -84,38 +90,39 @@ impl Connection {
         })
     }
 
-    /// Tells the other programs, if there are any, of an exception.
+    /// Reports an exception to the other members, whose calls raise an error then.
     pub(super) fn fail(&self, error: &PyErr) {
         if let Some(transport) = &self.transport {
             let text = error.to_string();
-            // An exception without a text, such as that of Ctrl-C.
+            // The text of an exception without a message, such as `KeyboardInterrupt: `.
             transport.fail(text.strip_suffix(": ").unwrap_or(&text));
         }
     }
 
-    /// As [`attentive`]; all others are told of the exception.
-    fn attentive<R: Send>(
+    /// Runs `work` like [`run_interruptible`], and reports an exception of a signal handler to the
+    /// other members.
+    fn run_interruptible<R: Send>(
         &self,
         py: Python<'_>,
         stop: &StopFlag,
         work: impl FnOnce() -> R + Send,
     ) -> PyResult<R> {
-        attentive(py, stop, |error| self.fail(error), work)
+        run_interruptible(py, stop, |error| self.fail(error), work)
     }
 
-    /// Drops what needs no interpreter to end, and whose threads need it.
+    /// Drops the connection without the GIL, which the threads of the transport need to finish.
     pub(super) fn end(self, py: Python<'_>) {
         py.detach(|| drop(self));
     }
 }
 
-/// Works without the interpreter, in another thread if this is the main one of Python. An exception
-/// that a handler of a signal raises there, such as Ctrl-C, raises the flag, is told, and is what
-/// this returns.
-pub(super) fn attentive<R: Send>(
+/// Runs `work` without the GIL. On Python's main thread, `work` runs in a thread of its own while
+/// this thread handles signals. An exception of a signal handler, such as `KeyboardInterrupt`,
+/// raises `stop`, is passed to `report`, and is returned after `work` has ended.
+pub(super) fn run_interruptible<R: Send>(
     py: Python<'_>,
     stop: &StopFlag,
-    tell: impl Fn(&PyErr) + Send + Sync,
+    report: impl Fn(&PyErr) + Send + Sync,
     work: impl FnOnce() -> R + Send,
 ) -> PyResult<R> {
     if !is_main_thread(py) {
@@ -133,14 +140,14 @@ pub(super) fn attentive<R: Send>(
                 let looked = Python::attach(|py| py.check_signals());
                 if let (Err(error), None) = (looked, &raised) {
                     stop.stop();
-                    tell(&error);
+                    report(&error);
                     raised = Some(error);
                 }
             }
             let result = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             match raised {
                 Some(error) => {
-                    // The caller did not raise it.
+                    // The flag may belong to the caller, and was not raised by the caller.
                     stop.reset();
                     Err(error)
                 }
@@ -150,199 +157,213 @@ pub(super) fn attentive<R: Send>(
     })
 }
 
-/// How long another program may be silent.
+/// Converts the argument `deadline`, in seconds.
 ///
 /// # Errors
 ///
-/// It is not a time.
-pub(super) fn deadline_of(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
-    // Longer than the second is for ever, and all clocks can say it.
+/// `sardonyx.Error` if it is less than a millisecond, more than 1e9 seconds, or NaN.
+pub(super) fn parse_deadline(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
+    // 1e9 seconds are practically forever, and within the range of every platform's clock.
     if (0.001..=1e9).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
         let what = format!("the deadline must be 0.001 or more seconds, not {seconds}");
-        Err(wrong_argument(py, what, None))
+        Err(argument_error(py, what, None))
     }
 }
 
-/// A session that is not closed.
-///
-/// To be dropped without the interpreter: the threads of the transport need it to end.
-pub(super) struct Open<S> {
+/// Open session of a worker or rank with its connection. Must be dropped without the GIL, which the
+/// threads of the transport need to finish.
+pub(super) struct OpenSession<S> {
     pub(super) session: S,
     pub(super) connection: Connection,
-    /// Dropped last.
-    _ended: Ending,
+    /// Signals, when it is dropped as the last field, that all threads have ended.
+    _ended: EndGuard,
 }
 
-/// Whether a session and the threads of its transport have ended.
+/// Signal that a session and the threads of its transport have ended.
 #[derive(Default)]
-struct Ended {
+struct EndSignal {
     has_ended: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Ended {
+impl EndSignal {
+    /// Whether the session and its threads have ended.
     fn is_over(&self) -> bool {
-        *locked(&self.has_ended)
+        *lock(&self.has_ended)
     }
 
-    /// Waits for the end, no longer than this.
+    /// Waits for the end, at most `at_most`. Returns whether it has come.
     fn wait(&self, at_most: Duration) -> bool {
-        let has_ended = locked(&self.has_ended);
+        let has_ended = lock(&self.has_ended);
         let waited = self.changed.wait_timeout_while(has_ended, at_most, |over| !*over);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
-/// Tells of the end when it is dropped.
-struct Ending(Arc<Ended>);
+/// Guard that signals the end when it is dropped.
+struct EndGuard(Arc<EndSignal>);
 
-impl Drop for Ending {
+impl Drop for EndGuard {
     fn drop(&mut self) {
-        *locked(&self.0.has_ended) = true;
+        *lock(&self.0.has_ended) = true;
         self.0.changed.notify_all();
     }
 }
 
-/// A session that is open until it is closed.
+/// Session of a worker or rank, until it is closed.
 pub(super) struct Handle<S: Send + Sync + 'static> {
-    open: Arc<Mutex<Option<Arc<Open<S>>>>>,
-    /// What it is called in messages.
+    open: Arc<Mutex<Option<Arc<OpenSession<S>>>>>,
+    /// Noun for messages: `worker` or `rank`.
     what: &'static str,
 }
 
-/// What can be closed: by its class, and before Python ends.
+/// Session that can be closed: by its Python object, and before the interpreter exits.
 pub(super) trait Close: Send + Sync {
-    /// Ends its work, without the interpreter.
+    /// Closes the session, and waits for its threads unless another thread is still running it. The
+    /// caller must not hold the GIL.
     fn close(&self);
 
-    /// The same unless another thread uses it.
+    /// Closes the session unless another thread runs it. The caller must not hold the GIL.
     fn close_if_idle(&self);
 
-    /// Ends the work that other threads do with it, with an error.
+    /// Reports `why` to the other members, which ends the runs of all members with an error.
     fn fail(&self, why: &PyErr);
 }
 
-impl<S: Send + Sync> Close for Mutex<Option<Arc<Open<S>>>> {
+impl<S: Send + Sync> Close for Mutex<Option<Arc<OpenSession<S>>>> {
     fn close(&self) {
-        let open = locked(self).take();
+        let open = lock(self).take();
         drop(open);
     }
 
     fn close_if_idle(&self) {
-        let mut open = locked(self);
+        let mut open = lock(self);
         let is_idle = open.as_ref().is_some_and(|open| Arc::strong_count(open) == 1);
         let idle = if is_idle { open.take() } else { None };
-        // Whoever waits for the lock may hold the interpreter, which the end needs.
+        // Unlocks before the session is dropped: a thread that waits for this lock may hold the
+        // GIL, which the session's threads need to finish.
         drop(open);
         drop(idle);
     }
 
     fn fail(&self, why: &PyErr) {
-        let open = locked(self).clone();
+        let open = lock(self).clone();
         open.inspect(|open| open.connection.fail(why));
     }
 }
 
-/// What is to be closed before Python ends: its threads must not use the interpreter any more then.
-static OPEN: Mutex<Vec<(Weak<dyn Close>, Arc<Ended>)>> = Mutex::new(Vec::new());
+/// All sessions that are not known to have ended. They are closed before the interpreter exits, as
+/// their threads must not use it afterwards.
+static OPEN: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
 
-/// How long Python waits at its end for work that other threads do with a session, as it may end
-/// because of what was closed.
+/// Session in [`OPEN`].
+struct Registered {
+    session: Weak<dyn Close>,
+    ended: Arc<EndSignal>,
+}
+
+/// Time that the interpreter's exit waits for runs in other threads, which may be ending because
+/// the session of another member was closed.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long it waits for such work once that is told to end.
+/// Time that the interpreter's exit waits for each session after its runs have been failed.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex and ignores poisoning: the values stay consistent when a thread panics.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<S: Send + Sync + 'static> Handle<S> {
-    /// Of a session and what connects it with others; `what` it is called in messages.
+    /// Registers a session to be closed before the interpreter exits. `what` is its noun in
+    /// messages.
     ///
     /// # Errors
     ///
-    /// Whatever registering it to be closed raises.
+    /// An exception of `atexit.register`.
     pub(super) fn new(
         py: Python<'_>,
         session: S,
         connection: Connection,
         what: &'static str,
     ) -> PyResult<Handle<S>> {
-        let ended = Arc::new(Ended::default());
-        let open = Open { session, connection, _ended: Ending(Arc::clone(&ended)) };
+        let ended = Arc::new(EndSignal::default());
+        let open = OpenSession { session, connection, _ended: EndGuard(Arc::clone(&ended)) };
         let open = Arc::new(Mutex::new(Some(Arc::new(open))));
         let handle = Handle { open, what };
         close_at_exit(py)?;
         let closes: Arc<dyn Close> = handle.open.clone();
-        let mut all = locked(&OPEN);
-        all.retain(|(_, ended)| !ended.is_over());
-        all.push((Arc::downgrade(&closes), ended));
+        let mut all = lock(&OPEN);
+        all.retain(|registered| !registered.ended.is_over());
+        all.push(Registered { session: Arc::downgrade(&closes), ended });
         Ok(handle)
     }
 
-    /// Does something with the open session, without the interpreter.
+    /// Calls `work` with the open session, without the GIL.
     ///
     /// # Errors
     ///
-    /// It is closed; what the work and handlers of signals raise.
+    /// `sardonyx.Error` if the session is closed; the error of `work`; the exception of a signal
+    /// handler.
     pub(super) fn with<R: Send>(
         &self,
         py: Python<'_>,
         stop: Option<StopFlag>,
-        work: impl FnOnce(&Open<S>, &StopFlag) -> Result<R, Error> + Send,
+        work: impl FnOnce(&OpenSession<S>, &StopFlag) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
-        let Some(open) = locked(&self.open).clone() else {
+        let Some(open) = lock(&self.open).clone() else {
             let what = format!("the {} is closed", self.what);
-            return Err(of_kind(py, ErrorKind::Worker, what, None));
+            return Err(new_error(py, ErrorKind::Worker, what, None));
         };
         let stop = stop.unwrap_or_default();
         let connection = &open.connection;
-        let result = connection.attentive(py, &stop, || work(&open, &stop));
-        let result =
-            result.and_then(|done| done.map_err(|error| connection.raised.because(py, &error)));
-        // Another thread may have closed it.
+        let result = connection.run_interruptible(py, &stop, || work(&open, &stop));
+        let result = result
+            .and_then(|done| done.map_err(|error| connection.raised.to_exception(py, &error)));
+        // May be the last reference if another thread has closed the session.
         py.detach(|| drop(open));
         result
     }
 
-    /// Inputs by name, of ports that the session has.
-    pub(super) fn values(
+    /// Converts a dict of inputs to values for `ports`. Calls `unknown` for a name that no port
+    /// has, for its error.
+    pub(super) fn convert_inputs(
         &self,
         feeds: &Bound<'_, PyAny>,
         ports: &[PyPort],
-        taker: &mut Taker,
+        converter: &mut InputConverter,
         unknown: impl Fn(&S, &str) -> Result<(), Error> + Sync,
     ) -> PyResult<Vec<(String, Value)>> {
         let py = feeds.py();
         let mut values = Vec::new();
         for (key, value) in as_dict(feeds)?.iter() {
-            let name = input_name(&key)?;
+            let name = to_input_name(&key)?;
             let Some(PyPort(port)) = ports.iter().find(|PyPort(port)| port.name() == name) else {
-                // For its words.
+                // The session reports the unknown name, with suggestions.
                 self.with(py, None, |open, _| unknown(&open.session, &name))?;
                 continue;
             };
-            if let Some(value) = taker.given(&value, port)? {
+            if let Some(value) = converter.convert_argument(&value, port)? {
                 values.push((name, value));
             }
         }
         Ok(values)
     }
 
-    /// What closes the session.
-    pub(super) fn closing(&self) -> Arc<dyn Close> {
+    /// Returns the session as an object that can be closed.
+    pub(super) fn as_close(&self) -> Arc<dyn Close> {
         self.open.clone()
     }
 }
 
-/// Ends the work of this program.
+/// Closes a session with the GIL released.
 pub(super) fn close(py: Python<'_>, open: &dyn Close) {
     py.detach(|| open.close());
 }
 
-/// Ends the work after a block; the others are told of the exception that ended that.
+/// Closes a session after a `with` block. Reports the exception `value` that ended the block to the
+/// other members first.
 pub(super) fn close_after(py: Python<'_>, open: &dyn Close, value: Option<&Bound<'_, PyAny>>) {
     if let Some(value) = value {
         let error = PyErr::from_value(value.clone());
@@ -357,7 +378,7 @@ impl<S: Send + Sync + 'static> Drop for Handle<S> {
     }
 }
 
-/// Has all sessions closed before Python ends.
+/// Registers [`close_all`] with `atexit`, once per process.
 fn close_at_exit(py: Python<'_>) -> PyResult<()> {
     static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
     REGISTERED
@@ -368,26 +389,30 @@ fn close_at_exit(py: Python<'_>) -> PyResult<()> {
         .copied()
 }
 
-/// Closes all sessions, and waits until their threads have ended, those of sessions included that
-/// other threads use: what ends a thread of ours within the interpreter, ends the process.
+/// Closes all sessions before the interpreter exits and waits for their threads, even those that
+/// run in other threads. A thread of Sardonyx that takes the GIL after the exit would end the
+/// process.
 #[pyfunction]
 fn close_all(py: Python<'_>) {
     let why = PyRuntimeError::new_err("Python ends");
     py.detach(|| {
-        let all = std::mem::take(&mut *locked(&OPEN));
-        let used = || {
-            let used = all.iter().filter(|(_, ended)| !ended.is_over());
-            used.filter_map(|(open, _)| open.upgrade())
-        };
+        let all = std::mem::take(&mut *lock(&OPEN));
         let start = Instant::now();
-        while used().inspect(|open| open.close_if_idle()).count() > 0 && start.elapsed() < PATIENCE
+        while open_sessions(&all).inspect(|open| open.close_if_idle()).count() > 0
+            && start.elapsed() < PATIENCE
         {
             thread::sleep(Duration::from_millis(1));
         }
-        used().for_each(|open| open.fail(&why));
-        used().for_each(|open| open.close());
-        for (_, ended) in &all {
-            ended.wait(LAST_PATIENCE);
+        open_sessions(&all).for_each(|open| open.fail(&why));
+        open_sessions(&all).for_each(|open| open.close());
+        for registered in &all {
+            registered.ended.wait(LAST_PATIENCE);
         }
     });
+}
+
+/// Returns the sessions that exist and have not ended.
+fn open_sessions(all: &[Registered]) -> impl Iterator<Item = Arc<dyn Close>> {
+    let running = all.iter().filter(|registered| !registered.ended.is_over());
+    running.filter_map(|registered| registered.session.upgrade())
 }

@@ -1,8 +1,8 @@
-//! Ctrl-C: a run in the main thread of Python looks between its steps, and between the parts of
-//! long ones, whether a signal has arrived.
+//! Signal handling (Ctrl-C) during runs in Python's main thread.
 //!
-//! Python handles signals in its main thread only, and only where somebody asks it to. A run that
-//! has released the interpreter would end before that.
+//! Python calls signal handlers only in its main thread and only when code there checks for them. A
+//! run that has released the GIL would delay Ctrl-C until its end, so it checks between its steps,
+//! and between the parts of long steps.
 
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -11,20 +11,21 @@ use pyo3::PyErr;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// How long a run does not ask: what asks needs the interpreter, which others may hold.
+/// Interval between checks for signals. Each check takes the GIL, which other threads may hold.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is asked for a run in the main thread.
+/// Checks for signals during one run in the main thread.
 pub(crate) struct Interrupts {
-    /// When it looks again.
+    /// Time of the next check.
     next: Instant,
+    /// Exception of a signal handler.
     raised: Option<PyErr>,
 }
 
-/// The main thread of Python; `None` if the module was imported by another one.
+/// Python's main thread; `None` if another thread imported the module.
 static MAIN: PyOnceLock<Option<ThreadId>> = PyOnceLock::new();
 
-/// Notes which thread is the main one. Called when the module is imported.
+/// Records whether the importing thread is Python's main thread. Called at import.
 pub(crate) fn note_main_thread(py: Python<'_>) -> PyResult<()> {
     let threading = py.import("threading")?;
     let current = threading.call_method0("current_thread")?;
@@ -33,19 +34,20 @@ pub(crate) fn note_main_thread(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether the calling thread is the main one, where signals are handled.
+/// Whether the calling thread is Python's main thread, in which signal handlers run.
 pub(crate) fn is_main_thread(py: Python<'_>) -> bool {
     MAIN.get(py).copied().flatten() == Some(thread::current().id())
 }
 
 impl Interrupts {
-    /// For a run of the calling thread, if that is the main one.
+    /// Prepares checks for a run of the calling thread; `None` if that is not the main thread.
     pub(crate) fn new(py: Python<'_>) -> Option<Interrupts> {
         is_main_thread(py).then(|| Interrupts { next: Instant::now() + PAUSE, raised: None })
     }
 
-    /// Whether the run ends, as a handler of a signal has raised an exception.
-    pub(crate) fn look(&mut self) -> bool {
+    /// Checks for signals if the interval has passed. Returns whether a signal handler has raised
+    /// an exception, so that the run must end.
+    pub(crate) fn check(&mut self) -> bool {
         if self.raised.is_some() {
             return true;
         }
@@ -53,13 +55,13 @@ impl Interrupts {
             return false;
         }
         self.raised = Python::attach(|py| py.check_signals()).err();
-        // The handler may have taken a while.
+        // Counts from now: the handler may have run for longer than the interval.
         self.next = Instant::now() + PAUSE;
         self.raised.is_some()
     }
 
-    /// What a handler has raised.
-    pub(crate) fn raised(self) -> Option<PyErr> {
+    /// Returns the exception of a signal handler.
+    pub(crate) fn into_exception(self) -> Option<PyErr> {
         self.raised
     }
 }

@@ -1,4 +1,4 @@
-//! What may end a run, and a run that it may end.
+//! Limits of a run: stop flag, deadline, signals. Also decides whether the run releases the GIL.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,43 +9,46 @@ use sardonyx::run::StepEvent;
 use sardonyx::{Error, RunOptions, StopFlag};
 use sardonyx_ort::profile::Recorder;
 
-use super::errors::raised;
-use super::group::attentive;
+use super::errors::to_exception;
+use super::group::run_interruptible;
 use super::interrupts::Interrupts;
 
-/// What may end a run, and who is told of its steps.
+/// Conditions that end a run early, and the recorder of its steps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
+    /// Flag with which another thread cancels the run.
     pub(crate) stop: Option<StopFlag>,
+    /// Time at which the run is ended with an error.
     pub(crate) deadline: Option<Instant>,
+    /// Recorder of the start and duration of each step.
     pub(crate) profile: Option<Arc<Recorder>>,
 }
 
-/// What a run does with the interpreter.
+/// Use of the GIL during a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Interpreter {
-    /// Keeps it: the run takes less time than others would need to take it.
+pub(crate) enum GilUse {
+    /// Keeps the GIL: the run is shorter than handing the GIL to another thread and back.
     Keep,
-    /// Releases it.
+    /// Releases the GIL.
     Release,
-    /// Releases it, and looks meanwhile whether a signal has arrived.
-    ReleaseAndLook,
+    /// Releases the GIL and takes it every 50 ms to handle signals.
+    ReleaseAndCheck,
 }
 
 impl Limits {
-    /// Does a run on devices that keeps to these limits: the threads of the devices tell of no
-    /// steps, so this one waits for them and for signals.
+    /// Runs on device threads within these limits. Device threads do not report steps, so this
+    /// thread waits for them and handles signals.
     ///
     /// # Errors
     ///
-    /// As [`Limits::run`].
+    /// The error of `run` as an exception, or the exception of a signal handler.
     pub(crate) fn run_on_devices<R: Send>(
         self,
         py: Python<'_>,
         run: impl FnOnce(&RunOptions<'_>) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
         let stop = self.stop.unwrap_or_default();
-        let result = attentive(
+        let result = run_interruptible(
             py,
             &stop,
             |_| {},
@@ -55,27 +58,27 @@ impl Limits {
                 run(&options)
             },
         );
-        result?.map_err(|error| raised(py, &error))
+        result?.map_err(|error| to_exception(py, &error))
     }
 
-    /// Does a run that keeps to these limits.
+    /// Runs within these limits, with the GIL kept or released as `interpreter` requires.
     ///
     /// # Errors
     ///
-    /// The error of the run, as an exception; what a handler of a signal has raised.
+    /// The error of `run` as an exception, or the exception of a signal handler.
     pub(crate) fn run<R: Send>(
         self,
         py: Python<'_>,
-        interpreter: Interpreter,
+        interpreter: GilUse,
         run: impl FnOnce(&RunOptions<'_>) -> Result<R, Error> + Send,
     ) -> PyResult<R> {
         let Limits { stop, deadline, profile } = self;
-        let looks = interpreter == Interpreter::ReleaseAndLook;
+        let looks = interpreter == GilUse::ReleaseAndCheck;
         let mut interrupts = if looks { Interrupts::new(py) } else { None };
         let whole = || {
             let interrupts = interrupts.as_mut().map(RefCell::new);
             let ends = || match &interrupts {
-                Some(interrupts) => interrupts.borrow_mut().look(),
+                Some(interrupts) => interrupts.borrow_mut().check(),
                 None => false,
             };
             let watched = |watch: Option<&dyn Fn(StepEvent)>| {
@@ -91,10 +94,10 @@ impl Limits {
                 Some(profile) => profile.record(|watch| watched(Some(watch))),
             }
         };
-        let result = if interpreter == Interpreter::Keep { whole() } else { py.detach(whole) };
-        if let Some(raised) = interrupts.and_then(Interrupts::raised) {
+        let result = if interpreter == GilUse::Keep { whole() } else { py.detach(whole) };
+        if let Some(raised) = interrupts.and_then(Interrupts::into_exception) {
             return Err(raised);
         }
-        result.map_err(|error| raised(py, &error))
+        result.map_err(|error| to_exception(py, &error))
     }
 }

@@ -1,4 +1,4 @@
-//! Tensors of what Python has in lists: numbers, texts, and arrays of objects.
+//! Conversion of nested lists, and of arrays of Python objects, to tensors.
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyOverflowError;
@@ -8,13 +8,14 @@ use sardonyx::tool::{CastOptions, Class, cast};
 use sardonyx::value::{Complex128, StringArray, TensorError};
 use sardonyx::{DataType, ErrorKind, Tensor};
 
-use super::errors::{of_kind, refused};
-use super::take::{MOST_NESTED, What, kind_of, shown, unfit};
+use super::errors::{input_error, new_error};
+use super::take::{MOST_NESTED, ValueName, describe_class, read_dims, shorten_repr, tensor_error};
 
-/// Arrays among lists become lists themselves, element by element, which is for small ones.
+/// Greatest number of elements of an array inside a list. Such arrays are converted element by
+/// element, which is slow and takes much memory.
 const MOST_IN_LISTS: u64 = 1 << 24;
 
-/// The elements of a list, in the widest type of their class.
+/// Elements of a list, in the widest type of their class: `f64`, `i64` and so on.
 enum Elements {
     Floats(Vec<f64>),
     Signed(Vec<i64>),
@@ -24,20 +25,28 @@ enum Elements {
     Strings(StringArray),
 }
 
-/// A list that is read into elements.
+/// State of the conversion of one nested list.
 struct Reader<'w> {
-    what: &'w What<'w>,
+    /// Place of the list, for messages.
+    what: &'w ValueName<'w>,
+    /// Element type of the result; `None` derives it from the first element.
     elem: Option<DataType>,
+    /// Lengths of the first list of each level.
     dims: Vec<usize>,
-    /// Set by the first element.
+    /// Elements read so far; `None` before the first one.
     elements: Option<Elements>,
 }
 
-/// The tensor of a number, a text, or of lists of them, nested as the tensor has dimensions.
-pub(crate) fn tensor(
+/// Converts a number, a string or nested lists to a tensor, with one dimension per level.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if lists of one level differ in length, or an element does not have type
+/// `elem`.
+pub(crate) fn tensor_from_lists(
     object: &Bound<'_, PyAny>,
     elem: Option<DataType>,
-    what: &What<'_>,
+    what: &ValueName<'_>,
 ) -> Result<Tensor, PyErr> {
     let mut reader = Reader { what, elem, dims: Vec::new(), elements: None };
     reader.find_dims(object)?;
@@ -45,22 +54,26 @@ pub(crate) fn tensor(
     reader.finish(object.py())
 }
 
-/// The tensor of an array whose elements are texts or any objects.
-pub(crate) fn of_objects(
+/// Converts an array of strings or Python objects to a tensor of strings.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if the model expects another type, or the object has no `shape`.
+pub(crate) fn tensor_from_objects(
     array: &Bound<'_, PyAny>,
     elem: Option<DataType>,
-    what: &What<'_>,
+    what: &ValueName<'_>,
 ) -> Result<Tensor, PyErr> {
     let py = array.py();
     let Some(shape) = array.getattr_opt("shape")? else {
-        let found = kind_of(array);
-        return Err(refused(py, format!("{what} is {found}, whose elements are not numbers")));
+        let found = describe_class(array);
+        return Err(input_error(py, format!("{what} is {found}, whose elements are not numbers")));
     };
-    let dims: Vec<usize> = shape.extract()?;
+    let dims = read_dims(&shape, what)?;
     if elem.is_some_and(|elem| elem != DataType::String) {
         let wanted = elem.map_or("", DataType::name);
-        let found = shown(&array.getattr("dtype")?);
-        return Err(refused(
+        let found = shorten_repr(&array.getattr("dtype")?);
+        return Err(input_error(
             py,
             format!("{what} has elements of {found}, but the model expects {wanted}"),
         ));
@@ -70,11 +83,11 @@ pub(crate) fn of_objects(
     for item in flat.try_iter()? {
         strings.push(element_text(&item?)?);
     }
-    Tensor::from_strings(dims, strings).map_err(|error| unfit(py, what, &error))
+    Tensor::from_strings(dims, strings).map_err(|error| tensor_error(py, what, &error))
 }
 
-/// The bytes of a text or of bytes; `None` for other objects.
-pub(crate) fn text(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
+/// Returns the bytes of a `bytes` object, or of a str in UTF-8; `None` for other objects.
+pub(crate) fn text_bytes(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Some(bytes.as_bytes().to_vec());
     }
@@ -82,25 +95,35 @@ pub(crate) fn text(object: &Bound<'_, PyAny>) -> Option<Vec<u8>> {
     if let Ok(text) = text.to_str() {
         return Some(text.as_bytes().to_vec());
     }
-    // Bytes that are not UTF-8 came to Python this way, and go back.
+    // Surrogates stand for bytes that are not UTF-8; `tensor::to_str` makes them.
     let bytes = text.call_method1("encode", ("utf-8", "surrogateescape")).ok()?;
     Some(bytes.cast::<PyBytes>().ok()?.as_bytes().to_vec())
 }
 
-/// The text of an element: of other objects what `str` says, as tables mix texts with numbers.
+/// Converts an element to bytes of text: any object but str and bytes by `str()`, because columns
+/// of tables mix strings with numbers.
 fn element_text(object: &Bound<'_, PyAny>) -> Result<Vec<u8>, PyErr> {
-    match text(object) {
+    match text_bytes(object) {
         Some(text) => Ok(text),
         None => Ok(object.str()?.to_string_lossy().into_owned().into_bytes()),
     }
 }
 
+/// Whether the object is a list or a tuple.
 fn is_list(object: &Bound<'_, PyAny>) -> bool {
     object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>()
 }
 
-/// An array among lists as the lists that it stands for, and a number of numpy as one of Python.
-fn as_lists<'py>(object: &Bound<'py, PyAny>, what: &What<'_>) -> Result<Bound<'py, PyAny>, PyErr> {
+/// Converts an array inside a list to nested lists, and a numpy scalar to a Python number; returns
+/// other objects unchanged.
+///
+/// # Errors
+///
+/// `sardonyx.Error` for an array of more than [`MOST_IN_LISTS`] elements.
+fn as_lists<'py>(
+    object: &Bound<'py, PyAny>,
+    what: &ValueName<'_>,
+) -> Result<Bound<'py, PyAny>, PyErr> {
     let is_plain = is_list(object)
         || object.is_instance_of::<PyFloat>()
         || object.is_instance_of::<PyInt>()
@@ -112,19 +135,19 @@ fn as_lists<'py>(object: &Bound<'py, PyAny>, what: &What<'_>) -> Result<Bound<'p
     let size = object.getattr_opt("size")?.and_then(|size| size.extract::<u64>().ok());
     if let Some(size) = size.filter(|size| *size > MOST_IN_LISTS) {
         let what = format!("{what} is a list that contains an array of {size} elements");
-        return Err(of_kind(object.py(), ErrorKind::Input, what, Some("pass one array")));
+        return Err(new_error(object.py(), ErrorKind::Input, what, Some("pass one array")));
     }
     to_list.call0()
 }
 
 impl Reader<'_> {
-    /// The dimensions: the lengths of the first list, its first list, and so on.
+    /// Determines the dimensions from the lengths of the first list of each level.
     fn find_dims(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
         let mut first = as_lists(object, self.what)?;
         while is_list(&first) {
             if self.dims.len() == MOST_NESTED {
                 let what = format!("{} is nested more than {MOST_NESTED} deep", self.what);
-                return Err(refused(object.py(), what));
+                return Err(input_error(object.py(), what));
             }
             let len = first.len()?;
             self.dims.push(len);
@@ -136,17 +159,18 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Reads the elements of `object`, which must be lists of the lengths `dims[axis..]`.
     fn read(&mut self, object: &Bound<'_, PyAny>, axis: usize) -> Result<(), PyErr> {
         let py = object.py();
         let object = as_lists(object, self.what)?;
         let Some(len) = self.dims.get(axis).copied() else {
             if is_list(&object) {
-                return Err(self.ragged(py));
+                return Err(self.ragged_error(py));
             }
-            return self.element(&object);
+            return self.read_element(&object);
         };
         if !is_list(&object) || object.len()? != len {
-            return Err(self.ragged(py));
+            return Err(self.ragged_error(py));
         }
         for item in object.try_iter()? {
             self.read(&item?, axis + 1)?;
@@ -154,37 +178,41 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn ragged(&self, py: Python<'_>) -> PyErr {
+    /// Makes the exception for lists of different length or depth.
+    fn ragged_error(&self, py: Python<'_>) -> PyErr {
         let Reader { what, dims, .. } = self;
-        refused(
+        input_error(
             py,
-            format!("{what} has lists that differ in length or depth; the first are {dims:?}"),
+            format!(
+                "{what} has lists that differ in length or depth; the first ones have the lengths {dims:?}"
+            ),
         )
     }
 
-    fn element(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
+    /// Appends an element. The first one decides the class if the model does not.
+    fn read_element(&mut self, object: &Bound<'_, PyAny>) -> Result<(), PyErr> {
         if self.elements.is_none() {
-            self.elements = Some(self.start(object)?);
+            self.elements = Some(self.start_elements(object)?);
         }
         let is_known = self.elem.is_some();
         let added = match &mut self.elements {
-            Some(Elements::Floats(all)) => number(object)?.map(|number| all.push(number)),
-            Some(Elements::Signed(all)) => whole(object)?.map(|number| all.push(number)),
-            Some(Elements::Unsigned(all)) => whole(object)?.map(|number| all.push(number)),
-            Some(Elements::Bools(all)) => truth(object).map(|truth| all.push(truth)),
-            Some(Elements::Complex(all)) => complex(object)?.map(|number| all.push(number)),
+            Some(Elements::Floats(all)) => to_float(object)?.map(|number| all.push(number)),
+            Some(Elements::Signed(all)) => to_int(object)?.map(|number| all.push(number)),
+            Some(Elements::Unsigned(all)) => to_int(object)?.map(|number| all.push(number)),
+            Some(Elements::Bools(all)) => to_bool(object).map(|truth| all.push(truth)),
+            Some(Elements::Complex(all)) => to_complex(object)?.map(|number| all.push(number)),
             Some(Elements::Strings(all)) if is_known => {
                 all.push(element_text(object)?);
                 Some(())
             }
-            Some(Elements::Strings(all)) => text(object).map(|text| all.push(text)),
+            Some(Elements::Strings(all)) => text_bytes(object).map(|text| all.push(text)),
             None => None,
         };
-        added.ok_or_else(|| self.unlike(object))
+        added.ok_or_else(|| self.element_error(object))
     }
 
-    /// Elements of the class that the model wants, or else of the class of the first.
-    fn start(&self, object: &Bound<'_, PyAny>) -> Result<Elements, PyErr> {
+    /// Makes an empty list for the class of the declared type, or else of the first element.
+    fn start_elements(&self, object: &Bound<'_, PyAny>) -> Result<Elements, PyErr> {
         Ok(match self.elem.map(DataType::class) {
             Some(Class::Float) => Elements::Floats(Vec::new()),
             Some(Class::Signed) => Elements::Signed(Vec::new()),
@@ -196,14 +224,15 @@ impl Reader<'_> {
             None if object.is_instance_of::<PyInt>() => Elements::Signed(Vec::new()),
             None if object.is_instance_of::<PyFloat>() => Elements::Floats(Vec::new()),
             None if object.is_instance_of::<PyComplex>() => Elements::Complex(Vec::new()),
-            None if text(object).is_some() => Elements::Strings(StringArray::new()),
-            None => return Err(self.unlike(object)),
+            None if text_bytes(object).is_some() => Elements::Strings(StringArray::new()),
+            None => return Err(self.element_error(object)),
         })
     }
 
-    fn unlike(&self, object: &Bound<'_, PyAny>) -> PyErr {
+    /// Makes the exception for an element of the wrong type.
+    fn element_error(&self, object: &Bound<'_, PyAny>) -> PyErr {
         let is_number = object.is_instance_of::<PyInt>() || object.is_instance_of::<PyFloat>();
-        let found = if is_number { shown(object) } else { kind_of(object) };
+        let found = if is_number { shorten_repr(object) } else { describe_class(object) };
         let what = self.what;
         let said = match self.elem {
             Some(elem) => format!("{what} contains {found}, which does not have type {elem}"),
@@ -211,23 +240,24 @@ impl Reader<'_> {
                 format!("{what} contains {found}, which has another type than the first element")
             }
         };
-        refused(object.py(), said)
+        input_error(object.py(), said)
     }
 
+    /// Casts the elements to the declared type and makes the tensor.
     fn finish(self, py: Python<'_>) -> Result<Tensor, PyErr> {
         let Reader { what, elem, dims, elements } = self;
-        let failed = |error: TensorError| unfit(py, what, &error);
+        let failed = |error: TensorError| tensor_error(py, what, &error);
         let Some(elements) = elements else {
             return Tensor::zeros(elem.unwrap_or(DataType::Float), dims).map_err(failed);
         };
         let wide = match elements {
             Elements::Floats(all) => Tensor::from_vec(dims, all),
             Elements::Signed(all) => {
-                demand_range(py, what, elem, all.iter().map(|number| i128::from(*number)))?;
+                check_range(py, what, elem, all.iter().map(|number| i128::from(*number)))?;
                 Tensor::from_vec(dims, all)
             }
             Elements::Unsigned(all) => {
-                demand_range(py, what, elem, all.iter().map(|number| i128::from(*number)))?;
+                check_range(py, what, elem, all.iter().map(|number| i128::from(*number)))?;
                 Tensor::from_vec(dims, all)
             }
             Elements::Bools(all) => Tensor::from_bools(dims, &all),
@@ -240,10 +270,10 @@ impl Reader<'_> {
     }
 }
 
-/// Refuses integers that a type cannot hold.
-fn demand_range(
+/// Checks that integers fit in the declared type, because a cast would wrap them around.
+fn check_range(
     py: Python<'_>,
-    what: &What<'_>,
+    what: &ValueName<'_>,
     elem: Option<DataType>,
     mut numbers: impl Iterator<Item = i128>,
 ) -> Result<(), PyErr> {
@@ -256,34 +286,35 @@ fn demand_range(
         0..1i128 << bits
     };
     match numbers.find(|number| !range.contains(number)) {
-        Some(number) => {
-            Err(refused(py, format!("{what} contains {number}, which is out of range for {elem}")))
-        }
+        Some(number) => Err(input_error(
+            py,
+            format!("{what} contains {number}, which is out of range for {elem}"),
+        )),
         None => Ok(()),
     }
 }
 
-/// A number of Python as a float; `None` for other objects.
-fn number(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
+/// Converts a float or int to a float; `None` for other objects and for an int that is too large.
+fn to_float(object: &Bound<'_, PyAny>) -> Result<Option<f64>, PyErr> {
     if !object.is_instance_of::<PyFloat>() && !object.is_instance_of::<PyInt>() {
         return Ok(None);
     }
-    within(object.extract())
+    ignore_overflow(object.extract())
 }
 
-/// An integer of Python; `None` for other objects, and for integers out of range.
-fn whole<'py, T>(object: &Bound<'py, PyAny>) -> Result<Option<T>, PyErr>
+/// Converts an int; `None` for other objects and for an int that is too large.
+fn to_int<'py, T>(object: &Bound<'py, PyAny>) -> Result<Option<T>, PyErr>
 where
     T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
 {
     if !object.is_instance_of::<PyInt>() {
         return Ok(None);
     }
-    within(object.extract())
+    ignore_overflow(object.extract())
 }
 
-/// What was extracted; `None` for a number that is too large.
-fn within<T>(extracted: Result<T, PyErr>) -> Result<Option<T>, PyErr> {
+/// Turns an `OverflowError` into `None`.
+fn ignore_overflow<T>(extracted: Result<T, PyErr>) -> Result<Option<T>, PyErr> {
     match extracted {
         Ok(number) => Ok(Some(number)),
         Err(error) => {
@@ -293,7 +324,8 @@ fn within<T>(extracted: Result<T, PyErr>) -> Result<Option<T>, PyErr> {
     }
 }
 
-fn truth(object: &Bound<'_, PyAny>) -> Option<bool> {
+/// Converts 0, 1 or a bool to a bool; `None` for other objects.
+fn to_bool(object: &Bound<'_, PyAny>) -> Option<bool> {
     match object.extract::<i64>() {
         Ok(0) => Some(false),
         Ok(1) => Some(true),
@@ -301,12 +333,13 @@ fn truth(object: &Bound<'_, PyAny>) -> Option<bool> {
     }
 }
 
-fn complex(object: &Bound<'_, PyAny>) -> Result<Option<Complex128>, PyErr> {
+/// Converts a number to a complex number; `None` for other objects.
+fn to_complex(object: &Bound<'_, PyAny>) -> Result<Option<Complex128>, PyErr> {
     if let Ok(number) = object.cast::<PyComplex>() {
         return Ok(Some(Complex128 {
             re: number.getattr("real")?.extract()?,
             im: number.getattr("imag")?.extract()?,
         }));
     }
-    Ok(number(object)?.map(|re| Complex128 { re, im: 0.0 }))
+    Ok(to_float(object)?.map(|re| Complex128 { re, im: 0.0 }))
 }

@@ -1,4 +1,4 @@
-//! `Member`: what workers and ranks have in common, whose classes extend it.
+//! `Member`: base class of `Worker` and `Rank`.
 
 use std::sync::Arc;
 
@@ -6,69 +6,85 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use sardonyx::{Outputs, Port};
 
-use super::engine::{by_name, objects};
+use super::engine::{to_dict, to_objects};
 use super::group::{Close, close, close_after};
 use super::ports::PyPort;
 
-/// One of several programs that work together: a `Worker` or a `Rank`.
+/// Base class of the programs that work together in a group: `Worker` and `Rank`.
 #[pyclass(frozen, subclass, name = "Member", module = "sardonyx._core.session")]
 pub(crate) struct PyMember {
+    /// Session of the member, for `close`.
     open: Arc<dyn Close>,
     pub(super) inputs: Vec<PyPort>,
     pub(super) outputs: Vec<PyPort>,
     pub(super) output_names: Vec<Py<PyString>>,
+    /// Number of this member, from 0.
     pub(super) rank: usize,
+    /// Number of members.
     pub(super) size: usize,
+    /// Number of threads of a run.
     threads: usize,
 }
 
+/// Position of a member in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MemberPlace {
+    /// Number of the member, from 0.
+    pub(super) rank: usize,
+    /// Number of members.
+    pub(super) size: usize,
+}
+
 impl PyMember {
-    /// A member that closes `open`, with its number and how many there are, and the number of
-    /// threads of its session.
+    /// Makes the base object of a worker or rank, whose method `close` closes `open`.
     pub(super) fn new(
         py: Python<'_>,
         open: Arc<dyn Close>,
-        (rank, size): (usize, usize),
+        place: MemberPlace,
         threads: usize,
-        (inputs, outputs): (&[Port], &[Port]),
+        inputs: &[Port],
+        outputs: &[Port],
     ) -> PyMember {
         let names = outputs.iter().map(|port| PyString::intern(py, port.name()).unbind());
-        let ports = |all: &[Port]| all.iter().cloned().map(PyPort).collect();
+        let MemberPlace { rank, size } = place;
         PyMember {
             open,
             output_names: names.collect(),
-            inputs: ports(inputs),
-            outputs: ports(outputs),
+            inputs: inputs.iter().cloned().map(PyPort).collect(),
+            outputs: outputs.iter().cloned().map(PyPort).collect(),
             rank,
             size,
             threads,
         }
     }
 
-    /// The outputs of a run, or those that are wanted, by name.
-    pub(super) fn dict<'py>(
+    /// Converts the outputs of a run to a dict by name: all, or those of the indices `wanted`.
+    pub(super) fn outputs_to_dict<'py>(
         &self,
         py: Python<'py>,
         outputs: Outputs,
         wanted: Option<&[usize]>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let values = objects(py, outputs, wanted)?;
-        by_name(py, &self.output_names, values, wanted)
+        let values = to_objects(py, outputs, wanted)?;
+        to_dict(py, &self.output_names, values, wanted)
     }
 }
 
 #[pymethods]
 impl PyMember {
-    /// Ends the work of this member. If it is worker 0, `serve` of the others ends.
+    /// Ends the work of this member and closes its connections. When worker 0 is closed, `serve`
+    /// returns on the other workers.
     fn close(&self, py: Python<'_>) {
         close(py, &*self.open);
     }
 
+    /// Returns the member, which is closed at the end of the block.
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
-    /// Closes the member. The others are told of the exception that ends the block.
+    /// Closes the member. An exception that ends the block is reported to the other members, whose
+    /// calls raise an error.
     #[pyo3(signature = (kind=None, value=None, trace=None))]
     fn __exit__(
         &self,
@@ -81,32 +97,32 @@ impl PyMember {
         close_after(py, &*self.open, value);
     }
 
-    /// The number of this member, from 0.
+    /// Returns the number of this member, from 0.
     #[getter]
     fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many members there are.
+    /// Returns the number of members of the group.
     #[getter]
     fn size(&self) -> usize {
         self.size
     }
 
-    /// How many threads a run uses here, the calling one included. Those of a worker are shared by
-    /// its devices.
+    /// Returns the number of threads of a run in this process, including the calling thread. The
+    /// devices of a worker share them.
     #[getter]
     fn threads(&self) -> usize {
         self.threads
     }
 
-    /// What a run takes, in the order of the model.
+    /// Returns the inputs of a run as a list of `Port`, in the order of the model.
     #[getter]
     fn inputs(&self) -> Vec<PyPort> {
         self.inputs.clone()
     }
 
-    /// What a run gives back, in the order of the model.
+    /// Returns the outputs of a run as a list of `Port`, in the order of the model.
     #[getter]
     fn outputs(&self) -> Vec<PyPort> {
         self.outputs.clone()

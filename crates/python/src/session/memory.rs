@@ -1,11 +1,10 @@
-//! Memory that crosses the border between Python and Rust: bytes that an object of Python lends,
-//! and tensors of ours that Python reads and writes in place.
+//! Memory that crosses the border between Python and Rust: buffers that Python objects lend, and
+//! tensors whose memory Python reads and writes.
 //!
-//! This file and those within are the only ones of the crate with unsafe code. Both directions go
-//! through the buffer protocol, whose contract is what each block relies on: whoever lends memory
-//! keeps it where it is, and as long as it is, until the loan is given back. What other libraries
-//! hand over by DLPack is read in [`dlpack`]. Small arrays of numpy take a shorter way, in
-//! [`numpy`](self::numpy) and [`in_place`].
+//! Unsafe code of the crate is confined to this module. Most of it relies on the contract of the
+//! buffer protocol: an exporter neither moves nor resizes its memory until the buffer is released.
+//! [`dlpack`] reads and exports DLPack capsules. [`numpy`](self::numpy) and [`in_place`] access
+//! small numpy arrays directly, which is faster than the buffer protocol.
 
 #![allow(unsafe_code)]
 
@@ -24,31 +23,29 @@ use pyo3::{PyErr, ffi};
 use sardonyx::tool::{CastOptions, cast};
 use sardonyx::{DataType, Tensor};
 
-use super::errors::wrong_argument;
-use super::take::{Taker, What, unfit};
+use super::errors::argument_error;
+use super::take::{InputConverter, ValueName, tensor_error};
 use super::tensor;
 
-/// Dense bytes that an object of Python lends.
+/// Contiguous bytes in C order that a Python object lends through the buffer protocol.
 ///
-/// Nobody can stop other threads of Python from writing them while a run reads them; its results
-/// are then of no particular value. Small values are copied for that reason, and because it is
-/// faster.
-pub(crate) struct Lent(PyUntypedBuffer);
+/// Other Python threads may write to them while a run reads them; the results of such a run are
+/// unspecified. Small values are copied instead, which is also faster.
+pub(crate) struct BorrowedBuffer(PyUntypedBuffer);
 
-impl Lent {
-    /// The bytes of a buffer; the buffer itself if its elements do not lie densely in the order of
-    /// C.
-    pub(crate) fn new(buffer: PyUntypedBuffer) -> Result<Lent, PyUntypedBuffer> {
-        if buffer.is_c_contiguous() { Ok(Lent(buffer)) } else { Err(buffer) }
+impl BorrowedBuffer {
+    /// Wraps a buffer if its elements are contiguous in C order, else returns it unchanged.
+    pub(crate) fn new(buffer: PyUntypedBuffer) -> Result<BorrowedBuffer, PyUntypedBuffer> {
+        if buffer.is_c_contiguous() { Ok(BorrowedBuffer(buffer)) } else { Err(buffer) }
     }
 
-    /// The dimensions of the array that lends them.
+    /// Returns the dimensions of the exporting array.
     pub(crate) fn dims(&self) -> &[usize] {
         self.0.shape()
     }
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for BorrowedBuffer {
     fn as_ref(&self) -> &[u8] {
         let (start, len) = (self.0.buf_ptr(), self.0.len_bytes());
         if len == 0 || start.is_null() {
@@ -61,88 +58,92 @@ impl AsRef<[u8]> for Lent {
     }
 }
 
-/// A tensor, as runs return them where numpy is not installed or has no type for the elements.
+/// Tensor that runs return where numpy is not installed or has no dtype for its elements.
 ///
-/// `Tensor(values)` makes one of anything that a run takes: a copy, with which `torch.from_dlpack`
-/// takes elements over that numpy has no type for, such as `bfloat16`. It lends its memory through
-/// the buffer protocol, writable: `memoryview(tensor)`. `dtype` is the ONNX name of the element
-/// type, such as `float` or `bfloat16`.
+/// `Tensor(values)` copies anything that a run accepts. `torch.from_dlpack(tensor)` then shares
+/// element types that numpy does not have, such as `bfloat16`. `memoryview(tensor)` gives writable
+/// access to the memory. `dtype` is the ONNX name of the element type, such as `float` or
+/// `bfloat16`; the default is the type of `values`.
 #[pyclass(frozen, name = "Tensor", module = "sardonyx")]
 pub(crate) struct PyTensor {
-    /// Nothing else refers to its memory.
+    /// Sole owner of its memory, so that Python may write to it.
     tensor: Tensor,
     start: Address,
 }
 
-/// Where the elements of a tensor begin.
+/// Address of the first element of a tensor; null for strings.
 struct Address(*mut u8);
 
-// SAFETY: it is the address of memory that the tensor beside it owns, and is only handed to Python,
-// whose objects may be used by any thread.
+// SAFETY: the address belongs to memory that the tensor in the same object owns, and is only passed
+// to Python, whose objects may be used by any thread.
 unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
 
-/// What a view points to beside the elements.
-struct Layout {
+/// Format, shape and strides that a buffer view points to. Freed with the view.
+struct ViewLayout {
     format: CString,
     shape: Vec<ffi::Py_ssize_t>,
     strides: Vec<ffi::Py_ssize_t>,
 }
 
 impl PyTensor {
-    /// Takes over a tensor.
+    /// Takes over a tensor. Copies it if its memory is shared.
     ///
     /// # Errors
     ///
-    /// Memory for a copy is refused, where others refer to its values.
+    /// The allocation of the copy fails.
     pub(crate) fn new(py: Python<'_>, mut tensor: Tensor) -> Result<PyTensor, PyErr> {
         let start = match tensor.data_type() {
             DataType::String => ptr::null_mut(),
             _ => match tensor.bytes_mut() {
                 Ok(bytes) => bytes.as_mut_ptr(),
-                Err(error) => return Err(unfit(py, &What::Other("an output"), &error)),
+                Err(error) => return Err(tensor_error(py, &ValueName::Other("an output"), &error)),
             },
         };
         Ok(PyTensor { tensor, start: Address(start) })
     }
 
-    /// The tensor.
+    /// Returns the wrapped tensor.
     pub(crate) fn tensor(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// A copy of the tensor, as it is given to a run.
+    /// Copies the tensor, so that a run does not alias memory that Python can write to.
     ///
     /// # Errors
     ///
-    /// Memory for it is refused.
-    pub(crate) fn copied(&self) -> Result<Tensor, sardonyx::value::TensorError> {
+    /// The allocation fails.
+    pub(crate) fn copy(&self) -> Result<Tensor, sardonyx::value::TensorError> {
         self.tensor.view().to_tensor()
     }
 
-    /// The format of the elements for a view with these flags.
-    fn format(&self, flags: c_int) -> Result<&'static str, String> {
+    /// Returns the buffer protocol's format of the elements for a view requested with `flags`.
+    ///
+    /// # Errors
+    ///
+    /// The request cannot be met: strings, Fortran order, or an element type without a format.
+    fn buffer_format(&self, flags: c_int) -> Result<&'static str, String> {
         let data_type = self.tensor.data_type();
         if data_type == DataType::String {
             return Err("a tensor of strings has no buffer; use tolist()".to_string());
         }
-        if wants(flags, ffi::PyBUF_F_CONTIGUOUS) && self.tensor.rank() > 1 {
+        if has_flags(flags, ffi::PyBUF_F_CONTIGUOUS) && self.tensor.rank() > 1 {
             return Err("the elements are in C order, not Fortran order".to_string());
         }
-        match format_of(data_type) {
+        match format_code(data_type) {
             Some(format) => Ok(format),
-            None if wants(flags, ffi::PyBUF_FORMAT) => {
+            None if has_flags(flags, ffi::PyBUF_FORMAT) => {
                 Err(format!("elements of type {data_type} have no format in the buffer protocol"))
             }
             None => Ok("B"),
         }
     }
 
-    /// Shape and strides for a view, in bytes.
-    fn layout(&self, format: &str, itemsize: ffi::Py_ssize_t) -> Layout {
+    /// Computes shape and strides (in bytes) for a buffer view.
+    fn make_layout(&self, format: &str, itemsize: ffi::Py_ssize_t) -> ViewLayout {
         let dims = self.tensor.dims();
-        let mut layout = Layout {
+        let mut layout = ViewLayout {
             format: CString::new(format).unwrap_or_default(),
             shape: dims.iter().map(|dim| *dim as ffi::Py_ssize_t).collect(),
             strides: vec![itemsize; dims.len()],
@@ -155,65 +156,67 @@ impl PyTensor {
     }
 }
 
-/// Whether flags have all bits of one.
-fn wants(flags: c_int, flag: c_int) -> bool {
+/// Whether `flags` includes all bits of `flag`.
+fn has_flags(flags: c_int, flag: c_int) -> bool {
     flags & flag == flag
 }
 
 #[pymethods]
 impl PyTensor {
-    /// A copy of an array, a list or a number, as elements of the type with the ONNX name `dtype`;
-    /// by default of their own type, and float for floats in lists.
+    /// Copies an array, a list or a number, converted to the element type `dtype`. By default the
+    /// element type is that of `values`, and `float` for lists of floats.
     #[new]
     #[pyo3(signature = (values, dtype=None))]
-    fn of(values: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<PyTensor> {
+    fn from_values(values: &Bound<'_, PyAny>, dtype: Option<&str>) -> PyResult<PyTensor> {
         let py = values.py();
-        let wanted = |name: &str| {
-            let found = DataType::ALL.iter().find(|ty| ty.name() == name).copied();
-            found.ok_or_else(|| {
-                let what =
-                    format!("dtype is '{name}', which is not the ONNX name of an element type");
-                wrong_argument(py, what, Some("use a name such as 'float' or 'bfloat16'"))
-            })
+        let wanted = match dtype {
+            Some(name) => {
+                let found = DataType::ALL.iter().find(|ty| ty.name() == name).copied();
+                Some(found.ok_or_else(|| {
+                    let what =
+                        format!("dtype is '{name}', which is not the ONNX name of an element type");
+                    argument_error(py, what, Some("use a name such as 'float' or 'bfloat16'"))
+                })?)
+            }
+            None => None,
         };
-        let wanted = dtype.map(wanted).transpose()?;
-        let what = What::Other("the tensor");
-        let tensor = Taker::copying().tensor(values, wanted, &what)?;
+        let what = ValueName::Other("the tensor");
+        let tensor = InputConverter::with_copies().convert_tensor(values, wanted, &what)?;
         let tensor = match wanted {
             Some(wanted) if wanted != tensor.data_type() => {
                 let made = cast(&tensor, wanted, CastOptions::default());
-                made.map_err(|error| unfit(py, &what, &error))?
+                made.map_err(|error| tensor_error(py, &what, &error))?
             }
             _ => tensor,
         };
         PyTensor::new(py, tensor)
     }
 
-    /// The dimensions.
+    /// Returns the shape as a tuple of ints.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.tensor.dims())
     }
 
-    /// The ONNX name of the element type, such as `float`.
+    /// Returns the ONNX name of the element type, such as `float`.
     #[getter]
     fn dtype(&self) -> &'static str {
         self.tensor.data_type().name()
     }
 
-    /// The bytes of the elements in the order of this machine, packed if an element takes less than
-    /// one; none for strings.
+    /// Returns the bytes of the elements in the byte order of this machine. Elements narrower than
+    /// a byte are packed. Empty for strings.
     fn tobytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.tensor.bytes())
     }
 
-    /// The elements in lists, nested as the tensor has dimensions; a single one for a tensor
-    /// without dimensions.
+    /// Returns the elements as nested lists, or a single element for a tensor without dimensions.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         tensor::to_lists(py, &self.tensor)
     }
 
-    /// Hands the memory over to another library: `torch.from_dlpack(tensor)`.
+    /// Exports the memory as a DLPack capsule, for `torch.from_dlpack(tensor)`. Raises
+    /// `BufferError` for element types that DLPack does not have.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         slf: &Bound<'py, Self>,
@@ -222,23 +225,24 @@ impl PyTensor {
         dl_device: Option<(i64, i64)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // Memory of the CPU has no streams, and every library takes the first version.
+        // CPU memory has no streams, and every consumer accepts version 0 of the protocol.
         let _ = (stream, max_version);
         if dl_device.is_some_and(|device| device != (1, 0)) {
             return Err(PyBufferError::new_err("the tensor is on the CPU"));
         }
         let py = slf.py();
         let owner = if copy == Some(true) {
-            let tensor = slf.get().copied();
-            let tensor = tensor.map_err(|error| unfit(py, &What::Other("a tensor"), &error))?;
+            let tensor = slf.get().copy();
+            let tensor =
+                tensor.map_err(|error| tensor_error(py, &ValueName::Other("a tensor"), &error))?;
             &Bound::new(py, PyTensor::new(py, tensor)?)?
         } else {
             slf
         };
-        dlpack::capsule(owner, owner.get().start.0)
+        dlpack::export_tensor(owner, owner.get().start.0)
     }
 
-    /// Where it lies: on the CPU.
+    /// Returns the DLPack device of the memory, `(1, 0)`: the CPU.
     fn __dlpack_device__(&self) -> (i32, i32) {
         (1, 0)
     }
@@ -255,12 +259,12 @@ impl PyTensor {
         if view.is_null() {
             return Err(PyBufferError::new_err("the view is null"));
         }
-        // SAFETY: the interpreter gives a view that may be written.
+        // SAFETY: the interpreter passes a view that may be written.
         let view = unsafe { &mut *view };
-        // Consumers look at `obj` even when an error is raised.
+        // Consumers read `obj` even if an error is raised.
         view.obj = ptr::null_mut();
         let this = slf.get();
-        let format = this.format(flags).map_err(PyBufferError::new_err)?;
+        let format = this.buffer_format(flags).map_err(PyBufferError::new_err)?;
         let itemsize = this.tensor.data_type().element_bytes().unwrap_or(1) as ffi::Py_ssize_t;
         view.buf = this.start.0.cast();
         view.len = this.tensor.bytes().len() as ffi::Py_ssize_t;
@@ -272,15 +276,15 @@ impl PyTensor {
         view.strides = ptr::null_mut();
         view.suboffsets = ptr::null_mut();
         view.internal = ptr::null_mut();
-        if wants(flags, ffi::PyBUF_FORMAT) || wants(flags, ffi::PyBUF_ND) {
-            let mut layout = Box::new(this.layout(format, itemsize));
-            if wants(flags, ffi::PyBUF_FORMAT) {
+        if has_flags(flags, ffi::PyBUF_FORMAT) || has_flags(flags, ffi::PyBUF_ND) {
+            let mut layout = Box::new(this.make_layout(format, itemsize));
+            if has_flags(flags, ffi::PyBUF_FORMAT) {
                 view.format = layout.format.as_ptr().cast_mut();
             }
-            if wants(flags, ffi::PyBUF_ND) {
+            if has_flags(flags, ffi::PyBUF_ND) {
                 view.shape = layout.shape.as_mut_ptr();
             }
-            if wants(flags, ffi::PyBUF_STRIDES) {
+            if has_flags(flags, ffi::PyBUF_STRIDES) {
                 view.strides = layout.strides.as_mut_ptr();
             }
             view.internal = Box::into_raw(layout).cast();
@@ -290,17 +294,18 @@ impl PyTensor {
     }
 
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: the interpreter releases a view once, and hands over what was filled in.
-        let layout = unsafe { (*view).internal.cast::<Layout>() };
+        // SAFETY: the interpreter releases each view once, with the fields as `__getbuffer__` set
+        // them.
+        let layout = unsafe { (*view).internal.cast::<ViewLayout>() };
         if !layout.is_null() {
-            // SAFETY: it is the box that was put there.
+            // SAFETY: `internal` is the pointer of the box that `__getbuffer__` leaked.
             drop(unsafe { Box::from_raw(layout) });
         }
     }
 }
 
-/// How the buffer protocol calls the elements of a type.
-fn format_of(data_type: DataType) -> Option<&'static str> {
+/// Returns the buffer protocol's format character of an element type; `None` if it has none.
+fn format_code(data_type: DataType) -> Option<&'static str> {
     Some(match data_type {
         DataType::Float => "f",
         DataType::Double => "d",

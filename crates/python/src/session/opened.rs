@@ -1,4 +1,5 @@
-//! Opening a model from what Python gives: a path, bytes, or an object of a message class.
+//! Opening models from Python arguments (a path, bytes, or an object of a message class), and
+//! returning models in the same form.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +9,19 @@ use pyo3::types::{PyBytes, PyString};
 use sardonyx::io::Access;
 use sardonyx::{Model, OpenOptions};
 
-use super::errors::{raised, wrong_argument};
+use super::errors::{argument_error, to_exception};
 use crate::message;
 
-/// What a model was made of.
+/// Origin of a model, from which it can be opened again.
 pub(crate) enum Source {
+    /// Absolute path of the model file.
     Path(PathBuf),
+    /// The `bytes` object of a serialized model.
     Bytes(Py<PyAny>),
 }
 
 impl Source {
-    /// The path of the model, or its bytes.
+    /// Returns the path of the model as a str, or its bytes.
     pub(crate) fn object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         match self {
             Source::Path(path) => to_text(py, path).into_any(),
@@ -26,6 +29,7 @@ impl Source {
         }
     }
 
+    /// Clones the path, or the reference to the bytes.
     pub(crate) fn clone_ref(&self, py: Python<'_>) -> Source {
         match self {
             Source::Path(path) => Source::Path(path.clone()),
@@ -38,33 +42,33 @@ impl Source {
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is none of these.
-pub(crate) fn opened(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
-    opened_with(model, &OpenOptions::new())
+/// `sardonyx.Error` if the model cannot be opened; `TypeError` for any other object.
+pub(crate) fn open_model(model: &Bound<'_, PyAny>) -> PyResult<(Model, Source)> {
+    open_model_with(model, &OpenOptions::new())
 }
 
-/// Opens a model as [`opened`] does, and files by `access`.
+/// Opens a model like [`open_model`], reading files by `access`: mapped or copied.
 ///
 /// # Errors
 ///
-/// As [`opened`]; weights that are to stay in a mapped file, of a model that is in none.
-pub(crate) fn opened_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
+/// Those of [`open_model`]; `sardonyx.Error` if the weights are to stay in a mapped file, but the
+/// model is not a path.
+pub(crate) fn open_model_by(model: &Bound<'_, PyAny>, access: Access) -> PyResult<(Model, Source)> {
     let py = model.py();
     let is_path = messages(py)?.call_method1("is_path", (model,))?.is_truthy()?;
     if access == Access::Share && !is_path {
         let help = "give the path of the model, or leave mapped out";
-        return Err(wrong_argument(py, "mapped=True is for the path of a model", Some(help)));
+        return Err(argument_error(py, "mapped=True is for the path of a model", Some(help)));
     }
-    opened_with(model, &OpenOptions::new().access(access))
+    open_model_with(model, &OpenOptions::new().access(access))
 }
 
-/// Opens a model with options: a path, the bytes of a model, or an object with
-/// `SerializeToString`.
+/// Opens a model like [`open_model`], with `options`.
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is none of these.
-pub(crate) fn opened_with(
+/// Those of [`open_model`].
+pub(crate) fn open_model_with(
     model: &Bound<'_, PyAny>,
     options: &OpenOptions,
 ) -> PyResult<(Model, Source)> {
@@ -72,31 +76,32 @@ pub(crate) fn opened_with(
     let messages = messages(py)?;
     if messages.call_method1("is_path", (model,))?.is_truthy()? {
         let path = file_path(model)?;
-        // Where it lies is remembered, wherever the process goes.
+        // Absolute, so that unpickling finds the file after a change of directory.
         let full = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-        let model = py.detach(|| options.open(&path)).map_err(|error| raised(py, &error))?;
+        let model = py.detach(|| options.open(&path)).map_err(|error| to_exception(py, &error))?;
         return Ok((model, Source::Path(full)));
     }
     let bytes = messages.call_method1("serialize_argument", (model,))?;
     let content: PyBackedBytes = bytes.extract()?;
-    let model = py.detach(|| options.from_bytes(message::shared(content)));
-    let model = model.map_err(|error| raised(py, &error))?;
+    let model = py.detach(|| options.from_bytes(message::share_bytes(content)));
+    let model = model.map_err(|error| to_exception(py, &error))?;
     Ok((model, Source::Bytes(bytes.unbind())))
 }
 
-/// What makes an object of the class of a message of bytes; `None` for all that is no message.
-pub(crate) fn class_of(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
+/// Returns the function that parses bytes to the message class of `model` (`FromString`); `None` if
+/// `model` is a path or bytes.
+pub(crate) fn find_parser(model: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyAny>>> {
     let from_string = messages(model.py())?.call_method1("reader", (model,))?;
     Ok((!from_string.is_none()).then(|| from_string.unbind()))
 }
 
-/// A model as a message: an object of a class if there is one, or bytes. What it has in data files
-/// stays there.
+/// Serializes a model: to an object of the class of `FromString` function `class`, or to bytes.
+/// Data files stay external.
 ///
 /// # Errors
 ///
-/// Whatever the class raises.
-pub(crate) fn as_message<'py>(
+/// An exception of `class`.
+pub(crate) fn to_message<'py>(
     py: Python<'py>,
     model: &Model,
     class: Option<&Py<PyAny>>,
@@ -109,32 +114,30 @@ pub(crate) fn as_message<'py>(
     }
 }
 
-/// What becomes of a model, as what was given: an object of the same class, or bytes.
+/// Serializes a model in the form of the argument it came from. Embeds data files if that was a
+/// path: bytes have no directory to resolve relative paths.
 ///
 /// # Errors
 ///
-/// A data file cannot be read; whatever the class raises.
-pub(crate) fn as_given<'py>(
+/// `sardonyx.Error` if a data file cannot be read; an exception of `class`.
+pub(crate) fn to_argument_form<'py>(
     py: Python<'py>,
     model: Model,
     source: &Source,
     class: Option<&Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let model = match source {
-        // Nothing finds its data files once it is away from where it lay.
         Source::Path(_) => py.detach(|| model.with_values_inside()),
-        // It refers to files as what was given does.
+        // References to data files stay as they were in the argument.
         Source::Bytes(_) => Ok(model),
     };
-    as_message(py, &model.map_err(|error| raised(py, &error))?, class)
+    to_message(py, &model.map_err(|error| to_exception(py, &error))?, class)
 }
 
-/// The bytes of a model file in the binary form, with the values of its data files inside. The
-/// model need not be complete.
+/// Returns the bytes of a model file in the binary format, with the values of its data files
+/// embedded. The model may be incomplete.
 ///
-/// # Errors
-///
-/// The file or a data file cannot be read.
+/// Raises `sardonyx.Error` if the file or a data file cannot be read.
 #[pyfunction]
 #[pyo3(signature = (path, /))]
 pub(crate) fn model_content<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyBytes>> {
@@ -142,27 +145,27 @@ pub(crate) fn model_content<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Bou
         let model = OpenOptions::new().lenient(true).open(path)?;
         Ok(model.with_values_inside()?.to_bytes())
     });
-    let content = content.map_err(|error: sardonyx::Error| raised(py, &error))?;
+    let content = content.map_err(|error: sardonyx::Error| to_exception(py, &error))?;
     Ok(PyBytes::new(py, &content))
 }
 
-/// Converts a path to text of Python. Bytes that are no UTF-8 become surrogates, as everywhere in
-/// Python.
+/// Converts a path to a Python str. Bytes that are not UTF-8 become surrogates, like in
+/// `os.fsdecode`.
 fn to_text<'py>(py: Python<'py>, path: &Path) -> Bound<'py, PyString> {
     let Ok(text) = path.as_os_str().into_pyobject(py);
     text
 }
 
-/// A path.
+/// Converts a path argument: a str, bytes or `os.PathLike`.
 ///
 /// # Errors
 ///
-/// `TypeError` if the object is no path.
+/// `TypeError` for any other object.
 pub(crate) fn file_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     messages(path.py())?.call_method1("file_path", (path,))?.extract()
 }
 
-/// What the package knows about messages and paths.
+/// Imports the Python module `sardonyx._messages`, which distinguishes paths, bytes and messages.
 pub(crate) fn messages(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import("sardonyx._messages")
 }

@@ -1,4 +1,5 @@
-//! `ort`: the crate `sardonyx-ort` with objects of Python, on which `sardonyx.ort` is built.
+//! The Python submodule `sardonyx._core.ort`: the crate `sardonyx-ort` for the Python package
+//! `sardonyx.ort`, which offers the API of onnxruntime.
 
 mod binding;
 mod errors;
@@ -14,8 +15,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use sardonyx_ort::{Status, options as tables, providers, refused};
 
-use errors::raised;
+use errors::to_exception;
 
+/// Adds the constants, classes and functions of the submodule to `module`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", sardonyx_ort::VERSION)?;
     module.add("VENDOR", sardonyx_ort::VENDOR)?;
@@ -39,32 +41,34 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(refusal, module)?)
 }
 
-/// Text that describes the build.
+/// Returns a text that describes the build.
 #[pyfunction]
 fn build_info() -> String {
     sardonyx_ort::build_info()
 }
 
-/// Numbers with names, by the name of their type.
+/// Returns enumerations of onnxruntime, such as `GraphOptimizationLevel`: names and numbers of
+/// their members, by the name of the type.
 #[pyfunction]
 fn levels() -> BTreeMap<&'static str, Vec<(&'static str, i64)>> {
     tables::LEVELS.iter().map(|levels| (levels.name, levels.members.to_vec())).collect()
 }
 
-/// Status codes, by the name of their exception class.
+/// Returns the status codes of onnxruntime, by the name of their exception class.
 #[pyfunction]
 fn statuses() -> BTreeMap<&'static str, i32> {
     Status::ALL.iter().map(|status| (status.name(), status.number())).collect()
 }
 
-/// Sets the seed of random operators without one of their own, in sessions that are made later.
+/// Sets the seed of random operators without an attribute `seed`, for sessions made later.
 #[pyfunction]
 #[pyo3(signature = (seed, /))]
 fn set_seed(seed: u64) {
     sardonyx_ort::set_seed(seed);
 }
 
-/// Providers, each once with its options, and warnings about the others.
+/// Removes duplicate execution providers. Returns the others with their options, and warnings about
+/// duplicates and unavailable providers.
 #[pyfunction]
 #[pyo3(signature = (given, available, /))]
 fn normalize_providers(
@@ -75,35 +79,36 @@ fn normalize_providers(
     (normalized.providers, normalized.warnings)
 }
 
-/// Refuses every execution provider other than that of the CPU.
+/// Raises an exception for any execution provider but that of the CPU.
 #[pyfunction]
 #[pyo3(signature = (name, /))]
 fn demand_provider(py: Python<'_>, name: &str) -> PyResult<()> {
-    providers::demand_provider(name).map_err(|error| raised(py, &error))
+    providers::demand_provider(name).map_err(|error| to_exception(py, &error))
 }
 
-/// Refuses memory of any device other than the CPU.
+/// Raises an exception for memory of any device but the CPU.
 #[pyfunction]
 #[pyo3(signature = (name, /))]
 fn demand_device(py: Python<'_>, name: &str) -> PyResult<()> {
-    providers::demand_device(name).map_err(|error| raised(py, &error))
+    providers::demand_device(name).map_err(|error| to_exception(py, &error))
 }
 
-/// Refuses the name of any memory other than that of the CPU.
+/// Raises an exception for the name of any memory but that of the CPU.
 #[pyfunction]
 #[pyo3(signature = (name, /))]
 fn demand_memory(py: Python<'_>, name: &str) -> PyResult<()> {
-    providers::demand_memory(name).map_err(|error| raised(py, &error))
+    providers::demand_memory(name).map_err(|error| to_exception(py, &error))
 }
 
-/// The exception for what Sardonyx does not have, by its key, about things of these names.
+/// Makes the exception for a feature of onnxruntime that Sardonyx does not have. `key` identifies
+/// the feature; `names` are inserted into the message. Raises `KeyError` for an unknown key.
 #[pyfunction]
 #[pyo3(signature = (key, /, *names))]
 fn refusal<'py>(key: &Bound<'py, PyAny>, names: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match refused::find(&key.extract::<String>()?, &names) {
         Some(error) => {
-            Ok(raised(key.py(), &error).into_value(key.py()).into_bound(key.py()).into_any())
+            Ok(to_exception(key.py(), &error).into_value(key.py()).into_bound(key.py()).into_any())
         }
         None => Err(PyKeyError::new_err(key.clone().unbind())),
     }

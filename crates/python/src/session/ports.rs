@@ -1,17 +1,17 @@
-//! `Port`: what a model takes or gives, and what its types are called.
+//! `Port`: name, type and documentation of an input or output of a model.
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use sardonyx::{Dim, Port};
 use sardonyx_ort::ports::{tensor_type, type_name};
 
-/// An input or output of a model.
+/// Input or output of a model: its name, type and documentation.
 #[pyclass(frozen, skip_from_py_object, name = "Port", module = "sardonyx")]
 #[derive(Clone)]
 pub(crate) struct PyPort(pub(crate) Port);
 
 impl PyPort {
-    /// `name: type`
+    /// Formats the port as `name: type`.
     pub(crate) fn text(&self) -> String {
         self.0.to_string()
     }
@@ -19,33 +19,34 @@ impl PyPort {
 
 #[pymethods]
 impl PyPort {
-    /// Its name.
+    /// Returns the name of the input or output.
     #[getter]
     fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// Its type in ONNX text, such as `float[N, 3, 224, 224]`; None if the model declares none.
+    /// Returns the type in the ONNX text format, such as `float[N, 3, 224, 224]`; None if the model
+    /// declares no type.
     #[getter]
     fn r#type(&self) -> Option<String> {
         self.0.ty().map(ToString::to_string)
     }
 
-    /// Its type without sizes, as the standard writes it, such as `seq(tensor(float))`; empty if
-    /// the model declares none.
+    /// Returns the type without shape in the notation of the ONNX standard, such as
+    /// `seq(tensor(float))`; an empty string if the model declares no type.
     #[getter]
     fn kind(&self) -> String {
         self.0.ty().map_or_else(String::new, type_name)
     }
 
-    /// The element type of a tensor, such as `float`; else None.
+    /// Returns the ONNX name of a tensor's element type, such as `float`; None for other types.
     #[getter]
     fn dtype(&self) -> Option<&'static str> {
         tensor_type(self.0.ty()?)?.elem.map(sardonyx::DataType::name)
     }
 
-    /// The sizes of a tensor: numbers, names of sizes that are open, and None for those of which
-    /// nothing is known. None if it is not a tensor, or the model does not say how many there are.
+    /// Returns the shape of a tensor as a list: an int for a fixed size, a str for a symbolic one,
+    /// None for an unknown one. None if the type is not a tensor or its rank is not declared.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let ty = self.0.ty().and_then(tensor_type);
@@ -60,13 +61,13 @@ impl PyPort {
         Ok(Some(list))
     }
 
-    /// Whether a run must be given it.
-    #[getter]
-    fn required(&self) -> bool {
+    /// Whether every run must provide a value for this input.
+    #[getter(required)]
+    fn is_required(&self) -> bool {
         self.0.is_required()
     }
 
-    /// What the model says about it; mostly empty.
+    /// Returns the documentation string of the input or output in the model; often empty.
     #[getter]
     fn doc(&self) -> &str {
         self.0.doc()
@@ -75,4 +76,9 @@ impl PyPort {
     fn __repr__(&self) -> String {
         format!("Port({})", self.text())
     }
+}
+
+/// Joins the texts of ports, `name: type`, with commas.
+pub(crate) fn join_ports<'p>(ports: impl IntoIterator<Item = &'p Port>) -> String {
+    ports.into_iter().map(ToString::to_string).collect::<Vec<String>>().join(", ")
 }

@@ -1,34 +1,37 @@
-//! `Rank`: one of several programs that each run a model of their own, whose collectives connect
-//! them.
+//! `Rank`: one of several programs that each run a model of their own, connected by collective
+//! operators.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sardonyx::{RunOptions, Session};
 
-use super::engine::wanted;
-use super::group::{Connection, Handle, deadline_of};
+use super::engine::find_output_indices;
+use super::group::{Connection, Handle, parse_deadline};
 use super::member::PyMember;
-use super::opened::opened;
+use super::opened::open_model;
 use super::settings::Settings;
-use super::take::Taker;
-use super::{PyStopFlag, limits_of};
+use super::take::InputConverter;
+use super::{PyStopFlag, call_limits};
 
-/// One of several ranks that each run a model of their own with collectives: those that `sardonyx
-/// shard --local` and other tools write.
+/// One of several programs that each run a model of their own, with collective operators that
+/// exchange values between them.
 ///
-/// `model` is what a `Session` takes: the model of this rank, or one that all ranks have.
-/// `transport` carries messages to the other ranks; it is what a `Worker` takes. `deadline` is how
-/// many seconds a rank waits for another one before that is taken for lost. The other options are
-/// those of `Session`.
+/// Such models are written by `sardonyx.shard(local=True)`, by `sardonyx shard --local` and by
+/// other tools. `model` is the model of this rank, or one that all ranks share: a path, the bytes
+/// of a model, or an object with `SerializeToString`. `transport` carries messages to the other
+/// ranks; see `sardonyx.distributed.Transport`. `deadline` is the time in seconds after which a
+/// silent rank counts as lost. `threads`, `precision`, `memory_limit`, `dims` and `seed` have the
+/// meanings they have in `Session`.
 ///
-/// All ranks make their sessions at the same time and call `run` equally often. If a run of one
-/// fails, the calls of all end with an error that names the rank, and none of them can run any
-/// more.
+/// All ranks must be created at the same time and call `run` equally often. If one rank fails, the
+/// calls of all ranks raise an error that names it, and no rank can run again.
 ///
-/// Waits until all ranks are there. Raises `sardonyx.Error` if one is missing or has collectives
-/// that do not fit, or if the model cannot be opened or run.
+/// The constructor waits until all ranks are connected. Raises `sardonyx.Error` if a rank is
+/// missing or has collectives that do not match, or if the model cannot be opened or is not
+/// supported.
 #[pyclass(frozen, extends = PyMember, name = "Rank", module = "sardonyx.distributed")]
 pub(crate) struct PyRank {
+    /// Session of the rank; `None` inside once the rank is closed.
     open: Handle<Session>,
 }
 
@@ -52,11 +55,11 @@ impl PyRank {
     ) -> PyResult<PyClassInitializer<PyRank>> {
         let py = model.py();
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
-        let connection = Connection::new(py, Some(transport), deadline_of(py, deadline)?)?;
-        let made = opened(model).inspect_err(|error| connection.fail(error));
+        let connection = Connection::new(py, Some(transport), parse_deadline(py, deadline)?)?;
+        let made = open_model(model).inspect_err(|error| connection.fail(error));
         let made = made.and_then(|(model, _)| {
-            connection.make(py, || {
-                let builder = settings.applied(Session::builder(&model));
+            connection.build_session(py, || {
+                let builder = settings.apply_to(Session::builder(&model));
                 match connection.transport() {
                     Some(transport) => builder.transport(transport),
                     None => builder,
@@ -74,15 +77,16 @@ impl PyRank {
         let (place, threads) = (connection.place(), session.threads());
         let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());
         let open = Handle::new(py, session, connection, "rank")?;
-        let member = PyMember::new(py, open.closing(), place, threads, (&inputs, &outputs));
+        let member = PyMember::new(py, open.as_close(), place, threads, &inputs, &outputs);
         Ok(PyClassInitializer::from(member).add_subclass(PyRank { open }))
     }
 
-    /// Runs the model of this rank on inputs by name, together with the runs of the other ranks,
-    /// and returns a dict of its outputs by name.
+    /// Runs the model of this rank, while the other ranks run theirs, and returns a dict of outputs
+    /// by name.
     ///
-    /// `outputs` names those that are wanted; all by default. `timeout` ends the run after some
-    /// seconds, and `stop` when another thread raises the flag; both end the work of all ranks.
+    /// `feeds` is a dict of inputs by name. `outputs` lists the names of the outputs to return; the
+    /// default is all. `timeout` is a time limit in seconds, and `stop` is a `StopFlag` that
+    /// cancels the run; either ends the work of all ranks.
     #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
     fn run<'py>(
         slf: &Bound<'py, Self>,
@@ -93,19 +97,22 @@ impl PyRank {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = slf.py();
         let (member, open) = (slf.as_super().get(), &slf.get().open);
-        let of_call = limits_of(stop, timeout)?;
-        let picked = outputs.map(|names| wanted(names, &member.output_names)).transpose()?;
-        let mut taker = Taker::default();
-        let known = |session: &Session, name: &str| session.input(name).map(|_| ());
-        let values = open.values(feeds, &member.inputs, &mut taker, known)?;
+        let of_call = call_limits(stop, timeout)?;
+        let picked =
+            outputs.map(|names| find_output_indices(names, &member.output_names)).transpose()?;
+        let mut converter = InputConverter::default();
+        let values =
+            open.convert_inputs(feeds, &member.inputs, &mut converter, |session, name| {
+                session.input(name).map(|_| ())
+            })?;
         let found = open.with(py, of_call.stop, |open, stop| {
             let mut options = RunOptions::new().stop(stop);
             options.deadline = of_call.deadline;
             open.session.run(values, &options)
         });
-        let dict = found.and_then(|outputs| member.dict(py, outputs, picked.as_deref()));
-        // What is lent is given back here, where the interpreter is held.
-        drop(taker);
+        let dict = found.and_then(|outputs| member.outputs_to_dict(py, outputs, picked.as_deref()));
+        // Releases the borrowed buffers here, where this thread holds the GIL.
+        drop(converter);
         dict
     }
 

@@ -1,34 +1,39 @@
-//! How sessions and trainers are made: the options that both take.
+//! Options that sessions and trainers share.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sardonyx::SessionBuilder;
 use sardonyx::run::Precision;
 
-use super::errors::wrong_argument;
-use super::take::shown;
+use super::errors::argument_error;
+use super::take::shorten_repr;
 
-/// How a session is made, or the sessions of a trainer.
+/// Options of a session, or of the sessions of a trainer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
+    /// Number of threads of a run; `None` for the default.
     pub(crate) threads: Option<usize>,
+    /// Precision of matrix products.
     pub(crate) precision: Precision,
+    /// Most bytes that the session and one run use together.
     pub(crate) memory_limit: Option<usize>,
+    /// Sizes of symbolic dimensions, by name.
     pub(crate) dims: Vec<(String, usize)>,
+    /// Seed of random operators that have none; `None` for new numbers in each run.
     pub(crate) seed: Option<u64>,
-    /// Whether sizes of the model were fixed by denotation.
+    /// Whether axes of the model were fixed by denotation.
     pub(crate) has_denoted_sizes: bool,
-    /// Whether weights stay in mapped files.
+    /// Whether weights stay in memory-mapped files.
     pub(crate) mapped: bool,
 }
 
 impl Settings {
-    /// Settings of what a caller says.
+    /// Converts arguments of a Python constructor.
     ///
     /// # Errors
     ///
-    /// Fewer than one thread, less than no memory, a seed that is none, a precision that does not
-    /// exist, sizes that are none.
+    /// `sardonyx.Error` if `threads` is less than 1, `memory_limit` is negative, `seed` is not in
+    /// 0..2**64, `precision` is unknown, or `dims` is not a dict of names and sizes.
     pub(crate) fn new(
         py: Python<'_>,
         threads: Option<i128>,
@@ -42,34 +47,34 @@ impl Settings {
             "fast" => Precision::Fast,
             other => {
                 let what = format!("precision is '{other}', which does not exist");
-                return Err(wrong_argument(py, what, Some("use 'exact' or 'fast'")));
+                return Err(argument_error(py, what, Some("use 'exact' or 'fast'")));
             }
         };
         if let Some(threads) = threads.filter(|threads| *threads < 1) {
             let what = format!("threads must be 1 or more, not {threads}");
             let help = "leave it out for one thread for each processor";
-            return Err(wrong_argument(py, what, Some(help)));
+            return Err(argument_error(py, what, Some(help)));
         }
         if let Some(bytes) = memory_limit.filter(|bytes| *bytes < 0) {
             let what = format!("memory_limit must be 0 or more bytes, not {bytes}");
-            return Err(wrong_argument(py, what, Some("leave it out for no limit")));
+            return Err(argument_error(py, what, Some("leave it out for no limit")));
         }
         let seed = seed.map(|seed| {
-            let what = || format!("seed must be from 0 to 2**64 - 1, not {seed}");
-            u64::try_from(seed).map_err(|_| wrong_argument(py, what(), None))
+            u64::try_from(seed).map_err(|_| {
+                let what = format!("seed must be from 0 to 2**64 - 1, not {seed}");
+                argument_error(py, what, None)
+            })
         });
-        // More than can be counted is as good as no bound.
-        let count = |number: i128| usize::try_from(number).unwrap_or(usize::MAX);
-        let (threads, memory_limit) = (threads.map(count), memory_limit.map(count));
-        let dims = sizes(dims)?;
+        let (threads, memory_limit) = (threads.map(saturate), memory_limit.map(saturate));
+        let dims = parse_dims(dims)?;
         let seed = seed.transpose()?;
         Ok(Settings { threads, precision, memory_limit, dims, seed, ..Settings::default() })
     }
 
-    /// A builder with these settings.
-    pub(crate) fn applied<'m>(&self, mut builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
+    /// Sets these options on a session builder.
+    pub(crate) fn apply_to<'m>(&self, mut builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
         builder = builder.precision(self.precision);
-        if let Some(threads) = self.threads.or_else(threads_of_environment) {
+        if let Some(threads) = self.threads.or_else(threads_from_environment) {
             builder = builder.threads(threads);
         }
         if let Some(bytes) = self.memory_limit {
@@ -84,12 +89,13 @@ impl Settings {
         builder
     }
 
-    /// Whether sizes are fixed that the model leaves open.
+    /// Whether symbolic dimensions of the model were given fixed sizes.
     pub(crate) fn has_fixed_sizes(&self) -> bool {
         !self.dims.is_empty() || self.has_denoted_sizes
     }
 
-    /// How exact products are: `exact` or `fast`.
+    /// Returns the precision of matrix products in the spelling of the argument `precision`:
+    /// `exact` or `fast`.
     pub(crate) fn precision_name(&self) -> &'static str {
         match self.precision {
             Precision::Exact => "exact",
@@ -97,8 +103,8 @@ impl Settings {
         }
     }
 
-    /// The settings as keywords of the class that takes them.
-    pub(crate) fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    /// Returns the options as keyword arguments of the Python constructor, for pickling.
+    pub(crate) fn to_keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let keywords = PyDict::new(py);
         keywords.set_item("threads", self.threads)?;
         keywords.set_item("precision", self.precision_name())?;
@@ -116,8 +122,17 @@ impl Settings {
     }
 }
 
-/// Sizes by name, of a dict.
-pub(crate) fn sizes(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, usize)>> {
+/// Converts a positive count; one that exceeds `usize` is as good as unlimited.
+fn saturate(count: i128) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Converts the argument `dims`, a dict of dimension names and sizes.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if a key is not a str or a value not an int of 0 or more.
+pub(crate) fn parse_dims(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, usize)>> {
     let Some(dims) = dims else { return Ok(Vec::new()) };
     let mut pairs = Vec::new();
     for pair in dims.items().iter() {
@@ -126,20 +141,20 @@ pub(crate) fn sizes(dims: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<(String, u
         let Some(pair) = made else {
             let what = format!(
                 "dims holds {}: {}, which is not a name with a size of 0 or more",
-                shown(&name),
-                shown(&size)
+                shorten_repr(&name),
+                shorten_repr(&size)
             );
             let help = "give a number for the name of each size: dims={'batch': 8}";
-            return Err(wrong_argument(dims.py(), what, Some(help)));
+            return Err(argument_error(dims.py(), what, Some(help)));
         };
         pairs.push(pair);
     }
     Ok(pairs)
 }
 
-/// How many threads the environment asks for, and not more than there are processors: the first
-/// number of `OMP_NUM_THREADS`, which may be a list.
-fn threads_of_environment() -> Option<usize> {
+/// Returns the first number in the environment variable `OMP_NUM_THREADS`, which may be a list, but
+/// at most the number of processors.
+fn threads_from_environment() -> Option<usize> {
     let text = std::env::var("OMP_NUM_THREADS").ok()?;
     let threads: usize = text.split(',').next()?.trim().parse().ok()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,5 +1,6 @@
-//! Annotations for several devices, and models of ranks: what the command `shard` does. The package
-//! says which options there are and what they are by default, and gives them as a dict.
+//! Python function `sardonyx.shard`: adds device configurations to a model, or writes a model for
+//! each rank, like the command `sardonyx shard`. The Python package declares the options with their
+//! defaults and passes them as a dict.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -8,11 +9,11 @@ use sardonyx::device::{Division, ShardOptions};
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::shard::{Collectives, RankOptions};
 
-use super::errors::{Wrong, raised};
-use super::opened::{as_given, class_of, opened};
-use super::settings::sizes;
+use super::errors::{ArgumentProblem, to_exception};
+use super::opened::{find_parser, open_model, to_argument_form};
+use super::settings::parse_dims;
 
-/// The options of `sardonyx.shard`.
+/// Arguments of `sardonyx.shard`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ShardArguments {
@@ -26,23 +27,25 @@ pub(crate) struct ShardArguments {
     collectives: String,
 }
 
-/// What is to be done with a model.
-struct Wanted {
-    /// The configuration to add: its name, and for how many devices.
+/// Validated options of `sardonyx.shard`.
+struct ShardRequest {
+    /// Name of the configuration to add and its number of devices; `None` to add none.
     added: Option<(String, usize)>,
+    /// Sharding strategy of the added configuration: tensors, a pipeline, or the batch.
     division: Division,
-    /// The collectives of the models of ranks, if those are wanted.
+    /// Dialect of the collective operators in the models of ranks; `None` to make no such models.
     local: Option<Collectives>,
-    /// The configuration of the model that they are made for.
+    /// Configuration of the model that the models of ranks implement.
     configuration: Option<String>,
+    /// Sizes of symbolic dimensions, by name.
     sizes: Vec<(String, usize)>,
 }
 
 /// Greatest number of devices of a configuration.
 const MOST_DEVICES: usize = 1024;
 
-/// The annotated model, or the models of all ranks, and why devices have nothing to do apart, if
-/// that is so.
+/// Returns the annotated model, or the models of all ranks, and the reason if the devices cannot
+/// share the work (else None).
 #[pyfunction]
 #[pyo3(signature = (model, arguments, dims, /))]
 pub(crate) fn shard<'py>(
@@ -51,18 +54,24 @@ pub(crate) fn shard<'py>(
     dims: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<(Vec<Bound<'py, PyAny>>, Option<String>)> {
     let py = model.py();
-    let mut wanted = arguments.wanted().map_err(|wrong| wrong.raised(py))?;
-    wanted.sizes = sizes(dims)?;
-    let class = class_of(model)?;
-    let (model, source) = opened(model)?;
-    let made = py.detach(|| wanted.models(&model));
-    let (models, undivided) = made.map_err(|error| raised(py, &error))?;
-    let models = models.into_iter().map(|model| as_given(py, model, &source, class.as_ref()));
+    let mut wanted = arguments.validate().map_err(|wrong| wrong.into_exception(py))?;
+    wanted.sizes = parse_dims(dims)?;
+    let class = find_parser(model)?;
+    let (model, source) = open_model(model)?;
+    let made = py.detach(|| wanted.make_models(&model));
+    let (models, undivided) = made.map_err(|error| to_exception(py, &error))?;
+    let models =
+        models.into_iter().map(|model| to_argument_form(py, model, &source, class.as_ref()));
     Ok((models.collect::<PyResult<_>>()?, undivided))
 }
 
 impl ShardArguments {
-    fn wanted(self) -> Result<Wanted, Wrong> {
+    /// Validates the options against each other.
+    ///
+    /// # Errors
+    ///
+    /// Options that exclude each other, an unknown name, or a number of devices out of range.
+    fn validate(self) -> Result<ShardRequest, ArgumentProblem> {
         let (division, kind) = match (self.tensor, self.pipeline, self.batch) {
             (_, false, false) => (Division::Tensor, "tensor"),
             (false, true, false) => (Division::Pipeline, "pipeline"),
@@ -75,16 +84,18 @@ impl ShardArguments {
                 return Err(what.into());
             }
             Some(_) if self.configuration.is_some() => {
-                let wrong = Wrong::from("devices and configuration are both given");
-                return Err(wrong.help("devices adds a configuration, whose name is 'name'"));
+                let wrong = ArgumentProblem::from("devices and configuration are both given");
+                return Err(wrong.with_help(
+                    "devices adds a configuration: set its name with the argument name",
+                ));
             }
             Some(devices) => {
                 Some((self.name.unwrap_or_else(|| format!("{kind}-{devices}")), devices))
             }
             None if !self.local => {
-                let wrong = Wrong::from("devices is not given");
-                return Err(wrong.help(
-                    "say how many devices there are, or use local=True for a model that is annotated",
+                let wrong = ArgumentProblem::from("devices is not given");
+                return Err(wrong.with_help(
+                    "give the number of devices, or use local=True for an annotated model",
                 ));
             }
             None if self.tensor || self.pipeline || self.batch || self.name.is_some() => {
@@ -95,12 +106,18 @@ impl ShardArguments {
         let collectives = match self.collectives.as_str() {
             "microsoft" => Collectives::Microsoft,
             "tensorrt" => Collectives::TensorRt,
-            other => return Err(Wrong::unknown("collectives", other, &["microsoft", "tensorrt"])),
+            other => {
+                return Err(ArgumentProblem::unknown(
+                    "collectives",
+                    other,
+                    &["microsoft", "tensorrt"],
+                ));
+            }
         };
         if !self.local && (self.configuration.is_some() || collectives != Collectives::Microsoft) {
             return Err("configuration and collectives need local=True".into());
         }
-        Ok(Wanted {
+        Ok(ShardRequest {
             added,
             division,
             local: self.local.then_some(collectives),
@@ -110,9 +127,10 @@ impl ShardArguments {
     }
 }
 
-impl Wanted {
-    /// One model, or those of all ranks, and why devices have nothing to do apart.
-    fn models(&self, model: &Model) -> Result<(Vec<Model>, Option<String>), sardonyx::Error> {
+impl ShardRequest {
+    /// Returns one annotated model, or the models of all ranks, and the reason if the model cannot
+    /// be divided.
+    fn make_models(&self, model: &Model) -> Result<(Vec<Model>, Option<String>), sardonyx::Error> {
         let (annotated, undivided) = match &self.added {
             Some((name, devices)) => {
                 let options = ShardOptions::new(self.division, *devices).configuration(name);
@@ -121,8 +139,8 @@ impl Wanted {
                     .iter()
                     .fold(options, |options, (name, size)| options.dim(name, *size));
                 let (annotated, report) = model.shard(&options)?;
-                let undivided = model.undivided(&report, self.division);
-                (Some(annotated), undivided.map(|why| format!("{why}; {}", self.instead())))
+                let undivided = model.explain_undivided(&report, self.division);
+                (Some(annotated), undivided.map(|why| format!("{why}; {}", self.advice())))
             }
             None => (None, None),
         };
@@ -142,8 +160,8 @@ impl Wanted {
         Ok((models.collect::<Result<_, _>>()?, undivided))
     }
 
-    /// What to do if the model is not divided.
-    fn instead(&self) -> &'static str {
+    /// Returns the advice for a model that this strategy cannot divide.
+    fn advice(&self) -> &'static str {
         match self.division {
             Division::Tensor => "use batch=True to divide the examples, or pipeline=True the nodes",
             Division::Pipeline => "use batch=True to divide the examples",

@@ -1,8 +1,8 @@
-//! `Trainer`: models that describe their training.
+//! `Trainer`: runs the training that a model describes in its field `training_info`.
 //!
-//! A change of the state works on a copy of the trainer, which shares its programs and values, and
-//! replaces the trainer at its end. So all that only reads the state never waits for a step, and an
-//! error or Ctrl-C leaves the state as it was.
+//! A change works on a clone of the trainer, which shares programs and values, and replaces the
+//! trainer when it has succeeded. So readers never wait for a training step, and an error or Ctrl-C
+//! leaves the state as it was.
 
 mod turns;
 
@@ -11,49 +11,54 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 use sardonyx::device::DeviceOptions;
 use sardonyx::{Error, ErrorKind, Model, Outputs, Port, RunOptions, Trainer, Value};
 
-use super::errors::{of_kind, raised};
+use super::errors::{argument_error, new_error, to_exception};
 use super::give;
-use super::group::deadline_of;
-use super::limits::{Interpreter, Limits};
-use super::opened::{as_message, class_of, file_path, opened};
-use super::ports::PyPort;
+use super::group::parse_deadline;
+use super::limits::{GilUse, Limits};
+use super::opened::{file_path, find_parser, open_model, to_message};
+use super::ports::{PyPort, join_ports};
 use super::settings::Settings;
-use super::take::{Taker, What, as_dict, shown};
-use super::{PyStopFlag, limits_of};
-use turns::Turns;
+use super::take::{InputConverter, ValueName, as_dict, shorten_repr};
+use super::{PyStopFlag, call_limits};
+use turns::TurnLock;
 
-/// A model that is trained as it says itself, by its field `training_info`.
+/// Trainer of a model that describes its training in `training_info`.
 ///
 /// The state variables are the initializers that a binding of the training information names.
-/// `initialize`, `step`, `iterate`, `set_state` and `load` change them; they wait for each other.
-/// `infer`, `evaluate` and all else use the state between two changes, and do not wait. An error
-/// or Ctrl-C leaves the state as it was before the call.
+/// `initialize`, `step`, `iterate`, `set_state` and `load` change them, one call at a time, in the
+/// order of the calls. All other methods, such as `infer` and `evaluate`, use the state of the last
+/// finished change and never wait. A call that raises an exception, or that Ctrl-C interrupts,
+/// leaves the state unchanged.
 ///
-/// `model`, `threads`, `precision`, `memory_limit` and `dims` are those of `Session`. `seed` is
-/// what random operators without a seed draw by; by default one from the system. `outputs` names
-/// the outputs that training steps return; all by default. Others are not computed.
+/// `model` is a path, the bytes of a model, or an object with `SerializeToString`. `threads`,
+/// `precision`, `memory_limit` and `dims` have the meanings they have in `Session`. `seed` seeds
+/// random operators without an attribute `seed`; the default is drawn from the operating system.
+/// `outputs` lists the names of the outputs that training steps compute and return; the default is
+/// all.
 ///
-/// `devices` runs steps and inference on the devices of a configuration of the model, each a thread
-/// with its part of the model and of the state: `True` for the only configuration, or a name. The
-/// results are the same, except for the rounding of sums. `threads` counts the threads of each
-/// device then; by default the devices share the processors. `device_timeout` is how many seconds a
-/// device waits for a message of another one.
+/// `devices=True` shards the model and its state over the devices of a configuration, each of which
+/// is a thread of this process. `configuration` is the name of that configuration; the default is
+/// the only one of the model. The results differ only in the rounding of sums. `threads` is then
+/// the number of threads of each device; by default the devices share the processors.
+/// `device_timeout` is the longest time in seconds that a device waits for a message of another
+/// device.
 ///
-/// Raises `sardonyx.Error` if the model has no training information, or cannot be opened or run.
+/// Raises `sardonyx.Error` if the model has no training information, cannot be opened, or is not
+/// supported.
 #[pyclass(frozen, name = "Trainer", module = "sardonyx")]
 pub(crate) struct PyTrainer {
     current: Mutex<Arc<Trainer>>,
-    turns: Turns,
+    turns: TurnLock,
     settings: Settings,
-    /// `FromString` of the class of the model; `None` if that has none.
+    /// `FromString` of the class of `model`; `None` if the model is a path or bytes.
     class: Option<Py<PyAny>>,
 }
 
-/// The state of a trainer at one moment.
+/// Immutable state of a trainer at one moment.
 #[pyclass(frozen, module = "sardonyx._core.session")]
 pub(crate) struct Snapshot(Arc<Trainer>);
 
@@ -62,7 +67,7 @@ impl PyTrainer {
     #[new]
     #[pyo3(signature = (
         model, *, seed=None, threads=None, precision="exact", memory_limit=None, dims=None,
-        outputs=None, devices=None, device_timeout=60.0
+        outputs=None, devices=false, configuration=None, device_timeout=60.0
     ))]
     #[expect(clippy::too_many_arguments, reason = "those of the function in Python")]
     fn new(
@@ -72,17 +77,21 @@ impl PyTrainer {
         precision: &str,
         memory_limit: Option<i128>,
         dims: Option<&Bound<'_, PyDict>>,
-        outputs: Option<Vec<String>>,
-        devices: Option<&Bound<'_, PyAny>>,
+        outputs: Option<&Bound<'_, PyAny>>,
+        devices: bool,
+        configuration: Option<&str>,
         device_timeout: f64,
     ) -> PyResult<PyTrainer> {
         let py = model.py();
-        let devices = device_options(devices, deadline_of(py, device_timeout)?)?;
+        let deadline = parse_deadline(py, device_timeout)?;
+        let devices = device_options(py, devices, configuration, deadline)?;
         let settings = Settings::new(py, threads, precision, memory_limit, dims, seed)?;
-        let class = class_of(model)?;
-        let (model, _) = opened(model)?;
+        let outputs = outputs.map(parse_output_names).transpose()?;
+        let class = find_parser(model)?;
+        let (model, _) = open_model(model)?;
         let trainer = py.detach(|| {
-            let mut builder = Trainer::builder(&model).session(|session| settings.applied(session));
+            let mut builder =
+                Trainer::builder(&model).session(|session| settings.apply_to(session));
             if let Some(names) = outputs {
                 builder = builder.outputs(names);
             }
@@ -91,19 +100,20 @@ impl PyTrainer {
             }
             builder.build()
         });
-        let trainer = trainer.map_err(|error| raised(py, &error))?;
+        let trainer = trainer.map_err(|error| to_exception(py, &error))?;
         Ok(PyTrainer {
-            turns: Turns::default(),
+            turns: TurnLock::default(),
             settings,
             class,
             current: Mutex::new(Arc::new(trainer)),
         })
     }
 
-    /// Brings the state back to the beginning: every state variable gets its stored value, then the
-    /// initialization graphs are evaluated and assigned, in the order of the entries.
+    /// Resets the state: every state variable gets its stored value, then the initialization graphs
+    /// of the entries are run and assigned in order.
     ///
-    /// `timeout` and `stop` are those of `Session.run`.
+    /// `timeout` is a time limit in seconds, waiting for other changes included. `stop` is a
+    /// `StopFlag` that cancels the call.
     #[pyo3(signature = (*, timeout=None, stop=None))]
     fn initialize(
         &self,
@@ -111,17 +121,17 @@ impl PyTrainer {
         timeout: Option<f64>,
         stop: Option<&Bound<'_, PyStopFlag>>,
     ) -> PyResult<()> {
-        let limits = limits_of(stop, timeout)?;
-        let run = |trainer: &mut Trainer, options: &RunOptions<'_>| trainer.initialize(options);
-        self.change(py, limits, run, Ok)
+        let limits = call_limits(stop, timeout)?;
+        self.change(py, limits, |trainer, options| trainer.initialize(options), Ok)
     }
 
-    /// Runs the training step of an entry once: the main graph followed by the algorithm of the
-    /// entry, both with the values that the state has before. Assigns new values as
-    /// `update_binding` says, and returns a dict of the outputs of both graphs by name.
+    /// Runs one training step of an entry of `training_info` and returns a dict of the outputs by
+    /// name.
     ///
-    /// `inputs` are inputs by name, as for `Session.run`. The time that `timeout` says counts the
-    /// waiting for other steps as well.
+    /// The main graph runs first, then the algorithm of the entry, both on the state before the
+    /// step. Then the state variables are assigned by the `update_binding` of the entry. `inputs`
+    /// is a dict of inputs by name. `timeout` is a time limit in seconds, waiting for other changes
+    /// included. `stop` is a `StopFlag` that cancels the step.
     #[pyo3(signature = (inputs, *, entry=0, timeout=None, stop=None))]
     fn step<'py>(
         &self,
@@ -131,16 +141,22 @@ impl PyTrainer {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = inputs.py();
-        let limits = limits_of(stop, timeout)?;
-        // Copies, as a step may assign an input to a state variable.
+        let limits = call_limits(stop, timeout)?;
+        // Copies large arrays too: a step may assign an input to a state variable, which must not
+        // alias memory of the caller.
         let ports = step_inputs(py, &self.current(), entry)?;
-        let inputs = given(&mut Taker::copying(), inputs, &ports)?;
-        let run =
-            |trainer: &mut Trainer, options: &RunOptions<'_>| trainer.step(entry, inputs, options);
-        self.change(py, limits, run, |outputs| named(py, outputs))
+        let inputs = convert_inputs(&mut InputConverter::with_copies(), inputs, &ports)?;
+        self.change(
+            py,
+            limits,
+            |trainer, options| trainer.step(entry, inputs, options),
+            |outputs| outputs_to_dict(py, outputs),
+        )
     }
 
-    /// What `step` would return now: the same computation, which assigns nothing.
+    /// Computes the outputs that `step` would return now, without changing the state.
+    ///
+    /// Takes the arguments of `step` and returns a dict of the outputs by name.
     #[pyo3(signature = (inputs, *, entry=0, timeout=None, stop=None))]
     fn evaluate<'py>(
         &self,
@@ -150,14 +166,18 @@ impl PyTrainer {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let ports = step_inputs(inputs.py(), &self.current(), entry)?;
-        let limits = limits_of(stop, timeout)?;
-        self.read(inputs, &ports, limits, |trainer, inputs, options| {
+        let limits = call_limits(stop, timeout)?;
+        self.run_on_state(inputs, &ports, limits, |trainer, inputs, options| {
             trainer.evaluate(entry, inputs, options)
         })
     }
 
-    /// One iteration of training: the training steps of all entries, in the order of the list. Each
-    /// takes those of the inputs that it has. Returns a list with the outputs of each.
+    /// Runs one iteration of training: a step of each entry, in order. Returns a list with a dict
+    /// of outputs for each entry.
+    ///
+    /// `inputs` is a dict of the inputs of all entries; each step takes the inputs that it
+    /// declares. `timeout` is a time limit in seconds, waiting for other changes included. `stop`
+    /// is a `StopFlag` that cancels the iteration.
     #[pyo3(signature = (inputs, *, timeout=None, stop=None))]
     fn iterate<'py>(
         &self,
@@ -166,24 +186,28 @@ impl PyTrainer {
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let py = inputs.py();
-        let limits = limits_of(stop, timeout)?;
+        let limits = call_limits(stop, timeout)?;
         let current = self.current();
         let ports = (0..current.entries()).map(|entry| step_inputs(py, &current, entry));
         let ports = ports.collect::<PyResult<Vec<_>>>()?.concat();
-        let inputs = given(&mut Taker::copying(), inputs, &ports)?;
-        let run =
-            |trainer: &mut Trainer, options: &RunOptions<'_>| trainer.iterate(inputs, options);
-        self.change(py, limits, run, |all: Vec<Outputs>| {
-            let dicts = all.into_iter().map(|outputs| named(py, outputs));
-            PyList::new(py, dicts.collect::<PyResult<Vec<_>>>()?)
-        })
+        let inputs = convert_inputs(&mut InputConverter::with_copies(), inputs, &ports)?;
+        self.change(
+            py,
+            limits,
+            |trainer, options| trainer.iterate(inputs, options),
+            |all: Vec<Outputs>| {
+                let dicts = all.into_iter().map(|outputs| outputs_to_dict(py, outputs));
+                PyList::new(py, dicts.collect::<PyResult<Vec<_>>>()?)
+            },
+        )
     }
 
-    /// Runs the main graph with the current state, and changes nothing: the same call again gives
-    /// the same outputs, random numbers included. Returns a dict of the outputs by name.
+    /// Runs the main graph on the current state and returns a dict of the outputs by name.
     ///
-    /// A state variable that is an input of the main graph may be given another value for this
-    /// call.
+    /// Changes nothing, not even the random generator, so repeated calls return equal outputs.
+    /// `inputs` is a dict of inputs by name; a state variable that is also an input of the main
+    /// graph may be overridden for this call. `timeout` is a time limit in seconds. `stop` is a
+    /// `StopFlag` that cancels the run.
     #[pyo3(signature = (inputs, *, timeout=None, stop=None))]
     fn infer<'py>(
         &self,
@@ -191,14 +215,16 @@ impl PyTrainer {
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let limits = limits_of(stop, timeout)?;
+        let limits = call_limits(stop, timeout)?;
         let ports: Vec<Port> = self.current().inference_inputs().cloned().collect();
-        self.read(inputs, &ports, limits, |trainer, inputs, options| trainer.infer(inputs, options))
+        self.run_on_state(inputs, &ports, limits, |trainer, inputs, options| {
+            trainer.infer(inputs, options)
+        })
     }
 
-    /// The state variables and their values, by name: a mapping that later steps do not change.
+    /// Returns the state variables as a mapping from names to values. Later steps do not change it.
     ///
-    /// A name that variables of two entries have is told apart by the entry:
+    /// If two entries have variables of the same name, the key is qualified by the entry:
     /// `training_info[1].rate`.
     #[getter]
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -206,112 +232,121 @@ impl PyTrainer {
         py.import("sardonyx._state")?.getattr("State")?.call1((snapshot,))
     }
 
-    /// Gives a state variable another value, of the same element type and shape.
+    /// Assigns a value to a state variable. It must have the element type and shape of the
+    /// variable.
     fn set_state(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = value.py();
         let current = self.current();
-        let held = current.variable(name).map_err(|error| raised(py, &error))?;
-        let what = What::Other("the value");
-        let tensor = Taker::copying().tensor(value, Some(held.data_type()), &what)?;
-        let set = |trainer: &mut Trainer, _: &RunOptions<'_>| trainer.set_state(name, tensor);
-        self.change(py, limits_of(None, None)?, set, Ok)
+        let held = current.variable(name).map_err(|error| to_exception(py, &error))?;
+        let what = ValueName::Other("the value");
+        let tensor =
+            InputConverter::with_copies().convert_tensor(value, Some(held.data_type()), &what)?;
+        let limits = call_limits(None, None)?;
+        self.change(py, limits, |trainer, _| trainer.set_state(name, tensor), Ok)
     }
 
-    /// Writes the state to a file that ends in `.safetensors` or `.npz`, whole or not at all: the
+    /// Writes the state atomically to a file whose name ends in `.safetensors` or `.npz`: the
     /// values of all state variables, the position of the random generator, and a hash of the
     /// model.
     fn save(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let (path, current) = (file_path(path)?, self.current());
-        py.detach(|| current.save(path)).map_err(|error| raised(py, &error))
+        py.detach(|| current.save(path)).map_err(|error| to_exception(py, &error))
     }
 
-    /// Takes over the state of a file that `save` wrote for the same model.
+    /// Replaces the state by that of a file that `save` wrote for the same model.
     fn load(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let path = file_path(path)?;
-        let load = |trainer: &mut Trainer, _: &RunOptions<'_>| trainer.load(path);
-        self.change(py, limits_of(None, None)?, load, Ok)
+        self.change(py, call_limits(None, None)?, |trainer, _| trainer.load(path), Ok)
     }
 
-    /// The model with the current values in its initializers, ready to be trained further: an
-    /// object of the class of the model that the trainer was made of, or bytes. What was in data
-    /// files is inside.
+    /// Returns the model with the current state as initializers and with its training information.
+    ///
+    /// The result is an object of the class of the trainer's `model`, or bytes if that was a path
+    /// or bytes. Values from data files are embedded.
     fn export<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.message(py, false)
+        self.export_message(py, false)
     }
 
-    /// The model with the current values in its initializers and without its training information;
-    /// as `export` otherwise.
+    /// Returns the model with the current state as initializers and without its training
+    /// information.
+    ///
+    /// The result is an object of the class of the trainer's `model`, or bytes if that was a path
+    /// or bytes. Values from data files are embedded.
     fn export_inference<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.message(py, true)
+        self.export_message(py, true)
     }
 
-    /// Writes the model that `export` returns to a file, whole or not at all; with `inference=True`
-    /// that of `export_inference`. Values in data files are copied if the file is in another
-    /// directory. The ending of the name decides the form, as everywhere.
+    /// Writes the model with the current state to a file, atomically: with its training
+    /// information, or without if `inference` is True.
+    ///
+    /// The extension of `path` selects the file format, such as `.onnx` or `.onnxtxt`. Data files
+    /// of the model are copied if `path` is in another directory.
     #[pyo3(signature = (path, *, inference=false))]
     fn export_to(&self, path: &Bound<'_, PyAny>, inference: bool) -> PyResult<()> {
         let (py, path) = (path.py(), file_path(path)?);
         let current = self.current();
-        let saved = py.detach(|| exported(&current, inference)?.save(path));
-        saved.map_err(|error| raised(py, &error))
+        let saved = py.detach(|| export_model(&current, inference)?.save(path));
+        saved.map_err(|error| to_exception(py, &error))
     }
 
-    /// How many entries the training information has.
+    /// Returns the number of entries of the model's `training_info`.
     #[getter]
     fn entries(&self) -> usize {
         self.current().entries()
     }
 
-    /// How many devices run steps and inference; 0 without devices.
+    /// Returns the number of devices that steps and inference run on; 0 if the trainer uses no
+    /// devices.
     #[getter]
     fn devices(&self) -> usize {
         self.current().device_count()
     }
 
-    /// What random operators of the model draw by.
+    /// Returns the seed of the model's random operators.
     #[getter]
     fn seed(&self) -> u64 {
         self.current().seed()
     }
 
-    /// What is odd about the training information and does not stand against running it.
+    /// Returns non-fatal problems in the training information, one sentence each.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         self.current().warnings().to_vec()
     }
 
-    /// What the training step of an entry takes: inputs of the main graph, then those of its
-    /// algorithm.
+    /// Returns the inputs of the training step of an entry as a list of `Port`: those of the main
+    /// graph, then those of the algorithm.
     #[pyo3(signature = (entry=0))]
     fn inputs(&self, py: Python<'_>, entry: usize) -> PyResult<Vec<PyPort>> {
-        Ok(listed(step_inputs(py, &self.current(), entry)?))
+        Ok(to_python_ports(step_inputs(py, &self.current(), entry)?))
     }
 
-    /// What the training step of an entry returns.
+    /// Returns the outputs of the training step of an entry as a list of `Port`.
     #[pyo3(signature = (entry=0))]
     fn outputs(&self, py: Python<'_>, entry: usize) -> PyResult<Vec<PyPort>> {
-        Ok(listed(step_outputs(py, &self.current(), entry)?))
+        Ok(to_python_ports(step_outputs(py, &self.current(), entry)?))
     }
 
-    /// What inference takes. State variables that are inputs of the main graph may be given.
+    /// Returns the inputs of `infer` as a list of `Port`. Those that are state variables are
+    /// optional.
     #[getter]
     fn inference_inputs(&self) -> Vec<PyPort> {
-        listed(self.current().inference_inputs().cloned())
+        to_python_ports(self.current().inference_inputs().cloned())
     }
 
-    /// What inference returns.
+    /// Returns the outputs of `infer` as a list of `Port`.
     #[getter]
     fn inference_outputs(&self) -> Vec<PyPort> {
-        listed(self.current().inference_outputs().iter().cloned())
+        to_python_ports(self.current().inference_outputs().iter().cloned())
     }
 
-    /// How exact products are: `exact` or `fast`.
+    /// Returns the precision of matrix products: `exact` or `fast`.
     #[getter]
     fn precision(&self) -> &'static str {
         self.settings.precision_name()
     }
 
-    /// What notebooks show: state variables, and inputs and outputs of each step.
+    /// Returns HTML for notebooks: the state variables, and the inputs and outputs of each step.
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("sardonyx._notebook")?.call_method1("trainer", (slf,))
     }
@@ -320,13 +355,10 @@ impl PyTrainer {
         let current = self.current();
         let variables = current.state_types().map(|(name, ty)| format!("{name}: {ty}"));
         let variables: Vec<String> = variables.collect();
-        let list = |ports: Vec<Port>| {
-            ports.iter().map(ToString::to_string).collect::<Vec<String>>().join(", ")
-        };
         let mut steps = Vec::new();
         for entry in 0..current.entries() {
-            let inputs = list(step_inputs(py, &current, entry)?);
-            let outputs = list(step_outputs(py, &current, entry)?);
+            let inputs = join_ports(&step_inputs(py, &current, entry)?);
+            let outputs = join_ports(&step_outputs(py, &current, entry)?);
             steps.push(format!("({inputs}) => ({outputs})"));
         }
         Ok(format!("Trainer([{}], state=({}))", steps.join(", "), variables.join(", ")))
@@ -334,13 +366,14 @@ impl PyTrainer {
 }
 
 impl PyTrainer {
-    /// The trainer between two changes.
+    /// Returns the trainer with the state of the last finished change.
     fn current(&self) -> Arc<Trainer> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the state, one thread after the other. What is given back is made before the change
-    /// is seen, so that no error of the call leaves a change behind.
+    /// Applies `change` to a clone of the trainer, converts its result with `give`, and then
+    /// publishes the clone. One thread at a time; an error of either closure leaves the state
+    /// unchanged.
     fn change<R: Send, G>(
         &self,
         py: Python<'_>,
@@ -348,7 +381,7 @@ impl PyTrainer {
         change: impl FnOnce(&mut Trainer, &RunOptions<'_>) -> Result<R, Error> + Send,
         give: impl FnOnce(R) -> PyResult<G>,
     ) -> PyResult<G> {
-        let _turn = self.turns.begin(py, &limits)?;
+        let _turn = self.turns.acquire(py, &limits)?;
         let mut next = Trainer::clone(&self.current());
         let on_devices = next.device_count() > 0;
         let changed = run(py, limits, on_devices, |options| change(&mut next, options))?;
@@ -361,8 +394,9 @@ impl PyTrainer {
         Ok(given)
     }
 
-    /// Runs something that leaves the state alone.
-    fn read<'py>(
+    /// Converts `inputs`, calls `run` on the current state without a lock, and returns the outputs
+    /// as a dict.
+    fn run_on_state<'py>(
         &self,
         inputs: &Bound<'py, PyAny>,
         ports: &[Port],
@@ -371,49 +405,55 @@ impl PyTrainer {
         + Send,
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = inputs.py();
-        let mut taker = Taker::default();
-        let inputs = given(&mut taker, inputs, ports)?;
+        let mut converter = InputConverter::default();
+        let inputs = convert_inputs(&mut converter, inputs, ports)?;
         let current = self.current();
         let on_devices = current.device_count() > 0;
         let outputs = self::run(py, limits, on_devices, |options| run(&current, inputs, options));
-        let returned = outputs.and_then(|outputs| named(py, outputs));
-        // What is lent is given back here, where the interpreter is held.
-        drop(taker);
+        let returned = outputs.and_then(|outputs| outputs_to_dict(py, outputs));
+        // Releases the borrowed buffers here, where this thread holds the GIL.
+        drop(converter);
         returned
     }
 
-    fn message<'py>(&self, py: Python<'py>, inference: bool) -> PyResult<Bound<'py, PyAny>> {
+    /// Exports the model as an object of the class of the given model, or as bytes, with all values
+    /// embedded.
+    fn export_message<'py>(&self, py: Python<'py>, inference: bool) -> PyResult<Bound<'py, PyAny>> {
         let current = self.current();
-        // Nothing finds its data files once it is away from where it lay.
-        let model = py.detach(|| exported(&current, inference)?.with_values_inside());
-        let model = model.map_err(|error| raised(py, &error))?;
-        as_message(py, &model, self.class.as_ref())
+        // Embeds data files: their paths are relative to the file that the model came from.
+        let model = py.detach(|| export_model(&current, inference)?.with_values_inside());
+        let model = model.map_err(|error| to_exception(py, &error))?;
+        to_message(py, &model, self.class.as_ref())
     }
 }
 
 #[pymethods]
 impl Snapshot {
-    /// The names of the state variables: those of the main graph, then those of the algorithms.
+    /// Returns the names of the state variables: those of the main graph, then those of the
+    /// algorithms.
     fn names(&self) -> Vec<&str> {
         self.0.state_types().map(|(name, _)| name).collect()
     }
 
-    /// The value of a state variable, as an array of its own.
+    /// Returns the value of a state variable as a new array. Raises `KeyError` for an unknown
+    /// name.
     fn value<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let found = name.extract::<&str>().ok().and_then(|name| self.0.variable(name).ok());
         match found {
-            Some(value) => give::object(name.py(), Value::from(value)),
+            Some(value) => give::to_python(name.py(), Value::from(value)),
             None => Err(PyKeyError::new_err(name.clone().unbind())),
         }
     }
 
-    /// Types and shapes of the state variables, such as `float[2, 3]`.
+    /// Returns type and shape of each state variable, such as `float[2, 3]`, in the order of
+    /// `names()`.
     fn types(&self) -> Vec<String> {
         self.0.state_types().map(|(_, ty)| ty.to_string()).collect()
     }
 }
 
-/// Does a run, on devices or in this thread.
+/// Calls `run` with the options of `limits`: on the device threads while this thread waits for
+/// signals, or in this thread.
 fn run<R: Send>(
     py: Python<'_>,
     limits: Limits,
@@ -423,59 +463,79 @@ fn run<R: Send>(
     if on_devices {
         limits.run_on_devices(py, run)
     } else {
-        limits.run(py, Interpreter::ReleaseAndLook, run)
+        limits.run(py, GilUse::ReleaseAndCheck, run)
     }
 }
 
-/// The devices that `devices` asks for, if any.
+/// Converts the arguments of `Trainer` about devices; `None` if it uses none.
 ///
 /// # Errors
 ///
-/// It is neither a bool nor a name.
+/// A configuration is named for a trainer without devices.
 fn device_options(
-    devices: Option<&Bound<'_, PyAny>>,
+    py: Python<'_>,
+    devices: bool,
+    configuration: Option<&str>,
     deadline: Duration,
 ) -> PyResult<Option<DeviceOptions>> {
     let options = DeviceOptions::new().deadline(deadline);
-    let Some(devices) = devices else { return Ok(None) };
-    if let Ok(wanted) = devices.cast::<PyBool>() {
-        return Ok(wanted.is_true().then_some(options));
+    match (devices, configuration) {
+        (true, Some(name)) => Ok(Some(options.configuration(name))),
+        (true, None) => Ok(Some(options)),
+        (false, None) => Ok(None),
+        (false, Some(name)) => {
+            let what = format!("configuration is '{name}', but devices is False");
+            Err(argument_error(py, what, Some("give devices=True as well")))
+        }
     }
-    let Ok(name) = devices.cast::<PyString>() else {
-        let found = shown(devices);
-        let what = format!(
-            "devices is {found}, which is neither True nor the name of a configuration of the model"
-        );
-        return Err(PyTypeError::new_err(what));
-    };
-    Ok(Some(options.configuration(name.to_cow()?)))
 }
 
-/// The model with the values of a trainer.
-fn exported(trainer: &Trainer, inference: bool) -> Result<Model, Error> {
+/// Converts the argument `outputs` of `Trainer`. Does not extract a `Vec`, which would reserve
+/// memory for the length that the object claims, and panic if that is too large.
+///
+/// # Errors
+///
+/// `TypeError` if it is not an iterable of names.
+fn parse_output_names(names: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    if names.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("outputs is a str, which is not a list of names"));
+    }
+    names.try_iter()?.map(|name| name?.extract()).collect()
+}
+
+/// Exports the model with the state of `trainer`: for inference, or with its training information.
+fn export_model(trainer: &Trainer, inference: bool) -> Result<Model, Error> {
     if inference { trainer.export_inference() } else { trainer.export() }
 }
 
-/// What the training step of an entry takes.
+/// Returns the inputs of the training step of an entry.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if the entry does not exist.
 fn step_inputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
-    let ports = trainer.step_inputs(entry).map_err(|error| raised(py, &error))?;
+    let ports = trainer.step_inputs(entry).map_err(|error| to_exception(py, &error))?;
     Ok(ports.cloned().collect())
 }
 
-/// What the training step of an entry returns.
+/// Returns the outputs of the training step of an entry.
+///
+/// # Errors
+///
+/// `sardonyx.Error` if the entry does not exist.
 fn step_outputs(py: Python<'_>, trainer: &Trainer, entry: usize) -> PyResult<Vec<Port>> {
-    let ports = trainer.step_outputs(entry).map_err(|error| raised(py, &error))?;
+    let ports = trainer.step_outputs(entry).map_err(|error| to_exception(py, &error))?;
     Ok(ports.cloned().collect())
 }
 
-fn listed(ports: impl IntoIterator<Item = Port>) -> Vec<PyPort> {
+/// Wraps ports in their Python class.
+fn to_python_ports(ports: impl IntoIterator<Item = Port>) -> Vec<PyPort> {
     ports.into_iter().map(PyPort).collect()
 }
 
-/// The inputs that a dict gives. Names that no port has are left in, as the run says best what is
-/// wrong with them.
-fn given(
-    taker: &mut Taker,
+/// Converts a dict of inputs to values. Keeps unknown names: the run reports them with suggestions.
+fn convert_inputs(
+    converter: &mut InputConverter,
     inputs: &Bound<'_, PyAny>,
     ports: &[Port],
 ) -> PyResult<Vec<(String, Value)>> {
@@ -483,13 +543,13 @@ fn given(
     let mut values = Vec::with_capacity(inputs.len());
     for (key, object) in inputs.iter() {
         let Ok(name) = key.extract::<String>() else {
-            let what = format!("the name {} of an input is not a str", shown(&key));
-            return Err(of_kind(key.py(), ErrorKind::Input, what, None));
+            let what = format!("the name {} of an input is not a str", shorten_repr(&key));
+            return Err(new_error(key.py(), ErrorKind::Input, what, None));
         };
         let known = ports.iter().find(|port| port.name() == name);
         let value = match known {
-            Some(port) => taker.given(&object, port)?,
-            None => taker.given(&object, &Port::new(name.clone(), None, false))?,
+            Some(port) => converter.convert_argument(&object, port)?,
+            None => converter.convert_argument(&object, &Port::new(name.clone(), None, false))?,
         };
         if let Some(value) = value {
             values.push((name, value));
@@ -498,11 +558,11 @@ fn given(
     Ok(values)
 }
 
-/// Outputs as a dict by name.
-fn named<'py>(py: Python<'py>, outputs: Outputs) -> PyResult<Bound<'py, PyDict>> {
+/// Converts outputs to a dict of Python objects by name.
+fn outputs_to_dict<'py>(py: Python<'py>, outputs: Outputs) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, value) in outputs {
-        dict.set_item(name, give::object(py, value)?)?;
+        dict.set_item(name, give::to_python(py, value)?)?;
     }
     Ok(dict)
 }

@@ -1,17 +1,17 @@
-//! Training and gradients for models that have none. The package says which options there are and
-//! what they are by default, and gives them as a dict.
+//! Python functions `sardonyx.add_training` and `sardonyx.differentiate`: add a loss, gradients and
+//! an optimizer to a model. The Python package declares the options with their defaults and passes
+//! them as a dict.
 
 use pyo3::prelude::*;
 use sardonyx::Model;
+use sardonyx::edit::EditError;
 use sardonyx::tool::{Optimizer, OptimizerName, OptimizerNumbers};
-use sardonyx::train::{
-    Clipping, GradientOptions, Initialization, Loss, TrainingError, TrainingOptions,
-};
+use sardonyx::train::{Clipping, GradientOptions, Initialization, Loss, TrainingOptions};
 
-use super::errors::{Wrong, raised, wrong_argument};
-use super::opened::{as_given, class_of, opened};
+use super::errors::{ArgumentProblem, argument_error, to_exception};
+use super::opened::{find_parser, open_model, to_argument_form};
 
-/// The options of `sardonyx.add_training`.
+/// Arguments of `sardonyx.add_training`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct TrainingArguments {
@@ -39,7 +39,7 @@ pub(crate) struct TrainingArguments {
     float_copies: bool,
 }
 
-/// The options of `sardonyx.differentiate`.
+/// Arguments of `sardonyx.differentiate`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct GradientArguments {
@@ -49,21 +49,23 @@ pub(crate) struct GradientArguments {
     expand: bool,
 }
 
-/// The losses that have a name.
+/// Names of the built-in losses.
 const LOSSES: [&str; 2] = ["cross-entropy", "squared-error"];
 
-/// A model with a loss, gradients and an optimizer.
+/// Returns the model with a loss, gradients and an optimizer, as an object of the same class or as
+/// bytes.
 #[pyfunction]
 #[pyo3(signature = (model, arguments, /))]
 pub(crate) fn add_training<'py>(
     model: &Bound<'py, PyAny>,
     arguments: TrainingArguments,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let options = arguments.options().map_err(|wrong| wrong.raised(model.py()))?;
-    changed(model, |model| Ok(model.add_training(&options)?.0))
+    let options = arguments.into_options().map_err(|wrong| wrong.into_exception(model.py()))?;
+    change_model(model, |model| Ok(model.add_training(&options)?.0))
 }
 
-/// A model with gradients as outputs, or with the nodes that its Gradient nodes mean.
+/// Returns the model with gradients as additional outputs; with `expand`, the model whose Gradient
+/// nodes are replaced by the nodes that compute them.
 #[pyfunction]
 #[pyo3(signature = (model, arguments, /))]
 pub(crate) fn differentiate<'py>(
@@ -73,45 +75,49 @@ pub(crate) fn differentiate<'py>(
     let GradientArguments { of, by, gradient_node, expand } = arguments;
     if expand {
         if of.is_some() || by.is_some() || gradient_node {
-            let wrong = Wrong::from("expand goes with none of of, by and gradient_node");
-            return Err(wrong.raised(model.py()));
+            let wrong = ArgumentProblem::from("expand excludes of, by and gradient_node");
+            return Err(wrong.into_exception(model.py()));
         }
-        return changed(model, |model| Ok(model.expand_gradients()?.0));
+        return change_model(model, |model| Ok(model.expand_gradients()?.0));
     }
     let mut options = GradientOptions::new().gradient_node(gradient_node);
     if let Some(of) = &of {
-        options = options.of(of);
+        options = options.differentiate(of);
     }
     if let Some(by) = by {
-        options = options.by(by);
+        options = options.with_respect_to(by);
     }
-    changed(model, |model| Ok(model.add_gradients(&options)?.0))
+    change_model(model, |model| Ok(model.add_gradients(&options)?.0))
 }
 
-/// What becomes of a model, as what was given: an object of the same class, or bytes.
-fn changed<'py>(
+/// Applies `change` to a model and returns the result in the form of the argument: an object of the
+/// same class, or bytes.
+fn change_model<'py>(
     given: &Bound<'py, PyAny>,
-    change: impl FnOnce(&Model) -> Result<Model, TrainingError> + Send,
+    change: impl FnOnce(&Model) -> Result<Model, EditError> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = given.py();
-    let class = class_of(given)?;
-    let (model, source) = opened(given)?;
+    let class = find_parser(given)?;
+    let (model, source) = open_model(given)?;
     let model = py.detach(|| change(&model)).map_err(|refusal| match refusal {
-        TrainingError::Option(what) => wrong_argument(py, what, None),
-        refusal @ (TrainingError::Findings(_) | TrainingError::Invalid(_)) => {
-            raised(py, &refusal.into())
-        }
+        EditError::Option(what) => argument_error(py, what, None),
+        refusal => to_exception(py, &refusal.into()),
     })?;
-    as_given(py, model, &source, class.as_ref())
+    to_argument_form(py, model, &source, class.as_ref())
 }
 
 impl TrainingArguments {
-    fn options(self) -> Result<TrainingOptions, Wrong> {
+    /// Converts the arguments to training options.
+    ///
+    /// # Errors
+    ///
+    /// Arguments that exclude each other, or an unknown name.
+    fn into_options(self) -> Result<TrainingOptions, ArgumentProblem> {
         let init = self.init.parse::<Initialization>();
         let init = init.map_err(|what| format!("init is '{}', which is {what}", self.init))?;
-        let mut options = TrainingOptions::new(self.loss()?)
-            .with_optimizer(self.optimizer()?)
-            .frozen(self.freeze)
+        let mut options = TrainingOptions::new(self.to_loss()?)
+            .with_optimizer(self.to_optimizer()?)
+            .freeze(self.freeze)
             .initialization(init)
             .training_mode(self.training_mode)
             .gradient_nodes(self.gradient_nodes)
@@ -128,12 +134,17 @@ impl TrainingArguments {
         })
     }
 
-    fn loss(&self) -> Result<Loss, Wrong> {
+    /// Converts the arguments `loss`, `loss_value`, `of`, `class_axis` and `ignore_class`.
+    ///
+    /// # Errors
+    ///
+    /// No loss, two losses, an unknown loss, or arguments of another loss.
+    fn to_loss(&self) -> Result<Loss, ArgumentProblem> {
         let output = self.of.clone();
         let of_classes = self.class_axis.is_some() || self.ignore_class.is_some();
         match (self.loss.as_deref(), &self.loss_value) {
             (None, Some(_)) if output.is_some() || of_classes => {
-                Err("loss_value goes with none of of, class_axis and ignore_class".into())
+                Err("loss_value excludes of, class_axis and ignore_class".into())
             }
             (None, Some(value)) => Ok(Loss::Value(value.clone())),
             (Some("cross-entropy"), None) => {
@@ -143,20 +154,25 @@ impl TrainingArguments {
                 Err("class_axis and ignore_class are for the loss cross-entropy".into())
             }
             (Some("squared-error"), None) => Ok(Loss::SquaredError { output }),
-            (Some(other), None) => Err(Wrong::unknown("loss", other, &LOSSES)),
+            (Some(other), None) => Err(ArgumentProblem::unknown("loss", other, &LOSSES)),
             (Some(_), Some(_)) => Err("loss and loss_value are both given".into()),
-            (None, None) => Err(Wrong {
+            (None, None) => Err(ArgumentProblem {
                 what: "neither loss nor loss_value is given".to_string(),
                 help: Some(format!("give a loss: {}", LOSSES.join(", "))),
             }),
         }
     }
 
-    fn optimizer(&self) -> Result<Optimizer, Wrong> {
+    /// Converts the arguments `optimizer`, `learning_rate`, `momentum` and so on.
+    ///
+    /// # Errors
+    ///
+    /// An unknown optimizer, or a number that the optimizer does not have.
+    fn to_optimizer(&self) -> Result<Optimizer, ArgumentProblem> {
         let mut names = OptimizerName::ALL.into_iter();
         let Some(name) = names.find(|name| name.name() == self.optimizer) else {
             let names = OptimizerName::ALL.map(OptimizerName::name);
-            return Err(Wrong::unknown("optimizer", &self.optimizer, &names));
+            return Err(ArgumentProblem::unknown("optimizer", &self.optimizer, &names));
         };
         let optimizer = name.with(&OptimizerNumbers {
             learning_rate: self.learning_rate,
@@ -167,7 +183,7 @@ impl TrainingArguments {
             rate_decay: self.rate_decay,
             weight_decay: self.weight_decay,
         });
-        let optimizer = optimizer.map_err(|foreign| Wrong {
+        let optimizer = optimizer.map_err(|foreign| ArgumentProblem {
             what: foreign.to_string(),
             help: Some(format!("leave out {}", foreign.number)),
         })?;

@@ -1,52 +1,62 @@
-//! `Worker`: one of several programs that run a model together, each some of its devices.
+//! `Worker`: one of several programs that run one model together, each on some of its devices.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use sardonyx::device::{DeviceOptions, DeviceSession, OutputPart, Results};
 use sardonyx::{Outputs, RunOptions, Session};
 
-use super::engine::wanted;
-use super::errors::wrong_argument;
+use super::engine::find_output_indices;
+use super::errors::argument_error;
 use super::give;
-use super::group::{Connection, Handle, deadline_of};
-use super::member::PyMember;
-use super::opened::opened;
+use super::group::{Connection, Handle, parse_deadline};
+use super::limits::Limits;
+use super::member::{MemberPlace, PyMember};
+use super::opened::open_model;
 use super::settings::Settings;
-use super::take::Taker;
-use super::{PyStopFlag, limits_of};
+use super::take::InputConverter;
+use super::{PyStopFlag, call_limits};
 
-/// What a run gives a worker.
+/// Outputs of one run that this worker receives.
 enum Served {
+    /// Complete tensors of all outputs.
     Outputs(Outputs),
+    /// Shards of outputs that the devices of this worker hold.
     Parts(Vec<OutputPart>),
 }
 
-/// One of several workers that run a model on the devices of one of its configurations.
+/// One of several programs that run one model together, on the devices of one of its
+/// configurations.
 ///
-/// `model` is what a `Session` takes; all workers open the same one with the same options.
-/// `configuration` is the name of the configuration; the only one of the model if it is None.
-/// `transport` carries messages to the other workers; without it there are none, and each device
-/// is a thread of this process. It is an object with `rank`, the number of this
-/// worker, `size`, the number of all, `send(to, data)` and `recv(timeout)`, which returns
-/// `(source, data)`, or None if nothing came in so many seconds. Each of the two methods is called
-/// by one thread, not the same for both. `send` may wait until the other worker receives.
-/// `deadline` is how many seconds a worker waits for another one before that is taken for lost.
-/// `results` says who gets what runs give: `"first"`, worker 0; `"all"` workers, which get them
-/// by `serve`; or `"split"`: outputs stay on the devices, and each worker gets what its own devices
-/// have, for each output a list of `sardonyx.distributed.OutputPart`. `threads`, `precision` and
-/// `seed` are those of `Session`; by default, the devices of this worker share the processors.
+/// `model` is a path, the bytes of a model, or an object with `SerializeToString`; all workers must
+/// open the same model with the same options. `configuration` is the name of the device
+/// configuration; None selects the only configuration of the model. `transport` carries messages to
+/// the other workers; without it there is one worker, and each device is a thread of this process.
 ///
-/// Devices are spread evenly over the workers. Worker 0 calls `run` or `run_many`, all others
-/// `serve`, which ends when worker 0 is closed. A node that fails, or a limit, ends one run, on all
-/// workers. If a worker fails otherwise or is lost, the calls of all end with an error that names
-/// it, and none of them can run any more.
+/// A transport has the attributes `rank`, the number of this worker, and `size`, the number of
+/// workers, and two methods: `send(to, data)`, which may block until the other worker receives, and
+/// `recv(timeout)`, which returns `(source, data)`, or None if no message arrives within `timeout`
+/// seconds. One thread calls `send`, another one `recv`.
 ///
-/// Waits until all workers are there. Raises `sardonyx.Error` if one is missing or has another
-/// model or other options, or if the model cannot be opened or run.
+/// `deadline` is the time in seconds after which a silent worker counts as lost. `results` selects
+/// the workers that receive the outputs of a run: `"first"`, worker 0 alone; `"all"`, every worker,
+/// through `serve`; `"split"`, every worker the shards that its own devices hold, as a list of
+/// `sardonyx.distributed.OutputPart` for each output. `threads`, `precision` and `seed` have the
+/// meanings they have in `Session`; by default, the devices of this worker share the processors.
+///
+/// Devices are distributed evenly over the workers. Worker 0 calls `run` or `run_many`, all others
+/// call `serve`, which returns when worker 0 is closed. An error of a node, a time limit or a stop
+/// flag ends one run on all workers. After any other failure, or if a worker is lost, the calls of
+/// all workers raise an error that names the worker, and no worker can run again.
+///
+/// The constructor waits until all workers are connected. Raises `sardonyx.Error` if a worker is
+/// missing or has another model or other options, or if the model cannot be opened or is not
+/// supported.
 #[pyclass(frozen, extends = PyMember, name = "Worker", module = "sardonyx.distributed")]
 pub(crate) struct PyWorker {
     open: Handle<DeviceSession>,
+    /// Number of devices of all workers.
     devices: usize,
+    /// Workers that receive the outputs of a run.
     results: Results,
 }
 
@@ -76,11 +86,11 @@ impl PyWorker {
             _ => {
                 let what = format!("results is {results:?}, which does not exist");
                 let help = "use 'first', 'all' or 'split'";
-                return Err(wrong_argument(py, what, Some(help)));
+                return Err(argument_error(py, what, Some(help)));
             }
         };
         let settings = Settings::new(py, threads, precision, None, None, seed)?;
-        let deadline = deadline_of(py, deadline)?;
+        let deadline = parse_deadline(py, deadline)?;
         let connection = Connection::new(py, transport, deadline)?;
         let mut options = DeviceOptions::new().deadline(deadline).results(results);
         if let Some(transport) = connection.transport() {
@@ -89,10 +99,11 @@ impl PyWorker {
         if let Some(name) = configuration {
             options = options.configuration(name);
         }
-        let made = opened(model).inspect_err(|error| connection.fail(error));
+        let made = open_model(model).inspect_err(|error| connection.fail(error));
         let made = made.and_then(|(model, _)| {
-            let session = connection
-                .make(py, || settings.applied(Session::builder(&model)).devices(options))?;
+            let session = connection.build_session(py, || {
+                settings.apply_to(Session::builder(&model)).devices(options)
+            })?;
             Ok((model, session))
         });
         let (model, session) = match made {
@@ -102,18 +113,20 @@ impl PyWorker {
                 return Err(error);
             }
         };
-        let place = (session.worker(), connection.place().1);
+        let place = MemberPlace { rank: session.worker(), size: connection.place().size };
         let (threads, devices) = (session.threads(), session.device_count());
         let (inputs, outputs) = (session.inputs().to_vec(), model.outputs());
         let open = Handle::new(py, session, connection, "worker")?;
-        let member = PyMember::new(py, open.closing(), place, threads, (&inputs, &outputs));
+        let member = PyMember::new(py, open.as_close(), place, threads, &inputs, &outputs);
         Ok(PyClassInitializer::from(member).add_subclass(PyWorker { open, devices, results }))
     }
 
-    /// Runs the model on inputs by name and returns a dict of its outputs by name. For worker 0.
+    /// Runs the model on a dict of inputs by name and returns a dict of outputs by name. Only
+    /// worker 0 may call it.
     ///
-    /// `outputs` names those that are wanted; all by default. `timeout` ends the run after some
-    /// seconds, and `stop` when another thread raises the flag; both end the run on all workers.
+    /// `outputs` lists the names of the outputs to return; the default is all. `timeout` is a time
+    /// limit in seconds, and `stop` is a `StopFlag` that cancels the run; either ends the run on
+    /// all workers.
     #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
     fn run<'py>(
         slf: &Bound<'py, Self>,
@@ -124,12 +137,15 @@ impl PyWorker {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = feeds.py();
         let runs = PyList::new(py, [feeds])?;
-        let found = run_all(slf, runs.as_any(), outputs, (timeout, stop))?;
+        let found = run_all(slf, runs.as_any(), outputs, call_limits(stop, timeout)?)?;
         Ok(found.into_iter().next().unwrap_or_else(|| PyDict::new(py)))
     }
 
-    /// Runs the model on each of several sets of inputs, and returns a list of dicts of outputs.
-    /// Devices do not wait for each other between runs. For worker 0.
+    /// Runs the model once for each dict of inputs in `feeds` and returns a list of dicts of
+    /// outputs. Only worker 0 may call it.
+    ///
+    /// Devices that finish one run start the next one without waiting for the others. `outputs`,
+    /// `timeout` and `stop` are those of `run`, and apply to all runs together.
     #[pyo3(signature = (feeds, *, outputs=None, timeout=None, stop=None))]
     fn run_many<'py>(
         slf: &Bound<'py, Self>,
@@ -138,15 +154,15 @@ impl PyWorker {
         timeout: Option<f64>,
         stop: Option<&Bound<'py, PyStopFlag>>,
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        run_all(slf, feeds, outputs, (timeout, stop))
+        run_all(slf, feeds, outputs, call_limits(stop, timeout)?)
     }
 
-    /// Runs the devices of this worker whenever worker 0 runs the model, until that is closed. For
-    /// all workers but 0.
+    /// Runs the devices of this worker for every run of worker 0, and returns when worker 0 is
+    /// closed. All workers but worker 0 call it.
     ///
-    /// `take` is called with a dict of outputs by name for each run that worker 0 makes, if the
-    /// workers were made with `results="all"` or `results="split"`. An exception that it raises
-    /// ends the work of all.
+    /// `take` is called after each run with a dict of the outputs by name that this worker
+    /// receives; it requires workers with `results="all"` or `results="split"`. An exception in
+    /// `take` ends the work of all workers.
     #[pyo3(signature = (take=None))]
     fn serve(slf: &Bound<'_, Self>, take: Option<Py<PyAny>>) -> PyResult<()> {
         let (py, PyWorker { open, results, .. }) = (slf.py(), slf.get());
@@ -154,15 +170,15 @@ impl PyWorker {
         if take.is_some() && *results == Results::First {
             let what = "results are for worker 0 alone, so take is never called";
             let help = "make all workers with results='all' or results='split'";
-            return Err(wrong_argument(py, what, Some(help)));
+            return Err(argument_error(py, what, Some(help)));
         }
         let mut raised = None;
         let served = open.with(py, None, |open, stop| {
-            let mut hand = |served: Served| {
+            let mut call_take = |served: Served| {
                 let Some(take) = take.as_ref().filter(|_| raised.is_none()) else { return };
                 let taken = Python::attach(|py| {
                     let outputs = match served {
-                        Served::Outputs(outputs) => member.dict(py, outputs, None)?,
+                        Served::Outputs(outputs) => member.outputs_to_dict(py, outputs, None)?,
                         Served::Parts(parts) => parts_by_name(py, member, parts, None)?,
                     };
                     take.call1(py, (outputs,)).map(|_| ())
@@ -174,15 +190,15 @@ impl PyWorker {
             };
             match results {
                 Results::Split => {
-                    open.session.serve_split(stop, |parts| hand(Served::Parts(parts)))
+                    open.session.serve_split(stop, |parts| call_take(Served::Parts(parts)))
                 }
-                _ => open.session.serve(stop, |outputs| hand(Served::Outputs(outputs))),
+                _ => open.session.serve(stop, |outputs| call_take(Served::Outputs(outputs))),
             }
         });
         raised.map_or(served, Err)
     }
 
-    /// How many devices the model runs on, those of all workers together.
+    /// Returns the number of devices that the model runs on, over all workers.
     #[getter]
     fn devices(&self) -> usize {
         self.devices
@@ -194,26 +210,31 @@ impl PyWorker {
     }
 }
 
-/// Runs the model on each of several sets of inputs.
+/// Runs the model once for each dict of inputs and returns the dicts of outputs, converted as
+/// `results` requires.
 fn run_all<'py>(
     worker: &Bound<'py, PyWorker>,
     feeds: &Bound<'py, PyAny>,
     outputs: Option<&Bound<'py, PyAny>>,
-    (timeout, stop): (Option<f64>, Option<&Bound<'py, PyStopFlag>>),
+    limits: Limits,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let (py, PyWorker { open, results, .. }) = (feeds.py(), worker.get());
     let member = worker.as_super().get();
-    let of_call = limits_of(stop, timeout)?;
-    let picked = outputs.map(|names| wanted(names, &member.output_names)).transpose()?;
-    let mut taker = Taker::default();
+    let picked =
+        outputs.map(|names| find_output_indices(names, &member.output_names)).transpose()?;
+    let mut converter = InputConverter::default();
     let mut runs = Vec::new();
     for feeds in feeds.try_iter()? {
-        let known = |session: &DeviceSession, name: &str| session.input(name).map(|_| ());
-        runs.push(open.values(&feeds?, &member.inputs, &mut taker, known)?);
+        runs.push(open.convert_inputs(
+            &feeds?,
+            &member.inputs,
+            &mut converter,
+            |session, name| session.input(name).map(|_| ()),
+        )?);
     }
-    let found = open.with(py, of_call.stop, |open, stop| {
+    let found = open.with(py, limits.stop, |open, stop| {
         let mut options = RunOptions::new().stop(stop);
-        options.deadline = of_call.deadline;
+        options.deadline = limits.deadline;
         match results {
             Results::Split => {
                 let found = open.session.run_split(runs, &options)?;
@@ -226,17 +247,17 @@ fn run_all<'py>(
         }
     });
     let dicts = found?.into_iter().map(|served| match served {
-        Served::Outputs(outputs) => member.dict(py, outputs, picked.as_deref()),
+        Served::Outputs(outputs) => member.outputs_to_dict(py, outputs, picked.as_deref()),
         Served::Parts(parts) => parts_by_name(py, member, parts, picked.as_deref()),
     });
     let dicts = dicts.collect();
-    // What is lent is given back here, where the interpreter is held.
-    drop(taker);
+    // Releases the borrowed buffers here, where this thread holds the GIL.
+    drop(converter);
     dicts
 }
 
-/// The parts of the outputs of a run, or of those that are wanted, that devices of this worker
-/// have.
+/// Groups the output shards of this worker's devices by output: a dict of lists of `OutputPart`,
+/// for all outputs or those of the indices `wanted`.
 fn parts_by_name<'py>(
     py: Python<'py>,
     member: &PyMember,
@@ -254,7 +275,7 @@ fn parts_by_name<'py>(
             .map(|axis| PyTuple::new(py, axis.iter().map(|range| (range.start, range.end))));
         let ranges = PyTuple::new(py, ranges.collect::<PyResult<Vec<_>>>()?)?;
         let shape = PyTuple::new(py, &part.dims)?;
-        let value = give::object(py, part.value)?;
+        let value = give::to_python(py, part.value)?;
         list.push(class.call1((part.device, shape, ranges, value))?);
     }
     let dict = PyDict::new(py);

@@ -1,4 +1,4 @@
-//! What inference functions of Python are called with.
+//! Python classes that are passed to inference functions of Python code.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,48 +6,56 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use sardonyx::tool::schema::AttrType;
 
-use super::functions::{Facts, Line};
+use super::functions::{InferenceLink, NodeFacts};
 use super::protos;
 use crate::defs::default_value;
 use crate::errors::InferenceError;
 use crate::registry::Key;
 
-/// What an inference function knows of the node whose outputs it types. Made by the library only.
+/// Node whose output types an inference function infers. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct InferenceContext {
-    facts: Facts,
-    /// TypeProtos; empty where nothing is said.
+    facts: NodeFacts,
+    /// Serialized TypeProtos of the outputs; empty for an unknown type.
     outputs: Mutex<Vec<Vec<u8>>>,
-    line: Arc<Line>,
+    /// Connection to the inference thread.
+    link: Arc<InferenceLink>,
+    /// Nesting depth of the inference function that the context was made for.
     depth: usize,
 }
 
 impl InferenceContext {
-    pub(super) fn new(facts: Facts, line: Arc<Line>, depth: usize) -> InferenceContext {
+    /// Makes the context of an inference function at a nesting depth.
+    pub(super) fn new(
+        facts: NodeFacts,
+        link: Arc<InferenceLink>,
+        depth: usize,
+    ) -> InferenceContext {
         InferenceContext {
             outputs: Mutex::new(vec![Vec::new(); facts.has_output.len()]),
             facts,
-            line,
+            link,
             depth,
         }
     }
 
-    /// What was said of the outputs.
+    /// Returns the output types that were set, as serialized TypeProtos; empty for an unknown type.
     pub(super) fn outputs(&self) -> Vec<Vec<u8>> {
         self.with_outputs(|outputs| outputs.clone())
     }
 
+    /// Calls `work` with the output types, locked.
     fn with_outputs<R>(&self, work: impl FnOnce(&mut Vec<Vec<u8>>) -> R) -> R {
         work(&mut self.outputs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Applies the rule of an operator of the standard.
+    /// Applies the inference rule of a standard operator to the outputs.
     fn apply(&self, py: Python<'_>, key: Key) -> PyResult<()> {
-        let said = self.line.rule(py, self.depth, key)?;
+        let inferred = self.link.rule(py, self.depth, key)?;
         self.with_outputs(|outputs| {
-            for (output, said) in outputs.iter_mut().zip(said) {
-                if !said.is_empty() {
-                    *output = said;
+            for (output, inferred) in outputs.iter_mut().zip(inferred) {
+                if !inferred.is_empty() {
+                    *output = inferred;
                 }
             }
         });
@@ -55,7 +63,7 @@ impl InferenceContext {
     }
 }
 
-/// A position. Anything else than a number from 0 on is of the wrong type.
+/// Index of an input or output. Anything but an int of 0 or more is a `TypeError`.
 struct Index(usize);
 
 impl<'py> FromPyObject<'_, 'py> for Index {
@@ -63,84 +71,90 @@ impl<'py> FromPyObject<'_, 'py> for Index {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Index> {
         let number = object.extract();
-        number.map(Index).map_err(|_| PyTypeError::new_err("a position is a number from 0 on"))
+        number.map(Index).map_err(|_| PyTypeError::new_err("the index is not an int of 0 or more"))
     }
 }
 
-/// One of the facts about an input, as an object.
-fn fact<'py>(
+/// Converts a fact about an input to a message object of the onnx package.
+///
+/// # Errors
+///
+/// `RuntimeError` if the input does not exist.
+fn fact_to_python<'py>(
     py: Python<'py>,
     class: &str,
     facts: &[Option<Vec<u8>>],
     Index(index): Index,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let fact = facts.get(index).ok_or_else(|| beyond("Input", index))?;
+    let fact = facts.get(index).ok_or_else(|| index_error("Input", index))?;
     let object = fact.as_ref().map(|bytes| protos::to_python(py, class, bytes));
     object.transpose()
 }
 
-fn beyond(what: &str, index: usize) -> PyErr {
+/// Makes the exception for an index that is out of range.
+fn index_error(what: &str, index: usize) -> PyErr {
     PyRuntimeError::new_err(format!("{what} {index} is out of bounds."))
 }
 
 #[pymethods]
 impl InferenceContext {
     #[new]
-    fn made_by_python() -> PyResult<InferenceContext> {
+    fn refuse_construction() -> PyResult<InferenceContext> {
         Err(PyTypeError::new_err("an InferenceContext is made by shape inference"))
     }
 
-    /// An attribute that the node has, as an AttributeProto.
+    /// Returns an attribute of the node as an AttributeProto; None if the node does not have it.
     fn get_attribute<'py>(
         &self,
         py: Python<'py>,
         name: &str,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.line.attribute(py, self.depth, name)?;
+        let found = self.link.attribute(py, self.depth, name)?;
         let object = found.map(|bytes| protos::to_python(py, "AttributeProto", &bytes));
         object.transpose()
     }
 
-    /// How many inputs the node has, those that are left out counted.
+    /// Returns the number of the node's inputs, omitted ones included.
     fn get_num_inputs(&self) -> usize {
         self.facts.types.len()
     }
 
-    /// The type of an input as a TypeProto, if it is known.
+    /// Returns the type of an input as a TypeProto; None if it is unknown.
     fn get_input_type<'py>(
         &self,
         py: Python<'py>,
         idx: Index,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        fact(py, "TypeProto", &self.facts.types, idx)
+        fact_to_python(py, "TypeProto", &self.facts.types, idx)
     }
 
-    /// Whether the node has an input.
+    /// Whether the node has the input.
     fn has_input(&self, idx: Index) -> bool {
         self.facts.has_input.get(idx.0).copied().unwrap_or(false)
     }
 
-    /// An input that is a constant, as a TensorProto.
+    /// Returns the value of a constant input as a TensorProto; None if it is not constant.
     fn get_input_data<'py>(
         &self,
         py: Python<'py>,
         idx: Index,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        fact(py, "TensorProto", &self.facts.data, idx)
+        fact_to_python(py, "TensorProto", &self.facts.data, idx)
     }
 
-    /// How many outputs the node has, those that are left out counted.
+    /// Returns the number of the node's outputs, omitted ones included.
     fn get_num_outputs(&self) -> usize {
         self.facts.has_output.len()
     }
 
-    /// What was said of an output so far, as a TypeProto.
+    /// Returns the type of an output that has been set so far, as a TypeProto.
     fn get_output_type<'py>(&self, py: Python<'py>, idx: Index) -> PyResult<Bound<'py, PyAny>> {
-        let said = self.with_outputs(|outputs| outputs.get(idx.0).cloned());
-        protos::to_python(py, "TypeProto", &said.ok_or_else(|| beyond("Output", idx.0))?)
+        let ty = self.with_outputs(|outputs| outputs.get(idx.0).cloned());
+        protos::to_python(py, "TypeProto", &ty.ok_or_else(|| index_error("Output", idx.0))?)
     }
 
-    /// Says the type of an output.
+    /// Sets the type of an output to a TypeProto. Returns True. Raises `RuntimeError` if the node
+    /// does not have the output.
     fn set_output_type(&self, idx: Index, type_proto: Bound<'_, PyAny>) -> PyResult<bool> {
         let ty = protos::from_python(&type_proto)?;
         self.with_outputs(|outputs| match outputs.get_mut(idx.0) {
@@ -148,24 +162,25 @@ impl InferenceContext {
                 *output = ty;
                 Ok(true)
             }
-            None => Err(beyond("Output", idx.0)),
+            None => Err(index_error("Output", idx.0)),
         })
     }
 
-    /// Whether the node has an output.
+    /// Whether the node has the output.
     fn has_output(&self, idx: Index) -> bool {
         self.facts.has_output.get(idx.0).copied().unwrap_or(false)
     }
 
-    /// Who infers the graph that is an attribute.
+    /// Returns an object that infers the subgraph in an attribute. Raises `InferenceError` if the
+    /// attribute is not a graph.
     fn get_graph_attribute_inferencer(
         slf: Bound<'_, InferenceContext>,
         attr_name: &str,
     ) -> PyResult<GraphInferencer> {
         let context = slf.get();
-        let found = context.line.attribute(slf.py(), context.depth, attr_name)?;
+        let found = context.link.attribute(slf.py(), context.depth, attr_name)?;
         let is_graph = found
-            .is_some_and(|bytes| matches!(default_value::type_of(&bytes), Ok(AttrType::Graph)));
+            .is_some_and(|bytes| matches!(default_value::parse_type(&bytes), Ok(AttrType::Graph)));
         if is_graph {
             Ok(GraphInferencer { attribute: attr_name.to_string(), context: slf.unbind() })
         } else {
@@ -173,46 +188,50 @@ impl InferenceContext {
         }
     }
 
-    /// An input that is a sparse constant, as a SparseTensorProto.
+    /// Returns the value of a constant sparse input as a SparseTensorProto; None if it is not a
+    /// sparse constant.
     fn get_input_sparse_data<'py>(
         &self,
         py: Python<'py>,
         idx: Index,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        fact(py, "SparseTensorProto", &self.facts.sparse_data, idx)
+        fact_to_python(py, "SparseTensorProto", &self.facts.sparse_data, idx)
     }
 
-    /// The integers that an input is known to consist of, as a TensorShapeProto. No constants.
+    /// Returns the elements of an input that inference has computed, as a TensorShapeProto; None if
+    /// they are unknown or the input is constant.
     fn get_symbolic_input<'py>(
         &self,
         py: Python<'py>,
         idx: Index,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        fact(py, "TensorShapeProto", &self.facts.symbolic, idx)
+        fact_to_python(py, "TensorShapeProto", &self.facts.symbolic, idx)
     }
 
-    /// The node, for people.
+    /// Returns a text that identifies the node in messages.
     fn get_display_name(&self) -> &str {
         &self.facts.name
     }
 }
 
-/// Infers a graph that is an attribute. Made by the library only.
+/// Inference of the subgraph in an attribute of a node. Made by shape inference only.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct GraphInferencer {
+    /// Name of the attribute.
     attribute: String,
+    /// Context of the node.
     context: Py<InferenceContext>,
 }
 
 #[pymethods]
 impl GraphInferencer {
     #[new]
-    fn made_by_python() -> PyResult<GraphInferencer> {
+    fn refuse_construction() -> PyResult<GraphInferencer> {
         Err(PyTypeError::new_err("a GraphInferencer is made by shape inference"))
     }
 
-    /// Types of the outputs of the graph, as TypeProtos, for types of its inputs. Values of inputs
-    /// are not looked at.
+    /// Infers the subgraph for these types of its inputs (TypeProtos or None) and returns the types
+    /// of its outputs as TypeProtos. `input_data` is validated but not used.
     fn do_inferencing<'py>(
         &self,
         py: Python<'py>,
@@ -227,13 +246,14 @@ impl GraphInferencer {
             .map(|ty| ty.as_ref().map_or(Ok(Vec::new()), protos::from_python))
             .collect::<PyResult<_>>()?;
         let context = self.context.get();
-        let line = &context.line;
-        let outputs = line.graph(py, context.depth, &self.attribute, inputs)?;
+        let link = &context.link;
+        let outputs = link.graph(py, context.depth, &self.attribute, inputs)?;
         outputs.iter().map(|ty| protos::to_python(py, "TypeProto", ty)).collect()
     }
 }
 
-/// The rule of an operator of the standard as a callable. It does nothing if there is none.
+/// Inference rule of a standard operator as a callable. Does nothing for an operator without a
+/// rule.
 #[pyclass(module = "sardonyx.shape_inference", frozen)]
 pub(crate) struct StandardRule(pub(crate) Option<Key>);
 

@@ -1,9 +1,9 @@
-//! Inference functions that Python code set.
+//! Inference functions that Python code registered.
 //!
-//! Inference runs in a thread of its own while such functions are registered, and the thread that
-//! Python called from runs them: the two take turns. So a function of Python may ask for more, and
-//! inference of a graph inside of a node that it asks for may call further functions. Neither side
-//! holds anything of the other.
+//! While such functions exist, inference runs in a thread of its own, and the calling thread runs
+//! the Python functions: one of the two threads waits for the other at any time. So a Python
+//! function may query the inference thread, and inferring a subgraph for it may call further Python
+//! functions. The threads share no locks.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -26,17 +26,17 @@ use super::context::InferenceContext;
 use crate::errors::InferenceError;
 use crate::registry::Key;
 
-/// Inference functions by operator.
+/// Inference functions of Python code, by operator.
 pub(crate) type Functions = HashMap<Key, Arc<Py<PyAny>>>;
 
-/// Bytes of stack of the thread that infers: as many as main threads have.
+/// Stack size of the inference thread in bytes, the usual size for a main thread.
 const STACK: usize = 8 << 20;
 
-/// Runs inference with functions of Python as rules.
+/// Runs inference in which `functions` take precedence over the built-in rules.
 ///
 /// # Errors
 ///
-/// The exception that one of them raised.
+/// The exception that one of the functions raised.
 pub(crate) fn with_functions<R: Send>(
     py: Python<'_>,
     registry: &Registry,
@@ -48,14 +48,14 @@ pub(crate) fn with_functions<R: Send>(
     }
     let (to_python, from_engine) = channel();
     let (to_engine, from_python) = channel();
-    let rules = Asking {
+    let rules = PythonRules {
         registry: registry.clone(),
         keys: functions.keys().copied().collect(),
         to_python,
         from_python,
         stopped: Cell::new(false),
     };
-    let line = Arc::new(Line {
+    let link = Arc::new(InferenceLink {
         to_engine: Mutex::new(to_engine),
         from_engine: Mutex::new(from_engine),
         depth: AtomicUsize::new(0),
@@ -66,102 +66,123 @@ pub(crate) fn with_functions<R: Send>(
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(STACK);
         let engine = builder.spawn_scoped(scope, move || infer(Some(&rules)))?;
-        // The line ends with the thread, and so do the questions.
-        while line.answer(py).is_some() {}
+        // Runs functions until the inference thread has ended and so closed its channel.
+        while link.wait_for_reply(py).is_some() {}
         let result = py.detach(|| engine.join());
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
-        match lock(&line.raised).take() {
+        match lock(&link.raised).take() {
             Some(raised) => Err(raised),
             None => Ok(result),
         }
     })
 }
 
+/// Locks a mutex and ignores poisoning: the values stay consistent when a thread panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What inference says to Python.
+/// Message from the inference thread to the Python thread.
 enum ToPython {
-    /// Call the function of an operator for a node.
-    Call(Key, Facts),
-    /// The message that was asked for.
+    /// Request to call the function of an operator for a node.
+    Call(Key, NodeFacts),
+    /// Reply with a serialized AttributeProto.
     Attribute(Option<Vec<u8>>),
-    /// Types of outputs, as TypeProtos.
+    /// Reply with serialized TypeProtos of outputs, or with an error message.
     Types(Result<Vec<Vec<u8>>, String>),
 }
 
-/// What Python says to inference.
+/// Message from the Python thread to the inference thread.
 enum ToEngine {
-    /// What is the attribute?
+    /// Query for an attribute of the node.
     Attribute(String),
-    /// What are the types of the outputs of a graph that is an attribute?
+    /// Query for the output types of a subgraph: the name of the attribute, and input types.
     Graph(String, Vec<Vec<u8>>),
-    /// What does the rule of an operator of the standard say?
+    /// Query for the output types by the rule of a standard operator.
     Rule(Key),
-    /// The function has returned, with these types of outputs; or it raised an exception.
+    /// End of the function, with the output types, or `None` after an exception.
     Done(Option<Vec<Vec<u8>>>),
 }
 
-/// What a function of Python may know of a node, as messages.
-pub(super) struct Facts {
+/// Facts about a node for an inference function, as serialized messages.
+pub(super) struct NodeFacts {
+    /// Text that identifies the node in messages.
     pub(super) name: String,
-    /// By input, as the fields that follow.
+    /// Type of each input, as a TypeProto.
     pub(super) types: Vec<Option<Vec<u8>>>,
+    /// Value of each constant input, as a TensorProto.
     pub(super) data: Vec<Option<Vec<u8>>>,
+    /// Value of each constant sparse input, as a SparseTensorProto.
     pub(super) sparse_data: Vec<Option<Vec<u8>>>,
+    /// Elements that inference has computed for each input, as a TensorShapeProto.
     pub(super) symbolic: Vec<Option<Vec<u8>>>,
+    /// Whether each input is present.
     pub(super) has_input: Vec<bool>,
+    /// Whether each output is present.
     pub(super) has_output: Vec<bool>,
 }
 
-impl Facts {
-    fn of(node: &NodeTypes<'_, '_>) -> Facts {
+impl NodeFacts {
+    /// Collects and serializes the facts about a node.
+    fn from_node(node: &NodeTypes<'_, '_>) -> NodeFacts {
         let inputs = 0..node.input_count();
-        let each = |fact: &dyn Fn(usize) -> Option<Vec<u8>>| inputs.clone().map(fact).collect();
-        Facts {
-            name: node.words(),
-            types: each(&|index| Some(type_to_bytes(Some(node.input(index)?)))),
-            data: each(&|index| write_value(&node.constant(index)?.clone().into(), "").ok()),
-            sparse_data: each(&|index| node.sparse_constant(index)),
-            symbolic: each(&|index| Some(shape_to_bytes(node.sizes(index)?))),
+        let types = inputs.clone().map(|index| Some(type_to_bytes(Some(node.input(index)?))));
+        let data = inputs.clone().map(|index| {
+            let constant = node.constant(index)?.clone();
+            write_value(&constant.into(), "").ok()
+        });
+        let sparse_data = inputs.clone().map(|index| node.sparse_constant(index));
+        let symbolic = inputs.clone().map(|index| Some(shape_to_bytes(node.sizes(index)?)));
+        NodeFacts {
+            name: node.describe(),
+            types: types.collect(),
+            data: data.collect(),
+            sparse_data: sparse_data.collect(),
+            symbolic: symbolic.collect(),
             has_input: inputs.clone().map(|index| node.has_input(index)).collect(),
             has_output: node.outputs().collect(),
         }
     }
 }
 
-/// The side of Python.
-pub(super) struct Line {
+/// Python thread's end of the channels to the inference thread.
+pub(super) struct InferenceLink {
     to_engine: Mutex<Sender<ToEngine>>,
     from_engine: Mutex<Receiver<ToPython>>,
-    /// Functions that run, one within the other.
+    /// Number of functions that are running, nested in each other.
     depth: AtomicUsize,
-    /// The thread in which they run.
+    /// Thread in which the functions run.
     owner: ThreadId,
-    /// The exception of one that failed, until somebody takes it.
+    /// Exception of a function, until a caller takes it.
     raised: Mutex<Option<PyErr>>,
+    /// Inference functions by operator.
     functions: Functions,
 }
 
-impl Line {
-    /// What inference answers; functions that it asks for are called in the meantime. `None` when
-    /// it has come to its end.
-    fn answer(self: &Arc<Line>, py: Python<'_>) -> Option<ToPython> {
+impl InferenceLink {
+    /// Waits for a reply of the inference thread, and runs the functions that it requests
+    /// meanwhile. `None` once that thread has ended.
+    fn wait_for_reply(self: &Arc<InferenceLink>, py: Python<'_>) -> Option<ToPython> {
         loop {
-            let said = py.detach(|| lock(&self.from_engine).recv());
-            match said.ok()? {
+            let message = py.detach(|| lock(&self.from_engine).recv());
+            match message.ok()? {
                 ToPython::Call(key, facts) => {
                     let outputs = self.call(py, key, facts);
                     let done = outputs.map_err(|raised| *lock(&self.raised) = Some(raised));
-                    self.say(ToEngine::Done(done.ok()));
+                    self.send(ToEngine::Done(done.ok()));
                 }
                 answer => return Some(answer),
             }
         }
     }
 
-    fn call(self: &Arc<Line>, py: Python<'_>, key: Key, facts: Facts) -> PyResult<Vec<Vec<u8>>> {
+    /// Calls the function of an operator and returns the output types that it has set.
+    fn call(
+        self: &Arc<InferenceLink>,
+        py: Python<'_>,
+        key: Key,
+        facts: NodeFacts,
+    ) -> PyResult<Vec<Vec<u8>>> {
         let depth = 1 + self.depth.fetch_add(1, Ordering::SeqCst);
         let context = InferenceContext::new(facts, Arc::clone(self), depth);
         let result = Bound::new(py, context).and_then(|context| {
@@ -173,29 +194,45 @@ impl Line {
         result
     }
 
-    fn say(&self, words: ToEngine) {
-        // Who does not listen any more has ended, which the next answer tells.
+    /// Sends a message to the inference thread.
+    fn send(&self, words: ToEngine) {
+        // An error means that the inference thread has ended; the next receive reports that.
         let _ = lock(&self.to_engine).send(words);
     }
 
-    fn ask(self: &Arc<Line>, py: Python<'_>, depth: usize, words: ToEngine) -> PyResult<ToPython> {
+    /// Sends a query for the function at a nesting depth and returns the reply.
+    ///
+    /// # Errors
+    ///
+    /// `RuntimeError` if that function is not the innermost running one, or is used from another
+    /// thread; the exception of a nested function.
+    fn ask(
+        self: &Arc<InferenceLink>,
+        py: Python<'_>,
+        depth: usize,
+        words: ToEngine,
+    ) -> PyResult<ToPython> {
         let is_running = depth == self.depth.load(Ordering::SeqCst);
         if !is_running || thread::current().id() != self.owner {
             return Err(PyRuntimeError::new_err(
-                "the context of an inference function is for the time and the thread in which that runs",
+                "the InferenceContext is used after its inference function has returned, or in another thread",
             ));
         }
-        self.say(words);
-        let answer = self.answer(py);
+        self.send(words);
+        let answer = self.wait_for_reply(py);
         if let Some(raised) = lock(&self.raised).take() {
             return Err(raised);
         }
         answer.ok_or_else(|| PyRuntimeError::new_err("shape inference has ended"))
     }
 
-    /// An attribute of the node of a function at a depth, as an AttributeProto.
+    /// Returns an attribute of the node as a serialized AttributeProto.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`InferenceLink::ask`].
     pub(super) fn attribute(
-        self: &Arc<Line>,
+        self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         name: &str,
@@ -206,29 +243,39 @@ impl Line {
         }
     }
 
-    /// Types of the outputs of a graph that is an attribute, for types of its inputs.
+    /// Infers the subgraph in an attribute for these input types and returns its output types, as
+    /// serialized TypeProtos.
+    ///
+    /// # Errors
+    ///
+    /// `InferenceError` if inference fails; those of [`InferenceLink::ask`].
     pub(super) fn graph(
-        self: &Arc<Line>,
+        self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         attribute: &str,
         inputs: Vec<Vec<u8>>,
     ) -> PyResult<Vec<Vec<u8>>> {
-        self.types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
+        self.ask_for_types(py, depth, ToEngine::Graph(attribute.to_string(), inputs))
     }
 
-    /// What the rule of an operator of the standard says of the outputs.
+    /// Infers the output types of the node by the rule of a standard operator.
+    ///
+    /// # Errors
+    ///
+    /// `InferenceError` if the rule fails; those of [`InferenceLink::ask`].
     pub(super) fn rule(
-        self: &Arc<Line>,
+        self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         key: Key,
     ) -> PyResult<Vec<Vec<u8>>> {
-        self.types(py, depth, ToEngine::Rule(key))
+        self.ask_for_types(py, depth, ToEngine::Rule(key))
     }
 
-    fn types(
-        self: &Arc<Line>,
+    /// Sends a query whose reply is a list of types.
+    fn ask_for_types(
+        self: &Arc<InferenceLink>,
         py: Python<'_>,
         depth: usize,
         question: ToEngine,
@@ -240,18 +287,18 @@ impl Line {
     }
 }
 
-/// The side of inference: functions of Python as rules.
-struct Asking {
+/// Inference thread's end of the channels, which serves as inference rules.
+struct PythonRules {
     registry: Registry,
-    /// The operators that have one.
+    /// Operators with an inference function.
     keys: HashSet<Key>,
     to_python: Sender<ToPython>,
     from_python: Receiver<ToEngine>,
-    /// Whether one has raised an exception, after which there is nothing more to do.
+    /// Whether a function has raised an exception, so that no further ones are called.
     stopped: Cell<bool>,
 }
 
-impl InferRules for Asking {
+impl InferRules for PythonRules {
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
         let schema = node.schema();
         let key = (schema.domain, schema.name, schema.since);
@@ -262,7 +309,7 @@ impl InferRules for Asking {
         match done {
             Some(()) => RuleAnswer::Said,
             None => {
-                // The exception says what there is to say.
+                // The caller raises the exception of the function.
                 self.stopped.set(true);
                 RuleAnswer::Failed
             }
@@ -270,18 +317,18 @@ impl InferRules for Asking {
     }
 }
 
-impl Asking {
-    /// Has a function called, and answers what it asks. `None` if it raised an exception.
+impl PythonRules {
+    /// Requests a call of the function and answers its queries. `None` if it raised an exception.
     fn call(&self, key: Key, node: &mut NodeTypes<'_, '_>) -> Option<()> {
-        self.to_python.send(ToPython::Call(key, Facts::of(node))).ok()?;
+        self.to_python.send(ToPython::Call(key, NodeFacts::from_node(node))).ok()?;
         loop {
             let answer = match self.from_python.recv().ok()? {
                 ToEngine::Attribute(name) => ToPython::Attribute(node.attribute(&name)),
                 ToEngine::Graph(name, inputs) => {
-                    self.told(node.graph_outputs(&name, types_from_bytes(&inputs)))
+                    self.to_reply(node.graph_outputs(&name, types_from_bytes(&inputs)))
                 }
                 ToEngine::Rule((domain, operator, version)) => {
-                    self.told(node.by_rule_of(&self.registry, domain, operator, version))
+                    self.to_reply(node.infer_by_rule(&self.registry, domain, operator, version))
                 }
                 ToEngine::Done(outputs) => {
                     for (index, ty) in types_from_bytes(&outputs?).into_iter().enumerate() {
@@ -296,8 +343,9 @@ impl Asking {
         }
     }
 
-    /// Types as an answer. The function that asked is told, and may go on.
-    fn told(&self, types: Result<Vec<Option<Type>>, String>) -> ToPython {
+    /// Converts types to a reply. The function receives an error as an exception and may catch it,
+    /// so inference is not stopped any more.
+    fn to_reply(&self, types: Result<Vec<Option<Type>>, String>) -> ToPython {
         self.stopped.set(false);
         ToPython::Types(
             types.map(|types| types.iter().map(|ty| type_to_bytes(ty.as_ref())).collect()),

@@ -1,10 +1,10 @@
-//! Messages as objects of the onnx package.
+//! Conversion between serialized messages and objects of the onnx package.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A message as an object of the onnx package, of the class with that name.
+/// Parses a serialized message to an object of the named class of the onnx package.
 pub(super) fn to_python<'py>(
     py: Python<'py>,
     class: &str,
@@ -15,12 +15,16 @@ pub(super) fn to_python<'py>(
     Ok(message)
 }
 
-/// The bytes of a message that is such an object.
+/// Serializes a message object.
+///
+/// # Errors
+///
+/// `TypeError` if the object has no `SerializeToString`.
 pub(super) fn from_python(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     match message.getattr_opt("SerializeToString")? {
         Some(serialize) => serialize.call0()?.extract(),
         None => Err(PyTypeError::new_err(format!(
-            "a message of the onnx package is wanted, not {}",
+            "expected a message of the onnx package, found {}",
             message.get_type().name()?
         ))),
     }

@@ -1,41 +1,42 @@
-//! Inference of one node, and of one function, with nothing around it but types.
+//! Inference of a single node or function, outside of a model.
 
 use pyo3::prelude::*;
 use sardonyx::tool;
 use sardonyx::tool::ModelExt;
 use sardonyx::tool::infer::ProblemKind;
-use sardonyx::tool::message::{Around, Named, NodeOutputs, type_to_bytes};
+use sardonyx::tool::message::{NamedMessages, NodeContext, NodeOutputs, type_to_bytes};
 
 use super::functions::with_functions;
 use super::{as_reference, raise};
-use crate::checker::{like_onnx, verdict};
+use crate::checker::{like_onnx, raise_errors};
 use crate::defs::description::Description;
 use crate::errors::{InferenceError, ValidationError};
-use crate::message::{self, Header, Part, unreadable};
+use crate::message::{self, Header, Part, parse_error};
 use crate::registry;
 
-/// The types of the outputs of a NodeProto, by name, as a version of an operator infers them.
+/// Infers the output types of a serialized NodeProto by a description of its operator. Returns them
+/// by output name.
 ///
 /// # Errors
 ///
-/// `ValidationError` if the node is not as the operator demands, `InferenceError` if its inputs
-/// contradict each other.
+/// `ValidationError` if the node does not match the schema; `InferenceError` if its inputs
+/// contradict each other; `ValueError` for bytes that are not a message.
 pub(crate) fn node_outputs(
     py: Python<'_>,
     description: &Description,
     node: &[u8],
-    mut around: Around,
-) -> PyResult<Named> {
-    let (operators, schema) = registry::snapshot().with(description)?;
+    mut around: NodeContext,
+) -> PyResult<NamedMessages> {
+    let (operators, schema) = registry::snapshot().with_operator(description)?;
     let own_version = [(description.domain.clone(), i64::from(description.since))];
     let alone =
         Header { ir_version: around.header.ir_version, opset_imports: own_version.clone().into() };
-    let checked = message::read(node, Part::Node, &alone)?;
+    let checked = message::read_part(node, Part::Node, &alone)?;
     let options = like_onnx(operators.registry.clone());
-    verdict(checked.check_part(tool::CheckPart::Signatures, &options))?;
+    raise_errors(checked.check_part(tool::CheckPart::Signatures, &options))?;
 
     for (_, sparse) in &around.sparse_constants {
-        message::read(sparse, Part::SparseTensor, &alone)?;
+        message::read_part(sparse, Part::SparseTensor, &alone)?;
     }
     if around.header.opset_imports.is_empty() {
         around.header.opset_imports = own_version.into();
@@ -45,7 +46,7 @@ pub(crate) fn node_outputs(
     let found = with_functions(py, &operators.registry, &functions, |rules| {
         tool::message::node_outputs(node, &around, &schema, &options, rules)
     })?;
-    let NodeOutputs { types, problems, .. } = found.map_err(unreadable)?;
+    let NodeOutputs { types, problems, .. } = found.map_err(parse_error)?;
     if let Some(problem) = problems.first() {
         let words = problem.to_string();
         return Err(match problem.kind {
@@ -56,12 +57,12 @@ pub(crate) fn node_outputs(
     Ok(types.into_iter().map(|(name, ty)| (name, type_to_bytes(ty.as_ref()))).collect())
 }
 
-/// The types of the outputs of a FunctionProto for types of its inputs and values of its
+/// Infers the output types of a serialized FunctionProto from types of its inputs and values of its
 /// attributes.
 ///
 /// # Errors
 ///
-/// `InferenceError` with all that does not fit.
+/// `InferenceError` with all contradictions; `ValueError` for bytes that are not a message.
 pub(super) fn function_outputs(
     py: Python<'_>,
     function: &[u8],
@@ -74,7 +75,7 @@ pub(super) fn function_outputs(
     let found = with_functions(py, &operators.registry, &functions, |rules| {
         tool::message::function_outputs(function, input_types, attributes, &options, rules)
     })?;
-    let NodeOutputs { types, problems, .. } = found.map_err(unreadable)?;
+    let NodeOutputs { types, problems, .. } = found.map_err(parse_error)?;
     raise(problems.into_iter())?;
     Ok(types.iter().map(|(_, ty)| type_to_bytes(ty.as_ref())).collect())
 }

@@ -132,7 +132,7 @@ mod tests {
             operands: operands.collect(),
             targets: [target].into_iter().collect(),
             over,
-            exec: &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+            exec: &Exec::new(Pool::serial(), Isa::detect()),
             random: crate::random::Draws::default(),
             memory: None,
             account: &crate::account::Account::new(None, 0),

@@ -158,7 +158,7 @@ fn run_in(
         slot.and_then(|slot| inputs[slot.index()]).filter(|_| !selected.packed.contains(&position))
     });
     let operands: Vec<Option<&Tensor>> = operands.collect();
-    let (exec, kernel) = (Exec { pool: Pool::global(), isa: Isa::detect() }, selected.kernel);
+    let (exec, kernel) = (Exec::new(Pool::global(), Isa::detect()), selected.kernel);
     let targets = (0..outputs).map(|_| Target::Owned(None));
     let mut first = call(&operands, targets, &exec, &account);
     kernel.run(&mut first).map_err(|error| error.to_string())?;

@@ -317,7 +317,7 @@ impl Session {
         let RunOptions { stop, deadline, iteration_limit, asks, .. } = options;
         Run {
             executable: &self.executable,
-            exec: Exec { pool: &self.pool, isa: self.executable.isa },
+            exec: Exec::new(&self.pool, self.executable.isa),
             random: self.seed.next_run(options.seed),
             recycler,
             account,

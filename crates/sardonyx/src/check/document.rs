@@ -1,4 +1,4 @@
-//! Checks of files that hold no model: operator sets and stored values.
+//! Checks files that hold operator sets or stored values instead of models.
 
 use std::path::Path;
 
@@ -7,24 +7,25 @@ use sardonyx_passes::check::{Document, OPERATOR_SET_MAGIC};
 use sardonyx_passes::{CheckReport, Finding};
 use sardonyx_proto::{MapProto, OperatorSetProto, OptionalProto, SequenceProto};
 
-use super::{CheckOptions, rendering};
+use super::{CheckOptions, render_with_excerpt};
 use crate::error::{Error, ErrorKind};
 use crate::load::{read_message, start_of};
 
-/// What a file is that is no model, if it says so itself. Pipes are left alone, as they can be read
-/// only once; so is what cannot be read.
+/// Recognizes an operator set by its magic number. Returns `None` for every other file, for pipes,
+/// which can be read only once, and for files that cannot be read.
 pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
-    // The first field is the magic: its tag, its length, its text.
+    // The first field is the magic: 1 byte of tag, 1 byte of length, then the text.
     let start = start_of(path.as_ref(), OPERATOR_SET_MAGIC.len() as u64 + 2)?;
     (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
 }
 
-/// Checks a file that is no model: an operator set, or a stored value. It may be in any form that
-/// models may be in, but for the notation.
+/// Checks a file with an operator set or a stored value. The file may be in any form of models
+/// except ONNX text.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such document.
+/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is not a document of
+/// this kind.
 pub fn check_document(
     path: impl AsRef<Path>,
     document: Document,
@@ -33,10 +34,14 @@ pub fn check_document(
     let path = path.as_ref();
     let bytes = document_bytes(path, document)?;
     passes::check::check_document(&bytes, document, &options.passes)
-        .map_err(|error| not_a(document, path, &error))
+        .map_err(|error| document_error(document, path, &error))
 }
 
-pub(super) fn not_a(document: Document, path: &Path, why: &dyn std::fmt::Display) -> Error {
+pub(super) fn document_error(
+    document: Document,
+    path: &Path,
+    why: &dyn std::fmt::Display,
+) -> Error {
     let message = format!("this is not an {}: {why}", document_name(document));
     Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
 }
@@ -50,7 +55,7 @@ fn document_name(document: Document) -> &'static str {
     }
 }
 
-/// The binary form of a document.
+/// Reads a document in any form except ONNX text, and returns it in binary form.
 pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
     let what = document_name(document);
     match document {
@@ -61,7 +66,8 @@ pub(super) fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>,
     }
 }
 
-/// Renders a finding about a file that holds no model; see [`render`](super::render).
+/// Renders a finding of [`check_document`] on several lines, like [`render`](super::render) but
+/// without an excerpt.
 pub fn render_document(finding: &Finding, file: &str) -> String {
-    rendering(finding, file, None)
+    render_with_excerpt(finding, file, None)
 }

@@ -1,4 +1,4 @@
-//! The line of a model that a finding is about.
+//! Excerpts of a model for findings.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use sardonyx_text::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excer
 
 use crate::model::Model;
 
-/// The part of the model that a finding is about, on one line, with what is meant marked. `None`
-/// for findings about the model as a whole.
+/// Prints the node, value or tensor that a finding is about, on one line, with the range of bytes
+/// to underline. `None` for findings about the model as a whole.
 pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
     let graph = &model.graph;
     let spot = finding.place.spot;

@@ -1,4 +1,4 @@
-//! Making a session on several devices.
+//! Builder of sessions on several devices.
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -7,25 +7,25 @@ use super::DeviceSession;
 use super::crew::{Crew, connect};
 use super::options::{DeviceOptions, Results};
 use super::plans::ShardSource;
-use super::state::Stays;
+use super::state::ResidentVariables;
 use super::team::{self, Team};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::{Choices, SessionBuilder};
 
 impl SessionBuilder<'_> {
-    /// Makes a session that runs the model on the devices of a configuration, each a thread. Where
-    /// [`SessionBuilder::threads`] says nothing, the processors are shared by the devices of this
-    /// process. With [`DeviceOptions::transport`], waits until all workers are there, and compares
-    /// what they are about to run.
+    /// Builds a session that runs the model on the devices of a configuration, each in a thread of
+    /// its own. Without [`SessionBuilder::threads`], the devices of this process divide its
+    /// processors evenly. With [`DeviceOptions::transport`], blocks until all workers have
+    /// connected, and compares their models and options.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Argument`] for a configuration that the model does not have or that cannot be
-    /// chosen; [`ErrorKind::Worker`] if workers do not have the same model, options and version, or
-    /// one is missing; those of [`SessionBuilder::build`].
+    /// chosen; [`ErrorKind::Worker`] if workers differ in model, options or version, or one is
+    /// missing; the errors of [`SessionBuilder::build`].
     pub fn devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
-        guarded(|| self.make_on_devices(options))
+        catch_panic(|| self.make_on_devices(options))
     }
 
     fn make_on_devices(self, options: DeviceOptions) -> Result<DeviceSession, Error> {
@@ -36,18 +36,18 @@ impl SessionBuilder<'_> {
         }
         let model = choices.take_functions(self.model())?;
         let (configuration, devices) = model.devices_of(options.configuration.as_deref())?;
-        // All devices draw the same numbers.
+        // All devices use one seed, so that replicated random operators give equal values.
         let seed = choices.seed();
         let team = options.transport.clone().map(Team::new);
         choices.options.seed = Some(match &team {
             Some(team) => {
-                let mut what = team::description(&model, (&configuration, devices), &choices)?;
+                let mut setup = team::describe_setup(&model, &configuration, devices, &choices)?;
                 match options.results {
                     Results::First => {}
-                    Results::All => what.push_str("results to all workers\n"),
-                    Results::Split => what.push_str("results stay on the devices\n"),
+                    Results::All => setup.push_str("results to all workers\n"),
+                    Results::Split => setup.push_str("results stay on the devices\n"),
                 }
-                team.agree(&what, seed)?
+                team.agree(&setup, seed)?
             }
             None => seed,
         });
@@ -55,22 +55,22 @@ impl SessionBuilder<'_> {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         choices.options.threads.get_or_insert((processors / links.len().max(1)).max(1));
         let crew = Crew::start(links, options, team, devices);
-        DeviceSession::new(model, choices, crew, Stays::default())
+        DeviceSession::new(model, choices, crew, ResidentVariables::default())
     }
 }
 
 impl DeviceSession {
-    /// Makes a session of a model that has all its functions.
+    /// Makes a session of a model that already contains all functions that it calls.
     pub(super) fn new(
         model: Model,
         mut choices: Choices,
         crew: Crew,
-        stays: Stays,
+        stays: ResidentVariables,
     ) -> Result<DeviceSession, Error> {
-        // Names are read in every run, large constants when a run brings new sizes.
+        // Every run reads names, and a run with new sizes reads constants: own both in memory.
         let model = model.with_own_structure()?;
         let look = choices.of_model(&model).only_look().build()?;
-        // The models of devices have numbers in their place.
+        // Models of devices have numbers in place of these symbols.
         let sizes = std::mem::take(&mut choices.options.dims);
         choices.options.has_sizes_of_runs = true;
         let source = ShardSource::new(&model, &choices.options.operators.registry(), sizes)?;

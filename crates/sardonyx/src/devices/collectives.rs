@@ -1,10 +1,10 @@
-//! Collectives that the nodes of a model call: each rank runs a model of its own, in a session that
-//! a transport connects with those of the others.
+//! Collective operators in a model (`AllReduce`, `AllGather` and others): each rank runs a session,
+//! and a transport connects the sessions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sardonyx_devices::{Group, Reduction, Tag, Transport, TransportError};
+use sardonyx_devices::{Group, Reduction, Tag, Transport};
 use sardonyx_model as graph;
 use sardonyx_ops::{Registry, Sizes};
 use sardonyx_passes::{
@@ -12,16 +12,16 @@ use sardonyx_passes::{
     connect_collectives,
 };
 use sardonyx_runtime::{OperatorCall, OperatorError};
-use sardonyx_tensor::DataType;
+use sardonyx_tensor::TensorView;
 
-use super::exchange::{Into, Link};
+use super::exchange::{Link, OutputMemory};
 use super::team::{self, Team};
 use crate::custom::CustomOperator;
 use crate::error::{Error, ErrorKind};
 use crate::inference::NodeTypes;
 use crate::session::{Choices, SessionBuilder};
 
-/// What connects the session of a rank with those of the others.
+/// Connection of the session of one rank with the sessions of the other ranks.
 #[derive(Debug, Clone)]
 pub(crate) struct Rank(Link);
 
@@ -30,39 +30,39 @@ impl Rank {
         Rank(Link::new(transport))
     }
 
-    /// Tells the other ranks that a run of this one failed; gives the error of the run, or that of
-    /// the rank that failed first.
-    pub(crate) fn failed(&self, error: Error) -> Error {
+    /// Fails the sessions of all ranks, because a run of this one failed. Returns the error of the
+    /// rank that failed first: `error`, or the one that the transport reported.
+    pub(crate) fn fail(&self, error: Error) -> Error {
         let cause = self.0.failure();
-        self.0.get().fail(&error.to_string());
+        self.0.clone_transport().fail(&error.to_string());
         cause.map_or(error, team::worker_error)
     }
 }
 
-/// Puts operators that the transport serves in the place of the collectives of a model, and finds
-/// out whether the other ranks are about to run what fits. A session that is only looked at needs
-/// no transport.
+/// Replaces the collectives of a model by operators that run over the transport, and compares them
+/// with those of the other ranks. A session that only describes a model needs no transport.
 pub(crate) fn connect(
     model: &mut Cow<'_, graph::Model>,
     choices: &mut Choices,
     rank: Option<&Rank>,
 ) -> Result<(), Error> {
     let found = collectives(model);
-    let transport = rank.map(|rank| rank.0.get());
+    let transport = rank.map(|rank| rank.0.clone_transport());
     let mut nodes = Vec::with_capacity(found.len());
     let mut counts: Vec<(Vec<usize>, u32)> = Vec::new();
     for collective in &found {
         let workers = match &transport {
-            Some(transport) => workers_of(collective, &**transport)?,
+            Some(transport) => find_workers(collective, &**transport)?,
             None => Vec::new(),
         };
-        let action = action_of(collective, &workers)?;
-        // Ranks need not take part in the same collectives: those of each group are counted.
+        let action = Action::new(collective, &workers)?;
+        // Ranks may take part in different collectives, but all ranks of a group count the same
+        // ones, so the count in the group is part of the tag.
         let at = counts.iter().position(|(group, _)| *group == workers).unwrap_or_else(|| {
             counts.push((workers.clone(), 0));
             counts.len() - 1
         });
-        let tag = tag_of(&workers, counts[at].1);
+        let tag = make_tag(&workers, counts[at].1);
         counts[at].1 += 1;
         nodes.push(Node { workers, action, tag });
     }
@@ -81,47 +81,51 @@ pub(crate) fn connect(
         let domain = found.iter().find(|one| one.operator.name == name);
         let domain = domain.map_or("", |one| one.operator.domain);
         let link = rank.map(|rank| rank.0.clone());
-        let operator = Connected { domain, name, nodes: Arc::clone(&nodes), link };
+        let operator = CollectiveOperator { domain, name, nodes: Arc::clone(&nodes), link };
         choices.add_operator(EXCHANGE_DOMAIN, name, operator);
     }
     Ok(())
 }
 
-/// The workers that take part in a collective, in ascending order.
-fn workers_of(collective: &Collective, transport: &dyn Transport) -> Result<Vec<usize>, Error> {
+/// Returns the workers that take part in a collective, in ascending order.
+fn find_workers(collective: &Collective, transport: &dyn Transport) -> Result<Vec<usize>, Error> {
     let count = transport.workers();
-    let words = &collective.words;
-    let refuse = |why: String| Err(Error::new(ErrorKind::Input, format!("{words} {why}")));
     let mut workers: Vec<usize> = (0..count).collect();
     if !collective.group.is_empty() {
         let named = collective.group.iter();
         let named: Option<Vec<usize>> =
             named.map(|rank| usize::try_from(*rank).ok().filter(|rank| *rank < count)).collect();
         let Some(named) = named.filter(|named| named.is_sorted_by(|a, b| a < b)) else {
-            return refuse(format!(
+            let why = format!(
                 "is for the ranks {:?}, which are not ranks of {count} in ascending order",
                 collective.group
-            ));
+            );
+            return Err(collective_error(collective, ErrorKind::Input, &why));
         };
         if !named.contains(&transport.number()) {
-            return refuse(format!(
-                "is for the ranks {named:?}; this is rank {}",
-                transport.number()
-            ));
+            let why = format!("is for the ranks {named:?}; this is rank {}", transport.number());
+            return Err(collective_error(collective, ErrorKind::Input, &why));
         }
         workers = named;
     }
     match collective.ranks {
         Some(ranks) if usize::try_from(ranks) != Ok(workers.len()) => {
-            refuse(format!("is for {ranks} ranks; {} run the model", workers.len()))
+            let why = format!("is for {ranks} ranks; {} run the model", workers.len());
+            Err(collective_error(collective, ErrorKind::Input, &why))
         }
         _ => Ok(workers),
     }
 }
 
-/// The tag of the messages of a collective of a group. Groups of which one rank is in both seldom
-/// have the same tags; if so, messages arrive in the order of the nodes.
-fn tag_of(workers: &[usize], number: u32) -> Tag {
+/// Makes an error whose message begins with the node of the collective.
+#[cold]
+fn collective_error(collective: &Collective, kind: ErrorKind, why: &str) -> Error {
+    Error::new(kind, format!("{} {why}", collective.words))
+}
+
+/// Makes the tag of the `number`-th collective of a group from a hash of the group. Two groups that
+/// share a rank may collide; then the order of the nodes keeps their messages apart.
+fn make_tag(workers: &[usize], number: u32) -> Tag {
     const OF_GROUP: u32 = 0xfff0;
     let hash = workers
         .iter()
@@ -129,7 +133,8 @@ fn tag_of(workers: &[usize], number: u32) -> Tag {
     Tag::from((hash % OF_GROUP) << 16 | (number & 0xffff))
 }
 
-/// Compares what all ranks do together, and lets all draw the same random numbers.
+/// Checks that the collectives in which all ranks take part are equal on all of them, and sets the
+/// seed of rank 0 on all.
 fn agree(
     transport: Arc<dyn Transport>,
     found: &[Collective],
@@ -151,15 +156,16 @@ fn agree(
     Ok(())
 }
 
-/// A collective of the model.
+/// Collective node of the model, ready to run.
 #[derive(Debug)]
 struct Node {
+    /// Workers that take part, in ascending order.
     workers: Vec<usize>,
     action: Action,
     tag: Tag,
 }
 
-/// What the ranks do.
+/// Operation of a collective, with its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Reduce(Reduction),
@@ -169,68 +175,85 @@ enum Action {
     Broadcast { root: usize },
 }
 
-fn action_of(collective: &Collective, workers: &[usize]) -> Result<Action, Error> {
-    let words = &collective.words;
-    let refuse = |why: String| Error::new(ErrorKind::Unsupported, format!("{words} {why}"));
-    let reduction = |name: &str| {
-        Ok(match name {
-            "sum" => Reduction::Sum,
-            "prod" => Reduction::Product,
-            "min" => Reduction::Min,
-            "max" => Reduction::Max,
-            _ => return Err(refuse(format!("has the reduction '{name}', which is not supported"))),
+impl Action {
+    /// Finds the operation of a collective in which `workers` take part.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] for an unknown operation or reduction, or a root outside of the
+    /// group.
+    fn new(collective: &Collective, workers: &[usize]) -> Result<Action, Error> {
+        Ok(match &collective.kind {
+            CollectiveKind::Reduce(name) => Action::Reduce(find_reduction(collective, name)?),
+            CollectiveKind::Gather(axis) => Action::Gather { axis: *axis },
+            CollectiveKind::ReduceScatter(name) => {
+                Action::ReduceScatter(find_reduction(collective, name)?)
+            }
+            CollectiveKind::AllToAll => Action::AllToAll,
+            CollectiveKind::Broadcast(root) => {
+                let found = usize::try_from(*root).ok().filter(|root| {
+                    workers.is_empty() || collective.group.is_empty() && workers.contains(root)
+                });
+                let Some(root) = found else {
+                    let why = format!("has no root among its ranks: {root}");
+                    return Err(collective_error(collective, ErrorKind::Unsupported, &why));
+                };
+                Action::Broadcast { root }
+            }
+            CollectiveKind::Other(name) => {
+                let why = format!(
+                    "does '{name}', which is not supported: all_reduce, all_gather, \
+                     reduce_scatter, all_to_all and broadcast are"
+                );
+                return Err(collective_error(collective, ErrorKind::Unsupported, &why));
+            }
         })
-    };
-    Ok(match &collective.kind {
-        CollectiveKind::Reduce(name) => Action::Reduce(reduction(name)?),
-        CollectiveKind::Gather(axis) => Action::Gather { axis: *axis },
-        CollectiveKind::ReduceScatter(name) => Action::ReduceScatter(reduction(name)?),
-        CollectiveKind::AllToAll => Action::AllToAll,
-        CollectiveKind::Broadcast(root) => {
-            let found = usize::try_from(*root).ok().filter(|root| {
-                workers.is_empty() || collective.group.is_empty() && workers.contains(root)
-            });
-            let root =
-                found.ok_or_else(|| refuse(format!("has no root among its ranks: {root}")))?;
-            Action::Broadcast { root }
-        }
-        CollectiveKind::Other(name) => {
-            let why = format!(
-                "does '{name}', which is not supported: all_reduce, all_gather, reduce_scatter, \
-                 all_to_all and broadcast are"
-            );
-            return Err(refuse(why));
-        }
-    })
+    }
 }
 
-/// The collectives of a name.
-struct Connected {
+/// Returns the reduction of a name that a collective has as attribute.
+fn find_reduction(collective: &Collective, name: &str) -> Result<Reduction, Error> {
+    match name {
+        "sum" => Ok(Reduction::Sum),
+        "prod" => Ok(Reduction::Product),
+        "min" => Ok(Reduction::Min),
+        "max" => Ok(Reduction::Max),
+        _ => {
+            let why = format!("has the reduction '{name}', which is not supported");
+            Err(collective_error(collective, ErrorKind::Unsupported, &why))
+        }
+    }
+}
+
+/// Custom operator that runs all collectives of one operator name; an attribute of the node selects
+/// the collective.
+struct CollectiveOperator {
     domain: &'static str,
     name: &'static str,
     nodes: Arc<Vec<Node>>,
     link: Option<Link>,
 }
 
-impl CustomOperator for Connected {
+impl CustomOperator for CollectiveOperator {
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
         let number = call.attributes().int(COLLECTIVE_NUMBER);
         let number = number.and_then(|number| usize::try_from(number).ok());
         let node = number.and_then(|number| self.nodes.get(number));
         let (Some(node), Some(link)) = (node, &self.link) else {
-            return Err("nothing connects this session with those of other ranks".into());
+            return Err("the session has no transport to the other ranks".into());
         };
-        let transport = link.get();
+        let transport = link.clone_transport();
         let group = Group { workers: &node.workers, tag: node.tag };
+        let collective = GroupCall { transport: &*transport, group, link };
         for index in 0..call.input_count().min(call.output_count()) {
-            run(node.action, (&*transport, group), link, (call, index))?;
+            collective.run(node.action, call, index)?;
         }
         Ok(())
     }
 
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer {
         let registry = Registry::with_microsoft();
-        match node.by_rule_of(&registry, self.domain, self.name, 1) {
+        match node.infer_by_rule(&registry, self.domain, self.name, 1) {
             Ok(types) => {
                 for (index, ty) in types.into_iter().enumerate() {
                     if let Some(ty) = ty {
@@ -244,113 +267,125 @@ impl CustomOperator for Connected {
     }
 
     fn is_deterministic(&self) -> bool {
-        // What it gives depends on other ranks, and it runs as often as it stands there.
+        // The result depends on other ranks, and they wait for each call: none may be merged with
+        // another or computed ahead.
         false
     }
 }
 
-/// Does what a collective does to one of its tensors.
-fn run(
-    action: Action,
-    (transport, group): (&dyn Transport, Group<'_>),
-    link: &Link,
-    (call, index): (&mut OperatorCall<'_, '_>, usize),
-) -> Result<(), OperatorError> {
-    let view = call.tensor(index)?.clone();
-    let elem = view.data_type();
-    let given = view.contiguous_bytes().ok_or("the elements are not dense")?;
-    let dims: Sizes = view.dims().iter().copied().collect();
-    let failed = |error: TransportError| link.failed(&error);
-    let mut into = Into::new(call, index);
-    match action {
-        Action::Reduce(reduction) => {
-            let bytes = into.bytes(elem, &dims)?;
-            bytes.copy_from_slice(given);
-            transport.all_reduce(group, reduction, elem, bytes).map_err(failed)
-        }
-        Action::Broadcast { root } => {
-            let bytes = into.bytes(elem, &dims)?;
-            bytes.copy_from_slice(given);
-            transport.broadcast(group, root, bytes).map_err(failed)
-        }
-        Action::Gather { axis } => {
-            let from_front = if axis < 0 { axis + dims.len() as i64 } else { axis };
-            let axis = usize::try_from(from_front).ok().filter(|axis| *axis < dims.len());
-            let axis = axis.ok_or("the axis is out of range")?;
-            gather((transport, group), link, (elem, &dims, axis), given, &mut into)
-        }
-        Action::ReduceScatter(reduction) => {
-            let workers = group.workers.len();
-            let (Some(rows), true) = (dims.first(), workers > 0) else {
-                return Err("a scalar cannot be scattered".into());
-            };
-            if !rows.is_multiple_of(workers) {
-                return Err(format!("{rows} rows are not divisible by {workers} ranks").into());
-            }
-            let mut own = dims.clone();
-            own[0] /= workers;
-            let parts = vec![given.len() / workers; workers];
-            let bytes = into.bytes(elem, &own)?;
-            let reduced = transport.reduce_scatter(group, (reduction, elem), given, &parts, bytes);
-            reduced.map_err(failed)
-        }
-        Action::AllToAll => {
-            let workers = group.workers.len().max(1);
-            let elements: usize = dims.iter().product();
-            if !elements.is_multiple_of(workers) {
-                let why = format!("{elements} elements are not divisible by {workers} ranks");
-                return Err(why.into());
-            }
-            let parts = vec![given.len() / workers; workers];
-            let bytes = into.bytes(elem, &dims)?;
-            transport.all_to_all(group, (given, &parts), (bytes, &parts)).map_err(failed)
-        }
-    }
+/// One execution of a collective: its group, and the transport and link of this rank.
+struct GroupCall<'a> {
+    transport: &'a dyn Transport,
+    group: Group<'a>,
+    link: &'a Link,
 }
 
-/// Concatenates the tensors of all ranks along an axis.
-fn gather(
-    (transport, group): (&dyn Transport, Group<'_>),
-    link: &Link,
-    (elem, dims, axis): (DataType, &[usize], usize),
-    given: &[u8],
-    into: &mut Into<'_, '_, '_>,
-) -> Result<(), OperatorError> {
-    let workers = group.workers.len();
-    let parts = vec![given.len(); workers];
-    let mut whole: Sizes = dims.iter().copied().collect();
-    whole[axis] = whole[axis].checked_mul(workers).ok_or("the result is too large")?;
-    let bytes = into.bytes(elem, &whole)?;
-    let outer: usize = dims[..axis].iter().product();
-    if outer == 1 {
-        // The tensors lie one after the other.
-        let gathered = transport.all_gather(group, given, &parts, bytes);
-        return gathered.map_err(|error| link.failed(&error));
+impl GroupCall<'_> {
+    /// Runs the collective on tensor `index` of its inputs and outputs.
+    fn run(
+        &self,
+        action: Action,
+        call: &mut OperatorCall<'_, '_>,
+        index: usize,
+    ) -> Result<(), OperatorError> {
+        let GroupCall { transport, group, link } = *self;
+        let view = call.tensor(index)?.clone();
+        let elem = view.data_type();
+        let given = view.contiguous_bytes().ok_or("the elements are not contiguous")?;
+        let dims: Sizes = view.dims().iter().copied().collect();
+        let mut into = OutputMemory::new(call, index);
+        let done = match action {
+            Action::Reduce(reduction) => {
+                let bytes = into.bytes(elem, &dims)?;
+                bytes.copy_from_slice(given);
+                transport.all_reduce(group, reduction, elem, bytes)
+            }
+            Action::Broadcast { root } => {
+                let bytes = into.bytes(elem, &dims)?;
+                bytes.copy_from_slice(given);
+                transport.broadcast(group, root, bytes)
+            }
+            Action::Gather { axis } => {
+                let from_front = if axis < 0 { axis + dims.len() as i64 } else { axis };
+                let axis = usize::try_from(from_front).ok().filter(|axis| *axis < dims.len());
+                let axis = axis.ok_or_else(|| format!("axis {from_front} is out of range"))?;
+                return self.gather(&view, given, axis, &mut into);
+            }
+            Action::ReduceScatter(reduction) => {
+                let workers = group.workers.len();
+                let (Some(rows), true) = (dims.first(), workers > 0) else {
+                    return Err("a scalar cannot be scattered".into());
+                };
+                if !rows.is_multiple_of(workers) {
+                    return Err(format!("{rows} rows are not divisible by {workers} ranks").into());
+                }
+                let mut own = dims.clone();
+                own[0] /= workers;
+                let parts = vec![given.len() / workers; workers];
+                let bytes = into.bytes(elem, &own)?;
+                transport.reduce_scatter(group, (reduction, elem), given, &parts, bytes)
+            }
+            Action::AllToAll => {
+                let workers = group.workers.len().max(1);
+                let elements: usize = dims.iter().product();
+                if !elements.is_multiple_of(workers) {
+                    let why = format!("{elements} elements are not divisible by {workers} ranks");
+                    return Err(why.into());
+                }
+                let parts = vec![given.len() / workers; workers];
+                let bytes = into.bytes(elem, &dims)?;
+                transport.all_to_all(group, (given, &parts), (bytes, &parts))
+            }
+        };
+        done.map_err(|error| link.to_operator_error(&error))
     }
-    let mut memory = transport.scratch().take(bytes.len()).map_err(|error| link.failed(&error))?;
-    let gathered = transport.all_gather(group, given, &parts, &mut memory);
-    if gathered.is_ok() && !given.is_empty() {
-        let row = given.len() / outer;
-        for (number, target) in bytes.chunks_exact_mut(row).enumerate() {
-            let (index, worker) = (number / workers, number % workers);
-            let start = worker * given.len() + index * row;
-            target.copy_from_slice(&memory[start..start + row]);
+
+    /// Concatenates the tensors of all ranks along an axis. `given` holds the elements of `view`,
+    /// the tensor of this rank.
+    fn gather(
+        &self,
+        view: &TensorView<'_>,
+        given: &[u8],
+        axis: usize,
+        into: &mut OutputMemory<'_, '_, '_>,
+    ) -> Result<(), OperatorError> {
+        let GroupCall { transport, group, link } = *self;
+        let workers = group.workers.len();
+        let parts = vec![given.len(); workers];
+        let mut whole: Sizes = view.dims().iter().copied().collect();
+        whole[axis] = whole[axis].checked_mul(workers).ok_or("the result is too large")?;
+        let bytes = into.bytes(view.data_type(), &whole)?;
+        let outer: usize = view.dims()[..axis].iter().product();
+        if outer == 1 {
+            // The tensors follow each other in the result.
+            let gathered = transport.all_gather(group, given, &parts, bytes);
+            return gathered.map_err(|error| link.to_operator_error(&error));
         }
+        let memory = transport.scratch().take(bytes.len());
+        let mut memory = memory.map_err(|error| link.to_operator_error(&error))?;
+        let gathered = transport.all_gather(group, given, &parts, &mut memory);
+        if gathered.is_ok() && !given.is_empty() {
+            let row = given.len() / outer;
+            for (number, target) in bytes.chunks_exact_mut(row).enumerate() {
+                let (index, worker) = (number / workers, number % workers);
+                let start = worker * given.len() + index * row;
+                target.copy_from_slice(&memory[start..start + row]);
+            }
+        }
+        transport.scratch().give_back(memory);
+        gathered.map_err(|error| link.to_operator_error(&error))
     }
-    transport.scratch().give_back(memory);
-    gathered.map_err(|error| link.failed(&error))
 }
 
 impl SessionBuilder<'_> {
-    /// This session is that of one rank of several, which a transport connects: the collectives of
-    /// the model (`AllReduce`, `AllGather` and `AllToAll` of ONNX Runtime, `DistCollective` of
-    /// TensorRT) run together with those of the other ranks. Each rank has a model of its own,
-    /// or all have the same. All ranks make their sessions at the same time, and call `run` equally
-    /// often. If a run of one fails, so do the runs of all, and no session of the ranks can run any
-    /// more.
+    /// Makes the session one of several ranks: the model's collectives (`AllReduce`, `AllGather`
+    /// and `AllToAll` of ONNX Runtime, `DistCollective` of TensorRT) run over `transport`. All
+    /// ranks build their sessions at the same time, of one model or of a model for each rank, and
+    /// call `run` equally often. If a run fails on one rank, it fails on all, and so do all later
+    /// runs.
     ///
-    /// Making a session waits until all ranks are there, and fails with
-    /// [`ErrorKind::Worker`] if their collectives do not fit together.
+    /// Building the session blocks until all ranks have connected, and fails with
+    /// [`ErrorKind::Worker`] if their collectives differ.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The devices of this process and what connects them with the others.
+//! The devices of this process, and their links to the devices of other processes.
 
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use sardonyx_passes::Device;
 
 use super::exchange::{Link, run_ended};
 use super::options::{DeviceOptions, Results};
-use super::plans::Fitted;
-use super::seat::{Finished, Job, Seat, Sends, Taken, Terms};
+use super::plans::SizedPlan;
+use super::seat::{FinishedJob, Job, RunInputs, Seat, Sends, Terms};
 use super::team::Team;
 use crate::error::{Error, ErrorKind};
 
@@ -18,9 +18,9 @@ use crate::error::{Error, ErrorKind};
 pub(super) struct Crew {
     pub(super) options: DeviceOptions,
     pub(super) seats: Arc<Vec<Seat>>,
-    /// Held by the call whose runs the devices do.
+    /// Lock of the call whose runs occupy the devices.
     turn: Arc<Mutex<()>>,
-    /// The other processes, if there are any.
+    /// Connection with the other processes; `None` if all devices are threads of this one.
     pub(super) team: Option<Team>,
     /// Number of devices of all processes.
     pub(super) devices: usize,
@@ -38,7 +38,7 @@ impl Crew {
         Crew { options, seats: Arc::new(seats.collect()), turn: Arc::default(), team, devices }
     }
 
-    /// Number of this process among the workers.
+    /// Returns the rank of this process among the workers.
     pub(super) fn worker(&self) -> usize {
         self.team.as_ref().map_or(0, Team::number)
     }
@@ -48,41 +48,41 @@ impl Crew {
         self.options.results == Results::Split
     }
 
-    /// Waits until the runs of other calls are over.
+    /// Locks the devices for the runs of one call. Blocks until the runs of other calls are over.
     pub(super) fn take_turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the error for a call that only worker 0 can do.
+    /// Makes the error of a call that only worker 0 may make.
     #[cold]
     pub(super) fn only_first(&self) -> Error {
         let message = format!("this is worker {}: only worker 0 takes inputs", self.worker());
         Error::new(ErrorKind::Input, message).with_help("call 'serve' here")
     }
 
-    /// Returns the link of the first device, if it belongs to this process.
+    /// Returns the link of device 0, if this device belongs to this process.
     pub(super) fn first(&self) -> Option<&Link> {
         self.seats.iter().find(|seat| seat.device == 0).map(|seat| &seat.link)
     }
 
-    /// Returns the transport between the workers; without others, between the devices.
+    /// Returns the transport between the workers; in a single process, that between its devices.
     pub(super) fn transport(&self) -> Option<&dyn Transport> {
         let team = self.team.as_ref().map(Team::transport);
         team.or_else(|| self.first().map(Link::transport))
     }
 
-    /// Returns the traffic that each device of this process has sent so far.
+    /// Returns, for each device of this process, the messages and bytes that it has sent so far.
     pub(super) fn traffic(&self) -> Vec<Traffic> {
         self.seats.iter().map(|seat| seat.link.transport().traffic()).collect()
     }
 
-    /// Gives each device of this process its part of a run.
+    /// Queues a run on each device of this process.
     pub(super) fn hand_out(
         &self,
-        fitted: &Fitted,
-        taken: &Arc<Taken>,
+        fitted: &SizedPlan,
+        taken: &Arc<RunInputs>,
         terms: &Terms,
-        done: &Sender<Finished>,
+        done: &Sender<FinishedJob>,
     ) {
         let sends = match (self.worker(), self.splits_outputs()) {
             (0, _) => Sends::Nothing,
@@ -101,20 +101,21 @@ impl Crew {
         }
     }
 
-    /// Ends a run early on all devices, unless it has ended already.
+    /// Cancels a run on the devices of all workers, for the reason `why`. Does nothing if the run
+    /// is over.
     pub(super) fn end_run(&self, terms: &Terms, why: &str) {
         terms.ended.stop();
-        // Devices of one worker know of each other only by their own transports.
+        // Each device of a worker blocks on its own transport, so all of these must be notified.
         let links = self.seats.iter().map(|seat| seat.link.transport());
         for transport in links.chain(self.transport()) {
             transport.end_run(terms.run, &run_ended(transport, why));
         }
         if let Some(team) = self.team.as_ref().filter(|team| team.number() == 0) {
-            team.call_off(terms.run, self.devices);
+            team.send_cancellation(terms.run, self.devices);
         }
     }
 
-    /// Forgets the messages of a run that is over in this process, and of all before it.
+    /// Drops buffered messages of `run`, which is over in this process, and of all earlier runs.
     pub(super) fn forget(&self, run: RunNumber) {
         let links = self.seats.iter().map(|seat| seat.link.transport());
         for transport in links.chain(self.transport()) {
@@ -123,14 +124,14 @@ impl Crew {
     }
 }
 
-/// Connects the devices of this process with the others.
+/// Makes the links of the devices of this process: between threads, or over the options' transport.
 pub(super) fn connect(devices: usize, options: &DeviceOptions) -> Vec<(Device, Link)> {
     match &options.transport {
         None => {
             let all = Threads::new(devices, &options.settings).into_iter();
             (0..).zip(all.map(|one| Link::new(Arc::new(one)))).collect()
         }
-        // Each worker has one device at most.
+        // Workers have at most one device each, which uses the transport directly.
         Some(transport) if transport.workers() >= devices => {
             let own = transport.number();
             let has_one = (own < devices).then(|| (own as Device, Link::new(transport.clone())));

@@ -1,4 +1,4 @@
-//! The operator by which devices give each other parts of values.
+//! The operator that moves tensors between devices: it sends, receives and reduces shards.
 
 use std::fmt;
 use std::num::TryFromIntError;
@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_devices::{
-    ErrorKind as Kind, Group, Reduction, RunNumber, Tag, Transport, TransportError, collectives,
-    combine, tag_in_run,
+    ErrorKind as TransportErrorKind, Group, Reduction, RunNumber, Tag, Transport, TransportError,
+    collectives, combine, tag_in_run,
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::{Combine, Sizes};
@@ -21,7 +21,7 @@ use super::profile::Exchanged;
 use crate::custom::CustomOperator;
 use crate::inference::NodeTypes;
 
-/// The transport of a device, and how far it is in the run that it takes part in.
+/// Transport of a device, with the progress of its current run.
 #[derive(Debug, Clone)]
 pub(super) struct Link {
     transport: Arc<dyn Transport>,
@@ -31,11 +31,11 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 struct LinkState {
     run: RunNumber,
-    /// Exchanges before this one have begun.
+    /// Step index of the first exchange that has not begun.
     next_exchange: usize,
-    /// Why the last call of the transport failed that did, in this run.
+    /// Last error of the transport in this run.
     failure: Option<TransportError>,
-    /// What the last exchange did, until somebody asks.
+    /// Waiting time and traffic of the last exchange, until [`Link::take_exchanged`] takes them.
     exchanged: Option<Exchanged>,
 }
 
@@ -48,7 +48,7 @@ impl Link {
         &*self.transport
     }
 
-    pub(super) fn get(&self) -> Arc<dyn Transport> {
+    pub(super) fn clone_transport(&self) -> Arc<dyn Transport> {
         Arc::clone(&self.transport)
     }
 
@@ -56,58 +56,64 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to take part in a run.
+    /// Resets the progress for a new run.
     pub(super) fn begin(&self, run: RunNumber) {
         *self.state() = LinkState { run, ..LinkState::default() };
     }
 
-    /// The tag of messages with this number in the run.
+    /// Returns the tag of message `number` of the current run.
     pub(super) fn tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
         Ok(tag_in_run(self.state().run, u32::try_from(number)?))
     }
 
-    /// Ends the run on all devices, because this one failed: with the reason that it was told, if
-    /// there is one.
+    /// Cancels the run on all devices, because this one failed. If another device cancelled it
+    /// first, passes on that device's reason in place of `why`.
     pub(super) fn end_run(&self, why: &str) {
-        let (run, told) = {
+        let (run, failure) = {
             let state = self.state();
             (state.run, state.failure.clone())
         };
-        let told = told.filter(|told| told.kind() == Kind::RunEnded);
-        let own = || run_ended(self.transport(), why);
-        self.transport.end_run(run, &told.unwrap_or_else(own));
+        let reason = match failure {
+            Some(received) if received.kind() == TransportErrorKind::RunEnded => received,
+            _ => run_ended(self.transport(), why),
+        };
+        self.transport.end_run(run, &reason);
     }
 
-    /// What the last exchange did, if nobody has asked yet.
+    /// Takes the waiting time and traffic of the last exchange; `None` if they were taken before.
     pub(super) fn take_exchanged(&self) -> Option<Exchanged> {
         self.state().exchanged.take()
     }
 
-    /// Why the last call of the transport failed that did, in this run.
+    /// Returns the last error of the transport in the current run.
     pub(super) fn failure(&self) -> Option<TransportError> {
         self.state().failure.clone()
     }
 
-    /// Notes the error of a call of the transport.
-    pub(super) fn note(&self, error: &TransportError) {
+    /// Records a transport error as the cause of the run's failure.
+    pub(super) fn record_failure(&self, error: &TransportError) {
         self.state().failure = Some(error.clone());
     }
 
-    /// The error of a node for one of the transport.
-    pub(super) fn failed(&self, error: &TransportError) -> OperatorError {
-        self.note(error);
+    /// Records a transport error and converts it into the error of a node.
+    pub(super) fn to_operator_error(&self, error: &TransportError) -> OperatorError {
+        self.record_failure(error);
         OperatorError::from(error.to_string())
     }
 }
 
-/// That a run ended because of this worker.
+/// Makes the error that other workers receive when a run fails in this one.
 #[cold]
 pub(super) fn run_ended(transport: &dyn Transport, why: &str) -> TransportError {
     let worker = transport.worker();
-    TransportError::at(Kind::RunEnded, worker, format!("worker {worker} failed: {why}"))
+    TransportError::at(
+        TransportErrorKind::RunEnded,
+        worker,
+        format!("worker {worker} failed: {why}"),
+    )
 }
 
-/// Exchanges of one device.
+/// Operator that runs all exchanges of one device; an attribute of the node selects the exchange.
 #[derive(Clone)]
 pub(super) struct Exchange {
     plan: Arc<Plan>,
@@ -116,11 +122,18 @@ pub(super) struct Exchange {
     routes: Arc<Routes>,
 }
 
-/// What a device does in the exchanges of a plan, for the sizes of a run.
+/// Routes of one device through the exchanges of a plan, cached for the sizes of the last run.
 pub(super) struct Routes {
     plan: Arc<Plan>,
     device: Device,
-    known: Mutex<(Numbers, Arc<Vec<Option<Way>>>)>,
+    cached: Mutex<CachedRoutes>,
+}
+
+/// Routes with the sizes that they were computed for.
+struct CachedRoutes {
+    numbers: Numbers,
+    /// One entry for each step of the plan; `None` for steps that exchange nothing.
+    routes: Arc<Vec<Option<SizedRoute>>>,
 }
 
 impl fmt::Debug for Routes {
@@ -129,87 +142,117 @@ impl fmt::Debug for Routes {
     }
 }
 
-/// What a device does in an exchange.
-struct Way {
+/// Route of a device in one exchange, with the sizes of its result.
+struct SizedRoute {
     route: Route,
-    /// The sizes of what it gets, if it gets anything and they are known.
+    /// Sizes of the shard that the device has after the exchange; `None` if it has none, or its
+    /// sizes are not known before the run.
     dims: Option<Sizes>,
 }
 
 impl Routes {
     pub(super) fn new(plan: Arc<Plan>, device: Device, numbers: &Numbers) -> Arc<Routes> {
-        let ways = Arc::new(ways(&plan, device, numbers));
-        Arc::new(Routes { plan, device, known: Mutex::new((numbers.clone(), ways)) })
+        let routes = Arc::new(find_routes(&plan, device, numbers));
+        let cached = Mutex::new(CachedRoutes { numbers: numbers.clone(), routes });
+        Arc::new(Routes { plan, device, cached })
     }
 
-    /// Says which sizes the next run has.
-    pub(super) fn set(&self, numbers: &Numbers) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0 != *numbers {
-            *known = (numbers.clone(), Arc::new(ways(&self.plan, self.device, numbers)));
+    /// Recomputes the routes if the sizes of the next run differ from those of the last one.
+    pub(super) fn set_sizes(&self, numbers: &Numbers) {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.numbers != *numbers {
+            let routes = Arc::new(find_routes(&self.plan, self.device, numbers));
+            *cached = CachedRoutes { numbers: numbers.clone(), routes };
         }
     }
 
-    /// By step of the plan.
-    fn get(&self) -> Arc<Vec<Option<Way>>> {
-        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner).1)
+    /// Returns the routes of the current sizes, one entry for each step of the plan.
+    fn get(&self) -> Arc<Vec<Option<SizedRoute>>> {
+        Arc::clone(&self.cached.lock().unwrap_or_else(PoisonError::into_inner).routes)
     }
 }
 
-fn ways(plan: &Plan, device: Device, numbers: &Numbers) -> Vec<Option<Way>> {
-    let ways = plan.steps.iter().map(|step| match step {
+/// Finds the route of `device` in each step of the plan; `None` for steps that exchange nothing.
+fn find_routes(plan: &Plan, device: Device, numbers: &Numbers) -> Vec<Option<SizedRoute>> {
+    let routes = plan.steps.iter().map(|step| match step {
         Step::Move(moved) if !plan.is_local(moved) => {
             let dims = moved.dims.as_ref().and_then(|dims| numbers.of(dims));
             let own = dims.as_ref().and_then(|dims| plan.form(moved.to).dims(device, dims));
-            Some(Way { route: route(plan, moved, dims.as_deref(), device), dims: own })
+            let route = Route::new(plan, moved, dims.as_deref(), device);
+            Some(SizedRoute { route, dims: own })
         }
         _ => None,
     });
-    ways.collect()
+    routes.collect()
 }
 
-/// What a device does in an exchange.
+/// Messages that a device sends and receives in one exchange.
 enum Route {
-    /// All devices of a group have partial results of the same part, and all get it.
+    /// All-reduce: the devices of a group hold partial results of one shard, and all receive the
+    /// combined shard.
     Reduce { workers: Vec<usize>, reduction: Reduction },
-    /// Parts are sent.
-    Parts { sends: Vec<Block>, receives: Vec<Block>, reduction: Option<Reduction> },
-    /// The whole value, whose sizes are not known before the run, goes from one device to others.
+    /// Point-to-point messages with blocks of shards.
+    Parts(PartsRoute),
+    /// One device sends the whole value, whose sizes are not known before the run, to others.
     Whole { from: usize, to: Vec<usize> },
 }
 
-/// A part of a tensor that goes from one device to another.
+/// Blocks that a device sends and receives in one exchange.
+struct PartsRoute {
+    sends: Vec<Block>,
+    receives: Vec<Block>,
+    /// Operation that combines received partial results; `None` if blocks are only copied.
+    reduction: Option<Reduction>,
+}
+
+/// Elements of a tensor that go from one device to another, as strided runs.
 pub(super) struct Block {
-    /// The other device, or the device itself.
+    /// Number of the other device, or of the device itself for a local copy.
     peer: usize,
-    /// The number of the partial result.
+    /// Index of the partial result that the elements belong to.
     partial: usize,
-    /// Runs of elements, axis by axis, from the outermost; inner axes of which everything goes are
-    /// part of the axis around them.
+    /// Runs of elements along each axis, the outermost axis first. Inner axes that are transferred
+    /// completely are merged into the next outer one, which makes the runs longer.
     runs: Vec<Vec<Run>>,
-    /// Elements from one index of each axis to the next, in what is sent and in what is made.
-    strides: Vec<(usize, usize)>,
+    /// Strides of each axis, in elements.
+    strides: Vec<AxisStrides>,
+    /// Number of elements in the block.
     elements: usize,
 }
 
+/// Strides of one axis in both tensors of a transfer, in elements.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct AxisStrides {
+    /// Stride in the tensor that is read.
+    source: usize,
+    /// Stride in the tensor that is written.
+    target: usize,
+}
+
+impl AxisStrides {
+    /// Strides of an innermost axis, whose elements are adjacent in both tensors.
+    const ONE: AxisStrides = AxisStrides { source: 1, target: 1 };
+}
+
 impl Block {
+    /// Makes the block of a transfer between a tensor of sizes `have` and one of sizes `want`.
     pub(super) fn new(peer: Device, transfer: &Transfer, have: &[usize], want: &[usize]) -> Block {
         let mut runs: Vec<Vec<Run>> = Vec::new();
-        let mut strides: Vec<(usize, usize)> = Vec::new();
-        let (mut stride, mut other) = (1, 1);
+        let mut strides: Vec<AxisStrides> = Vec::new();
+        let mut stride = AxisStrides::ONE;
         for (axis, own) in transfer.runs.iter().enumerate().rev() {
             runs.insert(0, own.clone());
-            strides.insert(0, (stride, other));
-            stride *= have[axis];
-            other *= want[axis];
+            strides.insert(0, stride);
+            stride.source *= have[axis];
+            stride.target *= want[axis];
         }
-        // An axis of which both have everything, in one run, goes with the one around it.
+        // Merge an innermost axis that is a single run in both tensors into the next outer axis.
         while runs.len() > 1 {
             let last = runs.len() - 1;
             let (inner, size) = (&runs[last], runs[last].first().map_or(0, |run| run.len));
             let is_all = inner.len() == 1
-                && strides[last - 1] == (size * strides[last].0, size * strides[last].1)
-                && strides[last] == (1, 1);
+                && strides[last - 1] == AxisStrides { source: size, target: size }
+                && strides[last] == AxisStrides::ONE;
             if !is_all {
                 break;
             }
@@ -218,15 +261,15 @@ impl Block {
             for run in &mut runs[last - 1] {
                 *run = Run { from: run.from * size, to: run.to * size, len: run.len * size };
             }
-            strides[last - 1] = (1, 1);
+            strides[last - 1] = AxisStrides::ONE;
         }
-        let count = |axis: &Vec<Run>| axis.iter().map(|run| run.len).sum::<usize>();
-        let elements = runs.iter().map(count).product();
+        let elements =
+            runs.iter().map(|axis| axis.iter().map(|run| run.len).sum::<usize>()).product();
         Block { peer: peer as usize, partial: transfer.partial, runs, strides, elements }
     }
 
-    /// The elements that are sent, if they follow each other where they lie.
-    fn dense(&self) -> Option<Range<usize>> {
+    /// Returns the range of elements in the source, if they are contiguous and need no packing.
+    fn contiguous_range(&self) -> Option<Range<usize>> {
         match self.runs.as_slice() {
             [axis] => match axis.as_slice() {
                 [run] => Some(run.from..run.from + run.len),
@@ -236,13 +279,14 @@ impl Block {
         }
     }
 
-    /// Calls with each run of elements that follow each other on both sides: where it begins in
-    /// what is sent, and in what is made, and how many there are.
+    /// Calls `each` for every run of elements that is contiguous in both tensors, with its start in
+    /// the source, its start in the target, and its length in elements.
     fn for_each(&self, each: &mut dyn FnMut(usize, usize, usize)) {
-        self.walk(0, (0, 0), each);
+        self.walk(0, 0, 0, each);
     }
 
-    /// Copies the elements, each of so many bytes, from one tensor to the other.
+    /// Copies the block from the source tensor to the target tensor. `size` is the size of an
+    /// element in bytes.
     pub(super) fn copy(&self, size: usize, from: &[u8], to: &mut [u8]) {
         self.for_each(&mut |start, target, len| {
             let part = &from[start * size..(start + len) * size];
@@ -250,16 +294,25 @@ impl Block {
         });
     }
 
-    fn walk(&self, axis: usize, base: (usize, usize), each: &mut dyn FnMut(usize, usize, usize)) {
-        let Some(runs) = self.runs.get(axis) else { return each(base.0, base.1, 1) };
-        let (from, to) = self.strides[axis];
+    fn walk(
+        &self,
+        axis: usize,
+        source: usize,
+        target: usize,
+        each: &mut dyn FnMut(usize, usize, usize),
+    ) {
+        let Some(runs) = self.runs.get(axis) else { return each(source, target, 1) };
+        let strides = self.strides[axis];
         for run in runs {
-            let start = (base.0 + run.from * from, base.1 + run.to * to);
-            if axis + 1 == self.runs.len() && (from, to) == (1, 1) {
-                each(start.0, start.1, run.len);
+            let source = source + run.from * strides.source;
+            let target = target + run.to * strides.target;
+            if axis + 1 == self.runs.len() && strides == AxisStrides::ONE {
+                each(source, target, run.len);
             } else {
                 for index in 0..run.len {
-                    self.walk(axis + 1, (start.0 + index * from, start.1 + index * to), each);
+                    let (source, target) =
+                        (source + index * strides.source, target + index * strides.target);
+                    self.walk(axis + 1, source, target, each);
                 }
             }
         }
@@ -273,23 +326,23 @@ impl Exchange {
 
     fn step(&self, step: Option<i64>) -> Result<(usize, &Move), OperatorError> {
         let step = step.and_then(|step| usize::try_from(step).ok());
-        let number = step.ok_or("the step of the plan is missing")?;
+        let number = step.ok_or("the exchange has no attribute 'step'")?;
         match self.plan.steps.get(number) {
             Some(Step::Move(moved)) => Ok((number, moved)),
-            _ => Err("the plan has no exchange of this number".into()),
+            _ => Err(format!("step {number} of the plan is not an exchange").into()),
         }
     }
 
-    /// Takes part in what is left of a run that has ended early, as far as others wait for it
-    /// nevertheless.
-    pub(super) fn take_leave(&self) {
+    /// Takes part, with zeros, in the remaining library reductions of a run that was cancelled: a
+    /// library's reduction blocks until all workers of its group have called it.
+    pub(super) fn join_remaining_reductions(&self) {
         let transport = self.link.transport();
         let begun = self.link.state().next_exchange;
-        for (number, way) in self.routes.get().iter().enumerate().skip(begun) {
+        for (number, route) in self.routes.get().iter().enumerate().skip(begun) {
             let (
-                Some(Way { route: Route::Reduce { workers, reduction }, dims }),
+                Some(SizedRoute { route: Route::Reduce { workers, reduction }, dims }),
                 Some(Step::Move(moved)),
-            ) = (way, self.plan.steps.get(number))
+            ) = (route, self.plan.steps.get(number))
             else {
                 continue;
             };
@@ -306,25 +359,25 @@ impl Exchange {
             memory.fill(0);
             let reduced = transport.all_reduce(group, *reduction, moved.elem, &mut memory);
             transport.scratch().give_back(memory);
-            // Then workers are lost, of which all learn.
+            // A worker is lost: the transport informs all others.
             if reduced.is_err() {
                 return;
             }
         }
     }
 
-    /// The tag of the messages of an exchange: outputs have those before.
+    /// Returns the tag of the messages of an exchange. Lower tags of the run belong to outputs.
     fn tag(&self, number: usize) -> Result<Tag, TryFromIntError> {
         self.link.tag(self.plan.givers_of_outputs().len() + number)
     }
 
-    /// Says which sizes the next run has.
+    /// Prepares the routes for the sizes of the next run.
     pub(super) fn set_sizes(&self, numbers: &Numbers) {
-        self.routes.set(numbers);
+        self.routes.set_sizes(numbers);
     }
 }
 
-fn reduction_of(combine: Combine) -> Reduction {
+fn to_reduction(combine: Combine) -> Reduction {
     match combine {
         Combine::Sum => Reduction::Sum,
         Combine::Product => Reduction::Product,
@@ -333,48 +386,53 @@ fn reduction_of(combine: Combine) -> Reduction {
     }
 }
 
-/// What a device does in a move of a value of these sizes; `None` if they are not known.
-fn route(plan: &Plan, moved: &Move, dims: Option<&[usize]>, device: Device) -> Route {
-    let (from, to) = (plan.form(moved.from), plan.form(moved.to));
-    let Some(dims) = dims else {
-        let giver = from.devices().next().unwrap_or(0);
-        let takers = to.devices().filter(|taker| !from.is_on(*taker));
-        return Route::Whole {
-            from: giver as usize,
-            to: takers.map(|taker| taker as usize).collect(),
+impl Route {
+    /// Finds the route of `device` in a move of a value of sizes `dims`; `None` if the sizes are
+    /// not known before the run.
+    fn new(plan: &Plan, moved: &Move, dims: Option<&[usize]>, device: Device) -> Route {
+        let (from, to) = (plan.form(moved.from), plan.form(moved.to));
+        let Some(dims) = dims else {
+            let giver = from.devices().next().unwrap_or(0);
+            let takers = to.devices().filter(|taker| !from.is_on(*taker));
+            return Route::Whole {
+                from: giver as usize,
+                to: takers.map(|taker| taker as usize).collect(),
+            };
         };
-    };
-    let reduction = from.partial().map(|(combine, _)| reduction_of(combine));
-    if let (Some(reduction), Some(group)) = (reduction, plan.reducing(moved, device)) {
-        let workers = group.into_iter().map(|one| one as usize).collect();
-        return Route::Reduce { workers, reduction };
-    }
-    let sizes = |form: &sardonyx_passes::Form, device| form.dims(device, dims).unwrap_or_default();
-    let (mut sends, mut receives) = (Vec::new(), Vec::new());
-    for transfer in transfers(from, to, dims) {
-        let (have, want) = (sizes(from, transfer.from), sizes(to, transfer.to));
-        if transfer.to == device {
-            receives.push(Block::new(transfer.from, &transfer, &have, &want));
-        } else if transfer.from == device {
-            sends.push(Block::new(transfer.to, &transfer, &have, &want));
+        let reduction = from.partial().map(|(combine, _)| to_reduction(combine));
+        if let (Some(reduction), Some(group)) = (reduction, plan.reducing(moved, device)) {
+            let workers = group.into_iter().map(|one| one as usize).collect();
+            return Route::Reduce { workers, reduction };
         }
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        for transfer in transfers(from, to, dims) {
+            let have = from.dims(transfer.from, dims).unwrap_or_default();
+            let want = to.dims(transfer.to, dims).unwrap_or_default();
+            if transfer.to == device {
+                receives.push(Block::new(transfer.from, &transfer, &have, &want));
+            } else if transfer.from == device {
+                sends.push(Block::new(transfer.to, &transfer, &have, &want));
+            }
+        }
+        Route::Parts(PartsRoute { sends, receives, reduction })
     }
-    Route::Parts { sends, receives, reduction }
 }
 
-/// Where what a device gets is written: an output, or memory that is forgotten if nothing reads it.
-pub(super) struct Into<'o, 'c, 'a> {
+/// Memory that receives a tensor: an output of a node, or a scratch buffer if no node reads the
+/// output.
+pub(super) struct OutputMemory<'o, 'c, 'a> {
     call: &'o mut OperatorCall<'c, 'a>,
     output: usize,
     scratch: Vec<u8>,
 }
 
-impl<'o, 'c, 'a> Into<'o, 'c, 'a> {
-    /// For an output of a node.
+impl<'o, 'c, 'a> OutputMemory<'o, 'c, 'a> {
+    /// Makes the memory of output `output` of a call; nothing is allocated yet.
     pub(super) fn new(call: &'o mut OperatorCall<'c, 'a>, output: usize) -> Self {
-        Into { call, output, scratch: Vec::new() }
+        OutputMemory { call, output, scratch: Vec::new() }
     }
 
+    /// Allocates a tensor of this type and these sizes, and returns its bytes.
     pub(super) fn bytes(
         &mut self,
         elem: DataType,
@@ -392,9 +450,9 @@ impl<'o, 'c, 'a> Into<'o, 'c, 'a> {
 impl CustomOperator for Exchange {
     fn run(&self, call: &mut OperatorCall<'_, '_>) -> Result<(), OperatorError> {
         let (number, moved) = self.step(call.attributes().int(EXCHANGE_STEP))?;
-        let ways = self.routes.get();
-        let way = ways.get(number).and_then(Option::as_ref);
-        let way = way.ok_or("the plan has no exchange of this number")?;
+        let routes = self.routes.get();
+        let route = routes.get(number).and_then(Option::as_ref);
+        let route = route.ok_or_else(|| format!("step {number} of the plan is not an exchange"))?;
         let message = Message {
             exchange: self,
             moved,
@@ -402,11 +460,12 @@ impl CustomOperator for Exchange {
             tag: self.tag(number)?,
             transport: self.link.transport(),
         };
-        // It is not empty: what is empty is known, and nobody has to make it.
+        // This output is one of the model's, so that the exchange is not dead code. It has one
+        // element, as the value of an empty tensor is known without running the node.
         call.output(1, DataType::Uint8, &[1])?.bytes_mut().fill(0);
         let counters = message.transport.endpoint().counters();
         let (sent, waited) = (counters.sent(), counters.waited());
-        message.run(call, way)?;
+        message.run(call, route)?;
         let waited = counters.waited().saturating_sub(waited);
         let sent = counters.sent() - sent;
         self.link.state().exchanged = Some(Exchanged { step: number, waited, sent });
@@ -421,13 +480,14 @@ impl CustomOperator for Exchange {
             Some(dims) => {
                 let numbers: Sizes = dims.iter().map(|dim| dim.size().unwrap_or(1)).collect();
                 let own = self.plan.form(moved.to).dims(self.device, &numbers).unwrap_or_default();
-                // What is open is the same in what the device gives.
+                // An open size is equal before and after the exchange, as its axis is not split.
                 let given = node.input(0).and_then(Type::shape);
-                let open = |axis: usize| given.and_then(|given| given.get(axis).cloned());
                 let dims =
                     dims.iter().zip(own).enumerate().map(|(axis, (dim, own))| match dim.size() {
                         Some(_) => Dim::from(own),
-                        None => open(axis).unwrap_or(Dim::Unknown),
+                        None => {
+                            given.and_then(|given| given.get(axis).cloned()).unwrap_or(Dim::Unknown)
+                        }
                     });
                 Type::tensor(moved.elem, dims.collect::<Vec<_>>())
             }
@@ -439,27 +499,34 @@ impl CustomOperator for Exchange {
     }
 
     fn is_deterministic(&self) -> bool {
-        // It must run as often as it stands there, whatever its input is.
+        // Peers wait for each exchange, so none may be merged with another or computed ahead.
         false
     }
 }
 
-/// What a device sends and receives in an exchange.
+/// Error for a message with fewer bytes than its block or tensor has.
+const SHORT_MESSAGE: &str = "a message of another device is too short";
+
+/// One execution of an exchange: the move, and the tag and transport of its messages.
 struct Message<'e> {
     exchange: &'e Exchange,
     moved: &'e Move,
-    /// That of the step of the plan.
+    /// Index of the move among the steps of the plan.
     number: usize,
     tag: Tag,
     transport: &'e dyn Transport,
 }
 
 impl Message<'_> {
-    /// Does what the device does in the exchange.
-    fn run(&self, call: &mut OperatorCall<'_, '_>, way: &Way) -> Result<(), OperatorError> {
+    /// Sends and receives the messages of the device, and writes its shard to output 0.
+    fn run(
+        &self,
+        call: &mut OperatorCall<'_, '_>,
+        sized: &SizedRoute,
+    ) -> Result<(), OperatorError> {
         let given = if call.has_input(0) { Some(call.tensor(0)?.clone()) } else { None };
-        let mut into = Into::new(call, 0);
-        match &way.route {
+        let mut into = OutputMemory::new(call, 0);
+        match &sized.route {
             Route::Reduce { workers, reduction } => {
                 let given = given.ok_or("the device has no partial result for this exchange")?;
                 let dims: Sizes = given.dims().iter().copied().collect();
@@ -468,54 +535,56 @@ impl Message<'_> {
                 let group = Group { workers, tag: self.tag };
                 let elem = self.moved.elem;
                 let reduced = if self.exchange.plan.is_inner(self.moved) {
-                    // How often it is made is not known, so nobody could take leave of the others
-                    // in a library's reduction.
+                    // A library's reduction needs all workers even after a failure. How often an
+                    // inner graph reduces is not known, so the missing calls cannot be made up for.
                     collectives::all_reduce(self.transport, group, *reduction, elem, bytes)
                 } else {
                     self.exchange.link.state().next_exchange = self.number + 1;
                     self.transport.all_reduce(group, *reduction, elem, bytes)
                 };
-                reduced.map_err(|error| self.exchange.link.failed(&error))
+                reduced.map_err(|error| self.exchange.link.to_operator_error(&error))
             }
-            Route::Parts { sends, receives, reduction } => {
-                let into = (&mut into, way.dims.as_deref());
-                self.parts(given.as_ref(), into, (sends, receives), *reduction)
+            Route::Parts(parts) => {
+                self.exchange_parts(given.as_ref(), parts, &mut into, sized.dims.as_deref())
             }
-            Route::Whole { from, to } => self.whole(given.as_ref(), &mut into, (*from, to)),
+            Route::Whole { from, to } => self.move_whole(given.as_ref(), *from, to, &mut into),
         }
     }
 
     fn send(&self, to: usize, bytes: &[u8]) -> Result<(), OperatorError> {
         let sent = self.transport.send(to, self.tag, bytes);
-        sent.map_err(|error| self.exchange.link.failed(&error))
+        sent.map_err(|error| self.exchange.link.to_operator_error(&error))
     }
 
     fn receive(&self, from: usize, take: &mut dyn FnMut(&[u8])) -> Result<(), OperatorError> {
         let received = self.transport.receive_with(from, self.tag, take);
-        received.map_err(|error| self.exchange.link.failed(&error))
+        received.map_err(|error| self.exchange.link.to_operator_error(&error))
     }
 
-    fn parts(
+    /// Sends blocks of `given`, then assembles the device's shard, of sizes `dims`, from the blocks
+    /// that it receives and those that it holds itself.
+    fn exchange_parts(
         &self,
         given: Option<&TensorView<'_>>,
-        (into, dims): (&mut Into<'_, '_, '_>, Option<&[usize]>),
-        (sends, receives): (&[Block], &[Block]),
-        reduction: Option<Reduction>,
+        route: &PartsRoute,
+        into: &mut OutputMemory<'_, '_, '_>,
+        dims: Option<&[usize]>,
     ) -> Result<(), OperatorError> {
         let elem = self.moved.elem;
         let size = elem.bits().unwrap_or(0) / 8;
         let given = match given {
-            Some(view) => view.contiguous_bytes().ok_or("the elements are not dense")?,
+            Some(view) => view.contiguous_bytes().ok_or("the elements are not contiguous")?,
             None => &[],
         };
-        for block in sends {
-            if let Some(dense) = block.dense() {
-                let bytes = given.get(dense.start * size..dense.end * size);
+        for block in &route.sends {
+            if let Some(range) = block.contiguous_range() {
+                let bytes = given.get(range.start * size..range.end * size);
                 self.send(block.peer, bytes.ok_or("the value is too short")?)?;
                 continue;
             }
             let memory = self.transport.scratch().take(block.elements * size);
-            let mut message = memory.map_err(|error| self.exchange.link.failed(&error))?;
+            let mut message =
+                memory.map_err(|error| self.exchange.link.to_operator_error(&error))?;
             let mut at = 0;
             block.for_each(&mut |from, _, len| {
                 let part = &given[from * size..(from + len) * size];
@@ -530,64 +599,90 @@ impl Message<'_> {
             return Ok(());
         }
         let into = into.bytes(elem, dims.ok_or("the sizes of the value are not known")?)?;
-        for block in receives {
-            let mut wrong = None;
-            let mut put = |bytes: &[u8], is_own: bool| {
-                let mut at = 0;
-                block.for_each(&mut |from, to, len| {
-                    let source = if is_own { from } else { at };
-                    at += len;
-                    let part = bytes.get(source * size..(source + len) * size);
-                    let target = into.get_mut(to * size..(to + len) * size);
-                    match (part, target, reduction.filter(|_| block.partial > 0)) {
-                        (Some(part), Some(target), None) => target.copy_from_slice(part),
-                        (Some(part), Some(target), Some(reduction)) => {
-                            if let Err(error) = combine(reduction, elem, target, part) {
-                                wrong = Some(OperatorError::from(error.to_string()));
-                            }
-                        }
-                        _ => wrong = Some("a message is too short".into()),
-                    }
-                });
-            };
+        for block in &route.receives {
+            // The first partial result is copied, the others are combined with it.
+            let reduction = route.reduction.filter(|_| block.partial > 0);
+            let mut written = Ok(());
             if block.peer == self.exchange.device as usize {
-                put(given, true);
+                written = self.write_block(block, given, reduction, into);
             } else {
-                self.receive(block.peer, &mut |bytes| put(bytes, false))?;
+                self.receive(block.peer, &mut |bytes| {
+                    written = self.write_block(block, bytes, reduction, into);
+                })?;
             }
-            if let Some(wrong) = wrong {
-                return Err(wrong);
-            }
+            written?;
         }
         Ok(())
     }
 
-    /// Takes a value with its sizes out of a message.
-    fn take_whole(&self, message: &[u8], into: &mut Into<'_, '_, '_>) -> Result<(), OperatorError> {
-        let (dims, bytes) = parse(message).ok_or("a message is too short")?;
+    /// Copies a block into the device's shard, or combines it with the shard by `reduction`.
+    /// `bytes` holds the packed elements of a message, or all elements of this device's own value.
+    fn write_block(
+        &self,
+        block: &Block,
+        bytes: &[u8],
+        reduction: Option<Reduction>,
+        into: &mut [u8],
+    ) -> Result<(), OperatorError> {
+        let elem = self.moved.elem;
+        let size = elem.bits().unwrap_or(0) / 8;
+        let is_own = block.peer == self.exchange.device as usize;
+        let mut written = Ok(());
+        let mut at = 0;
+        block.for_each(&mut |from, to, len| {
+            let source = if is_own { from } else { at };
+            at += len;
+            let part = bytes.get(source * size..(source + len) * size);
+            let target = into.get_mut(to * size..(to + len) * size);
+            match (part, target, reduction) {
+                (Some(part), Some(target), None) => target.copy_from_slice(part),
+                (Some(part), Some(target), Some(reduction)) => {
+                    if let Err(error) = combine(reduction, elem, target, part) {
+                        written = Err(OperatorError::from(error.to_string()));
+                    }
+                }
+                _ => written = Err(SHORT_MESSAGE.into()),
+            }
+        });
+        written
+    }
+
+    /// Writes a value that arrived in a message of [`Message::move_whole`].
+    fn write_whole(
+        &self,
+        message: &[u8],
+        into: &mut OutputMemory<'_, '_, '_>,
+    ) -> Result<(), OperatorError> {
+        let (dims, bytes) = split_message(message).ok_or(SHORT_MESSAGE)?;
         let into = into.bytes(self.moved.elem, &dims)?;
         if into.len() != bytes.len() {
-            return Err("a message does not have the length of its tensor".into());
+            let (found, expected) = (bytes.len(), into.len());
+            return Err(
+                format!("a message has {found} bytes, but its tensor has {expected}").into()
+            );
         }
         into.copy_from_slice(bytes);
         Ok(())
     }
 
-    /// Sends or receives a value with its sizes, or keeps it.
-    fn whole(
+    /// Moves a whole value from device `from` to the devices `to`. The message begins with the rank
+    /// and the sizes, as receivers do not know them.
+    fn move_whole(
         &self,
         given: Option<&TensorView<'_>>,
-        into: &mut Into<'_, '_, '_>,
-        (from, to): (usize, &[usize]),
+        from: usize,
+        to: &[usize],
+        into: &mut OutputMemory<'_, '_, '_>,
     ) -> Result<(), OperatorError> {
         let own = self.exchange.device as usize;
         if own == from && !to.is_empty() {
-            let view = given.ok_or("the value is not there")?;
-            let bytes = view.contiguous_bytes().ok_or("the elements are not dense")?;
+            let view = given.ok_or("the device does not hold the value of this exchange")?;
+            let bytes = view.contiguous_bytes().ok_or("the elements are not contiguous")?;
             let sizes = std::iter::once(view.rank()).chain(view.dims().iter().copied());
             let scratch = self.transport.scratch();
             let memory = scratch.take(bytes.len() + 8 * (view.rank() + 1));
-            let mut message = memory.map_err(|error| self.exchange.link.failed(&error))?;
+            let mut message =
+                memory.map_err(|error| self.exchange.link.to_operator_error(&error))?;
             let (head, rest) = message.split_at_mut(8 * (view.rank() + 1));
             for (place, size) in head.chunks_exact_mut(8).zip(sizes) {
                 place.copy_from_slice(&(size as u64).to_le_bytes());
@@ -598,19 +693,19 @@ impl Message<'_> {
             sent?;
         }
         if to.contains(&own) {
-            let mut taken = Ok(());
-            self.receive(from, &mut |message| taken = self.take_whole(message, into))?;
-            taken?;
+            let mut written = Ok(());
+            self.receive(from, &mut |message| written = self.write_whole(message, into))?;
+            written?;
         } else if self.exchange.plan.form(self.moved.to).is_on(self.exchange.device) {
-            let view = given.ok_or("the value is not there")?;
+            let view = given.ok_or("the device does not hold the value of this exchange")?;
             view.copy_to(into.bytes(self.moved.elem, view.dims())?)?;
         }
         Ok(())
     }
 }
 
-/// Sizes and bytes of a message.
-fn parse(message: &[u8]) -> Option<(Sizes, &[u8])> {
+/// Splits a message with a whole value into sizes and bytes; `None` if it is too short.
+fn split_message(message: &[u8]) -> Option<(Sizes, &[u8])> {
     let (rank, mut rest) = message.split_first_chunk::<8>()?;
     let rank = usize::try_from(u64::from_le_bytes(*rank)).ok()?;
     let mut dims = Sizes::new();

@@ -1,4 +1,4 @@
-//! Runs on memory of the caller.
+//! Runs on devices that read and write tensors in the caller's memory.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,10 +9,10 @@ use super::DeviceSession;
 use crate::error::{Error, ErrorKind};
 
 impl DeviceSession {
-    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
-    /// caller, like [`Session::run_into`](crate::Session::run_into). Outputs that are not named are
-    /// not returned. Each input and output is copied once, as devices are threads or processes of
-    /// their own; copies of inputs take the memory of those of the last run where it fits.
+    /// Runs the model on borrowed inputs and writes outputs into memory of the caller, like
+    /// [`Session::run_into`](crate::Session::run_into). Outputs that `outputs` does not name are
+    /// dropped. Each input and output is copied once, as devices are other threads or processes;
+    /// the copy of an input reuses the memory of the last run's copy if type and sizes are equal.
     ///
     /// ```
     /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
@@ -33,8 +33,8 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceSession::run`]; [`ErrorKind::Input`] if the memory of an output does not
-    /// fit. Output memory keeps what has been written by then.
+    /// The errors of [`DeviceSession::run`]; [`ErrorKind::Input`] if the memory of an output has
+    /// another type or other sizes. Outputs that were written before the error stay written.
     pub fn run_into(
         &self,
         inputs: &[(&str, TensorView<'_>)],
@@ -53,7 +53,7 @@ impl DeviceSession {
                 return Err(Error::new(ErrorKind::Input, message));
             }
         }
-        let copies = self.copies(inputs)?;
+        let copies = self.copy_inputs(inputs)?;
         let found = self.run_many([copies.clone()], options)?.pop().unwrap_or_default();
         *self.copied.lock().unwrap_or_else(PoisonError::into_inner) = copies;
         for (name, memory) in outputs {
@@ -64,26 +64,34 @@ impl DeviceSession {
         Ok(())
     }
 
-    /// Copies of inputs.
-    fn copies(&self, inputs: &[(&str, TensorView<'_>)]) -> Result<Vec<(Arc<str>, Tensor)>, Error> {
+    /// Copies inputs, into the memory of the last run's copies where type and sizes are equal.
+    fn copy_inputs(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+    ) -> Result<Vec<(Arc<str>, Tensor)>, Error> {
         let mut last =
             std::mem::take(&mut *self.copied.lock().unwrap_or_else(PoisonError::into_inner));
-        let copies = inputs.iter().map(|(name, view)| {
-            let refused =
-                |error| Error::new(ErrorKind::Run, format!("the input '{name}': {error}"));
-            let fits = |(known, copy): &(Arc<str>, Tensor)| {
+        let mut copies = Vec::with_capacity(inputs.len());
+        for (name, view) in inputs {
+            let reusable = last.iter().position(|(known, copy)| {
                 **known == **name
                     && copy.data_type() == view.data_type()
                     && copy.dims() == view.dims()
                     && copy.data_type().bits().is_some()
+            });
+            let (name, copied) = match reusable {
+                Some(at) => {
+                    let (name, mut copy) = last.swap_remove(at);
+                    let copied = copy.bytes_mut().and_then(|bytes| view.copy_to(bytes));
+                    (name, copied.map(|()| copy))
+                }
+                None => (self.known_name(name)?, view.to_tensor()),
             };
-            let (name, mut copy) = match last.iter().position(fits) {
-                Some(at) => last.swap_remove(at),
-                None => return Ok((self.known_name(name)?, view.to_tensor().map_err(refused)?)),
-            };
-            copy.bytes_mut().and_then(|bytes| view.copy_to(bytes)).map_err(refused)?;
-            Ok((name, copy))
-        });
-        copies.collect()
+            let copy = copied.map_err(|error| {
+                Error::new(ErrorKind::Run, format!("the input '{name}': {error}"))
+            })?;
+            copies.push((name, copy));
+        }
+        Ok(copies)
     }
 }

@@ -33,8 +33,8 @@ pub enum Results {
 }
 
 impl DeviceOptions {
-    /// Options for the only configuration of the model, with devices that are threads of this
-    /// process and a minute for each message.
+    /// Makes options for a model with one configuration, with devices that are threads of this
+    /// process and a deadline of one minute for each message.
     pub fn new() -> DeviceOptions {
         DeviceOptions::default()
     }
@@ -46,24 +46,24 @@ impl DeviceOptions {
         self
     }
 
-    /// Sets how long a device waits for a message of another one before the run fails. A
-    /// [transport](DeviceOptions::transport) has a deadline of its own.
+    /// Sets the time that a device waits for a message of another device before the run fails.
+    /// Ignored with a [transport](DeviceOptions::transport), which has a deadline of its own.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings.deadline = deadline;
         self
     }
 
-    /// Sets which workers receive the outputs of runs; worker 0 alone by default.
+    /// Sets the workers that receive the outputs of runs; by default, worker 0 alone.
     #[must_use]
     pub fn results(mut self, results: Results) -> Self {
         self.results = results;
         self
     }
 
-    /// Makes this process one worker of several, connected by a transport:
-    /// [`Processes`](super::Processes), `Mpi`, [`Channels`](super::Channels), or one of the
-    /// program's own. Each worker makes a session of the same model with the same options. Devices
+    /// Makes this process one of several workers, connected by a transport:
+    /// [`Processes`](super::Processes), `Mpi`, [`Channels`](super::Channels), or an implementation
+    /// of the caller. Each worker makes a session of the same model with the same options. Devices
     /// are spread evenly over the workers; a worker may have several devices, or none. Worker 0
     /// calls [`DeviceSession::run`], all others [`DeviceSession::serve`].
     #[must_use]
@@ -72,7 +72,7 @@ impl DeviceOptions {
         self
     }
 
-    /// Whether there may be other workers.
+    /// Whether the devices may belong to several workers.
     pub(crate) fn has_transport(&self) -> bool {
         self.transport.is_some()
     }

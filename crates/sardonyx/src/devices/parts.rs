@@ -1,4 +1,4 @@
-//! Tensors that stay on the devices in parts.
+//! Tensors that stay on the devices between runs, whole or as shards.
 
 use sardonyx_passes::{Device, Form, transfers};
 use sardonyx_tensor::{DataType, Tensor};
@@ -6,19 +6,19 @@ use sardonyx_tensor::{DataType, Tensor};
 use super::exchange::Block;
 use crate::error::{Error, ErrorKind};
 
-/// A tensor as devices have it: whole on some of them, or in parts.
+/// A tensor that is distributed over the devices: replicated whole on some of them, or in shards.
 #[derive(Debug)]
 pub(crate) struct Parts {
     elem: DataType,
     dims: Vec<usize>,
     form: Form,
-    /// The parts of the devices of this process.
+    /// Shards on the devices of this process, or their copies of the whole tensor.
     own: Vec<(Device, Tensor)>,
 }
 
 impl Parts {
-    /// The parts that devices have of a tensor.
-    pub(super) fn of(
+    /// Distributes a whole tensor: cuts out the shard of each of `devices` that `form` lists.
+    pub(super) fn from_whole(
         whole: &Tensor,
         form: &Form,
         devices: impl Iterator<Item = Device>,
@@ -26,57 +26,64 @@ impl Parts {
         let dims = whole.dims();
         let mut own = Vec::new();
         for device in devices.filter(|device| form.is_on(*device)) {
-            let part = if form.is_whole() { whole.clone() } else { part(whole, form, device)? };
+            let part = if form.is_whole() { whole.clone() } else { cut_part(whole, form, device)? };
             own.push((device, part));
         }
         Ok(Parts { elem: whole.data_type(), dims: dims.to_vec(), form: form.clone(), own })
     }
 
-    /// Parts that devices have computed of a tensor of a type.
+    /// Collects shards that devices have computed of a tensor of element type `elem` and sizes
+    /// `dims`.
     ///
     /// # Errors
     ///
-    /// One that does not fit.
-    pub(super) fn computed(
-        (elem, dims): &(DataType, Vec<usize>),
+    /// Returns as the error the first shard whose element type or sizes differ from those that
+    /// `form` gives its device.
+    pub(super) fn from_computed(
+        elem: DataType,
+        dims: &[usize],
         form: &Form,
         own: Vec<(Device, Tensor)>,
     ) -> Result<Parts, Tensor> {
         for (device, part) in &own {
             let wanted = form.dims(*device, dims);
-            if part.data_type() != *elem || wanted.as_deref() != Some(part.dims()) {
+            if part.data_type() != elem || wanted.as_deref() != Some(part.dims()) {
                 return Err(part.clone());
             }
         }
-        Ok(Parts { elem: *elem, dims: dims.clone(), form: form.clone(), own })
+        Ok(Parts { elem, dims: dims.to_vec(), form: form.clone(), own })
     }
 
-    /// The part of a device of this process.
+    /// Returns the shard on a device of this process; `None` if the device holds none.
     pub(super) fn on(&self, device: Device) -> Option<&Tensor> {
         self.own.iter().find(|(own, _)| *own == device).map(|(_, part)| part)
     }
 
-    /// The whole tensor.
+    /// Gathers the shards of this process into the whole tensor.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Worker`] if a shard is in another process.
     pub(crate) fn whole(&self) -> Result<Tensor, Error> {
         if self.form.is_whole() {
             let first = self.own.first().map(|(_, part)| part.clone());
-            return first.ok_or_else(elsewhere);
+            return first.ok_or_else(missing_part);
         }
         let mut whole = zeros(self.elem, &self.dims)?;
         let bytes =
             whole.bytes_mut().map_err(|error| Error::new(ErrorKind::Run, error.to_string()))?;
-        let on = |device| self.form.dims(device, &self.dims).unwrap_or_default();
         for transfer in transfers(&self.form, &Form::whole([0]), &self.dims) {
-            let part = self.on(transfer.from).ok_or_else(elsewhere)?;
-            let block = Block::new(transfer.from, &transfer, &on(transfer.from), &self.dims);
+            let part = self.on(transfer.from).ok_or_else(missing_part)?;
+            let have = self.form.dims(transfer.from, &self.dims).unwrap_or_default();
+            let block = Block::new(transfer.from, &transfer, &have, &self.dims);
             block.copy(self.elem.bits().unwrap_or(0) / 8, part.bytes(), bytes);
         }
         Ok(whole)
     }
 }
 
-/// The part of a tensor that a device has in a form that is not whole.
-fn part(whole: &Tensor, form: &Form, device: Device) -> Result<Tensor, Error> {
+/// Copies the shard of `device` out of a whole tensor. `form` must not be whole.
+fn cut_part(whole: &Tensor, form: &Form, device: Device) -> Result<Tensor, Error> {
     let dims = whole.dims();
     let own = form.only_on(&[device].into());
     let want = own.dims(device, dims).unwrap_or_default();
@@ -93,6 +100,6 @@ fn zeros(elem: DataType, dims: &[usize]) -> Result<Tensor, Error> {
     Tensor::zeros(elem, dims).map_err(|error| Error::new(ErrorKind::Run, error.to_string()))
 }
 
-fn elsewhere() -> Error {
+fn missing_part() -> Error {
     Error::new(ErrorKind::Worker, "a part of a state variable is in another process")
 }

@@ -1,4 +1,4 @@
-//! Plans of a model on devices: made for inputs of some types, and kept for other sizes.
+//! Sharding plans of a model: made for the input types of a run, cached, reused for other sizes.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -14,23 +14,23 @@ use super::DeviceSession;
 use super::exchange::{Exchange, Link, Routes};
 use super::seat::Inputs;
 use super::shard::shard_error;
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::Session;
 
-/// Most plans that a session keeps.
+/// Maximum number of plans in the cache of a session.
 const MOST_PLANS: usize = 4;
 
-/// Graph that plans are made of, with its inputs in their order.
+/// Prepared graph from which plans are made, and the facts about its inputs, in their order.
 pub(super) struct ShardSource {
     graph: graph::Model,
-    /// Names of the inputs, which initializers may be too.
+    /// Names of the inputs, including those that have an initializer as default.
     pub(super) names: Vec<Arc<str>>,
     /// Declared types of the inputs.
     declared: Vec<Option<Type>>,
-    /// Types of the initializers that inputs have where none is given.
+    /// Types of the default values (initializers) of the inputs; `None` for inputs without one.
     defaults: Vec<Option<Type>>,
-    /// Sizes of symbolic dimensions that the session fixes.
+    /// Sizes of symbolic dimensions that the session's options fix.
     sizes: Vec<(String, i64)>,
 }
 
@@ -42,43 +42,48 @@ impl ShardSource {
     ) -> Result<ShardSource, Error> {
         let graph = prepare_to_shard(&model.graph, registry);
         let graph = graph.map_err(|error| shard_error(error, model))?;
-        let inputs = || graph.main_graph().into_iter().flat_map(|main| &main.inputs);
-        let names = inputs().map(|info| Arc::from(&*graph.display(info.name))).collect();
-        let declared = inputs().map(|info| graph.type_of(info.ty.as_ref()?)).collect();
-        let defaults = inputs().map(|info| default_of(&graph, info.value?)).collect();
+        let (mut names, mut declared, mut defaults) = (Vec::new(), Vec::new(), Vec::new());
+        for info in graph.main_graph().into_iter().flat_map(|main| &main.inputs) {
+            names.push(Arc::from(&*graph.display(info.name)));
+            declared.push(info.ty.as_ref().and_then(|ty| graph.type_of(ty)));
+            defaults.push(info.value.and_then(|input| default_type(&graph, input)));
+        }
         Ok(ShardSource { graph, names, declared, defaults, sizes })
     }
 }
 
-/// Plan for inputs of some types, and the sessions of this process for it.
-pub(super) struct Prepared {
-    /// Types of the inputs, with symbols for open sizes; `None` for the declared type.
+/// A plan with the compiled sessions of this process's devices.
+pub(super) struct CompiledPlan {
+    /// Input types that the plan was made for, with symbols for open sizes; `None` where the
+    /// declared type holds.
     inputs: Vec<Option<Type>>,
     pub(super) plan: Arc<Plan>,
-    /// One for each device of this process.
+    /// Compiled sessions, one for each device of this process.
     pub(super) parts: Vec<LocalSession>,
 }
 
-/// Plan with the sizes of a run.
+/// A prepared plan with the values of its open sizes in one run.
 #[derive(Clone)]
-pub(super) struct Fitted {
-    pub(super) prepared: Arc<Prepared>,
+pub(super) struct SizedPlan {
+    pub(super) prepared: Arc<CompiledPlan>,
     pub(super) numbers: Arc<Numbers>,
 }
 
-/// Session of the part of a model that a device runs.
+/// Compiled session of the part of a model that one device runs.
 pub(super) struct LocalSession {
     pub(super) session: Session,
     pub(super) exchange: Exchange,
-    /// For each output of the model, the output of the session, if the device gives it.
+    /// Indices of this session's outputs, one for each output of the model; `None` if another
+    /// device returns it.
     pub(super) outputs: Vec<Option<usize>>,
-    /// For each resident, the output that is the device's part of its new value, if it has one.
+    /// Indices of the session's outputs that hold the device's shards of new resident values, one
+    /// for each resident; `None` if the device has no shard or the run does not assign it.
     pub(super) kept: Vec<Option<usize>>,
 }
 
-impl Prepared {
-    /// Returns the open sizes of a run with inputs of these types; `None` if the plan does not hold
-    /// for them.
+impl CompiledPlan {
+    /// Matches input types against those of the plan, and returns the values of its open sizes;
+    /// `None` if the plan does not apply to these types.
     fn numbers(&self, inputs: &[Option<Type>]) -> Option<Numbers> {
         let mut numbers: Vec<(String, i64)> = Vec::new();
         for (own, given) in self.inputs.iter().zip(inputs) {
@@ -109,20 +114,20 @@ impl Prepared {
 }
 
 impl DeviceSession {
-    /// Makes the plan by which the model runs on inputs of these types; of the declared types where
-    /// none is given.
+    /// Makes the plan of a run with inputs of these types. Inputs that `inputs` does not name have
+    /// their declared types.
     ///
     /// # Errors
     ///
     /// Those of [`DeviceSession::run`] before anything runs.
     #[doc(hidden)]
     pub fn plan(&self, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
-        let types = self.by_position(|name| {
+        let types = self.types_by_position(|name| {
             inputs.iter().find(|(given, _)| *given == name).map(|(_, ty)| ty.clone())
         });
-        // Of training steps, plans are made for numbers alone.
+        // Plans of training steps hold for fixed sizes only.
         let open = (!self.stays.is_empty()).then_some(&[][..]);
-        guarded(|| self.make_plan(&self.stays.with_types(types), open))
+        catch_panic(|| self.make_plan(&self.stays.with_types(types), open))
     }
 
     /// Returns the plan of the last run.
@@ -131,13 +136,13 @@ impl DeviceSession {
         self.kept_plans().last().map(|prepared| Arc::clone(&prepared.plan))
     }
 
-    /// Returns the type of each input of the graph by name.
-    pub(super) fn by_position(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
+    /// Calls `ty` with the name of each input of the graph, and returns the types in their order.
+    pub(super) fn types_by_position(&self, ty: impl Fn(&str) -> Option<Type>) -> Vec<Option<Type>> {
         self.source.names.iter().map(|name| ty(name)).collect()
     }
 
-    /// Returns the type of each input of the graph: that of the tensor that is given, or of its
-    /// initializer.
+    /// Returns the type of each input of the graph: that of the tensor in `inputs`, else that of
+    /// its initializer.
     pub(super) fn types_of(&self, inputs: &Inputs) -> Vec<Option<Type>> {
         let names = self.source.names.iter();
         let given = names.map(|name| inputs.iter().find(|(given, _)| given == name));
@@ -151,11 +156,12 @@ impl DeviceSession {
         types.collect()
     }
 
-    fn kept_plans(&self) -> MutexGuard<'_, Vec<Arc<Prepared>>> {
+    fn kept_plans(&self) -> MutexGuard<'_, Vec<Arc<CompiledPlan>>> {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a plan for inputs of these types. Sizes in `open` may differ between runs.
+    /// Makes a plan for inputs of these types. The symbols in `open`, with their values in this
+    /// run, may have other values in later runs.
     fn make_plan(
         &self,
         inputs: &[Option<Type>],
@@ -170,11 +176,11 @@ impl DeviceSession {
             open,
             outputs: if self.crew.splits_outputs() { OutputsAt::Parts } else { OutputsAt::One },
             residents: &residents,
-            unreturned: self.stays.unreturned(),
+            unreturned: &self.stays.unreturned,
             whole_bodies: false,
         };
         shard(self.source.graph.clone(), &registry, options).map_err(|error| match error {
-            // The model itself has been looked at.
+            // The model was valid when the session was made, so the input types are at fault.
             ShardError::Invalid(findings) if open.is_some() => {
                 let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
                 let lines = lines.join("\n  ");
@@ -185,8 +191,8 @@ impl DeviceSession {
         })
     }
 
-    /// Finds a plan for inputs of these types, or makes one.
-    pub(super) fn fit_plan(&self, inputs: &[Option<Type>]) -> Result<Fitted, Error> {
+    /// Returns a cached plan that applies to inputs of these types, or makes and caches one.
+    pub(super) fn fit_plan(&self, inputs: &[Option<Type>]) -> Result<SizedPlan, Error> {
         let mut plans = self.kept_plans();
         let known = plans
             .iter()
@@ -196,37 +202,38 @@ impl DeviceSession {
         if let Some((at, numbers)) = known {
             let prepared = plans.remove(at);
             plans.push(Arc::clone(&prepared));
-            return Ok(Fitted { prepared, numbers: Arc::new(numbers) });
+            return Ok(SizedPlan { prepared, numbers: Arc::new(numbers) });
         }
-        let (open_inputs, open) = self.left_open(inputs);
+        let (open_inputs, open) = self.open_sizes(inputs);
         let numbers: Numbers = open.iter().cloned().collect();
-        // Batches of training have few sizes, and what gradients are computed by depends on them.
+        // Training uses few batch sizes, and gradient computations depend on them, so its plans
+        // hold for fixed sizes.
         let plan = self.stays.is_empty().then(|| self.make_plan(&open_inputs, Some(&open)));
         let plan = plan.and_then(Result::ok).filter(|plan| plan.holds(&numbers));
         let (plan, pattern, numbers) = match plan {
             Some(plan) => (plan, open_inputs, numbers),
-            // It may hold for these sizes alone.
+            // No plan covers varying sizes: make one for these sizes alone.
             None => (self.make_plan(inputs, Some(&[]))?, inputs.to_vec(), Numbers::default()),
         };
         let plan = Arc::new(plan);
         self.stays.settle(&plan);
         let mut parts = Vec::with_capacity(self.crew.seats.len());
         for seat in self.crew.seats.iter() {
-            let place = (seat.device, seat.link.clone());
-            parts.push(self.make_part(&plan, place, &numbers, false)?);
+            let link = seat.link.clone();
+            parts.push(self.make_part(&plan, seat.device, link, &numbers, false)?);
         }
-        let prepared = Arc::new(Prepared { inputs: pattern, plan, parts });
+        let prepared = Arc::new(CompiledPlan { inputs: pattern, plan, parts });
         if plans.len() == MOST_PLANS {
             plans.remove(0);
         }
         plans.push(Arc::clone(&prepared));
-        Ok(Fitted { prepared, numbers: Arc::new(numbers) })
+        Ok(SizedPlan { prepared, numbers: Arc::new(numbers) })
     }
 
-    /// Types of inputs with symbols for the sizes that the model leaves open, and the numbers that
-    /// these stand for. Sizes of 0 and 1 mean something of their own to many operators and stay
-    /// what they are.
-    fn left_open(&self, inputs: &[Option<Type>]) -> (Vec<Option<Type>>, Vec<(String, i64)>) {
+    /// Replaces sizes that the model leaves open by symbols, so that one plan serves other sizes.
+    /// Returns the types and the value of each symbol. Sizes of 0 and 1 stay fixed, as operators
+    /// treat them specially (empty tensors, broadcasting).
+    fn open_sizes(&self, inputs: &[Option<Type>]) -> (Vec<Option<Type>>, Vec<(String, i64)>) {
         let mut symbols: Vec<(String, i64)> = Vec::new();
         let all = inputs.iter().zip(&self.source.declared).zip(&self.source.names);
         let types = all.map(|((ty, declared), name)| {
@@ -245,7 +252,7 @@ impl DeviceSession {
                 match symbols.iter().find(|(known, _)| *known == symbol) {
                     None => symbols.push((symbol.clone(), number)),
                     Some((_, known)) if *known == number => {}
-                    // It is no size of its own.
+                    // The symbol stands for another size already: this one stays fixed.
                     Some(_) => return,
                 }
                 *dim = Dim::symbol(&symbol);
@@ -256,12 +263,13 @@ impl DeviceSession {
         (types, symbols)
     }
 
-    /// Makes the session of the part of a plan that a device runs; only to be looked at, if
-    /// `looks`.
+    /// Compiles the session of the part of a plan that a device runs. With `looks`, the session is
+    /// never run and only describes the part.
     pub(super) fn make_part(
         &self,
         plan: &Arc<Plan>,
-        (device, link): (Device, Link),
+        device: Device,
+        link: Link,
         numbers: &Numbers,
         looks: bool,
     ) -> Result<LocalSession, Error> {
@@ -276,17 +284,19 @@ impl DeviceSession {
     }
 }
 
-/// Returns the type of the initializer of an input of the main graph, if it has one.
-fn default_of(model: &graph::Model, input: ValueId) -> Option<Type> {
+/// Returns the type of the dense or sparse initializer of an input of the main graph; `None` if the
+/// input has none.
+fn default_type(model: &graph::Model, input: ValueId) -> Option<Type> {
     let main = model.main_graph()?;
     let dense = main.initializers.iter().find(|default| default.value == Some(input));
-    let dense = dense.map(|default| (default.tensor.data_type, &default.tensor.dims));
-    let sparse = || {
-        let mut defaults = main.sparse_initializers.iter();
-        let tensor = &defaults.find(|default| default.value == Some(input))?.tensor;
-        Some((tensor.values.as_ref()?.data_type, &tensor.dims))
+    let (elem, dims) = match dense {
+        Some(default) => (default.tensor.data_type, &default.tensor.dims),
+        None => {
+            let mut defaults = main.sparse_initializers.iter();
+            let tensor = &defaults.find(|default| default.value == Some(input))?.tensor;
+            (tensor.values.as_ref()?.data_type, &tensor.dims)
+        }
     };
-    let (elem, dims) = dense.or_else(sparse)?;
     let elem = DataType::from_number(elem?)?;
     let sizes = dims.iter().map(|size| Dim::Known(*size));
     Some(Type::tensor(elem, sizes.collect::<Vec<_>>()))

@@ -1,4 +1,4 @@
-//! What devices do in a run, and when.
+//! Timing of the steps of each device in a run.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,48 +8,48 @@ use sardonyx_passes::Device;
 use sardonyx_runtime::{RunDetails, StepEvent, StepInfo};
 
 use super::DeviceSession;
-use super::plans::Fitted;
-use crate::error::{Error, guarded};
+use super::plans::SizedPlan;
+use crate::error::{Error, catch_panic};
 
 /// Steps of one device in a run; see [`DeviceSession::run_watched`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeviceRun {
-    /// The number of the device.
+    /// Number of the device, from 0.
     pub device: usize,
-    /// When it began, since the run was handed out. Devices of other processes tell it by the time
-    /// of day, so it is as exact as the clocks of the machines agree.
+    /// Start of the device, as time since the run was handed out. For devices of other processes it
+    /// is a difference of two wall clocks, so it is as accurate as these are synchronized.
     pub start: Duration,
-    /// How long it took to run its part of the model.
+    /// Time that the device took for its part of the model.
     pub took: Duration,
-    /// Its steps, in the order in which they ended; their times are since the device began. The
-    /// first million of them.
+    /// Steps of the device in the order in which they ended, at most the first million. Their times
+    /// are relative to the start of the device.
     pub events: Vec<DeviceEvent>,
-    /// How many steps ended after these.
+    /// Number of steps that ended after those in `events`.
     pub untold: u64,
 }
 
-/// A step of a device that has just ended.
+/// A step that a device has finished, with its exchange of messages if it is one.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct DeviceEvent {
-    /// Its number is that among [`DevicePart::steps`].
+    /// Times of the step, and its index in [`DevicePart::steps`].
     pub step: StepEvent,
-    /// What was exchanged, if the step is an exchange with other devices.
+    /// Traffic of the step, if it exchanges tensors with other devices.
     pub exchanged: Option<Exchanged>,
 }
 
-/// What a device did in an exchange.
+/// Waiting time and traffic of one device in one exchange of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exchanged {
-    /// The number of the move among the steps of the plan.
+    /// Index of the move among the steps of the plan.
     pub step: usize,
-    /// How long it waited for messages that had not arrived. What is left of the time of the step
-    /// is that of packing, sending, copying and combining; and all of it where a collective of an
-    /// MPI library was called, which does not tell.
+    /// Time blocked on messages that had not arrived. The rest of the step's time went into
+    /// packing, sending, copying and reducing. Zero in a collective of an MPI library, which does
+    /// not report its waiting time.
     pub waited: Duration,
-    /// What it sent, with what took part in collectives of an MPI library.
+    /// Messages and bytes sent, including those that went through collectives of an MPI library.
     pub sent: Sent,
 }
 
@@ -57,62 +57,64 @@ pub struct Exchanged {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DevicePart {
-    /// The number of the device.
+    /// Number of the device, from 0.
     pub device: usize,
-    /// Its steps, in the order of a run; those whose operator is [`EXCHANGE`](super::EXCHANGE) are
-    /// exchanges with other devices.
+    /// Steps of the device, in the order of a run. Those whose operator is
+    /// [`EXCHANGE`](super::EXCHANGE) exchange tensors with other devices.
     pub steps: Vec<StepInfo>,
-    /// What the steps do.
+    /// Sizes, work and memory of the steps.
     pub details: RunDetails,
 }
 
 impl DeviceSession {
-    /// Returns the parts of the model that devices run for inputs of these types, or of the
-    /// declared types where none is given, in the order of their numbers. For devices of other
-    /// processes, the parts are as this process would run them.
+    /// Returns the part of the model that each device runs, in the order of the devices. `inputs`
+    /// overrides the declared types of inputs. Parts of devices in other processes are compiled
+    /// here to be described, and may differ from the compiled ones there.
     ///
     /// # Errors
     ///
     /// Those of [`DeviceSession::run`] before anything runs.
     #[doc(hidden)]
     pub fn parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
-        guarded(|| self.make_parts(inputs))
+        catch_panic(|| self.make_parts(inputs))
     }
 
     fn make_parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
-        let types = self.by_position(|name| {
+        let types = self.types_by_position(|name| {
             inputs.iter().find(|(given, _)| given == name).map(|(_, ty)| ty.clone())
         });
         let first = self.crew.first().ok_or_else(|| self.crew.only_first())?;
-        let Fitted { prepared, numbers } = self.fit_plan(&types)?;
-        let part = |device: Device| {
+        let SizedPlan { prepared, numbers } = self.fit_plan(&types)?;
+        let mut parts = Vec::with_capacity(self.crew.devices);
+        for device in 0..self.crew.devices as Device {
             let own = self.crew.seats.iter().position(|seat| seat.device == device);
             let looked;
             let session = match own.and_then(|own| prepared.parts.get(own)) {
                 Some(own) => &own.session,
                 None => {
-                    let place = (device, first.clone());
-                    looked = self.make_part(&prepared.plan, place, &numbers, true)?.session;
+                    let link = first.clone();
+                    looked = self.make_part(&prepared.plan, device, link, &numbers, true)?.session;
                     &looked
                 }
             };
-            let reads = |name: &str| session.inputs().iter().any(|port| port.name() == name);
-            let inputs = inputs.iter().filter(|(name, _)| reads(name)).cloned();
-            Ok(DevicePart {
+            let ports = session.inputs();
+            let inputs =
+                inputs.iter().filter(|(name, _)| ports.iter().any(|port| port.name() == name));
+            parts.push(DevicePart {
                 device: device as usize,
                 steps: session.steps(),
-                details: session.details(inputs)?,
-            })
-        };
-        (0..self.crew.devices as Device).map(part).collect()
+                details: session.details(inputs.cloned())?,
+            });
+        }
+        Ok(parts)
     }
 }
 
-/// Steps that a device tells of in a run.
+/// Maximum number of steps that a device reports in one run.
 const MOST_EVENTS: usize = 1_000_000;
 
 impl DeviceRun {
-    /// Of a device that begins now. The run was handed out at that time of day.
+    /// Starts the record of a device that begins now, in a run that was handed out at `handed_out`.
     pub(super) fn begin(device: usize, handed_out: SystemTime) -> DeviceRun {
         let start = handed_out.elapsed().unwrap_or_default();
         DeviceRun { device, start, took: Duration::ZERO, events: Vec::new(), untold: 0 }
@@ -126,15 +128,14 @@ impl DeviceRun {
         }
     }
 
-    /// As a message to the first device: numbers, those of each step after the others.
+    /// Encodes the record as a message to device 0: four numbers, then seven for each step.
     pub(super) fn to_numbers(&self) -> Vec<u64> {
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut numbers =
             vec![self.device as u64, nanos(self.start), nanos(self.took), self.untold];
         for DeviceEvent { step, exchanged } in &self.events {
             numbers.extend([step.step as u64, nanos(step.start), nanos(step.took)]);
             numbers.extend(match exchanged {
-                // One more than the number: 0 is for none.
+                // One more than the index, as 0 stands for a step without an exchange.
                 Some(Exchanged { step, waited, sent }) => {
                     [*step as u64 + 1, nanos(*waited), sent.messages, sent.bytes]
                 }
@@ -144,33 +145,37 @@ impl DeviceRun {
         numbers
     }
 
-    /// `None` if these are not the numbers of a run.
-    pub(super) fn of_numbers(numbers: &[u64]) -> Option<DeviceRun> {
+    /// Decodes the message of [`DeviceRun::to_numbers`]; `None` if it is malformed.
+    pub(super) fn from_numbers(numbers: &[u64]) -> Option<DeviceRun> {
         let (head, events) = numbers.split_first_chunk::<4>()?;
-        let size = |number: u64| usize::try_from(number).ok();
         let time = Duration::from_nanos;
         let events = events.chunks(7).map(|event| {
             let [step, start, took, exchange, waited, messages, bytes] = *event.as_array::<7>()?;
             let exchanged = match exchange.checked_sub(1) {
                 Some(step) => Some(Exchanged {
-                    step: size(step)?,
+                    step: usize::try_from(step).ok()?,
                     waited: time(waited),
                     sent: Sent { messages, bytes },
                 }),
                 None => None,
             };
-            let step = StepEvent::new(size(step)?, time(start), time(took));
-            Some(DeviceEvent { step, exchanged })
+            let step = usize::try_from(step).ok()?;
+            Some(DeviceEvent { step: StepEvent::new(step, time(start), time(took)), exchanged })
         });
         let [device, start, took, untold] = *head;
         Some(DeviceRun {
-            device: size(device)?,
+            device: usize::try_from(device).ok()?,
             start: time(start),
             took: time(took),
             events: events.collect::<Option<_>>()?,
             untold,
         })
     }
+}
+
+/// Returns a duration in whole nanoseconds, at most `u64::MAX`.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -187,10 +192,10 @@ mod tests {
         let exchanged = Exchanged { step: 0, waited: time(5), sent };
         run.add(StepEvent::new(9, time(3), time(40)), Some(exchanged));
         let numbers = run.to_numbers();
-        let read = DeviceRun::of_numbers(&numbers).expect("it is whole");
+        let read = DeviceRun::from_numbers(&numbers).expect("it is whole");
         assert_eq!(read.to_numbers(), numbers);
         assert_eq!((read.device, read.events[1].exchanged), (3, Some(exchanged)));
-        assert!(DeviceRun::of_numbers(&numbers[..numbers.len() - 1]).is_none());
-        assert!(DeviceRun::of_numbers(&[]).is_none());
+        assert!(DeviceRun::from_numbers(&numbers[..numbers.len() - 1]).is_none());
+        assert!(DeviceRun::from_numbers(&[]).is_none());
     }
 }

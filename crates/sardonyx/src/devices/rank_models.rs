@@ -1,4 +1,4 @@
-//! Models of ranks as files: the parts of a model with collectives that engines have.
+//! Export of a sharded model as one model file for each rank, with the collectives of an engine.
 
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::Registry;
@@ -9,11 +9,11 @@ use sardonyx_passes::{
 
 use super::shard::{self, shard_error};
 use crate::error::{Error, ErrorKind};
-use crate::external::Watched;
+use crate::external::WatchedFiles;
 use crate::model::Model;
 use sardonyx_passes::JobKind;
 
-/// What models of ranks are made with.
+/// Options of `Model::rank_models`: configuration, collectives and input sizes.
 #[derive(Debug, Clone)]
 pub struct RankOptions {
     configuration: Option<String>,
@@ -23,27 +23,27 @@ pub struct RankOptions {
 }
 
 impl RankOptions {
-    /// The only configuration of the model, and the collectives of an engine.
+    /// Makes options for a model with one configuration and the collectives of an engine.
     pub fn new(collectives: Collectives) -> RankOptions {
         RankOptions { configuration: None, collectives, sizes: Vec::new(), inputs: Vec::new() }
     }
 
-    /// The configuration of a name.
+    /// Chooses a configuration of the model by name.
     #[must_use]
     pub fn configuration(mut self, name: impl Into<String>) -> Self {
         self.configuration = Some(name.into());
         self
     }
 
-    /// The size of a dimension that the model leaves open: of one with a name, or `INPUT[AXIS]`,
-    /// such as `x[0]`, of one without.
+    /// Sets the size of a symbolic dimension. A dimension without a symbol is named by input and
+    /// axis, such as `x[0]`.
     #[must_use]
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         self.sizes.push((name.into(), i64::try_from(size).unwrap_or(i64::MAX)));
         self
     }
 
-    /// The type of an input, in place of the declared one.
+    /// Sets the type of an input, which replaces the declared one.
     #[must_use]
     pub fn input(mut self, name: impl Into<String>, ty: Type) -> Self {
         self.inputs.push((name.into(), ty));
@@ -52,40 +52,41 @@ impl RankOptions {
 }
 
 impl RankOptions {
-    /// The type of an input with the sizes that are given.
-    fn sized(&self, input: &str, mut ty: Type) -> Type {
-        let given = |name: &str| {
-            let known = self.sizes.iter().find(|(known, _)| known == name);
-            known.map(|(_, size)| Dim::Known(*size))
-        };
+    /// Replaces open dimensions in the type of an input by the sizes that are set.
+    fn set_sizes(&self, input: &str, mut ty: Type) -> Type {
         let mut axis = 0;
         ty.for_each_dim(&mut |dim| {
             if dim.is_unknown()
-                && let Some(size) = given(&format!("{input}[{axis}]"))
+                && let Some(size) = self.find_size(&format!("{input}[{axis}]"))
             {
                 *dim = size;
             }
             axis += 1;
         });
-        ty.substitute(&given)
+        ty.substitute(&|name: &str| self.find_size(name))
+    }
+
+    /// Returns the size that is set for a symbol or for `INPUT[AXIS]`.
+    fn find_size(&self, name: &str) -> Option<Dim> {
+        let known = self.sizes.iter().find(|(known, _)| known == name);
+        known.map(|(_, size)| Dim::Known(*size))
     }
 }
 
-/// A model that is divided among the ranks of a configuration, to be written into one file for
-/// each.
+/// A model that is divided among the ranks of a configuration; makes the model of each rank.
 #[derive(Debug, Clone)]
 pub struct RankModels {
     model: Model,
     plan: Plan,
     collectives: Collectives,
-    /// The version of the standard's operators that the model imports.
+    /// Version of the ONNX operator set that the model imports.
     opset: Option<u32>,
 }
 
 impl Model {
-    /// Divides the model among the devices of one of its configurations, into one model for each:
-    /// ordinary nodes on parts, with the collectives of an engine between them. All have the inputs
-    /// and outputs of the whole model, with fixed sizes.
+    /// Divides the model among the devices of one of its configurations, into one model for each
+    /// rank: ordinary nodes on shards, connected by the collectives of an engine. All ranks have
+    /// the inputs and outputs of the whole model, with fixed sizes.
     ///
     /// ```
     /// use sardonyx::Model;
@@ -110,23 +111,26 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] for a configuration that cannot be chosen, a size that no input has,
-    /// and a size of an input that is left open; [`ErrorKind::Unsupported`] for a move that the
-    /// engine has no collectives for; [`ErrorKind::Invalid`] if the model cannot be run.
+    /// [`ErrorKind::Argument`] for a configuration that cannot be chosen, a size for a dimension
+    /// that no input has, and an input dimension that stays open; [`ErrorKind::Unsupported`] if the
+    /// engine has no collectives for a change of sharding; [`ErrorKind::Invalid`] if the model
+    /// cannot be run.
     pub(crate) fn rank_models(&self, options: &RankOptions) -> Result<RankModels, Error> {
         shard::check_sizes(self, &options.sizes)?;
         let registry = Registry::with_microsoft();
-        let failed = |error| shard_error(error, self);
-        let prepared = prepare_to_shard(&self.graph, &registry).map_err(failed)?;
+        let prepared = prepare_to_shard(&self.graph, &registry);
+        let prepared = prepared.map_err(|error| shard_error(error, self))?;
         let mut inputs = Vec::new();
         for info in prepared.main_graph().into_iter().flat_map(|main| &main.inputs) {
             let name = prepared.display(info.name);
             let given = options.inputs.iter().find(|(given, _)| *given == name);
-            let declared = || info.ty.as_ref().and_then(|ty| prepared.type_of(ty));
-            let ty = given.map(|(_, ty)| ty.clone()).or_else(declared);
-            let ty = ty.map(|ty| options.sized(&name, ty));
+            let ty = match given {
+                Some((_, ty)) => Some(ty.clone()),
+                None => info.ty.as_ref().and_then(|ty| prepared.type_of(ty)),
+            };
+            let ty = ty.map(|ty| options.set_sizes(&name, ty));
             if let Some(ty) = &ty {
-                check_sizes(&name, ty)?;
+                check_fixed_sizes(&name, ty)?;
             }
             inputs.push(ty);
         }
@@ -136,11 +140,13 @@ impl Model {
             symbols: &options.sizes,
             open: None,
             outputs: OutputsAt::All,
-            // Engines leave collectives out whose results a graph does not use.
+            // Engines remove collectives whose results an inner graph does not use, and other ranks
+            // would wait for these: inner graphs run whole on each rank.
             whole_bodies: true,
             ..ShardOptions::default()
         };
-        let plan = shard(prepared, &registry, shard_options).map_err(failed)?;
+        let plan = shard(prepared, &registry, shard_options);
+        let plan = plan.map_err(|error| shard_error(error, self))?;
         plan.is_expressible(options.collectives)
             .map_err(|why| rank_error(RankError::NotExpressible(why)))?;
         let opset = self.graph.opset("").and_then(|opset| u32::try_from(opset).ok());
@@ -148,8 +154,8 @@ impl Model {
     }
 }
 
-/// Refuses a type with sizes that are left open: the parts depend on them.
-fn check_sizes(name: &str, ty: &Type) -> Result<(), Error> {
+/// Checks that the type of input `name` has fixed sizes, as the sizes of shards depend on them.
+fn check_fixed_sizes(name: &str, ty: &Type) -> Result<(), Error> {
     let mut sizes = ty.shape().into_iter().flatten().enumerate();
     let Some((axis, open)) = sizes.find(|(_, size)| size.size().is_none()) else {
         return Ok(());
@@ -166,6 +172,7 @@ fn check_sizes(name: &str, ty: &Type) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Argument, message).with_help(help))
 }
 
+/// Converts an error in the model of a rank.
 fn rank_error(error: RankError) -> Error {
     match error {
         RankError::NotExpressible(why) => {
@@ -176,26 +183,26 @@ fn rank_error(error: RankError) -> Error {
 }
 
 impl RankModels {
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn count(&self) -> usize {
         self.plan.devices
     }
 
-    /// The plan that the models follow.
+    /// Returns the sharding plan that the models implement.
     #[doc(hidden)]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The model of a rank, with the operator set versions of the whole model, where its nodes have
-    /// an exact form there, else with the newest ones. Reads constants of which the rank has a
-    /// part.
+    /// Makes the model of a rank. It imports the operator set versions of the whole model if all
+    /// its nodes can be expressed exactly in them, else the newest ones. Reads the constants of
+    /// which the rank holds a shard.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such rank; [`ErrorKind::ExternalData`] if a constant
-    /// cannot be read; [`ErrorKind::Invalid`] if the result has errors that the whole model does
-    /// not have.
+    /// [`ErrorKind::Argument`] if `rank` is not below [`RankModels::count`];
+    /// [`ErrorKind::ExternalData`] if a constant cannot be read; [`ErrorKind::Invalid`] if the
+    /// result has errors that the whole model does not have.
     pub fn model(&self, rank: usize) -> Result<Model, Error> {
         let device = Device::try_from(rank).ok().filter(|_| rank < self.count());
         let device = device.ok_or_else(|| {
@@ -203,7 +210,7 @@ impl RankModels {
                 format!("rank {rank} does not exist: the model has {} ranks, from 0", self.count());
             Error::new(ErrorKind::Argument, message)
         })?;
-        let external = Watched::new(&self.model.data);
+        let external = WatchedFiles::new(&self.model.data);
         let graph = self.plan.rank_model(device, self.collectives, &external);
         let mut graph = graph.map_err(rank_error)?;
         if let Some(opset) = self.opset {

@@ -6,40 +6,42 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
 
 use sardonyx_passes::Device;
-use sardonyx_runtime::{Port, RunOptions};
+use sardonyx_runtime::RunOptions;
 use sardonyx_tensor::Value;
 
-use super::plans::Fitted;
+use super::plans::SizedPlan;
 use super::profile::DeviceRun;
-use super::seat::{Done, Failed, Finished, Given, Inputs, Limits, Taken, Terms};
+use super::seat::{
+    DeviceFailure, DeviceResult, FinishedJob, Inputs, Limits, OutputValues, RunInputs, Terms,
+};
 use super::team::{self, Order};
 use super::{DeviceSession, OutputPart, Results};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::outputs::Outputs;
 
-/// Results of a run in this process.
+/// Results of a run, as far as this process has them.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct RunResult {
     pub(super) outputs: Outputs,
-    /// Steps of the devices, if they were watched.
+    /// Recorded steps of all devices; empty if the run was not watched.
     pub(super) watched: Vec<DeviceRun>,
-    /// Parts that devices of this process have of outputs that stay on them.
+    /// Output shards on the devices of this process; empty if outputs are gathered.
     pub(super) parts: Vec<OutputPart>,
-    /// Parts that devices of this process have of the new values of residents.
-    pub(super) kept: Vec<(Device, Given)>,
+    /// Shards of new resident values, for each device of this process.
+    pub(super) kept: Vec<(Device, OutputValues)>,
 }
 
 impl DeviceSession {
-    /// Runs the model on inputs, given by name in any order, and returns its outputs. Runs of one
-    /// session take turns.
+    /// Runs the model on inputs, given by name in any order, and returns its outputs. Concurrent
+    /// calls on one session are serialized.
     ///
     /// # Errors
     ///
-    /// Those of [`Session::run`](crate::Session::run); [`ErrorKind::Unsupported`] for options that
-    /// watch steps: call [`DeviceSession::run_watched`]. If a device fails, the run ends on the
-    /// others too, and the error is that of the device that failed first; where that is one of
-    /// another process, [`ErrorKind::Worker`]. Other runs go on, unless a worker is lost: then none
-    /// of the workers can run anything any more.
+    /// The errors of [`Session::run`](crate::Session::run); [`ErrorKind::Unsupported`] for options
+    /// that watch steps: call [`DeviceSession::run_watched`]. If a device fails, the run is
+    /// cancelled on the others too, and the error is that of the device that failed first, or
+    /// [`ErrorKind::Worker`] if that device is in another process. The session stays usable, unless
+    /// a worker is lost: then all further runs of all workers fail.
     pub fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
@@ -49,9 +51,9 @@ impl DeviceSession {
         Ok(self.run_many([inputs], options)?.pop().unwrap_or_default())
     }
 
-    /// Runs the model on each of several sets of inputs, and returns their outputs in the same
-    /// order. Devices do not wait for each other between runs: where a model is divided into
-    /// stages, each device works on another set.
+    /// Runs the model on each of several sets of inputs, and returns their outputs in the order of
+    /// the sets. Devices do not synchronize between runs, so the stages of a pipeline work on
+    /// different sets at the same time.
     ///
     /// ```
     /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
@@ -70,7 +72,7 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceSession::run`], for the first set that fails.
+    /// The errors of [`DeviceSession::run`], for the first set that fails.
     pub fn run_many<I, N, V>(
         &self,
         runs: impl IntoIterator<Item = I>,
@@ -86,9 +88,9 @@ impl DeviceSession {
         Ok(found.into_iter().map(|found| found.outputs).collect())
     }
 
-    /// Runs the model once, and returns with its outputs what each device did, those of other
-    /// processes included, in the order of their numbers. What the steps are,
-    /// [`DeviceSession::parts`] says.
+    /// Runs the model once, and returns its outputs and the timed steps of each device, in the
+    /// order of the devices, including those of other processes. [`DeviceSession::parts`] describes
+    /// the steps.
     ///
     /// ```
     /// use sardonyx::device::{DeviceOptions, Division, ShardOptions};
@@ -109,7 +111,7 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceSession::run`].
+    /// The errors of [`DeviceSession::run`].
     #[doc(hidden)]
     pub fn run_watched<I, N, V>(
         &self,
@@ -126,30 +128,30 @@ impl DeviceSession {
         Ok((found.outputs, found.watched))
     }
 
-    /// Runs the model on each of several sets of inputs, and notes the steps of the devices if they
-    /// are `watched`.
+    /// Runs the model on each of several sets of inputs; with `watched`, records the steps of the
+    /// devices.
     pub(super) fn run_all<I, N, V>(
         &self,
         runs: impl IntoIterator<Item = I>,
         options: &RunOptions<'_>,
         watched: bool,
-    ) -> Result<Vec<Found>, Error>
+    ) -> Result<Vec<RunResult>, Error>
     where
         I: IntoIterator<Item = (N, V)>,
         N: AsRef<str>,
         V: Into<Value>,
     {
         let limits = Limits::new(options)?;
-        let mut runs = runs.into_iter().map(|inputs| self.inputs_of(inputs));
-        guarded(|| self.run_each(&mut runs, &limits, watched))
+        let mut runs = runs.into_iter().map(|inputs| self.own_inputs(inputs));
+        catch_panic(|| self.run_each(&mut runs, &limits, watched))
     }
 
-    /// Brings inputs into the form in which devices take them.
+    /// Converts inputs into owned names and values, which other threads can read.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for a name that no input has, or that is given twice.
-    pub(super) fn inputs_of<I, N, V>(&self, inputs: I) -> Result<Inputs, Error>
+    /// [`ErrorKind::Input`] for a name that no input has, or that occurs twice.
+    pub(super) fn own_inputs<I, N, V>(&self, inputs: I) -> Result<Inputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
         N: AsRef<str>,
@@ -167,11 +169,11 @@ impl DeviceSession {
         Ok(named)
     }
 
-    /// Returns the session's own copy of the name of an input.
+    /// Returns the session's shared copy of an input's name, which saves an allocation.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for a name that no input has.
+    /// [`ErrorKind::Input`] if the model has no input of this name.
     pub(super) fn known_name(&self, name: &str) -> Result<Arc<str>, Error> {
         let port = self.input(name)?;
         let own = self.source.names.iter().find(|own| ***own == *name);
@@ -183,7 +185,7 @@ impl DeviceSession {
         runs: &mut dyn Iterator<Item = Result<Inputs, Error>>,
         limits: &Limits,
         watched: bool,
-    ) -> Result<Vec<Found>, Error> {
+    ) -> Result<Vec<RunResult>, Error> {
         let crew = &self.crew;
         if crew.worker() > 0 {
             return Err(crew.only_first());
@@ -191,31 +193,31 @@ impl DeviceSession {
         let watched = watched.then(SystemTime::now);
         let transport = crew.transport().ok_or_else(|| crew.only_first())?;
         let _turn = crew.take_turn();
-        let mut running = Running::new(self);
+        let mut running = OpenRuns::new(self);
         let mut outputs = Vec::new();
         for inputs in runs {
             let started = inputs.and_then(|inputs| {
-                self.demand_all(&inputs)?;
+                self.check_required_inputs(&inputs)?;
                 let types = self.types_of(&inputs);
                 let fitted = self.fit_plan(&types)?;
                 let run = transport.endpoint().next_run();
                 if let Some(team) = &crew.team {
                     let (inputs, limits) = (inputs.clone(), limits.clone());
                     let order = Order { run, types, inputs, limits, watched };
-                    team.order(&fitted.prepared.plan, &self.source.names, &order)?;
+                    team.send_order(&fitted.prepared.plan, &self.source.names, &order)?;
                 }
-                let taken = Taken { inputs, residents: Vec::new() };
+                let taken = RunInputs { inputs, residents: Vec::new() };
                 Ok((fitted, taken, Terms::new(run, limits, watched)))
             });
             match started {
                 Ok((fitted, taken, terms)) => running.start(fitted, taken, terms),
                 Err(error) => {
-                    // No other call takes the outputs of runs that have begun.
+                    // Runs that have begun must end here, as no other call takes their outputs.
                     running.finish_all()?;
                     return Err(error);
                 }
             }
-            // Each device has work, and no device gets far ahead.
+            // One run more than devices keeps each of them busy, and bounds the queued inputs.
             if running.open.len() > crew.devices {
                 outputs.push(running.finish_next()?);
             }
@@ -224,57 +226,56 @@ impl DeviceSession {
         Ok(outputs)
     }
 
-    /// Refuses a run without inputs that it needs, as a device is given only what it reads.
-    pub(super) fn demand_all(&self, inputs: &Inputs) -> Result<(), Error> {
-        let is_missing = |port: &&Port| {
-            port.is_required()
-                && !inputs.iter().any(|(name, _)| **name == *port.name())
-                && !self.stays.have(port.name())
-        };
-        match self.inputs().iter().find(is_missing) {
-            Some(port) => {
-                Err(Error::new(ErrorKind::Input, format!("the input '{}' is missing", port.name())))
+    /// Checks that `inputs` has all required inputs. The sessions of devices cannot, as each sees
+    /// only the inputs that it reads.
+    pub(super) fn check_required_inputs(&self, inputs: &Inputs) -> Result<(), Error> {
+        for port in self.inputs().iter().filter(|port| port.is_required()) {
+            let name = port.name();
+            if !inputs.iter().any(|(given, _)| **given == *name) && !self.stays.have(name) {
+                let message = format!("the input '{name}' is missing");
+                return Err(Error::new(ErrorKind::Input, message));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 }
 
-/// Runs of a call of [`DeviceSession::run_many`] that have begun. Those that have not been finished
-/// when it is dropped, because of a failure or a panic, are ended.
-pub(super) struct Running<'s> {
+/// Queue of the runs of one call that have begun. Dropping it, after a failure or in a panic,
+/// cancels the runs that have not finished.
+pub(super) struct OpenRuns<'s> {
     session: &'s DeviceSession,
-    done: Sender<Finished>,
-    finished: Receiver<Finished>,
-    /// The oldest first.
+    done: Sender<FinishedJob>,
+    finished: Receiver<FinishedJob>,
+    /// Unfinished runs, the oldest first.
     open: VecDeque<OpenRun>,
 }
 
-/// A run whose outputs are not there yet.
+/// A run that some device of this process has not finished.
 struct OpenRun {
     terms: Terms,
-    fitted: Fitted,
-    /// What devices of this process are done with.
-    done: Vec<(Device, Done)>,
-    failed: Vec<Failed>,
+    fitted: SizedPlan,
+    /// Results of the devices of this process that have finished.
+    done: Vec<(Device, DeviceResult)>,
+    failed: Vec<DeviceFailure>,
 }
 
-impl<'s> Running<'s> {
+impl<'s> OpenRuns<'s> {
     pub(super) fn new(session: &'s DeviceSession) -> Self {
         let (done, finished) = channel();
-        Running { session, done, finished, open: VecDeque::new() }
+        OpenRuns { session, done, finished, open: VecDeque::new() }
     }
 
-    pub(super) fn start(&mut self, fitted: Fitted, taken: Taken, terms: Terms) {
+    pub(super) fn start(&mut self, fitted: SizedPlan, taken: RunInputs, terms: Terms) {
         self.session.crew.hand_out(&fitted, &Arc::new(taken), &terms, &self.done);
         self.open.push_back(OpenRun { terms, fitted, done: Vec::new(), failed: Vec::new() });
     }
 
-    /// Waits until all devices of this process are done with the oldest run.
+    /// Waits until all devices of this process have finished the oldest run, and takes it out of
+    /// the queue.
     fn wait(&mut self) -> Option<OpenRun> {
         let devices = self.session.crew.seats.len();
         while self.open.front().is_some_and(|run| run.done.len() + run.failed.len() < devices) {
-            let Finished { run, device, result } =
+            let FinishedJob { run, device, result } =
                 self.finished.recv().expect("a seat answers each job, and this holds a sender");
             if let Some(open) = self.open.iter_mut().find(|open| open.terms.run == run) {
                 match result {
@@ -286,15 +287,16 @@ impl<'s> Running<'s> {
         self.open.pop_front()
     }
 
-    /// What the oldest run gives. If it ends early, so do all others that have begun.
-    pub(super) fn finish_next(&mut self) -> Result<Found, Error> {
+    /// Waits until the oldest run has finished, and returns its results. If it failed, cancels all
+    /// others that have begun.
+    pub(super) fn finish_next(&mut self) -> Result<RunResult, Error> {
         let Some(run) = self.wait() else {
-            return Ok(Found::default());
+            return Ok(RunResult::default());
         };
-        let failed = run.failed.into_iter().min_by_key(Failed::rank);
+        let failed = run.failed.into_iter().min_by_key(DeviceFailure::rank);
         let found = match failed {
             Some(failed) => Err(failed.into_error()),
-            None => self.gathered(&run.fitted, run.done, &run.terms),
+            None => self.gather_results(&run.fitted, run.done, &run.terms),
         };
         if let Err(error) = &found {
             self.session.crew.end_run(&run.terms, &error.to_string());
@@ -305,44 +307,45 @@ impl<'s> Running<'s> {
         if let Some(team) = &self.session.crew.team {
             match self.session.crew.options.results {
                 Results::First => {}
-                Results::All => team.give_results(&found.outputs, self.session.crew.devices)?,
-                Results::Split => team.keep(run.terms.run, self.session.crew.devices)?,
+                Results::All => team.send_results(&found.outputs, self.session.crew.devices)?,
+                Results::Split => team.send_success(run.terms.run, self.session.crew.devices)?,
             }
         }
         Ok(found)
     }
 
-    /// Ends all runs that have begun, and waits until devices of this process are done with them.
+    /// Cancels all runs that have begun, and blocks until the devices of this process have stopped.
     fn end_all(&mut self) {
-        self.call_off();
+        self.cancel_all();
         while let Some(run) = self.wait() {
             self.session.crew.forget(run.terms.run);
         }
     }
 
-    fn call_off(&self) {
+    fn cancel_all(&self) {
         for run in &self.open {
             self.session.crew.end_run(&run.terms, "a run that began before this one failed");
         }
     }
 
-    /// What devices of this process have of a run, with what the others send.
-    fn gathered(
+    /// Gathers the results of a run: those of this process's devices, and those that the others
+    /// send.
+    fn gather_results(
         &self,
-        fitted: &Fitted,
-        mut done: Vec<(Device, Done)>,
+        fitted: &SizedPlan,
+        mut done: Vec<(Device, DeviceResult)>,
         terms: &Terms,
-    ) -> Result<Found, Error> {
+    ) -> Result<RunResult, Error> {
         let run = terms.run;
         let first = self.session.crew.first();
         let plan = &*fitted.prepared.plan;
         done.sort_by_key(|(device, _)| *device);
         let (mut named, mut parts) = (Vec::new(), Vec::new());
         if self.session.crew.splits_outputs() {
-            let all = 0..self.session.crew.devices as Device;
-            let is_other = |device: &Device| done.iter().all(|(own, _)| own != device);
-            for other in all.filter(is_other) {
-                team::receive_done(first, run, other, plan)?;
+            for device in 0..self.session.crew.devices as Device {
+                if done.iter().all(|(own, _)| *own != device) {
+                    team::receive_done(first, run, device, plan)?;
+                }
             }
             parts = self.session.output_parts(fitted, &mut done);
         } else {
@@ -352,7 +355,7 @@ impl<'s> Running<'s> {
                 let Some(by) = by else { continue };
                 let value = match done.iter_mut().find(|(device, _)| *device == by) {
                     Some((_, own)) => own.given[index].take(),
-                    None => Some(team::receive(first, run, by, (index, port))?),
+                    None => Some(team::receive_output(first, run, by, index, port)?),
                 };
                 named.extend(value.map(|value| (Arc::clone(name), value)));
             }
@@ -369,17 +372,17 @@ impl<'s> Running<'s> {
                 }
             }
         }
-        Ok(Found { outputs: Outputs::new(named), parts, watched, kept })
+        Ok(RunResult { outputs: Outputs::new(named), parts, watched, kept })
     }
 
-    /// What all runs give that have begun.
-    fn finish_all(&mut self) -> Result<Vec<Found>, Error> {
+    /// Waits until all runs that have begun have finished, and returns their results.
+    fn finish_all(&mut self) -> Result<Vec<RunResult>, Error> {
         (0..self.open.len()).map(|_| self.finish_next()).collect()
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for OpenRuns<'_> {
     fn drop(&mut self) {
-        self.call_off();
+        self.cancel_all();
     }
 }

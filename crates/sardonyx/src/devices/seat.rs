@@ -1,4 +1,4 @@
-//! A device of this process: a thread that runs its part of the model.
+//! The thread of a device: runs the device's part of the model, job after job.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,19 +6,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
 
-use sardonyx_devices::{ErrorKind as Kind, RunNumber, TransportError};
+use sardonyx_devices::{ErrorKind as TransportErrorKind, RunNumber, TransportError};
 use sardonyx_passes::Device;
 use sardonyx_runtime::{RunOptions, StepEvent, StopFlag};
 use sardonyx_tensor::Value;
 
 use super::exchange::Link;
 use super::parts::Parts;
-use super::plans::{Fitted, LocalSession};
+use super::plans::{LocalSession, SizedPlan};
 use super::profile::DeviceRun;
 use super::team;
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
+use crate::outputs::Outputs;
+use crate::session::Session;
 
-/// Options of a run as threads of devices take them. A limit of iterations holds for each device.
+/// Owned options of a run, which device threads can share. The iteration limit applies to each
+/// device separately.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
     pub(super) stop: Option<StopFlag>,
@@ -28,11 +31,12 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Takes over the options of a run.
+    /// Copies the options of a run.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] for options that watch steps.
+    /// [`ErrorKind::Unsupported`] for options with a callback that watches steps, which cannot be
+    /// called from several threads.
     pub(super) fn new(options: &RunOptions<'_>) -> Result<Limits, Error> {
         if options.watch.is_some() {
             let message = "the steps of a run on devices cannot be watched";
@@ -47,7 +51,7 @@ impl Limits {
         })
     }
 
-    fn options<'w>(&self) -> RunOptions<'w> {
+    fn to_options<'w>(&self) -> RunOptions<'w> {
         let mut options = RunOptions::new();
         options.stop.clone_from(&self.stop);
         options.deadline = self.deadline;
@@ -57,28 +61,29 @@ impl Limits {
     }
 }
 
-/// Inputs of a run by name. Devices are threads, so values and names are owned.
+/// Inputs of a run by name. Names and values are owned, as other threads read them.
 pub(super) type Inputs = Vec<(Arc<str>, Value)>;
 
-/// By output of the model, the value that a device gives.
-pub(super) type Given = Vec<Option<Value>>;
+/// Values that a device computes, one entry for each output (or resident) of the model; `None` for
+/// those of other devices.
+pub(super) type OutputValues = Vec<Option<Value>>;
 
-/// Values that devices are given in a run.
-pub(super) struct Taken {
+/// Values that the devices of a process read in a run.
+pub(super) struct RunInputs {
     /// Inputs of the model by name, at least those that devices of this process read.
     pub(super) inputs: Inputs,
-    /// What stays on the devices, by the names of its inputs.
+    /// Shards of resident tensors, by the names of the inputs that read them.
     pub(super) residents: Vec<(Arc<str>, Arc<Parts>)>,
 }
 
-/// What all devices of a process are told of a run.
+/// Number, limits and cancellation flag of a run, shared by the devices of a process.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {
     pub(super) run: RunNumber,
     pub(super) limits: Limits,
-    /// Up once the run has ended early, so that nobody computes in vain.
+    /// Cancellation flag: raised when the run fails on any device, so that the others stop.
     pub(super) ended: StopFlag,
-    /// The time of day when the run was handed out, if devices are to tell of their steps.
+    /// Wall-clock time at which the run was handed out; `None` if steps are not recorded.
     pub(super) watched: Option<SystemTime>,
 }
 
@@ -90,54 +95,54 @@ impl Terms {
     }
 }
 
-/// A run of the part of a device.
+/// One run of a device's part of the model.
 pub(super) struct Job {
-    pub(super) fitted: Fitted,
-    /// The number of the device's part among those of this process.
+    pub(super) fitted: SizedPlan,
+    /// Index of the device's part among the parts of this process.
     pub(super) part: usize,
-    pub(super) taken: Arc<Taken>,
+    pub(super) taken: Arc<RunInputs>,
     pub(super) terms: Terms,
-    /// What goes to the first device in the end.
+    /// Message that the device sends to device 0 at the end of the run.
     pub(super) sends: Sends,
-    /// Who is told of the end.
-    pub(super) done: Sender<Finished>,
+    /// Channel that receives the result.
+    pub(super) done: Sender<FinishedJob>,
 }
 
-/// What a device sends the first one at the end of a run.
+/// Message of a device to device 0 at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sends {
-    /// Nothing: they are devices of the same process.
+    /// No message: device 0 is in this process, which receives the result by a channel.
     Nothing,
-    /// The outputs that it has to give.
+    /// Outputs that this device computes for worker 0.
     Outputs,
-    /// That it is done.
+    /// Empty message, which reports success; outputs stay on the device.
     Done,
 }
 
-/// What a device has of a run in the end.
+/// Values that a device has computed in a successful run.
 #[derive(Default)]
-pub(super) struct Done {
-    /// Nothing if it has sent it to the first device.
-    pub(super) given: Given,
-    /// By resident, the device's part of its new value.
-    pub(super) kept: Given,
-    /// If it was to tell of its steps.
+pub(super) struct DeviceResult {
+    /// Outputs; empty if they were sent to device 0.
+    pub(super) given: OutputValues,
+    /// Shards of new resident values, one entry for each resident.
+    pub(super) kept: OutputValues,
+    /// Recorded steps; `None` if the run is not watched or they were sent to device 0.
     pub(super) watched: Option<DeviceRun>,
 }
 
-/// Why a device did not run its part to the end.
-pub(super) struct Failed {
+/// Failure of a device in a run.
+pub(super) struct DeviceFailure {
     pub(super) error: Error,
-    /// The error of the transport that was the reason, if it was one.
+    /// Error of the transport that made the device fail; `None` if it failed by itself.
     pub(super) because: Option<TransportError>,
-    /// Whether the run had ended already, because of another device.
+    /// Whether the device only stopped because another device had failed before.
     pub(super) too_late: bool,
 }
 
-impl Failed {
-    /// Of several devices of a run, the one with the lowest number failed by itself.
+impl DeviceFailure {
+    /// Ranks failures of one run: the lowest is the cause, higher ones are its consequences.
     pub(super) fn rank(&self) -> usize {
-        use Kind::{Ended, Failed, Lost, RunEnded};
+        use TransportErrorKind::{Ended, Failed, Lost, RunEnded};
         match self.because.as_ref().map(TransportError::kind) {
             None if self.too_late => 3,
             Some(Failed | Lost | Ended | RunEnded) => 2,
@@ -146,26 +151,25 @@ impl Failed {
         }
     }
 
-    /// What to say.
+    /// Converts the failure into the error of the run.
     pub(super) fn into_error(self) -> Error {
         self.because.map_or(self.error, team::worker_error)
     }
 }
 
-/// That a device is done with a run.
-pub(super) struct Finished {
+/// Result of one device in one run.
+pub(super) struct FinishedJob {
     pub(super) run: RunNumber,
     pub(super) device: Device,
-    /// What it has.
-    pub(super) result: Result<Done, Failed>,
+    pub(super) result: Result<DeviceResult, DeviceFailure>,
 }
 
-/// A device of this process.
+/// A device of this process: its thread and its queue of jobs.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) device: Device,
     pub(super) link: Link,
-    /// None once it is to end.
+    /// Queue of the thread; `None` once the thread is to end.
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -177,11 +181,11 @@ impl Seat {
         let thread = std::thread::Builder::new()
             .name(format!("device {device}"))
             .spawn(move || work(device, &own, &taken));
-        // Without a thread, the first job is refused.
+        // If the system refuses a thread, the receiver is dropped and `give` fails the first job.
         Seat { device, link, jobs: Some(jobs), thread: thread.ok() }
     }
 
-    /// Lets the device do a job, after those that it was given before.
+    /// Queues a job after those that the device already has. Never blocks.
     pub(super) fn give(&self, job: Job) {
         let Some(jobs) = &self.jobs else { return };
         if let Err(refused) = jobs.send(job) {
@@ -190,10 +194,10 @@ impl Seat {
             self.link.begin(terms.run);
             self.link.end_run(why);
             let error = Error::new(ErrorKind::Run, why);
-            let failed = Failed { error, because: None, too_late: false };
-            // Who does not listen does not want to know.
+            let failed = DeviceFailure { error, because: None, too_late: false };
+            // The receiver may be gone: then no caller waits for the result.
             let _ =
-                done.send(Finished { run: terms.run, device: self.device, result: Err(failed) });
+                done.send(FinishedJob { run: terms.run, device: self.device, result: Err(failed) });
         }
     }
 }
@@ -201,27 +205,28 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.jobs = None;
-        // A panic of the device is the error of its run.
+        // A panic of the thread was reported as the error of its run.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Does the jobs of a device, one after the other.
+/// Runs the jobs of a device in FIFO order, until the queue is closed.
 fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
     for job in jobs {
         let Job { fitted, part, taken, terms, sends, done } = job;
         let part = &fitted.prepared.parts[part];
         link.begin(terms.run);
-        let result = guarded(|| -> Result<Done, Error> {
+        let result = catch_panic(|| -> Result<DeviceResult, Error> {
             part.exchange.set_sizes(&fitted.numbers);
             let mut watched = terms.watched.map(|time| DeviceRun::begin(device as usize, time));
-            let place = (device, link);
-            let (given, kept) = run_part(part, place, &taken, &terms.limits, watched.as_mut())?;
+            let own_inputs = taken.select(&part.session, device);
+            let found = run_session(part, link, own_inputs, &terms.limits, watched.as_mut())?;
+            let (given, kept) = part.split_outputs(found);
             let given = match sends {
-                Sends::Nothing => return Ok(Done { given, kept, watched }),
+                Sends::Nothing => return Ok(DeviceResult { given, kept, watched }),
                 Sends::Outputs => {
                     team::send_outputs(link, given)?;
-                    Given::new()
+                    OutputValues::new()
                 }
                 Sends::Done => {
                     team::send_done(link, &fitted.prepared)?;
@@ -230,64 +235,77 @@ fn work(device: Device, link: &Link, jobs: &Receiver<Job>) {
             };
             watched
                 .map_or(Ok(()), |watched| team::send_watched(link, &fitted.prepared, &watched))?;
-            Ok(Done { given, kept, watched: None })
+            Ok(DeviceResult { given, kept, watched: None })
         });
         let result = result.map_err(|error| {
             let too_late = terms.ended.is_raised() && error.kind() == ErrorKind::Stopped;
-            Failed { error, because: link.failure(), too_late }
+            DeviceFailure { error, because: link.failure(), too_late }
         });
         if let Err(failed) = &result {
             link.end_run(&failed.error.to_string());
             terms.ended.stop();
-            part.exchange.take_leave();
+            part.exchange.join_remaining_reductions();
         }
-        // The session of a part ends before the run does, not after it.
+        // Drop the references before the result is sent: its receiver may drop the session next.
         drop(taken);
         drop(fitted);
-        let _ = done.send(Finished { run: terms.run, device, result });
+        let _ = done.send(FinishedJob { run: terms.run, device, result });
     }
 }
 
-/// Runs the part of a device: by output of the model the value that it gives, and by resident its
-/// part of the new value.
-fn run_part(
-    part: &LocalSession,
-    (device, link): (Device, &Link),
-    taken: &Taken,
+impl RunInputs {
+    /// Selects the inputs that the session of `device` reads: values and resident shards.
+    fn select<'s>(
+        &'s self,
+        session: &'s Session,
+        device: Device,
+    ) -> impl Iterator<Item = (&'s str, Value)> {
+        session.inputs().iter().filter_map(move |port| {
+            let name = port.name();
+            let resident = self.residents.iter().find(|(resident, _)| **resident == *name);
+            if let Some((_, parts)) = resident {
+                return Some((name, Value::from(parts.on(device)?.clone())));
+            }
+            let (_, value) = self.inputs.iter().find(|(given, _)| **given == *name)?;
+            Some((name, value.clone()))
+        })
+    }
+}
+
+/// Runs the session of a device, and records its steps and exchanges in `watched`.
+fn run_session<'s>(
+    part: &'s LocalSession,
+    link: &Link,
+    inputs: impl Iterator<Item = (&'s str, Value)>,
     limits: &Limits,
     watched: Option<&mut DeviceRun>,
-) -> Result<(Given, Given), Error> {
-    let ports = part.session.inputs().iter();
-    let own = ports.filter_map(|port| {
-        let name = port.name();
-        if let Some((_, parts)) = taken.residents.iter().find(|(resident, _)| **resident == *name) {
-            return Some((name, Value::from(parts.on(device)?.clone())));
+) -> Result<Outputs, Error> {
+    let options = limits.to_options();
+    let Some(watched) = watched else { return part.session.run(inputs, &options) };
+    let began = Instant::now();
+    let steps = RefCell::new(&mut *watched);
+    let watch = |step: StepEvent| steps.borrow_mut().add(step, link.take_exchanged());
+    let found = part.session.run(inputs, &options.watch(&watch))?;
+    watched.took = began.elapsed();
+    Ok(found)
+}
+
+impl LocalSession {
+    /// Sorts the session's outputs into outputs of the model and new values of residents. Clones an
+    /// output that stands for several.
+    fn split_outputs(&self, found: Outputs) -> (OutputValues, OutputValues) {
+        let mut values: OutputValues = found.into_values().map(Some).collect();
+        let places: Vec<Option<usize>> = self.outputs.iter().chain(&self.kept).copied().collect();
+        let mut given = OutputValues::with_capacity(places.len());
+        for (index, place) in places.iter().enumerate() {
+            let is_needed_again = places[index + 1..].contains(place);
+            given.push(match place {
+                Some(place) if is_needed_again => values[*place].clone(),
+                Some(place) => values[*place].take(),
+                None => None,
+            });
         }
-        let (_, value) = taken.inputs.iter().find(|(given, _)| **given == *name)?;
-        Some((name, value.clone()))
-    });
-    let options = limits.options();
-    let found = match watched {
-        None => part.session.run(own, &options)?,
-        Some(watched) => {
-            let began = Instant::now();
-            let steps = RefCell::new(&mut *watched);
-            let watch = |step: StepEvent| steps.borrow_mut().add(step, link.take_exchanged());
-            let found = part.session.run(own, &options.watch(&watch))?;
-            watched.took = began.elapsed();
-            found
-        }
-    };
-    let mut values: Given = found.into_values().map(Some).collect();
-    let places: Vec<Option<usize>> = part.outputs.iter().chain(&part.kept).copied().collect();
-    let mut given = Given::with_capacity(places.len());
-    for (index, place) in places.iter().enumerate() {
-        given.push(match place {
-            Some(place) if places[index + 1..].contains(&Some(*place)) => values[*place].clone(),
-            Some(place) => values[*place].take(),
-            None => None,
-        });
+        let kept = given.split_off(self.outputs.len());
+        (given, kept)
     }
-    let kept = given.split_off(part.outputs.len());
-    Ok((given, kept))
 }

@@ -1,4 +1,4 @@
-//! Runs on the devices of a worker that another process leads.
+//! Workers other than worker 0: their devices run what worker 0 orders.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,41 +10,41 @@ use sardonyx_runtime::StopFlag;
 
 #[cfg(doc)]
 use super::Results;
-use super::plans::Fitted;
-use super::seat::{Done, Finished, Limits, Taken, Terms};
-use super::team::Said;
+use super::plans::SizedPlan;
+use super::seat::{DeviceResult, FinishedJob, Limits, RunInputs, Terms};
+use super::team::LeaderMessage;
 use super::{DeviceSession, OutputPart};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::outputs::Outputs;
 #[cfg(doc)]
 use sardonyx_devices::Transport;
 
 impl DeviceSession {
-    /// Runs the devices of this process whenever worker 0 runs the model, until its session is
-    /// dropped. Runs also end while the flag is up, with an error that the others are told. The
-    /// flag does not end the wait for the next run; [`Transport::fail`] does.
+    /// Runs the devices of this process whenever worker 0 runs the model. Returns when worker 0
+    /// drops its session. Raising `stop` fails the current run, on all workers, but does not end
+    /// the wait for the next run; [`Transport::fail`] does.
     ///
-    /// If outputs are for all workers ([`Results::All`]), `take` is called with the outputs of each
-    /// run that does not end early, in the order of runs. Later runs wait until it returns.
+    /// With [`Results::All`], calls `take` with the outputs of each successful run, in the order of
+    /// the runs. Later runs wait until it returns.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for worker 0; [`ErrorKind::Worker`] if another worker is lost. The
-    /// reason why a run ends early is an error of worker 0.
+    /// [`ErrorKind::Input`] if this is worker 0; [`ErrorKind::Worker`] if another worker is lost. A
+    /// failed run is not an error here: worker 0 returns it.
     pub fn serve(&self, stop: &StopFlag, mut take: impl FnMut(Outputs)) -> Result<(), Error> {
         self.serve_all(stop, &mut |served| {
-            if let Served::Outputs(outputs) = served {
+            if let ServedResult::Outputs(outputs) = served {
                 take(outputs);
             }
         })
     }
 
-    /// Serves runs until the session of worker 0 is dropped, and passes on what it says of their
-    /// ends.
+    /// Serves runs until worker 0 drops its session. Calls `take` for each run that succeeded, with
+    /// its outputs or output shards.
     pub(super) fn serve_all(
         &self,
         stop: &StopFlag,
-        take: &mut dyn FnMut(Served),
+        take: &mut dyn FnMut(ServedResult),
     ) -> Result<(), Error> {
         let team = self.crew.team.as_ref().filter(|team| team.number() > 0);
         let Some(team) = team else {
@@ -52,20 +52,20 @@ impl DeviceSession {
                 .with_help("call 'run' here, and 'serve' on all other workers"));
         };
         let (done, finished) = channel();
-        let mut serving = Serving::new(self, finished);
+        let mut serving = ServedRuns::new(self, finished);
         let ended = loop {
-            let order = match team.next(&self.source.names, self.inputs(), self.outputs()) {
-                Ok(Some(Said::Run(order))) => order,
-                Ok(Some(Said::Results(outputs))) => {
-                    take(Served::Outputs(outputs));
+            let order = match team.receive(&self.source.names, self.inputs(), self.outputs()) {
+                Ok(Some(LeaderMessage::Run(order))) => order,
+                Ok(Some(LeaderMessage::Results(outputs))) => {
+                    take(ServedResult::Outputs(outputs));
                     continue;
                 }
-                Ok(Some(Said::Kept(run))) => {
-                    take(Served::Parts(serving.keep(run)));
+                Ok(Some(LeaderMessage::Kept(run))) => {
+                    take(ServedResult::Parts(serving.keep(run)));
                     continue;
                 }
-                Ok(Some(Said::CalledOff(run))) => {
-                    serving.call_off(|terms| terms.run == run);
+                Ok(Some(LeaderMessage::Cancelled(run))) => {
+                    serving.cancel(|terms| terms.run == run);
                     continue;
                 }
                 Ok(None) => break Ok(()),
@@ -74,9 +74,9 @@ impl DeviceSession {
             serving.note_finished();
             let limits = Limits { stop: Some(stop.clone()), ..order.limits };
             let terms = Terms::new(order.run, &limits, order.watched);
-            match guarded(|| self.fit_plan(&order.types)) {
+            match catch_panic(|| self.fit_plan(&order.types)) {
                 Ok(fitted) => {
-                    let taken = Arc::new(Taken { inputs: order.inputs, residents: Vec::new() });
+                    let taken = Arc::new(RunInputs { inputs: order.inputs, residents: Vec::new() });
                     self.crew.hand_out(&fitted, &taken, &terms, &done);
                     serving.begin(fitted, terms);
                 }
@@ -89,97 +89,100 @@ impl DeviceSession {
     }
 }
 
-/// Result of a run that a worker is handed while it serves.
-pub(super) enum Served {
-    /// All outputs.
+/// Result of a run on a worker that serves.
+pub(super) enum ServedResult {
+    /// All outputs, gathered by worker 0.
     Outputs(Outputs),
-    /// Parts that devices of this process have of them.
+    /// Output shards on the devices of this process.
     Parts(Vec<OutputPart>),
 }
 
-/// Runs that this process serves.
-pub(super) struct Serving<'s> {
+/// Runs that worker 0 has ordered and that are not over.
+pub(super) struct ServedRuns<'s> {
     session: &'s DeviceSession,
-    finished: Receiver<Finished>,
-    /// The oldest first.
+    finished: Receiver<FinishedJob>,
+    /// Unfinished runs, the oldest first.
     active: VecDeque<ServedRun>,
 }
 
-/// Run that is not over.
+/// A run on a worker that serves, until it is over.
 struct ServedRun {
-    fitted: Fitted,
+    fitted: SizedPlan,
     terms: Terms,
-    /// Number of devices of this process that are not done.
+    /// Number of devices of this process that have not finished.
     left: usize,
-    /// Results of those that are done.
-    done: Vec<(Device, Done)>,
+    /// Results of the devices that have finished.
+    done: Vec<(Device, DeviceResult)>,
 }
 
-impl<'s> Serving<'s> {
-    pub(super) fn new(session: &'s DeviceSession, finished: Receiver<Finished>) -> Self {
-        Serving { session, finished, active: VecDeque::new() }
+impl<'s> ServedRuns<'s> {
+    pub(super) fn new(session: &'s DeviceSession, finished: Receiver<FinishedJob>) -> Self {
+        ServedRuns { session, finished, active: VecDeque::new() }
     }
 
-    /// Notes that devices of this process are given a run.
-    pub(super) fn begin(&mut self, fitted: Fitted, terms: Terms) {
+    /// Adds a run that was queued on the devices of this process.
+    pub(super) fn begin(&mut self, fitted: SizedPlan, terms: Terms) {
         let left = self.session.crew.seats.len();
         self.active.push_back(ServedRun { fitted, terms, left, done: Vec::new() });
     }
 
-    /// Notes what devices have done by now.
+    /// Records the results of devices that have finished so far, without blocking.
     pub(super) fn note_finished(&mut self) {
         while let Ok(finished) = self.finished.try_recv() {
-            self.note(finished);
+            self.record_result(finished);
         }
     }
 
-    /// Notes that a device is done with a run. Why it failed, worker 0 knows.
-    fn note(&mut self, Finished { run, device, result }: Finished) {
+    /// Records the result of one device. Errors are dropped, as worker 0 returns them.
+    fn record_result(&mut self, FinishedJob { run, device, result }: FinishedJob) {
         if let Some(active) = self.active.iter_mut().find(|active| active.terms.run == run) {
             active.left -= 1;
             active.done.extend(result.ok().map(|done| (device, done)));
         }
-        // Parts are kept until worker 0 says whether the run is over or called off.
+        // Shards are kept until worker 0 reports whether the run succeeded on all devices.
         let waits = self.session.crew.splits_outputs();
-        let is_over =
-            |run: &mut ServedRun| run.left == 0 && (!waits || run.terms.ended.is_raised());
-        while let Some(over) = self.active.pop_front_if(is_over) {
+        self.forget_finished(|run| run.left == 0 && (!waits || run.terms.ended.is_raised()));
+    }
+
+    /// Removes the oldest runs, as long as they are over, and drops their buffered messages.
+    fn forget_finished(&mut self, is_over: impl Fn(&ServedRun) -> bool) {
+        while let Some(over) = self.active.pop_front_if(|run| is_over(run)) {
             self.session.crew.forget(over.terms.run);
         }
     }
 
-    /// Takes the parts of outputs that devices of this process have, of a run that all have
-    /// finished.
+    /// Returns the index of a run in the queue.
+    fn position(&self, run: RunNumber) -> Option<usize> {
+        self.active.iter().position(|active| active.terms.run == run)
+    }
+
+    /// Takes the output shards on the devices of this process, of a run that has succeeded on all
+    /// devices.
     pub(super) fn keep(&mut self, run: RunNumber) -> Vec<OutputPart> {
-        let position =
-            |active: &VecDeque<ServedRun>| active.iter().position(|active| active.terms.run == run);
-        while position(&self.active).is_some_and(|at| self.active[at].left > 0)
+        while self.position(run).is_some_and(|at| self.active[at].left > 0)
             && let Ok(finished) = self.finished.recv()
         {
-            self.note(finished);
+            self.record_result(finished);
         }
-        let over = position(&self.active).and_then(|at| self.active.remove(at));
+        let over = self.position(run).and_then(|at| self.active.remove(at));
         let Some(ServedRun { fitted, mut done, .. }) = over else { return Vec::new() };
         self.session.crew.forget(run);
         done.sort_by_key(|(device, _)| *device);
         self.session.output_parts(&fitted, &mut done)
     }
 
-    /// Stops what devices of this process do for runs that have ended early.
-    pub(super) fn call_off(&mut self, has_ended: impl Fn(&Terms) -> bool) {
-        let called_off = self.active.iter().filter(|active| has_ended(&active.terms));
-        called_off.for_each(|active| active.terms.ended.stop());
-        let is_over = |run: &mut ServedRun| run.left == 0 && run.terms.ended.is_raised();
-        while let Some(over) = self.active.pop_front_if(is_over) {
-            self.session.crew.forget(over.terms.run);
-        }
+    /// Cancels the runs that `has_ended` selects on the devices of this process.
+    pub(super) fn cancel(&mut self, has_ended: impl Fn(&Terms) -> bool) {
+        let cancelled = self.active.iter().filter(|active| has_ended(&active.terms));
+        cancelled.for_each(|active| active.terms.ended.stop());
+        self.forget_finished(|run| run.left == 0 && run.terms.ended.is_raised());
     }
 
-    /// Ends everything: nobody wants what is still computed.
+    /// Cancels all runs, and blocks until the devices of this process have stopped.
     pub(super) fn end(&mut self) {
-        self.call_off(|_| true);
+        self.cancel(|_| true);
         while let Ok(finished) = self.finished.recv() {
-            self.note(finished);
+            self.record_result(finished);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Dividing a model among devices by annotations.
+//! Automatic sharding: annotates a model so that its nodes are divided among devices.
 
 use sardonyx_ops::Registry;
 use sardonyx_passes::{Division, ShardError, ShardReport, suggest};
@@ -24,21 +24,22 @@ pub struct ShardOptions {
 }
 
 impl ShardOptions {
-    /// Options to divide a model among a number of devices.
+    /// Makes options that divide a model among this many devices.
     pub fn new(division: Division, devices: usize) -> ShardOptions {
         ShardOptions { division, devices, configuration: None, sizes: Vec::new() }
     }
 
-    /// Names the new configuration. By default its name has the division and the number of devices:
-    /// `tensor-4`.
+    /// Sets the name of the new configuration. The default consists of the division and the number
+    /// of devices, such as `tensor-4`.
     #[must_use]
     pub fn configuration(mut self, name: impl Into<String>) -> Self {
         self.configuration = Some(name.into());
         self
     }
 
-    /// Sets a size that the model leaves open, by its name, or by its place for a dimension without
-    /// a name: `x[0]`. The others are 64, or another size that the model accepts.
+    /// Sets the size of a symbolic dimension, which affects how work is balanced. A dimension
+    /// without a symbol is named by input and axis, such as `x[0]`. Sizes that are not set are
+    /// assumed to be 64, or another size that the model accepts.
     #[must_use]
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         self.sizes.push((name.into(), i64::try_from(size).unwrap_or(i64::MAX)));
@@ -57,38 +58,44 @@ impl ShardOptions {
 }
 
 impl Model {
-    /// Returns the name and the number of devices of a configuration, or of the only one of the
-    /// model.
+    /// Returns the name and the number of devices of a configuration. Without a name, the model
+    /// must have exactly one configuration.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is none, or several that could be meant.
+    /// [`ErrorKind::Argument`] if the model has no such configuration, or has several and no name
+    /// is given.
     pub fn devices_of(&self, configuration: Option<&str>) -> Result<(String, usize), Error> {
         sardonyx_passes::chosen_configuration(&self.graph, configuration)
             .map_err(|error| shard_error(error, self))
     }
 
-    /// Returns the model with one more device configuration, and annotations that divide it among
-    /// the devices. Calls of functions are inlined as far as possible.
+    /// Returns a copy of the model with an additional device configuration, whose annotations
+    /// divide the nodes among the devices, and a report. Function calls are inlined as far as
+    /// possible.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if the model has a configuration of the name, or no dimension of a
-    /// name whose size is set; [`ErrorKind::Invalid`] if it cannot be run.
+    /// [`ErrorKind::Argument`] if the model already has a configuration of this name, or has no
+    /// dimension for which a size is set; [`ErrorKind::Invalid`] if the model cannot be run.
     pub fn shard(&self, options: &ShardOptions) -> Result<(Model, ShardReport), Error> {
         check_sizes(self, &options.sizes)?;
         let registry = Registry::with_microsoft();
         let symbols = &options.sizes;
-        let how = sardonyx_passes::ShardOptions { symbols, ..Default::default() };
+        let shard_options = sardonyx_passes::ShardOptions { symbols, ..Default::default() };
         let configuration = (&*options.name(), options.devices);
-        suggest(&self.graph, &registry, configuration, options.division, how)
+        suggest(&self.graph, &registry, configuration, options.division, shard_options)
             .map(|(graph, report)| (self.with_graph(graph), report))
             .map_err(|error| shard_error(error, self))
     }
 
-    /// Why the annotations of [`Model::shard`] on this model leave the devices with nothing to do
-    /// apart; `None` if they have something to do.
-    pub(crate) fn undivided(&self, report: &ShardReport, division: Division) -> Option<String> {
+    /// Explains why [`Model::shard`] found no work to divide among the devices, for which it
+    /// returned `report`; `None` if the devices share the work.
+    pub(crate) fn explain_undivided(
+        &self,
+        report: &ShardReport,
+        division: Division,
+    ) -> Option<String> {
         let ShardReport { columns, rows, whole, tables, stages, .. } = report;
         match division {
             Division::Tensor if columns + rows + tables > 0 => None,
@@ -126,18 +133,22 @@ impl Model {
     }
 }
 
-/// Refuses sizes that no input has. `INPUT[AXIS]` is one without a name.
+/// Checks that each name of `sizes` is a symbol of the model, or `INPUT[AXIS]` for a dimension
+/// without a symbol.
 pub(super) fn check_sizes(model: &Model, sizes: &[(String, i64)]) -> Result<(), Error> {
     let inputs = model.inputs();
-    let is_place = |name: &str| {
+    let mut symbols = Vec::with_capacity(sizes.len());
+    for (name, size) in sizes {
         let place = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
-        place.is_some_and(|(input, _)| inputs.iter().any(|port| port.name() == input))
-    };
-    let named: Vec<_> = sizes.iter().filter(|(name, _)| !is_place(name)).cloned().collect();
-    let checked = sardonyx_runtime::check_dims(&model.graph, &named);
+        if !place.is_some_and(|(input, _)| inputs.iter().any(|port| port.name() == input)) {
+            symbols.push((name.clone(), *size));
+        }
+    }
+    let checked = sardonyx_runtime::check_dims(&model.graph, &symbols);
     checked.map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))
 }
 
+/// Converts an error of the planner.
 pub(super) fn shard_error(error: ShardError, model: &Model) -> Error {
     match error {
         ShardError::Configuration(why) => {
@@ -149,9 +160,9 @@ pub(super) fn shard_error(error: ShardError, model: &Model) -> Error {
         }
         ShardError::Invalid(findings) => crate::session::compile_error(
             sardonyx_runtime::CompileError::Invalid(findings),
-            &crate::external::Watched::new(&model.data),
+            &crate::external::WatchedFiles::new(&model.data),
             model,
         ),
-        ShardError::Rejected(rejected) => InvalidResult::of(model, *rejected).into(),
+        ShardError::Rejected(rejected) => InvalidResult::new(model, *rejected).into(),
     }
 }

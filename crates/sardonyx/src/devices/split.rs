@@ -1,4 +1,4 @@
-//! Outputs that stay on the devices that have them, in parts.
+//! Outputs that are not gathered after a run: each device keeps its shards.
 
 use std::ops::Range;
 
@@ -9,30 +9,34 @@ use sardonyx_tensor::Value;
 use super::DeviceSession;
 #[cfg(doc)]
 use super::Results;
-use super::plans::Fitted;
-use super::seat::Done;
-use super::serve::Served;
+use super::plans::SizedPlan;
+use super::seat::DeviceResult;
+use super::serve::ServedResult;
 use crate::error::{Error, ErrorKind};
 
-/// What a device has of an output of the model after a run ([`Results::Split`]).
+/// Shard of an output of the model that a device holds after a run with [`Results::Split`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OutputPart {
-    /// The name of the output.
+    /// Name of the output.
     pub output: String,
-    /// The device. Where several devices have the same part, each gives it.
+    /// Number of the device that holds the shard. A replicated shard is listed once for each device
+    /// that holds it.
     pub device: usize,
-    /// The sizes of the whole output; none if it is not a tensor.
+    /// Sizes of the whole output; empty if it is not a tensor.
     pub dims: Vec<usize>,
-    /// By axis the indices in the whole output of what the device has, as ranges in their order.
+    /// Ranges of indices in the whole output that the shard covers along each axis, in ascending
+    /// order.
     pub ranges: Vec<Vec<Range<usize>>>,
-    /// What the device has: for a tensor, of each axis as many elements as its ranges have indices.
+    /// Elements of the shard. The size of a tensor along an axis is the total length of the axis's
+    /// `ranges`.
     pub value: Value,
 }
 
 impl OutputPart {
-    fn of(
-        (output, device): (&str, Device),
+    fn new(
+        output: &str,
+        device: Device,
         form: &Form,
         dims: Option<&[usize]>,
         value: Value,
@@ -53,7 +57,7 @@ impl OutputPart {
         OutputPart { output: output.into(), device: device as usize, dims, ranges, value }
     }
 
-    /// Whether this is all of the output.
+    /// Whether the shard covers the whole output.
     pub fn is_whole(&self) -> bool {
         let mut axes = self.ranges.iter().zip(&self.dims);
         axes.all(|(ranges, size)| *size == 0 || matches!(&ranges[..], [all] if *all == (0..*size)))
@@ -61,10 +65,10 @@ impl OutputPart {
 }
 
 impl DeviceSession {
-    /// Runs the model on each of several sets of inputs, as [`DeviceSession::run_many`], and leaves
-    /// outputs on the devices that have them. For each set, returns the parts of the devices of
-    /// this process; other workers are handed theirs by [`DeviceSession::serve_split`]. The session
-    /// is made with [`Results::Split`].
+    /// Runs the model on each of several sets of inputs, like [`DeviceSession::run_many`], but does
+    /// not gather the outputs. Returns, for each set, the shards that the devices of this process
+    /// hold; other workers receive theirs through [`DeviceSession::serve_split`]. The session must
+    /// have been built with [`Results::Split`].
     ///
     /// ```
     /// use sardonyx::device::{DeviceOptions, Results};
@@ -88,8 +92,8 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceSession::run_many`]; [`ErrorKind::Input`] for a session that is made with
-    /// other results.
+    /// The errors of [`DeviceSession::run_many`]; [`ErrorKind::Input`] if the session was built
+    /// with other [`Results`].
     pub fn run_split<I, N, V>(
         &self,
         runs: impl IntoIterator<Item = I>,
@@ -109,25 +113,29 @@ impl DeviceSession {
         Ok(found.into_iter().map(|found| found.parts).collect())
     }
 
-    /// Serves runs like [`DeviceSession::serve`], and calls `take` with the parts that the devices
-    /// of this process have of the outputs of each run ([`Results::Split`]).
+    /// Serves runs like [`DeviceSession::serve`], and after each run calls `take` with the output
+    /// shards that the devices of this process hold ([`Results::Split`]).
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceSession::serve`].
+    /// The errors of [`DeviceSession::serve`].
     pub fn serve_split(
         &self,
         stop: &StopFlag,
         mut take: impl FnMut(Vec<OutputPart>),
     ) -> Result<(), Error> {
         self.serve_all(stop, &mut |served| {
-            if let Served::Parts(parts) = served {
+            if let ServedResult::Parts(parts) = served {
                 take(parts);
             }
         })
     }
 
-    /// Refuses a session that leaves outputs on the devices.
+    /// Checks that the session gathers outputs.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if outputs stay on the devices ([`Results::Split`]).
     pub(crate) fn check_gathers(&self) -> Result<(), Error> {
         if self.crew.splits_outputs() {
             let message = "the session leaves the outputs of runs on the devices";
@@ -137,11 +145,11 @@ impl DeviceSession {
         Ok(())
     }
 
-    /// What devices of this process have of the outputs of a run.
+    /// Takes the output shards of a run out of the results of this process's devices.
     pub(super) fn output_parts(
         &self,
-        fitted: &Fitted,
-        done: &mut [(Device, Done)],
+        fitted: &SizedPlan,
+        done: &mut [(Device, DeviceResult)],
     ) -> Vec<OutputPart> {
         let mut parts = Vec::new();
         for (index, port) in self.outputs().iter().enumerate() {
@@ -149,8 +157,7 @@ impl DeviceSession {
             let dims = dims.and_then(|dims| fitted.numbers.of(&dims));
             for (device, own) in done.iter_mut() {
                 let Some(value) = own.given.get_mut(index).and_then(Option::take) else { continue };
-                let place = (port.name(), *device);
-                parts.push(OutputPart::of(place, form, dims.as_deref(), value));
+                parts.push(OutputPart::new(port.name(), *device, form, dims.as_deref(), value));
             }
         }
         parts

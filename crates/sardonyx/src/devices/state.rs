@@ -1,4 +1,4 @@
-//! Runs on state that stays on the devices, as that of a trainer.
+//! Runs on state variables that stay on the devices, such as the weights of a trainer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,67 +7,69 @@ use sardonyx_passes::{Device, Form, Plan, Resident};
 use sardonyx_runtime::RunOptions;
 use sardonyx_tensor::{DataType, Tensor, Value};
 
-use super::runs::{Found, Running};
-use super::seat::{Inputs, Limits, Taken, Terms};
+use super::runs::{OpenRuns, RunResult};
+use super::seat::{Inputs, Limits, RunInputs, Terms};
 use super::{DeviceSession, Parts};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Choices;
 
-/// The forms of state variables, by their numbers. The first plan that reads or assigns one says in
-/// which form it is best had; it stays in that.
+/// Sharding of each state variable. The first plan that reads or assigns a variable chooses its
+/// form, which all later plans follow.
 #[derive(Debug, Default)]
-pub(crate) struct Forms(Mutex<Vec<Option<Form>>>);
+pub(crate) struct StateForms(Mutex<Vec<Option<Form>>>);
 
-impl Forms {
-    /// So many variables in no form yet.
-    pub(crate) fn open(variables: usize) -> Forms {
-        Forms(Mutex::new(vec![None; variables]))
+impl StateForms {
+    /// Makes the table for this many variables, none of which has a form yet.
+    pub(crate) fn new(variables: usize) -> StateForms {
+        StateForms(Mutex::new(vec![None; variables]))
     }
 
-    fn locked(&self) -> MutexGuard<'_, Vec<Option<Form>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Form>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A state variable that a model reads and may assign.
+/// State variable that a model reads from its device shards and may assign.
 #[derive(Debug)]
-pub(crate) struct Stay {
-    /// The number of the variable.
+pub(crate) struct ResidentVariable {
+    /// Number of the variable in the trainer's state.
     pub(crate) variable: usize,
-    /// The name of the input of the model.
+    /// Name of the model's input that reads the variable.
     pub(crate) name: Arc<str>,
-    /// Its position.
+    /// Index of that input.
     pub(crate) input: usize,
-    /// The position of the output that is the new value.
+    /// Index of the output that computes the new value; `None` if the model only reads the
+    /// variable.
     pub(crate) output: Option<usize>,
     /// Element type and sizes.
     pub(crate) ty: (DataType, Vec<usize>),
 }
 
-/// What stays on the devices between runs of a model.
+/// State variables of a model, which stay on the devices between runs.
 #[derive(Debug, Default)]
-pub(crate) struct Stays {
-    pub(crate) all: Vec<Stay>,
-    /// Outputs, by position, that nobody is given.
+pub(crate) struct ResidentVariables {
+    pub(crate) all: Vec<ResidentVariable>,
+    /// Indices of the outputs that a run does not return.
     pub(crate) unreturned: Vec<usize>,
-    /// Those of all models that share the state.
-    pub(crate) forms: Arc<Forms>,
+    /// Sharding of the variables, shared by all models that use them.
+    pub(crate) forms: Arc<StateForms>,
 }
 
-impl Stays {
-    /// Whether nothing stays.
+impl ResidentVariables {
+    /// Whether the model has no state variables.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether an input stays.
+    /// Whether `input` reads a state variable.
     pub(super) fn have(&self, input: &str) -> bool {
         self.all.iter().any(|stay| *stay.name == *input)
     }
 
-    /// The types of inputs, by position, with those of what stays.
+    /// Sets the types of the inputs that read state variables; `types` has one entry for each
+    /// input.
     pub(super) fn with_types(&self, mut types: Vec<Option<Type>>) -> Vec<Option<Type>> {
         for stay in &self.all {
             if let Some(ty) = types.get_mut(stay.input) {
@@ -77,24 +79,20 @@ impl Stays {
         types
     }
 
-    pub(super) fn unreturned(&self) -> &[usize] {
-        &self.unreturned
-    }
-
-    /// What a plan is to know.
+    /// Describes the variables to the planner: their inputs, outputs and current forms.
     pub(super) fn residents(&self) -> Vec<Resident> {
-        let forms = self.forms.locked();
-        let resident = |stay: &Stay| Resident {
+        let forms = self.forms.lock();
+        let residents = self.all.iter().map(|stay| Resident {
             input: stay.input,
             output: stay.output,
             form: forms.get(stay.variable).cloned().flatten(),
-        };
-        self.all.iter().map(resident).collect()
+        });
+        residents.collect()
     }
 
-    /// Takes over the forms that a plan has chosen.
+    /// Fixes the forms that a plan has chosen for variables that had none.
     pub(super) fn settle(&self, plan: &Plan) {
-        let mut forms = self.forms.locked();
+        let mut forms = self.forms.lock();
         for (stay, chosen) in self.all.iter().zip(plan.forms_of_residents()) {
             if let Some(form) = forms.get_mut(stay.variable)
                 && form.is_none()
@@ -105,16 +103,18 @@ impl Stays {
     }
 }
 
-/// What a run has computed: outputs, and new values of variables by their numbers.
-pub(crate) type OnDevices = (Outputs, Vec<(usize, Arc<Parts>)>);
+/// Outputs of a run on state, and the new values of the variables that it assigned, each with the
+/// variable's number.
+pub(crate) type StateRun = (Outputs, Vec<(usize, Arc<Parts>)>);
 
 impl DeviceSession {
-    /// A session of another model, whose state stays on the devices of this one.
-    pub(crate) fn beside(
+    /// Makes a session of another model on the same devices, with the same seed and threads, so
+    /// that both models can share state.
+    pub(crate) fn make_sibling(
         &self,
         model: &Model,
         choices: &Choices,
-        stays: Stays,
+        stays: ResidentVariables,
     ) -> Result<DeviceSession, Error> {
         let mut choices = choices.clone();
         choices.options.seed = self.choices.options.seed;
@@ -123,30 +123,31 @@ impl DeviceSession {
         DeviceSession::new(model, choices, self.crew.clone(), stays)
     }
 
-    /// What all devices draw random numbers by.
+    /// Returns the seed that the random operators of all devices share.
     pub(crate) fn seed(&self) -> Option<u64> {
         self.choices.options.seed
     }
 
-    /// The parts that the devices of this process have of a tensor in a form.
+    /// Distributes a whole tensor over the devices of this process.
     pub(crate) fn parts_of(&self, whole: &Tensor, form: &Form) -> Result<Parts, Error> {
-        Parts::of(whole, form, self.crew.seats.iter().map(|seat| seat.device))
+        Parts::from_whole(whole, form, self.crew.seats.iter().map(|seat| seat.device))
     }
 
-    /// Runs the model once. `parts` gives what devices have of a variable, by its number, in a
-    /// form.
+    /// Runs the model once on state variables. `parts` returns the shards of the variable with a
+    /// given number, in a given form.
     ///
     /// # Errors
     ///
-    /// As [`DeviceSession::run`]; if a new value has another type than its variable.
+    /// The errors of [`DeviceSession::run`]; [`ErrorKind::Run`] if a new value has another type
+    /// than its variable.
     pub(crate) fn run_on_state(
         &self,
         inputs: Vec<(&str, Value)>,
         parts: &dyn Fn(usize, &Form) -> Result<Arc<Parts>, Error>,
         options: &RunOptions<'_>,
-    ) -> Result<OnDevices, Error> {
-        let (inputs, limits) = (self.inputs_of(inputs)?, Limits::new(options)?);
-        guarded(|| self.run_with_parts(inputs, parts, &limits))
+    ) -> Result<StateRun, Error> {
+        let (inputs, limits) = (self.own_inputs(inputs)?, Limits::new(options)?);
+        catch_panic(|| self.run_with_parts(inputs, parts, &limits))
     }
 
     fn run_with_parts(
@@ -154,8 +155,8 @@ impl DeviceSession {
         inputs: Inputs,
         parts: &dyn Fn(usize, &Form) -> Result<Arc<Parts>, Error>,
         limits: &Limits,
-    ) -> Result<OnDevices, Error> {
-        self.demand_all(&inputs)?;
+    ) -> Result<StateRun, Error> {
+        self.check_required_inputs(&inputs)?;
         let _turn = self.crew.take_turn();
         let types = self.stays.with_types(self.types_of(&inputs));
         let fitted = self.fit_plan(&types)?;
@@ -167,11 +168,11 @@ impl DeviceSession {
                 residents.push((Arc::clone(&stay.name), parts(stay.variable, form)?));
             }
         }
-        let mut running = Running::new(self);
+        let mut running = OpenRuns::new(self);
         let transport = self.crew.transport().ok_or_else(|| self.crew.only_first())?;
         let terms = Terms::new(transport.endpoint().next_run(), limits, None);
-        running.start(fitted, Taken { inputs, residents }, terms);
-        let Found { outputs, kept: mut left, .. } = running.finish_next()?;
+        running.start(fitted, RunInputs { inputs, residents }, terms);
+        let RunResult { outputs, kept: mut left, .. } = running.finish_next()?;
         let mut assigned = Vec::new();
         for (index, (stay, form)) in self.stays.all.iter().zip(&forms).enumerate() {
             let (Some(form), Some(_)) = (form, stay.output) else { continue };
@@ -179,16 +180,19 @@ impl DeviceSession {
             let kept =
                 kept.filter_map(|(device, kept)| Some((*device, kept.get_mut(index)?.take()?)));
             let own: Result<Vec<(Device, Tensor)>, Error> =
-                kept.map(|(device, value)| Ok((device, stay.tensor(value)?))).collect();
-            let new = Parts::computed(&stay.ty, form, own?).map_err(|part| stay.unfit(&part))?;
+                kept.map(|(device, value)| Ok((device, stay.take_tensor(value)?))).collect();
+            let (elem, dims) = &stay.ty;
+            let new = Parts::from_computed(*elem, dims, form, own?);
+            let new = new.map_err(|part| stay.type_error(&part))?;
             assigned.push((stay.variable, Arc::new(new)));
         }
         Ok((outputs, assigned))
     }
 }
 
-impl Stay {
-    fn tensor(&self, value: Value) -> Result<Tensor, Error> {
+impl ResidentVariable {
+    /// Returns the tensor in a new value of the variable.
+    fn take_tensor(&self, value: Value) -> Result<Tensor, Error> {
         match value {
             Value::Tensor(tensor) => Ok(tensor),
             other => {
@@ -202,10 +206,11 @@ impl Stay {
         }
     }
 
-    fn unfit(&self, part: &Tensor) -> Error {
-        let shown = |elem: DataType, dims: &[usize]| Type::tensor(elem, dims.iter().copied());
-        let (ty, given) = (shown(self.ty.0, &self.ty.1), shown(part.data_type(), part.dims()));
-        let message = format!("the state variable '{}' is {ty}, not {given}", self.name);
+    /// Makes the error for a new value whose type or sizes differ from those of the variable.
+    fn type_error(&self, part: &Tensor) -> Error {
+        let own = Type::tensor(self.ty.0, self.ty.1.iter().copied());
+        let given = Type::tensor(part.data_type(), part.dims().iter().copied());
+        let message = format!("the state variable '{}' is {own}, not {given}", self.name);
         Error::new(ErrorKind::Run, message)
     }
 }

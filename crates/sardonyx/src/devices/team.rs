@@ -1,17 +1,17 @@
-//! Workers that are other processes: what they agree on, and how they are told what to run.
+//! Messages between worker 0 and the other worker processes: setup, orders, outputs.
 //!
-//! Worker 0 takes the inputs. For each run it sends every other worker an *order*: the types that
-//! the plan is made for, and the inputs that the devices of that worker read. All make the same
-//! plan from it. Outputs go from the device that has them to the first one, with their own number
-//! as tag.
+//! Worker 0 takes the inputs. For each run it sends every other worker an *order*: the input types,
+//! from which every worker makes the same plan, and the inputs that the devices of that worker
+//! read. A device sends its outputs to device 0, each with the output's index as tag.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sardonyx_devices::{
-    ErrorKind as Kind, FIRST_RESERVED_TAG, RunNumber, Tag, Transport, TransportError, agree,
-    tag_in_run, worker_of,
+    ErrorKind as TransportErrorKind, FIRST_RESERVED_TAG, RunNumber, Tag, Transport, TransportError,
+    agree, tag_in_run, worker_of,
 };
 use sardonyx_model::{Dim, Type};
 use sardonyx_passes::{Device, Plan, divides_bodies};
@@ -20,32 +20,34 @@ use sardonyx_tensor::{DataType, Value};
 use sha2::{Digest, Sha256};
 
 use super::exchange::Link;
-use super::plans::Prepared;
+use super::plans::CompiledPlan;
 use super::profile::DeviceRun;
-use super::seat::{Given, Inputs, Limits};
+use super::seat::{Inputs, Limits, OutputValues};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Choices;
 use crate::values::{read_value, write_value};
 
-/// The tag of orders, which exchanges do not come near to.
+/// Tag of orders: the highest free one, far above the tags of exchanges.
 const ORDER: Tag = FIRST_RESERVED_TAG - 1;
 
-/// The error for one of the transport.
+/// Converts an error of the transport.
 #[cold]
 pub(super) fn worker_error(error: TransportError) -> Error {
     Error::new(ErrorKind::Worker, error.to_string())
 }
 
-/// All workers, as one of them sees them.
+/// Connection of this process with all other workers.
 #[derive(Debug, Clone)]
 pub(super) struct Team(Arc<dyn Transport>);
 
-/// What all workers have to agree on, line by line.
-pub(super) fn description(
+/// Describes the setup that must be equal on all workers, as lines of text: version, model,
+/// configuration and options.
+pub(super) fn describe_setup(
     model: &Model,
-    (configuration, devices): (&str, usize),
+    configuration: &str,
+    devices: usize,
     choices: &Choices,
 ) -> Result<String, Error> {
     let options = &choices.options;
@@ -60,8 +62,8 @@ pub(super) fn description(
     for rewrite in &options.without {
         let _ = writeln!(text, "without rewrite {rewrite}");
     }
-    // Each computes the conditions by itself: sums that are rounded otherwise could make one leave
-    // a loop before the others.
+    // Each worker computes loop conditions by itself. Kernels of another instruction set round sums
+    // differently, so that one worker could leave a loop before the others.
     if divides_bodies(&model.graph, configuration)
         && let Ok(isa) = options.chosen_isa()
     {
@@ -78,13 +80,16 @@ impl Team {
         Team(transport)
     }
 
-    /// The own number.
+    /// Returns the number of this worker.
     pub(super) fn number(&self) -> usize {
         self.0.number()
     }
 
-    /// Finds out whether all workers are about to run the same; returns the seed of worker 0. A
-    /// seed that was chosen is part of the description.
+    /// Compares the setup of all workers, and returns the seed of worker 0 on each of them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Worker`] if the descriptions differ.
     pub(super) fn agree(&self, description: &str, seed: u64) -> Result<u64, Error> {
         let digest: [u8; 32] = Sha256::digest(description).into();
         agree(&*self.0, &digest, description).map_err(worker_error)?;
@@ -100,25 +105,29 @@ impl Team {
         Ok(u64::from_le_bytes(seed))
     }
 
-    /// Tells the other workers what to run.
-    pub(super) fn order(
+    /// Sends the order of a run to the other workers, with the inputs that their devices read.
+    pub(super) fn send_order(
         &self,
         plan: &Plan,
         names: &[Arc<str>],
         order: &Order,
     ) -> Result<(), Error> {
         let (devices, workers) = (plan.devices, self.0.workers());
-        let workers_of = |input: usize| {
-            let readers = plan.readers_of_inputs().get(input).into_iter().flatten();
-            readers.map(|device| worker_of(*device as usize, devices, workers))
-        };
-        // What only this worker reads is not written.
-        let is_sent = |input: usize| workers_of(input).any(|worker| worker > 0);
-        let written: Vec<(usize, Vec<u8>)> = order.written_inputs(names, is_sent)?;
+        let readers: Vec<BTreeSet<usize>> = plan
+            .readers_of_inputs()
+            .iter()
+            .map(|readers| {
+                readers.iter().map(|one| worker_of(*one as usize, devices, workers)).collect()
+            })
+            .collect();
+        // Inputs that only worker 0 reads are not encoded.
+        let encoded = order.encode_inputs(names, |input| {
+            readers.get(input).is_some_and(|readers| readers.iter().any(|worker| *worker > 0))
+        })?;
         for worker in 1..workers.min(devices) {
-            let mut message = order.head();
+            let mut message = order.encode_head();
             for (input, bytes) in
-                written.iter().filter(|(input, _)| workers_of(*input).any(|one| one == worker))
+                encoded.iter().filter(|(input, _)| readers[*input].contains(&worker))
             {
                 put(&mut message, *input as u64);
                 put(&mut message, bytes.len() as u64);
@@ -129,45 +138,45 @@ impl Team {
         Ok(())
     }
 
-    /// Waits for what worker 0 says next, however long it takes; `None` if it will say nothing
-    /// more.
-    pub(super) fn next(
+    /// Waits, without a deadline, until a message of worker 0 arrives; `None` if worker 0 has
+    /// dropped its session.
+    pub(super) fn receive(
         &self,
         names: &[Arc<str>],
         inputs: &[Port],
         outputs: &[Port],
-    ) -> Result<Option<Said>, Error> {
+    ) -> Result<Option<LeaderMessage>, Error> {
         let message = loop {
             match self.0.receive(0, ORDER) {
                 Ok(message) => break message,
-                // Worker 0 has nothing to run at the moment.
-                Err(error) if error.kind() == Kind::Deadline => {}
-                Err(error) if error.kind() == Kind::Ended => return Ok(None),
+                // The transport's deadline limits single messages, not the time between runs.
+                Err(error) if error.kind() == TransportErrorKind::Deadline => {}
+                Err(error) if error.kind() == TransportErrorKind::Ended => return Ok(None),
                 Err(error) => return Err(worker_error(error)),
             }
         };
-        let said = Said::read(&message, names, inputs, outputs);
-        said.map(Some).inspect_err(|error| self.0.fail(&error.to_string()))
+        let decoded = LeaderMessage::decode(&message, names, inputs, outputs);
+        decoded.map(Some).inspect_err(|error| self.0.fail(&error.to_string()))
     }
 
-    /// Tells those of the other workers that have devices that a run has ended early: they may be
-    /// computing, and wait for nothing.
-    pub(super) fn call_off(&self, run: RunNumber, devices: usize) {
+    /// Informs the other workers that a run is cancelled. Their devices may be computing, where
+    /// they would not notice an error of the transport.
+    pub(super) fn send_cancellation(&self, run: RunNumber, devices: usize) {
         for worker in 1..self.0.workers().min(devices) {
             let mut message = Vec::new();
-            put(&mut message, CALLED_OFF);
+            put(&mut message, CANCELLED);
             put(&mut message, run.into());
-            // Who cannot be told has ended, or will notice.
+            // A worker that cannot be reached has ended, or will fail at its next message.
             let _ = self.0.send(worker, ORDER, &message);
         }
     }
 
-    /// Gives what a run gives to those of the other workers that have devices.
-    pub(super) fn give_results(&self, outputs: &Outputs, devices: usize) -> Result<(), Error> {
+    /// Sends the outputs of a run to the other workers that have devices.
+    pub(super) fn send_results(&self, outputs: &Outputs, devices: usize) -> Result<(), Error> {
         let mut message = Vec::new();
         put(&mut message, RESULTS);
         for (_, value) in outputs.iter() {
-            let bytes = with_type(value)?;
+            let bytes = encode_value(value)?;
             put(&mut message, bytes.len() as u64);
             message.extend_from_slice(&bytes);
         }
@@ -177,9 +186,9 @@ impl Team {
         Ok(())
     }
 
-    /// Tells those of the other workers that have devices that a run is over, and all devices have
-    /// what they are to keep.
-    pub(super) fn keep(&self, run: RunNumber, devices: usize) -> Result<(), Error> {
+    /// Informs the other workers that a run succeeded on all devices, so that they hand out the
+    /// output shards that their devices keep.
+    pub(super) fn send_success(&self, run: RunNumber, devices: usize) -> Result<(), Error> {
         for worker in 1..self.0.workers().min(devices) {
             let mut message = Vec::new();
             put(&mut message, KEPT);
@@ -189,53 +198,62 @@ impl Team {
         Ok(())
     }
 
-    /// What connects the workers.
+    /// Returns the transport between the workers.
     pub(super) fn transport(&self) -> &dyn Transport {
         &*self.0
     }
 }
 
-/// What worker 0 says to the others.
-pub(super) enum Said {
-    /// What to run.
+/// Message of worker 0 to another worker.
+pub(super) enum LeaderMessage {
+    /// Order to start a run.
     Run(Order),
-    /// That a run has ended early.
-    CalledOff(RunNumber),
-    /// What a run gives.
+    /// Number of a run that was cancelled.
+    Cancelled(RunNumber),
+    /// Outputs of a run, in the order of the model.
     Results(Outputs),
-    /// That a run is over, whose outputs stay on the devices.
+    /// Number of a run that succeeded and whose outputs stay on the devices.
     Kept(RunNumber),
 }
 
-/// What a message of worker 0 begins with.
+/// Discriminant of [`LeaderMessage::Run`]: the first number of the message.
 const RUN: u64 = 0;
-const CALLED_OFF: u64 = 1;
+/// Discriminant of [`LeaderMessage::Cancelled`].
+const CANCELLED: u64 = 1;
+/// Discriminant of [`LeaderMessage::Results`].
 const RESULTS: u64 = 2;
+/// Discriminant of [`LeaderMessage::Kept`].
 const KEPT: u64 = 3;
 
-/// What to run.
+/// Order of worker 0 to start a run.
 pub(super) struct Order {
     pub(super) run: RunNumber,
-    /// By input of the graph; its own type where there is none.
+    /// Types that the plan is made for, one entry for each input of the graph; `None` for the
+    /// declared type.
     pub(super) types: Vec<Option<Type>>,
+    /// Inputs by name; in a received order, those that devices of this worker read.
     pub(super) inputs: Inputs,
     pub(super) limits: Limits,
-    /// The time of day when the run was handed out, if devices are to tell of their steps.
+    /// Wall-clock time at which the run was handed out; `None` if steps are not recorded.
     pub(super) watched: Option<SystemTime>,
 }
 
+/// Encoding of an absent limit.
 const NO_LIMIT: u64 = u64::MAX;
 
 impl Order {
-    /// What all workers are told: the number of the run, limits and types. Inputs follow, each as
-    /// its number, its length in bytes and a message of the standard.
-    fn head(&self) -> Vec<u8> {
+    /// Encodes the head of an order, which is equal for all workers: run number, limits and types.
+    /// Inputs follow it, each as index, length in bytes and protobuf message.
+    fn encode_head(&self) -> Vec<u8> {
         let mut message = Vec::new();
         put(&mut message, RUN);
         put(&mut message, self.run.into());
-        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
-        let millis = self.limits.deadline.map(|deadline| left(deadline).as_millis());
-        put(&mut message, millis.map_or(NO_LIMIT, |left| u64::try_from(left).unwrap_or(NO_LIMIT)));
+        // Clocks of workers differ, so the deadline is sent as the milliseconds that are left.
+        let millis = self.limits.deadline.map_or(NO_LIMIT, |deadline| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            u64::try_from(left.as_millis()).unwrap_or(NO_LIMIT)
+        });
+        put(&mut message, millis);
         put(&mut message, self.limits.iteration_limit.unwrap_or(NO_LIMIT));
         put(&mut message, u64::from(self.limits.seed.is_some()));
         put(&mut message, self.limits.seed.unwrap_or(0));
@@ -256,8 +274,9 @@ impl Order {
         message
     }
 
-    /// By number, the messages of inputs.
-    fn written_inputs(
+    /// Encodes the inputs that `is_sent` selects by their index; returns each index with its
+    /// protobuf message.
+    fn encode_inputs(
         &self,
         names: &[Arc<str>],
         is_sent: impl Fn(usize) -> bool,
@@ -269,7 +288,7 @@ impl Order {
         numbered.map(|(number, value)| Ok((number, write_value(value, "")?))).collect()
     }
 
-    fn read(mut rest: Rest<'_>, names: &[Arc<str>], ports: &[Port]) -> Result<Order, Error> {
+    fn decode(mut rest: Rest<'_>, names: &[Arc<str>], ports: &[Port]) -> Result<Order, Error> {
         let run = rest.run()?;
         let millis = Some(rest.take()?).filter(|millis| *millis != NO_LIMIT);
         let iteration_limit = Some(rest.take()?).filter(|iterations| *iterations != NO_LIMIT);
@@ -296,87 +315,88 @@ impl Order {
         let mut inputs = Vec::new();
         while !rest.0.is_empty() {
             let number = rest.size()?;
-            let name = names.get(number).ok_or_else(damaged)?;
+            let name = names.get(number).ok_or_else(damaged_message)?;
             let bytes = rest.bytes()?;
             let declared = ports.iter().find(|port| *port.name() == **name);
             let ty = types[number].as_ref().or_else(|| declared.and_then(Port::ty));
-            inputs.push((name.clone(), value_of(bytes, ty)?));
+            inputs.push((name.clone(), decode_value(bytes, ty)?));
         }
         Ok(Order { run, types, inputs, limits, watched })
     }
 }
 
-impl Said {
-    fn read(
+impl LeaderMessage {
+    fn decode(
         message: &[u8],
         names: &[Arc<str>],
         inputs: &[Port],
         outputs: &[Port],
-    ) -> Result<Said, Error> {
+    ) -> Result<LeaderMessage, Error> {
         let mut rest = Rest(message);
         match rest.take()? {
-            RUN => Order::read(rest, names, inputs).map(Said::Run),
-            CALLED_OFF => rest.run().map(Said::CalledOff),
-            KEPT => rest.run().map(Said::Kept),
+            RUN => Order::decode(rest, names, inputs).map(LeaderMessage::Run),
+            CANCELLED => rest.run().map(LeaderMessage::Cancelled),
+            KEPT => rest.run().map(LeaderMessage::Kept),
             RESULTS => {
                 let mut values = Vec::with_capacity(outputs.len());
                 for port in outputs {
-                    values.push((Arc::from(port.name()), typed(rest.bytes()?, port)?));
+                    values.push((Arc::from(port.name()), decode_output(rest.bytes()?, port)?));
                 }
-                Ok(Said::Results(Outputs::new(values)))
+                Ok(LeaderMessage::Results(Outputs::new(values)))
             }
-            _ => Err(damaged()),
+            _ => Err(damaged_message()),
         }
     }
 }
 
-/// Sends what a device gives to the first device.
-pub(super) fn send_outputs(link: &Link, given: Given) -> Result<(), Error> {
+/// Sends the outputs of a device to device 0.
+pub(super) fn send_outputs(link: &Link, given: OutputValues) -> Result<(), Error> {
     for (index, value) in given.into_iter().enumerate() {
         let Some(value) = value else { continue };
-        let message = with_type(&value)?;
-        let tag = link.tag(index).map_err(|_| damaged())?;
+        let message = encode_value(&value)?;
+        let tag = link.tag(index).map_err(|_| damaged_message())?;
         let sent = link.transport().send(0, tag, &message);
-        sent.inspect_err(|error| link.note(error)).map_err(worker_error)?;
+        sent.inspect_err(|error| link.record_failure(error)).map_err(worker_error)?;
     }
     Ok(())
 }
 
-/// Tells the first device that a device is done with a run.
-pub(super) fn send_done(link: &Link, prepared: &Prepared) -> Result<(), Error> {
-    let tag = link.tag(after_exchanges(&prepared.plan) + 1).map_err(|_| damaged())?;
+/// Sends device 0 the empty message that reports a successful run.
+pub(super) fn send_done(link: &Link, prepared: &CompiledPlan) -> Result<(), Error> {
+    let tag = link.tag(after_exchanges(&prepared.plan) + 1).map_err(|_| damaged_message())?;
     let sent = link.transport().send(0, tag, &[]);
-    sent.inspect_err(|error| link.note(error)).map_err(worker_error)
+    sent.inspect_err(|error| link.record_failure(error)).map_err(worker_error)
 }
 
-/// Waits until a device of another process is done with a run, at the first device.
+/// Waits, at device 0, until device `by` of another process reports a successful run.
 pub(super) fn receive_done(
     first: Option<&Link>,
     run: RunNumber,
     by: Device,
     plan: &Plan,
 ) -> Result<(), Error> {
-    let transport = first.ok_or_else(damaged)?.transport();
-    let number = u32::try_from(after_exchanges(plan) + 1).map_err(|_| damaged())?;
+    let transport = first.ok_or_else(damaged_message)?.transport();
+    let number = u32::try_from(after_exchanges(plan) + 1).map_err(|_| damaged_message())?;
     transport.receive(by as usize, tag_in_run(run, number)).map(drop).map_err(worker_error)
 }
 
-/// Receives what a device of another process gives, at the first device.
-pub(super) fn receive(
+/// Receives output `index` of the model from device `by` of another process, at device 0.
+pub(super) fn receive_output(
     first: Option<&Link>,
     run: RunNumber,
     by: Device,
-    (index, port): (usize, &Port),
+    index: usize,
+    port: &Port,
 ) -> Result<Value, Error> {
-    let transport = first.ok_or_else(damaged)?.transport();
-    let tag = tag_in_run(run, u32::try_from(index).map_err(|_| damaged())?);
+    let transport = first.ok_or_else(damaged_message)?.transport();
+    let tag = tag_in_run(run, u32::try_from(index).map_err(|_| damaged_message())?);
     let message = transport.receive(by as usize, tag).map_err(worker_error)?;
-    typed(&message, port)
+    decode_output(&message, port)
 }
 
-/// A value as a message, after the number of its element type if it is a tensor, as a model need
-/// not declare any.
-fn with_type(value: &Value) -> Result<Vec<u8>, Error> {
+/// Encodes a value with the number of its element type (0 if it is not a tensor), as the model may
+/// not declare the output's type.
+fn encode_value(value: &Value) -> Result<Vec<u8>, Error> {
     let elem = value.as_tensor().map_or(0, |tensor| tensor.data_type().number().unsigned_abs());
     let mut message = Vec::new();
     put(&mut message, u64::from(elem));
@@ -384,56 +404,57 @@ fn with_type(value: &Value) -> Result<Vec<u8>, Error> {
     Ok(message)
 }
 
-/// The value of an output, with its type.
-fn typed(message: &[u8], port: &Port) -> Result<Value, Error> {
+/// Decodes a message of [`encode_value`]. The declared type of the output serves for values that
+/// are not tensors.
+fn decode_output(message: &[u8], port: &Port) -> Result<Value, Error> {
     let mut rest = Rest(message);
     let elem = i32::try_from(rest.take()?).ok().and_then(DataType::from_number);
     let ty = elem.map(Type::unranked);
-    value_of(rest.0, ty.as_ref().or(port.ty()))
+    decode_value(rest.0, ty.as_ref().or(port.ty()))
 }
 
-/// Sends what a device did in a run to the first device.
+/// Sends the recorded steps of a device to device 0.
 pub(super) fn send_watched(
     link: &Link,
-    prepared: &Prepared,
+    prepared: &CompiledPlan,
     watched: &DeviceRun,
 ) -> Result<(), Error> {
     let mut message = Vec::new();
     watched.to_numbers().into_iter().for_each(|number| put(&mut message, number));
-    let tag = link.tag(after_exchanges(&prepared.plan)).map_err(|_| damaged())?;
+    let tag = link.tag(after_exchanges(&prepared.plan)).map_err(|_| damaged_message())?;
     let sent = link.transport().send(0, tag, &message);
-    sent.inspect_err(|error| link.note(error)).map_err(worker_error)
+    sent.inspect_err(|error| link.record_failure(error)).map_err(worker_error)
 }
 
-/// Receives what a device of another process did in a run, at the first device.
+/// Receives the recorded steps of device `by` of another process, at device 0.
 pub(super) fn receive_watched(
     first: Option<&Link>,
     run: RunNumber,
     by: Device,
     plan: &Plan,
 ) -> Result<DeviceRun, Error> {
-    let transport = first.ok_or_else(damaged)?.transport();
-    let tag = tag_in_run(run, u32::try_from(after_exchanges(plan)).map_err(|_| damaged())?);
+    let transport = first.ok_or_else(damaged_message)?.transport();
+    let tag = tag_in_run(run, u32::try_from(after_exchanges(plan)).map_err(|_| damaged_message())?);
     let message = transport.receive(by as usize, tag).map_err(worker_error)?;
     let mut rest = Rest(&message);
     let mut numbers = Vec::with_capacity(message.len() / 8);
     while !rest.0.is_empty() {
         numbers.push(rest.take()?);
     }
-    DeviceRun::of_numbers(&numbers).ok_or_else(damaged)
+    DeviceRun::from_numbers(&numbers).ok_or_else(damaged_message)
 }
 
-/// The first number of a run that neither outputs nor exchanges have.
+/// Returns the lowest message number of a run that neither outputs nor exchanges use.
 fn after_exchanges(plan: &Plan) -> usize {
     plan.givers_of_outputs().len() + plan.steps.len()
 }
 
-fn value_of(bytes: &[u8], ty: Option<&Type>) -> Result<Value, Error> {
-    read_value(bytes.to_vec(), ty.ok_or_else(damaged)?)
+fn decode_value(bytes: &[u8], ty: Option<&Type>) -> Result<Value, Error> {
+    read_value(bytes.to_vec(), ty.ok_or_else(damaged_message)?)
 }
 
 #[cold]
-fn damaged() -> Error {
+fn damaged_message() -> Error {
     Error::new(ErrorKind::Worker, "a message of another worker is damaged")
 }
 
@@ -441,27 +462,27 @@ fn put(message: &mut Vec<u8>, number: u64) {
     message.extend(number.to_le_bytes());
 }
 
-/// What is left to read of a message.
+/// Unread bytes of a message.
 struct Rest<'m>(&'m [u8]);
 
 impl<'m> Rest<'m> {
     fn take(&mut self) -> Result<u64, Error> {
-        let (number, rest) = self.0.split_first_chunk().ok_or_else(damaged)?;
+        let (number, rest) = self.0.split_first_chunk().ok_or_else(damaged_message)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*number))
     }
 
     fn run(&mut self) -> Result<RunNumber, Error> {
-        RunNumber::try_from(self.take()?).map_err(|_| damaged())
+        RunNumber::try_from(self.take()?).map_err(|_| damaged_message())
     }
 
     fn size(&mut self) -> Result<usize, Error> {
-        usize::try_from(self.take()?).map_err(|_| damaged())
+        usize::try_from(self.take()?).map_err(|_| damaged_message())
     }
 
     fn bytes(&mut self) -> Result<&'m [u8], Error> {
         let len = self.size()?;
-        let (bytes, rest) = self.0.split_at_checked(len).ok_or_else(damaged)?;
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or_else(damaged_message)?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -472,11 +493,12 @@ impl<'m> Rest<'m> {
 mod tests {
     use crate::{Model, Session};
 
-    /// Workers whose kernels round otherwise must not decide about conditions.
+    /// Checks that the instruction set is compared only if inner graphs are divided: there, kernels
+    /// that round differently could take different branches.
     #[test]
     fn workers_with_divided_loops_agree_on_the_instruction_set() {
-        let says = "@<device_configurations: [{configuration_id: \"c\"}]>";
-        for (inner, outer, agrees) in [(says, "", true), ("", says, false)] {
+        let annotation = "@<device_configurations: [{configuration_id: \"c\"}]>";
+        for (inner, outer, agrees) in [(annotation, "", true), ("", annotation, false)] {
             let text = format!(
                 "<ir_version: 11, opset_import: [\"\": 21]>
                  g (float x, bool c) => (float z) {{
@@ -488,8 +510,8 @@ mod tests {
             );
             let model = Model::from_text(&text).unwrap();
             let builder = Session::builder(&model);
-            let what = super::description(&model, ("c", 2), builder.choices()).unwrap();
-            assert_eq!(what.contains("instruction set"), agrees, "{what}");
+            let setup = super::describe_setup(&model, "c", 2, builder.choices()).unwrap();
+            assert_eq!(setup.contains("instruction set"), agrees, "{setup}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! BMP, PNG, PNM, TIFF and WebP: formats whose decoders give samples of 8 or 16 bits.
+//! Common part of BMP, PNG, PNM, TIFF and WebP, whose decoders return samples of 8 or 16 bits.
 
 use sardonyx_runtime::PixelFormat;
 
@@ -11,72 +11,74 @@ use super::pnm::Pnm;
 use super::tiff::Tiff;
 use super::webp::WebP;
 
-/// Bytes for what does not grow with the image: tables, palettes, texts beside the pixels.
+/// Memory limit, in bytes, for data whose size does not depend on that of the image: tables,
+/// palettes, metadata.
 pub(super) const SMALL: usize = 16 << 20;
 
-/// Size of an image and form of its samples.
+/// Size of an image, and number and width of its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct BitmapLayout {
     pub(super) width: usize,
     pub(super) height: usize,
-    /// Grey, grey and alpha, red, green and blue, or these and alpha: 1 to 4.
+    /// Number of channels: 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha).
     pub(super) channels: usize,
-    /// Whether samples have 16 bits, not 8.
+    /// Whether samples have 16 bits instead of 8.
     pub(super) is_wide: bool,
 }
 
-impl Layout {
-    /// Returns the number of samples. Saturates.
+impl BitmapLayout {
+    /// Returns the number of samples, saturating.
     pub(super) fn samples(&self) -> usize {
         self.width.saturating_mul(self.height).saturating_mul(self.channels)
     }
 
-    /// Returns the number of bytes of all samples. Saturates.
+    /// Returns the size of all samples in bytes, saturating.
     pub(super) fn bytes(&self) -> usize {
         self.samples().saturating_mul(if self.is_wide { 2 } else { 1 })
     }
 }
 
-/// A file of one of the formats that is not decoded yet.
+/// An encoded image of one of these formats, whose header has been read.
 pub(super) trait Samples {
-    fn layout(&self) -> Layout;
+    fn layout(&self) -> BitmapLayout;
 
-    /// Returns the bytes that decoding takes at most, beside the samples.
+    /// Returns the maximum memory of the decoder in bytes, without the samples.
     fn working_bytes(&self) -> usize {
         self.layout().bytes()
     }
 
-    /// Returns the orientation that the file stores.
+    /// Returns the orientation in the file's metadata; upright by default.
     fn orientation(&mut self) -> Orientation {
         Orientation::default()
     }
 
-    /// Decodes all samples: rows from the top, pixels from the left, alpha last. The first byte of
-    /// 16 bits is the upper one.
+    /// Decodes all samples: rows from the top, pixels from the left, alpha last. Samples of 16 bits
+    /// are big-endian.
     fn read(self: Box<Self>) -> Result<Vec<u8>, String>;
 }
 
-/// An image that is not decoded yet.
+/// Adapter from [`Samples`] to [`Image`].
 pub(super) struct Bitmap<'a> {
     samples: Box<dyn Samples + 'a>,
 }
 
-fn boxed<'a>(samples: impl Samples + 'a) -> Box<dyn Samples + 'a> {
+fn box_samples<'a>(samples: impl Samples + 'a) -> Box<dyn Samples + 'a> {
     Box::new(samples)
 }
 
 impl<'a> Bitmap<'a> {
-    /// Reads the header of a file, with the name of its format. Returns `None` for other formats.
+    /// Reads the header of a file, and returns it with the name of its format; `None` for a format
+    /// that is not one of these.
     pub(super) fn open(encoded: &'a [u8]) -> Option<(&'static str, Result<Bitmap<'a>, String>)> {
         let (name, samples) = match encoded {
-            [b'B', b'M', ..] => ("BMP", Bmp::open(encoded).map(boxed)),
-            [0x89, b'P', b'N', b'G', ..] => ("PNG", Png::open(encoded).map(boxed)),
-            [b'P', b'1'..=b'7', ..] => ("PNM", Pnm::open(encoded).map(boxed)),
+            [b'B', b'M', ..] => ("BMP", Bmp::open(encoded).map(box_samples)),
+            [0x89, b'P', b'N', b'G', ..] => ("PNG", Png::open(encoded).map(box_samples)),
+            [b'P', b'1'..=b'7', ..] => ("PNM", Pnm::open(encoded).map(box_samples)),
             [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => {
-                ("TIFF", Tiff::open(encoded).map(boxed))
+                ("TIFF", Tiff::open(encoded).map(box_samples))
             }
             [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => {
-                ("WebP", WebP::open(encoded).map(boxed))
+                ("WebP", WebP::open(encoded).map(box_samples))
             }
             _ => return None,
         };
@@ -86,26 +88,23 @@ impl<'a> Bitmap<'a> {
 
 impl Image for Bitmap<'_> {
     fn size(&self) -> [usize; 2] {
-        let Layout { width, height, .. } = self.samples.layout();
+        let BitmapLayout { width, height, .. } = self.samples.layout();
         [width, height]
     }
 
-    /// Adds the samples as the file has them to the decoder's memory.
+    /// Returns the decoder's memory in bytes, plus that of the decoded samples before conversion.
     fn working_bytes(&self) -> usize {
         self.samples.layout().bytes().saturating_add(self.samples.working_bytes())
     }
 
     fn decode(self: Box<Self>, format: PixelFormat, out: &mut [u8]) -> Result<(), String> {
-        let Layout { channels, is_wide, .. } = self.samples.layout();
+        let BitmapLayout { channels, is_wide, .. } = self.samples.layout();
         let bytes = self.samples.read()?;
-        // The upper byte of two.
+        // Samples of 16 bits are big-endian, so their first byte is the upper one.
         let size = if is_wide { 2 } else { 1 };
-        let pixels = bytes.chunks_exact(channels * size).map(|pixel| {
-            let sample = |channel: usize| pixel[channel * size];
-            match channels {
-                1 | 2 => [sample(0); 3],
-                _ => [sample(0), sample(1), sample(2)],
-            }
+        let pixels = bytes.chunks_exact(channels * size).map(|pixel| match channels {
+            1 | 2 => [pixel[0]; 3],
+            _ => [pixel[0], pixel[size], pixel[2 * size]],
         });
         put(format, pixels, out);
         Ok(())
@@ -125,7 +124,7 @@ impl Image for Bitmap<'_> {
         if is_wide {
             for at in 0..bytes.len() / 2 {
                 let wide = u16::from_be_bytes([bytes[2 * at], bytes[2 * at + 1]]);
-                // The nearest part of 255.
+                // Scales 65535 to 255, rounded to the nearest.
                 bytes[at] = ((u32::from(wide) + 128) / 257) as u8;
             }
             bytes.truncate(bytes.len() / 2);

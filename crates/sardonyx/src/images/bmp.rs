@@ -1,55 +1,58 @@
-//! BMP: Windows bitmaps with headers of all versions, uncompressed or run-length coded.
+//! BMP images (Windows bitmaps) with headers of all versions, uncompressed or run-length encoded.
 
-use super::bitmaps::{Layout, Samples};
+use super::bitmaps::{BitmapLayout, Samples};
 use super::zeros;
 
-/// Place of the first header, after the one of the file.
+/// Byte offset of the image header, which follows the file header.
 const HEADER: usize = 14;
 
-/// Length of the oldest header, whose fields and palette entries are shorter.
+/// Length in bytes of the oldest header version, whose fields and palette entries are shorter.
 const CORE: usize = 12;
 
-/// Length of the first header with a mask for alpha.
+/// Length in bytes of the oldest header version with a mask for alpha.
 const WITH_ALPHA: usize = 56;
 
+/// Colors of a palette, padded with black.
 type Palette = Box<[[u8; 3]; 256]>;
 
-/// An image that is not decoded yet.
+/// A BMP image whose headers and palette have been read.
 #[derive(Debug)]
 pub(super) struct Bmp<'a> {
     encoded: &'a [u8],
     width: usize,
     height: usize,
     is_top_down: bool,
-    /// Bits of a pixel.
+    /// Number of bits of a pixel.
     bits: usize,
-    /// Place of the pixels in the file.
+    /// Byte offset of the pixels in the file.
     data: usize,
     coding: Coding,
 }
 
+/// Coding of the pixels in the file.
 #[derive(Debug)]
 enum Coding {
     /// An index into the palette for each pixel.
     Indices(Palette),
-    /// Indices as runs (`RLE4`, `RLE8`).
+    /// Run-length encoded indices into the palette (`RLE4`, `RLE8`).
     Runs(Palette),
-    /// Red, green, blue and alpha as bits of a number. Without a mask, there is no alpha.
+    /// A number for each pixel, with bit fields for the colors. `alpha` is `None` if the header has
+    /// no mask for it.
     Fields { colors: [Field; 3], alpha: Option<Field> },
 }
 
-/// Bits of a pixel that hold one channel.
+/// Bit field of a pixel that holds one channel.
 #[derive(Debug)]
 struct Field {
     shift: u32,
-    /// Mask of the field after the shift: at most 8 bits.
+    /// Mask of the field after the shift, at most 8 bits.
     mask: u32,
-    /// Samples of 8 bits by values of the field.
+    /// Table from the value of the field to a sample of 8 bits.
     samples: Box<[u8; 256]>,
 }
 
 impl Field {
-    /// Makes a field of the upper 8 bits at most of a mask. `bits` is the size of a pixel.
+    /// Makes a field from a mask, of which the upper 8 bits count. `bits` is the size of a pixel.
     fn new(mask: u32, bits: usize) -> Result<Field, String> {
         let (mut shift, mut len) = (mask.trailing_zeros(), mask.count_ones());
         if mask == 0 || mask.leading_zeros() + shift + len != u32::BITS {
@@ -64,7 +67,7 @@ impl Field {
         let most = (1u32 << len) - 1;
         let mut samples = Box::new([0; 256]);
         for (value, sample) in (0..=most).zip(samples.iter_mut()) {
-            // Rounded to the nearest. There are no ties, as `most` is odd.
+            // Rounded to the nearest; ties cannot occur, as `most` is odd.
             *sample = ((value * 255 * 2 + most) / (2 * most)) as u8;
         }
         Ok(Field { shift, mask: most, samples })
@@ -75,31 +78,31 @@ impl Field {
     }
 }
 
-/// Reads `N` bytes of a header.
-fn header<const N: usize>(encoded: &[u8], at: usize) -> Result<[u8; N], String> {
+/// Reads `N` bytes of a header, from byte `at` of the file.
+fn read_bytes<const N: usize>(encoded: &[u8], at: usize) -> Result<[u8; N], String> {
     let bytes = encoded.get(at..).and_then(|rest| rest.first_chunk());
     bytes.copied().ok_or_else(|| "the header is truncated".to_string())
 }
 
 fn u16_at(encoded: &[u8], at: usize) -> Result<u16, String> {
-    header(encoded, at).map(u16::from_le_bytes)
+    read_bytes(encoded, at).map(u16::from_le_bytes)
 }
 
 fn u32_at(encoded: &[u8], at: usize) -> Result<u32, String> {
-    header(encoded, at).map(u32::from_le_bytes)
+    read_bytes(encoded, at).map(u32::from_le_bytes)
 }
 
-/// Fields of all headers but their palettes and masks.
+/// Fields of the image header that all versions have, or that have a default.
 struct Header {
-    /// Length of the header.
+    /// Length of the header in bytes, which identifies its version.
     len: usize,
     width: i32,
-    /// Negative for rows from the top.
+    /// Height in pixels; negative if the first row is the top one.
     height: i32,
     planes: u16,
     bits: u16,
     compression: u32,
-    /// Entries of the palette; 0 for all that `bits` can index.
+    /// Number of palette entries; 0 for as many as `bits` can index.
     entries: u32,
 }
 
@@ -117,12 +120,12 @@ impl Header {
                 entries: 0,
             }),
             40 | 52 | 56 | 108 | 124 => {
-                // The number of important colors is the last field.
+                // The last field, the number of important colors, must exist.
                 u32_at(encoded, HEADER + 36)?;
                 Ok(Header {
                     len,
-                    width: header(encoded, HEADER + 4).map(i32::from_le_bytes)?,
-                    height: header(encoded, HEADER + 8).map(i32::from_le_bytes)?,
+                    width: read_bytes(encoded, HEADER + 4).map(i32::from_le_bytes)?,
+                    height: read_bytes(encoded, HEADER + 8).map(i32::from_le_bytes)?,
                     planes: u16_at(encoded, HEADER + 12)?,
                     bits: u16_at(encoded, HEADER + 14)?,
                     compression: u32_at(encoded, HEADER + 16)?,
@@ -133,25 +136,23 @@ impl Header {
         }
     }
 
-    fn coding(&self, encoded: &[u8]) -> Result<Coding, String> {
-        let bits = usize::from(self.bits);
-        let fields = |masks: [u32; 3], alpha: u32| -> Result<Coding, String> {
-            let [red, green, blue] = masks.map(|mask| Field::new(mask, bits));
-            let alpha = if alpha == 0 { None } else { Some(Field::new(alpha, bits)?) };
-            Ok(Coding::Fields { colors: [red?, green?, blue?], alpha })
-        };
+    /// Determines the coding of the pixels, and reads the palette or the masks.
+    fn read_coding(&self, encoded: &[u8]) -> Result<Coding, String> {
         match (self.compression, self.bits) {
-            (0, 1 | 4 | 8) => Ok(Coding::Indices(self.palette(encoded)?)),
-            (0, 2) if self.len != CORE => Ok(Coding::Indices(self.palette(encoded)?)),
-            (0, 16) if self.len != CORE => fields([0x7c00, 0x03e0, 0x001f], 0),
-            (0, 24) => fields([0xff_0000, 0xff00, 0xff], 0),
-            (0, 32) if self.len != CORE => fields([0xff_0000, 0xff00, 0xff], 0),
-            (1, 8) | (2, 4) if self.height > 0 => Ok(Coding::Runs(self.palette(encoded)?)),
+            (0, 1 | 4 | 8) => Ok(Coding::Indices(self.read_palette(encoded)?)),
+            (0, 2) if self.len != CORE => Ok(Coding::Indices(self.read_palette(encoded)?)),
+            (0, 16) if self.len != CORE => self.make_fields(&[0x7c00, 0x03e0, 0x001f], 0),
+            (0, 24) => self.make_fields(&[0xff_0000, 0xff00, 0xff], 0),
+            (0, 32) if self.len != CORE => self.make_fields(&[0xff_0000, 0xff00, 0xff], 0),
+            (1, 8) | (2, 4) if self.height > 0 => Ok(Coding::Runs(self.read_palette(encoded)?)),
             (1, 8) | (2, 4) => Err("runs cannot begin with the row at the top".to_string()),
             (3, 16 | 32) => {
-                let mask = |index: usize| u32_at(encoded, HEADER + 40 + 4 * index);
-                let alpha = if self.len < WITH_ALPHA { 0 } else { mask(3)? };
-                fields([mask(0)?, mask(1)?, mask(2)?], alpha)
+                let count = if self.len < WITH_ALPHA { 3 } else { 4 };
+                let mut masks = [0; 4];
+                for (index, mask) in masks[..count].iter_mut().enumerate() {
+                    *mask = u32_at(encoded, HEADER + 40 + 4 * index)?;
+                }
+                self.make_fields(&masks[..3], masks[3])
             }
             (0..=3, bits) => Err(format!(
                 "pixels of {bits} bits with the compression {} are not supported",
@@ -164,8 +165,17 @@ impl Header {
         }
     }
 
+    /// Makes the fields of red, green and blue. An `alpha` of 0 stands for no alpha.
+    fn make_fields(&self, masks: &[u32], alpha: u32) -> Result<Coding, String> {
+        let bits = usize::from(self.bits);
+        let alpha = if alpha == 0 { None } else { Some(Field::new(alpha, bits)?) };
+        let colors =
+            [Field::new(masks[0], bits)?, Field::new(masks[1], bits)?, Field::new(masks[2], bits)?];
+        Ok(Coding::Fields { colors, alpha })
+    }
+
     /// Reads the palette. Entries that the file does not have are black.
-    fn palette(&self, encoded: &[u8]) -> Result<Palette, String> {
+    fn read_palette(&self, encoded: &[u8]) -> Result<Palette, String> {
         let most = 1u32 << self.bits;
         if self.entries > most {
             return Err(format!(
@@ -197,18 +207,18 @@ impl<'a> Bmp<'a> {
         if planes != 1 {
             return Err(format!("an image has one plane, not {planes}"));
         }
-        let coding = header.coding(encoded)?;
+        let coding = header.read_coding(encoded)?;
         let (width, is_top_down) = (width as usize, height < 0);
         let (height, bits) = (height.unsigned_abs() as usize, usize::from(header.bits));
         Ok(Bmp { encoded, width, height, is_top_down, bits, data, coding })
     }
 
-    /// Returns the place of a row in the image, by its number in the file.
-    fn row(&self, number: usize) -> usize {
+    /// Converts the index of a row in the file into its index from the top of the image.
+    fn row_from_top(&self, number: usize) -> usize {
         if self.is_top_down { number } else { self.height - 1 - number }
     }
 
-    /// Decodes pixels that are not compressed.
+    /// Decodes uncompressed pixels. `put` converts one row of the file into samples.
     fn read_rows(&self, mut put: impl FnMut(&[u8], &mut [u8])) -> Result<Vec<u8>, String> {
         let bytes = self.width.checked_mul(self.bits).map(|bits| bits.div_ceil(32) * 4);
         let stride = bytes.ok_or("the size is too large")?;
@@ -223,52 +233,48 @@ impl<'a> Bmp<'a> {
         let mut out = zeros(layout.bytes())?;
         let row_len = self.width * layout.channels;
         for (number, stored) in stored.chunks_exact(stride).enumerate() {
-            put(stored, &mut out[self.row(number) * row_len..][..row_len]);
+            put(stored, &mut out[self.row_from_top(number) * row_len..][..row_len]);
         }
         Ok(out)
     }
 
-    /// Decodes runs. Pixels that no run names are black, as Windows shows them.
+    /// Decodes run-length encoded pixels. Pixels that no run sets are black, as on Windows.
     fn read_runs(&self, palette: &Palette) -> Result<Vec<u8>, String> {
         let mut codes = self.encoded.get(self.data..).unwrap_or_default();
-        let mut take = |len: usize| {
-            let (taken, rest) = codes.split_at_checked(len).ok_or("the runs end early")?;
-            codes = rest;
-            Ok::<&[u8], String>(taken)
-        };
         let mut out = zeros(self.layout().bytes())?;
         let (mut x, mut y) = (0, 0);
         while y < self.height {
-            let code = take(2)?;
+            let code = take(&mut codes, 2)?;
             let (first, second) = (usize::from(code[0]), usize::from(code[1]));
-            let row = &mut out[self.row(y) * self.width * 3..][..self.width * 3];
+            let row = &mut out[self.row_from_top(y) * self.width * 3..][..self.width * 3];
             let (pixels, _) = row[x * 3..].as_chunks_mut();
             match (first, second) {
                 (0, 0) => (x, y) = (0, y + 1),
                 (0, 1) => break,
                 (0, 2) => {
-                    let step = take(2)?;
+                    let step = take(&mut codes, 2)?;
                     (x, y) = (x + usize::from(step[0]), y + usize::from(step[1]));
                     if x > self.width || y >= self.height {
                         return Err(format!("a step leads to {x}, {y}, outside of the image"));
                     }
                 }
                 (0, count) => {
-                    // Padded to two bytes.
-                    let indices = take((count * self.bits).div_ceil(16) * 2)?;
+                    // Literal pixels, padded to a multiple of two bytes.
+                    let indices = take(&mut codes, (count * self.bits).div_ceil(16) * 2)?;
                     let Some(pixels) = pixels.get_mut(..count) else {
                         return Err(format!("{count} pixels at {x}, {y} do not fit the row"));
                     };
                     for (at, pixel) in pixels.iter_mut().enumerate() {
-                        *pixel = palette[index(indices, at, self.bits)];
+                        *pixel = palette[palette_index(indices, at, self.bits)];
                     }
                     x += count;
                 }
                 (count, _) => {
-                    // ImageMagick writes runs that go beyond the end of the row.
+                    // ImageMagick writes runs that extend beyond the end of the row.
                     let count = count.min(pixels.len());
                     for (at, pixel) in pixels[..count].iter_mut().enumerate() {
-                        *pixel = palette[index(&code[1..], at % (8 / self.bits), self.bits)];
+                        let at = at % (8 / self.bits);
+                        *pixel = palette[palette_index(&code[1..], at, self.bits)];
                     }
                     x += count;
                 }
@@ -278,20 +284,28 @@ impl<'a> Bmp<'a> {
     }
 }
 
-/// Returns one of the indices that lie side by side, from the upper bits of each byte on.
-fn index(bytes: &[u8], at: usize, bits: usize) -> usize {
+/// Takes `len` bytes from the front of `codes`.
+fn take<'a>(codes: &mut &'a [u8], len: usize) -> Result<&'a [u8], String> {
+    let (taken, rest) = codes.split_at_checked(len).ok_or("the runs end early")?;
+    *codes = rest;
+    Ok(taken)
+}
+
+/// Returns the palette index of pixel `at`. Indices of `bits` bits are packed into bytes, the upper
+/// bits first.
+fn palette_index(bytes: &[u8], at: usize, bits: usize) -> usize {
     let at = at * bits;
     let byte = usize::from(bytes[at / 8]);
     byte >> (8 - bits - at % 8) & ((1 << bits) - 1)
 }
 
 impl Samples for Bmp<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         let channels = match &self.coding {
             Coding::Fields { alpha: Some(_), .. } => 4,
             _ => 3,
         };
-        Layout { width: self.width, height: self.height, channels, is_wide: false }
+        BitmapLayout { width: self.width, height: self.height, channels, is_wide: false }
     }
 
     fn read(self: Box<Self>) -> Result<Vec<u8>, String> {
@@ -300,7 +314,7 @@ impl Samples for Bmp<'_> {
             Coding::Runs(palette) => self.read_runs(palette),
             Coding::Indices(palette) => self.read_rows(|stored, row| {
                 for (at, pixel) in row.as_chunks_mut().0.iter_mut().enumerate() {
-                    *pixel = palette[index(stored, at, bits)];
+                    *pixel = palette[palette_index(stored, at, bits)];
                 }
             }),
             Coding::Fields { colors, alpha } => {
@@ -324,19 +338,23 @@ impl Samples for Bmp<'_> {
 mod tests {
     use super::*;
 
-    /// Makes a file of a header, of what is between it and the pixels, and of pixels.
-    fn file(header: &[u8], between: &[u8], pixels: &[u8]) -> Vec<u8> {
-        let data = (HEADER + header.len() + between.len()) as u32;
-        [b"BM\0\0\0\0\0\0\0\0", &data.to_le_bytes()[..], header, between, pixels].concat()
+    /// Makes a BMP file. `tables` are the palette or masks between header and pixels.
+    fn file(header: &[u8], tables: &[u8], pixels: &[u8]) -> Vec<u8> {
+        let data = (HEADER + header.len() + tables.len()) as u32;
+        [b"BM\0\0\0\0\0\0\0\0", &data.to_le_bytes()[..], header, tables, pixels].concat()
     }
 
+    /// Makes a header of the oldest version.
     fn core(width: u16, height: u16, bits: u16) -> Vec<u8> {
         let fields = [width, height, 1, bits];
         [&12u32.to_le_bytes()[..], &fields.map(u16::to_le_bytes).concat()].concat()
     }
 
-    /// Makes a header of any later version.
-    fn info(len: u32, size: [i32; 2], bits: u16, compression: u32, entries: u32) -> Vec<u8> {
+    /// Width and height in a header.
+    type HeaderSize = [i32; 2];
+
+    /// Makes a header of a later version, which has `len` bytes.
+    fn info(len: u32, size: HeaderSize, bits: u16, compression: u32, entries: u32) -> Vec<u8> {
         let mut header = len.to_le_bytes().to_vec();
         header.extend(size.map(i32::to_le_bytes).concat());
         header.extend([1u16, bits].map(u16::to_le_bytes).concat());
@@ -345,8 +363,8 @@ mod tests {
         header
     }
 
-    /// Sets the masks in a header that has them.
-    fn masked(mut header: Vec<u8>, masks: &[u32]) -> Vec<u8> {
+    /// Sets the masks in a header of at least 52 bytes.
+    fn set_masks(mut header: Vec<u8>, masks: &[u32]) -> Vec<u8> {
         let masks: Vec<u8> = masks.iter().flat_map(|mask| mask.to_le_bytes()).collect();
         header[40..][..masks.len()].copy_from_slice(&masks);
         header
@@ -359,18 +377,19 @@ mod tests {
     const RED: [u8; 3] = [200, 10, 20];
     const BLUE: [u8; 3] = [30, 40, 210];
     const BLACK: [u8; 3] = [0, 0, 0];
-    /// Red and blue as entries of palettes.
+    /// Red and blue as palette entries of three bytes.
     const THREE_BYTES: &[u8] = &[20, 10, 200, 210, 40, 30];
+    /// Red and blue as palette entries of four bytes.
     const FOUR_BYTES: &[u8] = &[20, 10, 200, 0, 210, 40, 30, 0];
 
-    /// Files of all variants, with their pixels.
+    /// Makes files of all variants, each with its name and its pixels.
     #[rustfmt::skip]
     fn files() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
-        let four = |color: u8| [FOUR_BYTES, &[color; 56]].concat();
+        let sixteen_colors = [FOUR_BYTES, &[9; 56]].concat();
         let fields = [0xf800u32, 0x07e0, 0x001f].map(u32::to_le_bytes).concat();
         let ten_bits = [0x3ff0_0000, 0x000f_fc00, 0x3ff, 0xc000_0000];
         let rgba = [0xff, 0xff00, 0xff_0000, 0xff00_0000];
-        // Two rows: a run, a step to the right; then single pixels, a run that is too long.
+        // Two rows: a run and a step to the right; literal pixels and a run that is too long.
         let eight: &[u8] = &[2, 1, 0, 2, 1, 0, 1, 0, 0, 0, 0, 3, 0, 1, 0, 0, 9, 1, 0, 1];
         let nibbles: &[u8] = &[3, 0x01, 0, 0, 0, 4, 0x10, 0x01, 1, 0, 0, 1];
         vec![
@@ -384,7 +403,7 @@ mod tests {
             ("2 bits, short palette",
                 file(&info(40, [3, 1], 2, 0, 2), FOUR_BYTES, &[0x1c, 0, 0, 0]),
                 [RED, BLUE, BLACK].concat()),
-            ("4 bits", file(&info(40, [3, 1], 4, 0, 0), &four(9), &[0x01, 0x20, 0, 0]),
+            ("4 bits", file(&info(40, [3, 1], 4, 0, 0), &sixteen_colors, &[0x01, 0x20, 0, 0]),
                 [RED, BLUE, [9; 3]].concat()),
             ("8 bits", file(&info(124, [3, 1], 8, 0, 2), FOUR_BYTES, &[1, 0, 255, 0]),
                 [BLUE, RED, BLACK].concat()),
@@ -401,10 +420,10 @@ mod tests {
             ("32 bits, no alpha",
                 file(&info(40, [1, 1], 32, 0, 0), &[], &[20, 10, 200, 99]), RED.to_vec()),
             ("alpha, version 3",
-                file(&masked(info(56, [1, 1], 32, 3, 0), &rgba), &[], &[1, 2, 3, 4]),
+                file(&set_masks(info(56, [1, 1], 32, 3, 0), &rgba), &[], &[1, 2, 3, 4]),
                 vec![1, 2, 3, 4]),
             ("10 bits, version 4",
-                file(&masked(info(108, [1, 1], 32, 3, 0), &ten_bits), &[0; 12],
+                file(&set_masks(info(108, [1, 1], 32, 3, 0), &ten_bits), &[0; 12],
                     &(2u32 << 30 | 1023 << 20 | 512 << 10 | 7).to_le_bytes()),
                 vec![255, 128, 1, 170]),
             ("RLE8", file(&info(40, [4, 2], 8, 1, 2), FOUR_BYTES, eight),
@@ -436,11 +455,23 @@ mod tests {
         }
     }
 
+    /// Makes a file of one pixel.
+    fn pixel(header: &[u8]) -> Vec<u8> {
+        file(header, &[], &[0; 4])
+    }
+
+    /// Makes a header with masks for a pixel of 16 bits.
+    fn masks(masks: &[u32]) -> Vec<u8> {
+        set_masks(info(56, [1, 1], 16, 3, 0), masks)
+    }
+
+    /// Makes a file of 4 x 2 run-length encoded pixels.
+    fn runs(codes: &[u8]) -> Vec<u8> {
+        file(&info(40, [4, 2], 8, 1, 2), FOUR_BYTES, codes)
+    }
+
     #[test]
     fn errors_name_the_reason() {
-        let masks = |masks: &[u32]| masked(info(56, [1, 1], 16, 3, 0), masks);
-        let pixel = |header: &[u8]| file(header, &[], &[0; 4]);
-        let runs = |codes: &[u8]| file(&info(40, [4, 2], 8, 1, 2), FOUR_BYTES, codes);
         let cases = [
             (pixel(&core(1, 0, 24)), "the size is 1 x 0"),
             (pixel(&info(40, [-1, 1], 24, 0, 0)), "the size is -1 x 1"),
@@ -475,7 +506,7 @@ mod tests {
         for (name, file, pixels) in files() {
             for end in 0..file.len() {
                 let cut = decode(&file[..end]);
-                // The mark at the end of runs can be missing.
+                // The end marker of run-length encoded pixels may be missing.
                 assert!(cut.is_err() || cut == Ok(pixels.clone()), "{name}, {end} bytes");
             }
             for bit in 0..8 * file.len() {

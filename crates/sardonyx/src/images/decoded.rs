@@ -1,6 +1,7 @@
-//! DecodedImages: images with all of their channels, upright, in any size.
+//! Decoded images with all their channels, turned upright, which can be resized and converted.
 
 use super::orientation::Orientation;
+use super::pixels::Rgb;
 use super::resize::{Size, resize};
 use super::{Encoded, Image, zeros};
 use crate::error::{Error, ErrorKind};
@@ -8,9 +9,9 @@ use crate::error::{Error, ErrorKind};
 /// Limits of [`DecodedImage::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Greatest width and height, in pixels.
+    /// Maximum width and height, in pixels.
     pub max_side: usize,
-    /// Most memory that the image and the decoder take together, in bytes.
+    /// Maximum memory of the image and the decoder together, in bytes.
     pub max_bytes: usize,
 }
 
@@ -21,10 +22,11 @@ impl Default for DecodeLimits {
     }
 }
 
-/// A decoded image: rows from the top, pixels from the left, channels of 8 bits.
+/// A decoded image with 8 bits a channel: rows from the top, pixels from the left, channels of a
+/// pixel adjacent.
 ///
-/// The channels are grey, grey and alpha, red, green and blue, or these and alpha. Needs the
-/// feature `images`.
+/// The channels are grey; grey and alpha; red, green and blue; or red, green, blue and alpha.
+/// Requires the feature `images`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodedImage {
     width: usize,
@@ -33,34 +35,34 @@ pub struct DecodedImage {
     samples: Vec<u8>,
 }
 
-/// Parts of red, green and blue in the luminance of a color, with the primaries of ITU-R BT.709 and
-/// the white D65.
+/// Weights of red, green and blue in the luminance of a color, for the primaries of ITU-R BT.709
+/// and the white point D65.
 const LUMINANCE: [f32; 3] = [0.212_647_84, 0.715_179_2, 0.072_173_04];
 
-/// Returns the brightness of a color, rounded.
-fn luminance(color: [u8; 3]) -> u8 {
+/// Computes the luminance of a color, rounded.
+fn luminance(color: Rgb) -> u8 {
     let mut sum = 0.0;
-    for (sample, part) in color.iter().zip(LUMINANCE) {
-        sum += f32::from(*sample) * (1.0 / 255.0) * part;
+    for (sample, weight) in color.iter().zip(LUMINANCE) {
+        sum += f32::from(*sample) * (1.0 / 255.0) * weight;
     }
     (sum * 255.0 + 0.5) as u8
 }
 
-fn failed(what: String) -> Error {
+fn decode_error(what: String) -> Error {
     Error::new(ErrorKind::Format, format!("the image cannot be decoded: {what}"))
 }
 
 impl DecodedImage {
-    /// Decodes an image of any format that [`Images`](crate::Images) has, and turns it upright by
-    /// its Exif data. Samples of 16 bits are rounded to 8.
+    /// Decodes an image of any format that [`Images`](crate::Images) supports, and turns it upright
+    /// by its Exif orientation. Samples of 16 bits are rounded to 8.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Format`]: an unknown format, a damaged file, or an image above the limits,
-    /// which is not decoded.
+    /// [`ErrorKind::Format`] for an unknown format, a malformed file, or an image above the limits,
+    /// which is rejected before it is decoded.
     pub fn decode(encoded: &[u8], limits: &DecodeLimits) -> Result<DecodedImage, Error> {
-        let Encoded { name, image } = Encoded::open(encoded).map_err(failed)?;
-        DecodedImage::read(image, limits).map_err(|what| failed(format!("{name}: {what}")))
+        let Encoded { name, image } = Encoded::open(encoded).map_err(decode_error)?;
+        DecodedImage::read(image, limits).map_err(|what| decode_error(format!("{name}: {what}")))
     }
 
     fn read(mut image: Box<dyn Image + '_>, limits: &DecodeLimits) -> Result<DecodedImage, String> {
@@ -91,43 +93,44 @@ impl DecodedImage {
             return Ok(self);
         }
         let DecodedImage { width, height, channels, .. } = self;
-        let samples = orientation.apply(&self.samples, [width, height], channels)?;
+        let samples = orientation.apply(&self.samples, Size { width, height }, channels)?;
         let (width, height) =
             if orientation.is_transposed() { (height, width) } else { (width, height) };
         Ok(DecodedImage { width, height, channels, samples })
     }
 
-    /// Returns the columns of pixels.
+    /// Returns the width in pixels.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the rows of pixels.
+    /// Returns the height in pixels.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Returns how many channels a pixel has: 1 to 4.
+    /// Returns the number of channels of a pixel, from 1 to 4.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// Returns the samples: rows from the top, pixels from the left, channels.
+    /// Returns the samples: rows from the top, pixels from the left, channels of a pixel adjacent.
     pub fn samples(&self) -> &[u8] {
         &self.samples
     }
 
-    /// Returns the samples without copying them.
+    /// Converts the image into its samples, without a copy.
     pub fn into_samples(self) -> Vec<u8> {
         self.samples
     }
 
-    /// Converts an image to 1 channel (grey), 2 (grey and alpha), 3 (red, green and blue) or 4
-    /// (these and alpha). An alpha channel that is not wanted is dropped, a missing one is opaque.
+    /// Converts the image to 1 channel (grey), 2 (grey and alpha), 3 (red, green and blue) or 4
+    /// (red, green, blue and alpha). Drops a superfluous alpha channel; an added one is opaque.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`]: another number of channels. [`ErrorKind::Run`]: not enough memory.
+    /// [`ErrorKind::Argument`] for any other number of channels; [`ErrorKind::Run`] if there is not
+    /// enough memory.
     pub fn into_channels(self, channels: usize) -> Result<DecodedImage, Error> {
         if channels == self.channels {
             return Ok(self);
@@ -161,12 +164,13 @@ impl DecodedImage {
         Ok(DecodedImage { width, height, channels, samples: out })
     }
 
-    /// Stretches an image to another size: interpolates linearly where it grows, and averages
-    /// where it shrinks, with the weights of a triangle. All channels are treated alike.
+    /// Resizes the image, without keeping its aspect ratio: interpolates linearly where it grows,
+    /// and averages with a triangle filter where it shrinks. Alpha is treated like the colors.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`]: a size of 0. [`ErrorKind::Run`]: not enough memory.
+    /// [`ErrorKind::Argument`] for a width or height of 0; [`ErrorKind::Run`] if there is not
+    /// enough memory.
     pub fn resize(self, width: usize, height: usize) -> Result<DecodedImage, Error> {
         if (width, height) == (self.width, self.height) {
             return Ok(self);

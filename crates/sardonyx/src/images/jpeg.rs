@@ -1,8 +1,7 @@
-//! JPEG: baseline, extended and progressive images of 8 bits with Huffman codes (ITU-T T.81).
+//! JPEG images (ITU-T T.81): baseline, extended and progressive, 8 bits, with Huffman coding.
 //!
-//! The standard of ImageDecoder wants the bytes that libjpeg gives, exactly. The transform, the
-//! interpolation and the colours are therefore ours: those of other decoders differ in the last
-//! bits.
+//! The operator ImageDecoder requires exactly the bytes of libjpeg. Other decoders round the IDCT,
+//! the upsampling and the color conversion differently, so this module implements them itself.
 
 mod huffman;
 mod scan;
@@ -11,90 +10,95 @@ mod upsample;
 
 use huffman::Huffman;
 use scan::{Coefficients, Scan};
-use upsample::{Plane, rgb_of_ycc};
+use transform::{QuantizationTable, transform_block};
+use upsample::{Plane, ycc_to_rgb};
 
 use sardonyx_runtime::PixelFormat;
 
 use super::Image;
 use super::orientation::Orientation;
-use super::pixels::{put, rgb_of_cmyk};
+use super::pixels::{cmyk_to_rgb, put};
 
-/// Or what is wrong, and where.
+/// Result whose error message gives the byte offset and the problem.
 type Result<T> = std::result::Result<T, String>;
 
-/// The most scans of an image. The longest known scripts of encoders have some dozens; each walks
-/// over the whole image, however short it is.
+/// Maximum number of scans of an image. Encoders write some dozens at most, and even an empty scan
+/// costs a pass over the whole image.
 const MOST_SCANS: usize = 256;
 
-/// From the order of a file to rows (ITU-T T.81, figure A.6).
+/// Zigzag order: position in the block, row by row, of each coefficient of the file (ITU-T T.81,
+/// figure A.6).
 const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
     52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 ];
 
-/// One of the components of an image, and how its samples lie.
+/// A color component of an image: its sampling factors and sizes.
 #[derive(Debug, Clone)]
 struct Component {
     id: u8,
-    /// Blocks of one unit of an interleaved scan, along each axis.
+    /// Horizontal sampling factor: number of blocks across in a unit (MCU) of an interleaved scan.
     across: usize,
+    /// Vertical sampling factor.
     down: usize,
-    /// The number of its quantization table.
+    /// Number of the component's quantization table.
     table: usize,
-    /// Samples of the image.
+    /// Width in samples, without the padding of blocks.
     width: usize,
+    /// Height in samples, without the padding of blocks.
     height: usize,
-    /// Blocks that are stored: those of whole units.
+    /// Blocks across and down that the file stores, including the padding of units.
     stored: [usize; 2],
 }
 
-/// What the header of an image says.
+/// Contents of the frame header: size and components of the image.
 struct Frame {
     width: usize,
     height: usize,
     components: Vec<Component>,
     is_progressive: bool,
-    /// Units of an interleaved scan, along each axis.
+    /// Units (MCUs) of an interleaved scan, across and down.
     units: [usize; 2],
 }
 
-/// An image that is not decoded yet.
+/// A JPEG image whose frame header has been read.
 pub(super) struct Jpeg<'a> {
     bytes: &'a [u8],
-    /// The next byte after the header of the frame.
+    /// Byte offset of the first segment after the frame header.
     at: usize,
     frame: Frame,
     tables: Tables,
 }
 
-/// What segments before a scan say about it.
+/// Tables and metadata from the segments read so far, which apply to the next scan.
 #[derive(Default)]
 struct Tables {
-    quantization: [Option<[u16; 64]>; 4],
-    /// Those of DC coefficients, and of AC coefficients.
+    quantization: [Option<QuantizationTable>; 4],
+    /// Huffman tables of DC coefficients, then those of AC coefficients.
     huffman: [[Option<Huffman>; 4]; 2],
-    /// How many units there are between restart markers; 0 for no markers.
+    /// Number of units between restart markers; 0 without markers.
     restart: usize,
     is_jfif: bool,
-    /// The transform of colours that a segment of Adobe names.
+    /// Color transform in the segment of Adobe.
     adobe: Option<u8>,
-    /// Orientation that the Exif data names.
+    /// Orientation in the Exif data.
     orientation: Orientation,
 }
 
-/// How components are colours.
+/// Color space of the components.
 #[derive(Clone, Copy, PartialEq)]
 enum Colours {
     Grey,
     Rgb,
+    /// Luma and two chroma differences (YCbCr).
     Ycc,
     Cmyk,
-    /// The first three components of a CMYK image as brightness and differences.
+    /// CMYK whose inks are converted to YCbCr.
     Ycck,
 }
 
-/// A marker, where it stands, and the bytes of its segment.
+/// A marker with its byte offset and the bytes of its segment.
 struct Segment<'a> {
     marker: u8,
     at: usize,
@@ -107,7 +111,7 @@ impl Segment<'_> {
     }
 }
 
-/// Where the next marker is. Bytes before it are skipped.
+/// Returns the byte offset of the next marker at or after `at`. Skips any bytes before it.
 fn next_marker(bytes: &[u8], at: usize) -> Result<usize> {
     let pairs = bytes.get(at..).unwrap_or_default().windows(2);
     let mut markers = pairs.zip(at..).filter(|(pair, _)| pair[0] == 0xff);
@@ -117,11 +121,11 @@ fn next_marker(bytes: &[u8], at: usize) -> Result<usize> {
     }
 }
 
-/// The next marker with its segment. The returned place is after it.
-fn segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
+/// Reads the next marker and its segment. Returns the byte offset after the segment, too.
+fn read_segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
     let at = next_marker(bytes, from)?;
     let marker = bytes[at + 1];
-    // Start, end, restarts and TEM have no segment.
+    // The markers SOI, EOI, RST and TEM have no segment.
     if matches!(marker, 0x01 | 0xd0..=0xd9) {
         return Ok((Segment { marker, at, body: &[] }, at + 2));
     }
@@ -134,12 +138,12 @@ fn segment(bytes: &[u8], from: usize) -> Result<(Segment<'_>, usize)> {
 }
 
 impl<'a> Jpeg<'a> {
-    /// Reads all that stands before the first scan up to the size of the image.
+    /// Reads the segments up to the frame header.
     pub(super) fn open(bytes: &'a [u8]) -> Result<Jpeg<'a>> {
         let mut tables = Tables::default();
         let mut at = 2;
         loop {
-            let (segment, next) = segment(bytes, at)?;
+            let (segment, next) = read_segment(bytes, at)?;
             at = next;
             match segment.marker {
                 0xc0..=0xc2 => {
@@ -159,7 +163,7 @@ impl Image for Jpeg<'_> {
         [self.frame.width, self.frame.height]
     }
 
-    /// Coefficients and samples.
+    /// Returns the size in bytes of all coefficients and samples.
     fn working_bytes(&self) -> usize {
         let blocks = self.frame.components.iter().map(|c| c.stored[0] * c.stored[1]);
         blocks.sum::<usize>() * 64 * 3
@@ -172,10 +176,10 @@ impl Image for Jpeg<'_> {
         let mut colours = None;
         let mut scans = 0;
         loop {
-            let (segment, next) = match segment(bytes, at) {
+            let (segment, next) = match read_segment(bytes, at) {
                 Ok(found) => found,
-                // Some files have no marker at the end.
-                Err(_) if coefficients.iter().all(Coefficients::are_there) && scans > 0 => break,
+                // Some files lack the end marker.
+                Err(_) if coefficients.iter().all(Coefficients::is_present) && scans > 0 => break,
                 Err(error) => return Err(error),
             };
             at = next;
@@ -186,8 +190,10 @@ impl Image for Jpeg<'_> {
                     if scans > MOST_SCANS {
                         return segment.fail(&format!("there are more than {MOST_SCANS} scans"));
                     }
-                    let named = colours.get_or_insert_with(|| tables.colours(&frame.components));
-                    named.as_ref().map_err(Clone::clone)?;
+                    // The segments before the first scan determine the color space.
+                    let found =
+                        colours.get_or_insert_with(|| tables.find_colours(&frame.components));
+                    found.as_ref().map_err(Clone::clone)?;
                     let scan = Scan::read(&segment, &frame, &tables, &mut coefficients)?;
                     at = scan.decode(bytes, at, &mut coefficients)?;
                 }
@@ -195,15 +201,16 @@ impl Image for Jpeg<'_> {
                 _ => tables.read(&segment)?,
             }
         }
-        let missing = coefficients.iter().position(|c| !c.are_there());
+        let missing = coefficients.iter().position(|c| !c.is_present());
         if let Some(component) = missing {
             return Err(format!("at byte {at}: no scan holds component {component}"));
         }
         let colours = colours.unwrap_or(Ok(Colours::Grey))?;
         let planes = frame.components.iter().zip(coefficients);
-        let planes = planes.map(|(component, coefficients)| frame.plane(component, coefficients));
+        let planes =
+            planes.map(|(component, coefficients)| frame.make_plane(component, coefficients));
         let planes = planes.collect::<Result<Vec<Plane>>>()?;
-        write(&planes, colours, frame.width, (format, out));
+        write_pixels(&planes, colours, frame.width, format, out);
         Ok(())
     }
 
@@ -216,31 +223,38 @@ impl Image for Jpeg<'_> {
     }
 }
 
-/// Writes the pixels of the components, row by row.
-fn write(
+/// Upsamples the components and writes the pixels in a pixel format, row by row.
+fn write_pixels(
     planes: &[Plane],
     colours: Colours,
     width: usize,
-    (format, out): (PixelFormat, &mut [u8]),
+    format: PixelFormat,
+    out: &mut [u8],
 ) {
     let mut rows: Vec<Vec<u8>> = planes.iter().map(|plane| vec![0; plane.row_len()]).collect();
     for (y, out) in out.chunks_exact_mut(width * format.channels()).enumerate() {
         for (plane, row) in planes.iter().zip(&mut rows) {
-            plane.row(y, row);
+            plane.write_row(y, row);
         }
-        let first = |x: usize| [rows[0][x], rows[1][x], rows[2][x]];
+        if colours == Colours::Grey {
+            put(format, rows[0][..width].iter().map(|grey| [*grey; 3]), out);
+            continue;
+        }
+        let pixels = (0..width).map(|x| [rows[0][x], rows[1][x], rows[2][x]]);
         match colours {
-            Colours::Grey => put(format, (0..width).map(|x| [rows[0][x]; 3]), out),
-            Colours::Rgb => put(format, (0..width).map(first), out),
-            Colours::Ycc => put(format, (0..width).map(|x| rgb_of_ycc(first(x))), out),
-            // All programs store such images inverted.
+            Colours::Grey | Colours::Rgb => put(format, pixels, out),
+            Colours::Ycc => put(format, pixels.map(ycc_to_rgb), out),
+            // All encoders store the inks of CMYK images inverted.
             Colours::Cmyk => {
-                let pixel = |x: usize| rgb_of_cmyk(first(x).map(|c| 255 - c), 255 - rows[3][x]);
-                put(format, (0..width).map(pixel), out);
+                let pixels = pixels
+                    .zip(&rows[3])
+                    .map(|(inks, black)| cmyk_to_rgb(inks.map(|ink| 255 - ink), 255 - black));
+                put(format, pixels, out);
             }
             Colours::Ycck => {
-                let pixel = |x: usize| rgb_of_cmyk(rgb_of_ycc(first(x)), 255 - rows[3][x]);
-                put(format, (0..width).map(pixel), out);
+                let pixels = pixels.zip(&rows[3]);
+                let pixels = pixels.map(|(ycc, black)| cmyk_to_rgb(ycc_to_rgb(ycc), 255 - black));
+                put(format, pixels, out);
             }
         }
     }
@@ -268,7 +282,7 @@ impl Frame {
         let (mut found, mut most) = (Vec::new(), [1, 1]);
         for component in components.chunks_exact(3) {
             let (id, table) = (component[0], usize::from(component[2]));
-            // A unit of the only component is one block, whatever is said.
+            // A unit of a single component is one block, whatever its sampling factors are.
             let sampling = if *count == 1 { 0x11 } else { component[1] };
             let (across, down) = (usize::from(sampling >> 4), usize::from(sampling & 15));
             if !(1..=4).contains(&across) || !(1..=4).contains(&down) || table > 3 {
@@ -295,8 +309,8 @@ impl Frame {
         Ok(Frame { width, height, components: found, is_progressive, units })
     }
 
-    /// The samples of a component.
-    fn plane(&self, component: &Component, coefficients: Coefficients) -> Result<Plane> {
+    /// Transforms the coefficients of a component into samples.
+    fn make_plane(&self, component: &Component, coefficients: Coefficients) -> Result<Plane> {
         let Component { width, height, stored: [across, _], .. } = *component;
         let Coefficients { blocks, table, .. } = coefficients;
         let Some(table) = table else { return Err("a component has no table".to_string()) };
@@ -305,18 +319,19 @@ impl Frame {
         let rows = blocks.chunks_exact(across * 64).zip(samples.chunks_exact_mut(stride * 8));
         for (blocks, samples) in rows {
             for (x, block) in blocks.chunks_exact(64).enumerate() {
-                transform::samples(block, &table, &mut samples[x * 8..], stride);
+                transform_block(block, &table, &mut samples[x * 8..], stride);
             }
         }
-        let most = |of: fn(&Component) -> usize| self.components.iter().map(of).max().unwrap_or(1);
-        let across = most(|c| c.across) / component.across;
-        let down = most(|c| c.down) / component.down;
+        let most_across = self.components.iter().map(|component| component.across).max();
+        let most_down = self.components.iter().map(|component| component.down).max();
+        let across = most_across.unwrap_or(1) / component.across;
+        let down = most_down.unwrap_or(1) / component.down;
         Ok(Plane { samples, stride, width, height, across, down })
     }
 }
 
 impl Tables {
-    /// Takes in a segment that is neither a frame nor a scan.
+    /// Reads a segment with tables or metadata; ignores unknown ones.
     fn read(&mut self, segment: &Segment<'_>) -> Result<()> {
         match (segment.marker, segment.body) {
             (0xc4, body) => self.read_huffman(segment, body),
@@ -361,8 +376,8 @@ impl Tables {
                 return segment.fail(&format!("a Huffman table has the number {kind:02X}"));
             };
             let table = Huffman::new(counts, symbols);
-            // DC differences have at most 15 bits here.
-            *place = table.filter(|table| class == 1 || table.is_below(15));
+            // With samples of 8 bits, DC differences have at most 15 bits.
+            *place = table.filter(|table| class == 1 || table.is_bounded_by(15));
             if place.is_none() {
                 return segment.fail("a Huffman table has impossible codes");
             }
@@ -390,9 +405,9 @@ impl Tables {
         Ok(())
     }
 
-    /// What the components are, by the markers, else by the names of components, as libjpeg
-    /// decides it.
-    fn colours(&self, components: &[Component]) -> Result<Colours> {
+    /// Determines the color space like libjpeg: from the JFIF and Adobe markers, else from the
+    /// identifiers of the components.
+    fn find_colours(&self, components: &[Component]) -> Result<Colours> {
         let names: Vec<u8> = components.iter().map(|component| component.id).collect();
         Ok(match (components.len(), self.adobe) {
             (1, _) => Colours::Grey,

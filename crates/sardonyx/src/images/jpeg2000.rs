@@ -1,32 +1,32 @@
-//! JPEG 2000, as a file (JP2) or as a bare codestream.
+//! JPEG 2000 images in a JP2 file or as a bare codestream, decoded by the crate `hayro-jpeg2000`.
 
 use hayro_jpeg2000::{ColorSpace, DecodeSettings, DecoderContext, Image};
 use sardonyx_runtime::PixelFormat;
 
 use super::pixels::put;
 
-/// Bytes for each sample: coefficients and samples as floats, and at most one block of codes for 16
-/// samples.
+/// Memory of the decoder for each sample, in bytes: coefficients and samples as floats, and at most
+/// one code-block for 16 samples.
 const BYTES_PER_SAMPLE: usize = 40;
 
-/// The same where precincts are so small that each has few samples.
+/// Memory of the decoder for each sample, in bytes, if precincts have only few samples.
 const BYTES_PER_SAMPLE_OF_SMALL_PRECINCTS: usize = 300;
 
-/// Bytes of the shortest part of a tile: its header, and the marker of its data.
+/// Bytes of the shortest tile-part: its header, and the start-of-data marker.
 const SHORTEST_TILE: usize = 14;
 
-/// How a codestream begins: its start, and the marker of its size.
+/// First bytes of a codestream: the markers SOC (start) and SIZ (size).
 const CODESTREAM: &[u8] = &[0xff, 0x4f, 0xff, 0x51];
 
-/// The most codestreams of a file: it has one, and bytes that look like another are rare.
+/// Maximum number of codestreams in a file: a file has one, and other bytes rarely look like one.
 const MOST_CODESTREAMS: usize = 8;
 
-/// Whether a file begins as such files do.
-pub(super) fn is(encoded: &[u8]) -> bool {
+/// Whether a file begins with the signature of JP2 or of a bare codestream.
+pub(super) fn has_signature(encoded: &[u8]) -> bool {
     encoded.starts_with(b"\0\0\0\x0cjP  ") || encoded.starts_with(CODESTREAM)
 }
 
-/// An image that is not decoded yet.
+/// A JPEG 2000 image whose header has been read.
 pub(super) struct Jpeg2000<'a> {
     image: Image<'a>,
     bytes_per_sample: usize,
@@ -34,10 +34,10 @@ pub(super) struct Jpeg2000<'a> {
 
 impl<'a> Jpeg2000<'a> {
     pub(super) fn open(encoded: &'a [u8]) -> Result<Jpeg2000<'a>, String> {
-        // Without `strict`, a file that is cut off gives a blurred image.
+        // Without `strict`, a truncated file decodes to a blurred image.
         let settings = DecodeSettings { strict: true, ..DecodeSettings::default() };
         let image = Image::new(encoded, &settings).map_err(|error| error.to_string())?;
-        let has_small_precincts = look(encoded)?;
+        let has_small_precincts = check_codestreams(encoded)?;
         let bytes_per_sample = if has_small_precincts {
             BYTES_PER_SAMPLE_OF_SMALL_PRECINCTS
         } else {
@@ -46,7 +46,7 @@ impl<'a> Jpeg2000<'a> {
         Ok(Jpeg2000 { image, bytes_per_sample })
     }
 
-    /// Returns how many channels the file has.
+    /// Returns the number of channels in the file, including alpha.
     fn components(&self) -> usize {
         usize::from(self.image.color_space().num_channels()) + usize::from(self.image.has_alpha())
     }
@@ -81,76 +81,74 @@ impl super::Image for Jpeg2000<'_> {
         if planes.len() < colours || planes.iter().any(|plane| plane.samples().len() != count) {
             return Err("the components have different sizes".to_string());
         }
-        let sample = |plane: usize, at: usize| {
-            let plane = &planes[plane];
-            // Of more than 8 bits the upper 8 remain; fewer are spread over all values.
-            let value = match plane.bit_depth() {
-                0..=8 => {
-                    let most = (1u32 << plane.bit_depth()) - 1;
-                    plane.samples()[at].round() * 255.0 / most.max(1) as f32
-                }
-                bits => plane.samples()[at] / (1u64 << (bits - 8).min(32)) as f32,
-            };
-            value as u8
-        };
-        if colours == 1 {
-            put(format, (0..count).map(|at| [sample(0, at); 3]), out);
-        } else {
-            put(format, (0..count).map(|at| [0, 1, 2].map(|plane| sample(plane, at))), out);
-        }
+        let pixels = (0..count).map(|at| {
+            let channels = if colours == 1 { [0; 3] } else { [0, 1, 2] };
+            channels.map(|channel: usize| {
+                let plane = &planes[channel];
+                // Samples above 8 bits keep their upper 8; shorter ones are scaled to 0 to 255.
+                let value = match plane.bit_depth() {
+                    0..=8 => {
+                        let most = (1u32 << plane.bit_depth()) - 1;
+                        plane.samples()[at].round() * 255.0 / most.max(1) as f32
+                    }
+                    bits => plane.samples()[at] / (1u64 << (bits - 8).min(32)) as f32,
+                };
+                value as u8
+            })
+        });
+        put(format, pixels, out);
         Ok(())
     }
 
-    /// Returns the channels of the colors, without alpha.
+    /// Returns the number of color channels; alpha is not decoded.
     fn channels(&self) -> usize {
         if self.image.color_space().num_channels() == 1 { 1 } else { 3 }
     }
 }
 
-fn number(bytes: &[u8]) -> usize {
+fn big_endian(bytes: &[u8]) -> usize {
     bytes.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte))
 }
 
-/// Looks at what decoding allocates before it has read any data: refuses more tiles than there are
-/// bytes for, and says whether precincts have fewer than eight samples along a side.
+/// Checks the memory that the decoder allocates before it reads data: rejects more tiles than the
+/// file has bytes for, and returns whether precincts have fewer than eight samples along a side.
 ///
-/// Wherever a codestream may begin, it is looked at: which one a damaged file has is for the
-/// decoder to say.
-fn look(encoded: &[u8]) -> Result<bool, String> {
+/// Checks every position where a codestream may begin: in a malformed file, the decoder may read
+/// any of them.
+fn check_codestreams(encoded: &[u8]) -> Result<bool, String> {
     let mut has_small_precincts = false;
     let starts = encoded.windows(4).enumerate().filter(|(_, bytes)| *bytes == CODESTREAM);
     for (index, (at, _)) in starts.enumerate() {
         if index == MOST_CODESTREAMS {
             return Err(format!("it has more than {MOST_CODESTREAMS} codestreams"));
         }
-        has_small_precincts |= look_at(&encoded[at..])?;
+        has_small_precincts |= check_codestream(&encoded[at..])?;
     }
     Ok(has_small_precincts)
 }
 
-/// The same for one codestream, whatever is after it. Where segments do not follow each other,
-/// small precincts are assumed.
-fn look_at(codestream: &[u8]) -> Result<bool, String> {
-    // The size and the origin of the image, the size and the origin of tiles.
+/// Checks one codestream, which may be followed by other bytes. Assumes small precincts if its
+/// marker segments are malformed.
+fn check_codestream(codestream: &[u8]) -> Result<bool, String> {
+    // Width and height of: image, its origin, tiles, their origin.
     if let Some(fields) = codestream.get(8..40) {
-        let field = |index: usize| number(&fields[4 * index..][..4]);
-        let tiles = |axis: usize| {
-            field(axis).saturating_sub(field(axis + 6)).div_ceil(field(axis + 4).max(1))
-        };
+        let fields: [usize; 8] = std::array::from_fn(|index| big_endian(&fields[4 * index..][..4]));
+        let [across, down] = [0, 1].map(|axis| {
+            fields[axis].saturating_sub(fields[axis + 6]).div_ceil(fields[axis + 4].max(1))
+        });
         let most = codestream.len() / SHORTEST_TILE;
-        let [across, down] = [0, 1].map(tiles);
         if across.saturating_mul(down) > most.max(1) {
             return Err(format!("{across} x {down} tiles do not fit in the file"));
         }
     }
     let mut has_small_precincts = false;
-    // The first marker has no segment.
+    // The marker SOC has no segment.
     let mut at = 2;
-    // Where the part of a tile that is being read ends.
+    // End of the current tile-part; 0 if it extends to the end of the codestream.
     let mut end_of_part = 0;
     loop {
         match codestream.get(at..at + 2) {
-            // Data follow, up to the next part; the last one may leave out where that is.
+            // SOD: the data of the tile-part follow, up to the next one.
             Some([0xff, 0x93]) if end_of_part > at => {
                 at = end_of_part;
                 continue;
@@ -159,14 +157,16 @@ fn look_at(codestream: &[u8]) -> Result<bool, String> {
             Some([0xff, _]) => {}
             _ => return Ok(true),
         }
-        let Some(length) = codestream.get(at + 2..at + 4).map(number) else { return Ok(true) };
+        let Some(length) = codestream.get(at + 2..at + 4).map(big_endian) else { return Ok(true) };
         let Some(body) = codestream.get(at + 4..at + 2 + length) else { return Ok(true) };
         match codestream[at + 1] {
-            0x90 if body.len() == 8 => match number(&body[2..6]) {
+            // SOT: length of the tile-part.
+            0x90 if body.len() == 8 => match big_endian(&body[2..6]) {
                 0 => end_of_part = 0,
                 length => end_of_part = at + length,
             },
-            // What holds for all components, and for one, whose number has one or two bytes.
+            // COD sets the precincts of all components, COC those of one, whose number has one or
+            // two bytes.
             0x52 if body.first().is_some_and(|style| style & 1 == 1) => {
                 has_small_precincts |= body.iter().skip(10).any(|sides| is_small(*sides));
             }
@@ -177,7 +177,8 @@ fn look_at(codestream: &[u8]) -> Result<bool, String> {
     }
 }
 
-/// Whether one of two exponents of two is below three.
+/// Whether a precinct has fewer than eight samples along a side. `sides` holds the base-2
+/// logarithms of both sides, four bits each.
 fn is_small(sides: u8) -> bool {
     sides >> 4 < 3 || sides & 15 < 3
 }
@@ -186,10 +187,10 @@ fn is_small(sides: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// A main header of an image of one component, the part of a tile, and the end.
-    fn header(size: [u32; 2], tile: [u32; 2], precincts: Option<u8>) -> Vec<u8> {
+    /// Makes a codestream of 100 x 100 samples and one component, with one empty tile-part.
+    fn make_codestream(tile_width: u32, tile_height: u32, precincts: Option<u8>) -> Vec<u8> {
         let mut bytes = vec![0xff, 0x4f, 0xff, 0x51, 0, 41, 0, 0];
-        let fields = [size[0], size[1], 0, 0, tile[0], tile[1], 0, 0];
+        let fields = [100, 100, 0, 0, tile_width, tile_height, 0, 0];
         bytes.extend(fields.iter().flat_map(|field| field.to_be_bytes()));
         bytes.extend([0, 1, 7, 1, 1]);
         let style = u8::from(precincts.is_some());
@@ -201,27 +202,25 @@ mod tests {
 
     #[test]
     fn what_is_allocated_is_known_before() {
-        let header = |tile, precincts| header([100, 100], tile, precincts);
-        let cut = |bytes: Vec<u8>, len: usize| bytes[..len].to_vec();
         let cases = [
-            (header([100, 100], None), Ok(false)),
-            (header([100, 100], Some(0x33)), Ok(false)),
-            (header([100, 100], Some(0x23)), Ok(true)),
-            (header([100, 100], Some(0x30)), Ok(true)),
-            (cut(header([100, 100], Some(0x33)), 50), Ok(true)),
-            (header([1, 50], None), Err("100 x 2 tiles do not fit in the file".to_string())),
+            (make_codestream(100, 100, None), Ok(false)),
+            (make_codestream(100, 100, Some(0x33)), Ok(false)),
+            (make_codestream(100, 100, Some(0x23)), Ok(true)),
+            (make_codestream(100, 100, Some(0x30)), Ok(true)),
+            (make_codestream(100, 100, Some(0x33))[..50].to_vec(), Ok(true)),
+            (make_codestream(1, 50, None), Err("100 x 2 tiles do not fit in the file".to_string())),
             (vec![], Ok(false)),
         ];
         for (bytes, want) in cases {
-            assert_eq!(look(&bytes), want);
+            assert_eq!(check_codestreams(&bytes), want);
             for end in 0..bytes.len() {
-                let _ = look(&bytes[..end]);
+                let _ = check_codestreams(&bytes[..end]);
             }
-            // As in a file, where boxes stand before it.
+            // In a JP2 file, boxes precede the codestream.
             let boxed = [b"any boxes", &bytes[..]].concat();
-            assert_eq!(look(&boxed), want);
+            assert_eq!(check_codestreams(&boxed), want);
         }
-        let error = look(&CODESTREAM.repeat(9)).unwrap_err();
+        let error = check_codestreams(&CODESTREAM.repeat(9)).unwrap_err();
         assert_eq!(error, "it has more than 8 codestreams");
     }
 }

@@ -1,15 +1,16 @@
-//! Orientation: how a camera was held (Exif 2.32, tag 274), and images turned upright.
+//! Exif orientation of images (Exif 2.32, tag 274): reads it, and turns images upright.
 
+use super::resize::Size;
 use super::zeros;
 
-/// Orientation of an image: the value of the Exif tag, from 1 (upright) to 8.
+/// Value of the Exif orientation tag of an image, from 1 (upright) to 8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Orientation(u8);
 
-/// Tag of the orientation in an image file directory.
+/// Number of the orientation tag in an image file directory (IFD).
 const TAG: u16 = 274;
 
-/// Type of 16-bit integers.
+/// Number of the type SHORT (16-bit integer) in an image file directory.
 const SHORT: u16 = 3;
 
 impl Default for Orientation {
@@ -19,34 +20,34 @@ impl Default for Orientation {
 }
 
 impl Orientation {
-    /// Returns the orientation of a number of the tag, if it has one.
+    /// Makes an orientation from the value of the tag; `None` if it is not from 1 to 8.
     pub(super) fn new(number: u16) -> Option<Orientation> {
         (1..=8).contains(&number).then_some(Orientation(number as u8))
     }
 
-    /// Reads the orientation in Exif data. Data without a readable one are upright.
+    /// Reads the orientation in Exif data; upright if the tag is missing or unreadable.
     pub(super) fn from_exif(exif: &[u8]) -> Orientation {
         let tiff = exif.strip_prefix(b"Exif\0\0").unwrap_or(exif);
-        read(tiff).and_then(Orientation::new).unwrap_or_default()
+        read_tag(tiff).and_then(Orientation::new).unwrap_or_default()
     }
 
     pub(super) fn is_upright(self) -> bool {
         self.0 == 1
     }
 
-    /// Whether rows become columns.
+    /// Whether turning the image upright swaps its width and height.
     pub(super) fn is_transposed(self) -> bool {
         self.0 >= 5
     }
 
-    /// Returns the pixels of an upright image. `[width, height]` is the size before; a pixel has
-    /// `channels` bytes.
+    /// Turns an image upright. `size` is its size before, a pixel has `channels` bytes.
     pub(super) fn apply(
         self,
         pixels: &[u8],
-        [width, height]: [usize; 2],
+        size: Size,
         channels: usize,
     ) -> Result<Vec<u8>, String> {
+        let Size { width, height } = size;
         let is_mirrored = matches!(self.0, 2 | 3 | 7 | 8);
         let is_upside_down = matches!(self.0, 3 | 4 | 6 | 7);
         let mut out = zeros(pixels.len())?;
@@ -64,43 +65,68 @@ impl Orientation {
     }
 }
 
-/// Returns the number of the tag in the first directory of TIFF data.
-fn read(tiff: &[u8]) -> Option<u16> {
-    let is_big = match tiff.first_chunk()? {
-        b"II*\0" => false,
-        b"MM\0*" => true,
+/// Reads the value of the orientation tag in the first directory of TIFF data.
+fn read_tag(tiff: &[u8]) -> Option<u16> {
+    let order = match tiff.first_chunk()? {
+        b"II*\0" => ByteOrder::Little,
+        b"MM\0*" => ByteOrder::Big,
         _ => return None,
     };
-    let number = |bytes: &[u8], at: usize, len: usize| -> Option<u32> {
-        let bytes = bytes.get(at..)?.get(..len)?.iter();
-        let join = |sum: u32, byte: &u8| sum << 8 | u32::from(*byte);
-        Some(if is_big { bytes.fold(0, join) } else { bytes.rev().fold(0, join) })
-    };
-    let directory = tiff.get(number(tiff, 4, 4)? as usize..)?;
-    let count = number(directory, 0, 2)? as usize;
+    let directory = tiff.get(order.read(tiff, 4, 4)? as usize..)?;
+    let count = order.read(directory, 0, 2)? as usize;
     let entry = directory[2..].chunks_exact(12).take(count).find(|entry| {
-        number(entry, 0, 2) == Some(TAG.into())
-            && number(entry, 2, 2) == Some(SHORT.into())
-            && number(entry, 4, 4) == Some(1)
+        order.read(entry, 0, 2) == Some(TAG.into())
+            && order.read(entry, 2, 2) == Some(SHORT.into())
+            && order.read(entry, 4, 4) == Some(1)
     })?;
-    number(entry, 8, 2).map(|number| number as u16)
+    order.read(entry, 8, 2).map(|number| number as u16)
+}
+
+/// Byte order of TIFF data.
+#[derive(Clone, Copy)]
+enum ByteOrder {
+    Little,
+    Big,
+}
+
+impl ByteOrder {
+    /// Reads an integer of up to four bytes; `None` if the data end before it.
+    fn read(self, bytes: &[u8], at: usize, len: usize) -> Option<u32> {
+        let field = bytes.get(at..)?.get(..len)?;
+        let mut number = 0;
+        for index in 0..len {
+            let byte = match self {
+                ByteOrder::Little => field[len - 1 - index],
+                ByteOrder::Big => field[index],
+            };
+            number = number << 8 | u32::from(byte);
+        }
+        Some(number)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Makes Exif data with the tag of another entry before that of the orientation.
-    fn exif(is_big: bool, number: u16) -> Vec<u8> {
-        let short = |x: u16| if is_big { x.to_be_bytes() } else { x.to_le_bytes() };
-        let long = |x: u32| if is_big { x.to_be_bytes() } else { x.to_le_bytes() };
-        let mut exif = if is_big { b"MM\0*".to_vec() } else { b"II*\0".to_vec() };
-        exif.extend(long(8));
-        exif.extend(short(2));
+    /// Makes Exif data with two entries, of which the second is the orientation.
+    fn make_exif(order: ByteOrder, number: u16) -> Vec<u8> {
+        let mut exif = match order {
+            ByteOrder::Little => b"II*\0".to_vec(),
+            ByteOrder::Big => b"MM\0*".to_vec(),
+        };
+        // Numbers of the directory, with their sizes in bytes: its offset, the number of entries,
+        // and for each entry tag, type, count, value and padding.
+        let mut fields: Vec<(u32, usize)> = vec![(8, 4), (2, 2)];
         for (tag, value) in [(256, 7), (TAG, number)] {
-            exif.extend([short(tag), short(SHORT)].concat());
-            exif.extend(long(1));
-            exif.extend([short(value), [0; 2]].concat());
+            let entry = [(tag.into(), 2), (SHORT.into(), 2), (1, 4), (value.into(), 2), (0, 2)];
+            fields.extend(entry);
+        }
+        for (field, size) in fields {
+            match order {
+                ByteOrder::Little => exif.extend(&field.to_le_bytes()[..size]),
+                ByteOrder::Big => exif.extend(&field.to_be_bytes()[4 - size..]),
+            }
         }
         exif
     }
@@ -119,14 +145,16 @@ mod tests {
             ([2, 3], [6, 3, 5, 2, 4, 1]),
             ([2, 3], [4, 1, 5, 2, 6, 3]),
         ];
-        for ((size, pixels), number) in stored.into_iter().zip(1..) {
+        for (([width, height], pixels), number) in stored.into_iter().zip(1..) {
             let orientation = Orientation::new(number).unwrap();
             assert_eq!(orientation.is_upright(), number == 1);
-            assert_eq!(orientation.is_transposed(), size == [2, 3]);
+            assert_eq!(orientation.is_transposed(), width < height);
+            let size = Size { width, height };
             assert_eq!(orientation.apply(&pixels, size, 1).unwrap(), upright, "{number}");
-            let pairs = |pixels: [u8; 6]| pixels.map(|pixel| [pixel, 100 + pixel]).concat();
-            let applied = orientation.apply(&pairs(pixels), size, 2).unwrap();
-            assert_eq!(applied, pairs(upright), "{number}");
+            let [pairs, upright_pairs] =
+                [pixels, upright].map(|pixels| pixels.map(|pixel| [pixel, 100 + pixel]).concat());
+            let applied = orientation.apply(&pairs, size, 2).unwrap();
+            assert_eq!(applied, upright_pairs, "{number}");
         }
     }
 
@@ -134,8 +162,8 @@ mod tests {
     fn exif_gives_its_number() {
         for number in 0..10 {
             let expected = Orientation::new(number).unwrap_or_default();
-            for is_big in [false, true] {
-                let exif = exif(is_big, number);
+            for order in [ByteOrder::Little, ByteOrder::Big] {
+                let exif = make_exif(order, number);
                 assert_eq!(Orientation::from_exif(&exif), expected);
                 let prefixed = [b"Exif\0\0", &exif[..]].concat();
                 assert_eq!(Orientation::from_exif(&prefixed), expected);
@@ -145,7 +173,7 @@ mod tests {
 
     #[test]
     fn unreadable_exif_is_upright() {
-        let exif = exif(true, 6);
+        let exif = make_exif(ByteOrder::Big, 6);
         for end in 0..exif.len() {
             assert!(Orientation::from_exif(&exif[..end]).is_upright(), "{end}");
         }

@@ -1,9 +1,12 @@
-//! Pixels in the format that a node wants.
+//! Conversion of RGB pixels into the pixel format of the operator `ImageDecoder`.
 
 use sardonyx_runtime::PixelFormat;
 
-/// Writes pixels, given as red, green and blue.
-pub(super) fn put(format: PixelFormat, pixels: impl Iterator<Item = [u8; 3]>, out: &mut [u8]) {
+/// Red, green and blue of a pixel, 8 bits each.
+pub(super) type Rgb = [u8; 3];
+
+/// Writes RGB pixels in a pixel format.
+pub(super) fn put(format: PixelFormat, pixels: impl Iterator<Item = Rgb>, out: &mut [u8]) {
     match format {
         PixelFormat::Rgb => {
             for (out, pixel) in out.chunks_exact_mut(3).zip(pixels) {
@@ -17,26 +20,29 @@ pub(super) fn put(format: PixelFormat, pixels: impl Iterator<Item = [u8; 3]>, ou
         }
         PixelFormat::Grayscale => {
             for (out, pixel) in out.iter_mut().zip(pixels) {
-                *out = brightness(pixel);
+                *out = luma(pixel);
             }
         }
     }
 }
 
-/// Brightness by the weights of ITU-R BT.601, with 16 bits after the point, rounded: what Pillow
-/// computes. That of a grey is the grey.
-fn brightness([red, green, blue]: [u8; 3]) -> u8 {
+/// Computes the luma of a pixel with the weights of ITU-R BT.601, in 16-bit fixed point, rounded
+/// like Pillow. The luma of a grey is the grey itself.
+fn luma([red, green, blue]: Rgb) -> u8 {
     let sum = 19595 * u32::from(red) + 38470 * u32::from(green) + 7471 * u32::from(blue);
     ((sum + (1 << 15)) >> 16) as u8
 }
 
-/// What is left of white after inks for cyan, magenta and yellow, and black over them.
-pub(super) fn rgb_of_cmyk(inks: [u8; 3], black: u8) -> [u8; 3] {
+/// Cyan, magenta and yellow of a pixel, 8 bits each.
+pub(super) type Cmy = [u8; 3];
+
+/// Converts CMYK into RGB: each ink and black absorb light of one color.
+pub(super) fn cmyk_to_rgb(inks: Cmy, black: u8) -> Rgb {
     let light = 255 - black;
     inks.map(|ink| {
-        // The product over 255, rounded, is at most `light`.
-        let taken = (u32::from(ink) * u32::from(light) * 2 + 255) / 510;
-        light - taken as u8
+        // `ink * light / 255`, rounded to the nearest integer, which is at most `light`.
+        let absorbed = (u32::from(ink) * u32::from(light) * 2 + 255) / 510;
+        light - absorbed as u8
     })
 }
 
@@ -58,14 +64,14 @@ mod tests {
 
     #[test]
     fn every_grey_is_its_brightness() {
-        assert!((0..=255).all(|grey| brightness([grey; 3]) == grey));
+        assert!((0..=255).all(|grey| luma([grey; 3]) == grey));
     }
 
     #[test]
     fn inks_take_light_away() {
-        assert_eq!(rgb_of_cmyk([0, 0, 0], 0), [255, 255, 255]);
-        assert_eq!(rgb_of_cmyk([255, 0, 128], 0), [0, 255, 127]);
-        assert_eq!(rgb_of_cmyk([255, 0, 128], 100), [0, 155, 77]);
-        assert_eq!(rgb_of_cmyk([1, 2, 3], 255), [0, 0, 0]);
+        assert_eq!(cmyk_to_rgb([0, 0, 0], 0), [255, 255, 255]);
+        assert_eq!(cmyk_to_rgb([255, 0, 128], 0), [0, 255, 127]);
+        assert_eq!(cmyk_to_rgb([255, 0, 128], 100), [0, 155, 77]);
+        assert_eq!(cmyk_to_rgb([1, 2, 3], 255), [0, 0, 0]);
     }
 }

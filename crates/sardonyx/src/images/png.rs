@@ -1,28 +1,28 @@
-//! PNG, by the crate `png`.
+//! PNG images, decoded by the crate `png`.
 
 use std::io::Cursor;
 
 use ::png::{BitDepth, ColorType, Decoder, Limits, Reader, Transformations};
 
-use super::bitmaps::{Layout, SMALL, Samples};
+use super::bitmaps::{BitmapLayout, SMALL, Samples};
 use super::orientation::Orientation;
 use super::zeros;
 
-/// An image that is not decoded yet.
+/// A PNG image whose header has been read.
 pub(super) struct Png<'a> {
     reader: Reader<Cursor<&'a [u8]>>,
-    layout: Layout,
+    layout: BitmapLayout,
 }
 
 impl<'a> Png<'a> {
     /// Reads all chunks before the pixels.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Png<'a>, String> {
-        // The rows count as well; the image has a limit of its own.
+        // The limit includes buffered rows; the size of the image is limited elsewhere.
         let bytes = encoded.len().saturating_mul(4).saturating_add(SMALL);
         let mut decoder = Decoder::new_with_limits(Cursor::new(encoded), Limits { bytes });
         decoder.set_ignore_text_chunk(true);
         decoder.set_ignore_iccp_chunk(true);
-        // Palettes become colors, 1 to 4 bits become 8; 16 bits stay.
+        // Expands palettes to colors and samples of 1 to 4 bits to 8; samples of 16 bits stay.
         decoder.set_transformations(Transformations::EXPAND);
         let reader = decoder.read_info().map_err(|error| error.to_string())?;
         let (width, height) = reader.info().size();
@@ -39,13 +39,14 @@ impl<'a> Png<'a> {
             BitDepth::Sixteen => true,
             _ => return Err(format!("samples of {} bits are not supported", depth as u8)),
         };
-        let layout = Layout { width: width as usize, height: height as usize, channels, is_wide };
+        let layout =
+            BitmapLayout { width: width as usize, height: height as usize, channels, is_wide };
         Ok(Png { reader, layout })
     }
 }
 
 impl Samples for Png<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         self.layout
     }
 

@@ -1,33 +1,33 @@
-//! PNM: the formats of Netpbm as text and as bytes (`P1` to `P6`), and PAM (`P7`).
+//! Netpbm images: PBM, PGM and PPM as text or binary (`P1` to `P6`), and PAM (`P7`).
 
-use super::bitmaps::{Layout, Samples};
+use super::bitmaps::{BitmapLayout, Samples};
 use super::zeros;
 
-/// An image that is not decoded yet.
+/// A Netpbm image whose header has been read.
 #[derive(Debug)]
 pub(super) struct Pnm<'a> {
-    /// Bytes after the header.
+    /// Encoded samples: the bytes after the header.
     data: &'a [u8],
     width: usize,
     height: usize,
     channels: usize,
-    /// Sample of full intensity: at most 65,535.
+    /// Sample value of full intensity (`maxval`), from 1 to 65,535.
     max: u16,
     coding: Coding,
 }
 
-/// Form of the samples in the file.
+/// Coding of the samples in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Coding {
-    /// The digits 0 and 1; 1 is black.
+    /// Digits 0 and 1; 1 is black.
     BitDigits,
-    /// Eight samples a byte, rows padded to bytes; 1 is black.
+    /// One bit a sample, rows padded to bytes; 1 is black.
     Bits,
-    /// Decimal numbers with whitespace between them.
+    /// Decimal numbers, separated by whitespace.
     Numbers,
-    /// Bytes, or two bytes if `max` is above 255, the upper one first.
+    /// One byte a sample, or two in big-endian order if `max` is above 255.
     Bytes,
-    /// Bytes that are 0 or 1; 1 is white.
+    /// One byte a sample, 0 or 1; 1 is white.
     Flags,
 }
 
@@ -35,9 +35,9 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | b' ')
 }
 
-/// Reads the next number of a header and one whitespace after it. Comments go from `#` to the end
-/// of the line, also inside of a number.
-fn number(rest: &mut &[u8]) -> Result<usize, String> {
+/// Reads the next number of a header, and one whitespace byte after it. A comment extends from `#`
+/// to the end of the line, even within a number.
+fn read_number(rest: &mut &[u8]) -> Result<usize, String> {
     let (mut number, mut is_comment) = (None, false);
     while let Some((byte, after)) = rest.split_first() {
         *rest = after;
@@ -63,20 +63,20 @@ fn number(rest: &mut &[u8]) -> Result<usize, String> {
     number.map(|number| number as usize).ok_or_else(|| "the header is truncated".to_string())
 }
 
-/// Reads the next line of a header, without its end.
-fn line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, String> {
+/// Reads the next line of a header, without its line break.
+fn read_line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, String> {
     let end = rest.iter().position(|byte| *byte == b'\n').ok_or("the header is truncated")?;
     let line = &rest[..end];
     *rest = &rest[end + 1..];
     match std::str::from_utf8(line) {
-        // Comments may have any bytes.
+        // Comments may contain any bytes.
         _ if line.starts_with(b"#") => Ok(""),
         Ok(text) if text.is_ascii() => Ok(text),
         _ => Err("a line of the header is not ASCII".to_string()),
     }
 }
 
-fn max(number: usize) -> Result<u16, String> {
+fn check_max(number: usize) -> Result<u16, String> {
     match u16::try_from(number) {
         Ok(max) if max > 0 => Ok(max),
         _ => Err(format!("the largest sample must be from 1 to 65535, not {number}")),
@@ -84,7 +84,7 @@ fn max(number: usize) -> Result<u16, String> {
 }
 
 impl<'a> Pnm<'a> {
-    /// Reads the header of a file.
+    /// Reads the header of a PNM or PAM file.
     pub(super) fn open(encoded: &'a [u8]) -> Result<Pnm<'a>, String> {
         let (magic, mut rest) = encoded.split_at_checked(2).ok_or("the header is truncated")?;
         let (channels, coding) = match magic[1] {
@@ -96,23 +96,23 @@ impl<'a> Pnm<'a> {
             b'6' => (3, Coding::Bytes),
             _ => return Pnm::open_pam(rest),
         };
-        let (width, height) = (number(&mut rest)?, number(&mut rest)?);
+        let (width, height) = (read_number(&mut rest)?, read_number(&mut rest)?);
         let max = match coding {
             Coding::BitDigits | Coding::Bits => 1,
-            _ => max(number(&mut rest)?)?,
+            _ => check_max(read_number(&mut rest)?)?,
         };
         Ok(Pnm { data: rest, width, height, channels, max, coding })
     }
 
     /// Reads the header of a PAM file, after its magic number.
     fn open_pam(mut rest: &'a [u8]) -> Result<Pnm<'a>, String> {
-        if !line(&mut rest)?.is_empty() {
+        if !read_line(&mut rest)?.is_empty() {
             return Err("the PAM header has no line break after the magic number P7".to_string());
         }
         const KEYS: [&str; 4] = ["WIDTH", "HEIGHT", "DEPTH", "MAXVAL"];
         let (mut numbers, mut tuple) = ([None; 4], None);
         loop {
-            let line = line(&mut rest)?.trim();
+            let line = read_line(&mut rest)?.trim();
             let (key, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let value = value.trim();
             match (key, KEYS.iter().position(|name| *name == key)) {
@@ -128,11 +128,11 @@ impl<'a> Pnm<'a> {
                 _ => return Err(format!("unknown line {key} in the header")),
             }
         }
-        let number = |index: usize| {
-            numbers[index].ok_or_else(|| format!("the header has no line {}", KEYS[index]))
-        };
-        let (width, height) = (number(0)?, number(1)?);
-        let (channels, max) = (number(2)?, max(number(3)?)?);
+        if let Some(index) = numbers.iter().position(Option::is_none) {
+            return Err(format!("the header has no line {}", KEYS[index]));
+        }
+        let [width, height, channels, max] = numbers.map(Option::unwrap_or_default);
+        let max = check_max(max)?;
         let depth = match tuple {
             None if (1..=4).contains(&channels) => channels,
             None => return Err(format!("{channels} channels without TUPLTYPE are not supported")),
@@ -151,8 +151,9 @@ impl<'a> Pnm<'a> {
         Ok(Pnm { data: rest, width, height, channels, max, coding })
     }
 
-    /// Returns the bytes of the samples, of which there are `needed` at least.
-    fn stored(&self, needed: Option<usize>) -> Result<&'a [u8], String> {
+    /// Returns the encoded samples, after a check that they have at least `needed` bytes. `None`
+    /// stands for a number that overflows.
+    fn check_length(&self, needed: Option<usize>) -> Result<&'a [u8], String> {
         let stored = needed.filter(|needed| *needed <= self.data.len());
         stored.map(|_| self.data).ok_or_else(|| {
             let Pnm { width, height, .. } = self;
@@ -162,7 +163,7 @@ impl<'a> Pnm<'a> {
 
     fn read_bits(&self) -> Result<Vec<u8>, String> {
         let stride = self.width.div_ceil(8);
-        let stored = self.stored(stride.checked_mul(self.height))?;
+        let stored = self.check_length(stride.checked_mul(self.height))?;
         let mut out = zeros(self.layout().bytes())?;
         if self.width > 0 {
             for (row, stored) in out.chunks_exact_mut(self.width).zip(stored.chunks_exact(stride)) {
@@ -175,7 +176,7 @@ impl<'a> Pnm<'a> {
     }
 
     fn read_bit_digits(&self) -> Result<Vec<u8>, String> {
-        let mut stored = self.stored(Some(self.layout().bytes()))?.iter();
+        let mut stored = self.check_length(Some(self.layout().bytes()))?.iter();
         let mut out = zeros(self.layout().bytes())?;
         for sample in &mut out {
             *sample = match stored.find(|byte| !is_space(**byte)) {
@@ -193,8 +194,8 @@ impl<'a> Pnm<'a> {
     fn read_numbers(&self) -> Result<Vec<u8>, String> {
         let layout = self.layout();
         let samples = layout.samples();
-        // A digit for each, and whitespace between them.
-        let stored = self.stored(samples.checked_mul(2).map(|len| len.saturating_sub(1)))?;
+        // A sample has at least one digit, and whitespace separates samples.
+        let stored = self.check_length(samples.checked_mul(2).map(|len| len.saturating_sub(1)))?;
         let mut out = zeros(layout.bytes())?;
         let mut words = stored.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
         let size = if layout.is_wide { 2 } else { 1 };
@@ -214,13 +215,14 @@ impl<'a> Pnm<'a> {
 
     fn read_bytes(&self) -> Result<Vec<u8>, String> {
         let len = self.layout().bytes();
-        let stored = &self.stored(Some(len))?[..len];
+        let stored = &self.check_length(Some(len))?[..len];
         let mut out = zeros(len)?;
         out.copy_from_slice(stored);
         Ok(out)
     }
 
-    /// Scales samples up to `max` to all values of one or two bytes. Larger samples saturate.
+    /// Scales samples from the range 0 to `max` to the full range of one or two bytes. Larger
+    /// samples saturate.
     fn scale(&self, out: &mut [u8]) {
         if matches!(self.max, 255 | u16::MAX) {
             return;
@@ -241,9 +243,9 @@ impl<'a> Pnm<'a> {
 }
 
 impl Samples for Pnm<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         let Pnm { width, height, channels, max, .. } = *self;
-        Layout { width, height, channels, is_wide: max > 255 }
+        BitmapLayout { width, height, channels, is_wide: max > 255 }
     }
 
     fn read(self: Box<Self>) -> Result<Vec<u8>, String> {
@@ -267,12 +269,13 @@ impl Samples for Pnm<'_> {
 mod tests {
     use super::*;
 
-    fn decode(file: &[u8]) -> Result<(Layout, Vec<u8>), String> {
+    fn decode(file: &[u8]) -> Result<(BitmapLayout, Vec<u8>), String> {
         let pnm = Pnm::open(file)?;
         Ok((pnm.layout(), Box::new(pnm).read()?))
     }
 
-    /// Files of all variants: width, height, channels, bytes of a sample, and samples.
+    /// Files of all variants, each with width, height, channels and bytes of a sample, and with its
+    /// samples.
     #[rustfmt::skip]
     const FILES: [(&[u8], [usize; 4], &[u8]); 22] = [
         (b"P1 3 2\n0 1 0\n110", [3, 2, 1, 1], &[255, 0, 255, 0, 0, 255]),
@@ -315,7 +318,7 @@ mod tests {
     fn every_variant_gives_its_samples() {
         for (file, [width, height, channels, size], samples) in FILES {
             let name = String::from_utf8_lossy(file);
-            let layout = Layout { width, height, channels, is_wide: size == 2 };
+            let layout = BitmapLayout { width, height, channels, is_wide: size == 2 };
             assert_eq!(Pnm::open(file).unwrap().layout(), layout, "{name}");
             if samples.is_empty() {
                 let error = decode(file).unwrap_err();
@@ -326,9 +329,13 @@ mod tests {
         }
     }
 
+    /// Makes the header of a PAM file with these lines.
+    fn pam(lines: &str) -> Vec<u8> {
+        format!("P7\n{lines}\nENDHDR\n").into_bytes()
+    }
+
     #[test]
     fn errors_name_the_reason() {
-        let pam = |lines: &str| format!("P7\n{lines}\nENDHDR\n").into_bytes();
         let cases = [
             (b"P5 3".to_vec(), "the header is truncated"),
             (b"P5 3 x 255\n".to_vec(), "the header has the byte 78 in place of a number"),

@@ -1,14 +1,15 @@
-//! Resizing: a triangle filter along each axis, as wide as the pixels of the smaller image.
+//! Resizing of images with a triangle filter along each axis: linear interpolation when growing,
+//! weighted averages when shrinking.
 
 use super::zeros;
 
-/// For each output along an axis the inputs that make it up.
+/// Filter weights along one axis: each output sample is a weighted sum of adjacent input samples.
 struct Taps {
-    /// First input of each output.
+    /// Index of each output's first input.
     first: Vec<usize>,
-    /// End of each output's weights.
+    /// End of each output's weights in `weights`.
     ends: Vec<usize>,
-    /// Weights of all outputs, one after the other. Those of an output sum to 1.
+    /// Weights of all outputs, concatenated. The weights of one output sum to 1.
     weights: Vec<f32>,
 }
 
@@ -17,7 +18,7 @@ impl Taps {
         let ratio = len as f32 / outputs as f32;
         let reach = ratio.max(1.0);
         let mut taps = Taps { first: zeros(outputs)?, ends: zeros(outputs)?, weights: Vec::new() };
-        // At most `2 * reach + 2` weights an output.
+        // An output has at most `2 * reach + 2` weights.
         let most = (2 * len).saturating_add(outputs.saturating_mul(4));
         let reserved = taps.weights.try_reserve_exact(most);
         reserved.map_err(|_| format!("not enough memory for {most} weights"))?;
@@ -37,7 +38,7 @@ impl Taps {
         Ok(taps)
     }
 
-    /// Iterates over the outputs: the first input and the weights of each.
+    /// Iterates over the outputs, with the index of the first input and the weights of each.
     fn iter(&self) -> impl Iterator<Item = (usize, &[f32])> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let ranges = starts.zip(&self.ends);
@@ -52,7 +53,7 @@ pub(super) struct Size {
     pub(super) height: usize,
 }
 
-/// Returns the pixels of an image in another size. Neither has sides of zero.
+/// Resizes an image whose pixels have `channels` bytes. No side of either size may be zero.
 pub(super) fn resize(
     pixels: &[u8],
     from: Size,
@@ -78,7 +79,7 @@ pub(super) fn resize(
                 for (input, weight) in inputs[channel..].iter().step_by(channels).zip(weights) {
                     sum += input * weight;
                 }
-                // The cast saturates.
+                // The cast saturates, so values outside of 0 to 255 are clamped.
                 *sample = sum.round() as u8;
             }
         }
@@ -90,37 +91,42 @@ pub(super) fn resize(
 mod tests {
     use super::*;
 
-    fn resized(pixels: &[u8], from: [usize; 2], to: [usize; 2], channels: usize) -> Vec<u8> {
-        let [from, to] = [from, to].map(|[width, height]| Size { width, height });
+    const fn size(width: usize, height: usize) -> Size {
+        Size { width, height }
+    }
+
+    fn resize_pixels(pixels: &[u8], from: Size, to: Size, channels: usize) -> Vec<u8> {
         resize(pixels, from, to, channels).unwrap()
     }
 
     #[test]
     fn growing_interpolates() {
-        assert_eq!(resized(&[0, 100], [2, 1], [4, 1], 1), [0, 25, 75, 100]);
-        assert_eq!(resized(&[0, 100], [1, 2], [1, 4], 1), [0, 25, 75, 100]);
+        assert_eq!(resize_pixels(&[0, 100], size(2, 1), size(4, 1), 1), [0, 25, 75, 100]);
+        assert_eq!(resize_pixels(&[0, 100], size(1, 2), size(1, 4), 1), [0, 25, 75, 100]);
         assert_eq!(
-            resized(&[0, 200, 100, 0], [2, 1], [4, 1], 2),
+            resize_pixels(&[0, 200, 100, 0], size(2, 1), size(4, 1), 2),
             [0, 200, 25, 150, 75, 50, 100, 0]
         );
-        assert_eq!(resized(&[9], [1, 1], [2, 3], 1), [9; 6]);
+        assert_eq!(resize_pixels(&[9], size(1, 1), size(2, 3), 1), [9; 6]);
     }
 
     #[test]
     fn shrinking_averages() {
-        // Weights of 3, 3 and 1, and of 1, 3 and 3, sevenths.
-        assert_eq!(resized(&[0, 0, 0, 255], [4, 1], [2, 1], 1), [0, 109]);
-        assert_eq!(resized(&[255, 0, 0, 0], [1, 4], [1, 2], 1), [109, 0]);
-        assert_eq!(resized(&[0, 255, 0, 255], [2, 2], [1, 1], 1), [128]);
+        // The weights are 3/7, 3/7 and 1/7, and 1/7, 3/7 and 3/7.
+        assert_eq!(resize_pixels(&[0, 0, 0, 255], size(4, 1), size(2, 1), 1), [0, 109]);
+        assert_eq!(resize_pixels(&[255, 0, 0, 0], size(1, 4), size(1, 2), 1), [109, 0]);
+        assert_eq!(resize_pixels(&[0, 255, 0, 255], size(2, 2), size(1, 1), 1), [128]);
         let stripes: Vec<u8> = (0..64).map(|at| if at % 2 == 0 { 0 } else { 254 }).collect();
-        assert!(resized(&stripes, [64, 1], [4, 1], 1).iter().all(|grey| grey.abs_diff(127) < 3));
+        let shrunk = resize_pixels(&stripes, size(64, 1), size(4, 1), 1);
+        assert!(shrunk.iter().all(|grey| grey.abs_diff(127) < 3));
     }
 
     #[test]
     fn a_color_stays_in_every_size() {
         for width in 1..20 {
             for height in 1..20 {
-                let pixels = resized(&[7, 255, 0].repeat(35), [7, 5], [width, height], 3);
+                let to = size(width, height);
+                let pixels = resize_pixels(&[7, 255, 0].repeat(35), size(7, 5), to, 3);
                 assert_eq!(pixels, [7, 255, 0].repeat(width * height));
             }
         }

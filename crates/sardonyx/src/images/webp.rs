@@ -1,14 +1,14 @@
-//! WebP, by the crate `image-webp`.
+//! WebP images, decoded by the crate `image-webp`.
 
 use std::io::Cursor;
 
 use image_webp::WebPDecoder;
 
-use super::bitmaps::{Layout, Samples};
+use super::bitmaps::{BitmapLayout, Samples};
 use super::orientation::Orientation;
 use super::zeros;
 
-/// An image that is not decoded yet.
+/// A WebP image whose chunk headers have been read.
 pub(super) struct WebP<'a> {
     decoder: WebPDecoder<Cursor<&'a [u8]>>,
 }
@@ -18,17 +18,17 @@ impl<'a> WebP<'a> {
     pub(super) fn open(encoded: &'a [u8]) -> Result<WebP<'a>, String> {
         let decoder = WebPDecoder::new(Cursor::new(encoded));
         let mut decoder = decoder.map_err(|error| error.to_string())?;
-        // Metadata are not longer than the file, whatever their header has.
+        // Metadata cannot be longer than the file, whatever length their header declares.
         decoder.set_memory_limit(encoded.len());
         Ok(WebP { decoder })
     }
 }
 
 impl Samples for WebP<'_> {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> BitmapLayout {
         let (width, height) = self.decoder.dimensions();
         let channels = if self.decoder.has_alpha() { 4 } else { 3 };
-        Layout { width: width as usize, height: height as usize, channels, is_wide: false }
+        BitmapLayout { width: width as usize, height: height as usize, channels, is_wide: false }
     }
 
     fn orientation(&mut self) -> Orientation {

@@ -1,4 +1,4 @@
-//! Inference of one node, and of one function, with nothing around it but types.
+//! Infers outputs of a single node or function, without a model around it.
 
 use sardonyx_model::{self as graphs, NodeId, Type};
 use sardonyx_ops::Schema;
@@ -9,55 +9,55 @@ use sardonyx_proto::{
     Encode, Encoder, encode_to_vec, graph, node, sparse_tensor, tensor, value_info,
 };
 
-use super::rules::OfProgram;
+use super::rules::ProgramRules;
 use super::{InferOptions, InferRules, Problem};
 use crate::error::Error;
 use crate::message::{self, Header, MessagePart};
 
-/// Messages by name.
-pub type Named = Vec<(String, Vec<u8>)>;
+/// Serialized messages by name of the value.
+pub type NamedMessages = Vec<(String, Vec<u8>)>;
 
-/// What is known around a node.
+/// Context of a single node: types and constants that it reads, and header fields of its model.
 #[derive(Debug, Clone, Default)]
-pub struct Around {
+pub struct NodeContext {
     /// Types of values, as `TypeProto`s.
-    pub types: Named,
-    /// Constants, as `TensorProto`s.
-    pub constants: Named,
-    /// Constants, as `SparseTensorProto`s.
-    pub sparse_constants: Named,
-    /// What a model around it says.
+    pub types: NamedMessages,
+    /// Dense constants, as `TensorProto`s.
+    pub constants: NamedMessages,
+    /// Sparse constants, as `SparseTensorProto`s.
+    pub sparse_constants: NamedMessages,
+    /// IR version and operator set imports of the model.
     pub header: Header,
 }
 
-/// What comes out of a node, or of a function.
+/// Inferred outputs of a node or a function.
 #[derive(Debug, Clone)]
 pub struct NodeOutputs {
-    /// The outputs by name, each with its type as far as that is known.
+    /// Names of the outputs, each with its type as far as it is known.
     pub types: Vec<(String, Option<Type>)>,
-    /// What does not fit.
+    /// Problems of the node itself.
     pub problems: Vec<Problem>,
 }
 
-/// The types of the outputs of a `NodeProto`, as a version of an operator infers them. What does
-/// not fit in graphs inside of the node only means that less is known.
+/// Infers the types of the outputs of a `NodeProto` by the rule of one operator version. Problems
+/// in subgraphs of the node are not reported: they only make the result less complete.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are no such message.
+/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `NodeProto`.
 pub fn node_outputs(
     node: &[u8],
-    around: &Around,
+    context: &NodeContext,
     schema: &Schema,
     options: &InferOptions,
     rules: Option<&dyn InferRules>,
 ) -> Result<NodeOutputs, Error> {
-    let inside = encode_to_vec(&NodeInGraph { around, node });
-    let model = message::read(&inside, MessagePart::Graph, &around.header)?.graph;
+    let inside = encode_to_vec(&NodeInGraph { context, node });
+    let model = message::read(&inside, MessagePart::Graph, &context.header)?.graph;
     let Some(node) = first_node(&model) else {
         return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
-    let rules = rules.map(OfProgram);
+    let rules = rules.map(ProgramRules);
     let settings = settings(options, rules.as_ref());
     let (types, mut problems) = infer_node(&model, &options.registry, node, schema, settings);
     problems.retain(|problem| {
@@ -66,12 +66,12 @@ pub fn node_outputs(
     Ok(outputs(&model, node, types, &problems))
 }
 
-/// The types of the outputs of a `FunctionProto` for types of its inputs, as `TypeProto`s, and
-/// values of its attributes, as `AttributeProto`s. An input without bytes is left out.
+/// Infers the types of the outputs of a `FunctionProto` for a call with these input types
+/// (`TypeProto`s; empty bytes stand for an omitted input) and attributes (`AttributeProto`s).
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are no such message.
+/// [`ErrorKind::Format`](crate::ErrorKind::Format) if the bytes are not a `FunctionProto`.
 pub fn function_outputs(
     function: &[u8],
     input_types: &[Vec<u8>],
@@ -90,7 +90,7 @@ pub fn function_outputs(
     let Some(node) = first_node(&model) else {
         return Ok(NodeOutputs { types: Vec::new(), problems: Vec::new() });
     };
-    let rules = rules.map(OfProgram);
+    let rules = rules.map(ProgramRules);
     let settings = settings(options, rules.as_ref());
     let (types, problems) = infer_function(&model, &options.registry, node, 0, settings);
     Ok(outputs(&model, node, types, &problems))
@@ -98,7 +98,7 @@ pub fn function_outputs(
 
 fn settings<'a>(
     options: &'a InferOptions,
-    rules: Option<&'a OfProgram<'a>>,
+    rules: Option<&'a ProgramRules<'a>>,
 ) -> passes::InferOptions<'a> {
     passes::InferOptions {
         rules: rules.map(|rules| rules as &dyn passes::Rules),
@@ -120,7 +120,10 @@ fn outputs(
     let mut places = Places::default();
     NodeOutputs {
         types: names.zip(types).collect(),
-        problems: problems.iter().map(|problem| Problem::of(model, &mut places, problem)).collect(),
+        problems: problems
+            .iter()
+            .map(|problem| Problem::new(model, &mut places, problem))
+            .collect(),
     }
 }
 
@@ -128,39 +131,39 @@ fn first_node(model: &graphs::Model) -> Option<NodeId> {
     model.main_graph()?.nodes.first().copied()
 }
 
-/// A graph that consists of a node, and whose inputs are all that is known around it.
+/// Graph that has only this node, and its context as inputs and initializers.
 struct NodeInGraph<'a> {
-    around: &'a Around,
+    context: &'a NodeContext,
     node: &'a [u8],
 }
 
 impl Encode for NodeInGraph<'_> {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.message(graph::Node, |out| out.records(self.node));
-        for (name, data) in &self.around.constants {
+        for (name, data) in &self.context.constants {
             out.message(graph::Initializer, |out| {
                 out.records(data);
-                // The last name counts.
+                // Of a repeated field, the last one is in effect: it overrides the tensor's name.
                 out.put(tensor::Name, name.as_bytes());
             });
         }
-        for (name, data) in &self.around.sparse_constants {
+        for (name, data) in &self.context.sparse_constants {
             out.message(graph::SparseInitializer, |out| {
                 out.records(data);
-                // Further fields of the values, of which the last name counts.
+                // Repeated messages are merged: this overrides only the name of the values.
                 out.message(sparse_tensor::Values, |out| {
                     out.put(tensor::Name, name.as_bytes());
                 });
             });
         }
-        for (name, ty) in &self.around.types {
+        for (name, ty) in &self.context.types {
             input(out, name, ty);
         }
     }
 }
 
-/// A graph that consists of a call, of whose arguments only the types are known. One without a type
-/// is left out.
+/// Graph that has only a call of a function, with inputs of these types. An input without a type is
+/// omitted from the call.
 struct CallInGraph<'a> {
     input_types: &'a [Vec<u8>],
     attributes: &'a [Vec<u8>],

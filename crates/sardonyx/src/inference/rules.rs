@@ -1,4 +1,4 @@
-//! Rules of the program for operators that it added.
+//! Inference rules that a program supplies.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ use sardonyx_passes::RuleAnswer;
 
 use crate::message::{attribute_of_node, sparse_constant};
 
-/// What a program says of the outputs of nodes, before the rules of the standard are asked. One may
-/// be asked often for a node, with different types.
+/// Inference rules of a program, which take precedence over those of the standard. A rule may be
+/// called several times for a node, with other input types each time.
 ///
 /// ```
 /// use sardonyx::infer::InferOptions;
@@ -42,11 +42,13 @@ use crate::message::{attribute_of_node, sparse_constant};
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 pub trait InferRules {
-    /// Says the types of a node's outputs, or that there is no rule for its operator.
+    /// Sets the types of a node's outputs, or returns [`RuleAnswer::NoRule`] for operators without
+    /// a rule.
     fn infer(&self, node: &mut NodeTypes<'_, '_>) -> RuleAnswer;
 }
 
-/// A node whose outputs a rule types: what is known of it, and what is said.
+/// Node for which a rule infers output types: gives access to its inputs and attributes, and takes
+/// the types of its outputs.
 pub struct NodeTypes<'a, 'i> {
     model: &'a graph::Model,
     node: NodeId,
@@ -56,7 +58,7 @@ pub struct NodeTypes<'a, 'i> {
 
 impl fmt::Debug for NodeTypes<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NodeTypes({})", self.words())
+        write!(f, "NodeTypes({})", self.describe())
     }
 }
 
@@ -70,14 +72,14 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         NodeTypes { model, node, schema, known }
     }
 
-    /// The version of the operator that it calls.
+    /// Returns the schema of the node's operator, in the imported version.
     #[doc(hidden)]
     pub fn schema(&self) -> &Schema {
         self.schema
     }
 
-    /// The node in words.
-    pub fn words(&self) -> String {
+    /// Describes the node by operator, domain and name, such as `node Relu (first)`.
+    pub fn describe(&self) -> String {
         let node = self.model.node(self.node);
         let mut words = format!("node {}", self.model.display(node.op_type));
         let domain = self.model.display(node.domain);
@@ -91,27 +93,27 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         words
     }
 
-    /// How many inputs it has, those that are left out counted.
+    /// Returns the number of inputs, omitted ones included.
     pub fn input_count(&self) -> usize {
         self.model.inputs(self.node).len()
     }
 
-    /// Whether it has an input.
+    /// Whether the node has an input at this index, which is not omitted.
     pub fn has_input(&self, index: usize) -> bool {
         self.known.has_input(index)
     }
 
-    /// For each output whether it is there; they may be left out, too.
+    /// Iterates over the outputs: `false` for an omitted one.
     pub fn outputs(&self) -> impl Iterator<Item = bool> {
         self.model.outputs(self.node).iter().map(Option::is_some)
     }
 
-    /// The type of an input, as far as it is known.
+    /// Returns the type of an input, as far as it is known.
     pub fn input(&self, index: usize) -> Option<&Type> {
         self.known.input(index)
     }
 
-    /// An input that is a constant.
+    /// Returns the value of an input that is a dense constant.
     pub fn constant(&self, index: usize) -> Option<&Tensor> {
         match self.known.known(index)? {
             Known::Tensor(tensor) => Some(tensor),
@@ -119,14 +121,14 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         }
     }
 
-    /// An input that is a sparse constant, as a `SparseTensorProto`.
+    /// Returns an input that is a sparse constant, as a serialized `SparseTensorProto`.
     #[doc(hidden)]
     pub fn sparse_constant(&self, index: usize) -> Option<Vec<u8>> {
         sparse_constant(self.model, self.model.inputs(self.node).nth(index)??)
     }
 
-    /// The integers that an input is known to consist of, if it is not a constant: those of a
-    /// shape, for instance.
+    /// Returns the elements of an integer input that is not a constant but has known elements,
+    /// such as the output of `Shape`.
     pub fn sizes(&self, index: usize) -> Option<&[Dim]> {
         match self.known.known(index)? {
             Known::Tensor(_) => None,
@@ -134,25 +136,25 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         }
     }
 
-    /// The attributes that it has, and the defaults of its schema. In a function, what refers to an
-    /// attribute of that is what the caller gives.
+    /// Returns the attributes of the node, with defaults of its schema for missing ones. In a
+    /// function body, references to attributes of the function have the values of the call.
     pub fn attributes(&self) -> AttributeView<'_> {
         self.known.attributes()
     }
 
-    /// An attribute that it has, as an `AttributeProto`. In a function, what refers to an attribute
-    /// of that is what the caller gives.
+    /// Returns an attribute of the node as a serialized `AttributeProto`. In a function body, a
+    /// reference to an attribute of the function has the value of the call.
     #[doc(hidden)]
     pub fn attribute(&self, name: &str) -> Option<Vec<u8>> {
         attribute_of_node(self.model, self.node, name, || self.known.attribute(name))
     }
 
-    /// The types of the outputs of a graph that is an attribute, for types of its inputs; nothing
-    /// if it has no such graph.
+    /// Infers the types of a subgraph's outputs for types of its inputs. `attribute` is the name of
+    /// the attribute that holds the subgraph; the result is empty if there is none.
     ///
     /// # Errors
     ///
-    /// What does not fit in the graph, in words.
+    /// A message about a contradiction in the subgraph.
     pub fn graph_outputs(
         &self,
         attribute: &str,
@@ -160,18 +162,18 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
     ) -> Result<Vec<Option<Type>>, String> {
         let inputs = inputs.into_iter().map(|ty| Inferred { ty, known: None });
         let inputs: Vec<Inferred> = inputs.collect();
-        let found = self.known.subgraph(attribute, &inputs).map_err(in_words)?;
+        let found = self.known.subgraph(attribute, &inputs).map_err(message)?;
         Ok(found.unwrap_or_default().into_iter().map(|output| output.ty).collect())
     }
 
-    /// What the rule of another operator, at a version, says of the outputs; nothing if it has no
-    /// rule.
+    /// Infers the node's output types by the rule of another operator version; empty if that has
+    /// no rule.
     ///
     /// # Errors
     ///
-    /// What does not fit, in words.
+    /// A message about an input or attribute that the rule rejects.
     #[doc(hidden)]
-    pub fn by_rule_of(
+    pub fn infer_by_rule(
         &self,
         registry: &Registry,
         domain: &str,
@@ -183,27 +185,27 @@ impl<'a, 'i> NodeTypes<'a, 'i> {
         let rule = found.and_then(|operator| operator.inference_at(version));
         match schema.zip(rule) {
             Some((schema, rule)) => {
-                let said = self.known.by_rule_of(schema, rule).map_err(in_words)?;
-                Ok(said.types.into_vec())
+                let inferred = self.known.by_rule_of(schema, rule).map_err(message)?;
+                Ok(inferred.types.into_vec())
             }
             None => Ok(Vec::new()),
         }
     }
 
-    /// Says the type of an output. One that the node does not have is passed over.
+    /// Sets the type of an output. Does nothing if the node omits that output.
     pub fn set_output(&mut self, index: usize, ty: Type) {
         self.known.set(index, ty);
     }
 }
 
-fn in_words(error: InferError) -> String {
+fn message(error: InferError) -> String {
     error.0
 }
 
-/// The rules of a program, as inference asks for them.
-pub(super) struct OfProgram<'r>(pub(super) &'r dyn InferRules);
+/// Adapts [`InferRules`] to the trait of the inference pass.
+pub(super) struct ProgramRules<'r>(pub(super) &'r dyn InferRules);
 
-impl passes::Rules for OfProgram<'_> {
+impl passes::Rules for ProgramRules<'_> {
     fn infer(
         &self,
         model: &graph::Model,

@@ -1,6 +1,6 @@
-//! Attributes as messages: values that nodes have, and defaults of operators.
+//! Converts attributes of nodes, and defaults of operators, to messages and back.
 
-use sardonyx_model::{self as graph, GraphId, NodeId, Producer, ValueId};
+use sardonyx_model::{self as graph, NodeId, Producer, ValueId};
 use sardonyx_ops::{AttrDefault, AttrType, AttrValue, intern};
 use sardonyx_proto::{
     AttributeField, AttributeProto, AttributeType, Encode, Encoded, Encoder, Reader, attribute,
@@ -10,7 +10,7 @@ use sardonyx_proto::{
 use super::types::write_type;
 use crate::error::{Error, ErrorKind};
 
-/// A value that is a sparse constant, as a `SparseTensorProto`.
+/// Serializes a sparse initializer as a `SparseTensorProto`; `None` for other values.
 pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Vec<u8>> {
     let value = model.value(value);
     let Producer::SparseInitializer(index) = value.producer else {
@@ -21,8 +21,8 @@ pub(crate) fn sparse_constant(model: &graph::Model, value: ValueId) -> Option<Ve
     Some(model.part_to_bytes(graph::Part::SparseTensor(tensor)))
 }
 
-/// An attribute of a node as an `AttributeProto`. One that refers to an attribute of the function
-/// around it has the value that `given` says.
+/// Serializes an attribute of a node as an `AttributeProto`. If it refers to an attribute of the
+/// enclosing function, `given` returns the value.
 pub(crate) fn attribute_of_node<'a>(
     model: &graph::Model,
     node: NodeId,
@@ -39,7 +39,6 @@ pub(crate) fn attribute_of_node<'a>(
 fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Vec<u8> {
     let message = Encoded::by(|out| {
         out.put(attribute::Name, name.as_bytes());
-        let graph_of = |graph: GraphId| model.part_to_bytes(graph::Part::Graph(graph));
         let ty = match value {
             AttrValue::Float(value) => {
                 out.put(attribute::F, *value);
@@ -59,7 +58,7 @@ fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Ve
                 AttributeType::TENSOR
             }
             AttrValue::Graph(graph) => {
-                let graph = graph_of(*graph);
+                let graph = model.part_to_bytes(graph::Part::Graph(*graph));
                 out.message(attribute::G, |out| out.copy_of_records(&graph));
                 AttributeType::GRAPH
             }
@@ -88,7 +87,7 @@ fn value_to_bytes(model: &graph::Model, name: &str, value: &AttrValue<'_>) -> Ve
     message.into_vec()
 }
 
-/// The default of an operator's attribute as an `AttributeProto`.
+/// Serializes the default value of an operator's attribute as an `AttributeProto`.
 pub fn default_to_bytes(name: &str, default: AttrDefault) -> Vec<u8> {
     encode_to_vec(&Default { name, default })
 }
@@ -133,12 +132,12 @@ impl Encode for Default<'_> {
     }
 }
 
-/// The type of an attribute that is an `AttributeProto`.
+/// Reads the type of a serialized `AttributeProto`.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Format`] if the bytes are no such message, [`ErrorKind::Invalid`] if it says no
-/// type that an attribute can have.
+/// [`ErrorKind::Format`] if the bytes are not an `AttributeProto`, [`ErrorKind::Invalid`] if its
+/// type is missing or unknown.
 pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
     let mut ty = AttributeType::UNDEFINED;
     let mut reader = Reader::<AttributeProto>::new(bytes);
@@ -153,9 +152,9 @@ pub fn type_of_attribute(bytes: &[u8]) -> Result<AttrType, Error> {
     })
 }
 
-/// A default value that is an `AttributeProto`. `None` for tensors and other types that
-/// [`AttrDefault`] does not have, and for texts that are not UTF-8. Its texts and lists live as
-/// long as the process.
+/// Reads a default value from a serialized `AttributeProto`. `None` for types that [`AttrDefault`]
+/// does not have, such as tensors, and for texts that are not UTF-8. Texts and lists are interned:
+/// they live as long as the process.
 ///
 /// # Errors
 ///

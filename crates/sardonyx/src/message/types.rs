@@ -1,4 +1,4 @@
-//! Types and shapes as messages, and back.
+//! Converts types and shapes to messages and back.
 
 use sardonyx_model::{Dim, ReadLimits, TensorType, Type};
 use sardonyx_proto::{
@@ -9,7 +9,7 @@ use sardonyx_tensor::Buffer;
 
 use crate::load::read_graph;
 
-/// A type as a `TypeProto`; no bytes for one that is not known.
+/// Serializes a type as a `TypeProto`; an unknown type gives no bytes.
 pub fn type_to_bytes(ty: Option<&Type>) -> Vec<u8> {
     let message = Encoded::by(|out| {
         if let Some(ty) = ty {
@@ -51,7 +51,8 @@ pub(super) fn write_type(out: &mut Encoder<'_>, ty: &Type) {
     }
 }
 
-/// Sizes as a `TensorShapeProto`. One that is an expression of several symbols is left open.
+/// Serializes a shape as a `TensorShapeProto`. Sizes that are expressions, not plain numbers or
+/// symbols, become unknown.
 pub fn shape_to_bytes(dims: &[Dim]) -> Vec<u8> {
     Encoded::by(|out| write_shape(out, dims)).into_vec()
 }
@@ -66,9 +67,10 @@ fn write_shape(out: &mut Encoder<'_>, dims: &[Dim]) {
     }
 }
 
-/// Types from `TypeProto`s; one that says nothing, or cannot be read, is not known.
+/// Reads types from serialized `TypeProto`s. Empty ones are unknown; if one cannot be read, all
+/// are.
 pub fn types_from_bytes(types: &[impl AsRef<[u8]>]) -> Vec<Option<Type>> {
-    // As the inputs of a model.
+    // Wrapped as the inputs of a model, which the graph reader takes.
     let wrapped = Encoded::by(|out| {
         out.message(model::Graph, |out| {
             for ty in types {

@@ -1,4 +1,4 @@
-//! What a crash leaves behind, tried at every step of a save.
+//! Tests that a crash at any step of a save leaves a complete model.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use sardonyx_tensor::Tensor;
 use super::{Layout, SaveOptions, Weights};
 use crate::Model;
 
-/// A model with a few tensors of different sizes, filled with `seed`.
+/// Makes a model with three tensors of different sizes, filled from `seed`.
 fn model(seed: u8) -> Model {
     let mut model = Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec()).unwrap();
     let main = model.graph.main.unwrap();
@@ -24,11 +24,11 @@ fn model(seed: u8) -> Model {
     model
 }
 
-fn outside() -> SaveOptions {
+fn external_options() -> SaveOptions {
     SaveOptions::new().weights(Weights::Outside).replace(true)
 }
 
-/// Everything in a directory.
+/// Reads all files of a directory.
 fn content(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     entries
@@ -39,7 +39,7 @@ fn content(directory: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// The values of all tensors, or what is wrong.
+/// Reads the values of all tensors.
 fn values(path: &Path) -> Result<Vec<Vec<u8>>, crate::Error> {
     let model = Model::open(path)?;
     let tensors = model.tensors();
@@ -50,8 +50,8 @@ fn values(path: &Path) -> Result<Vec<Vec<u8>>, crate::Error> {
     values.collect()
 }
 
-/// Lets the step with this number and all after it fail, as if the process had ended there.
-/// Cleaning up is a step too.
+/// Makes the step with number `end` and all later ones fail, as if the process had been killed.
+/// Clean-up is a step too.
 fn ending_at(options: &SaveOptions, end: usize) -> (SaveOptions, Arc<AtomicUsize>) {
     let steps = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&steps);
@@ -69,10 +69,10 @@ fn ending_at(options: &SaveOptions, end: usize) -> (SaveOptions, Arc<AtomicUsize
 #[test]
 fn a_crash_leaves_the_old_model_or_the_new_one() {
     let layouts = [
-        outside(),
-        outside().sync(true).checksum(true),
-        outside().layout(Layout::PerTensor),
-        outside().layout(Layout::Shards(71_000)),
+        external_options(),
+        external_options().sync(true).checksum(true),
+        external_options().layout(Layout::PerTensor),
+        external_options().layout(Layout::Shards(71_000)),
         SaveOptions::new().weights(Weights::Inside).replace(true),
     ];
     let (old, new) = (model(1), model(100));
@@ -89,38 +89,30 @@ fn a_crash_leaves_the_old_model_or_the_new_one() {
     }
 }
 
-/// Saves `old`, then `new` over it up to a step; whether it did not get to its end.
+/// Saves `old`, then saves `new` over it up to step `end`. Returns whether the second save failed.
 fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, end: usize) -> bool {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("model.onnx");
     fs::write(scratch.path().join("bystander.bin"), b"mine").unwrap();
     before.save(old, &path).unwrap();
-    let whole = |seed: u8| {
-        [5000usize, 100, 70_000]
-            .into_iter()
-            .enumerate()
-            .map(|(index, len)| vec![seed.wrapping_add(index as u8); len])
-            .collect::<Vec<_>>()
-    };
     let files_before = content(scratch.path());
     let (options, _) = ending_at(after, end);
     let ended = options.save(new, &path).is_err();
     let found = values(&path).unwrap();
     assert!(
-        found == whole(1) || found == whole(100),
+        found == initial_values(1) || found == initial_values(100),
         "step {end}: neither the old model nor the new one"
     );
-    if ended && found == whole(1) {
-        // What the old model consists of is as it was.
+    if ended && found == initial_values(1) {
+        // All files of the old model must be unchanged.
         let now = content(scratch.path());
         for (name, bytes) in &files_before {
             assert!(now.get(name) == Some(bytes), "step {end}: {name} changed");
         }
     }
-    // The next save leaves what it would have left in a fresh directory, whatever the crash left
-    // behind.
+    // Whatever the crash left, the next save must leave the same files as in a fresh directory.
     after.save(new, &path).unwrap();
-    assert_eq!(values(&path).unwrap(), whole(100));
+    assert_eq!(values(&path).unwrap(), initial_values(100));
     let names: Vec<String> = content(scratch.path()).into_keys().collect();
     let model = Model::open(&path).unwrap();
     let used: Vec<String> = model.external_files().into_iter().map(|file| file.location).collect();
@@ -132,7 +124,12 @@ fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, en
     ended
 }
 
-/// A save of another model in the directory removes what a crash left.
+fn initial_values(seed: u8) -> Vec<Vec<u8>> {
+    let lens = [5000usize, 100, 70_000].into_iter().enumerate();
+    lens.map(|(index, len)| vec![seed.wrapping_add(index as u8); len]).collect()
+}
+
+/// Checks that saving another model in the directory removes the temporary files of a crash.
 #[test]
 fn a_save_of_another_model_cleans_up_too() {
     let (old, new) = (model(1), model(100));
@@ -140,8 +137,8 @@ fn a_save_of_another_model_cleans_up_too() {
     loop {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("model.onnx");
-        outside().save(&old, &path).unwrap();
-        let (options, _) = ending_at(&outside(), end);
+        external_options().save(&old, &path).unwrap();
+        let (options, _) = ending_at(&external_options(), end);
         let ended = options.save(&new, &path).is_err();
         let before = values(&path).unwrap();
         let other = scratch.path().join("other.onnx");
@@ -167,8 +164,8 @@ fn one_data_file_at_most_is_left_behind() {
     loop {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("model.onnx");
-        outside().save(&old, &path).unwrap();
-        let (options, _) = ending_at(&outside(), end);
+        external_options().save(&old, &path).unwrap();
+        let (options, _) = ending_at(&external_options(), end);
         let ended = options.save(&new, &path).is_err();
         let model = Model::open(&path).unwrap();
         let used = model.external_files()[0].location.clone();
@@ -184,7 +181,7 @@ fn one_data_file_at_most_is_left_behind() {
 }
 
 #[test]
-fn a_note_that_somebody_else_wrote_removes_nothing() {
+fn a_note_of_another_program_removes_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("model.onnx");
     fs::write(scratch.path().join("precious"), b"x").unwrap();
@@ -193,7 +190,7 @@ fn a_note_that_somebody_else_wrote_removes_nothing() {
         fs::write(scratch.path().join(name), if name == ".empty.replacing" { "" } else { lines })
             .unwrap();
     }
-    outside().save(&model(1), &path).unwrap();
+    external_options().save(&model(1), &path).unwrap();
     let names: Vec<String> = content(scratch.path()).into_keys().collect();
     let expected =
         [".empty.replacing", ".other.onnx.replacing", "model.onnx", "model.onnx.data", "precious"];

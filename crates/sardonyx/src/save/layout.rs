@@ -1,4 +1,4 @@
-//! Which tensor goes into which data file, and at which offset.
+//! Assigns tensors to data files and offsets.
 
 use std::collections::HashSet;
 
@@ -11,28 +11,30 @@ use super::{Layout, SaveOptions, Weights, external_error};
 use crate::error::Error;
 use crate::external::DataFiles;
 
-/// Offsets of tensors that are smaller than the alignment are multiples of this: the pages of most
+/// Alignment in bytes of tensors that are smaller than the chosen alignment: the page size of most
 /// systems.
 const SMALL_ALIGNMENT: u64 = 4096;
 
-/// A data file that is to be.
+/// A data file to be written.
 #[derive(Debug, Default)]
 pub(super) struct PlannedFile {
-    /// What distinguishes its name from those of the other files of the model.
+    /// Suffix that makes the file's name unique among the data files of the model; empty for a
+    /// single file.
     pub(super) label: String,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<PlannedTensor>,
     pub(super) size: u64,
 }
 
-/// A tensor in a data file.
+/// Position of a tensor in a data file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct PlannedTensor {
     pub(super) id: TensorId,
     pub(super) offset: u64,
     pub(super) len: u64,
 }
 
-/// The tensors to be moved out of the model, or over from its old data files, file by file.
+/// Plans the data files: lists the tensors to be moved out of the model file, or copied from old
+/// data files, with their offsets.
 pub(super) fn plan(
     model: &graph::Model,
     data: &DataFiles,
@@ -42,7 +44,7 @@ pub(super) fn plan(
     let mut files: Vec<PlannedFile> = Vec::new();
     let mut labels = HashSet::new();
     for id in model.tensors() {
-        let Some(len) = len_outside(model, data, id, options, stays_in_directory)? else {
+        let Some(len) = external_len(model, data, id, options, stays_in_directory)? else {
             continue;
         };
         let tensor = model.stored(id);
@@ -52,7 +54,7 @@ pub(super) fn plan(
             Layout::PerTensor => true,
             Layout::Shards(limit) => {
                 let last = files.last().map_or(0, |file| file.size);
-                aligned(last, len, options).checked_add(len).is_none_or(|end| end > limit)
+                align(last, len, options).checked_add(len).is_none_or(|end| end > limit)
             }
         };
         if new_file {
@@ -63,8 +65,8 @@ pub(super) fn plan(
             files.push(PlannedFile { label, ..PlannedFile::default() });
         }
         if let Some(file) = files.last_mut() {
-            let offset = aligned(file.size, len, options);
-            file.parts.push(Part { id, offset, len });
+            let offset = align(file.size, len, options);
+            file.parts.push(PlannedTensor { id, offset, len });
             file.size = offset + len;
         }
     }
@@ -76,8 +78,8 @@ pub(super) fn plan(
     Ok(files)
 }
 
-/// Bytes that a tensor takes in a data file; `None` if it stays where it is.
-fn len_outside(
+/// Returns the size of a tensor in a new data file; `None` if the tensor keeps its storage.
+fn external_len(
     model: &graph::Model,
     data: &DataFiles,
     id: TensorId,
@@ -91,12 +93,12 @@ fn len_outside(
             Weights::Inside => true,
             Weights::Outside => false,
         };
-        return if stays { Ok(None) } else { len_of_external(model, data, tensor).map(Some) };
+        return if stays { Ok(None) } else { stored_external_len(model, data, tensor).map(Some) };
     }
     if options.weights != Weights::Outside || !(id.is_initializer() || options.attributes) {
         return Ok(None);
     }
-    // The reference implementation would not find the parts of sparse tensors outside.
+    // The reference implementation does not read external parts of sparse tensors.
     if id.sparse_part().is_some() {
         return Ok(None);
     }
@@ -108,7 +110,7 @@ fn len_outside(
     Ok(len.filter(|len| *len > 0 && *len >= options.threshold))
 }
 
-fn len_of_external(
+fn stored_external_len(
     model: &graph::Model,
     data: &DataFiles,
     tensor: &TensorProto,
@@ -124,7 +126,8 @@ fn len_of_external(
     }
 }
 
-fn aligned(end: u64, len: u64, options: &SaveOptions) -> u64 {
+/// Rounds the end of a data file up to the offset of a tensor of `len` bytes.
+fn align(end: u64, len: u64, options: &SaveOptions) -> u64 {
     let alignment = if len < options.alignment {
         options.alignment.min(SMALL_ALIGNMENT)
     } else {
@@ -133,7 +136,8 @@ fn aligned(end: u64, len: u64, options: &SaveOptions) -> u64 {
     end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX)
 }
 
-/// A part of a file name that tells of the tensor and that no other file has.
+/// Makes a part of a file name from the name of a tensor: replaces special characters, and appends
+/// a number if the result is taken.
 fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
     let safe: String = name
         .chars()
@@ -146,7 +150,7 @@ fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
     };
     let mut label = safe.clone();
     let mut number = 1;
-    // Names that differ in case only would be one file on some systems.
+    // On a case-insensitive file system, names that differ only in case collide.
     while !taken.insert(label.to_ascii_lowercase()) {
         number += 1;
         label = format!("{safe}.{number}");
@@ -154,11 +158,11 @@ fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
     label
 }
 
-/// The bytes of a tensor as a data file holds them.
+/// Returns the bytes of a tensor for a data file.
 pub(super) fn bytes_of(
     model: &graph::Model,
     data: &DataFiles,
-    part: Part,
+    part: PlannedTensor,
 ) -> Result<Buffer, Error> {
     let tensor = model.stored(part.id);
     let bytes = match tensor.raw_data {
@@ -181,8 +185,8 @@ pub(super) fn bytes_of(
     }
 }
 
-/// Lets tensors point into a data file.
-pub(super) fn point_into(
+/// Makes the tensors of a planned data file refer to the file at `location`.
+pub(super) fn refer_to_file(
     model: &mut graph::Model,
     file: &PlannedFile,
     location: &str,
@@ -211,7 +215,7 @@ pub(super) fn point_into(
     }
 }
 
-/// Brings all values into the model.
+/// Reads all external values into the model.
 pub(crate) fn embed(model: &mut graph::Model, data: &DataFiles) -> Result<(), Error> {
     for id in model.tensors() {
         if !model.stored(id).is_external() {

@@ -1,11 +1,11 @@
-//! Replacing a model and its data files so that a crash at any moment leaves the old ones or the
-//! new ones, whole.
+//! Replaces a model and its data files so that a crash at any moment leaves either the old or the
+//! new files complete.
 //!
-//! New data files are written without a name where the system allows it (`O_TMPFILE`), get names
-//! that the old model does not use, then the new model takes the old one's name, and only then the
-//! old data files are removed. Whatever a crash leaves in the directory is listed, with the
-//! identity of each file, in a note beside the model, which the next save in the directory reads:
-//! it removes what is still the same file and belongs to no model.
+//! New data files are written without a name where the system allows it (`O_TMPFILE`). Then they
+//! are linked under names that the old model does not use, the new model is renamed over the old
+//! one, and only then are the old data files removed. A note beside the model lists, with their
+//! inodes, the files that a crash would leave behind. The next save in the directory reads the note
+//! and removes each file that still has this inode and that no model uses.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -21,26 +21,25 @@ use super::{SaveOptions, SaveReport, SavedFile, Weights};
 use crate::beneath::{Directory, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
 use crate::external::{HashWriter, check_location, directory_of, hex};
-use crate::form::Form;
-use crate::load::{Referring, referring};
+use crate::form::ModelFormat;
+use crate::load::{ReferringFile, read_referring};
 use crate::mapping;
 use crate::model::Model;
-use crate::open::{io_error, shown};
+use crate::open::{display_path, io_error};
 use crate::stored;
 use crate::unfinished::{Unfinished, remove_abandoned, remove_of_earlier_releases};
 
-/// Called with a name for each change of the disk before it is made.
+/// Called with the name of each step before the step changes the disk.
 pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 
-/// How much is written at a time and between two reports of progress. With pieces of 8 MiB
-/// saving 1 GB was slower than `cp`, with these it is faster.
+/// Bytes that are written at a time and between two reports of progress. With 8 MiB, saving 1 GB
+/// was slower than `cp`; with 1 MiB it is faster.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// End of the name of a note. Before it are a dot and the name of the model.
+/// Suffix of a note for crash recovery. The name before it is a dot and the name of the model.
 const NOTE_SUFFIX: &str = ".replacing";
 
-/// Names of data files with larger numbers are not recognised as having been made for the same
-/// base.
+/// Largest number in a data file's name that is tried when an old data file may be reused.
 const MOST_ATTEMPTS: u32 = 100;
 
 /// A save in progress.
@@ -48,45 +47,45 @@ struct Saving<'a> {
     options: &'a SaveOptions,
     path: &'a Path,
     directory: Directory,
-    /// The file's name without directory.
+    /// Name of the model file without directory.
     name: &'a OsStr,
     written: u64,
     total: u64,
-    /// Whether no other process gives names to files of the directory.
+    /// Whether this process holds the lock under which files of the directory get names.
     is_locked: bool,
 }
 
-/// A data file on its way.
+/// A data file that is being written.
 struct NewFile {
     location: String,
-    /// `None` if the file was there already, byte for byte.
+    /// `None` if an identical file exists and is reused.
     pending: Option<Unfinished>,
     checksum: Option<String>,
 }
 
-/// The data files of a model that is to be replaced.
+/// Data files of the model that will be replaced.
 #[derive(Default)]
-struct Old {
+struct OldFiles {
     locations: BTreeSet<String>,
 }
 
 pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<SaveReport, Error> {
-    let failed = |error| io_error("cannot write", path, error);
     if path.is_dir() {
         return Err(Error::new(ErrorKind::Io, "this is a directory; a file name is missing")
-            .with_place(shown(path)));
+            .with_place(display_path(path)));
     }
     let name = path.file_name().ok_or_else(|| {
-        Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path))
+        Error::new(ErrorKind::Io, "a file name is missing").with_place(display_path(path))
     })?;
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
         let message = "this is a device, pipe or socket, which would be replaced by a file";
         return Err(Error::new(ErrorKind::Io, message)
-            .with_place(shown(path))
+            .with_place(display_path(path))
             .with_help("name a file (Rust: Model::write_to writes to anything that is open)"));
     }
     model.check_complete()?;
-    let directory = Directory::open(directory_of(path)).map_err(failed)?;
+    let directory = Directory::open(directory_of(path));
+    let directory = directory.map_err(|error| io_error("cannot write", path, error))?;
     let stays = model.data.directory() == Some(directory.path());
     let planned = layout::plan(&model.graph, &model.data, options, stays)?;
     let mut saving = Saving {
@@ -100,7 +99,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
     };
     match saving.run(model, planned) {
         Ok(report) => Ok(report),
-        Err(Failure::Io(error)) => Err(failed(error)),
+        Err(Failure::Io(error)) => Err(io_error("cannot write", path, error)),
         Err(Failure::Other(error)) => Err(error),
     }
 }
@@ -128,7 +127,7 @@ impl Saving<'_> {
     fn run(&mut self, model: &Model, planned: Vec<PlannedFile>) -> Done<SaveReport> {
         let form = match self.options.form {
             Some(form) => form,
-            None => Form::of_path(self.path).unwrap_or_default(),
+            None => ModelFormat::from_path(self.path).unwrap_or_default(),
         };
         let mut changed = None;
         if self.options.weights == Weights::Inside {
@@ -136,18 +135,19 @@ impl Saving<'_> {
             layout::embed(&mut copy, &model.data)?;
             changed = Some(copy);
         }
-        let old = self.old_model();
+        let old = self.read_old();
         let mut files = self.write_data(model, &planned, &old)?;
 
         let mut report = SaveReport::default();
         let mut ready = None;
-        // A model without data files of its own can be written before anybody has to wait.
+        // A model without new data files does not depend on their names, so it is written before
+        // the lock is taken.
         if planned.is_empty() {
             let graph = changed.as_ref().unwrap_or(&model.graph);
             ready = Some(self.write_model(graph, form, &mut report)?);
         }
-        // From here to the end nobody else may give names to files of this directory. Systems
-        // without such locks do without.
+        // Under the lock, no other process links or renames files in this directory. On a system
+        // without such locks, saving goes on without.
         let lock = File::open(self.directory.path()).ok();
         self.is_locked = lock.as_ref().is_some_and(|lock| lock.lock().is_ok());
         self.clean_up_after_crash(model);
@@ -157,7 +157,7 @@ impl Saving<'_> {
             None => {
                 let mut copy = changed.unwrap_or_else(|| model.graph.clone());
                 for (file, planned) in files.iter().zip(&planned) {
-                    layout::point_into(
+                    layout::refer_to_file(
                         &mut copy,
                         planned,
                         &file.location,
@@ -170,11 +170,11 @@ impl Saving<'_> {
             }
         };
         let graph = changed.as_ref().unwrap_or(&model.graph);
-        let kept = locations(graph);
+        let kept = data_locations(graph);
         self.check_replaced(model, graph, form)?;
         let leaving: Vec<&String> = old.locations.difference(&kept).collect();
-        let (leaving, shared) = if self.options.replace || self.is_where_it_was_read(model) {
-            self.without_shared(leaving)
+        let (leaving, shared) = if self.options.replace || self.replaces_its_source(model) {
+            self.split_shared(leaving)
         } else {
             report.left = leaving.into_iter().cloned().collect();
             Default::default()
@@ -194,7 +194,7 @@ impl Saving<'_> {
         let note = self.leave_note(&files, &leaving)?;
         let placed = self.place(files, ready);
         if let Err(failure) = placed {
-            // What is in the directory now is what a crash would have left.
+            // Until the note is removed, the directory is in a state that a crash may leave.
             self.clean_up_after_crash(model);
             return Err(failure.into());
         }
@@ -214,25 +214,25 @@ impl Saving<'_> {
     }
 
     /// Whether the model replaces the file that it was read from.
-    fn is_where_it_was_read(&self, model: &Model) -> bool {
+    fn replaces_its_source(&self, model: &Model) -> bool {
         let path = fs::canonicalize(self.path).ok();
         path.is_some() && path == model.path
     }
 
-    /// Refuses to replace a file with values that the model, or the text that it was read from,
-    /// needs from it.
-    fn check_replaced(&self, model: &Model, successor: &graph::Model, form: Form) -> Done {
+    /// Refuses to replace a file that holds values of the model or of the text that it was parsed
+    /// from.
+    fn check_replaced(&self, model: &Model, successor: &graph::Model, form: ModelFormat) -> Done {
         let Some(replaced) = File::open(self.path).ok().and_then(|file| identity(&file).ok()?)
         else {
             return Ok(());
         };
-        for location in locations(&model.graph) {
-            let found = model.data.look(&location).ok();
+        for location in data_locations(&model.graph) {
+            let found = model.data.open(&location).ok();
             if found.is_some_and(|found| found.identity == Some(replaced)) {
-                return Err(stored::still_needed(&location).into());
+                return Err(stored::still_needed_error(&location).into());
             }
         }
-        let successor = (form == Form::Binary).then_some(successor);
+        let successor = (form == ModelFormat::Binary).then_some(successor);
         Ok(model.data.check_successor(replaced, successor)?)
     }
 
@@ -243,31 +243,33 @@ impl Saving<'_> {
         }
     }
 
-    /// What the model that is to be replaced refers to. A file that is no model refers to nothing.
-    fn old_model(&self) -> Old {
+    /// Lists the data files of the model that will be replaced. A file that is not a model has
+    /// none.
+    fn read_old(&self) -> OldFiles {
         let locations = read_locations(self.path).unwrap_or_default();
-        Old { locations }
+        OldFiles { locations }
     }
 
-    /// Writes the data files, without names. A file of the old model with the same content is taken
-    /// instead.
+    /// Writes the data files without giving them names. Reuses an identical file of the old model.
     fn write_data(
         &mut self,
         model: &Model,
         planned: &[PlannedFile],
-        old: &Old,
+        old: &OldFiles,
     ) -> Done<Vec<NewFile>> {
         let mut files: Vec<NewFile> = Vec::new();
         for plan in planned {
             let several = planned.len() > 1;
             let same = old.locations.iter().find(|location| {
                 let free = files.iter().all(|file| &file.location != *location);
-                // A name that was asked for is what the file gets.
+                // A name that the caller chose is never replaced by that of an identical file.
                 let fits = self.options.name.as_ref().is_none_or(|base| {
                     let mut attempts = 1..MOST_ATTEMPTS;
-                    attempts.any(|attempt| **location == named(base, &plan.label, several, attempt))
+                    attempts.any(|attempt| {
+                        **location == data_file_name(base, &plan.label, several, attempt)
+                    })
                 });
-                free && fits && self.is_the_same(model, plan, location).unwrap_or(false)
+                free && fits && self.is_identical(model, plan, location).unwrap_or(false)
             });
             if let Some(location) = same {
                 let checksum =
@@ -278,14 +280,14 @@ impl Saving<'_> {
             }
             let mut pending = self.create()?;
             let checksum = self.write_parts(model, plan, pending.file());
-            let checksum = self.or_discard(checksum, &mut pending)?;
+            let checksum = self.discard_on_error(checksum, &mut pending)?;
             files.push(NewFile { location: String::new(), pending: Some(pending), checksum });
         }
         Ok(files)
     }
 
-    /// Removes a temporary file if what should have filled it failed.
-    fn or_discard<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
+    /// Removes a temporary file if writing it failed.
+    fn discard_on_error<T>(&self, result: Done<T>, pending: &mut Unfinished) -> Done<T> {
         if result.is_err() && self.step("discard").is_ok() {
             pending.discard();
         }
@@ -304,7 +306,7 @@ impl Saving<'_> {
             let bytes = layout::bytes_of(&model.graph, &model.data, *part)?;
             self.step("write")?;
             if part.offset > end {
-                // A gap reads as zeros.
+                // A skipped range reads as zeros.
                 file.seek(SeekFrom::Start(part.offset))?;
                 if let Some(hasher) = &mut hasher {
                     let mut zeros = io::Read::take(io::repeat(0), part.offset - end);
@@ -335,8 +337,8 @@ impl Saving<'_> {
         }
     }
 
-    /// Whether a file of the old model has just the content of a planned one.
-    fn is_the_same(&self, model: &Model, plan: &PlannedFile, location: &str) -> io::Result<bool> {
+    /// Whether a file of the old model is identical to a planned one.
+    fn is_identical(&self, model: &Model, plan: &PlannedFile, location: &str) -> io::Result<bool> {
         let Ok(()) = check_location(location) else {
             return Ok(false);
         };
@@ -352,11 +354,11 @@ impl Saving<'_> {
             let Ok(bytes) = layout::bytes_of(&model.graph, &model.data, *part) else {
                 return Ok(false);
             };
-            let range = |from: u64, to: u64| there.as_slice().get(from as usize..to as usize);
-            let gap = range(end, part.offset);
-            end = part.offset + part.len;
+            let start = part.offset;
+            let gap = there.as_slice().get(end as usize..start as usize);
+            end = start + part.len;
             let same = gap.is_some_and(|gap| gap.iter().all(|byte| *byte == 0))
-                && range(part.offset, end) == Some(bytes.as_slice());
+                && there.as_slice().get(start as usize..end as usize) == Some(bytes.as_slice());
             if !same {
                 return Ok(false);
             }
@@ -378,19 +380,19 @@ impl Saving<'_> {
     fn write_model(
         &mut self,
         graph: &graph::Model,
-        form: Form,
+        form: ModelFormat,
         report: &mut SaveReport,
     ) -> Done<Unfinished> {
         let mut pending = self.create()?;
         let written = self.fill_model(graph, form, report, pending.file());
-        self.or_discard(written, &mut pending)?;
+        self.discard_on_error(written, &mut pending)?;
         Ok(pending)
     }
 
     fn fill_model(
         &mut self,
         graph: &graph::Model,
-        form: Form,
+        form: ModelFormat,
         report: &mut SaveReport,
         file: &File,
     ) -> Done {
@@ -400,7 +402,7 @@ impl Saving<'_> {
         report.left_out = form.write(graph, encoded, &mut sink)?;
         report.bytes = sink.bytes;
         if let Ok(old) = fs::metadata(self.path) {
-            // Whoever could read the old file can read the new one.
+            // A file that replaces another keeps its permissions.
             let _ = file.set_permissions(old.permissions());
         }
         if self.options.sync {
@@ -410,15 +412,15 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// A new file in the directory, without a name if possible.
+    /// Creates a file in the directory, without a name if the system allows it.
     fn create(&self) -> Done<Unfinished> {
         self.step("create")?;
         Ok(Unfinished::create(self.directory.path())?)
     }
 
-    /// Gives each new data file a name that no file of the directory and no tensor of the old model
-    /// has.
-    fn choose_names(&self, files: &mut [NewFile], planned: &[PlannedFile], old: &Old) -> Done {
+    /// Chooses a name for each new data file that is free in the directory and that the old model
+    /// does not refer to.
+    fn choose_names(&self, files: &mut [NewFile], planned: &[PlannedFile], old: &OldFiles) -> Done {
         let base = match &self.options.name {
             Some(name) => {
                 check_location(name).map_err(|why| {
@@ -430,17 +432,19 @@ impl Saving<'_> {
         };
         let several = planned.len() > 1;
         for attempt in 1.. {
-            let names: Vec<String> =
-                planned.iter().map(|plan| named(&base, &plan.label, several, attempt)).collect();
-            let is_free = |name: &String| {
-                // The model itself gets its name last.
-                clean(name).as_os_str() != self.name
-                    && !old.locations.contains(name)
-                    && fs::symlink_metadata(self.directory.path().join(name)).is_err()
-            };
+            let names: Vec<String> = planned
+                .iter()
+                .map(|plan| data_file_name(&base, &plan.label, several, attempt))
+                .collect();
             let wanted = files.iter().zip(&names);
             let mut wanted = wanted.filter(|(file, _)| file.pending.is_some());
-            if wanted.all(|(_, name)| is_free(name)) {
+            let are_free = wanted.all(|(_, name)| {
+                // The model file is created last, so its name may look free.
+                normalize(name).as_os_str() != self.name
+                    && !old.locations.contains(name)
+                    && fs::symlink_metadata(self.directory.path().join(name)).is_err()
+            });
+            if are_free {
                 for (file, name) in files.iter_mut().zip(names) {
                     if file.pending.is_some() {
                         file.location = name;
@@ -452,33 +456,34 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// Parts data files that no other model of the directory uses from those that one does.
-    fn without_shared(&self, leaving: Vec<&String>) -> (Vec<String>, Vec<String>) {
+    /// Splits data files into those that no other model in the directory uses and those that are
+    /// shared.
+    fn split_shared(&self, leaving: Vec<&String>) -> (Vec<String>, Vec<String>) {
         if leaving.is_empty() {
             return Default::default();
         }
         let used = self.used_by_others();
         leaving.into_iter().cloned().partition(|location| {
-            let path = clean(location);
+            let path = normalize(location);
             !used.iter().any(|other| *other == path)
         })
     }
 
-    /// Data files of the other models in the directory.
+    /// Lists the data files that other models in the directory use.
     fn used_by_others(&self) -> BTreeSet<PathBuf> {
         let entries = fs::read_dir(self.directory.path());
         let mut used = BTreeSet::new();
         for entry in entries.into_iter().flatten().flatten() {
             let path = entry.path();
-            if entry.file_name() != self.name && Form::of_path(&path).is_some() {
+            if entry.file_name() != self.name && ModelFormat::from_path(&path).is_some() {
                 let locations = files_needed(&path).unwrap_or_default();
-                used.extend(locations.iter().map(|location| clean(location)));
+                used.extend(locations.iter().map(|location| normalize(location)));
             }
         }
         used
     }
 
-    /// Path of the note about a model of the directory.
+    /// Returns the path of the note for crash recovery that belongs to a model in the directory.
     fn note_path(&self, model: &OsStr) -> PathBuf {
         let mut name = OsString::from(".");
         name.push(model);
@@ -486,21 +491,16 @@ impl Saving<'_> {
         self.directory.path().join(name)
     }
 
-    /// Notes which files are in the directory for the time being. `None` if there are none.
+    /// Writes the note with the files that a crash would leave behind. `None` if there are none.
     fn leave_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
         let mut lines = String::new();
-        let mut line = |identity: Option<Identity>, location: &str| {
-            if let Some((device, number)) = identity {
-                lines += &format!("{device} {number} {location}\n");
-            }
-        };
         for file in files {
             if let Some(pending) = &file.pending {
-                line(identity(pending.file())?, &file.location);
+                lines += &note_line(identity(pending.file())?, &file.location);
             }
         }
         for location in leaving {
-            line(self.identity_of(location), location);
+            lines += &note_line(self.identity_of(location), location);
         }
         if files.iter().all(|file| file.pending.is_none()) && leaving.is_empty() {
             return Ok(None);
@@ -515,11 +515,11 @@ impl Saving<'_> {
         Ok(Some(path))
     }
 
-    /// What tells a file of the directory from all others, links not followed.
+    /// Returns device and inode of a file in the directory, without following a symlink.
     #[cfg(unix)]
     fn identity_of(&self, location: &str) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt;
-        let metadata = fs::symlink_metadata(self.place_of(location)?).ok()?;
+        let metadata = fs::symlink_metadata(self.path_of(location)?).ok()?;
         let removable = metadata.is_file() || metadata.is_symlink();
         removable.then(|| (metadata.dev(), metadata.ino()))
     }
@@ -529,15 +529,15 @@ impl Saving<'_> {
         None
     }
 
-    /// The path of a data file, unless a link would lead elsewhere.
-    fn place_of(&self, location: &str) -> Option<PathBuf> {
+    /// Returns the path of a data file; `None` if a symlink leads out of the directory.
+    fn path_of(&self, location: &str) -> Option<PathBuf> {
         check_location(location).ok()?;
-        let path = self.directory.path().join(clean(location));
+        let path = self.directory.path().join(normalize(location));
         let real = fs::canonicalize(path.parent()?).ok()?;
         (Some(real.as_path()) == path.parent()).then_some(path)
     }
 
-    /// Gives the new files their names, the model last.
+    /// Gives the new data files their names, then renames the model over the old one.
     fn place(&self, files: Vec<NewFile>, mut model: Unfinished) -> io::Result<()> {
         for file in files {
             let Some(mut pending) = file.pending else {
@@ -565,14 +565,14 @@ impl Saving<'_> {
 
     fn remove(&self, location: &str) -> io::Result<()> {
         self.step("remove a data file")?;
-        match self.place_of(location) {
+        match self.path_of(location) {
             Some(path) => fs::remove_file(path),
             None => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
-    /// Removes what earlier saves in the directory left behind when they were ended. `model` is the
-    /// one that is saved.
+    /// Removes files that interrupted saves left in the directory. Keeps all that `model`, which is
+    /// being saved, uses.
     fn clean_up_after_crash(&self, model: &Model) {
         if self.step("clean up").is_err() {
             return;
@@ -581,7 +581,7 @@ impl Saving<'_> {
         remove_of_earlier_releases(self.directory.path(), self.name);
         self.follow_note(self.name, model);
         if !self.is_locked {
-            // Another process may be replacing another model.
+            // Without the lock, another process may be in the middle of replacing another model.
             return;
         }
         for entry in fs::read_dir(self.directory.path()).into_iter().flatten().flatten() {
@@ -594,34 +594,35 @@ impl Saving<'_> {
         }
     }
 
-    /// Removes the files of the note about a model that belong to no model, and the note.
+    /// Removes the files in the note about a model that no model uses, and then the note.
     fn follow_note(&self, about: &OsStr, model: &Model) {
         let path = self.note_path(about);
         let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
         let note = if is_file { fs::read_to_string(&path).ok() } else { None };
         let Some(note) = note else { return };
         let needed = [about, self.name].map(|name| files_needed(&self.directory.path().join(name)));
-        let mut used = locations(&model.graph);
+        let mut used = data_locations(&model.graph);
         used.extend(needed.into_iter().flatten().flatten());
-        let used: BTreeSet<PathBuf> = used.iter().map(|location| clean(location)).collect();
+        let used: BTreeSet<PathBuf> = used.iter().map(|location| normalize(location)).collect();
         let mut others = None;
         let mut is_note = !note.is_empty();
         for line in note.lines() {
             let mut words = line.splitn(3, ' ');
-            let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-            let identity = number().zip(number());
+            let device = words.next().and_then(|word| word.parse::<u64>().ok());
+            let number = words.next().and_then(|word| word.parse::<u64>().ok());
+            let identity = device.zip(number);
             let Some((identity, location)) = identity.zip(words.next()) else {
                 is_note = false;
                 continue;
             };
-            let place = clean(location);
+            let place = normalize(location);
             let others = others.get_or_insert_with(|| self.used_by_others());
             let is_ours = self.identity_of(location) == Some(identity);
             if is_ours && !used.contains(&place) && !others.contains(&place) {
                 let _ = self.remove(location);
             }
         }
-        // A file of another program may have such a name.
+        // A file whose lines have another format belongs to another program.
         if is_note || about == self.name {
             let _ = fs::remove_file(path);
         }
@@ -639,7 +640,8 @@ impl Saving<'_> {
     }
 }
 
-/// The model file while it is written: counts, reports, and takes big pieces as they are.
+/// Writer of the model file. Counts bytes, reports progress, and passes large slices through
+/// without copying.
 struct Sink<'s, 'a> {
     saving: &'s mut Saving<'a>,
     file: &'s File,
@@ -653,7 +655,7 @@ impl Write for Sink<'_, '_> {
 
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.saving.step("write")?;
-        // As much at a time as progress is told of.
+        // At most one chunk, so that progress is reported often.
         let mut room = CHUNK_BYTES;
         let fitting = slices.iter().take_while(|slice| {
             let fits = slice.len() <= room;
@@ -674,26 +676,34 @@ impl Write for Sink<'_, '_> {
     }
 }
 
-/// A location without `.` parts and doubled separators, to be compared.
-fn clean(location: &str) -> PathBuf {
+/// Normalizes a location for comparison: drops `.` components and doubled separators.
+fn normalize(location: &str) -> PathBuf {
     let parts = Path::new(location).components();
     parts.filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }
 
-/// The name of a data file: `base`, a label if there are several, and a number from the second
-/// attempt on.
-fn named(base: &str, label: &str, several: bool, attempt: u32) -> String {
+/// Makes the name of a data file: `base`, a label if there are several files, and a number from the
+/// second attempt on.
+fn data_file_name(base: &str, label: &str, several: bool, attempt: u32) -> String {
     match (several, label) {
-        (true, label) if !label.is_empty() => numbered(&format!("{base}_{label}"), attempt),
-        _ => numbered(base, attempt),
+        (true, label) if !label.is_empty() => number_name(&format!("{base}_{label}"), attempt),
+        _ => number_name(base, attempt),
     }
 }
 
-/// A name with a number from the second attempt on.
-pub(crate) fn numbered(base: &str, attempt: u32) -> String {
+/// Formats a line of a note; empty for a file without an inode.
+fn note_line(identity: Option<Identity>, location: &str) -> String {
+    match identity {
+        Some((device, number)) => format!("{device} {number} {location}\n"),
+        None => String::new(),
+    }
+}
+
+/// Adds a number to a file name from the second attempt on.
+pub(crate) fn number_name(base: &str, attempt: u32) -> String {
     let mut name = base.to_string();
     if attempt > 1 {
-        // In front of the suffixes, by which people recognise and ignore such files.
+        // Before the extensions, so that tools still recognise the type of the file.
         let file = name.rfind('/').map_or(0, |slash| slash + 1);
         let dot = name[file..].find('.').map_or(name.len(), |dot| file + dot);
         name.insert_str(dot, &format!("-{attempt}"));
@@ -701,8 +711,8 @@ pub(crate) fn numbered(base: &str, attempt: u32) -> String {
     name
 }
 
-/// The data files that a model refers to.
-fn locations(graph: &graph::Model) -> BTreeSet<String> {
+/// Lists the data files that a model refers to.
+fn data_locations(graph: &graph::Model) -> BTreeSet<String> {
     let tensors = graph.tensors().into_iter().map(|id| graph.stored(id));
     tensors
         .filter(|tensor| tensor.is_external())
@@ -711,25 +721,26 @@ fn locations(graph: &graph::Model) -> BTreeSet<String> {
         .collect()
 }
 
-/// The data files that a model file refers to; `None` if it is none. What a text has in other files
-/// is not its own.
+/// Lists the data files that a model file refers to; `None` if it is not a model. Files from which
+/// a text takes values are not included.
 fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
-    match referring(path)? {
-        Referring::Model(graph) | Referring::Text(graph, _) => Some(locations(&graph)),
-        Referring::BrokenText(_) => None,
+    match read_referring(path)? {
+        ReferringFile::Model(graph) | ReferringFile::Text(graph, _) => Some(data_locations(&graph)),
+        ReferringFile::BrokenText(_) => None,
     }
 }
 
-/// All files that a model file needs beside it: data files, and those in which a text has values.
+/// Lists all files that a model file needs: its data files, and files from which a text takes
+/// values.
 fn files_needed(path: &Path) -> Option<BTreeSet<String>> {
-    Some(match referring(path)? {
-        Referring::Model(graph) => locations(&graph),
-        Referring::Text(graph, mut needed) => {
-            needed.extend(locations(&graph));
+    Some(match read_referring(path)? {
+        ReferringFile::Model(graph) => data_locations(&graph),
+        ReferringFile::Text(graph, mut needed) => {
+            needed.extend(data_locations(&graph));
             needed
         }
-        // A text that is being edited: whatever it says in quotes may be a file.
-        Referring::BrokenText(text) => String::from_utf8_lossy(text.as_slice())
+        // An unfinished text does not parse, so every quoted string in it counts as a location.
+        ReferringFile::BrokenText(text) => String::from_utf8_lossy(text.as_slice())
             .split('"')
             .skip(1)
             .step_by(2)

@@ -1,5 +1,5 @@
-//! Functions that call each other: in circles, or so often that expanding them never ends in
-//! practice. Found by counting, not by expanding.
+//! Checks of function calls: recursion, and inlining that multiplies nodes exponentially ("billion
+//! laughs"). Nodes are counted along the call graph, nothing is inlined.
 
 use std::collections::HashMap;
 
@@ -7,47 +7,47 @@ use sardonyx_model::{GraphId, Id, Model};
 
 use super::ScanOptions;
 use super::codes;
-use super::nodes::{rounded, text};
-use super::places::of_function;
+use super::nodes::{format_large, text};
+use super::places::function_path;
 use super::report::Findings;
 
-/// Domain, name, overload.
+/// Domain, name and overload of a function.
 type Name<'m> = (&'m [u8], &'m [u8], &'m [u8]);
 
-/// A root of graphs: the bodies of functions by position, then everything else as one.
+/// Call graph of a model. A caller is a function, by its index, or `functions` for all other graphs
+/// together.
 struct Calls {
     /// Number of functions.
     functions: usize,
-    /// Nodes of each root that call no function.
+    /// Number of nodes of each caller that call no function.
     own: Vec<f64>,
-    /// For each root, which functions it calls how often.
+    /// Called functions of each caller, with the number of calls.
     calls: Vec<HashMap<usize, f64>>,
 }
 
-/// Checks how functions call each other.
+/// Reports recursive functions, and models that inlining makes too large.
 pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) {
     if model.functions.is_empty() {
         return;
     }
-    let by_name = by_name(model);
-    let calls = Calls::of(model, &by_name);
-    let in_circles = calls.in_circles();
-    for function in &in_circles {
+    let calls = Calls::new(model, &index_functions(model));
+    let recursive = calls.find_recursive();
+    for function in &recursive {
         found.add(&codes::RECURSION, || {
             let message = if calls.calls[*function].contains_key(function) {
                 "it calls itself"
             } else {
                 "it calls itself indirectly"
             };
-            (of_function(model, *function), message.to_string())
+            (function_path(model, *function), message.to_string())
         });
     }
-    if in_circles.is_empty() {
-        let nodes = calls.expanded();
+    if recursive.is_empty() {
+        let nodes = calls.count_inlined_nodes();
         let limit = options.expanded_nodes;
         if nodes > limit as f64 {
             found.add(&codes::BILLION_LAUGHS, || {
-                let (functions, nodes) = (calls.functions, rounded(nodes));
+                let (functions, nodes) = (calls.functions, format_large(nodes));
                 let message =
                     format!("with its {functions} functions inlined the model has {nodes} nodes");
                 (String::new(), message)
@@ -56,8 +56,8 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
     }
 }
 
-/// Functions by name, the first of each.
-fn by_name(model: &Model) -> HashMap<Name<'_>, usize> {
+/// Maps names to indices of functions. Of functions with one name, the first counts.
+fn index_functions(model: &Model) -> HashMap<Name<'_>, usize> {
     let mut by_name = HashMap::new();
     for (index, function) in model.functions.iter().enumerate() {
         let overload = model.maybe_text(function.overload).unwrap_or_default();
@@ -72,7 +72,7 @@ fn by_name(model: &Model) -> HashMap<Name<'_>, usize> {
 }
 
 impl Calls {
-    fn of(model: &Model, by_name: &HashMap<Name<'_>, usize>) -> Calls {
+    fn new(model: &Model, by_name: &HashMap<Name<'_>, usize>) -> Calls {
         let functions = model.functions.len();
         let bodies: HashMap<GraphId, usize> = model
             .functions
@@ -87,9 +87,9 @@ impl Calls {
         };
         let mut roots: Vec<usize> = Vec::new();
         for (id, graph) in model.graphs() {
-            // A graph comes after the one around it.
-            let around = graph.parent.and_then(|parent| roots.get(parent.index()));
-            let root = around.or(bodies.get(&id)).copied().unwrap_or(functions);
+            // Outer graphs precede their inner graphs, so the root of the parent is known.
+            let outer = graph.parent.and_then(|parent| roots.get(parent.index()));
+            let root = outer.or(bodies.get(&id)).copied().unwrap_or(functions);
             roots.push(root);
             for node in &graph.nodes {
                 let node = model.node(*node);
@@ -107,8 +107,8 @@ impl Calls {
         calls
     }
 
-    /// The functions that are part of a circle, or between two.
-    fn in_circles(&self) -> Vec<usize> {
+    /// Returns the functions on a cycle of calls, or on a path between two cycles.
+    fn find_recursive(&self) -> Vec<usize> {
         let mut callers: Vec<Vec<usize>> = vec![Vec::new(); self.functions];
         let mut callees: Vec<Vec<usize>> = vec![Vec::new(); self.functions];
         for (caller, called) in self.calls[..self.functions].iter().enumerate() {
@@ -123,11 +123,9 @@ impl Calls {
         (0..self.functions).filter(|index| left[*index]).collect()
     }
 
-    /// Nodes of everything that is no function, once all calls are replaced by what they call. Only
-    /// without circles.
-    fn expanded(&self) -> f64 {
-        // Functions without calls are known; each makes those that call it known once it was the
-        // last.
+    /// Counts the nodes outside of functions after inlining all calls. There must be no recursion.
+    fn count_inlined_nodes(&self) -> f64 {
+        // Topological order: the size of a function is final once those of all its callees are.
         let mut callers: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.functions];
         let mut waits: Vec<usize> = vec![0; self.functions + 1];
         for (caller, called) in self.calls.iter().enumerate() {
@@ -151,8 +149,9 @@ impl Calls {
     }
 }
 
-/// Takes away, again and again, what nothing that is left leads to. `back` and `forth` are the
-/// edges in both directions.
+/// Removes vertices without incoming edges from `left`, until each vertex that is left has one. A
+/// second call with the directions swapped leaves the vertices on cycles and between them. `back`
+/// holds the sources of incoming edges, `forth` the targets of outgoing ones.
 pub(super) fn trim(back: &[Vec<usize>], forth: &[Vec<usize>], left: &mut [bool]) {
     let mut degree: Vec<usize> =
         back.iter().map(|from| from.iter().filter(|index| left[**index]).count()).collect();

@@ -1,9 +1,8 @@
-//! What a scan can find: every code once, with how bad it is, the requirement behind it and what to
-//! do about it.
+//! Table of all codes of a scan: severity, violated requirement and advice.
 //!
-//! Codes are promised to stay; messages are not.
+//! The names of codes are stable; messages may change.
 
-/// The checker's.
+/// Codes of the model checker.
 mod check {
     pub(super) use sardonyx_passes::Code;
     pub(super) use sardonyx_passes::check::codes::*;
@@ -11,17 +10,17 @@ mod check {
 
 use sardonyx_passes::Severity;
 
-/// A kind of finding.
+/// A kind of finding: its name, severity, requirement and advice.
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) name: &'static str,
     pub(super) severity: Severity,
-    /// Empty if no requirement of the standard is behind it.
+    /// Identifier of the violated requirement of the standard; empty if none is violated.
     pub(super) requirement: &'static str,
     pub(super) help: &'static str,
 }
 
-/// A line per code: constant, severity, name, requirement, help.
+/// Defines the codes, one in each line: constant, severity, name, requirement, help.
 macro_rules! codes {
     ($( $constant:ident $severity:ident $name:literal $requirement:literal $help:literal; )*) => {
         $( pub(super) static $constant: Code = Code {
@@ -126,8 +125,8 @@ codes! {
     CYCLE Error "cycle" "GRAPH-03" "a reader that follows the nodes never ends";
 }
 
-/// What the checker finds that makes a file dangerous to open, as what that is called here.
-static OF_CHECKER: &[(&check::Code, &Code)] = &[
+/// Codes of the model checker that concern safety, each with the scan's code for it.
+static FROM_CHECKER: &[(&check::Code, &Code)] = &[
     (&check::NO_ELEMENT_TYPE, &UNKNOWN_TYPE),
     (&check::NEGATIVE_DIM, &NEGATIVE_DIM),
     (&check::SIZE_OVERFLOW, &SIZE_OVERFLOW),
@@ -150,9 +149,9 @@ static OF_CHECKER: &[(&check::Code, &Code)] = &[
     (&check::DUPLICATE_FUNCTION, &DUPLICATE_FUNCTION),
 ];
 
-/// What a finding of the checker is called here, if it makes a file dangerous to open.
-pub(super) fn of_checker(code: &check::Code) -> Option<&'static Code> {
-    let row = OF_CHECKER.iter().find(|(known, _)| known.name == code.name);
+/// Returns the scan's code for a code of the model checker; `None` if it does not concern safety.
+pub(super) fn from_checker(code: &check::Code) -> Option<&'static Code> {
+    let row = FROM_CHECKER.iter().find(|(known, _)| known.name == code.name);
     row.map(|(_, code)| *code)
 }
 
@@ -166,8 +165,9 @@ mod tests {
         let names: HashSet<&str> = ALL.iter().map(|code| code.name).collect();
         assert_eq!(names.len(), ALL.len());
         for code in ALL {
-            let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            assert!(code.name.chars().all(fine), "{}", code.name);
+            let mut bytes = code.name.bytes();
+            let is_word = bytes.all(|c| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+            assert!(is_word, "{}", code.name);
             assert!(!code.help.is_empty() && !code.help.ends_with('.'));
         }
     }

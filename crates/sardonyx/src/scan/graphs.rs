@@ -1,5 +1,5 @@
-//! Graphs that readers never get out of: nodes that wait for each other. The checker looks within a
-//! graph, and among a bounded number of nodes. Here every circle is found, through branches too.
+//! Check for cycles of nodes, in which a reader that follows the edges never ends. Unlike the model
+//! checker, it also finds cycles through inner graphs, and among any number of nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,18 +7,19 @@ use sardonyx_model::{GraphId, Id, Model, NodeId};
 
 use super::calls::trim;
 use super::codes;
-use super::places::of_node;
+use super::places::node_path;
 use super::report::Findings;
 
-/// Nodes that wait for each other, in all graphs at once: a node waits for what the graphs in it
-/// read, too.
+/// Reports cycles of nodes, one finding for each graph. A node also depends on the outer values
+/// that its inner graphs read.
 pub(super) fn check(model: &Model, found: &mut Findings) {
     let nodes: Vec<NodeId> =
         model.graphs().flat_map(|(_, graph)| graph.nodes.iter().copied()).collect();
     let count = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
     let (mut back, mut forth) = (vec![Vec::new(); count], vec![Vec::new(); count]);
-    // Many nodes of a deep graph may use a value of the outermost one.
-    let mut climbs: HashMap<(GraphId, GraphId), Option<NodeId>> = HashMap::new();
+    // Nodes of outer graphs that hold a deeply nested graph. Cached, as many nodes of the inner
+    // graph may use values of the outer one.
+    let mut holders: HashMap<(GraphId, GraphId), Option<NodeId>> = HashMap::new();
     for node in &nodes {
         let graph = model.node(*node).graph;
         for value in model.outputs(*node).iter().flatten() {
@@ -27,7 +28,7 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
                 let user = if from == graph {
                     Some(user)
                 } else {
-                    *climbs.entry((from, graph)).or_insert_with(|| holder(model, from, graph))
+                    *holders.entry((from, graph)).or_insert_with(|| find_holder(model, from, graph))
                 };
                 if let Some(user) = user {
                     forth[node.index()].push(user.index());
@@ -39,25 +40,25 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
     let mut left = vec![true; count];
     trim(&back, &forth, &mut left);
     trim(&forth, &back, &mut left);
-    let mut told: HashSet<GraphId> = HashSet::new();
+    let mut reported: HashSet<GraphId> = HashSet::new();
     for node in nodes.iter().filter(|node| left[node.index()]) {
         let graph = model.node(*node).graph;
-        if told.insert(graph) {
+        if reported.insert(graph) {
             found.add(&codes::CYCLE, || {
-                let in_graph = |other: &&NodeId| model.node(**other).graph == graph;
-                let left = nodes.iter().filter(|other| left[other.index()]);
-                let message = match left.filter(in_graph).count() {
-                    1 => "it depends on its own result".to_string(),
-                    n => format!("{n} nodes depend on each other's results"),
-                };
-                (of_node(model, *node), message)
+                let cyclic = nodes.iter().filter(|other| left[other.index()]);
+                let message =
+                    match cyclic.filter(|other| model.node(**other).graph == graph).count() {
+                        1 => "it depends on its own result".to_string(),
+                        n => format!("{n} nodes depend on each other's results"),
+                    };
+                (node_path(model, *node), message)
             });
         }
     }
 }
 
-/// The node of a graph that holds another graph, at any depth.
-fn holder(model: &Model, inner: GraphId, graph: GraphId) -> Option<NodeId> {
+/// Returns the node of `graph` that holds `inner`, directly or in a nested graph.
+fn find_holder(model: &Model, inner: GraphId, graph: GraphId) -> Option<NodeId> {
     let mut node = model.graph(inner).owner?;
     while model.node(node).graph != graph {
         node = model.graph(model.node(node).graph).owner?;

@@ -1,45 +1,44 @@
-//! The location of a data file as text: what no file beside the model is called, on any system.
+//! Checks of a data file's location as text, by the path rules of all operating systems.
 
 use super::codes::{self, Code};
 
-/// The mark with which a runtime says that an offset is an address in its own memory.
+/// Marker of ONNX Runtime for tensors whose offset is an address in the memory of the process.
 const ADDRESS_MARK: &str = "_ORT_MEM_ADDR_";
 
-/// What is wrong with a location, in words that go after it. Whatever
-/// [`check_location`](crate::external::check_location) refuses has an error here.
-pub(super) fn problems(location: &[u8]) -> Vec<(&'static Code, String)> {
+/// Finds the problems of a location, each as a predicate such as "is empty". Every location that
+/// [`check_location`](crate::external::check_location) rejects has an error here.
+pub(super) fn problems(location: &[u8]) -> Vec<(&'static Code, &'static str)> {
     let Ok(text) = std::str::from_utf8(location) else {
-        return vec![(&codes::LOCATION_NOT_UTF8, "is not UTF-8".to_string())];
+        return vec![(&codes::LOCATION_NOT_UTF8, "is not UTF-8")];
     };
-    let mut found = Vec::new();
-    let mut add = |code: &'static Code, what: &str| found.push((code, what.to_string()));
+    let mut found: Vec<(&'static Code, &'static str)> = Vec::new();
     if text.is_empty() {
-        add(&codes::LOCATION_EMPTY, "is empty");
+        found.push((&codes::LOCATION_EMPTY, "is empty"));
     }
     if text.starts_with('#') || text.contains(ADDRESS_MARK) {
         let what = "refers to memory of the program that wrote the model";
-        add(&codes::LOCATION_ADDRESS, what);
+        found.push((&codes::LOCATION_ADDRESS, what));
     }
     if text.contains('\0') {
-        add(&codes::LOCATION_NUL, "contains a NUL character");
+        found.push((&codes::LOCATION_NUL, "contains a NUL character"));
     }
     if is_absolute(location) {
-        add(&codes::LOCATION_ABSOLUTE, "is an absolute path");
+        found.push((&codes::LOCATION_ABSOLUTE, "is an absolute path"));
     }
     if text.split(['/', '\\']).any(|part| part == "..") {
-        add(&codes::LOCATION_ESCAPES, "has a '..' part");
+        found.push((&codes::LOCATION_ESCAPES, "has a '..' part"));
     }
     if text.contains("://") {
-        add(&codes::LOCATION_URL, "is a network address");
+        found.push((&codes::LOCATION_URL, "is a network address"));
     }
     if text.contains('\\') {
-        add(&codes::LOCATION_BACKSLASH, "contains a backslash");
+        found.push((&codes::LOCATION_BACKSLASH, "contains a backslash"));
     }
     if text.chars().any(|c| c.is_control() && c != '\0') {
-        add(&codes::LOCATION_CONTROL, "contains a control character");
+        found.push((&codes::LOCATION_CONTROL, "contains a control character"));
     }
     if text.split(['/', '\\']).any(is_reserved) {
-        add(&codes::LOCATION_RESERVED, "is a reserved name on Windows");
+        found.push((&codes::LOCATION_RESERVED, "is a reserved name on Windows"));
     }
     found
 }
@@ -50,8 +49,8 @@ fn is_absolute(location: &[u8]) -> bool {
     drive || matches!(location.first(), Some(b'/' | b'\\'))
 }
 
-/// Names that Windows takes for a device, for a stream of another file, or for the same name
-/// without its end.
+/// Whether Windows treats a path component specially: as a device (`NUL`), as a stream of another
+/// file (`a:b`), or as the name without its trailing dots and spaces.
 fn is_reserved(part: &str) -> bool {
     const DEVICES: [&str; 8] = ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "COM", "LPT"];
     let stem = part.split(['.', ':']).next().unwrap_or(part).trim_end();
@@ -66,8 +65,8 @@ fn is_reserved(part: &str) -> bool {
     device || ends || part.contains([':', '*', '?', '"', '<', '>', '|'])
 }
 
-/// A location without the spellings that mean nothing: `./a//b` and `a/b` are one file.
-pub(super) fn normal(location: &str) -> String {
+/// Normalizes a location, so that spellings of one path are equal: `./a//b` becomes `a/b`.
+pub(super) fn normalize(location: &str) -> String {
     let parts = location.split('/').filter(|part| !matches!(*part, "" | "."));
     parts.collect::<Vec<_>>().join("/")
 }
@@ -112,9 +111,9 @@ mod tests {
             let names: Vec<&str> = found.iter().map(|(code, _)| code.name).collect();
             let shown = String::from_utf8_lossy(location);
             assert_eq!(names, expected, "{shown:?}");
-            let errors = |code: &Code| code.severity == Severity::Error;
             if check_location(&shown).is_err() {
-                assert!(found.iter().any(|(code, _)| errors(code)), "{shown:?}");
+                let mut codes = found.iter().map(|(code, _)| code);
+                assert!(codes.any(|code| code.severity == Severity::Error), "{shown:?}");
             }
         }
     }
@@ -122,7 +121,7 @@ mod tests {
     #[test]
     fn spellings_of_one_path_are_one() {
         for spelling in ["a/b", "./a/b", "a//b", "a/./b", "a/b/"] {
-            assert_eq!(normal(spelling), "a/b");
+            assert_eq!(normalize(spelling), "a/b");
         }
     }
 }

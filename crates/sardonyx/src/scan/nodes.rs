@@ -1,4 +1,5 @@
-//! Nodes that make many elements that the file does not store, or that run what is not ONNX.
+//! Checks of nodes: tensors much larger than the file, long loops, pickles, and operators that run
+//! foreign code.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,15 +13,15 @@ use sardonyx_tensor::{CastOptions, DataType, cast};
 
 use super::ScanOptions;
 use super::codes;
-use super::places::of_node;
+use super::places::node_path;
 use super::report::{Findings, ScanFacts, ScannedDomain};
 
 /// Domains of the standard.
 const STANDARD: [&str; 5] =
     ["", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"];
 
-/// Operators that are known to run code, or to open files and connections, that the model names:
-/// domain, operator, what it does. An empty domain is any.
+/// Operators that run code, or open files and connections, that the model chooses: domain,
+/// operator, effect. An empty domain matches all domains, an empty operator all operators.
 const FOREIGN: &[(&str, &str, &str)] = &[
     ("", "PyOp", "calls Python"),
     ("", "PyCustomOp", "calls Python"),
@@ -34,16 +35,16 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ("com.microsoft.extensions", "", "may call network services"),
 ];
 
-/// Elements of a constant operand that are looked at.
+/// Maximum number of elements of a constant operand that is evaluated.
 const OPERAND_ELEMENTS: u64 = 1024;
-/// Bytes of an operand that are looked at.
+/// Maximum bytes of a constant operand that is evaluated.
 const OPERAND_BYTES: u64 = 64 << 10;
-/// Names of operators in a message.
+/// Maximum number of operator names in a message.
 const SHOWN_OPERATORS: usize = 6;
-/// Domains that the report lists.
+/// Maximum number of domains in the report.
 const LISTED: usize = 1000;
 
-/// Looks at all nodes.
+/// Checks all nodes of all graphs.
 pub(super) fn check(
     model: &Model,
     options: &ScanOptions,
@@ -58,21 +59,21 @@ pub(super) fn check(
             if !model.domain_of(*node).is_empty() {
                 continue;
             }
-            let Some(elements) = constants.made_by(*node) else {
+            let Some(elements) = constants.output_elements(*node) else {
                 continue;
             };
             let limit = options.elements as f64;
             match model.maybe_text(model.node(*node).op_type) {
                 Some(b"Loop") if elements > limit => found.add(&codes::LONG_LOOP, || {
-                    let message = format!("it loops {} times", rounded(elements));
-                    (of_node(model, *node), message)
+                    let message = format!("it loops {} times", format_large(elements));
+                    (node_path(model, *node), message)
                 }),
                 _ if elements > limit => found.add(&codes::EXPANSION, || {
                     let message = format!(
                         "it creates {} elements that are not stored in the file",
-                        rounded(elements)
+                        format_large(elements)
                     );
-                    (of_node(model, *node), message)
+                    (node_path(model, *node), message)
                 }),
                 _ => {}
             }
@@ -80,8 +81,8 @@ pub(super) fn check(
     }
 }
 
-/// A number that may be far beyond all integers.
-pub(super) fn rounded(number: f64) -> String {
+/// Formats a count that may exceed all integers: in full below 1e15, above with an exponent.
+pub(super) fn format_large(number: f64) -> String {
     match number {
         f64::INFINITY => "countless".to_string(),
         _ if number < 1e15 => format!("{number:.0}"),
@@ -89,7 +90,7 @@ pub(super) fn rounded(number: f64) -> String {
     }
 }
 
-/// A string attribute that begins and ends as a Python pickle of protocol 4 or 5.
+/// Reports string attributes that begin and end like a Python pickle of protocol 4 or 5.
 fn check_strings(model: &Model, node: NodeId, found: &mut Findings) {
     for id in model.attributes(node) {
         for value in &model.attribute(*id).values {
@@ -102,16 +103,18 @@ fn check_strings(model: &Model, node: NodeId, found: &mut Findings) {
                 found.add(&codes::PICKLE, || {
                     let message =
                         format!("an attribute is a Python pickle of {} bytes", bytes.len());
-                    (of_node(model, node), message)
+                    (node_path(model, node), message)
                 });
             }
         }
     }
 }
 
+/// Domain and name of an operator.
 type OperatorKey = (Option<Symbol>, Option<Symbol>);
 
-/// Lists domains, and names those that are not the standard's.
+/// Lists the domains of nodes in the report, and reports those outside of the standard and
+/// operators that run foreign code.
 fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
     let mut counts: HashMap<OperatorKey, (u64, NodeId)> = HashMap::new();
     for (_, graph) in model.graphs() {
@@ -141,21 +144,21 @@ fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
                 nodes: operators.iter().map(|(_, count, _)| count).sum(),
             });
         }
-        let foreign = |name: &[u8]| !functions.contains(&(domain, name));
+        // Calls of the model's own functions run its own nodes.
+        operators.retain(|(name, _, _)| !functions.contains(&(domain, *name)));
         for (name, count, first) in &operators {
             let row = FOREIGN.iter().find(|(in_domain, op, _)| {
                 (in_domain.is_empty() || in_domain.as_bytes() == domain)
                     && (op.is_empty() || op.as_bytes() == *name)
             });
-            if let Some((_, _, what)) = row.filter(|_| foreign(name)) {
+            if let Some((_, _, effect)) = row {
                 found.add(&codes::FOREIGN_CODE, || {
-                    let message = format!("{} {what}; {}", qualified(domain, name), nodes(*count));
-                    (of_node(model, *first), message)
+                    let (name, nodes) = (qualified_name(domain, name), count_nodes(*count));
+                    (node_path(model, *first), format!("{name} {effect}; {nodes}"))
                 });
             }
         }
         let standard = STANDARD.iter().any(|known| known.as_bytes() == domain);
-        operators.retain(|(name, _, _)| foreign(name));
         if !standard && !operators.is_empty() {
             found.add(&codes::CUSTOM_DOMAIN, || {
                 let count = operators.iter().map(|(_, count, _)| count).sum();
@@ -168,26 +171,26 @@ fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
                     names.push(format!("{} more", operators.len() - SHOWN_OPERATORS));
                 }
                 let (domain, names) = (shown(domain), names.join(", "));
-                let message = format!("{} of the domain '{domain}': {names}", nodes(count));
+                let message = format!("{} of the domain '{domain}': {names}", count_nodes(count));
                 (String::new(), message)
             });
         }
     }
 }
 
-fn nodes(count: u64) -> String {
+fn count_nodes(count: u64) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} node{s}")
 }
 
-fn qualified(domain: &[u8], name: &[u8]) -> String {
+fn qualified_name(domain: &[u8], name: &[u8]) -> String {
     match domain {
         b"" => shown(name),
         _ => format!("{}.{}", shown(domain), shown(name)),
     }
 }
 
-/// A domain or name as bytes; `ai.onnx` is empty.
+/// Returns the bytes of a domain or name; empty for `ai.onnx`, the default domain.
 pub(super) fn text(model: &Model, symbol: Option<Symbol>) -> &[u8] {
     match model.maybe_text(symbol).unwrap_or_default() {
         b"ai.onnx" => b"",
@@ -195,13 +198,13 @@ pub(super) fn text(model: &Model, symbol: Option<Symbol>) -> &[u8] {
     }
 }
 
-/// Finds the values of operands that the file fixes.
+/// Evaluates operands that are constants of the file.
 struct Constants<'m> {
     model: &'m Model,
-    /// Initializers by value. The model ties a value to its input if it is one; a default counts
-    /// here all the same.
+    /// Graph and index of each initializer, including the defaults of inputs, as these are used
+    /// if a caller omits the inputs.
     initializers: HashMap<ValueId, (GraphId, u32)>,
-    /// What was found out about operands: one may be used by all nodes of a model.
+    /// Cache of evaluated operands, as all nodes of a model may read one.
     known: RefCell<HashMap<ValueId, Option<Rc<[f64]>>>>,
 }
 
@@ -216,67 +219,87 @@ impl<'m> Constants<'m> {
         Constants { model, initializers, known: RefCell::default() }
     }
 
-    /// How many elements a node of the standard makes whatever its variable inputs are, at least;
-    /// for a loop, how often it runs. `None` if nothing can be said.
-    fn made_by(&self, node: NodeId) -> Option<f64> {
-        let op = self.model.maybe_text(self.model.node(node).op_type)?;
-        let operand = |index| self.operand(node, index);
-        let product = |index| operand(index).map(|numbers| product_of(&numbers));
-        let attribute = |name| self.numbers_of(node, name).map(|numbers| product_of(&numbers));
-        match op {
-            b"ConstantOfShape" | b"HannWindow" | b"HammingWindow" | b"BlackmanWindow" => product(0),
-            b"Expand" | b"CenterCropPad" | b"AffineGrid" | b"Col2Im" | b"DFT" => product(1),
-            b"MaxUnpool" => product(2),
-            b"Loop" => product(0),
-            b"RandomNormal" | b"RandomUniform" => attribute("shape"),
-            b"Multinomial" => attribute("sample_size"),
-            b"ConvTranspose" => attribute("output_shape"),
-            b"Tile" => Some(product(1)? * self.elements(node, 0).unwrap_or(1.0)),
-            b"OneHot" => Some(product(1)? * self.elements(node, 0).unwrap_or(1.0)),
-            b"EyeLike" => self.elements(node, 0),
-            b"MelWeightMatrix" => Some(product(0)? * (product(1)? / 2.0 + 1.0)),
+    /// Returns a lower bound for the number of elements that a node of the standard outputs,
+    /// whatever its variable inputs are; for `Loop`, the number of iterations. `None` if the
+    /// operator has no rule or its operands are not constant.
+    fn output_elements(&self, node: NodeId) -> Option<f64> {
+        match self.model.maybe_text(self.model.node(node).op_type)? {
+            b"ConstantOfShape" | b"HannWindow" | b"HammingWindow" | b"BlackmanWindow" | b"Loop" => {
+                self.operand_product(node, 0)
+            }
+            b"Expand" | b"CenterCropPad" | b"AffineGrid" | b"Col2Im" | b"DFT" => {
+                self.operand_product(node, 1)
+            }
+            b"MaxUnpool" => self.operand_product(node, 2),
+            b"RandomNormal" | b"RandomUniform" => self.attribute_product(node, "shape"),
+            b"Multinomial" => self.attribute_product(node, "sample_size"),
+            b"ConvTranspose" => self.attribute_product(node, "output_shape"),
+            b"Tile" | b"OneHot" => {
+                let product = self.operand_product(node, 1)?;
+                Some(product * self.input_elements(node, 0).unwrap_or(1.0))
+            }
+            b"EyeLike" => self.input_elements(node, 0),
+            b"MelWeightMatrix" => {
+                let (bins, length) =
+                    (self.operand_product(node, 0)?, self.operand_product(node, 1)?);
+                Some(bins * (length / 2.0 + 1.0))
+            }
             b"Range" => {
-                let (start, limit, delta) = (operand(0)?, operand(1)?, operand(2)?);
+                let start = self.operand(node, 0)?;
+                let (limit, delta) = (self.operand(node, 1)?, self.operand(node, 2)?);
                 Some((limit.first()? - start.first()?) / delta.first()?)
             }
             b"Pad" => {
-                let attribute = |name| self.numbers_of(node, name).map(Rc::from);
-                let pads =
-                    operand(1).or_else(|| attribute("pads")).or_else(|| attribute("paddings"))?;
+                let mut pads = self.operand(node, 1);
+                for name in ["pads", "paddings"] {
+                    pads = pads.or_else(|| self.attribute_numbers(node, name).map(Rc::from));
+                }
+                let pads = pads?;
                 let (begins, ends) = pads.split_at(pads.len() / 2);
                 let sides = begins.iter().zip(ends);
                 Some(sides.map(|(a, b)| 1.0 + a.max(0.0) + b.max(0.0)).product())
             }
             b"Upsample" => {
-                let height = self.numbers_of(node, "height_scale");
-                let width = self.numbers_of(node, "width_scale");
+                let height = self.attribute_numbers(node, "height_scale");
+                let width = self.attribute_numbers(node, "width_scale");
                 let sides = height.zip(width).map(|(a, b)| product_of(&[a, b].concat()));
-                product(1).or_else(|| attribute("scales")).or(sides)
+                let scales = self.operand_product(node, 1);
+                scales.or_else(|| self.attribute_product(node, "scales")).or(sides)
             }
             b"Resize" => match self.model.inputs(node).len() {
-                // The second input was the scales once.
-                0..=2 => product(1),
-                _ => product(3).or_else(|| product(2)),
+                // In version 10 of the operator, the second input is the scales.
+                0..=2 => self.operand_product(node, 1),
+                _ => self.operand_product(node, 3).or_else(|| self.operand_product(node, 2)),
             },
             _ => None,
         }
     }
 
-    /// The numbers of an input, if the file fixes them and they are few.
+    /// Returns the product of an input's elements, which is the element count if they are sizes.
+    fn operand_product(&self, node: NodeId, index: usize) -> Option<f64> {
+        self.operand(node, index).map(|numbers| product_of(&numbers))
+    }
+
+    /// Returns the product of an attribute's numbers, which is the element count if they are sizes.
+    fn attribute_product(&self, node: NodeId, name: &str) -> Option<f64> {
+        self.attribute_numbers(node, name).map(|numbers| product_of(&numbers))
+    }
+
+    /// Returns the elements of an input, if it is a small constant.
     fn operand(&self, node: NodeId, index: usize) -> Option<Rc<[f64]>> {
         let value = self.model.inputs(node).nth(index)??;
         if let Some(known) = self.known.borrow().get(&value) {
             return known.clone();
         }
-        let found = self.fixed(value).map(Rc::from);
+        let found = self.constant_numbers(value).map(Rc::from);
         self.known.borrow_mut().insert(value, found.clone());
         found
     }
 
-    /// The numbers of an initializer, or of what a Constant makes.
-    fn fixed(&self, value: ValueId) -> Option<Vec<f64>> {
+    /// Returns the elements of an initializer or of the output of a `Constant` node.
+    fn constant_numbers(&self, value: ValueId) -> Option<Vec<f64>> {
         if let Some(tensor) = self.initializer(value) {
-            return self.numbers(tensor);
+            return self.tensor_numbers(tensor);
         }
         let Producer::Node(node, _) = self.model.value(value).producer else {
             return None;
@@ -285,14 +308,14 @@ impl<'m> Constants<'m> {
             return None;
         }
         let names = ["value", "value_ints", "value_int", "value_floats", "value_float"];
-        names.iter().find_map(|name| self.numbers_of(node, name))
+        names.iter().find_map(|name| self.attribute_numbers(node, name))
     }
 
-    /// How many elements an input has, if it is an initializer.
-    fn elements(&self, node: NodeId, index: usize) -> Option<f64> {
+    /// Returns the number of elements of an input, if it is an initializer.
+    fn input_elements(&self, node: NodeId, index: usize) -> Option<f64> {
         let value = self.model.inputs(node).nth(index)??;
         let dims = &self.initializer(value)?.dims;
-        // All nodes may share one that has a million.
+        // Not cached: all nodes of a hostile file may share a tensor with a million dimensions.
         if dims.len() as u64 > OPERAND_ELEMENTS {
             return None;
         }
@@ -305,25 +328,24 @@ impl<'m> Constants<'m> {
         Some(&initializers.get(*index as usize)?.tensor)
     }
 
-    /// The numbers of an attribute.
-    fn numbers_of(&self, node: NodeId, name: &str) -> Option<Vec<f64>> {
+    /// Returns the numbers of an attribute, if there are at most [`OPERAND_ELEMENTS`].
+    fn attribute_numbers(&self, node: NodeId, name: &str) -> Option<Vec<f64>> {
         match self.model.attribute_of(node, name)?.value()? {
             AttributeValue::Int(number) => Some(vec![*number as f64]),
             AttributeValue::Float(number) => Some(vec![f64::from(*number)]),
-            // What is longer is no shape.
             AttributeValue::Ints(numbers) if numbers.len() as u64 > OPERAND_ELEMENTS => None,
             AttributeValue::Floats(numbers) if numbers.len() as u64 > OPERAND_ELEMENTS => None,
             AttributeValue::Ints(numbers) => Some(numbers.iter().map(|n| *n as f64).collect()),
             AttributeValue::Floats(numbers) => {
                 Some(numbers.iter().map(|n| f64::from(*n)).collect())
             }
-            AttributeValue::Tensor(tensor) => self.numbers(tensor),
+            AttributeValue::Tensor(tensor) => self.tensor_numbers(tensor),
             _ => None,
         }
     }
 
-    /// The numbers of a tensor, if they are few and in the model.
-    fn numbers(&self, tensor: &TensorProto) -> Option<Vec<f64>> {
+    /// Returns the elements of a tensor, if it is small and stored in the model file.
+    fn tensor_numbers(&self, tensor: &TensorProto) -> Option<Vec<f64>> {
         let bytes = tensor.raw_data.map_or(0, |raw| raw.len);
         let typed: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
         let elements =

@@ -1,5 +1,5 @@
-//! Where something stands in a model, in words of bounded length: names in a hostile file may be
-//! megabytes, and nested as deeply as the file likes.
+//! Paths of graphs, nodes and tensors in a model, as text of bounded length: names in a hostile
+//! file may have megabytes, and graphs may be nested deeply.
 
 use sardonyx_model::{
     Attribute, AttributeId, AttributeValue, GraphId, Model, NodeId, SparsePart, Symbol, TensorProto,
@@ -7,13 +7,13 @@ use sardonyx_model::{
 use sardonyx_passes::{Place, SpotPart};
 use sardonyx_proto::{path, shown};
 
-/// Interned text that may be absent, likewise.
+/// Returns interned text, truncated and with escapes for unprintable characters; empty if absent.
 pub(super) fn shown_symbol(model: &Model, symbol: Option<Symbol>) -> String {
     shown(model.maybe_text(symbol).unwrap_or_default())
 }
 
-/// Where a graph stands, such as `graph.node[3] 'then_branch'`.
-pub(super) fn of_graph(model: &Model, graph: GraphId) -> String {
+/// Returns the path of a graph, such as `graph.node[3] 'then_branch'`.
+pub(super) fn graph_path(model: &Model, graph: GraphId) -> String {
     path(&graph_steps(model, graph))
 }
 
@@ -21,28 +21,27 @@ fn graph_steps(model: &Model, graph: GraphId) -> Vec<String> {
     let mut steps = Vec::new();
     let mut next = graph;
     while let Some(node) = model.graph(next).owner {
-        let holds = |id: &&AttributeId| model.attribute(**id).graphs().any(|held| held == next);
-        let attribute = model.attributes(node).iter().find(holds);
-        let name = attribute.and_then(|id| model.attribute(*id).name);
+        let mut attributes = model.attributes(node).iter().map(|id| model.attribute(*id));
+        let holder = attributes.find(|attribute| attribute.graphs().any(|held| held == next));
+        let name = holder.and_then(|attribute| attribute.name);
         let index = position(model, node);
         steps.push(format!("node[{index}] '{}'", shown_symbol(model, name)));
         next = model.node(node).graph;
     }
-    steps.push(root(model, next));
+    steps.push(root_path(model, next));
     steps.reverse();
     steps
 }
 
-/// The name of a graph that no node holds.
-fn root(model: &Model, graph: GraphId) -> String {
+/// Returns the path of a graph that is not in a node: main graph, function body, training graph.
+fn root_path(model: &Model, graph: GraphId) -> String {
     if model.main == Some(graph) {
         return "graph".to_string();
     }
     if let Some(index) = model.functions.iter().position(|function| function.body == graph) {
-        return of_function(model, index);
+        return function_path(model, index);
     }
-    let steps = model.training_info.iter().enumerate();
-    for (index, info) in steps {
+    for (index, info) in model.training_info.iter().enumerate() {
         if info.initialization == Some(graph) {
             return format!("training_info[{index}].initialization");
         }
@@ -53,16 +52,16 @@ fn root(model: &Model, graph: GraphId) -> String {
     "a graph among the defaults of a function".to_string()
 }
 
-/// A function, such as `functions[2] 'Gelu'`.
-pub(super) fn of_function(model: &Model, index: usize) -> String {
+/// Returns the path of a function, such as `functions[2] 'Gelu'`.
+pub(super) fn function_path(model: &Model, index: usize) -> String {
     let name = model.functions.get(index).and_then(|function| function.name);
     format!("functions[{index}] '{}'", shown_symbol(model, name))
 }
 
-/// A node, such as `graph.node[3] 'conv1' (Conv)`.
-pub(super) fn of_node(model: &Model, id: NodeId) -> String {
+/// Returns the path of a node, such as `graph.node[3] 'conv1' (Conv)`.
+pub(super) fn node_path(model: &Model, id: NodeId) -> String {
     let node = model.node(id);
-    let graph = of_graph(model, node.graph);
+    let graph = graph_path(model, node.graph);
     let index = position(model, id);
     let op = shown_symbol(model, node.op_type);
     match model.maybe_text(node.name) {
@@ -76,8 +75,8 @@ fn position(model: &Model, node: NodeId) -> usize {
     nodes.iter().position(|id| *id == node).unwrap_or(0)
 }
 
-/// Where the checker found something.
-pub(super) fn of_spot(model: &Model, place: &Place) -> String {
+/// Converts a place of the model checker into a path of bounded length.
+pub(super) fn spot_path(model: &Model, place: &Place) -> String {
     let spot = place.spot;
     let holder = match (spot.part, spot.field, spot.index) {
         (SpotPart::Graph(graph), "initializer", Some(index)) => {
@@ -87,18 +86,18 @@ pub(super) fn of_spot(model: &Model, place: &Place) -> String {
             return Holder::Initializer(graph, index).place(model) + &name;
         }
         (SpotPart::Graph(graph), "sparse_initializer", Some(index)) => Holder::Sparse(graph, index),
-        (SpotPart::Graph(graph), ..) => return of_graph(model, graph),
+        (SpotPart::Graph(graph), ..) => return graph_path(model, graph),
         (SpotPart::Node(node), "attribute", Some(index)) => {
             match model.attributes(node).get(index as usize) {
                 Some(attribute) => Holder::Attribute(node, *attribute),
-                None => return of_node(model, node),
+                None => return node_path(model, node),
             }
         }
-        (SpotPart::Node(node), ..) => return of_node(model, node),
+        (SpotPart::Node(node), ..) => return node_path(model, node),
         (SpotPart::Function(function), "attribute_proto", Some(index)) => {
             Holder::Default(function as u32, index)
         }
-        (SpotPart::Function(function), ..) => return of_function(model, function),
+        (SpotPart::Function(function), ..) => return function_path(model, function),
         (SpotPart::Model | SpotPart::Document | SpotPart::Training(_), ..) => {
             return place.path.clone();
         }
@@ -106,32 +105,37 @@ pub(super) fn of_spot(model: &Model, place: &Place) -> String {
     holder.place(model)
 }
 
-/// A stored tensor and what holds it.
+/// A dense tensor of the file, with its place.
 #[derive(Clone, Copy)]
 pub(super) struct Stored<'m> {
     pub(super) tensor: &'m TensorProto,
     holder: Holder,
+    /// Role in the sparse tensor that the tensor belongs to, if it does.
     part: Option<SparsePart>,
 }
 
-/// A stored sparse tensor and what holds it.
+/// A sparse tensor of the file, with its place.
 #[derive(Clone, Copy)]
 pub(super) struct StoredSparse<'m> {
     pub(super) tensor: &'m sardonyx_model::SparseTensorProto,
     holder: Holder,
 }
 
+/// Message that holds a stored tensor.
 #[derive(Clone, Copy)]
 enum Holder {
+    /// Graph and index of a dense initializer.
     Initializer(GraphId, u32),
+    /// Graph and index of a sparse initializer.
     Sparse(GraphId, u32),
+    /// Attribute of a node.
     Attribute(NodeId, AttributeId),
-    /// A default of a function, by positions.
+    /// Index of a function, and index of an attribute default in it.
     Default(u32, u32),
 }
 
 impl Stored<'_> {
-    /// Where it stands, with its name.
+    /// Returns the path of the tensor, with its name.
     pub(super) fn place(&self, model: &Model) -> String {
         let part = match self.part {
             Some(SparsePart::Values) => ".values",
@@ -147,7 +151,7 @@ impl Stored<'_> {
 }
 
 impl StoredSparse<'_> {
-    /// Where it stands.
+    /// Returns the path of the sparse tensor.
     pub(super) fn place(&self, model: &Model) -> String {
         self.holder.place(model)
     }
@@ -157,35 +161,35 @@ impl Holder {
     fn place(self, model: &Model) -> String {
         match self {
             Holder::Initializer(graph, index) => {
-                format!("{}.initializer[{index}]", of_graph(model, graph))
+                format!("{}.initializer[{index}]", graph_path(model, graph))
             }
             Holder::Sparse(graph, index) => {
-                format!("{}.sparse_initializer[{index}]", of_graph(model, graph))
+                format!("{}.sparse_initializer[{index}]", graph_path(model, graph))
             }
             Holder::Attribute(node, attribute) => {
                 let name = shown_symbol(model, model.attribute(attribute).name);
-                format!("{} '{name}'", of_node(model, node))
+                format!("{} '{name}'", node_path(model, node))
             }
             Holder::Default(function, attribute) => {
-                let function = of_function(model, function as usize);
+                let function = function_path(model, function as usize);
                 format!("{function}.attribute_proto[{attribute}]")
             }
         }
     }
 }
 
-/// What is told about each stored tensor.
-pub(super) enum Found<'m> {
+/// A dense or sparse tensor of the file, as [`each_tensor`] visits it.
+pub(super) enum StoredTensor<'m> {
     Dense(Stored<'m>),
     Sparse(StoredSparse<'m>),
 }
 
-/// Goes through all stored tensors, those of graphs that nothing reaches included. The parts of a
-/// sparse tensor come as tensors after it.
-pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(Found<'m>)) {
+/// Calls `found` for every stored tensor, also in unreachable graphs. Visits a sparse tensor first,
+/// then its values and its indices as dense tensors.
+pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(StoredTensor<'m>)) {
     for (id, graph) in model.graphs() {
         for (index, initializer) in graph.initializers.iter().enumerate() {
-            found(Found::Dense(Stored {
+            found(StoredTensor::Dense(Stored {
                 tensor: &initializer.tensor,
                 holder: Holder::Initializer(id, index as u32),
                 part: None,
@@ -197,24 +201,33 @@ pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(Found<'m>)
         for node in &graph.nodes {
             for attribute in model.attributes(*node) {
                 let holder = Holder::Attribute(*node, *attribute);
-                in_attribute(model.attribute(*attribute), holder, &mut found);
+                visit_attribute(model.attribute(*attribute), holder, &mut found);
             }
         }
     }
     for (index, function) in model.functions.iter().enumerate() {
         for (position, attribute) in function.attribute_protos.iter().enumerate() {
             let holder = Holder::Default(index as u32, position as u32);
-            in_attribute(attribute, holder, &mut found);
+            visit_attribute(attribute, holder, &mut found);
         }
     }
 }
 
-fn in_attribute<'m>(attribute: &'m Attribute, holder: Holder, found: &mut impl FnMut(Found<'m>)) {
-    let dense = |tensor: &'m TensorProto| Found::Dense(Stored { tensor, holder, part: None });
+fn visit_attribute<'m>(
+    attribute: &'m Attribute,
+    holder: Holder,
+    found: &mut impl FnMut(StoredTensor<'m>),
+) {
     for value in &attribute.values {
         match value {
-            AttributeValue::Tensor(tensor) => found(dense(tensor)),
-            AttributeValue::Tensors(tensors) => tensors.iter().map(dense).for_each(&mut *found),
+            AttributeValue::Tensor(tensor) => {
+                found(StoredTensor::Dense(Stored { tensor, holder, part: None }));
+            }
+            AttributeValue::Tensors(tensors) => {
+                for tensor in tensors {
+                    found(StoredTensor::Dense(Stored { tensor, holder, part: None }));
+                }
+            }
             AttributeValue::SparseTensor(sparse) => each_part(sparse, holder, found),
             AttributeValue::SparseTensors(list) => {
                 for sparse in list {
@@ -229,13 +242,13 @@ fn in_attribute<'m>(attribute: &'m Attribute, holder: Holder, found: &mut impl F
 fn each_part<'m>(
     sparse: &'m sardonyx_model::SparseTensorProto,
     holder: Holder,
-    found: &mut impl FnMut(Found<'m>),
+    found: &mut impl FnMut(StoredTensor<'m>),
 ) {
-    found(Found::Sparse(StoredSparse { tensor: sparse, holder }));
+    found(StoredTensor::Sparse(StoredSparse { tensor: sparse, holder }));
     let parts = [(SparsePart::Values, &sparse.values), (SparsePart::Indices, &sparse.indices)];
     for (part, tensor) in parts {
         if let Some(tensor) = tensor {
-            found(Found::Dense(Stored { tensor, holder, part: Some(part) }));
+            found(StoredTensor::Dense(Stored { tensor, holder, part: Some(part) }));
         }
     }
 }

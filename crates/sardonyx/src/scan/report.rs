@@ -1,4 +1,4 @@
-//! What a scan says, and how findings are gathered without growing with the file.
+//! Report of a scan, and the collector of findings, whose size does not grow with the file.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,28 +9,29 @@ use sardonyx_passes::CheckReport;
 use sardonyx_passes::Severity;
 
 use super::codes::{self, Code};
-use super::places::of_spot;
+use super::places::spot_path;
 use crate::inspect::OperatorSet;
 
-/// What a scan found out about a file.
+/// Result of a security scan of a model file.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ScanReport {
-    /// What the file holds, as far as it could be read.
+    /// Contents of the file, as far as it could be read.
     pub facts: ScanFacts,
-    /// What was found, the worst first, findings of one code together. Of each code only the first
-    /// few are listed; how many more there are is said in one finding after them.
+    /// Findings, the most severe first, grouped by code. At most
+    /// [`findings_per_code`](super::ScanOptions::findings_per_code) findings of a code are listed;
+    /// one more finding gives the number of the others.
     pub findings: Vec<ScanFinding>,
-    /// How many errors there are, those included that are not listed.
+    /// Number of errors, including those that are not listed.
     pub errors: u64,
-    /// How many warnings there are, likewise.
+    /// Number of warnings, including those that are not listed.
     pub warnings: u64,
-    /// How many notes there are, likewise.
+    /// Number of notes, including those that are not listed.
     pub notes: u64,
 }
 
-/// What a scanned file holds. All numbers are those of the file; none is a promise that the model
-/// is right.
+/// Contents of a scanned file: versions, and numbers of messages, graphs, nodes and bytes. They
+/// describe the file and do not imply that the model is valid.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ScanFacts {
@@ -40,75 +41,75 @@ pub struct ScanFacts {
     pub ir_version: Option<i64>,
     /// Imported operator sets.
     pub opsets: Vec<OperatorSet>,
-    /// The tool that made the model, as it says; may be cut.
+    /// Name of the tool that made the model, from the file's `producer_name`; truncated if long.
     pub producer_name: String,
-    /// The version of that tool; may be cut.
+    /// Version of that tool, from the file's `producer_version`; truncated if long.
     pub producer_version: String,
-    /// Graphs: the main one, subgraphs, those of training steps, bodies of functions.
+    /// Number of graphs: the main graph, subgraphs of nodes, training graphs and function bodies.
     pub graphs: u64,
-    /// Nodes in all graphs.
+    /// Number of nodes in all graphs.
     pub nodes: u64,
-    /// Functions that the model brings along.
+    /// Number of functions that the model defines.
     pub functions: u64,
-    /// Stored tensors, wherever they stand.
+    /// Number of stored tensors: initializers, and tensors in attributes and attribute defaults.
     pub tensors: u64,
-    /// Messages and elements of lists of texts in the file.
+    /// Number of protobuf messages in the file, plus the elements of its string lists.
     pub messages: u64,
-    /// Levels of nested messages.
+    /// Number of levels of nested messages.
     pub depth: u32,
-    /// Bytes of values of tensors in the file.
+    /// Bytes of tensor data in the model file.
     pub inside_bytes: u64,
-    /// Bytes of values of tensors in data files, as the tensors claim; a range that two tensors
+    /// Bytes of tensor data in data files, as declared by the tensors; a range that two tensors
     /// share counts twice.
     pub outside_claimed: u64,
-    /// Bytes of the data files that are there.
+    /// Total size in bytes of the data files that exist.
     pub outside_present: u64,
-    /// The data files that tensors name.
+    /// Data files that tensors refer to.
     pub data_files: Vec<ScannedFile>,
-    /// The domains of operators that nodes use.
+    /// Operator domains of the nodes.
     pub domains: Vec<ScannedDomain>,
 }
 
-/// A data file that tensors name.
+/// A data file that tensors refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScannedFile {
-    /// Its location, as the model says it; may be cut.
+    /// Location of the file, as it stands in the model; truncated if long.
     pub location: String,
-    /// Its size in bytes; `None` if it is not there or was not looked at.
+    /// Size of the file in bytes; `None` if it does not exist or was not checked.
     pub size: Option<u64>,
-    /// How many tensors name it.
+    /// Number of tensors that refer to the file.
     pub tensors: u64,
 }
 
-/// A domain of operators that nodes use.
+/// An operator domain that nodes use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScannedDomain {
-    /// Domain; empty for `ai.onnx`. May be cut.
+    /// Name of the domain, empty for `ai.onnx`; truncated if long.
     pub domain: String,
-    /// How many different operators.
+    /// Number of different operators of the domain that nodes use.
     pub operators: u64,
-    /// How many nodes.
+    /// Number of nodes with an operator of the domain.
     pub nodes: u64,
 }
 
-/// One thing that a scan found.
+/// A problem that a scan found in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScanFinding {
     /// Stable name of the kind of finding, such as `location-escapes`.
     pub code: &'static str,
-    /// How bad it is.
+    /// Severity of the finding.
     pub severity: Severity,
-    /// Where: a field with its byte, a node, a tensor, or a data file. Empty if it is the file as a
-    /// whole.
+    /// Place of the problem: a byte offset and field, a node, a tensor, or a data file. Empty if it
+    /// concerns the whole file.
     pub place: String,
-    /// The fact.
+    /// Description of the problem.
     pub message: String,
-    /// What to do about it, or why it matters.
+    /// Consequence of the problem, or advice how to handle it.
     pub help: &'static str,
-    /// The requirement of the standard that is violated, if one is.
+    /// Identifier of the violated requirement of the standard; `None` if none is violated.
     pub requirement: Option<&'static str>,
 }
 
@@ -120,26 +121,28 @@ impl fmt::Display for ScanFinding {
 }
 
 impl ScanReport {
-    /// The worst that was found; `None` if there is nothing to say.
+    /// Returns the severity of the most severe finding; `None` if the scan found nothing.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 }
 
-/// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file
-/// cannot make the report large.
+/// Collector of findings. It keeps up to `per_code` findings of each code and counts the others, so
+/// that a hostile file cannot make the report large.
 #[derive(Debug)]
 pub(super) struct Findings {
     per_code: usize,
     kept: Vec<ScanFinding>,
-    /// How often each code was found, and when it was found first.
+    /// Counts of all findings, by the names of their codes.
     totals: HashMap<&'static str, Total>,
 }
 
+/// Count of the findings of one code.
 #[derive(Debug)]
 struct Total {
     code: &'static Code,
     count: u64,
+    /// Position of the code in the order of first occurrence.
     rank: usize,
 }
 
@@ -148,11 +151,11 @@ impl Findings {
         Findings { per_code: per_code.max(1), kept: Vec::new(), totals: HashMap::new() }
     }
 
-    /// Adds a finding. Place and message are only put together if it is kept.
+    /// Adds a finding. Calls `words` for its place and message only if the finding is kept.
     pub(super) fn add(&mut self, code: &'static Code, words: impl FnOnce() -> (String, String)) {
         if self.counts(code) {
             let (place, message) = words();
-            self.kept.push(finding(code, place, message));
+            self.kept.push(make_finding(code, place, message));
         }
     }
 
@@ -165,24 +168,23 @@ impl Findings {
         total.count <= self.per_code as u64
     }
 
-    /// Adds what the checker found and what counts here.
+    /// Adds the model checker's findings that have a code of the scan.
     pub(super) fn add_checked(&mut self, model: &Model, report: &CheckReport) {
         for finding in &report.findings {
-            if let Some(code) = codes::of_checker(finding.code) {
-                let words = || (of_spot(model, &finding.place), finding.fact.clone());
-                self.add(code, words);
+            if let Some(code) = codes::from_checker(finding.code) {
+                self.add(code, || (spot_path(model, &finding.place), finding.fact.clone()));
             }
         }
         for (name, more) in &report.more {
-            let code = sardonyx_passes::check::code(name).and_then(codes::of_checker);
+            let code = sardonyx_passes::check::code(name).and_then(codes::from_checker);
             if let Some(total) = code.and_then(|code| self.totals.get_mut(code.name)) {
                 total.count += more;
             }
         }
     }
 
-    /// Into the report, in order.
-    pub(super) fn report(mut self, facts: ScanFacts) -> ScanReport {
+    /// Sorts the findings into a report, and adds the counts of those that are not listed.
+    pub(super) fn into_report(mut self, facts: ScanFacts) -> ScanReport {
         let mut report = ScanReport { facts, ..ScanReport::default() };
         for total in self.totals.values() {
             *match total.code.severity {
@@ -193,11 +195,11 @@ impl Findings {
             let more = total.count.saturating_sub(self.per_code as u64);
             if more > 0 {
                 let message = format!("and {more} more of this kind");
-                self.kept.push(finding(total.code, String::new(), message));
+                self.kept.push(make_finding(total.code, String::new(), message));
             }
         }
-        // Stable: findings of one code stay in the order of the file, with the count of the rest
-        // after them.
+        // The sort is stable: findings of one code stay in the order of the file, followed by the
+        // count of those that are not listed.
         self.kept.sort_by_key(|found| {
             let rank = self.totals.get(found.code).map_or(0, |total| total.rank);
             (Reverse(found.severity), rank)
@@ -207,7 +209,7 @@ impl Findings {
     }
 }
 
-fn finding(code: &'static Code, place: String, message: String) -> ScanFinding {
+fn make_finding(code: &'static Code, place: String, message: String) -> ScanFinding {
     ScanFinding {
         code: code.name,
         severity: code.severity,
@@ -226,12 +228,12 @@ mod tests {
     #[test]
     fn the_rest_is_counted() {
         let mut findings = Findings::new(2);
-        let words = |n: usize| move || (format!("place {n}"), "message".to_string());
         for n in 0..5 {
-            findings.add(&codes::UNALIGNED, words(n));
-            findings.add(&codes::CYCLE, words(n));
+            for code in [&codes::UNALIGNED, &codes::CYCLE] {
+                findings.add(code, || (format!("place {n}"), "message".to_string()));
+            }
         }
-        let report = findings.report(ScanFacts::default());
+        let report = findings.into_report(ScanFacts::default());
         assert_eq!((report.errors, report.warnings, report.notes), (5, 0, 5));
         let lines: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
         assert_eq!(lines[2], "error[cycle]: and 3 more of this kind");

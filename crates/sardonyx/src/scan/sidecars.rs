@@ -1,5 +1,5 @@
-//! References into data files, and these files: their sizes and kinds, not their content unless
-//! digests are asked for.
+//! Checks of data files and of the references into them: location, kind, size, and overlapping
+//! ranges. Content is read only to compare checksums, if the options enable it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,50 +14,54 @@ use super::places::Stored;
 use super::report::{Findings, ScanFacts, ScannedFile};
 use super::tensors::Claim;
 use crate::beneath::{Identity, Refusal};
-use crate::external::{DataFiles, Missed, sha1_of};
+use crate::external::{DataFiles, OpenFailure, sha1_of};
 
-/// Data files that are looked at.
+/// Maximum number of data files that are checked.
 const LOOKED_AT: usize = 100_000;
-/// Data files that the report lists.
+/// Maximum number of data files in the report.
 const LISTED: usize = 1000;
-/// What offsets are multiples of when tensors can be mapped each for itself.
+/// Alignment of offsets, in bytes, that lets a reader map each tensor individually.
 const PAGE: u64 = 4096;
-/// The largest padding that writers leave between tensors, so that each can be mapped for itself on
-/// every system.
+/// Maximum padding between tensors, in bytes: writers align to 64 KiB so that each tensor can be
+/// mapped on every system.
 const PADDING: u64 = 64 << 10;
-/// How much more than the files hold tensors may claim before that is worth a word.
+/// Bytes by which the tensors' claims may exceed the sizes of the files before that is reported.
 const SLACK: u64 = 1 << 30;
 
-/// Everything about data files that is known once all tensors have been seen.
+/// Data files of a model, collected while all its tensors are visited.
 pub(super) struct Sidecars<'m> {
     model: &'m Model,
+    /// Index into `files` of each location.
     by_location: HashMap<Vec<u8>, usize>,
     files: Vec<Sidecar<'m>>,
+    /// Number of tensors whose offset is not a multiple of [`PAGE`].
     unaligned: u64,
+    /// Total bytes that tensors claim.
     claimed: u64,
 }
 
-/// A location and what tensors say about it.
+/// A location of a data file, and the references of tensors to it.
 struct Sidecar<'m> {
     location: Vec<u8>,
+    /// Number of tensors that refer to the file.
     tensors: u64,
-    /// The tensor that names it first.
+    /// First tensor that refers to the file.
     first: Stored<'m>,
     ranges: Vec<Range<'m>>,
-    /// The digest that the model gives.
+    /// SHA-1 of the file, as the first tensor with a `checksum` declares it.
     checksum: Option<String>,
 }
 
-/// What a tensor takes of a data file.
+/// Bytes of a data file that a tensor refers to.
 #[derive(Clone, Copy)]
 struct Range<'m> {
     start: u64,
-    /// `None`: to the end of the file, as far as the tensor says.
+    /// Length in bytes; `None` if the range extends to the end of the file.
     len: Option<u64>,
     tensor: Stored<'m>,
 }
 
-/// The entries of `external_data`, the last of each key.
+/// Values of the known keys in a tensor's `external_data`, the last of each.
 #[derive(Default)]
 struct Entries<'m> {
     location: Option<&'m [u8]>,
@@ -71,33 +75,38 @@ impl<'m> Sidecars<'m> {
         Sidecars { model, by_location: HashMap::new(), files: Vec::new(), unaligned: 0, claimed: 0 }
     }
 
-    /// Takes in a tensor whose values lie outside the model.
+    /// Adds a tensor whose values are in a data file.
     pub(super) fn add(&mut self, stored: &Stored<'m>, claim: Claim, found: &mut Findings) {
         let model = self.model;
-        let place = || stored.place(model);
-        let entries = self.entries(stored, found);
+        let entries = self.read_entries(stored, found);
         let Some(location) = entries.location else {
-            let message = || "its values are external, but no location is set".to_string();
-            found.add(&codes::LOCATION_MISSING, || (place(), message()));
+            found.add(&codes::LOCATION_MISSING, || {
+                let message = "its values are external, but no location is set";
+                (stored.place(model), message.to_string())
+            });
             return;
         };
-        let offset = match entries.offset.map(number) {
+        let offset = match entries.offset.map(parse_number) {
             None => Some(0),
             Some(Some(offset)) => Some(offset),
             Some(None) => {
-                let text = shown(entries.offset.unwrap_or_default());
-                let message = || format!("its offset '{text}' is not a number of bytes");
-                found.add(&codes::BAD_OFFSET, || (place(), message()));
+                found.add(&codes::BAD_OFFSET, || {
+                    let text = shown(entries.offset.unwrap_or_default());
+                    let message = format!("its offset '{text}' is not a number of bytes");
+                    (stored.place(model), message)
+                });
                 None
             }
         };
-        let length = match entries.length.map(number) {
+        let length = match entries.length.map(parse_number) {
             None => Some(None),
             Some(Some(length)) => Some(Some(length)),
             Some(None) => {
-                let text = shown(entries.length.unwrap_or_default());
-                let message = || format!("its length '{text}' is not a number of bytes");
-                found.add(&codes::BAD_LENGTH, || (place(), message()));
+                found.add(&codes::BAD_LENGTH, || {
+                    let text = shown(entries.length.unwrap_or_default());
+                    let message = format!("its length '{text}' is not a number of bytes");
+                    (stored.place(model), message)
+                });
                 None
             }
         };
@@ -107,10 +116,11 @@ impl<'m> Sidecars<'m> {
             tensor: *stored,
         });
         let checksum = entries.checksum.map(shown_checksum);
-        self.file(location, stored, range, checksum, found);
+        self.add_reference(location, stored, range, checksum, found);
     }
 
-    fn entries(&self, stored: &Stored<'m>, found: &mut Findings) -> Entries<'m> {
+    /// Reads the `external_data` of a tensor, and reports duplicate keys.
+    fn read_entries(&self, stored: &Stored<'m>, found: &mut Findings) -> Entries<'m> {
         let model = self.model;
         let mut entries = Entries::default();
         for entry in &stored.tensor.external_data {
@@ -122,7 +132,7 @@ impl<'m> Sidecars<'m> {
                 b"checksum" => &mut entries.checksum,
                 _ => continue,
             };
-            // The checker says which list has the key twice, and not of which tensor that is.
+            // The model checker reports duplicate keys too, but does not name the tensor.
             if slot.replace(model.maybe_text(entry.value).unwrap_or_default()).is_some() {
                 found.add(&codes::DUPLICATE_KEY, || {
                     let message =
@@ -134,8 +144,8 @@ impl<'m> Sidecars<'m> {
         entries
     }
 
-    /// Notes what a tensor says about a location.
-    fn file(
+    /// Records a tensor's range and checksum in the data file at `location`.
+    fn add_reference(
         &mut self,
         location: &[u8],
         stored: &Stored<'m>,
@@ -187,7 +197,7 @@ impl<'m> Sidecars<'m> {
         }
     }
 
-    /// Looks at the files and compares them with what tensors say.
+    /// Checks all data files, and compares their sizes and checksums with the tensors.
     pub(super) fn finish(
         mut self,
         data: &DataFiles,
@@ -196,21 +206,25 @@ impl<'m> Sidecars<'m> {
         found: &mut Findings,
     ) {
         if self.unaligned > 0 {
-            let message =
-                || format!("{} tensors do not start at a multiple of {PAGE}", self.unaligned);
-            found.add(&codes::UNALIGNED, || (String::new(), message()));
+            found.add(&codes::UNALIGNED, || {
+                let message =
+                    format!("{} tensors do not start at a multiple of {PAGE}", self.unaligned);
+                (String::new(), message)
+            });
         }
         if data.directory().is_none() && !self.files.is_empty() {
-            let message = || "there is no directory to look for data files in".to_string();
-            found.add(&codes::NOT_LOOKED_AT, || (String::new(), message()));
+            found.add(&codes::NOT_LOOKED_AT, || {
+                (String::new(), "there is no directory to look for data files in".to_string())
+            });
         }
         if self.files.len() > LOOKED_AT {
-            let message = || format!("there are more than {LOOKED_AT} data files");
-            found.add(&codes::TOO_MANY_DATA_FILES, || (String::new(), message()));
+            found.add(&codes::TOO_MANY_DATA_FILES, || {
+                (String::new(), format!("there are more than {LOOKED_AT} data files"))
+            });
         }
         let mut groups = Groups::default();
         for index in 0..self.files.len() {
-            self.look(index, data, options, facts, &mut groups, found);
+            self.check_file(index, data, options, facts, &mut groups, found);
         }
         facts.outside_claimed = self.claimed;
         facts.outside_present = groups.sizes.iter().copied().fold(0, u64::saturating_add);
@@ -233,8 +247,8 @@ impl<'m> Sidecars<'m> {
         }
     }
 
-    /// Looks at a file, and checks each range against its size.
-    fn look(
+    /// Checks the location and kind of a data file, and that each range is within its size.
+    fn check_file(
         &mut self,
         index: usize,
         data: &DataFiles,
@@ -245,19 +259,18 @@ impl<'m> Sidecars<'m> {
     ) {
         let model = self.model;
         let file = &mut self.files[index];
-        let first = || file.first.place(model);
         let problems = location::problems(&file.location);
-        let refused = problems.iter().any(|(code, _)| code.severity == super::Severity::Error);
+        let is_rejected = problems.iter().any(|(code, _)| code.severity == super::Severity::Error);
         let name = shown(&file.location);
         for (code, what) in problems {
-            found.add(code, || (first(), format!("its location '{name}' {what}")));
+            found.add(code, || (file.first.place(model), format!("its location '{name}' {what}")));
         }
-        let looked = if !refused && index < LOOKED_AT && data.directory().is_some() {
-            look_at(file, &name, data, options, model, found)
+        let opened = if !is_rejected && index < LOOKED_AT && data.directory().is_some() {
+            open_file(file, &name, data, options, model, found)
         } else {
             None
         };
-        let size = looked.as_ref().map(|(size, _)| *size);
+        let size = opened.as_ref().map(|(size, _)| *size);
         if facts.data_files.len() < LISTED {
             facts.data_files.push(ScannedFile {
                 location: name.clone(),
@@ -268,9 +281,9 @@ impl<'m> Sidecars<'m> {
         for range in &mut file.ranges {
             check_range(range, size, &name, model, found);
         }
-        let key = match looked {
+        let key = match opened {
             Some((size, Some(identity))) => Key::File(identity, size),
-            _ => Key::Path(location::normal(&String::from_utf8_lossy(&file.location)), size),
+            _ => Key::Path(location::normalize(&String::from_utf8_lossy(&file.location)), size),
         };
         if let Some(other) = groups.add(key, index) {
             found.add(&codes::SAME_FILE, || {
@@ -280,8 +293,8 @@ impl<'m> Sidecars<'m> {
         }
     }
 
-    /// Looks for ranges that meet, and for bytes that no range has, in a file with one or several
-    /// locations.
+    /// Reports overlapping and shared ranges of one file, which may have several locations, and
+    /// bytes that no range covers.
     fn check_ranges(&self, group: &Group, found: &mut Findings) {
         let members = group.members.iter();
         let mut ranges: Vec<(u64, u64, &Range<'m>)> = members
@@ -290,7 +303,7 @@ impl<'m> Sidecars<'m> {
             .filter(|(start, end, _)| start < end)
             .collect();
         ranges.sort_by_key(|(start, end, _)| (*start, std::cmp::Reverse(*end)));
-        let name = || shown(&self.files[group.members[0]].location);
+        let location = &self.files[group.members[0]].location;
         let (mut shared, mut last) = (0u64, None::<(u64, u64, &Range<'m>)>);
         for range in &ranges {
             let (start, end, tensor) = *range;
@@ -300,7 +313,7 @@ impl<'m> Sidecars<'m> {
                     let other = other.tensor.place(self.model);
                     let message = format!(
                         "its bytes {start}..{end} of '{}' overlap the bytes {s}..{e} of {other}",
-                        name()
+                        shown(location)
                     );
                     (tensor.tensor.place(self.model), message)
                 }),
@@ -311,20 +324,23 @@ impl<'m> Sidecars<'m> {
             }
         }
         if shared > 0 {
-            let message = || format!("{shared} tensors share values with another tensor");
-            found.add(&codes::SHARED_RANGE, || (name(), message()));
+            found.add(&codes::SHARED_RANGE, || {
+                (shown(location), format!("{shared} tensors share values with another tensor"))
+            });
         }
         let ends = ranges.iter().map(|(start, end, _)| (*start, *end));
-        let unused = group.size.map_or(0, |size| unused(ends, size));
+        let unused = group.size.map_or(0, |size| count_unused(ends, size));
         if unused > 0 {
-            let message = || format!("{unused} bytes belong to no tensor");
-            found.add(&codes::UNREFERENCED, || (name(), message()));
+            found.add(&codes::UNREFERENCED, || {
+                (shown(location), format!("{unused} bytes belong to no tensor"))
+            });
         }
     }
 }
 
-/// Bytes of a file in none of the ranges, which ascend, without what may be padding between them.
-fn unused(ranges: impl Iterator<Item = (u64, u64)>, size: u64) -> u64 {
+/// Counts the bytes of a file outside of all ranges, whose starts ascend. Gaps below [`PADDING`] do
+/// not count.
+fn count_unused(ranges: impl Iterator<Item = (u64, u64)>, size: u64) -> u64 {
     let (mut unused, mut reached) = (0, 0);
     for (start, end) in ranges.chain([(size, size)]) {
         let gap = start.min(size).saturating_sub(reached);
@@ -336,31 +352,35 @@ fn unused(ranges: impl Iterator<Item = (u64, u64)>, size: u64) -> u64 {
     unused
 }
 
-/// What makes two locations one file.
+/// Identity of a data file, by which several locations are recognized as one file.
 #[derive(PartialEq, Eq, Hash, Clone)]
 enum Key {
+    /// Identity (device and inode) and size of an opened file.
     File(Identity, u64),
+    /// Normalized path of a file that was not opened, and its size if known.
     Path(String, Option<u64>),
 }
 
-/// Locations that are one file.
+/// Locations of one file.
 struct Group {
+    /// Indices into [`Sidecars::files`].
     members: Vec<usize>,
     size: Option<u64>,
 }
 
+/// All data files, with their locations grouped by file.
 #[derive(Default)]
 struct Groups {
     by_key: HashMap<Key, usize>,
     members: Vec<Group>,
-    /// Sizes of different files.
+    /// Sizes of the distinct files, in bytes.
     sizes: Vec<u64>,
-    /// Files whose size is not known.
+    /// Number of files whose size is not known.
     unknown: usize,
 }
 
 impl Groups {
-    /// Adds a location; another one that is the same file.
+    /// Adds a location. Returns an earlier location of the same file, if there is one.
     fn add(&mut self, key: Key, index: usize) -> Option<usize> {
         let size = match &key {
             Key::File(_, size) => Some(*size),
@@ -385,8 +405,9 @@ impl Groups {
     }
 }
 
-/// Size and identity of a file, if it is one that may be read. Compares its digest on request.
-fn look_at(
+/// Opens a data file and returns its size and identity; `None`, with a finding, if it must not be
+/// read or cannot be. Compares its checksum if the options enable it.
+fn open_file(
     file: &Sidecar<'_>,
     name: &str,
     data: &DataFiles,
@@ -395,31 +416,32 @@ fn look_at(
     found: &mut Findings,
 ) -> Option<(u64, Option<Identity>)> {
     let location = std::str::from_utf8(&file.location).ok()?;
-    let seen = match data.look(location) {
+    let seen = match data.open(location) {
         Ok(seen) => seen,
         Err(missed) => {
             let (code, what) = match missed {
-                Missed::Location(_) => (&codes::LOCATION_ESCAPES, "is rejected"),
-                Missed::Missing(_) => (&codes::DATA_FILE_MISSING, "does not exist"),
-                Missed::DanglingLink => {
+                OpenFailure::Location(_) => (&codes::LOCATION_ESCAPES, "is rejected"),
+                OpenFailure::Missing(_) => (&codes::DATA_FILE_MISSING, "does not exist"),
+                OpenFailure::DanglingLink => {
                     (&codes::DATA_FILE_MISSING, "is a link to a file that does not exist")
                 }
-                Missed::Outside(_) => {
+                OpenFailure::Outside(_) => {
                     (&codes::LINK_OUTSIDE, "is a link to outside of the model's directory")
                 }
-                Missed::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
-                Missed::Refused(Refusal::Kind(kind)) => {
-                    let message = || format!("'{name}' is {kind}");
-                    found.add(&codes::NOT_A_FILE, || (file.first.place(model), message()));
+                OpenFailure::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
+                OpenFailure::Refused(Refusal::Kind(kind)) => {
+                    found.add(&codes::NOT_A_FILE, || {
+                        (file.first.place(model), format!("'{name}' is {kind}"))
+                    });
                     return None;
                 }
-                Missed::Refused(Refusal::HardLink) => {
+                OpenFailure::Refused(Refusal::HardLink) => {
                     (&codes::HARD_LINK, "has more than one hard link")
                 }
-                Missed::Refused(Refusal::Io(error)) => {
-                    let message = || format!("'{name}' cannot be opened: {error}");
-                    found
-                        .add(&codes::DATA_FILE_UNREADABLE, || (file.first.place(model), message()));
+                OpenFailure::Refused(Refusal::Io(error)) => {
+                    found.add(&codes::DATA_FILE_UNREADABLE, || {
+                        (file.first.place(model), format!("'{name}' cannot be opened: {error}"))
+                    });
                     return None;
                 }
             };
@@ -428,8 +450,9 @@ fn look_at(
         }
     };
     if seen.through_link {
-        let message = || "it is a link to a readable file".to_string();
-        found.add(&codes::LINK_INSIDE, || (name.to_string(), message()));
+        found.add(&codes::LINK_INSIDE, || {
+            (name.to_string(), "it is a link to a readable file".to_string())
+        });
     }
     if let Some(checksum) = file.checksum.as_ref().filter(|_| options.checksums) {
         match sha1_of(&seen.file) {
@@ -446,7 +469,7 @@ fn look_at(
     Some((seen.len, seen.identity))
 }
 
-/// Checks a range against the size of its file, and completes it where it goes to the end.
+/// Checks that a range is within its file, and sets the length of a range that extends to the end.
 fn check_range(
     range: &mut Range<'_>,
     size: Option<u64>,
@@ -454,12 +477,13 @@ fn check_range(
     model: &Model,
     found: &mut Findings,
 ) {
-    let place = || range.tensor.place(model);
     let start = range.start;
     let Some(end) = start.checked_add(range.len.unwrap_or(0)) else {
-        let len = range.len.unwrap_or(0);
-        let message = || format!("its offset {start} plus length {len} overflows");
-        found.add(&codes::RANGE_OVERFLOW, || (place(), message()));
+        found.add(&codes::RANGE_OVERFLOW, || {
+            let len = range.len.unwrap_or(0);
+            let message = format!("its offset {start} plus length {len} overflows");
+            (range.tensor.place(model), message)
+        });
         return;
     };
     let Some(size) = size else { return };
@@ -467,15 +491,16 @@ fn check_range(
         found.add(&codes::RANGE_BEYOND_END, || {
             let message =
                 format!("it claims the bytes {start}..{end} of '{name}', which has {size} bytes");
-            (place(), message)
+            (range.tensor.place(model), message)
         });
     } else if range.len.is_none() {
         range.len = Some(size - start);
     }
 }
 
-/// A decimal number as all readers take it: no sign, no blanks.
-fn number(text: &[u8]) -> Option<u64> {
+/// Parses a decimal number of digits only. Signs and blanks are rejected, as readers treat them
+/// differently.
+fn parse_number(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Stored tensors: what they claim. Values are not looked at.
+//! Checks of stored tensors: ranks, sizes and the memory that readers need. Values are not read.
 
 use sardonyx_model::Model;
 use sardonyx_passes::payload::{element_count, storage_bytes};
@@ -9,54 +9,53 @@ use super::codes;
 use super::places::{Stored, StoredSparse};
 use super::report::Findings;
 
-/// Dimensions that readers with a fixed number of them have room for.
+/// Maximum rank that readers with fixed arrays of dimensions support.
 const RANK: usize = 64;
 
-/// What type and shape of a tensor ask for.
+/// Memory that the type and shape of a tensor require.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Claim {
-    /// Bytes in the layout of `raw_data`; `None` for strings and where elements or type are
-    /// unknown.
+    /// Bytes in the layout of `raw_data`; `None` for strings, and if the number of elements or the
+    /// type is not known.
     pub(super) bytes: Option<u64>,
 }
 
-/// What a tensor claims. Whether it keeps to that, the checker says; here is what matters only to
-/// those who do not trust the file.
+/// Checks a dense tensor, and returns the memory that it requires. The model checker compares the
+/// stored data with it; the checks here only concern untrusted files.
 pub(super) fn check(model: &Model, stored: &Stored<'_>, found: &mut Findings) -> Claim {
     let tensor = stored.tensor;
-    let place = || stored.place(model);
-    check_rank(&tensor.dims, &place, found);
+    check_rank(&tensor.dims, found, || stored.place(model));
     if !tensor.is_external() && !tensor.external_data.is_empty() {
-        let message = || "it names a data file, but its values are not external".to_string();
-        found.add(&codes::EXTERNAL_IGNORED, || (place(), message()));
+        found.add(&codes::EXTERNAL_IGNORED, || {
+            let message = "it names a data file, but its values are not external";
+            (stored.place(model), message.to_string())
+        });
     }
-    let elements = elements(&tensor.dims);
+    let elements = count_elements(&tensor.dims);
     let data_type = proto::DataType(tensor.data_type.unwrap_or(0));
     Claim { bytes: elements.and_then(|elements| storage_bytes(data_type, elements)) }
 }
 
-fn check_rank(dims: &[i64], place: &impl Fn() -> String, found: &mut Findings) {
+fn check_rank(dims: &[i64], found: &mut Findings, place: impl FnOnce() -> String) {
     if dims.len() > RANK {
-        let message = || format!("it has {} dimensions", dims.len());
-        found.add(&codes::HIGH_RANK, || (place(), message()));
+        found.add(&codes::HIGH_RANK, || (place(), format!("it has {} dimensions", dims.len())));
     }
 }
 
-/// Number of elements, if the dimensions make sense.
-fn elements(dims: &[i64]) -> Option<u64> {
+/// Returns the number of elements; `None` if a dimension is negative or the product overflows.
+fn count_elements(dims: &[i64]) -> Option<u64> {
     if dims.iter().any(|dim| *dim < 0) { None } else { element_count(dims) }
 }
 
-/// Checks what a sparse tensor becomes when somebody fills it in.
+/// Checks the size of a sparse tensor's dense form.
 pub(super) fn check_sparse(
     model: &Model,
     stored: &StoredSparse<'_>,
     options: &ScanOptions,
     found: &mut Findings,
 ) {
-    let place = || stored.place(model);
-    check_rank(&stored.tensor.dims, &place, found);
-    let Some(dense) = elements(&stored.tensor.dims) else {
+    check_rank(&stored.tensor.dims, found, || stored.place(model));
+    let Some(dense) = count_elements(&stored.tensor.dims) else {
         return;
     };
     let values = stored.tensor.values.as_ref();
@@ -65,7 +64,7 @@ pub(super) fn check_sparse(
     if dense > options.sparse_elements && dense / count > options.sparse_ratio {
         found.add(&codes::SPARSE_EXPANSION, || {
             let message = format!("{count} stored values represent {dense} elements");
-            (place(), message)
+            (stored.place(model), message)
         });
     }
 }

@@ -1,8 +1,7 @@
-//! The bytes of a model, walked along the table of fields: what is broken, hidden, or read
-//! differently by others.
+//! Walk over the protobuf bytes of a model: reports malformed and hidden bytes, and fields that
+//! other readers interpret differently.
 //!
-//! One pass over the structure with a list of open messages instead of recursion. Values of tensors
-//! are stepped over.
+//! One pass with a stack of open messages instead of recursion. Tensor data is skipped.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,40 +16,41 @@ use super::ScanOptions;
 use super::codes;
 use super::report::Findings;
 
-/// Levels of nested messages that libprotobuf reads.
+/// Maximum nesting depth of messages that libprotobuf reads.
 const LIBPROTOBUF_DEPTH: u32 = 100;
-/// Bytes of a name from which on it is long.
+/// Length of a name, in bytes, from which on it is reported.
 const LONG_NAME: usize = 64 << 10;
-/// Different unknown fields that are told apart.
+/// Maximum number of distinct unknown fields that are counted separately.
 const UNKNOWN_KINDS: usize = 1000;
-/// Elements of lists of numbers and strings in all, without the values of tensors. In memory each
-/// takes up to 24 bytes, though it may be one byte in the file.
+/// Maximum number of elements in all lists of numbers and strings, without tensor data. An element
+/// takes up to 24 bytes in memory but may be one byte in the file.
 const LIST_ELEMENTS: u64 = 1 << 26;
-/// No message has more fields than this.
+/// Maximum number of fields of a message in the table.
 const MOST_FIELDS: usize = 24;
 
-/// What a walk saw.
+/// Summary of a walk over the bytes of a model.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// Messages and elements of lists of texts.
+    /// Number of messages and elements of string lists.
     pub(super) messages: u64,
-    /// Levels of nested messages.
+    /// Number of levels of nested messages.
     pub(super) depth: u32,
-    /// Whether it came to the end: the bytes are a message.
+    /// Whether the walk reached the end of the bytes, which are a well-formed message then.
     pub(super) complete: bool,
 }
 
-/// A message that is being read.
+/// A message on the stack of the walk.
 struct Open<'a> {
     def: &'static MessageDef,
     records: Records<'a>,
-    /// The field that holds it and its position among those of its number; `None` for the model.
+    /// Field that holds the message, and its index among the occurrences of this field; `None` for
+    /// the model.
     held_by: Option<(&'static FieldDef, u32)>,
-    /// How often each field has occurred.
+    /// Number of occurrences of each field.
     seen: [u32; MOST_FIELDS],
 }
 
-/// A field that the table does not know, or not with that wire type.
+/// Key of unknown fields: fields that the table lacks, or that have another wire type there.
 #[derive(PartialEq, Eq, Hash)]
 struct UnknownKind {
     message: &'static str,
@@ -58,25 +58,31 @@ struct UnknownKind {
     wrong_type: bool,
 }
 
+/// Occurrences of one kind of unknown field.
 struct UnknownTotal {
     count: u64,
     bytes: u64,
+    /// Place of the first occurrence.
     first: String,
+    /// Byte offset of the first occurrence.
     offset: u64,
 }
 
+/// State of a walk over the bytes of a model.
 struct Walk<'a, 'f> {
+    /// Stack of open messages, the innermost last.
     open: Vec<Open<'a>>,
     limits: ReadLimits,
+    /// Maximum number of messages.
     messages: u64,
     found: &'f mut Findings,
     unknown: HashMap<UnknownKind, UnknownTotal>,
-    /// Elements of lists of numbers and strings.
+    /// Number of elements so far in lists of numbers and strings.
     elements: u64,
     walked: Walked,
 }
 
-/// Walks the bytes of a model.
+/// Walks the bytes of a model, and reports problems to `found`.
 pub(super) fn walk(bytes: &[u8], options: &ScanOptions, found: &mut Findings) -> Walked {
     let content = Slice { bytes, offset: 0 };
     let mut walk = Walk {
@@ -110,7 +116,7 @@ impl<'a> Walk<'a, '_> {
         });
     }
 
-    /// Whether the bytes are a message within the limits.
+    /// Walks to the end. Returns whether the bytes are a well-formed message within the limits.
     fn run(&mut self) -> bool {
         while let Some(innermost) = self.open.last_mut() {
             match innermost.records.next_record() {
@@ -118,12 +124,12 @@ impl<'a> Walk<'a, '_> {
                     self.open.pop();
                 }
                 Ok(Some(raw)) => {
-                    if !self.record(raw) {
+                    if !self.check_record(raw) {
                         return false;
                     }
                 }
                 Err(error) => {
-                    self.broken(error.kind(), error.offset());
+                    self.report_malformed(error.kind(), error.offset());
                     return false;
                 }
             }
@@ -131,8 +137,8 @@ impl<'a> Walk<'a, '_> {
         true
     }
 
-    /// Looks at a record; whether to go on.
-    fn record(&mut self, raw: RawField<'a>) -> bool {
+    /// Checks a record, and opens it if it is a message. Returns whether the walk goes on.
+    fn check_record(&mut self, raw: RawField<'a>) -> bool {
         let Some(message) = self.open.last_mut() else {
             return false;
         };
@@ -140,7 +146,7 @@ impl<'a> Walk<'a, '_> {
         let index = def.fields.binary_search_by_key(&raw.number, |field| field.number);
         let field = index.ok().map(|index| &def.fields[index]);
         let Some(field) = field.filter(|field| fits(field, raw.wire_type)) else {
-            self.unknown(def, &raw, field.is_some());
+            self.count_unknown(def, &raw, field.is_some());
             return true;
         };
         let occurrences = &mut message.seen[index.unwrap_or(0).min(MOST_FIELDS - 1)];
@@ -161,23 +167,25 @@ impl<'a> Walk<'a, '_> {
                 if field.is_list() && !self.count(&raw) {
                     return false;
                 }
-                self.text(def, field, index, &raw);
+                self.check_text(def, field, index, &raw);
             }
             FieldKind::Enum(name_of) => {
                 let name = name_of(raw.word as i32);
-                self.enumeration(name, field, index, &raw);
+                self.check_enum(name, field, index, &raw);
             }
             FieldKind::Int32 if is_element_type(def, field) => {
                 let name = DataType(raw.word as i32).name();
-                self.enumeration(name, field, index, &raw);
+                self.check_enum(name, field, index, &raw);
             }
-            kind if raw.wire_type == WireType::Len => return self.packed(kind, field, index, &raw),
+            kind if raw.wire_type == WireType::Len => {
+                return self.check_packed(kind, field, index, &raw);
+            }
             _ => {}
         }
         true
     }
 
-    /// Counts a message; whether that is still allowed.
+    /// Counts a message. Returns whether the limit is kept.
     fn count(&mut self, raw: &RawField<'_>) -> bool {
         self.walked.messages += 1;
         let limit = self.messages;
@@ -191,11 +199,11 @@ impl<'a> Walk<'a, '_> {
         false
     }
 
-    /// Counts what a record adds to a list; whether that is still allowed.
+    /// Counts the elements that a record adds to a list. Returns whether the limit is kept.
     fn count_elements(&mut self, kind: FieldKind, raw: &RawField<'_>) -> bool {
         self.elements += match (raw.wire_type, kind) {
             (WireType::Len, FieldKind::Float) => raw.content.bytes.len() as u64 / 4,
-            // At most: a number may have more bytes than one.
+            // An upper bound, as a number has at least one byte.
             (WireType::Len, FieldKind::Int64) => raw.content.bytes.len() as u64,
             _ => 1,
         };
@@ -209,6 +217,7 @@ impl<'a> Walk<'a, '_> {
         false
     }
 
+    /// Opens a nested message. Returns whether the limits of depth and messages are kept.
     fn enter(
         &mut self,
         def: &'static MessageDef,
@@ -221,7 +230,8 @@ impl<'a> Walk<'a, '_> {
         }
         let depth = self.open.len() as u32;
         if depth > self.limits.depth {
-            self.broken(ErrorKind::TooDeep { limit: self.limits.depth }, raw.record.offset);
+            let limit = self.limits.depth;
+            self.report_malformed(ErrorKind::TooDeep { limit }, raw.record.offset);
             return false;
         }
         if depth > self.walked.depth {
@@ -238,17 +248,17 @@ impl<'a> Walk<'a, '_> {
         true
     }
 
-    fn broken(&mut self, kind: ErrorKind, offset: u64) {
+    fn report_malformed(&mut self, kind: ErrorKind, offset: u64) {
         let at_top = self.open.len() == 1;
         let code = match kind {
             ErrorKind::TooDeep { .. } => &codes::TOO_DEEP,
             ErrorKind::Truncated | ErrorKind::LengthBeyondEnd { .. } if at_top => &codes::TRUNCATED,
             _ => &codes::MALFORMED,
         };
-        self.found.add(code, || (self.open.place_of(offset), kind.to_string()));
+        self.found.add(code, || (self.open.byte_place(offset), kind.to_string()));
     }
 
-    fn unknown(&mut self, def: &'static MessageDef, raw: &RawField<'_>, wrong_type: bool) {
+    fn count_unknown(&mut self, def: &'static MessageDef, raw: &RawField<'_>, wrong_type: bool) {
         let kinds = self.unknown.len();
         let kind = UnknownKind { message: def.name, number: raw.number, wrong_type };
         let bytes = raw.record.bytes.len() as u64;
@@ -262,7 +272,7 @@ impl<'a> Walk<'a, '_> {
                 new.insert(UnknownTotal {
                     count: 1,
                     bytes,
-                    first: self.open.place_of(raw.record.offset),
+                    first: self.open.byte_place(raw.record.offset),
                     offset: raw.record.offset,
                 });
             }
@@ -294,7 +304,8 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn enumeration(
+    /// Reports an enum field whose number has no name.
+    fn check_enum(
         &mut self,
         name: Option<&'static str>,
         field: &'static FieldDef,
@@ -310,8 +321,9 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// A packed block must hold whole numbers. Only its length and its last byte are looked at.
-    fn packed(
+    /// Checks by length and last byte that a packed field holds complete numbers. Returns whether
+    /// the walk goes on.
+    fn check_packed(
         &mut self,
         kind: FieldKind,
         field: &'static FieldDef,
@@ -339,7 +351,9 @@ impl<'a> Walk<'a, '_> {
         false
     }
 
-    fn text(
+    /// Reports text that is not UTF-8, has control or invisible characters, is too long, or is a
+    /// pickle.
+    fn check_text(
         &mut self,
         def: &'static MessageDef,
         field: &'static FieldDef,
@@ -348,10 +362,10 @@ impl<'a> Walk<'a, '_> {
     ) {
         let bytes = raw.content.bytes;
         let is_name = field.name != "doc_string" && field.name != "value";
-        // Nearly all names are this.
+        // Fast path: nearly all names are short and printable ASCII.
         if bytes.len() < LONG_NAME && bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
             if field.name == "value" && def.name == "StringStringEntryProto" {
-                self.pickle(bytes, field, index, raw);
+                self.check_pickle(bytes, field, index, raw);
             }
             return;
         }
@@ -367,8 +381,8 @@ impl<'a> Walk<'a, '_> {
                 return;
             }
         };
-        let is_control = |c: char| c.is_control() && (is_name || !matches!(c, '\n' | '\r' | '\t'));
-        if let Some(c) = text.chars().find(|c| is_control(*c)) {
+        let mut controls = text.chars().filter(|c| c.is_control());
+        if let Some(c) = controls.find(|c| is_name || !matches!(c, '\n' | '\r' | '\t')) {
             self.found.add(&codes::CONTROL_CHARACTERS, || {
                 let message = format!("'{}' contains the control character {c:?}", shown(bytes));
                 (place(), message)
@@ -388,20 +402,26 @@ impl<'a> Walk<'a, '_> {
             });
         }
         if def.name == "StringStringEntryProto" {
-            self.pickle(bytes, field, index, raw);
+            self.check_pickle(bytes, field, index, raw);
         }
     }
 
-    /// Base64 of a Python pickle of protocol 4 or 5: the bytes that begin one, and only the
-    /// alphabet of base64.
-    fn pickle(&mut self, bytes: &[u8], field: &'static FieldDef, index: u32, raw: &RawField<'_>) {
+    /// Reports text that looks like a Python pickle of protocol 4 or 5 in base64: it begins like
+    /// one and has only characters of base64.
+    fn check_pickle(
+        &mut self,
+        bytes: &[u8],
+        field: &'static FieldDef,
+        index: u32,
+        raw: &RawField<'_>,
+    ) {
         let begins = [&b"gASV"[..], b"gAWV"].iter().any(|start| bytes.starts_with(start));
-        let alphabet =
-            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
         if begins
             && bytes.len() >= 16
             && bytes.len().is_multiple_of(4)
-            && bytes.iter().all(alphabet)
+            && bytes
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))
         {
             self.found.add(&codes::PICKLE, || {
                 let message = format!("a Python pickle in base64, {} characters", bytes.len());
@@ -411,12 +431,13 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Places in the open messages.
+/// Descriptions of places in the innermost message of a stack of open messages.
 trait Placed {
-    /// Of a field of the innermost one.
+    /// Describes the place of a field: its byte offset, and its path from the model.
     fn place(&self, field: &FieldDef, index: u32, offset: u64) -> String;
-    /// Of a byte of the innermost one.
-    fn place_of(&self, offset: u64) -> String;
+    /// Describes the place of a byte: its offset, and the path of the innermost message.
+    fn byte_place(&self, offset: u64) -> String;
+    /// Returns the path of the innermost message, one text for each field.
     fn steps(&self) -> Vec<String>;
 }
 
@@ -427,7 +448,7 @@ impl Placed for Vec<Open<'_>> {
         format!("byte {offset}, field {}", path(&steps))
     }
 
-    fn place_of(&self, offset: u64) -> String {
+    fn byte_place(&self, offset: u64) -> String {
         let steps = self.steps();
         if steps.is_empty() {
             format!("byte {offset}")
@@ -448,13 +469,13 @@ fn step(field: &FieldDef, index: u32) -> String {
     field.step(field.is_list().then_some(index.into()))
 }
 
-/// Whether a field may come with a wire type: its own, or as a block if it is a list of numbers.
+/// Whether a field may have a wire type: its own, or that of packed fields if it is a list.
 fn fits(field: &FieldDef, wire_type: WireType) -> bool {
     let own = field.kind.wire_type();
     wire_type == own || (wire_type == WireType::Len && field.is_list())
 }
 
-/// Whether a list is kept in memory element by element. Values of tensors stay where they are.
+/// Whether readers keep a list in memory element by element. Tensor data stays in the file.
 fn is_kept_list(def: &MessageDef, field: &FieldDef) -> bool {
     let is_payload = def.name == "TensorProto" && field.name != "dims";
     field.label == Label::Repeated
@@ -462,12 +483,13 @@ fn is_kept_list(def: &MessageDef, field: &FieldDef) -> bool {
         && !matches!(field.kind, FieldKind::Message(_) | FieldKind::Text)
 }
 
-/// Whether a plain number stands for an element type. That of tensors is looked at with the tensor.
+/// Whether a field of a type holds the number of an element type. The element types of tensors are
+/// checked with the tensors.
 fn is_element_type(def: &MessageDef, field: &FieldDef) -> bool {
     def.name.starts_with("TypeProto.") && matches!(field.name, "elem_type" | "key_type")
 }
 
-/// Characters that reorder what is shown around them, or are not shown at all.
+/// Whether a character is invisible, or reorders the text around it (bidirectional controls).
 fn is_deceptive(c: char) -> bool {
     matches!(
         c,

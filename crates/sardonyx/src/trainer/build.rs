@@ -1,5 +1,5 @@
-//! Programs out of training information: one for each entry and initialization, and one for
-//! inference.
+//! Compiles the training information of a model: a program for each training step, for each
+//! initialization and for inference.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -11,23 +11,25 @@ use sardonyx_runtime::Precision;
 use super::program::{EntryPrograms, StepBuffers, TrainingProgram, TrainingPrograms};
 use super::state::{Places, State, type_of};
 use super::{Run, Runner, Trainer};
-use crate::devices::{DeviceOptions, DeviceSession, Forms, Stay, Stays};
-use crate::error::{Error, ErrorKind, guarded};
+use crate::devices::{
+    DeviceOptions, DeviceSession, ResidentVariable, ResidentVariables, StateForms,
+};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::model::Model;
 use crate::session::{Choices, Session, SessionBuilder};
 
-/// Options of a trainer that is about to be made; see [`Trainer::builder`].
+/// Options of a trainer; see [`Trainer::builder`].
 #[derive(Debug, Clone)]
 pub struct TrainerBuilder<'m> {
     model: &'m Model,
     session: SessionBuilder<'m>,
-    /// Outputs of training steps that callers want; all if `None`.
+    /// Names of outputs that training steps return; all outputs if `None`.
     outputs: Option<Vec<String>>,
     devices: Option<DeviceOptions>,
 }
 
-/// What the programs of a trainer are made of.
-struct Making<'m> {
+/// Inputs and common state of the compilation of a trainer's programs.
+struct ProgramCompiler<'m> {
     model: &'m Model,
     choices: Choices,
     outputs: Option<Vec<String>>,
@@ -35,7 +37,7 @@ struct Making<'m> {
     state: State,
     devices: Option<DeviceSession>,
     /// The forms of state variables on the devices.
-    forms: Arc<Forms>,
+    forms: Arc<StateForms>,
 }
 
 impl<'m> TrainerBuilder<'m> {
@@ -43,24 +45,24 @@ impl<'m> TrainerBuilder<'m> {
         TrainerBuilder { model, session: Session::builder(model), outputs: None, devices: None }
     }
 
-    /// How many threads a run uses; see [`SessionBuilder::threads`].
+    /// Sets the number of threads of a run; see [`SessionBuilder::threads`].
     pub fn threads(self, threads: usize) -> Self {
         self.session(|session| session.threads(threads))
     }
 
-    /// How exact products are; see [`SessionBuilder::precision`].
+    /// Sets the precision of products; see [`SessionBuilder::precision`].
     pub fn precision(self, precision: Precision) -> Self {
         self.session(|session| session.precision(precision))
     }
 
-    /// Bytes that each program and one run of it may take; see [`SessionBuilder::memory_limit`].
-    /// The values of state variables do not count.
+    /// Limits the bytes that each program and one run of it take; see
+    /// [`SessionBuilder::memory_limit`]. Values of state variables are not counted.
     pub fn memory_limit(self, bytes: usize) -> Self {
         self.session(|session| session.memory_limit(bytes))
     }
 
-    /// Other options of the sessions in which the programs run: operators of the caller, fixed
-    /// sizes and so on.
+    /// Changes the options of the sessions in which the programs run: custom operators, fixed sizes
+    /// and so on.
     pub fn session(
         mut self,
         change: impl FnOnce(SessionBuilder<'m>) -> SessionBuilder<'m>,
@@ -69,32 +71,33 @@ impl<'m> TrainerBuilder<'m> {
         self
     }
 
-    /// What operators without an attribute `seed` draw random numbers by. Trainers of a model that
-    /// have the same seed draw the same numbers, and so does a trainer again after
-    /// [`Trainer::initialize`]. By default a seed from the system.
+    /// Sets the seed for random operators without an attribute `seed`. Trainers of one model with
+    /// equal seeds draw equal numbers, and [`Trainer::initialize`] restarts the sequence. The
+    /// default is a seed from the system.
     pub fn seed(self, seed: u64) -> Self {
         self.session(|session| session.seed(seed))
     }
 
-    /// Which outputs of the main graph and of the algorithms training steps return; all by default.
-    /// Of the others only those are computed that an `update_binding` names. An entry returns those
-    /// that it has; making the trainer fails if none has one of them.
+    /// Selects the outputs of the main graph and of the algorithms that training steps return; all
+    /// by default. Other outputs are computed only if an `update_binding` names them. An entry
+    /// without a selected output omits it; making the trainer fails if no entry has it.
     pub fn outputs<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.outputs = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Runs training steps and inference on the devices of a configuration of the model, as
-    /// [`SessionBuilder::devices`] does. The annotations are those of the main graph and of the
-    /// algorithms; nodes without one follow from what they read. Results are the same, except for
-    /// the rounding of sums.
+    /// Runs training steps and inference on the devices of a configuration of the model, like
+    /// [`SessionBuilder::devices`]. The sharding annotations are those of the main graph and of the
+    /// algorithms, and are propagated to nodes without one. Results differ from a run on one device
+    /// only in the rounding of sums.
     ///
-    /// State variables stay on the devices from step to step, each in the form in which the first
-    /// step leaves its new value: a weight that is split by columns, its gradient and what the
-    /// optimizer keeps for it are only ever split by columns. Gradients of whole weights are summed
-    /// up where examples are divided among the devices. [`Trainer::state`] and the methods that
-    /// write a state put the parts together. Initialization runs without devices. All devices are
-    /// threads of this process: making the trainer fails with [`DeviceOptions::transport`].
+    /// State variables stay on the devices between steps. Each is sharded like the new value that
+    /// the first step computes for it: if a weight is split by columns, its gradient and the
+    /// optimizer state of it are split by columns too and never gathered. Gradients of replicated
+    /// weights are all-reduced if the examples are divided among the devices. [`Trainer::state`]
+    /// and the methods that write a state gather the shards. Initialization runs without devices.
+    /// All devices are threads of this process: making the trainer fails with
+    /// [`DeviceOptions::transport`].
     pub fn devices(mut self, options: DeviceOptions) -> Self {
         self.devices = Some(options);
         self
@@ -105,16 +108,18 @@ impl<'m> TrainerBuilder<'m> {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the model has no training information, or this contradicts itself
-    /// or the standard; [`ErrorKind::Unsupported`] if a state variable is a tensor of strings;
-    /// [`ErrorKind::Output`] for an output that no entry has; else as [`SessionBuilder::build`].
+    /// [`ErrorKind::Invalid`] if the model has no training information, or if this is inconsistent
+    /// or violates the standard; [`ErrorKind::Unsupported`] if a state variable is a tensor of
+    /// strings; [`ErrorKind::Output`] for an output that no entry has; errors of
+    /// [`SessionBuilder::build`].
     pub fn build(self) -> Result<Trainer, Error> {
-        guarded(|| self.make())
+        catch_panic(|| self.make())
     }
 
     fn make(self) -> Result<Trainer, Error> {
-        // Saved states and exported models read it for as long as the trainer lives.
-        let own = self.model.in_own_memory()?;
+        // The trainer reads the model as long as it lives, for saved states and exported models. In
+        // owned memory, a later change of the file has no effect.
+        let own = self.model.copy_to_own_memory()?;
         let model = &own;
         if model.graph.training_info.is_empty() {
             let message = "the model has no training information";
@@ -124,111 +129,121 @@ impl<'m> TrainerBuilder<'m> {
             ));
         }
         model.check_complete()?;
-        let mut warnings = checked(model)?;
-        warnings.extend(unsorted(&model.graph));
+        let mut warnings = check_training_info(model)?;
+        warnings.extend(find_unsorted(&model.graph));
         let choices = self.session.choices().clone();
         if self.devices.as_ref().is_some_and(DeviceOptions::has_transport) {
             let message = "training does not run on devices of several processes";
             return Err(Error::new(ErrorKind::Unsupported, message)
-                .with_help("leave out the transport: devices are threads of this process then"));
+                .with_help("remove the transport; the devices are then threads of this process"));
         }
         let session = choices.of_model(model);
         let devices = self.devices.map(|options| session.devices(options)).transpose()?;
         devices.as_ref().map_or(Ok(()), DeviceSession::check_gathers)?;
         let seed = devices.as_ref().map_or(choices.options.seed, DeviceSession::seed);
-        let places = Places::of(&model.graph);
+        let places = Places::new(&model.graph);
         let state = State::new(model, &places, seed)?;
-        let forms = Arc::new(Forms::open(state.len()));
-        let making =
-            Making { model, choices, outputs: self.outputs, places, state, devices, forms };
+        let forms = Arc::new(StateForms::new(state.len()));
+        let compiler = ProgramCompiler {
+            model,
+            choices,
+            outputs: self.outputs,
+            places,
+            state,
+            devices,
+            forms,
+        };
         let mut entries = Vec::with_capacity(model.graph.training_info.len());
         for index in 0..model.graph.training_info.len() {
-            entries.push(making.programs(index)?);
+            entries.push(compiler.compile_entry(index)?);
         }
-        making.check_outputs(&entries)?;
-        let inference = making.inference()?;
-        let Making { devices, state, .. } = making;
+        compiler.check_outputs(&entries)?;
+        let inference = compiler.compile_inference()?;
+        let ProgramCompiler { devices, state, .. } = compiler;
         let (model, identity) = (model.clone(), OnceLock::new());
         let programs = TrainingPrograms { model, entries, inference, warnings, identity, devices };
         Ok(Trainer { programs: Arc::new(programs), state, buffers: StepBuffers::default() })
     }
 }
 
-impl Making<'_> {
-    fn programs(&self, index: usize) -> Result<EntryPrograms, Error> {
+impl ProgramCompiler<'_> {
+    fn compile_entry(&self, index: usize) -> Result<EntryPrograms, Error> {
         let info = &self.model.graph.training_info[index];
         let initialization = match info.initialization {
-            Some(graph) => Some(self.initialization(index, graph)?),
+            Some(graph) => Some(self.compile_initialization(index, graph)?),
             None => None,
         };
-        Ok(EntryPrograms { initialization, step: self.step(index)? })
+        Ok(EntryPrograms { initialization, step: self.compile_step(index)? })
     }
 
-    /// The initialization graph alone: it sees no value of another graph.
-    fn initialization(
+    /// Compiles an initialization graph, which reads no value of another graph.
+    fn compile_initialization(
         &self,
         index: usize,
         initialization: GraphId,
     ) -> Result<TrainingProgram, Error> {
-        let mut graph = untrained(self.model, Some(initialization));
+        let mut graph = copy_without_training(self.model, Some(initialization));
         graph.main = Some(initialization);
         let info = &self.model.graph.training_info[index];
-        let binding = &info.initialization_binding;
-        let program = self.program(graph, (info, binding), None, |_| false)?;
+        let bindings = Bindings { info, assigned: &info.initialization_binding };
+        let program = self.compile(graph, bindings, None, |_| false)?;
         self.check_types(&program, &format!("training_info[{index}].initialization_binding"))?;
         Ok(program)
     }
 
-    /// The main graph followed by the algorithm of an entry, with state variables as inputs.
-    fn step(&self, index: usize) -> Result<TrainingProgram, Error> {
+    /// Compiles the training step of an entry: the main graph followed by the entry's algorithm,
+    /// with state variables as inputs.
+    fn compile_step(&self, index: usize) -> Result<TrainingProgram, Error> {
         let info = &self.model.graph.training_info[index];
         let graph = step_graph(self.model, index, &self.places)?;
-        let wanted = |name: &str| match &self.outputs {
-            Some(names) => names.iter().any(|wanted| wanted == name),
-            None => true,
-        };
-        let devices = self.devices.as_ref();
-        let program = self.program(graph, (info, &info.update_binding), devices, wanted)?;
+        let bindings = Bindings { info, assigned: &info.update_binding };
+        let program =
+            self.compile(graph, bindings, self.devices.as_ref(), |name| match &self.outputs {
+                Some(names) => names.iter().any(|returned| returned == name),
+                None => true,
+            })?;
         self.check_types(&program, &format!("training_info[{index}].update_binding"))?;
         Ok(program)
     }
 
-    /// The main graph, with state variables as inputs.
-    fn inference(&self) -> Result<TrainingProgram, Error> {
-        let mut graph = untrained(self.model, None);
+    /// Compiles the main graph with state variables as inputs.
+    fn compile_inference(&self) -> Result<TrainingProgram, Error> {
+        let mut graph = copy_without_training(self.model, None);
         let main = main_of(&graph)?;
         let variables = values_of(self.model, &self.places);
         graph.make_inputs(main, false, |_, value| variables.contains(&value));
-        let info = TrainingInfo::default();
-        let program = self.program(graph, (&info, &[]), self.devices.as_ref(), |_| true)?;
+        let bindings = Bindings { info: &TrainingInfo::default(), assigned: &[] };
+        let program = self.compile(graph, bindings, self.devices.as_ref(), |_| true)?;
         Ok(TrainingProgram { takes_defaults: true, ..program })
     }
 
-    /// Compiles a graph, for devices if there are some. Of its outputs those stay that are
-    /// returned or assigned, so nothing else is computed.
-    fn program(
+    /// Compiles a graph, for devices if there are some. Outputs that are neither returned nor
+    /// assigned are removed first, so that they are not computed.
+    fn compile(
         &self,
         mut graph: graph::Model,
-        (info, assigned): (&TrainingInfo, &[Entry]),
+        bindings: Bindings<'_>,
         devices: Option<&DeviceSession>,
         returned: impl Fn(&str) -> bool,
     ) -> Result<TrainingProgram, Error> {
         let main = main_of(&graph)?;
-        let sources: HashSet<Symbol> = assigned.iter().filter_map(|entry| entry.value).collect();
+        let assigned = bindings.assigned.iter();
+        let sources: HashSet<Symbol> = assigned.filter_map(|entry| entry.value).collect();
         graph.retain_outputs(main, |graph, output| {
             let is_assigned = output.name.is_some_and(|name| sources.contains(&name));
             is_assigned || returned(&graph.display(output.name))
         });
-        let (inputs, outputs) = names(&graph, main);
-        let Bound { variables, assignments } =
-            Bound::of(&self.places, (info, assigned), &inputs, &outputs);
-        let shown = |name: Option<Symbol>| self.model.shown(name);
+        let ports = graph.graph(main);
+        let (inputs, outputs) = (names_of(&ports.inputs), names_of(&ports.outputs));
+        let BoundPorts { variables, assignments } =
+            BoundPorts::new(&self.places, bindings, &inputs, &outputs);
+        let shown = |name: Option<Symbol>| self.model.display_name(name);
         let returned: Vec<bool> = outputs.iter().map(|name| returned(&shown(*name))).collect();
         let mut model = self.model.with_graph(graph);
         let mut updated = Vec::new();
         let session: Runner = match devices {
             None => {
-                model.updates = pairs(&variables, &assignments);
+                model.updates = pair_updates(&variables, &assignments);
                 let session = self.choices.of_model(&model).build()?;
                 let numbers = session.updates().into_iter();
                 updated.extend(numbers.filter_map(|(input, _)| {
@@ -239,24 +254,25 @@ impl Making<'_> {
                 session.into()
             }
             Some(devices) => {
-                let stay = |(input, variable): &(usize, usize)| {
+                let mut all = Vec::with_capacity(variables.len());
+                for (input, variable) in &variables {
                     let assigned = assignments.iter().find(|(assigned, _)| assigned == variable);
-                    let stored = self.state.stored(*variable);
-                    Stay {
+                    let stored = self.state.stored_value(*variable);
+                    all.push(ResidentVariable {
                         variable: *variable,
                         name: shown(inputs[*input]).into(),
                         input: *input,
                         output: assigned.map(|(_, output)| *output),
                         ty: (stored.data_type(), stored.dims().to_vec()),
-                    }
-                };
+                    });
+                }
                 let unreturned = (0..returned.len()).filter(|output| !returned[*output]);
-                let stays = Stays {
-                    all: variables.iter().map(stay).collect(),
+                let stays = ResidentVariables {
+                    all,
                     unreturned: unreturned.collect(),
                     forms: Arc::clone(&self.forms),
                 };
-                devices.beside(&model, &self.choices, stays)?.into()
+                devices.make_sibling(&model, &self.choices, stays)?.into()
             }
         };
         let names = session.outputs().iter().zip(&returned).filter(|(_, returned)| **returned);
@@ -273,23 +289,24 @@ impl Making<'_> {
         })
     }
 
-    /// Refuses a program of which it is known that it assigns what does not fit.
+    /// Refuses a program if inference proves that a new value does not fit its state variable.
     fn check_types(&self, program: &TrainingProgram, place: &str) -> Result<(), Error> {
         for (variable, output) in &program.assignments {
             let port = &program.session.outputs()[*output];
-            let value = self.state.stored(*variable);
+            let value = self.state.stored_value(*variable);
             let fits = match port.ty() {
                 None => true,
                 Some(Type::Tensor(ty)) => {
-                    let dims = value.dims();
-                    let same = |(dim, size): (&Dim, &usize)| match dim {
-                        Dim::Known(known) => i64::try_from(*size) == Ok(*known),
-                        _ => true,
-                    };
-                    ty.elem.is_none_or(|elem| elem == value.data_type())
-                        && ty.shape.as_ref().is_none_or(|shape| {
-                            shape.len() == dims.len() && shape.iter().zip(dims).all(same)
-                        })
+                    let has_type = ty.elem.is_none_or(|elem| elem == value.data_type());
+                    let has_shape = ty.shape.as_ref().is_none_or(|shape| {
+                        let mut sizes = shape.iter().zip(value.dims());
+                        shape.len() == value.dims().len()
+                            && sizes.all(|(dim, size)| match dim {
+                                Dim::Known(known) => i64::try_from(*size) == Ok(*known),
+                                _ => true,
+                            })
+                    });
+                    has_type && has_shape
                 }
                 Some(_) => false,
             };
@@ -304,13 +321,12 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Refuses to return what no entry has.
+    /// Fails if an output that [`TrainerBuilder::outputs`] selects exists in no entry.
     fn check_outputs(&self, entries: &[EntryPrograms]) -> Result<(), Error> {
-        let has = |name: &str| {
-            let steps = entries.iter().map(|programs| &programs.step.session);
-            steps.flat_map(Runner::outputs).any(|port| port.name() == name)
-        };
-        let unknown = self.outputs.iter().flatten().find(|name| !has(name));
+        let steps = entries.iter().map(|programs| &programs.step.session);
+        let ports: Vec<_> = steps.flat_map(Runner::outputs).collect();
+        let mut selected = self.outputs.iter().flatten();
+        let unknown = selected.find(|name| ports.iter().all(|port| port.name() != name.as_str()));
         match unknown {
             Some(name) => Err(Error::new(
                 ErrorKind::Output,
@@ -321,60 +337,67 @@ impl Making<'_> {
     }
 }
 
-/// Which inputs and outputs of a graph are state variables.
-struct Bound {
-    /// Number of an input, and that of the state variable that it is.
+/// Bindings that a program assigns, and the entry in which their names are resolved.
+#[derive(Clone, Copy)]
+struct Bindings<'i> {
+    info: &'i TrainingInfo,
+    assigned: &'i [Entry],
+}
+
+/// State variables among the inputs and outputs of a graph.
+struct BoundPorts {
+    /// Numbers of an input and of the state variable that it reads.
     variables: Vec<(usize, usize)>,
-    /// Number of a state variable, and that of the output whose value it gets.
+    /// Numbers of a state variable and of the output that is assigned to it.
     assignments: Vec<(usize, usize)>,
 }
 
-impl Bound {
-    /// As an entry says it, of whose bindings `assigned` are meant.
-    fn of(
+impl BoundPorts {
+    fn new(
         places: &Places,
-        (info, assigned): (&TrainingInfo, &[Entry]),
+        Bindings { info, assigned }: Bindings<'_>,
         inputs: &[Option<Symbol>],
         outputs: &[Option<Symbol>],
-    ) -> Bound {
-        let variable_of = |name: Option<Symbol>| places.find(info, name?);
+    ) -> BoundPorts {
         let variables = inputs.iter().enumerate();
-        let variables = variables.filter_map(|(input, name)| Some((input, variable_of(*name)?)));
+        let variables =
+            variables.filter_map(|(input, name)| Some((input, places.find(info, (*name)?)?)));
         let assignments = assigned.iter().filter_map(|entry| {
             let output = outputs.iter().position(|name| *name == entry.value)?;
-            Some((variable_of(entry.key)?, output))
+            Some((places.find(info, entry.key?)?, output))
         });
-        Bound { variables: variables.collect(), assignments: assignments.collect() }
+        BoundPorts { variables: variables.collect(), assignments: assignments.collect() }
     }
 }
 
-/// The names of the inputs and of the outputs of a graph.
-fn names(model: &graph::Model, graph: GraphId) -> (Vec<Option<Symbol>>, Vec<Option<Symbol>>) {
-    let graph = model.graph(graph);
-    let names = |infos: &[graph::ValueInfo]| infos.iter().map(|info| info.name).collect();
-    (names(&graph.inputs), names(&graph.outputs))
+fn names_of(ports: &[graph::ValueInfo]) -> Vec<Option<Symbol>> {
+    ports.iter().map(|port| port.name).collect()
 }
 
-/// Inputs, and outputs that take their place, by number.
-fn pairs(variables: &[(usize, usize)], assignments: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    let pair = |(input, variable): &(usize, usize)| {
+/// Returns pairs of an input that reads a state variable and the output that is assigned to it, by
+/// number: the output can be written in place.
+fn pair_updates(
+    variables: &[(usize, usize)],
+    assignments: &[(usize, usize)],
+) -> Vec<(usize, usize)> {
+    let pairs = variables.iter().filter_map(|(input, variable)| {
         let (_, output) = assignments.iter().find(|(assigned, _)| assigned == variable)?;
         Some((*input, *output))
-    };
-    variables.iter().filter_map(pair).collect()
+    });
+    pairs.collect()
 }
 
-/// A copy of the structure without training information, but with the nodes of one of its graphs.
-fn untrained(model: &Model, kept: Option<GraphId>) -> graph::Model {
+/// Copies a model without its training information, but keeps the nodes of the graph `kept`.
+fn copy_without_training(model: &Model, kept: Option<GraphId>) -> graph::Model {
     let mut graph = model.graph.clone();
     graph.remove_training(kept);
     graph
 }
 
-/// The main graph followed by the algorithm of an entry. State variables stay initializers.
-fn appended(model: &Model, entry: usize) -> Result<graph::Model, Error> {
+/// Appends the algorithm of an entry to the main graph. State variables stay initializers.
+fn append_algorithm(model: &Model, entry: usize) -> Result<graph::Model, Error> {
     let algorithm = model.graph.training_info[entry].algorithm;
-    let mut graph = untrained(model, algorithm);
+    let mut graph = copy_without_training(model, algorithm);
     let main = main_of(&graph)?;
     if let Some(algorithm) = algorithm {
         graph.append_graph(main, algorithm);
@@ -382,9 +405,9 @@ fn appended(model: &Model, entry: usize) -> Result<graph::Model, Error> {
     Ok(graph)
 }
 
-/// The main graph followed by the algorithm of an entry, with state variables as inputs.
+/// Appends the algorithm of an entry to the main graph and turns state variables into inputs.
 fn step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Model, Error> {
-    let mut graph = appended(model, entry)?;
+    let mut graph = append_algorithm(model, entry)?;
     let main = main_of(&graph)?;
     let variables = values_of(model, places);
     graph.make_inputs(main, true, |_, value| variables.contains(&value));
@@ -392,27 +415,28 @@ fn step_graph(model: &Model, entry: usize, places: &Places) -> Result<graph::Mod
 }
 
 impl Model {
-    /// What a training step of an entry computes, as a model without training information: the main
-    /// graph followed by the algorithm. State variables are inputs, and their new values are among
-    /// the outputs. [`Trainer::step`] runs this and assigns the new values.
+    /// Returns the training step of an entry as a model without training information: the main
+    /// graph followed by the entry's algorithm. State variables are inputs, and their new values
+    /// are among the outputs. [`Trainer::step`] runs this model and assigns the new values.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if the entry does not exist.
     pub fn training_step(&self, entry: usize) -> Result<Model, Error> {
         self.check_entry(entry)?;
-        let places = Places::of(&self.graph);
+        let places = Places::new(&self.graph);
         let graph = step_graph(self, entry, &places)?;
-        let (inputs, outputs) = names(&graph, main_of(&graph)?);
+        let ports = graph.graph(main_of(&graph)?);
+        let (inputs, outputs) = (names_of(&ports.inputs), names_of(&ports.outputs));
         let info = &self.graph.training_info[entry];
-        let bound = Bound::of(&places, (info, &info.update_binding), &inputs, &outputs);
-        let updates = pairs(&bound.variables, &bound.assignments);
+        let bindings = Bindings { info, assigned: &info.update_binding };
+        let bound = BoundPorts::new(&places, bindings, &inputs, &outputs);
+        let updates = pair_updates(&bound.variables, &bound.assignments);
         Ok(Model { updates, ..self.with_graph(graph) })
     }
 
-    /// As [`training_step`](Model::training_step), but state variables stay initializers, and
-    /// `Gradient` nodes are replaced by what they mean: the form of which
-    /// [`cost`](Model::cost) counts the state as parameters.
+    /// Returns the training step of an entry with state variables as initializers and with expanded
+    /// `Gradient` nodes, so that [`cost`](Model::cost) counts the state as parameters.
     ///
     /// ```
     /// use sardonyx::{Model, infer, tool::ModelExt, train};
@@ -433,11 +457,11 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such entry; [`ErrorKind::Invalid`] if an operator on
-    /// the way of a `Gradient` node has no gradient.
+    /// [`ErrorKind::Argument`] if the entry does not exist; [`ErrorKind::Invalid`] if an operator
+    /// that a `Gradient` node differentiates has no gradient.
     pub(crate) fn training_step_with_state(&self, entry: usize) -> Result<Model, Error> {
         self.check_entry(entry)?;
-        let (step, _) = self.with_graph(appended(self, entry)?).expand_gradients()?;
+        let (step, _) = self.with_graph(append_algorithm(self, entry)?).expand_gradients()?;
         Ok(step)
     }
 
@@ -461,46 +485,48 @@ fn main_of(graph: &graph::Model) -> Result<GraphId, Error> {
     graph.main.ok_or_else(|| Error::new(ErrorKind::Invalid, "the model has no graph"))
 }
 
-/// The values of all state variables.
+/// Returns the graph values of all state variables.
 fn values_of(model: &Model, places: &Places) -> HashSet<ValueId> {
     let initializers = places.all.iter();
     initializers.filter_map(|(_, place)| place.value(&model.graph)).collect()
 }
 
-/// What the checker says about training information: the errors are refused, the warnings returned.
-/// What else it finds does not stand against running the model, or compiling finds it.
-fn checked(model: &Model) -> Result<Vec<String>, Error> {
+/// Checks the training information. Errors of the checker fail, its warnings are returned. Findings
+/// about other parts of the model are dropped: they are harmless, or the compiler reports them.
+fn check_training_info(model: &Model) -> Result<Vec<String>, Error> {
     let report = check(&model.graph, &CheckOptions::default());
     let found = report.findings.iter();
     let found = found.filter(|finding| finding.code.requirement.starts_with("TRAIN-"));
     let (errors, warnings): (Vec<_>, Vec<_>) =
         found.partition(|finding| finding.severity == Severity::Error);
-    let lines = |findings: Vec<&sardonyx_passes::Finding>| {
-        findings.iter().map(ToString::to_string).collect::<Vec<String>>()
-    };
     if errors.is_empty() {
-        return Ok(lines(warnings));
+        return Ok(to_lines(&warnings));
     }
-    let message =
-        format!("the training information is not valid:\n  {}", lines(errors).join("\n  "));
+    let lines = to_lines(&errors).join("\n  ");
+    let message = format!("the training information is not valid:\n  {lines}");
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Warnings about graphs of training entries whose nodes are not sorted topologically.
-fn unsorted(model: &graph::Model) -> Vec<String> {
-    let entries = model.training_info.iter().enumerate();
-    let graphs = entries.flat_map(|(entry, info)| {
-        let initialization = info.initialization.map(|graph| (entry, "initialization", graph));
-        initialization.into_iter().chain(info.algorithm.map(|graph| (entry, "algorithm", graph)))
-    });
-    let warning = |(entry, field, graph)| {
-        let (node, producer) = first_too_early(model, graph)?;
-        let [node, producer] = [node, producer].map(|node| place_of_node(model, node));
-        Some(format!(
-            "training_info[{entry}].{field} is not sorted topologically: {node} uses an output of \
-             {producer}, which comes after it; it runs in sorted order, and other runtimes may \
-             refuse it"
-        ))
-    };
-    graphs.filter_map(warning).collect()
+fn to_lines(findings: &[&sardonyx_passes::Finding]) -> Vec<String> {
+    findings.iter().map(ToString::to_string).collect()
+}
+
+/// Warns of graphs of training entries whose nodes are not sorted topologically.
+fn find_unsorted(model: &graph::Model) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (entry, info) in model.training_info.iter().enumerate() {
+        for (field, graph) in
+            [("initialization", info.initialization), ("algorithm", info.algorithm)]
+        {
+            let early = graph.and_then(|graph| first_too_early(model, graph));
+            let Some((node, producer)) = early else { continue };
+            let [node, producer] = [node, producer].map(|node| place_of_node(model, node));
+            warnings.push(format!(
+                "training_info[{entry}].{field} is not sorted topologically: {node} uses an \
+                 output of {producer}, which comes after it; it runs in sorted order, and other \
+                 runtimes may refuse it"
+            ));
+        }
+    }
+    warnings
 }

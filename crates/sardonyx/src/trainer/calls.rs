@@ -1,4 +1,4 @@
-//! The calls of a trainer that run something: initialization, steps, evaluation, inference.
+//! Methods of a trainer that run a program: initialization, steps, evaluation, inference.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use super::state::{State, Variable};
 use crate::devices::Run;
 use crate::error::{Error, ErrorKind};
 use crate::outputs::Outputs;
-use crate::runner::named;
+use crate::runner::collect_inputs;
 #[cfg(doc)]
 use crate::session::Session;
 
 impl Trainer {
-    /// Brings the state back to the beginning: every state variable gets its stored value, and the
-    /// random generator its seed. Then the initialization graph of each entry is evaluated, in the
-    /// order of the list, and its outputs are assigned as `initialization_binding` says. The
-    /// options hold for each graph by itself.
+    /// Resets the state: every state variable gets its stored value, and the random generator
+    /// starts again with its seed. Then runs the initialization graph of each entry in their order
+    /// and assigns its outputs by `initialization_binding`. Limits in the options apply to each
+    /// graph separately.
     ///
     /// # Errors
     ///
-    /// Those of [`Session::run`]. The state is then as it was.
+    /// Those of [`Session::run`]. An error leaves the state unchanged.
     pub fn initialize(&mut self, options: &RunOptions<'_>) -> Result<(), Error> {
         let mut state = self.state.at_beginning();
         for entry in &self.programs.entries {
             if let Some(program) = &entry.initialization {
-                let options = seeded(options, state.seed_of_step());
+                let options = with_default_seed(options, state.seed_of_step());
                 let (access, none) = (StateAccess::Read(&state), StepInputs::Values(&[]));
                 program.run(access, none, &mut self.buffers, &options, |_, _| Ok(()))?;
                 state.assign(&mut self.buffers.assigned);
@@ -40,15 +40,15 @@ impl Trainer {
     }
 
     /// Runs the training step of an entry once: the main graph followed by the algorithm of the
-    /// entry, both with the values that the state has before. Returns the outputs of both, and
-    /// assigns new values as `update_binding` says. Inputs are given as to [`Session::run`]. The
-    /// caller decides the order of the entries, and it matters. A seed among the options replaces
-    /// the trainer's generator for this step.
+    /// entry, both on the old state. Returns the outputs of both graphs and assigns new values by
+    /// `update_binding`. Inputs are given like those of [`Session::run`]. The result depends on the
+    /// order in which the caller runs the entries. A seed in the options replaces the trainer's
+    /// generator for this step.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such entry, [`ErrorKind::Input`] if an input is a
-    /// state variable; those of [`Session::run`]. The state is then as it was.
+    /// [`ErrorKind::Argument`] if the entry does not exist, [`ErrorKind::Input`] if an input is a
+    /// state variable; errors of [`Session::run`]. An error leaves the state unchanged.
     pub fn step<I, N, V>(
         &mut self,
         entry: usize,
@@ -61,25 +61,24 @@ impl Trainer {
         V: Into<Value>,
     {
         let Trainer { programs, state, buffers } = self;
-        let options = seeded(options, state.seed_of_step());
+        let options = with_default_seed(options, state.seed_of_step());
         let program = &programs.entry(entry)?.step;
-        let inputs = named(inputs, program.session.inputs().iter());
+        let inputs = collect_inputs(inputs, program.session.inputs().iter());
         let (access, inputs) = (StateAccess::Write(state), StepInputs::Values(&inputs));
         program.run(access, inputs, buffers, &options, |_, _| Ok(()))?;
         state.assign(&mut buffers.assigned);
         program.take_outputs(state, buffers)
     }
 
-    /// Runs the training step of an entry once, like [`Trainer::step`], on inputs that stay with
-    /// the caller, and writes outputs into memory of the caller. Outputs that are not named are not
-    /// returned. After the first steps with inputs of some sizes this allocates nothing, like
-    /// [`Session::run_into`], but for values that are no tensors and operators that need memory of
-    /// their own.
+    /// Runs the training step of an entry like [`Trainer::step`], but borrows the inputs and writes
+    /// the named outputs into memory of the caller; other outputs are dropped. After the first
+    /// steps with inputs of some sizes, a step allocates nothing, like [`Session::run_into`],
+    /// except for values that are not tensors and for operators that need scratch memory.
     ///
     /// # Errors
     ///
-    /// Those of [`Trainer::step`]; [`ErrorKind::Input`] if an output is unknown, or has another
-    /// type or other dimensions than its memory. The state is then as it was.
+    /// Those of [`Trainer::step`]; [`ErrorKind::Input`] if an output is unknown, or differs from
+    /// its memory in type or dimensions. An error leaves the state unchanged.
     pub fn step_into(
         &mut self,
         entry: usize,
@@ -88,24 +87,22 @@ impl Trainer {
         options: &RunOptions<'_>,
     ) -> Result<(), Error> {
         let Trainer { programs, state, buffers } = self;
-        let options = seeded(options, state.seed_of_step());
+        let options = with_default_seed(options, state.seed_of_step());
         let program = &programs.entry(entry)?.step;
         for (name, _) in outputs.iter() {
             program.position_of(name)?;
         }
-        let accept = |variables: &[Variable], returned: &[Option<Value>]| {
-            copy_returned(program, variables, returned, outputs)
-        };
         let (access, inputs) = (StateAccess::Write(state), StepInputs::Views(inputs));
-        program.run(access, inputs, buffers, &options, accept)?;
+        program.run(access, inputs, buffers, &options, |variables, returned| {
+            copy_returned(program, variables, returned, outputs)
+        })?;
         state.assign(&mut buffers.assigned);
         let copied = copy_assigned(program, state, &buffers.returned, outputs);
         buffers.returned.clear();
         copied
     }
 
-    /// Returns what a training step of an entry would return now, like [`Trainer::step`], and
-    /// assigns nothing.
+    /// Returns the outputs that [`Trainer::step`] would return, but assigns nothing.
     ///
     /// # Errors
     ///
@@ -122,18 +119,18 @@ impl Trainer {
         V: Into<Value>,
     {
         let program = &self.programs.entry(entry)?.step;
-        let options = seeded(options, self.state.seed_of_step());
-        let inputs = named(inputs, program.session.inputs().iter());
+        let options = with_default_seed(options, self.state.seed_of_step());
+        let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
     }
 
-    /// Runs one iteration of training: the training steps of all entries, in the order of the list.
-    /// Each takes those of the inputs that it has. Returns the outputs of each. The options hold
-    /// for each step by itself.
+    /// Runs one iteration of training: the training steps of all entries in their order, each on
+    /// its own subset of the inputs. Returns the outputs of each step. Limits in the options apply
+    /// to each step separately.
     ///
     /// # Errors
     ///
-    /// Those of [`Trainer::step`]. The state is then as it was before the first step.
+    /// Those of [`Trainer::step`]. If one step fails, the state is the one before the first step.
     pub fn iterate<I, N, V>(
         &mut self,
         inputs: I,
@@ -147,12 +144,10 @@ impl Trainer {
         let programs = Arc::clone(&self.programs);
         let entries = &programs.entries;
         let ports = entries.iter().flat_map(|entry| entry.step.session.inputs());
-        let inputs = named(inputs, ports);
-        let takes = |entry: &EntryPrograms, name: &str| {
-            entry.step.session.inputs().iter().any(|port| port.name() == name)
-        };
-        let unknown =
-            inputs.iter().find(|(name, _)| !entries.iter().any(|entry| takes(entry, name)));
+        let inputs = collect_inputs(inputs, ports);
+        let unknown = inputs
+            .iter()
+            .find(|(name, _)| !entries.iter().any(|entry| has_step_input(entry, name)));
         if let Some((name, _)) = unknown {
             let message = format!("no training step has an input '{name}'");
             return Err(Error::new(ErrorKind::Input, message));
@@ -160,13 +155,14 @@ impl Trainer {
         if entries.len() == 1 {
             return Ok(vec![self.step(0, inputs, options)?]);
         }
-        // The old values stay alive until all steps are done, so that a failing one undoes nothing.
+        // A copy of the state is changed, so that the steps before a failing one need not be
+        // undone.
         let mut state = self.state.clone();
         let mut returned = Vec::with_capacity(entries.len());
         for entry in entries {
-            let own = inputs.iter().filter(|(name, _)| takes(entry, name)).cloned();
+            let own = inputs.iter().filter(|(name, _)| has_step_input(entry, name)).cloned();
             let own: Vec<_> = own.collect();
-            let options = seeded(options, state.seed_of_step());
+            let options = with_default_seed(options, state.seed_of_step());
             let (access, own) = (StateAccess::Read(&state), StepInputs::Values(&own));
             entry.step.run(access, own, &mut self.buffers, &options, |_, _| Ok(()))?;
             state.assign(&mut self.buffers.assigned);
@@ -176,9 +172,9 @@ impl Trainer {
         Ok(returned)
     }
 
-    /// Runs the main graph with the current state, and changes nothing: the same call again gives
-    /// the same outputs, random numbers included. A state variable that is an input of the main
-    /// graph may be given another value for this call.
+    /// Runs the main graph on the current state and changes nothing: equal calls return equal
+    /// outputs, random numbers included. A state variable that is an input of the main graph may be
+    /// overridden for this call.
     ///
     /// # Errors
     ///
@@ -190,19 +186,23 @@ impl Trainer {
         V: Into<Value>,
     {
         let program = &self.programs.inference;
-        let options = seeded(options, self.state.seed_of_inference());
-        let inputs = named(inputs, program.session.inputs().iter());
+        let options = with_default_seed(options, self.state.seed_of_inference());
+        let inputs = collect_inputs(inputs, program.session.inputs().iter());
         program.evaluate(&self.state, &inputs, &options)
     }
 }
 
-/// Returns the options of one run of a call, which has a seed.
-fn seeded<'o>(options: &RunOptions<'o>, seed: u64) -> RunOptions<'o> {
+fn has_step_input(entry: &EntryPrograms, name: &str) -> bool {
+    entry.step.session.inputs().iter().any(|port| port.name() == name)
+}
+
+/// Adds a seed to the options of a run unless they have one.
+fn with_default_seed<'o>(options: &RunOptions<'o>, seed: u64) -> RunOptions<'o> {
     options.clone().seed(options.seed.unwrap_or(seed))
 }
 
-/// Copies returned outputs into memory of the caller, before anything is assigned. Checks the
-/// memory of those that will lie in the place of an old value.
+/// Copies returned outputs into memory of the caller before values are assigned. For outputs that
+/// will overwrite an old value in place, only checks that the memory fits.
 fn copy_returned(
     program: &TrainingProgram,
     variables: &[Variable],
@@ -223,7 +223,7 @@ fn copy_returned(
     Ok(())
 }
 
-/// Copies those returned outputs into memory of the caller that a step has written over old values.
+/// Copies outputs that a step has written over old values into memory of the caller.
 fn copy_assigned(
     program: &TrainingProgram,
     state: &State,

@@ -1,4 +1,4 @@
-//! Inputs of a step or of inference: values that the caller gives away, or memory of the caller.
+//! Inputs of a training step or of inference: owned values, or views of memory of the caller.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use sardonyx_tensor::{TensorError, TensorView, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// Inputs of a call by name.
+/// Named inputs of one call.
 #[derive(Clone, Copy)]
 pub(super) enum StepInputs<'v> {
     Values(&'v [(Cow<'v, str>, Value)]),
@@ -22,8 +22,8 @@ impl<'v> StepInputs<'v> {
         }
     }
 
-    /// Returns the inputs as a session takes them.
-    pub(super) fn borrowed(self) -> impl Iterator<Item = (&'v str, Input<'v>)> {
+    /// Returns the inputs as borrowed inputs of a session.
+    pub(super) fn to_inputs(self) -> impl Iterator<Item = (&'v str, Input<'v>)> {
         let (values, views) = match self {
             StepInputs::Values(values) => (values, &[][..]),
             StepInputs::Views(views) => (&[][..], views),
@@ -32,18 +32,21 @@ impl<'v> StepInputs<'v> {
         values.chain(views.iter().map(|(name, view)| (*name, Input::View(view.clone()))))
     }
 
-    /// Copies views into values, which is what devices take.
+    /// Copies views into owned values, which devices require.
     pub(super) fn to_values(self) -> Result<Vec<(&'v str, Value)>, Error> {
         match self {
             StepInputs::Values(values) => {
                 Ok(values.iter().map(|(name, value)| (&**name, value.clone())).collect())
             }
             StepInputs::Views(views) => {
-                let refused = |e: TensorError| Error::new(ErrorKind::Run, e.to_string());
-                let copy = |(name, view): &(&'v str, TensorView<'v>)| {
-                    Ok((*name, view.to_tensor().map_err(refused)?.into()))
-                };
-                views.iter().map(copy).collect()
+                let mut values = Vec::with_capacity(views.len());
+                for (name, view) in views {
+                    let copy = view.to_tensor();
+                    let copy =
+                        copy.map_err(|e: TensorError| Error::new(ErrorKind::Run, e.to_string()))?;
+                    values.push((*name, copy.into()));
+                }
+                Ok(values)
             }
         }
     }

@@ -8,14 +8,14 @@ use sardonyx_runtime::{Input, RunOptions};
 use sardonyx_tensor::Value;
 
 use super::inputs::StepInputs;
-use super::state::{Held, New, State, Variable};
+use super::state::{Held, NewValue, State, Variable};
 use crate::devices::{DeviceSession, Run, Runner};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::session::Session;
 
-/// Programs of a trainer, which stay as they are while its state changes.
+/// Programs of a trainer. They are immutable while the state changes.
 pub(super) struct TrainingPrograms {
     pub(super) model: Model,
     pub(super) entries: Vec<EntryPrograms>,
@@ -24,7 +24,7 @@ pub(super) struct TrainingPrograms {
     /// Hash of the model in saved states. Set on first use: hashing a model takes as long as
     /// reading it.
     pub(super) identity: OnceLock<String>,
-    /// Devices that run steps and inference, if there are any.
+    /// Devices that run steps and inference; `None` for a trainer without devices.
     pub(super) devices: Option<DeviceSession>,
 }
 
@@ -35,44 +35,43 @@ pub(super) struct EntryPrograms {
     pub(super) step: TrainingProgram,
 }
 
-/// Compiled graph with its state variables, which are inputs of it, so that compiling folds none of
-/// their values.
+/// Compiled graph with state variables as inputs, so that compiling does not fold their values.
 ///
-/// New values that are functions of the elements at the same place, such as those of optimizers,
-/// are written over the old ones when all else is done and nothing can fail any more. Other new
-/// values are outputs of a run, in memory of their own, and replace the old ones by changing an
-/// owner; the next step gets the memory of the old ones.
+/// A new value that is computed element by element from the old one, such as that of an optimizer,
+/// is written over it in place, at the end of the run, when nothing can fail any more. Other new
+/// values are outputs of the run and replace the old value as a whole; the next step reuses the
+/// memory of the old one.
 pub(super) struct TrainingProgram {
     pub(super) session: Runner,
-    /// Inputs that are state variables: name, and number of the variable.
+    /// Inputs that read a state variable: name of the input, number of the variable.
     pub(super) variables: Vec<(String, usize)>,
-    /// Those of them whose new value can be written over the old one, by number.
+    /// Subset of `variables` whose new value can be written in place, sorted by number.
     pub(super) updated: Vec<(String, usize)>,
-    /// Number of a state variable, and that of the output whose value it gets.
+    /// Numbers of a state variable and of the output that is assigned to it.
     pub(super) assignments: Vec<(usize, usize)>,
     /// Whether each of the session's outputs is returned to the caller.
     pub(super) returned: Vec<bool>,
     /// Names of the returned outputs.
     pub(super) names: Vec<Arc<str>>,
-    /// Whether a caller may give a state variable another value for one run, where the model
-    /// declares it as an input. Inference allows it; a step uses the state.
+    /// Whether the caller may override state variables for one run if the model declares them as
+    /// inputs. True for inference; a training step always uses the state.
     pub(super) takes_defaults: bool,
 }
 
-/// Lists that a run fills. They are empty between calls, and kept so that a step need not allocate
-/// them.
+/// Lists that a run fills. They are empty between calls, and reused so that a step need not
+/// allocate them.
 #[derive(Default)]
 pub(super) struct StepBuffers {
-    /// Values of the state variables that the program only reads.
+    /// Values of the state variables that the program does not write in place.
     read: Vec<Value>,
-    /// Numbers of those whose new values it may write over the old ones.
+    /// Numbers of the state variables whose new value the program may write in place.
     written: Vec<usize>,
-    /// All outputs of the program; `None` for those that it wrote over old values.
+    /// All outputs of the program; `None` for those that were written in place.
     outputs: Vec<Option<Value>>,
     /// Outputs for the caller.
     pub(super) returned: Vec<Option<Value>>,
-    /// New values of state variables, by their numbers.
-    pub(super) assigned: Vec<(usize, New)>,
+    /// New values with the number of their state variable.
+    pub(super) assigned: Vec<(usize, NewValue)>,
 }
 
 impl Clone for StepBuffers {
@@ -81,11 +80,11 @@ impl Clone for StepBuffers {
     }
 }
 
-/// State that a run uses.
+/// State that a run reads or writes.
 pub(super) enum StateAccess<'s> {
-    /// The run leaves it as it is.
+    /// The run does not change the state.
     Read(&'s State),
-    /// The run may write new values over old ones.
+    /// The run may write new values over old ones in place.
     Write(&'s mut State),
 }
 
@@ -103,7 +102,7 @@ impl TrainingPrograms {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] if there is no such entry.
+    /// [`ErrorKind::Argument`] if the entry does not exist.
     pub(super) fn entry(&self, entry: usize) -> Result<&EntryPrograms, Error> {
         self.entries.get(entry).ok_or_else(|| {
             let message = format!("training step {entry} does not exist");
@@ -115,15 +114,15 @@ impl TrainingPrograms {
 }
 
 impl TrainingProgram {
-    /// Returns the number of the state variable that an input is.
+    /// Returns the number of the state variable that an input reads.
     pub(super) fn variable_of(&self, input: &str) -> Option<usize> {
         let found = self.variables.iter().find(|(name, _)| name == input);
         found.map(|(_, variable)| *variable)
     }
 
-    /// Runs with the values of a state. Every error of a step comes from here. `buffers` get the
-    /// returned outputs and the new values to assign. `accept` checks the outputs before a value of
-    /// the state changes.
+    /// Runs the program on a state. `buffers` receives the returned outputs and the new values to
+    /// assign. `accept` checks the outputs before a value of the state changes; an error before
+    /// that leaves the state unchanged.
     pub(super) fn run(
         &self,
         access: StateAccess<'_>,
@@ -134,11 +133,13 @@ impl TrainingProgram {
     ) -> Result<(), Error> {
         let state = access.state();
         state.demand_whole()?;
-        let is_fixed = |variable| !(self.takes_defaults && state.is_default(variable));
         let mut variables = self.variables.iter();
-        let refused = variables.find(|(name, variable)| is_fixed(*variable) && inputs.has(name));
+        let refused = variables.find(|(name, variable)| {
+            let is_fixed = !(self.takes_defaults && state.is_default(*variable));
+            is_fixed && inputs.has(name)
+        });
         if let Some((name, _)) = refused {
-            return Err(is_variable(name));
+            return Err(variable_input_error(name));
         }
         buffers.returned.clear();
         buffers.assigned.clear();
@@ -148,12 +149,12 @@ impl TrainingProgram {
                 accept(state.variables(), &buffers.returned)
             }
             Runner::Session(session) => {
-                self.run_here(session, access, inputs, buffers, (options, accept))
+                self.run_in_session(session, access, inputs, buffers, options, accept)
             }
         }
     }
 
-    /// Runs with the values of a state and assigns nothing.
+    /// Runs the program on a state, returns the outputs and assigns nothing.
     pub(super) fn evaluate(
         &self,
         state: &State,
@@ -166,7 +167,8 @@ impl TrainingProgram {
         self.take_outputs(state, &mut buffers)
     }
 
-    /// Takes the returned outputs of a run, once the state has its new values.
+    /// Takes the returned outputs of a run out of `buffers`, after the new values have been
+    /// assigned. An output that was written in place is read from the state.
     pub(super) fn take_outputs(
         &self,
         state: &State,
@@ -184,7 +186,7 @@ impl TrainingProgram {
         Ok(Outputs::new(outputs))
     }
 
-    /// Returns the state variable that gets the returned output of a position.
+    /// Returns the state variable to which the returned output at a position is assigned.
     pub(super) fn variable_at(&self, position: usize) -> Option<usize> {
         let mut returned = self.returned.iter().enumerate().filter(|(_, returned)| **returned);
         let (output, _) = returned.nth(position)?;
@@ -192,7 +194,7 @@ impl TrainingProgram {
         found.map(|(variable, _)| *variable)
     }
 
-    /// Returns the position of a name among the returned outputs.
+    /// Returns the position of an output among the returned ones.
     ///
     /// # Errors
     ///
@@ -204,16 +206,14 @@ impl TrainingProgram {
         })
     }
 
-    fn run_here(
+    fn run_in_session(
         &self,
         session: &Session,
         mut access: StateAccess<'_>,
         inputs: StepInputs<'_>,
         buffers: &mut StepBuffers,
-        (options, accept): (
-            &RunOptions<'_>,
-            impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
-        ),
+        options: &RunOptions<'_>,
+        accept: impl FnOnce(&[Variable], &[Option<Value>]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let StepBuffers { read, written, outputs, returned, assigned } = buffers;
         read.clear();
@@ -234,51 +234,53 @@ impl TrainingProgram {
         }
         let values = read_only().zip(&*read);
         let values = values.map(|((name, _), value)| (name.as_str(), Input::Borrowed(value)));
-        let inputs = inputs.borrowed().chain(values);
+        let inputs = inputs.to_inputs().chain(values);
         let accept_all = |variables: &[Variable], outputs: &mut Vec<Option<Value>>| {
-            self.assign_later(variables, outputs, assigned)?;
+            self.collect_assignments(variables, outputs, assigned)?;
             let mut is_returned = self.returned.iter();
             let values = outputs.drain(..);
             returned.extend(values.filter(|_| is_returned.next() == Some(&true)));
             accept(variables, returned)
         };
         let ran = match access {
-            StateAccess::Read(state) => {
-                let accept = |outputs: &mut Vec<_>| accept_all(state.variables(), outputs);
-                session.run_updating(inputs, outputs, options, accept)
-            }
+            StateAccess::Read(state) => session.run_updating(inputs, outputs, options, |outputs| {
+                accept_all(state.variables(), outputs)
+            }),
             StateAccess::Write(state) => {
                 let names = self.updated.iter().filter(|(_, number)| is_written(number));
-                let (variables, memory) = state.overwritable(names);
+                let (variables, memory) = state.borrow_overwritable(names);
                 let memory = memory.map(|(name, memory)| (name, Input::Updated(memory)));
-                let accept = |outputs: &mut Vec<_>| accept_all(variables, outputs);
-                let ran = session.run_updating(inputs.chain(memory), outputs, options, accept);
+                let inputs = inputs.chain(memory);
+                let ran = session.run_updating(inputs, outputs, options, |outputs| {
+                    accept_all(variables, outputs)
+                });
                 if ran.as_ref().is_err_and(Error::has_written) {
-                    state.tear();
+                    state.mark_torn();
                 }
                 ran
             }
         };
         read.clear();
-        ran.map_err(|error| self.about_inputs(error, &session.describe_inputs()))
+        ran.map_err(|error| self.list_own_inputs(error, &session.describe_inputs()))
     }
 
-    /// Whether a new value of a variable can be written over the old one.
+    /// Whether the new value of a variable can be written in place.
     fn is_updated(&self, variable: usize) -> bool {
         self.updated.binary_search_by_key(&variable, |(_, number)| *number).is_ok()
     }
 
-    /// Takes the new values of state variables out of the outputs of a run, if they fit.
-    fn assign_later(
+    /// Collects the new values of state variables from the outputs of a run; fails if one does not
+    /// fit its variable.
+    fn collect_assignments(
         &self,
         variables: &[Variable],
         outputs: &[Option<Value>],
-        assigned: &mut Vec<(usize, New)>,
+        assigned: &mut Vec<(usize, NewValue)>,
     ) -> Result<(), Error> {
         for (number, output) in &self.assignments {
             let variable = &variables[*number];
             let new = match &outputs[*output] {
-                None if self.is_updated(*number) => New::InPlace,
+                None if self.is_updated(*number) => NewValue::InPlace,
                 None => {
                     let name = variable.name();
                     let message = format!("the state variable '{name}' has no new value");
@@ -286,7 +288,7 @@ impl TrainingProgram {
                 }
                 Some(Value::Tensor(value)) => {
                     variable.check(&value.view(), ErrorKind::Run)?;
-                    New::Whole(value.clone())
+                    NewValue::Whole(value.clone())
                 }
                 Some(other) => {
                     let (name, ty) = (variable.name(), other.value_type());
@@ -299,9 +301,9 @@ impl TrainingProgram {
         Ok(())
     }
 
-    /// Lists the inputs of the caller in an error about inputs: the session also has an input for
-    /// each state variable.
-    fn about_inputs(&self, error: Error, listed: &str) -> Error {
+    /// Replaces the list of inputs in an error by the inputs of the caller, because those of the
+    /// session include state variables.
+    fn list_own_inputs(&self, error: Error, listed: &str) -> Error {
         let Some(before) = error.help().and_then(|help| help.strip_suffix(listed)) else {
             return error;
         };
@@ -323,7 +325,7 @@ impl TrainingProgram {
         buffers: &mut StepBuffers,
         options: &RunOptions<'_>,
     ) -> Result<(), Error> {
-        // Values that are given in place of those of the state go to the devices as those do.
+        // Values that override state variables are sharded like the state.
         let mut given = Vec::new();
         for (name, variable) in &self.variables {
             if let Some(at) = inputs.iter().position(|(given, _)| given == name) {
@@ -339,18 +341,19 @@ impl TrainingProgram {
         }
         let parts = |variable: usize, form: &Form| {
             let own = given.iter().find(|(given, _)| *given == variable).map(|(_, held)| held);
-            own.unwrap_or_else(|| state.held(variable)).parts(session, form)
+            own.unwrap_or_else(|| state.held_value(variable)).parts(session, form)
         };
         let (outputs, values) = session.run_on_state(inputs, &parts, options)?;
         let values = values.into_iter();
-        buffers.assigned.extend(values.map(|(variable, parts)| (variable, New::OnDevices(parts))));
+        let assigned = values.map(|(variable, parts)| (variable, NewValue::OnDevices(parts)));
+        buffers.assigned.extend(assigned);
         buffers.returned.extend(outputs.into_values().map(Some));
         Ok(())
     }
 }
 
-/// Makes the error about an input that only the trainer itself gives.
-fn is_variable(name: &str) -> Error {
+/// Makes the error about an input that is a state variable.
+fn variable_input_error(name: &str) -> Error {
     let message = format!("'{name}' is a state variable, not an input");
     Error::new(ErrorKind::Input, message).with_help("change it with set_state")
 }

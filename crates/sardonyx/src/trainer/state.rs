@@ -1,4 +1,4 @@
-//! State variables: which initializers they are, and what they hold.
+//! State variables of a trainer: their initializers in the model and their current values.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -21,17 +21,17 @@ use crate::model::Model;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateVariable {
-    /// The name of the initializer.
+    /// Name of the initializer.
     pub name: String,
-    /// The entry of the training information whose algorithm has it; `None` for the main graph.
+    /// Index of the training entry whose algorithm has the initializer; `None` for the main graph.
     pub entry: Option<usize>,
-    /// Element type; `None` if the file's number is not one of the standard's.
+    /// Element type; `None` if the number in the file is not one of the standard's.
     pub data_type: Option<DataType>,
-    /// Dimensions, as the file has them.
+    /// Dimensions in the file, not validated.
     pub dims: Vec<i64>,
 }
 
-/// An entry of the training information, as the file says it.
+/// An entry of the training information as declared in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrainingEntry {
@@ -43,13 +43,13 @@ pub struct TrainingEntry {
     pub inputs: Vec<String>,
     /// Outputs of the algorithm.
     pub outputs: Vec<String>,
-    /// State variables, and the outputs of the initialization that they get.
+    /// Pairs of a state variable and the output of the initialization that is assigned to it.
     pub initialization_binding: Vec<(String, String)>,
-    /// State variables, and the outputs of a training step that they get.
+    /// Pairs of a state variable and the output of a training step that is assigned to it.
     pub update_binding: Vec<(String, String)>,
 }
 
-/// Place of a state variable in the model.
+/// Location of a state variable's initializer in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) graph: GraphId,
@@ -65,7 +65,7 @@ enum Slot {
 }
 
 impl Place {
-    /// The value of the initializer.
+    /// Returns the graph value that the initializer defines.
     pub(super) fn value(self, model: &graph::Model) -> Option<ValueId> {
         let graph = model.graph(self.graph);
         match self.slot {
@@ -74,8 +74,9 @@ impl Place {
         }
     }
 
-    /// The stored tensor: that of the values, if the initializer is sparse.
-    fn stored(self, model: &graph::Model) -> Option<&graph::TensorProto> {
+    /// Returns the stored tensor. For a sparse initializer, it is the tensor of its non-zero
+    /// values.
+    fn stored_tensor(self, model: &graph::Model) -> Option<&graph::TensorProto> {
         let graph = model.graph(self.graph);
         match self.slot {
             Slot::Dense(index) => Some(&graph.initializers[index].tensor),
@@ -83,7 +84,7 @@ impl Place {
         }
     }
 
-    /// Dimensions, as the file has them.
+    /// Returns the dimensions in the file.
     fn dims(self, model: &graph::Model) -> &[i64] {
         let graph = model.graph(self.graph);
         match self.slot {
@@ -93,17 +94,17 @@ impl Place {
     }
 }
 
-/// The initializers that bindings name.
+/// Initializers that the bindings of the training information name.
 pub(super) struct Places {
-    /// Those of the main graph, then those of the algorithms, in the order of the file, with the
-    /// entry whose algorithm has them.
+    /// State variables of the main graph, then those of the algorithms with the index of their
+    /// entry, in the order of the file.
     pub(super) all: Vec<(Option<usize>, Place)>,
     by_name: HashMap<(GraphId, Symbol), usize>,
     main: Option<GraphId>,
 }
 
 impl Places {
-    pub(super) fn of(model: &graph::Model) -> Places {
+    pub(super) fn new(model: &graph::Model) -> Places {
         let mut wanted: BTreeSet<(Option<usize>, Slot)> = BTreeSet::new();
         let mut slot_of: HashMap<(GraphId, Symbol), Slot> = HashMap::new();
         let algorithms = model.training_info.iter().filter_map(|info| info.algorithm);
@@ -123,9 +124,9 @@ impl Places {
         }
         for (entry, info) in model.training_info.iter().enumerate() {
             for key in bindings(info).filter_map(|binding| binding.key) {
-                let at = |graph: Option<GraphId>| slot_of.get(&(graph?, key)).copied();
-                let found = at(model.main).map(|slot| (None, slot));
-                wanted.extend(found.or_else(|| Some((Some(entry), at(info.algorithm)?))));
+                let slot_in = |graph: Option<GraphId>| slot_of.get(&(graph?, key)).copied();
+                let found = slot_in(model.main).map(|slot| (None, slot));
+                wanted.extend(found.or_else(|| Some((Some(entry), slot_in(info.algorithm)?))));
             }
         }
         let mut places = Places { all: Vec::new(), by_name: HashMap::new(), main: model.main };
@@ -136,7 +137,7 @@ impl Places {
             };
             let Some(graph) = graph else { continue };
             let place = Place { graph, slot };
-            if let Some(name) = place.stored(model).and_then(|stored| stored.name) {
+            if let Some(name) = place.stored_tensor(model).and_then(|stored| stored.name) {
                 places.by_name.insert((graph, name), places.all.len());
             }
             places.all.push((entry, place));
@@ -144,92 +145,105 @@ impl Places {
         places
     }
 
-    /// The number of the state variable that a binding of an entry names.
+    /// Resolves a name in a binding of an entry to the number of its state variable. Names of the
+    /// main graph come before those of the entry's algorithm.
     pub(super) fn find(&self, info: &TrainingInfo, name: Symbol) -> Option<usize> {
         let graphs = [self.main, info.algorithm];
         graphs.into_iter().flatten().find_map(|graph| self.by_name.get(&(graph, name)).copied())
     }
 }
 
-/// All bindings of an entry.
+/// Returns the bindings of both lists of an entry.
 fn bindings(info: &TrainingInfo) -> impl Iterator<Item = &Entry> {
     info.initialization_binding.iter().chain(&info.update_binding)
 }
 
-/// What training information says; nothing is judged.
 impl Model {
-    /// The entries of the training information. [`Trainer`](crate::Trainer) runs them.
+    /// Returns the entries of the training information as declared, without checks.
+    /// [`Trainer`](crate::Trainer) runs them.
     pub(crate) fn training_entries(&self) -> Vec<TrainingEntry> {
         let model = &self.graph;
-        let pairs = |list: &[Entry]| {
-            let pair = |entry: &Entry| [entry.key, entry.value].map(|name| self.shown(name));
-            list.iter().map(|entry| pair(entry).into()).collect()
-        };
-        let names =
-            |infos: &[graph::ValueInfo]| infos.iter().map(|info| self.shown(info.name)).collect();
-        let entry = |info: &TrainingInfo| {
+        let entries = model.training_info.iter().map(|info| {
             let algorithm = info.algorithm.map(|algorithm| model.graph(algorithm));
+            let (inputs, outputs) = match algorithm {
+                Some(graph) => (self.port_names(&graph.inputs), self.port_names(&graph.outputs)),
+                None => (Vec::new(), Vec::new()),
+            };
             TrainingEntry {
-                initialization: info.initialization.map(|id| self.shown(model.graph(id).name)),
-                algorithm: algorithm.map(|algorithm| self.shown(algorithm.name)),
-                inputs: algorithm.map(|algorithm| names(&algorithm.inputs)).unwrap_or_default(),
-                outputs: algorithm.map(|algorithm| names(&algorithm.outputs)).unwrap_or_default(),
-                initialization_binding: pairs(&info.initialization_binding),
-                update_binding: pairs(&info.update_binding),
+                initialization: info
+                    .initialization
+                    .map(|id| self.display_name(model.graph(id).name)),
+                algorithm: algorithm.map(|algorithm| self.display_name(algorithm.name)),
+                inputs,
+                outputs,
+                initialization_binding: self.binding_names(&info.initialization_binding),
+                update_binding: self.binding_names(&info.update_binding),
             }
-        };
-        model.training_info.iter().map(entry).collect()
+        });
+        entries.collect()
     }
 
-    /// The initializers that a binding of the training information names: those of the main graph,
-    /// then those of the algorithms.
+    fn port_names(&self, ports: &[graph::ValueInfo]) -> Vec<String> {
+        ports.iter().map(|port| self.display_name(port.name)).collect()
+    }
+
+    fn binding_names(&self, bindings: &[Entry]) -> Vec<(String, String)> {
+        let names = bindings
+            .iter()
+            .map(|entry| (self.display_name(entry.key), self.display_name(entry.value)));
+        names.collect()
+    }
+
+    /// Returns the state variables: initializers that a binding of the training information names.
+    /// Those of the main graph come first, then those of the algorithms.
     pub fn state_variables(&self) -> Vec<StateVariable> {
-        let places = Places::of(&self.graph);
-        let variable = |(entry, place): &(Option<usize>, Place)| {
-            let stored = place.stored(&self.graph);
+        let places = Places::new(&self.graph);
+        let variables = places.all.iter().map(|(entry, place)| {
+            let stored = place.stored_tensor(&self.graph);
             let number = stored.and_then(|stored| stored.data_type);
             StateVariable {
-                name: self.shown(stored.and_then(|stored| stored.name)),
+                name: self.display_name(stored.and_then(|stored| stored.name)),
                 entry: *entry,
                 data_type: number.and_then(DataType::from_number),
                 dims: place.dims(&self.graph).to_vec(),
             }
-        };
-        places.all.iter().map(variable).collect()
+        });
+        variables.collect()
     }
 
-    pub(super) fn shown(&self, name: Option<Symbol>) -> String {
+    /// Returns a name for messages; empty if the file has none.
+    pub(super) fn display_name(&self, name: Option<Symbol>) -> String {
         self.graph.display(name).into_owned()
     }
 }
 
-/// The position of training in its data. A [`Trainer`](crate::Trainer) keeps it for its
-/// caller, and [`save`](crate::Trainer::save) writes it to the file of the state.
+/// Position of training in its data. A [`Trainer`](crate::Trainer) only stores it for the caller,
+/// and [`save`](crate::Trainer::save) writes it to the file of the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataPosition {
-    /// Passes over the data that are complete.
+    /// Number of complete passes over the data.
     pub epochs: u64,
-    /// Examples that steps of the pass after these have taken.
+    /// Number of examples that were taken in the current pass.
     pub examples: u64,
 }
 
-/// What becomes the value of a state variable.
-pub(super) enum New {
-    /// A tensor here.
+/// New value of a state variable.
+pub(super) enum NewValue {
+    /// Tensor in memory of this process.
     Whole(Tensor),
-    /// A tensor that only devices have.
+    /// Tensor whose shards are on devices.
     OnDevices(Arc<Parts>),
-    /// It has been written over the old value.
+    /// New value that is already written over the old one.
     InPlace,
 }
 
-/// A value of a state variable. Cloning copies no element.
+/// Value of a state variable. Cloning shares the elements.
 #[derive(Clone)]
 pub(super) enum Held {
-    /// A tensor here, and what devices have of it once they have read it.
+    /// Tensor in memory, and its shards on devices once they have been made.
     Whole(Tensor, Arc<OnceLock<Arc<Parts>>>),
-    /// A tensor that only devices have.
+    /// Tensor whose shards are only on devices.
     OnDevices(Arc<Parts>),
 }
 
@@ -238,26 +252,26 @@ impl Held {
         Held::Whole(value, Arc::default())
     }
 
-    /// Takes another value.
-    fn replace(&mut self, value: New) {
+    /// Replaces the value.
+    fn replace(&mut self, value: NewValue) {
         match value {
-            New::OnDevices(parts) => *self = Held::OnDevices(parts),
-            New::Whole(value) => match self {
+            NewValue::OnDevices(parts) => *self = Held::OnDevices(parts),
+            NewValue::Whole(value) => match self {
                 Held::Whole(old, known) => {
-                    forget(known);
+                    forget_shards(known);
                     *old = value;
                 }
                 Held::OnDevices(_) => *self = Held::whole(value),
             },
-            New::InPlace => {
+            NewValue::InPlace => {
                 if let Held::Whole(_, known) = self {
-                    forget(known);
+                    forget_shards(known);
                 }
             }
         }
     }
 
-    /// The value in one piece.
+    /// Returns the value as one tensor; gathers the shards of a value on devices.
     fn tensor(&self) -> Result<Tensor, Error> {
         match self {
             Held::Whole(value, _) => Ok(value.clone()),
@@ -265,7 +279,8 @@ impl Held {
         }
     }
 
-    /// What devices have of it. The form of a variable is always the same.
+    /// Returns the shards on devices; makes them on first use. A variable always has one sharding,
+    /// so that shards stay valid.
     pub(super) fn parts(&self, devices: &DeviceSession, form: &Form) -> Result<Arc<Parts>, Error> {
         match self {
             Held::OnDevices(parts) => Ok(Arc::clone(parts)),
@@ -280,60 +295,69 @@ impl Held {
     }
 }
 
-/// Forgets what devices have of an old value. Its place stays, if nobody else has it.
-fn forget(known: &mut Arc<OnceLock<Arc<Parts>>>) {
+/// Drops the shards of an old value. Reuses the allocation if no other clone of the state shares
+/// it.
+fn forget_shards(known: &mut Arc<OnceLock<Arc<Parts>>>) {
     match Arc::get_mut(known) {
         Some(known) => drop(known.take()),
         None => *known = Arc::default(),
     }
 }
 
-/// A state variable.
+/// Name, location and stored value of a state variable.
 pub(super) struct Variable {
-    /// Its name, or one that tells it from a variable of another entry.
+    /// Name of the initializer, prefixed by the entry if it is not unique.
     name: String,
     place: Place,
-    /// Whether it is an input of the main graph as well.
+    /// Whether the initializer is also an input of the main graph, of which it is the default.
     is_default: bool,
-    /// The value before any was assigned, whose type all others have.
+    /// Value in the file. Every new value has its type and shape.
     stored: Tensor,
 }
 
-/// What a state variable holds. Cloning copies no value.
+/// Current value of a state variable. Cloning shares the elements.
 #[derive(Clone)]
 struct Current {
     held: Held,
-    /// Whether it was assigned since it had its stored value.
+    /// Whether a value was assigned since the state was reset to the stored values.
     is_assigned: bool,
 }
 
 impl Current {
-    fn stored(value: &Tensor) -> Current {
+    fn from_stored(value: &Tensor) -> Current {
         Current { held: Held::whole(value.clone()), is_assigned: false }
     }
 }
 
-/// The state of a trainer.
+/// Current values of all state variables, random generator and position in the data.
 #[derive(Clone)]
 pub(super) struct State {
     variables: Arc<[Variable]>,
-    /// By variable.
+    /// Current values, in the order of `variables`.
     current: Vec<Current>,
-    seed: u64,
-    /// Steps and initializations that have drawn random numbers, or could have.
-    draws: u64,
+    generator: Generator,
     pub(super) position: DataPosition,
-    /// Whether a panic left some variables with new values and others with old ones.
+    /// Whether a panic interrupted an assignment, so that old and new values are mixed.
     is_torn: bool,
 }
 
+/// Seed of the random operators and the number of runs that have used it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Generator {
+    pub(super) seed: u64,
+    /// Number of steps and initializations since the seed was set. Each draws from its own
+    /// sequence.
+    pub(super) draws: u64,
+}
+
 impl State {
-    /// Every variable with its stored value.
+    /// Reads the stored value of every variable.
     pub(super) fn new(model: &Model, places: &Places, seed: Option<u64>) -> Result<State, Error> {
         demand_density(&model.graph, places)?;
-        let stored = places.all.iter().map(|(_, place)| place.stored(&model.graph));
-        let names: Vec<String> =
-            stored.map(|stored| model.shown(stored.and_then(|stored| stored.name))).collect();
+        let stored = places.all.iter().map(|(_, place)| place.stored_tensor(&model.graph));
+        let names: Vec<String> = stored
+            .map(|stored| model.display_name(stored.and_then(|stored| stored.name)))
+            .collect();
         let mut count: HashMap<&str, usize> = HashMap::new();
         for name in &names {
             *count.entry(name).or_default() += 1;
@@ -351,35 +375,41 @@ impl State {
             let message = format!("duplicate state variable name '{}'", twice.name);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        // The hasher of the standard library has keys from the system.
+        // `RandomState` is keyed by the system's entropy.
         let seed = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-        let current = variables.iter().map(|variable| Current::stored(&variable.stored)).collect();
-        let position = DataPosition::default();
-        Ok(State { variables: variables.into(), current, seed, draws: 0, position, is_torn: false })
+        let current =
+            variables.iter().map(|variable| Current::from_stored(&variable.stored)).collect();
+        Ok(State {
+            variables: variables.into(),
+            current,
+            generator: Generator { seed, draws: 0 },
+            position: DataPosition::default(),
+            is_torn: false,
+        })
     }
 
-    /// Names and types.
+    /// Returns names and types of the variables.
     pub(super) fn types(&self) -> impl ExactSizeIterator<Item = (&str, Type)> {
         let variables = self.variables.iter();
         variables.map(|variable| (variable.name.as_str(), type_of(&variable.stored)))
     }
 
-    /// Names, and the values before any was assigned.
+    /// Returns names and stored values of the variables.
     pub(super) fn stored_values(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.variables.iter().map(|variable| (variable.name.as_str(), &variable.stored))
     }
 
-    /// Notes that the values are not those of one point of training.
-    pub(super) fn tear(&mut self) {
+    /// Marks the values as a mix of old and new ones.
+    pub(super) fn mark_torn(&mut self) {
         self.is_torn = true;
     }
 
-    /// Notes that every variable has a value of its own again.
-    pub(super) fn mend(&mut self) {
+    /// Marks the values as consistent again.
+    pub(super) fn mark_whole(&mut self) {
         self.is_torn = false;
     }
 
-    /// Refuses a state whose values are not those of one point of training.
+    /// Refuses a state in which old and new values are mixed.
     pub(super) fn demand_whole(&self) -> Result<(), Error> {
         if self.is_torn {
             Err(Error::new(
@@ -393,7 +423,7 @@ impl State {
         }
     }
 
-    /// Names and values.
+    /// Returns names and current values of the variables.
     pub(super) fn values(&self) -> Result<Vec<(&str, Tensor)>, Error> {
         self.demand_whole()?;
         let values = self.variables.iter().zip(&self.current);
@@ -423,18 +453,18 @@ impl State {
         &self.variables[index].name
     }
 
-    /// The value of a variable in one piece.
+    /// Returns the current value of a variable as one tensor.
     pub(super) fn value(&self, index: usize) -> Result<Tensor, Error> {
         self.demand_whole()?;
         self.current[index].held.tensor()
     }
 
-    pub(super) fn held(&self, index: usize) -> &Held {
+    pub(super) fn held_value(&self, index: usize) -> &Held {
         &self.current[index].held
     }
 
-    /// The value of a variable before any was assigned, whose type all others have.
-    pub(super) fn stored(&self, index: usize) -> &Tensor {
+    /// Returns the value of a variable in the file. Every new value has its type and shape.
+    pub(super) fn stored_value(&self, index: usize) -> &Tensor {
         &self.variables[index].stored
     }
 
@@ -442,7 +472,7 @@ impl State {
         self.variables[index].is_default
     }
 
-    /// Refuses a value of another type or shape than a variable has.
+    /// Refuses a value that differs from a variable in type or shape.
     pub(super) fn check(&self, index: usize, value: &Tensor, kind: ErrorKind) -> Result<(), Error> {
         self.variables[index].check(&value.view(), kind)
     }
@@ -451,28 +481,29 @@ impl State {
         &self.variables
     }
 
-    /// Whether the memory of the value of a variable is nobody else's, so that a new value can be
-    /// written over it. A stored value is copied for that once. A value that others hold, as a
-    /// clone does, is not: to copy it takes as much memory as the new value, and longer.
+    /// Makes the memory of a variable's value exclusive, so that a new value can be written over it
+    /// in place. Returns whether it is. A stored value is copied once. A value that a clone of the
+    /// trainer shares is not copied: the copy would take as much memory as the new value, and for
+    /// longer.
     ///
     /// # Errors
     ///
-    /// If there is no memory for the copy.
+    /// [`ErrorKind::Run`] if memory for the copy cannot be allocated.
     pub(super) fn make_own(&mut self, index: usize) -> Result<bool, Error> {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
         let Held::Whole(value, _) = &mut current.held else { return Ok(false) };
         if !current.is_assigned && !value.is_unique() {
-            let refused = |error: TensorError| Error::new(ErrorKind::Run, error.to_string());
-            value.view_mut().map_err(refused)?;
+            let view = value.view_mut();
+            view.map_err(|error: TensorError| Error::new(ErrorKind::Run, error.to_string()))?;
             variable.give_back_pages();
         }
         Ok(value.is_unique())
     }
 
-    /// All variables, and for some the memory of their values, which is [their
-    /// own](State::make_own). `names` has these, with what they are called elsewhere, in the order
-    /// of their numbers.
-    pub(super) fn overwritable<'s>(
+    /// Borrows all variables, and the memory of the values of some of them, which must be
+    /// [exclusive](State::make_own). `names` lists these with the names of their inputs, sorted by
+    /// the number of the variable.
+    pub(super) fn borrow_overwritable<'s>(
         &'s mut self,
         names: impl Iterator<Item = &'s (String, usize)>,
     ) -> (&'s [Variable], impl Iterator<Item = (&'s str, TensorViewMut<'s>)>) {
@@ -481,7 +512,7 @@ impl State {
         let memory = current.iter_mut().enumerate().filter_map(move |(number, current)| {
             let (name, _) = names.next_if(|(_, wanted)| *wanted == number)?;
             match &mut current.held {
-                // It is nobody else's: nothing is copied that could fail.
+                // The memory is exclusive, so `view_mut` copies nothing and cannot fail.
                 Held::Whole(value, _) => Some((name.as_str(), value.view_mut().ok()?)),
                 Held::OnDevices(_) => None,
             }
@@ -489,8 +520,8 @@ impl State {
         (variables, memory)
     }
 
-    /// Gives one variable a value that fits.
-    pub(super) fn set(&mut self, index: usize, value: New) {
+    /// Replaces the value of a variable. The value must fit.
+    pub(super) fn set(&mut self, index: usize, value: NewValue) {
         let (variable, current) = (&self.variables[index], &mut self.current[index]);
         if !current.is_assigned {
             variable.give_back_pages();
@@ -499,50 +530,50 @@ impl State {
         current.is_assigned = true;
     }
 
-    /// Takes over what a run has computed. Cannot fail: all has been checked.
-    pub(super) fn assign(&mut self, values: &mut Vec<(usize, New)>) {
+    /// Assigns the new values of a run. Cannot fail, because every value has been checked.
+    pub(super) fn assign(&mut self, values: &mut Vec<(usize, NewValue)>) {
         for (index, value) in values.drain(..) {
             self.set(index, value);
         }
-        self.draws += 1;
+        self.generator.draws += 1;
     }
 
-    /// Every variable with its stored value, no random number drawn, and at the start of the data.
+    /// Returns the state before training: stored values, no random number drawn, start of the data.
     pub(super) fn at_beginning(&self) -> State {
         let mut state = self.clone();
         for (variable, current) in self.variables.iter().zip(&mut state.current) {
-            *current = Current::stored(&variable.stored);
+            *current = Current::from_stored(&variable.stored);
         }
-        state.draws = 0;
+        state.generator.draws = 0;
         state.position = DataPosition::default();
-        state.mend();
+        state.mark_whole();
         state
     }
 
     pub(super) fn seed(&self) -> u64 {
-        self.seed
+        self.generator.seed
     }
 
-    /// The seed, and how many steps have drawn by it.
-    pub(super) fn generator(&self) -> [u64; 2] {
-        [self.seed, self.draws]
+    pub(super) fn generator(&self) -> Generator {
+        self.generator
     }
 
-    pub(super) fn set_generator(&mut self, [seed, draws]: [u64; 2]) {
-        (self.seed, self.draws) = (seed, draws);
+    pub(super) fn set_generator(&mut self, generator: Generator) {
+        self.generator = generator;
     }
 
-    /// What the next step or initialization draws by.
+    /// Returns the seed of the next step or initialization.
     pub(super) fn seed_of_step(&self) -> u64 {
-        mixed(self.seed, self.draws, 0)
+        mix_seed(self.generator, 0)
     }
 
-    /// What inference draws by between the last step and the next.
+    /// Returns the seed of inference between the last step and the next.
     pub(super) fn seed_of_inference(&self) -> u64 {
-        mixed(self.seed, self.draws, 1)
+        mix_seed(self.generator, 1)
     }
 
-    /// Puts values that have changed into the initializers; others stay as the file has them.
+    /// Writes changed values into the initializers of a model. Unchanged ones keep their encoding
+    /// in the file.
     pub(super) fn write_into(&self, model: &mut Model) -> Result<(), Error> {
         self.demand_whole()?;
         let assigned = self.variables.iter().zip(&self.current);
@@ -551,7 +582,7 @@ impl State {
             assigned.filter(|(_, current)| current.is_assigned)
         {
             let value = held.tensor()?;
-            // A state that was loaded has assigned all of them.
+            // Loading a state assigns every variable, changed or not.
             if value.bytes() == stored.bytes() {
                 continue;
             }
@@ -580,7 +611,7 @@ impl State {
 impl Variable {
     fn new(model: &Model, place: Place, name: String) -> Result<Variable, Error> {
         let graph = &model.graph;
-        let initializer = place.stored(graph);
+        let initializer = place.stored_tensor(graph);
         let number = initializer.and_then(|initializer| initializer.data_type);
         if number == Some(NumberedType::STRING.0) {
             let message = format!(
@@ -604,23 +635,25 @@ impl Variable {
             }
         };
         let stored = stored.map_err(|error| unreadable(&error))?;
-        let is_input = |value: ValueId| matches!(graph.value(value).producer, Producer::Input(_));
-        Ok(Variable { is_default: place.value(graph).is_some_and(is_input), name, place, stored })
+        let is_default = place
+            .value(graph)
+            .is_some_and(|value| matches!(graph.value(value).producer, Producer::Input(_)));
+        Ok(Variable { is_default, name, place, stored })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The stored value is read again only if training starts anew: until then, pages of the file
-    /// need not be in memory beside the values that took its place.
+    /// Evicts the mapped pages of the stored value, which is read again only if training is reset.
+    /// Otherwise they would take memory beside the current value.
     fn give_back_pages(&self) {
         if let Some(buffer) = self.stored.buffer() {
             buffer.give_back_pages();
         }
     }
 
-    /// Refuses a value of another type or shape.
+    /// Refuses a value that differs in type or shape.
     pub(super) fn check(&self, value: &TensorView<'_>, kind: ErrorKind) -> Result<(), Error> {
         let Variable { name, stored, .. } = self;
         if value.data_type() == stored.data_type() && value.dims() == stored.dims() {
@@ -632,17 +665,17 @@ impl Variable {
     }
 }
 
-/// Dense tensors that replace the sparse initializers of a graph, by position.
+/// Dense replacements of a graph's sparse initializers, by position.
 type SparseStates = BTreeMap<usize, graph::TensorProto>;
 
-/// Elements up to which sparse state is accepted whatever the model stores.
+/// Number of elements of sparse state that is accepted from any model.
 const SPARSE_ELEMENTS: u64 = 1 << 28;
-/// Elements of sparse state for each element of dense state. Adam keeps two for each weight, and a
-/// third one if the weight has 16 bits.
+/// Number of elements of sparse state that is accepted for each element of dense state. Adam keeps
+/// two for each weight, and a third one for a 16-bit weight.
 const SPARSE_RATIO: u64 = 8;
 
-/// Refuses sparse state that takes much more memory than the model stores: a few bytes of a file
-/// can stand for any number of elements, and a trainer has all of them in memory.
+/// Refuses sparse state that takes much more memory than the dense values in the file: a few bytes
+/// of a sparse tensor stand for any number of elements, and a trainer materializes all of them.
 fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
     let (mut dense, mut sparse) = (0u64, 0u64);
     for (_, place) in &places.all {
@@ -661,16 +694,16 @@ fn demand_density(model: &graph::Model, places: &Places) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Invalid, message).with_help("store them as dense initializers"))
 }
 
-/// The type of a tensor.
+/// Returns the type of a tensor.
 pub(super) fn type_of(tensor: &Tensor) -> Type {
     Type::tensor(tensor.data_type(), tensor.dims().iter().copied())
 }
 
-/// A number that looks random and is another one for each draw of a generator and each purpose.
-fn mixed(seed: u64, draws: u64, purpose: u64) -> u64 {
-    let mut mixed = seed;
-    for word in [draws, purpose] {
-        // The steps of the generator SplitMix64.
+/// Derives a seed for one run from the generator by the rounds of SplitMix64. Seeds for different
+/// `draws` and `purpose` are independent.
+fn mix_seed(generator: Generator, purpose: u64) -> u64 {
+    let mut mixed = generator.seed;
+    for word in [generator.draws, purpose] {
         mixed = (mixed ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

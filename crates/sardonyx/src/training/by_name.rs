@@ -1,18 +1,18 @@
-//! Optimizers by the names that users write, with the numbers that are usual for each.
+//! Optimizers by name, with their usual hyperparameters.
 
 use std::fmt;
 
 use super::{Optimizer, OptimizerKind};
 
-/// A number that an optimizer does not have.
+/// Error for a hyperparameter that an optimizer does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForeignNumber {
-    /// The optimizer.
+    /// The chosen optimizer.
     pub optimizer: OptimizerName,
-    /// The field of [`OptimizerNumbers`].
+    /// Name of the hyperparameter, a field of [`OptimizerNumbers`].
     pub number: &'static str,
-    /// The optimizers that have it.
+    /// Optimizers that have the hyperparameter.
     pub optimizers: &'static [OptimizerName],
 }
 
@@ -32,41 +32,41 @@ impl fmt::Display for ForeignNumber {
 
 impl std::error::Error for ForeignNumber {}
 
-/// An optimizer by its name.
+/// Name of an optimizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptimizerName {
-    /// Gradient descent.
+    /// Stochastic gradient descent.
     Sgd,
-    /// Gradient descent with momentum.
+    /// Stochastic gradient descent with momentum.
     Momentum,
-    /// Gradient descent with Nesterov's momentum.
+    /// Stochastic gradient descent with Nesterov momentum.
     Nesterov,
-    /// Steps over the root of the sum of squared gradients.
+    /// Adagrad: divides each step by the root of the sum of squared gradients.
     Adagrad,
-    /// Running means of gradients and of their squares.
+    /// Adam: running means of gradients and of their squares.
     Adam,
-    /// Adam with weight decay apart from the gradient.
+    /// Adam with decoupled weight decay.
     AdamW,
 }
 
-/// Numbers of an optimizer. Those that are left out are the usual ones; those that the optimizer
-/// does not have must be left out.
+/// Hyperparameters of an optimizer. `None` stands for the usual value, and is required where the
+/// optimizer does not have the hyperparameter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OptimizerNumbers {
-    /// The default of the learning rate: 0.01, and 0.001 for Adam and AdamW.
+    /// Default learning rate. Usually 0.01, for Adam and AdamW 0.001.
     pub learning_rate: Option<f64>,
-    /// The part of the sum of gradients that stays: 0.9.
+    /// Fraction of the accumulated gradient that each step keeps. Usually 0.9.
     pub momentum: Option<f64>,
-    /// The part of the mean of gradients that Adam keeps: 0.9.
+    /// Decay of Adam's running mean of gradients. Usually 0.9.
     pub beta1: Option<f64>,
-    /// The part of the mean of squared gradients that Adam keeps: 0.999.
+    /// Decay of Adam's running mean of squared gradients. Usually 0.999.
     pub beta2: Option<f64>,
-    /// Added to divisors: 1e-8, and 1e-10 for Adagrad.
+    /// Constant that is added to divisors. Usually 1e-8, for Adagrad 1e-10.
     pub epsilon: Option<f64>,
-    /// The decay of the learning rate of Adagrad: 0.
+    /// Decay of Adagrad's learning rate. Usually 0.
     pub rate_decay: Option<f64>,
-    /// The part of each weight that is added to its gradient: 0, and 0.01 for AdamW.
+    /// Fraction of each weight that is added to its gradient. Usually 0, for AdamW 0.01.
     pub weight_decay: Option<f64>,
 }
 
@@ -81,7 +81,7 @@ impl OptimizerName {
         OptimizerName::AdamW,
     ];
 
-    /// The name as users write it, in lower case.
+    /// Returns the name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             OptimizerName::Sgd => "sgd",
@@ -93,12 +93,12 @@ impl OptimizerName {
         }
     }
 
-    /// The optimizer of that name with its usual numbers, as nodes of `ai.onnx`.
-    pub fn usual(self) -> Optimizer {
-        self.made(&OptimizerNumbers::default())
+    /// Returns the optimizer with its usual hyperparameters, as nodes of `ai.onnx`.
+    pub fn usual_optimizer(self) -> Optimizer {
+        self.make_optimizer(&OptimizerNumbers::default())
     }
 
-    /// The optimizer of that name with these numbers, as nodes of `ai.onnx`.
+    /// Returns the optimizer with these hyperparameters, as nodes of `ai.onnx`.
     ///
     /// ```
     /// use sardonyx::tool::{OptimizerName, OptimizerNumbers};
@@ -113,7 +113,7 @@ impl OptimizerName {
     ///
     /// # Errors
     ///
-    /// A number that the optimizer does not have.
+    /// [`ForeignNumber`] for a hyperparameter that the optimizer does not have.
     pub fn with(self, numbers: &OptimizerNumbers) -> Result<Optimizer, ForeignNumber> {
         use OptimizerName::{Adagrad, Adam, AdamW, Momentum, Nesterov};
         let given: [(_, Option<f64>, &'static [OptimizerName]); 5] = [
@@ -130,11 +130,11 @@ impl OptimizerName {
             Some((number, _, optimizers)) => {
                 Err(ForeignNumber { optimizer: self, number, optimizers })
             }
-            None => Ok(self.made(numbers)),
+            None => Ok(self.make_optimizer(numbers)),
         }
     }
 
-    fn made(self, numbers: &OptimizerNumbers) -> Optimizer {
+    fn make_optimizer(self, numbers: &OptimizerNumbers) -> Optimizer {
         let momentum = numbers.momentum.unwrap_or(0.9);
         let adam = |decoupled| OptimizerKind::Adam {
             beta1: numbers.beta1.unwrap_or(0.9),

@@ -1,9 +1,9 @@
-//! Gradients where results are masked and inputs are 0, constant, infinite or NaN.
+//! Tests of gradients whose results are masked and whose inputs are 0, constant, infinite or NaN.
 //!
-//! The blocks of `tests/gradients`, at drawn inputs and with a drawn mask of their result that
-//! hides all that is not finite: the loss is finite then, and so must be its gradient where it has
-//! one. That is known from differences. `GRADIENT_DRAWS=200` draws so often for each block, and
-//! prints the seed, which `GRADIENT_SEED` sets.
+//! The blocks of `tests/gradients` run at random inputs, with a random mask of their result that
+//! hides all non-finite elements. The loss is then finite, and its gradient must be finite wherever
+//! differences show that it exists. `GRADIENT_DRAWS=200` sets the number of draws for each block,
+//! and prints the seed, which `GRADIENT_SEED` sets.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -13,28 +13,28 @@ use sardonyx::{Session, Tensor, Value};
 
 use super::{Block, Known, Order, Random, check_all, flat};
 
-/// Draws for each block in a usual run of tests.
+/// Draws for each block unless `GRADIENT_DRAWS` is set.
 const FEW: usize = 3;
 
-/// Elements of the inputs that are looked at in each draw.
+/// Elements of the inputs that are differentiated in each draw.
 const LOOKED_AT: usize = 8;
 
-/// The error of a derivative in parts of it or of 1, beside what rounding does to differences.
+/// Tolerance of a derivative, relative to it or to 1, in addition to rounding errors of
+/// differences.
 const TOLERANCE: f64 = 2e-5;
 
-/// The distance of slopes on both sides, and of those of steps of several sizes, at most where
-/// there is a derivative, in parts of it or of 1.
+/// Maximum distance of the left and the right slope, and of slopes for several step sizes, at a
+/// point with a derivative, relative to the derivative or to 1.
 const SMOOTH: f64 = 1e-3;
 
-/// A power of 2 by which directions are scaled where products with them overflow.
+/// Power of 2 by which directions are scaled if products with them overflow.
 const TINY: f64 = f64::MIN_POSITIVE * (1u64 << 52) as f64;
 
-/// Values of an element that are tried beside its own: one for each piece of a function that
-/// chooses by it.
+/// Values of an element that are tried besides its own: one for each piece of a piecewise function.
 const PIECES: [f64; 10] = [-1000.0, -3.3, -1.7, -0.6, -0.2, 0.4, 0.9, 1.7, 3.2, 1000.0];
 
-/// Reads how often and with which seed to draw.
-fn settings() -> (usize, u64) {
+/// Reads the number of draws and the seed from the environment.
+fn read_settings() -> (usize, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let draws = number("GRADIENT_DRAWS");
     let seed = number("GRADIENT_SEED").unwrap_or_else(|| match draws {
@@ -51,7 +51,7 @@ fn settings() -> (usize, u64) {
 }
 
 impl Random {
-    fn below(&mut self, end: usize) -> usize {
+    fn next_below(&mut self, end: usize) -> usize {
         ((self.next() * end as f64) as usize).min(end.saturating_sub(1))
     }
 
@@ -60,32 +60,32 @@ impl Random {
     }
 
     fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
+        list[self.next_below(list.len())]
     }
 }
 
-/// A line of a tensor along an axis: places of elements.
+/// Returns the positions of the elements of a random line along an axis.
 fn line(dims: &[usize], axis: usize, random: &mut Random) -> Vec<usize> {
     let after: usize = dims[axis + 1..].iter().product();
     let before: usize = dims[..axis].iter().product();
-    let start = random.below(before) * dims[axis] * after + random.below(after);
+    let start = random.next_below(before) * dims[axis] * after + random.next_below(after);
     (0..dims[axis]).map(|step| start + step * after).collect()
 }
 
-/// Changes elements of an input: to zeros, equal ones, infinities and NaN.
+/// Sets elements of an input to zero, to one value, to infinity or to NaN.
 fn disturb(elements: &mut [f64], dims: &[usize], random: &mut Random) {
     if elements.is_empty() {
         return;
     }
     for index in (1..elements.len()).rev() {
-        elements.swap(index, random.below(index + 1));
+        elements.swap(index, random.next_below(index + 1));
     }
     let places = match dims.len() {
         0 => vec![0],
         _ if random.happens(0.3) => (0..elements.len()).collect(),
-        rank => line(dims, random.below(rank), random),
+        rank => line(dims, random.next_below(rank), random),
     };
-    match random.below(8) {
+    match random.next_below(8) {
         0 | 1 => elements.iter_mut().filter(|_| random.happens(0.4)).for_each(|x| *x = 0.0),
         2 => places.iter().for_each(|place| elements[*place] = 0.0),
         3 => {
@@ -94,7 +94,7 @@ fn disturb(elements: &mut [f64], dims: &[usize], random: &mut Random) {
         }
         4 => places.iter().for_each(|place| elements[*place] = f64::NEG_INFINITY),
         5 | 6 => {
-            let place = random.below(elements.len());
+            let place = random.next_below(elements.len());
             let wild = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1000.0, -1000.0];
             elements[place] = random.one_of(&wild);
         }
@@ -102,14 +102,15 @@ fn disturb(elements: &mut [f64], dims: &[usize], random: &mut Random) {
     }
 }
 
-/// Draws the elements of a result that count: some, or some lines, and none that is not finite.
+/// Draws a mask of the elements of a result that count in the loss. Non-finite elements never
+/// count.
 fn draw_mask(y: &[f64], dims: &[usize], random: &mut Random) -> Vec<bool> {
     let mut mask = vec![true; y.len()];
-    match random.below(5) {
+    match random.next_below(5) {
         0 => {}
         1 => mask.iter_mut().for_each(|counts| *counts = random.happens(0.5)),
         2 | 3 if !dims.is_empty() && !y.is_empty() => {
-            for place in line(dims, random.below(dims.len()), random) {
+            for place in line(dims, random.next_below(dims.len()), random) {
                 mask[place] = false;
             }
         }
@@ -122,32 +123,65 @@ fn draw_mask(y: &[f64], dims: &[usize], random: &mut Random) -> Vec<bool> {
     mask
 }
 
-/// A function of one number, around the place where it is differentiated.
+/// Function of one number, and the point at which it is differentiated.
 struct Around<'f> {
     at: f64,
     value: f64,
     function: &'f dyn Fn(f64) -> Option<f64>,
-    /// The sum of the magnitudes of the terms that it adds up.
+    /// Sum of the magnitudes of the terms that the function adds up.
     magnitude: f64,
 }
 
-/// What differences to both sides say.
+/// Slopes from differences to both sides of a point.
 struct Sides {
     slope: f64,
-    /// The slope to the right less that to the left.
+    /// Difference of the right and the left slope.
     kink: f64,
-    /// What rounding does to slopes.
+    /// Rounding error of the slopes.
     noise: f64,
 }
 
+/// Derivative by one element, and its error bound.
+#[derive(Clone, Copy)]
+struct Slope {
+    slope: f64,
+    tolerance: f64,
+}
+
+/// Sum of terms, and the sum of their magnitudes, to which its rounding error is proportional.
+#[derive(Clone, Copy)]
+struct Sum {
+    value: f64,
+    magnitude: f64,
+}
+
+impl Sum {
+    fn new(terms: impl Iterator<Item = f64>) -> Sum {
+        let (mut value, mut magnitude) = (0.0, 0.0);
+        for term in terms {
+            value += term;
+            magnitude += term.abs();
+        }
+        Sum { value, magnitude }
+    }
+}
+
+/// Index of an element in the inputs of a block.
+#[derive(Clone, Copy, PartialEq)]
+struct ElementIndex {
+    input: usize,
+    element: usize,
+}
+
 impl Around<'_> {
-    /// Its derivative, and what that may be off, where it has one; `None` where nothing shows that.
-    fn slope(&self) -> Option<(f64, f64)> {
+    /// Returns the derivative; `None` if the function has none or differences do not show it.
+    fn slope(&self) -> Option<Slope> {
         if !self.at.is_finite() {
-            // Of an infinite input only independence shows.
-            let depends = |other: f64| (self.function)(other) != Some(self.value);
-            let noise = 1e-14 * self.magnitude.max(1.0);
-            return (![0.4, -1.7, 3.2].into_iter().any(depends)).then_some((0.0, noise));
+            // For an infinite input, only independence can be shown.
+            let mut others = [0.4, -1.7, 3.2].into_iter();
+            let tolerance = 1e-14 * self.magnitude.max(1.0);
+            let is_constant = others.all(|other| (self.function)(other) == Some(self.value));
+            return is_constant.then_some(Slope { slope: 0.0, tolerance });
         }
         let unit = self.at.abs().max(1.0);
         let (far, near) = (self.sides(1e-4 * unit)?, self.sides(1e-5 * unit)?);
@@ -158,23 +192,23 @@ impl Around<'_> {
             return None;
         }
         let tolerance = TOLERANCE * near.slope.abs().max(1.0) + near.noise;
-        // The slopes of both sides come together with the step, but for those of a kink.
+        // With smaller steps, the slopes of both sides converge, except at a kink.
         if (near.kink - far.kink / 10.0).abs() > tolerance {
             return None;
         }
-        // The error of a slope is in proportion to the step, or to its square.
-        Some((near.slope, tolerance + changes / 8.0))
+        // The error of a slope is proportional to the step or to its square.
+        Some(Slope { slope: near.slope, tolerance: tolerance + changes / 8.0 })
     }
 
-    /// Whether a gradient is the slope of much shorter steps: where slopes are so large that the
-    /// usual ones pass over whole waves, they see the mean of these.
+    /// Whether a gradient is the slope for much shorter steps. Where slopes are very large, the
+    /// usual steps span whole waves and see only their mean.
     fn is_slope_of_short_steps(&self, found: f64) -> bool {
         let Some(short) = self.sides(1e-8 * self.at.abs().max(1.0)) else { return false };
         let limit = SMOOTH * short.slope.abs();
         short.noise < limit / 10.0 && (short.slope - found).abs() <= limit
     }
 
-    /// Differences to both sides.
+    /// Computes the slopes to both sides.
     fn sides(&self, step: f64) -> Option<Sides> {
         let (above, below) = ((self.function)(self.at + step)?, (self.function)(self.at - step)?);
         let [right, left] = [(above - self.value) / step, (self.value - below) / step];
@@ -183,19 +217,19 @@ impl Around<'_> {
     }
 }
 
-/// A block at drawn inputs.
+/// A block with random inputs and a random mask.
 struct Drawn<'a> {
     block: &'a Block,
     at: Vec<Vec<f64>>,
-    /// Truth values of the block, the mask and the weights of the loss.
+    /// Boolean inputs of the block, the mask and the weights of the loss.
     others: Vec<(String, Value)>,
     mask: Vec<bool>,
     weights: Vec<f64>,
-    /// Elements that are left out because slopes jump.
+    /// Number of elements that were skipped because slopes jump.
     jumped: Cell<usize>,
 }
 
-/// Sessions of a block: its value, its gradient and the gradient of that.
+/// Sessions of a block for its value, its gradient and its second gradient.
 struct Sessions {
     value: Session,
     first: Session,
@@ -204,21 +238,22 @@ struct Sessions {
 
 impl Sessions {
     fn new(block: &Block) -> Result<Sessions, String> {
-        let session = |order| block.session(order, Known::Shapes);
-        let (value, first) = (session(Order::Zero)?, session(Order::First)?);
-        let second = (!block.is_once).then(|| session(Order::Second)).transpose()?;
+        let value = block.session(Order::Zero, Known::Shapes)?;
+        let first = block.session(Order::First, Known::Shapes)?;
+        let second =
+            if block.is_once { None } else { Some(block.session(Order::Second, Known::Shapes)?) };
         Ok(Sessions { value, first, second })
     }
 }
 
-/// The elements of a result and its dimensions; `None` if a run refuses.
+/// Runs a block and returns the elements of its result and their dimensions; `None` if it fails.
 fn result(
     block: &Block,
     session: &Session,
     at: &[Vec<f64>],
     truths: &[(String, Value)],
 ) -> Option<(Vec<f64>, Vec<usize>)> {
-    let inputs = block.varied().into_iter().zip(at);
+    let inputs = block.varied_inputs().into_iter().zip(at);
     let inputs = inputs.map(|(input, at)| (input.name.clone(), input.tensor(at)));
     let inputs: Vec<(String, Value)> = inputs.chain(truths.iter().cloned()).collect();
     let inputs = inputs.iter().map(|(name, value)| (name.as_str(), value.clone()));
@@ -237,10 +272,10 @@ fn truth_values(dims: &[usize], elements: &[bool]) -> Value {
 }
 
 impl<'a> Drawn<'a> {
-    /// `None` where the block refuses what was drawn.
+    /// Draws inputs and a mask; `None` if the block does not run with them.
     fn new(block: &'a Block, sessions: &Sessions, random: &mut Random) -> Option<Drawn<'a>> {
         let mut at = block.elements();
-        for (elements, input) in at.iter_mut().zip(block.varied()) {
+        for (elements, input) in at.iter_mut().zip(block.varied_inputs()) {
             if random.happens(0.7) {
                 disturb(elements, &input.dims, random);
             }
@@ -254,7 +289,7 @@ impl<'a> Drawn<'a> {
         }
         let given = result(block, &sessions.value, &at, &[])?;
         let (y, dims) = match result(block, &sessions.value, &at, &truths) {
-            // Truth values that choose elements change the shape.
+            // Booleans that select elements may change the shape; those are not used.
             Some((y, dims)) if dims == given.1 && random.happens(0.7) => (y, dims),
             _ => {
                 truths.clear();
@@ -262,7 +297,7 @@ impl<'a> Drawn<'a> {
             }
         };
         let mut mask = draw_mask(&y, &dims, random);
-        let weights = random.within(-1.0, 1.0, y.len());
+        let weights = random.range(-1.0, 1.0, y.len());
         let mut others = truths;
         others.push(("mask".to_string(), truth_values(&dims, &mask)));
         others.push(("weights".to_string(), tensor(&dims, &weights)));
@@ -280,109 +315,112 @@ impl<'a> Drawn<'a> {
         &self.others[..self.others.len() - 2]
     }
 
-    /// The loss, and the sum of the magnitudes of its terms; `None` if it is not finite.
-    fn loss(&self, sessions: &Sessions, at: &[Vec<f64>]) -> Option<(f64, f64)> {
+    /// Computes the loss; `None` if it is not finite.
+    fn loss(&self, sessions: &Sessions, at: &[Vec<f64>]) -> Option<Sum> {
         let (y, _) = result(self.block, &sessions.value, at, self.truths())?;
         if y.len() != self.mask.len() {
             return None;
         }
         let counted = y.iter().zip(&self.weights).zip(&self.mask).filter(|(_, counts)| **counts);
-        let terms: Vec<f64> = counted.map(|((y, weight), _)| y * weight).collect();
-        let magnitude = terms.iter().map(|term| term.abs()).sum();
-        let loss: f64 = terms.iter().sum();
-        loss.is_finite().then_some((loss, magnitude))
+        let loss = Sum::new(counted.map(|((y, weight), _)| y * weight));
+        loss.value.is_finite().then_some(loss)
     }
 
-    /// Places of elements that are looked at: input and element.
-    fn places(&self, random: &mut Random) -> Vec<(usize, usize)> {
-        let all = self.at.iter().enumerate();
-        let mut all: Vec<(usize, usize)> = all
-            .flat_map(|(input, of)| (0..of.len()).map(move |element| (input, element)))
-            .collect();
+    /// Selects random elements to be differentiated, non-finite ones first because they are rare.
+    fn choose_elements(&self, random: &mut Random) -> Vec<ElementIndex> {
+        let mut all = element_indices(&self.at);
         for index in (1..all.len()).rev() {
-            all.swap(index, random.below(index + 1));
+            all.swap(index, random.next_below(index + 1));
         }
-        // Elements that are not finite are the rare ones.
-        all.sort_by_key(|(input, element)| self.at[*input][*element].is_finite());
+        all.sort_by_key(|index| self.value_of(*index).is_finite());
         all.truncate(LOOKED_AT);
         all
     }
 
-    /// The place of an element in all gradients one after the other.
-    fn position(&self, (input, element): (usize, usize)) -> usize {
-        self.at[..input].iter().map(Vec::len).sum::<usize>() + element
+    fn value_of(&self, index: ElementIndex) -> f64 {
+        self.at[index.input][index.element]
     }
 
-    fn with(&self, (input, element): (usize, usize), value: f64) -> Vec<Vec<f64>> {
+    /// Returns the position of an element in the concatenated gradients.
+    fn position(&self, index: ElementIndex) -> usize {
+        self.at[..index.input].iter().map(Vec::len).sum::<usize>() + index.element
+    }
+
+    fn with_value(&self, index: ElementIndex, value: f64) -> Vec<Vec<f64>> {
         let mut at = self.at.clone();
-        at[input][element] = value;
+        at[index.input][index.element] = value;
         at
     }
 
-    /// Compares elements of a gradient with what differences of `function` say.
+    /// Compares elements of a gradient with differences of `function`, whose value is `sum`.
+    /// Returns the number of compared elements.
     fn compare(
         &self,
         found: &[f64],
-        (value, magnitude): (f64, f64),
+        sum: Sum,
         function: &dyn Fn(&[Vec<f64>]) -> Option<f64>,
         random: &mut Random,
     ) -> Result<usize, String> {
+        let Sum { value, magnitude } = sum;
         let mut compared = 0;
-        for place in self.places(random) {
-            let at = self.at[place.0][place.1];
-            let along = |x: f64| function(&self.with(place, x));
+        for index in self.choose_elements(random) {
+            let at = self.value_of(index);
+            let along = |x: f64| function(&self.with_value(index, x));
             let around = Around { at, value, function: &along, magnitude };
-            let Some((slope, tolerance)) = around.slope() else { continue };
-            let found = found[self.position(place)];
-            let off = (found - slope).abs();
-            if !off.is_nan() && off <= tolerance || around.is_slope_of_short_steps(found) {
+            let Some(slope) = around.slope() else { continue };
+            let found = found[self.position(index)];
+            let off = (found - slope.slope).abs();
+            if !off.is_nan() && off <= slope.tolerance || around.is_slope_of_short_steps(found) {
                 compared += 1;
-            } else if self.jumps(place, (slope, tolerance), (function, magnitude)) {
+            } else if self.jumps(index, slope, function, magnitude) {
                 self.jumped.set(self.jumped.get() + 1);
             } else {
-                let name = &self.block.varied()[place.0].name;
+                let name = &self.block.varied_inputs()[index.input].name;
                 return Err(format!(
-                    "by element {} of {name}: {found} is not {slope}\n  {:?}\n  mask {:?}",
-                    place.1, self.at, self.mask
+                    "by element {} of {name}: {found} is not {}\n  {:?}\n  mask {:?}",
+                    index.element, slope.slope, self.at, self.mask
                 ));
             }
         }
         Ok(compared)
     }
 
-    /// Whether the slope along an element is another one, or none, however little another element
-    /// changes: where equal elements are sorted, each can have a slope of its own and the function
-    /// no derivative.
+    /// Whether the slope by an element jumps, or does not exist, under small changes of another
+    /// element. Where equal elements are sorted, each may have a slope although the function has no
+    /// derivative.
     fn jumps(
         &self,
-        place: (usize, usize),
-        (slope, tolerance): (f64, f64),
-        (function, magnitude): (&dyn Fn(&[Vec<f64>]) -> Option<f64>, f64),
+        index: ElementIndex,
+        slope: Slope,
+        function: &dyn Fn(&[Vec<f64>]) -> Option<f64>,
+        magnitude: f64,
     ) -> bool {
-        let others = self.at.iter().enumerate().flat_map(|(input, of)| {
-            of.iter().enumerate().map(move |(element, x)| ((input, element), *x))
-        });
-        let mut others = others.filter(|(other, x)| *other != place && x.is_finite());
-        others.any(|(other, x)| {
+        let others = element_indices(&self.at).into_iter();
+        let mut others =
+            others.filter(|other| *other != index && self.value_of(*other).is_finite());
+        others.any(|other| {
+            let x = self.value_of(other);
             [-1.0, 1.0].into_iter().any(|side| {
                 [1e-2, 1e-3].into_iter().all(|by| {
-                    let moved = self.with(other, x + side * by * x.abs().max(1.0));
+                    let moved = self.with_value(other, x + side * by * x.abs().max(1.0));
                     let along = |x: f64| {
                         let mut at = moved.clone();
-                        at[place.0][place.1] = x;
+                        at[index.input][index.element] = x;
                         function(&at)
                     };
-                    let at = self.at[place.0][place.1];
+                    let at = self.value_of(index);
                     let Some(value) = along(at) else { return false };
                     let around = Around { at, value, function: &along, magnitude };
                     let there = around.slope();
-                    there.is_none_or(|(there, _)| (there - slope).abs() > 100.0 * tolerance)
+                    there.is_none_or(|there| {
+                        (there.slope - slope.slope).abs() > 100.0 * slope.tolerance
+                    })
                 })
             })
         })
     }
 
-    /// Compares both gradients; how many elements of each there were to compare.
+    /// Compares first and second gradients. Returns the number of compared elements of each.
     fn check(&self, sessions: &Sessions, random: &mut Random) -> Result<[usize; 2], String> {
         let loss = self.loss(sessions, &self.at).ok_or("the loss is not finite")?;
         let count: usize = self.at.iter().map(Vec::len).sum();
@@ -392,21 +430,17 @@ impl<'a> Drawn<'a> {
             Ok(found)
         };
         let found = gradient(&self.at)?;
-        let first = self.compare(&found, loss, &|at| Some(self.loss(sessions, at)?.0), random)?;
+        let function = |at: &[Vec<f64>]| Some(self.loss(sessions, at)?.value);
+        let first = self.compare(&found, loss, &function, random)?;
         let Some(session) = &sessions.second else { return Ok([first, 0]) };
         let along: Vec<Vec<f64>> =
-            self.at.iter().map(|of| random.within(-1.0, 1.0, of.len())).collect();
-        let sum = |gradient: &[f64]| -> (f64, f64) {
-            let terms = gradient.iter().zip(along.iter().flatten());
-            let terms: Vec<f64> = terms.map(|(gradient, along)| gradient * along).collect();
-            (terms.iter().sum(), terms.iter().map(|term| term.abs()).sum())
-        };
-        let value = sum(&found);
-        if !value.0.is_finite() {
+            self.at.iter().map(|at| random.range(-1.0, 1.0, at.len())).collect();
+        let value = weighted_sum(&found, &along);
+        if !value.value.is_finite() {
             return Ok([first, 0]);
         }
         let run = |scale: f64| {
-            let directions = self.block.varied().into_iter().zip(&along);
+            let directions = self.block.varied_inputs().into_iter().zip(&along);
             let directions = directions.map(|(input, along)| {
                 let along: Vec<f64> = along.iter().map(|along| along * scale).collect();
                 (format!("v_{}", input.name), input.tensor(&along))
@@ -416,8 +450,7 @@ impl<'a> Drawn<'a> {
         };
         let mut found = run(1.0)?;
         if found.iter().any(|found| !found.is_finite()) {
-            // Second gradients are linear in the directions: where a product with those overflows,
-            // one with tiny ones does not.
+            // The second gradient is linear in the directions: scaled down, it does not overflow.
             let tiny = run(TINY)?;
             for (found, tiny) in found.iter_mut().zip(tiny).filter(|(found, _)| !found.is_finite())
             {
@@ -425,7 +458,7 @@ impl<'a> Drawn<'a> {
             }
         }
         let function = |at: &[Vec<f64>]| {
-            let value = sum(&gradient(at).ok()?).0;
+            let value = weighted_sum(&gradient(at).ok()?, &along).value;
             value.is_finite().then_some(value)
         };
         let second = self.compare(&found, value, &function, random);
@@ -433,9 +466,21 @@ impl<'a> Drawn<'a> {
     }
 }
 
+fn weighted_sum(gradient: &[f64], weights: &[Vec<f64>]) -> Sum {
+    Sum::new(gradient.iter().zip(weights.iter().flatten()).map(|(x, weight)| x * weight))
+}
+
+fn element_indices(elements: &[Vec<f64>]) -> Vec<ElementIndex> {
+    let inputs = elements.iter().enumerate();
+    let indices = inputs.flat_map(|(input, elements)| {
+        (0..elements.len()).map(move |element| ElementIndex { input, element })
+    });
+    indices.collect()
+}
+
 #[test]
 fn masked_results_have_finite_gradients() {
-    let (draws, seed) = settings();
+    let (draws, seed) = read_settings();
     let totals = Cell::new([0; 4]);
     check_all(|block| {
         let block = Block { is_masked: true, ..block.clone() };
@@ -471,10 +516,10 @@ fn masked_results_have_finite_gradients() {
     assert!(jumps * 1000 <= first + second, "{jumps} left out");
 }
 
-/// NaN in place of an element must make NaN of all gradients of results that become NaN as well, if
-/// they change with the element: guards against masked results filter nothing else. NaN is on no
-/// side of a comparison; a function of several pieces takes one for it, and a gradient that does
-/// not change with the element in one of the pieces may be the one of that.
+/// Checks that NaN in one element makes every gradient NaN that depends on the element, if the
+/// result becomes NaN: the guards of masked results must not filter more. Comparisons with NaN are
+/// false, so a piecewise function selects one piece for NaN; the gradient of a piece that does not
+/// depend on the element is accepted.
 #[test]
 fn nan_reaches_the_gradients_that_depend_on_it() {
     let seen = Cell::new(0);
@@ -484,13 +529,11 @@ fn nan_reaches_the_gradients_that_depend_on_it() {
         let mut random = Random(block.line as u64);
         let at = block.elements();
         let (y, dims) = result(block, &sessions.value, &at, &[]).ok_or("the block does not run")?;
-        let weights = random.within(0.5, 1.0, y.len());
+        let weights = random.range(0.5, 1.0, y.len());
         let count: usize = at.iter().map(Vec::len).sum();
-        let places = at.iter().enumerate();
-        let places: Vec<(usize, usize)> =
-            places.flat_map(|(input, of)| (0..of.len()).map(move |place| (input, place))).collect();
-        for _ in 0..FEW.min(places.len()) {
-            let (input, element) = random.one_of(&places);
+        let indices = element_indices(&at);
+        for _ in 0..FEW.min(indices.len()) {
+            let ElementIndex { input, element } = random.one_of(&indices);
             let with = |value: f64| {
                 let mut at = at.clone();
                 at[input][element] = value;
@@ -510,7 +553,7 @@ fn nan_reaches_the_gradients_that_depend_on_it() {
                 found.truncate(count);
                 Ok(found)
             };
-            // Gradients at a value and how much they change with it.
+            // Returns the gradients at a value, and their change under a small step.
             let around = |x: f64| -> Result<Vec<(f64, f64)>, String> {
                 let (before, after) = (gradient(x)?, gradient(x + 1e-4 * x.abs().max(1.0))?);
                 Ok(before.iter().zip(&after).map(|(at, after)| (*at, (after - at).abs())).collect())
@@ -526,11 +569,11 @@ fn nan_reaches_the_gradients_that_depend_on_it() {
                 let pieces = pieces.get_or_insert_with(|| {
                     PIECES.iter().filter_map(|value| around(*value).ok()).collect()
                 });
-                let is_of_piece = |piece: &Vec<(f64, f64)>| {
+                let is_of_piece = pieces.iter().any(|piece| {
                     let (gradient, change) = piece[place];
                     change < 1e-12 && (gradient - found[place]).abs() < 1e-12
-                };
-                if !pieces.iter().any(is_of_piece) {
+                });
+                if !is_of_piece {
                     return Err(format!(
                         "NaN as element {element} of input {input} leaves {} at place {place}",
                         found[place]

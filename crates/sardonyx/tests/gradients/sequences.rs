@@ -1,21 +1,21 @@
-//! Gradients through sequences and loops that change sizes, of models that are drawn: each against
-//! differences, as the blocks of `tests/gradients`.
+//! Tests of gradients of random models with sequences and with loops that change sizes, against
+//! differences.
 
 use std::fmt::Write;
 
-use super::{Known, Random, blocks};
+use super::{Known, Random, parse_blocks};
 
-/// Models of a test; the variable `GRADIENT_DRAWS` sets another number.
+/// Number of models, unless the environment variable `GRADIENT_DRAWS` sets it.
 const DRAWS: u64 = 60;
 
-/// A model while it is drawn: the inputs and nodes of a block. All tensors are vectors.
+/// A random model under construction, as the inputs and nodes of a block. All tensors are vectors.
 struct Draw {
     random: Random,
     inputs: Vec<String>,
     nodes: Vec<String>,
-    /// With their lengths.
+    /// Names and lengths.
     vectors: Vec<(String, usize)>,
-    /// With the lengths of their items.
+    /// Names, and the lengths of the items.
     sequences: Vec<(String, Vec<usize>)>,
     names: usize,
 }
@@ -32,7 +32,7 @@ impl Draw {
         };
         draw.random.next();
         for _ in 0..2 {
-            let length = 1 + draw.below(4);
+            let length = 1 + draw.next_below(4);
             let name = draw.name("x");
             draw.inputs.push(format!("< double[{length}] {name} in -1 1"));
             draw.vectors.push((name, length));
@@ -40,7 +40,7 @@ impl Draw {
         draw
     }
 
-    fn below(&mut self, count: usize) -> usize {
+    fn next_below(&mut self, count: usize) -> usize {
         ((self.random.next() * count as f64) as usize).min(count - 1)
     }
 
@@ -56,20 +56,20 @@ impl Draw {
     }
 
     fn vector(&mut self) -> (String, usize) {
-        let index = self.below(self.vectors.len());
+        let index = self.next_below(self.vectors.len());
         self.vectors[index].clone()
     }
 
-    /// A sequence of at least so many items.
+    /// Selects a sequence of at least `least` items.
     fn sequence(&mut self, least: usize) -> Option<(String, Vec<usize>)> {
         let found = self.sequences.iter().filter(|(_, items)| items.len() >= least);
         let found: Vec<_> = found.cloned().collect();
-        if found.is_empty() { None } else { Some(found[self.below(found.len())].clone()) }
+        if found.is_empty() { None } else { Some(found[self.next_below(found.len())].clone()) }
     }
 
-    /// A scalar of `int64`: a constant, or computed from an input that chooses it.
+    /// Adds an `int64` scalar: a constant, or one computed from an input.
     fn number(&mut self, value: i64) -> String {
-        if self.below(2) == 0 {
+        if self.next_below(2) == 0 {
             return self.node("p", &format!("Constant <value_int = {value}> ()"));
         }
         let name = self.name("k");
@@ -78,16 +78,17 @@ impl Draw {
         self.node("p", &format!("Cast <to = 7> ({floor})"))
     }
 
-    /// A position among `places`, counted from the front or from the end of `length` items.
+    /// Adds a position up to `places`, counted from the front or from the end of `length` items.
+    /// Returns its name and the index from the front.
     fn position(&mut self, length: usize, places: usize) -> (String, usize) {
-        let index = self.below(places);
-        let is_from_end = index < length && self.below(2) == 0;
+        let index = self.next_below(places);
+        let is_from_end = index < length && self.next_below(2) == 0;
         let value = if is_from_end { index as i64 - length as i64 } else { index as i64 };
         (self.number(value), index)
     }
 
     fn step(&mut self) {
-        match self.below(10) {
+        match self.next_below(10) {
             0 => self.split(),
             1 => self.construct(),
             2 => self.insert(),
@@ -109,10 +110,10 @@ impl Draw {
 
     fn split(&mut self) {
         let (vector, length) = self.vector();
-        let (made, items) = match self.below(3) {
+        let (made, items) = match self.next_below(3) {
             0 => (format!("SplitToSequence ({vector})"), vec![1; length]),
             1 => {
-                let size = 1 + self.below(3);
+                let size = 1 + self.next_below(3);
                 let number = self.number(size as i64);
                 let whole = vec![size; length / size];
                 let rest = (length % size > 0).then_some(length % size);
@@ -120,7 +121,7 @@ impl Draw {
                 (format!("SplitToSequence <axis = -1> ({vector}, {number})"), items)
             }
             _ => {
-                let first = self.below(length + 1);
+                let first = self.next_below(length + 1);
                 let items = vec![first, length - first];
                 let sizes = self.node("c", &format!("Constant <value_ints = {items:?}> ()"));
                 (format!("SplitToSequence ({vector}, {sizes})"), items)
@@ -131,7 +132,7 @@ impl Draw {
     }
 
     fn construct(&mut self) {
-        let vectors: Vec<_> = (0..=self.below(3)).map(|_| self.vector()).collect();
+        let vectors: Vec<_> = (0..=self.next_below(3)).map(|_| self.vector()).collect();
         let (names, items): (Vec<String>, Vec<usize>) = vectors.into_iter().unzip();
         let name = self.node("q", &format!("SequenceConstruct ({})", names.join(", ")));
         self.sequences.push((name, items));
@@ -140,7 +141,7 @@ impl Draw {
     fn insert(&mut self) {
         let Some((sequence, mut items)) = self.sequence(0) else { return };
         let (vector, length) = self.vector();
-        let made = if self.below(2) == 0 {
+        let made = if self.next_below(2) == 0 {
             items.push(length);
             format!("SequenceInsert ({sequence}, {vector})")
         } else {
@@ -154,7 +155,7 @@ impl Draw {
 
     fn erase(&mut self) {
         let Some((sequence, mut items)) = self.sequence(1) else { return };
-        let made = if self.below(2) == 0 {
+        let made = if self.next_below(2) == 0 {
             items.pop();
             format!("SequenceErase ({sequence})")
         } else {
@@ -194,11 +195,11 @@ impl Draw {
         self.sequences.push((name, items));
     }
 
-    /// A branch that a value chooses: one inserts an item, the other one takes the last away.
+    /// Adds an `If` whose branches insert an item into a sequence or remove the last one.
     fn branch(&mut self) {
         let Some((sequence, mut items)) = self.sequence(1) else { return };
         let (vector, length) = self.vector();
-        let is_then = self.below(2) == 0;
+        let is_then = self.next_below(2) == 0;
         let choice = self.name("k");
         let value = if is_then { 0.5 } else { -0.5 };
         self.inputs.push(format!("< double {choice} = {{{value}}}"));
@@ -222,17 +223,17 @@ impl Draw {
         self.sequences.push((name, items));
     }
 
-    /// A loop that carries a vector and a sequence, and reads another sequence.
+    /// Adds a `Loop` that carries a vector and a sequence, and reads another sequence.
     fn iterate(&mut self) {
         let Some(sequence) = self.sequence(0) else { return };
         let vector = self.vector();
-        let count = self.below(4);
+        let count = self.next_below(4);
         let outer = self.sequence(count.max(1));
-        let (reads, writes) = (self.below(3), self.below(4));
-        let doubles = vector.1 <= 4 && self.below(3) == 0;
+        let (reads, writes) = (self.next_below(3), self.next_below(4));
+        let doubles = vector.1 <= 4 && self.next_below(3) == 0;
         let number = self.number(count as i64);
         let (a_in, t_in) = (self.name("a"), self.name("t"));
-        // The text of one iteration is that of all, so it may only do what each allows.
+        // All iterations share one body, so it only has nodes that are valid in each of them.
         let (mut body, mut names) = (String::new(), self.names);
         let (mut a, mut t) = (a_in.clone(), t_in.clone());
         let mut name = |hint: &str| {
@@ -307,7 +308,7 @@ impl Draw {
         self.sequences.push((sequence_out, items));
     }
 
-    /// The text of the block.
+    /// Returns the text of the block.
     fn text(mut self) -> String {
         let mut parts: Vec<String> = Vec::new();
         for (sequence, items) in self.sequences.clone().into_iter().rev().take(2) {
@@ -330,11 +331,11 @@ fn gradients_through_drawn_sequences_are_those_of_differences() {
     let mut wrong = Vec::new();
     for seed in 0..set.unwrap_or(DRAWS) {
         let mut draw = Draw::new(seed);
-        let steps = 3 + draw.below(8);
+        let steps = 3 + draw.next_below(8);
         (0..steps).for_each(|_| draw.step());
         let text = draw.text();
-        let mut block = blocks(&text).remove(0);
-        // A second derivative takes as long as all others together.
+        let mut block = parse_blocks(&text).remove(0);
+        // Second derivatives are slow, so only every fourth model has one.
         block.is_once = seed % 4 > 0;
         let known = if seed % 3 == 0 { Known::Nothing } else { Known::Shapes };
         if let Err(why) = block.check(known) {

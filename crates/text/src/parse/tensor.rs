@@ -232,7 +232,7 @@ impl<'a> Parser<'_, 'a> {
             data_type: tensor.data_type,
             dims: &tensor.dims,
         };
-        let loaded = self.external.stored(&wanted);
+        let loaded = self.external.load_stored(&wanted);
         match loaded {
             Ok(buffer) => {
                 if file_digest.is_none() && sha256.is_none() && !self.warned_of_files {

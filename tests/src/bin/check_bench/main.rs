@@ -273,7 +273,7 @@ impl Inference {
             let mut phases = Phases::begin();
             let model = typed(&mut phases)?;
             if self.slices {
-                let slices = black_box(model.encoded());
+                let slices = black_box(model.encode());
                 phases.end("write")?;
                 drop(slices);
             } else {

@@ -10,15 +10,15 @@ use sardonyx_kernels::{Loops, MaxPoolLoops};
 
 /// A convolution of square images.
 #[derive(Clone, Copy)]
-struct Shape {
-    channels: usize,
-    out_channels: usize,
-    size: usize,
-    kernel: usize,
-    stride: usize,
-    depthwise: bool,
+pub(super) struct Shape {
+    pub(super) channels: usize,
+    pub(super) out_channels: usize,
+    pub(super) size: usize,
+    pub(super) kernel: usize,
+    pub(super) stride: usize,
+    pub(super) depthwise: bool,
     /// Number of occurrences in the network.
-    count: usize,
+    pub(super) count: usize,
 }
 
 /// Input channels, output channels, size, kernel, stride, count.
@@ -98,7 +98,7 @@ pub(super) fn run(bench: &Bench) {
 }
 
 impl Shape {
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let Shape { channels, out_channels, size, kernel, stride, .. } = self;
         format!("{channels} to {out_channels} at {size}, {kernel}x{kernel}/{stride}")
     }
@@ -124,12 +124,12 @@ impl Shape {
         self.channels * self.size * self.size
     }
 
-    fn weights(&self) -> usize {
+    pub(super) fn weights(&self) -> usize {
         let inputs = if self.depthwise { 1 } else { self.channels };
         self.out_channels * inputs * self.kernel * self.kernel
     }
 
-    fn work(&self) -> Work {
+    pub(super) fn work(&self) -> Work {
         let products = self.outputs() * (self.weights() / self.out_channels);
         let elements = self.inputs() + self.outputs() + self.weights();
         Work {
@@ -143,7 +143,7 @@ impl Shape {
 }
 
 /// A convolution with its data.
-struct Layer {
+pub(super) struct Layer {
     shape: Shape,
     /// With weights of their own.
     convs: Vec<PackedConv>,
@@ -153,7 +153,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(bench: &Bench, shape: Shape, copies: usize) -> Layer {
+    pub(super) fn new(bench: &Bench, shape: Shape, copies: usize) -> Layer {
         let weights = numbers(shape.weights());
         let conv =
             |_| PackedConv::new(bench.isa, shape.params(), &weights).expect("the shapes fit");
@@ -166,7 +166,7 @@ impl Layer {
         }
     }
 
-    fn run(&mut self, bench: &Bench, turn: usize) {
+    pub(super) fn run(&mut self, bench: &Bench, turn: usize) {
         let epilogue = ConvEpilogue {
             bias: Some(&self.bias),
             activation: Activation::Relu,

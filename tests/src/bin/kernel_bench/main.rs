@@ -5,6 +5,7 @@
 //! that were, and the peaks, the means of what was found before and after the measurement's group.
 //! Clocks drift, so peaks of another minute say little.
 
+mod bars;
 mod convolutions;
 mod elementwise;
 mod peaks;
@@ -30,6 +31,9 @@ struct Arguments {
     /// Milliseconds for each measurement.
     #[arg(long, default_value_t = 200)]
     budget: u64,
+    /// Measure the speeds that are demanded of every processor, and nothing else.
+    #[arg(long)]
+    bars: bool,
 }
 
 fn main() {
@@ -46,6 +50,9 @@ fn main() {
         // Where the system does not say, more than most machines have.
         beyond_caches: 3 * last_cache().unwrap_or(64 << 20),
     };
+    if arguments.bars {
+        return bars::run(&bench);
+    }
     let mut regions = Group::new(&bench, "threads");
     regions.time("empty region", Work::default(), |_| bench.pool.run(threads, |_| {}));
     drop(regions);
@@ -69,7 +76,7 @@ struct Bench {
 impl Bench {
     /// With what kernels compute.
     fn exec(&self) -> Exec<'_> {
-        Exec { pool: &self.pool, isa: self.isa }
+        Exec::new(&self.pool, self.isa)
     }
 
     /// Returns the number of buffers of this size that must take turns to come from memory.

@@ -61,12 +61,17 @@ impl Meter {
         Meter { isa, threads, data }
     }
 
+    /// Operations per second in multiply-adds, two each.
+    pub(super) fn multiply_add(&self) -> f64 {
+        self.best(|_| peak::multiply_add(self.isa, STEPS) as f64)
+    }
+
     pub(super) fn look(&self) -> Peaks {
         let isa = self.isa;
         let part = |thread| &self.data[split_even(self.data.len(), self.threads, thread)];
         let bytes = |words: usize| words as f64 * size_of::<u64>() as f64;
         Peaks {
-            multiply_add: self.best(|_| peak::multiply_add(isa, STEPS) as f64),
+            multiply_add: self.multiply_add(),
             bf16_dot: peak::bf16_dot(0)
                 .map(|_| self.best(|_| peak::bf16_dot(STEPS).unwrap_or(0) as f64)),
             memory: self.best(|thread| {

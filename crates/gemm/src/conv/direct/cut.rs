@@ -7,20 +7,11 @@ use crate::conv::tile::{MAX_VECTORS, TileTable};
 use crate::gemm::amx;
 use sardonyx_simd::Pool;
 
-/// Most floats of input rows that a block of outputs is computed from: a quarter of a 1 MB
-/// second-level cache.
-const BLOCK_FLOATS: usize = 64 * 1024;
-/// Most floats of input rows that stay in a first-level cache of 32 KB.
-const NEAR_FLOATS: usize = 6 * 1024;
 /// Rows of tiles this many floats apart fall into the same few sets of a first-level cache.
 const ALIASED: usize = 1024;
 /// Channels from which pixels are read where they lie, if nothing else is against it. A run of
 /// fewer is not worth its beginning.
 const READ_IN_PLACE: usize = 16;
-/// Floats of outputs, and of what is added to them, that a second-level cache does not hold.
-const LARGE_OUTPUT: usize = 512 * 1024;
-/// Floats of weights of which it holds all.
-const WEIGHTS_FLOATS: usize = 128 * 1024;
 /// Units of work per thread, so that a late thread does not make all others wait.
 const UNITS_PER_THREAD: usize = 4;
 /// Panels per thread below which panels alone do not share the work evenly.
@@ -90,6 +81,11 @@ impl Direct<'_> {
         changes || g.padded || is_short || (pitch * g.strides[2]).is_multiple_of(ALIASED)
     }
 
+    /// Floats of input rows that stay in the first-level cache beside weights and outputs.
+    fn near_rows(&self) -> usize {
+        self.conv.caches.near_floats(3, 4)
+    }
+
     pub(super) fn cut(&self, pool: &Pool) -> Cut {
         let g = &self.conv.geometry;
         let (words, group_out) = (self.conv.words(), self.group_out());
@@ -97,7 +93,7 @@ impl Direct<'_> {
         let lanes = self.conv.isa.lanes();
         let group_vectors = group_out.div_ceil(lanes);
         let ld = group_vectors * lanes;
-        let fits_cache = ld.saturating_mul(words) <= WEIGHTS_FLOATS;
+        let fits_cache = ld.saturating_mul(words) <= self.conv.caches.own_floats(1, 2);
         let is_rows = self.output.order == Order::Rows;
         // Pixels that come from memory meanwhile.
         let changes = self.rounds() || self.gate.is_some();
@@ -116,10 +112,11 @@ impl Direct<'_> {
         };
         let weights = ld.saturating_mul(self.conv.depth());
         // Each block reads all weights: where these are many, fewer blocks are worth more cache.
-        let budget = (weights / 4).clamp(BLOCK_FLOATS, 4 * BLOCK_FLOATS);
+        let caches = &self.conv.caches;
+        let budget = (weights / 4).clamp(caches.own_floats(1, 4), caches.own_floats(1, 1));
         let most_copy =
             if copies && !self.rounds() && self.copies_near(out_h, |rows| copy(rows, out_w)) {
-                NEAR_FLOATS
+                self.near_rows()
             } else {
                 budget
             };
@@ -136,7 +133,7 @@ impl Direct<'_> {
         let adds = usize::from(!self.epilogue.residual.is_null());
         let outputs = self.planes().saturating_mul(out_h * out_w).saturating_mul(group_out);
         let outputs = outputs.saturating_mul(1 + adds);
-        let is_large = !copies && !is_rows && g.taps() == 1 && outputs > LARGE_OUTPUT;
+        let is_large = !copies && !is_rows && g.taps() == 1 && outputs > caches.own_floats(2, 1);
         let copy_floats = match (copies, copies_tiles) {
             (true, _) => copy(rows, cols),
             // Of as many pixels as any tile has.
@@ -164,7 +161,7 @@ impl Direct<'_> {
     /// few steps read each float that is copied only a few times.
     fn copies_near(&self, out_h: usize, copy: impl Fn(usize) -> usize) -> bool {
         let g = &self.conv.geometry;
-        let rows = (1..=out_h).take_while(|&rows| copy(rows) <= NEAR_FLOATS).count();
+        let rows = (1..=out_h).take_while(|&rows| copy(rows) <= self.near_rows()).count();
         let new = rows.saturating_mul(g.strides[1]);
         rows > 0 && g.extent(1, rows).saturating_sub(new) <= new / 8
     }

@@ -147,8 +147,7 @@ fn check<T: RowNorm>(eps: f64, factor: f64) {
                     values::<T>(width * case.parameters, 17),
                 );
                 let inputs = [&x[..], &residual, &scale, &bias];
-                let found =
-                    run_case(&Exec { pool: &pool, isa }, case, [count, width], 1e-3, inputs);
+                let found = run_case(&Exec::new(&pool, isa), case, [count, width], 1e-3, inputs);
                 let (y, sum, means, inverses) = naive(case, width, 1e-3, inputs);
                 assert_eq!(found.sum, sum, "{isa:?} {case:?} [{count}, {width}]");
                 for (i, (found, expected)) in found.y.iter().zip(&y).enumerate() {
@@ -186,7 +185,7 @@ fn rows_against_their_definition() {
 fn nothing_has_no_mean() {
     let (mut means, mut inverses) = ([0.0; 2], [0.0; 2]);
     layer_norm::<f32>(
-        &Exec { pool: &Pool::new(1), isa: Isa::detect() },
+        &Exec::new(&Pool::new(1), Isa::detect()),
         [2, 0],
         RowInputs { x: &[], residual: None, scale: &[], epsilon: 1e-5 },
         None,
@@ -211,7 +210,7 @@ fn what_is_no_number_spoils_its_own_row_only() {
                 let scale = vec![1.0; 37];
                 let mut y = vec![0.0; x.len()];
                 layer_norm(
-                    &Exec { pool: &Pool::new(1), isa },
+                    &Exec::new(&Pool::new(1), isa),
                     [3, 37],
                     RowInputs { x: &x, residual: None, scale: &scale, epsilon: 1e-5 },
                     None,
@@ -233,7 +232,7 @@ fn a_large_offset_leaves_the_variance() {
         let x: Vec<f32> = (0..512).map(|i| 10_000.0 + (i % 2) as f32).collect();
         let (scale, mut y) = (vec![1.0; 512], vec![0.0; 512]);
         layer_norm(
-            &Exec { pool: &Pool::new(1), isa },
+            &Exec::new(&Pool::new(1), isa),
             [1, 512],
             RowInputs { x: &x, residual: None, scale: &scale, epsilon: 0.0 },
             None,
@@ -254,8 +253,7 @@ fn the_same_bits_for_any_number_of_threads() {
             let bits = |threads| {
                 let inputs = [&x[..], &residual, &scale, &bias];
                 let pool = Pool::new(threads);
-                let found =
-                    run_case(&Exec { pool: &pool, isa }, case, [count, width], 1e-5, inputs);
+                let found = run_case(&Exec::new(&pool, isa), case, [count, width], 1e-5, inputs);
                 found.y.iter().map(|y| y.to_bits()).collect::<Vec<_>>()
             };
             assert!(bits(1) == bits(3), "{isa:?} {case:?}");

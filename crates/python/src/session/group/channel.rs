@@ -1,5 +1,6 @@
-//! An object of Python that carries messages between workers.
+//! Adapter from a Python transport object to [`Channel`], which carries messages between members.
 
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,28 +8,29 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyMemoryView};
-use sardonyx::device::{Channel, ChannelError};
+use sardonyx::device::Channel;
 
-use crate::session::errors::{raised, wrong_argument};
-use crate::session::take::shown;
+use crate::session::errors::{argument_error, to_exception};
+use crate::session::take::shorten_repr;
 
-/// The transport of a worker, as it is given.
+/// Transport object of a worker or rank, with its rank and size read once.
 #[derive(Debug)]
 pub(super) struct PyChannel {
     transport: Py<PyAny>,
     rank: usize,
     size: usize,
-    raised: Raised,
+    raised: FirstException,
 }
 
-/// The first exception that the transport has raised.
+/// First exception that a method of the transport has raised.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Raised(Arc<Mutex<Option<PyErr>>>);
+pub(super) struct FirstException(Arc<Mutex<Option<PyErr>>>);
 
-impl Raised {
-    /// The exception for an error; its cause is what the transport has raised, if it has.
-    pub(super) fn because(&self, py: Python<'_>, error: &sardonyx::Error) -> PyErr {
-        let exception = raised(py, error);
+impl FirstException {
+    /// Converts an error to an exception whose `__cause__` is the exception of the transport, if
+    /// there is one.
+    pub(super) fn to_exception(&self, py: Python<'_>, error: &sardonyx::Error) -> PyErr {
+        let exception = to_exception(py, error);
         let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cause) = &*cause {
             exception.set_cause(py, Some(cause.clone_ref(py)));
@@ -36,7 +38,8 @@ impl Raised {
         exception
     }
 
-    fn note(&self, error: PyErr) -> ChannelError {
+    /// Keeps the first exception and returns the text of this one.
+    fn record(&self, error: PyErr) -> Box<dyn Error + Send + Sync> {
         let text = error.to_string();
         let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert(error);
@@ -45,27 +48,30 @@ impl Raised {
 }
 
 impl PyChannel {
+    /// Reads `rank` and `size` of a transport object.
+    ///
     /// # Errors
     ///
-    /// The object has no `rank` and `size`, or they do not fit each other.
-    pub(super) fn new(transport: &Bound<'_, PyAny>, raised: Raised) -> PyResult<PyChannel> {
+    /// An attribute is missing or not a number, or `rank` is not less than `size`.
+    pub(super) fn new(transport: &Bound<'_, PyAny>, raised: FirstException) -> PyResult<PyChannel> {
         let rank: usize = transport.getattr("rank")?.extract()?;
         let size: usize = transport.getattr("size")?.extract()?;
         if rank >= size {
             let what = format!("the transport has the rank {rank} and the size {size}");
             let help = "ranks are numbers from 0 to size - 1";
-            return Err(wrong_argument(transport.py(), what, Some(help)));
+            return Err(argument_error(transport.py(), what, Some(help)));
         }
         Ok(PyChannel { transport: transport.clone().unbind(), rank, size, raised })
     }
 
-    /// Calls with the interpreter.
+    /// Calls `work` with the transport object, holding the GIL. An exception becomes a channel
+    /// error; so does the exit of the interpreter.
     fn with<R>(
         &self,
         work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>,
-    ) -> Result<R, ChannelError> {
+    ) -> Result<R, Box<dyn Error + Send + Sync>> {
         Python::try_attach(|py| {
-            work(self.transport.bind(py)).map_err(|error| self.raised.note(error))
+            work(self.transport.bind(py)).map_err(|error| self.raised.record(error))
         })
         .unwrap_or_else(|| Err("Python ends".into()))
     }
@@ -80,7 +86,7 @@ impl Channel for PyChannel {
         self.rank
     }
 
-    fn send(&self, to: usize, message: &[u8]) -> Result<(), ChannelError> {
+    fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.with(|transport| {
             let data = PyBytes::new(transport.py(), message);
             transport.call_method1("send", (to, data)).map(|_| ())
@@ -91,12 +97,12 @@ impl Channel for PyChannel {
         &self,
         wait: Duration,
         take: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<bool, ChannelError> {
+    ) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let received = self.with(|transport| {
             let received = transport.call_method1("recv", (wait.as_secs_f64(),))?;
-            if received.is_none() { Ok(None) } else { letter(&received).map(Some) }
+            if received.is_none() { Ok(None) } else { parse_message(&received).map(Some) }
         })?;
-        // Here nobody waits for the interpreter while the message is copied.
+        // Copies the message after the GIL has been released.
         let came = received.is_some();
         if let Some((from, data)) = received {
             take(from, &data);
@@ -105,17 +111,25 @@ impl Channel for PyChannel {
     }
 }
 
-/// What `recv` returns: the number of the sender, and a message.
-fn letter(received: &Bound<'_, PyAny>) -> PyResult<(usize, PyBackedBytes)> {
-    let wrong = || {
-        let found = shown(received);
-        let what = format!("recv returned {found}, which is not a source with bytes, or None");
-        PyTypeError::new_err(what)
-    };
-    let (from, data): (usize, Bound<'_, PyAny>) = received.extract().map_err(|_| wrong())?;
+/// Converts the result of `recv`: the rank of the sender, and the message as any object with the
+/// buffer protocol.
+///
+/// # Errors
+///
+/// `TypeError` for any other object.
+fn parse_message(received: &Bound<'_, PyAny>) -> PyResult<(usize, PyBackedBytes)> {
+    let (from, data): (usize, Bound<'_, PyAny>) =
+        received.extract().map_err(|_| message_error(received))?;
     if let Ok(data) = data.extract() {
         return Ok((from, data));
     }
-    let view = PyMemoryView::from(&data).map_err(|_| wrong())?;
+    let view = PyMemoryView::from(&data).map_err(|_| message_error(received))?;
     Ok((from, view.call_method0("tobytes")?.extract()?))
+}
+
+/// Makes the exception for an unsuitable result of `recv`.
+fn message_error(received: &Bound<'_, PyAny>) -> PyErr {
+    let found = shorten_repr(received);
+    let what = format!("recv returned {found}, which is not a source with bytes, or None");
+    PyTypeError::new_err(what)
 }

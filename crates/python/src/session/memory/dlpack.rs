@@ -1,8 +1,9 @@
-//! Arrays that other libraries hand over by DLPack, and tensors that are handed over to them: a
-//! capsule with the address of a structure that says where the elements lie.
+//! DLPack: reads arrays of other libraries, and exports tensors to them, through capsules with the
+//! address of a `DLManagedTensor`.
 //!
-//! Numbers and structures are those of the header `dlpack.h`. The capsule is kept while its
-//! elements are read, and frees them when it goes, as nobody has taken them over.
+//! Structures and constants are those of the header `dlpack.h`. A capsule that is read here is held
+//! until its elements have been copied. It is not marked as consumed, so its destructor frees the
+//! array.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
@@ -14,17 +15,18 @@ use pyo3::{PyErr, ffi};
 use sardonyx::value::ViewData;
 use sardonyx::{DataType, ErrorKind, Tensor, TensorView};
 
-use crate::session::errors::{of_kind, refused};
+use crate::session::errors::{input_error, new_error};
 use crate::session::memory::PyTensor;
-use crate::session::take::{What, gives_no_array, unfit};
+use crate::session::take::{ValueName, no_array_error, tensor_error};
 
-/// The number of the CPU among devices.
+/// Device type of the CPU, `kDLCPU`.
 const CPU: i32 = 1;
 
-/// Arrays of more dimensions are refused: nobody has them, and what claims to be one is not.
+/// Greatest rank of an array. A larger one is taken for corrupt data, because no library makes such
+/// arrays.
 const MOST_DIMS: usize = 64;
 
-/// `DLTensor`, with which `DLManagedTensor` begins.
+/// C structure `DLTensor`, the first field of `DLManagedTensor`.
 #[repr(C)]
 struct DlTensor {
     data: *mut c_void,
@@ -39,37 +41,40 @@ struct DlTensor {
     byte_offset: u64,
 }
 
-/// A copy of the array of an object that offers DLPack; `None` for other objects, and where the
-/// library refuses to hand it over like this.
+/// Copies the array of an object with `__dlpack__` to a tensor; `None` for other objects, and if
+/// the library refuses to export a capsule of version 0.
 ///
 /// # Errors
 ///
-/// An array on another device, or of elements that ONNX has no type for.
-pub(crate) fn tensor(object: &Bound<'_, PyAny>, what: &What<'_>) -> Result<Option<Tensor>, PyErr> {
+/// `sardonyx.Error` for an array on another device, or of elements that ONNX has no type for.
+pub(crate) fn import_tensor(
+    object: &Bound<'_, PyAny>,
+    what: &ValueName<'_>,
+) -> Result<Option<Tensor>, PyErr> {
     let py = object.py();
     let (Some(device), Some(hand_over)) =
         (object.getattr_opt("__dlpack_device__")?, object.getattr_opt("__dlpack__")?)
     else {
         return Ok(None);
     };
-    let device = device.call0().map_err(|error| gives_no_array(object, error, what))?;
+    let device = device.call0().map_err(|error| no_array_error(object, error, what))?;
     let (device, _): (i64, i64) = device.extract()?;
     if device != i64::from(CPU) {
         let what = format!("{what} is on another device (DLPack device type {device})");
-        return Err(of_kind(py, ErrorKind::Input, what, Some("copy it to the CPU")));
+        return Err(new_error(py, ErrorKind::Input, what, Some("copy it to the CPU")));
     }
     let Ok(handed) = hand_over.call0() else { return Ok(None) };
     let Ok(capsule) = handed.cast_into::<PyCapsule>() else { return Ok(None) };
     let Ok(address) = capsule.pointer_checked(Some(NAME)) else { return Ok(None) };
     // SAFETY: a capsule of this name holds the address of a `DLManagedTensor`, which begins with
-    // a `DLTensor` and stays until the capsule goes, which is kept until the end of this function.
+    // a `DLTensor` and lives as long as the capsule, which is held until the end of this function.
     let array = unsafe { address.cast::<DlTensor>().as_ref() };
-    copied(py, array, what).map(Some)
+    copy_elements(py, array, what).map(Some)
 }
 
-/// A dense copy of the elements.
-fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, PyErr> {
-    let refuse = |said: String| Err(refused(py, format!("{what} {said}")));
+/// Copies the elements of an array to a contiguous tensor.
+fn copy_elements(py: Python<'_>, array: &DlTensor, what: &ValueName<'_>) -> Result<Tensor, PyErr> {
+    let refuse = |said: String| Err(input_error(py, format!("{what} {said}")));
     let Some(data_type) = data_type(array) else {
         let (code, bits, lanes) = (array.code, array.bits, array.lanes);
         return refuse(format!(
@@ -80,9 +85,9 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
     if rank > MOST_DIMS || array.device_type != CPU {
         return refuse(format!("is an array with the invalid number of dimensions {}", array.ndim));
     }
-    // SAFETY: the structure has as many sizes as the array has dimensions, and as many strides if
-    // it has any.
-    let (shape, strides) = unsafe { (numbers(array.shape, rank), numbers(array.strides, rank)) };
+    // SAFETY: `shape` points to `ndim` sizes, and `strides` to `ndim` strides unless it is null.
+    let (shape, strides) =
+        unsafe { (numbers_at(array.shape, rank), numbers_at(array.strides, rank)) };
     let dims: Result<Vec<usize>, _> = shape.iter().map(|size| usize::try_from(*size)).collect();
     let Ok(dims) = dims else {
         return refuse(format!("has the invalid shape {shape:?}"));
@@ -90,16 +95,16 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
     if dims.len() != rank {
         return refuse("has no shape".to_string());
     }
-    let failed = |error| unfit(py, what, &error);
+    let failed = |error| tensor_error(py, what, &error);
     if dims.contains(&0) {
         return Tensor::zeros(data_type, dims).map_err(failed);
     }
     let strides: Vec<isize> = if strides.is_empty() {
-        dense(&dims)
+        contiguous_strides(&dims)
     } else {
         strides.iter().map(|stride| *stride as isize).collect()
     };
-    let Some((before, elements)) = reach(&dims, &strides) else {
+    let Some((before, elements)) = memory_extent(&dims, &strides) else {
         return refuse(format!("has the strides {strides:?}, which are too large"));
     };
     let width = data_type.element_bytes().unwrap_or(1);
@@ -108,11 +113,11 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
         return refuse(format!("has the strides {strides:?}, which are too large"));
     };
     if array.data.is_null() {
-        return refuse("has elements, but no address".to_string());
+        return refuse("has elements, but its data pointer is null".to_string());
     }
     let start = array.data.cast::<u8>().cast_const();
-    // SAFETY: the first element lies `byte_offset` after `data`, and the others as far from it as
-    // the strides say, down to `before` elements before it. All of them are the library's.
+    // SAFETY: the first element lies at `data + byte_offset`. By the strides, the others lie from
+    // `before` elements before it on, `elements` in all; the library owns all this memory.
     let bytes = unsafe {
         let first = start.wrapping_add(array.byte_offset as usize);
         std::slice::from_raw_parts(first.wrapping_sub(before * width), bytes)
@@ -121,21 +126,21 @@ fn copied(py: Python<'_>, array: &DlTensor, what: &What<'_>) -> Result<Tensor, P
     view.and_then(|view| view.to_tensor()).map_err(failed)
 }
 
-/// The numbers at an address; none if there is no address.
+/// Returns the numbers at an address; an empty slice for null.
 ///
 /// # Safety
 ///
-/// `count` numbers lie there if it is not null, for as long as the result is used.
-unsafe fn numbers<'a>(start: *const i64, count: usize) -> &'a [i64] {
+/// Unless `start` is null, `count` numbers must lie there for as long as the result is used.
+unsafe fn numbers_at<'a>(start: *const i64, count: usize) -> &'a [i64] {
     if start.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees `count` numbers at `start`.
     unsafe { std::slice::from_raw_parts(start, count) }
 }
 
-/// The strides of elements that lie one after the other.
-fn dense(dims: &[usize]) -> Vec<isize> {
+/// Computes the strides of a contiguous array in C order, in elements.
+fn contiguous_strides(dims: &[usize]) -> Vec<isize> {
     let mut strides = vec![1isize; dims.len()];
     for axis in (1..dims.len()).rev() {
         strides[axis - 1] = strides[axis].saturating_mul(dims[axis] as isize);
@@ -143,9 +148,9 @@ fn dense(dims: &[usize]) -> Vec<isize> {
     strides
 }
 
-/// How many elements lie before the first, and how many there are from there to the last, gaps
-/// included.
-fn reach(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
+/// Computes how many elements lie before the first one in memory, and the number from the lowest to
+/// the highest address, gaps included; `None` on overflow.
+fn memory_extent(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
     let (mut before, mut after) = (0usize, 0usize);
     for (dim, stride) in dims.iter().zip(strides) {
         let far = (dim - 1).checked_mul(stride.unsigned_abs())?;
@@ -155,7 +160,7 @@ fn reach(dims: &[usize], strides: &[isize]) -> Option<(usize, usize)> {
     Some((before, before.checked_add(after)?.checked_add(1)?))
 }
 
-/// The element types with their codes in `DLDataTypeCode` and their bits.
+/// Element types with their `DLDataTypeCode` and their bits.
 const TYPES: [(DataType, u8, u8); 20] = [
     (DataType::Int8, 0, 8),
     (DataType::Int16, 0, 16),
@@ -179,40 +184,39 @@ const TYPES: [(DataType, u8, u8); 20] = [
     (DataType::Float8e8m0, 14, 8),
 ];
 
-/// The element type of an array.
+/// Returns the element type of an array; `None` if ONNX has no such type.
 fn data_type(array: &DlTensor) -> Option<DataType> {
-    let is_it =
-        |row: &&(DataType, u8, u8)| (row.1, row.2, 1) == (array.code, array.bits, array.lanes);
-    TYPES.iter().find(is_it).map(|row| row.0)
+    let wanted = (array.code, array.bits, array.lanes);
+    TYPES.iter().find(|(_, code, bits)| (*code, *bits, 1) == wanted).map(|(ty, ..)| *ty)
 }
 
-/// `DLManagedTensor`: an array that somebody else frees.
+/// C structure `DLManagedTensor`: an array that the consumer frees by calling `deleter`.
 #[repr(C)]
-struct Managed {
+struct ManagedTensor {
     array: DlTensor,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+    deleter: Option<unsafe extern "C" fn(*mut ManagedTensor)>,
 }
 
-/// An array that is handed over, and what it points to.
+/// Exported array together with the data that it points to.
 #[repr(C)]
-struct HandedOver {
-    managed: Managed,
+struct ExportedTensor {
+    managed: ManagedTensor,
     shape: Vec<i64>,
     strides: Vec<i64>,
-    /// Whose memory it is.
+    /// Keeps the memory of the elements alive.
     _owner: Py<PyTensor>,
 }
 
-/// The name of a capsule whose array nobody has taken over.
+/// Name of a capsule that has not been consumed; a consumer renames it.
 const NAME: &CStr = c"dltensor";
 
-/// Hands over the memory of a tensor.
+/// Exports the memory of a tensor, which begins at `start`, as a capsule.
 ///
 /// # Errors
 ///
-/// `BufferError` for elements that DLPack has no type for, or that share a byte.
-pub(crate) fn capsule<'py>(
+/// `BufferError` for elements that DLPack has no type for, or that are narrower than a byte.
+pub(crate) fn export_tensor<'py>(
     owner: &Bound<'py, PyTensor>,
     start: *mut u8,
 ) -> Result<Bound<'py, PyCapsule>, PyErr> {
@@ -233,46 +237,49 @@ pub(crate) fn capsule<'py>(
         strides: ptr::null(),
         byte_offset: 0,
     };
-    let mut handed = Box::new(HandedOver {
-        managed: Managed { array, context: ptr::null_mut(), deleter: Some(free) },
+    let mut handed = Box::new(ExportedTensor {
+        managed: ManagedTensor { array, context: ptr::null_mut(), deleter: Some(free) },
         shape: tensor.dims().iter().map(|dim| *dim as i64).collect(),
-        strides: dense(tensor.dims()).into_iter().map(|stride| stride as i64).collect(),
+        strides: contiguous_strides(tensor.dims())
+            .into_iter()
+            .map(|stride| stride as i64)
+            .collect(),
         _owner: owner.clone().unbind(),
     });
     handed.managed.array.shape = handed.shape.as_ptr();
     handed.managed.array.strides = handed.strides.as_ptr();
     let address = NonNull::from(Box::leak(handed));
-    // SAFETY: the address is that of a `HandedOver`, which stays until `free` is called: by the
-    // library that takes it over, or by `destroy` if none does.
+    // SAFETY: the address is that of a leaked `ExportedTensor`, which lives until `free` is called,
+    // by the consumer, or by `destroy` if the capsule is never consumed.
     let made = unsafe {
         PyCapsule::new_with_pointer_and_destructor(owner.py(), address.cast(), NAME, Some(destroy))
     };
     if made.is_err() {
-        // SAFETY: nobody has got the address.
+        // SAFETY: no capsule holds the address.
         drop(unsafe { Box::from_raw(address.as_ptr()) });
     }
     made
 }
 
-/// Frees an array that was handed over.
+/// Frees an exported array.
 ///
 /// # Safety
 ///
-/// It is the first part of a [`HandedOver`] in a box, and nobody uses it any more.
-unsafe extern "C" fn free(managed: *mut Managed) {
-    // SAFETY: as the caller says.
-    drop(unsafe { Box::from_raw(managed.cast::<HandedOver>()) });
+/// `managed` must be the first field of a leaked [`ExportedTensor`] that is not used afterwards.
+unsafe extern "C" fn free(managed: *mut ManagedTensor) {
+    // SAFETY: the caller passes the first field of a leaked `ExportedTensor`, which is `repr(C)`.
+    drop(unsafe { Box::from_raw(managed.cast::<ExportedTensor>()) });
 }
 
-/// Frees the array of a capsule that goes, if nobody has taken it over: whoever does gives the
-/// capsule another name.
+/// Frees the array of a capsule that the interpreter destroys, unless a consumer has renamed the
+/// capsule, and so taken over the array.
 ///
 /// # Safety
 ///
-/// The interpreter destroys a capsule that [`capsule`] made.
+/// `capsule` must be one that [`export_tensor`] made; the interpreter is destroying it.
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
-    // SAFETY: it is a capsule, as the caller says, and under this name its address is that of a
-    // `HandedOver`.
+    // SAFETY: the caller passes a capsule that `export_tensor` made. While it has this name, its
+    // address is that of an `ExportedTensor` that has not been freed.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
             free(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());

@@ -1,9 +1,8 @@
-//! Runs that read and write arrays of numpy where they lie.
+//! Runs that read inputs and write outputs in the memory of numpy arrays.
 //!
-//! A run that takes a microsecond is not worth a copy of its inputs, a tensor for each output and a
-//! copy of that. It keeps the interpreter, so no code of Python runs between the first look at an
-//! array and the last write. A longer run releases it, and writes outputs into the arrays that they
-//! are bound to.
+//! A run of a microsecond would spend more time copying its inputs and outputs. It keeps the GIL,
+//! so that no Python code runs between the first read of an array's fields and the last write. A
+//! longer run releases the GIL, and writes outputs only to arrays that they are bound to.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -16,23 +15,23 @@ use smallvec::SmallVec;
 
 use super::numpy::{DenseArray, SmallArray};
 use crate::session::arrays::interface;
-use crate::session::engine::{Objects, Wanted};
-use crate::session::errors::raised;
+use crate::session::engine::{Objects, OutputSelection};
+use crate::session::errors::to_exception;
 use crate::session::give;
 
-/// Runs a session on small arrays, which are read where they lie, and writes outputs into new
-/// arrays, or into those that they are bound to if nothing else lies there. Returns the outputs
-/// that are wanted, in order. `None` if this is not possible: an input is no small array of numpy,
-/// or an output is wanted twice. Nothing has run then.
+/// Runs a session on small arrays in place. Writes outputs to new arrays, or to their destination
+/// arrays unless these overlap other memory of the run. Returns the outputs that are wanted, in
+/// order, or `None` without having run if an input is not a small numpy array or an output is
+/// wanted twice.
 ///
 /// # Errors
 ///
-/// An error of the run.
-pub(crate) fn run<'py>(
+/// The error of the run, as an exception.
+pub(crate) fn run_small<'py>(
     py: Python<'py>,
     session: &Session,
     given: &[(usize, Bound<'py, PyAny>)],
-    wanted: Wanted<'_, 'py>,
+    wanted: OutputSelection<'_, 'py>,
 ) -> Option<Result<Objects<'py>, PyErr>> {
     let numpy = interface(py)?;
     let ports = session.inputs();
@@ -42,7 +41,7 @@ pub(crate) fn run<'py>(
         if !matches!(port.ty(), None | Some(Type::Tensor(_))) {
             return None;
         }
-        let SmallArray { data_type, dims, bytes } = numpy.small(object)?;
+        let SmallArray { data_type, dims, bytes } = numpy.read_small(object)?;
         views.push((port.name(), TensorView::over(data_type, dims, bytes).ok()?));
     }
     if wanted.has_duplicates() {
@@ -52,12 +51,12 @@ pub(crate) fn run<'py>(
     let mut outputs: SmallVec<[Option<Bound<'py, PyAny>>; 4]> = SmallVec::new();
     outputs.resize_with(count, || None);
     let is_bound = wanted.into.iter().any(Option::is_some);
-    let mut lent = Occupied::by(if is_bound { &views } else { &[] });
+    let mut lent = Occupied::from_inputs(if is_bound { &views } else { &[] });
     let lend = |number: usize, data_type, dims: &[usize]| {
-        let place = wanted.place_of(number)?;
+        let place = wanted.position_of(number)?;
         let (array, start, len) = match wanted.into.get(place) {
             Some(Some(into)) => {
-                let found = numpy.dense(into)?;
+                let found = numpy.describe(into)?;
                 let fits = found.data_type == data_type && found.dims == dims;
                 if !fits || !found.is_writable || !lent.occupy(&found) {
                     return None;
@@ -67,16 +66,16 @@ pub(crate) fn run<'py>(
             _ => {
                 let elems: usize = dims.iter().product();
                 let len = elems.checked_mul(data_type.element_bytes()?)?;
-                let (array, start) = numpy.make(py, data_type, dims, len).ok().flatten()?;
-                // SAFETY: a new array of these sizes has as many bytes.
+                let (array, start) = numpy.make_array(py, data_type, dims, len).ok().flatten()?;
+                // SAFETY: the new array has `len` bytes.
                 unsafe { start.write_bytes(0, len) };
                 (array, start, len)
             }
         };
-        // SAFETY: the elements of an array lie densely from `start` on, and stay while it is held,
-        // as the interpreter is kept and only code of Python moves them. They have been written
-        // once, and nothing else here refers to them: a new array is known to nobody, and any
-        // other lies beside the inputs and beside what has been lent.
+        // SAFETY: the elements of the array are contiguous from `start` on, initialized, and stay
+        // there, because only Python code moves them and the GIL is kept. No other reference to
+        // them exists here: a new array has no other owner, and `occupy` has checked that any
+        // other array is disjoint from the inputs and from all destinations before it.
         let bytes = unsafe { slice::from_raw_parts_mut(start, len) };
         let memory = TensorViewMut::new(data_type, dims, bytes).ok()?;
         outputs[place] = Some(array);
@@ -84,11 +83,11 @@ pub(crate) fn run<'py>(
     };
     let values = match session.run_lending(&views, &RunOptions::new(), lend) {
         Ok(values) => values,
-        Err(error) => return Some(Err(raised(py, &error))),
+        Err(error) => return Some(Err(to_exception(py, &error))),
     };
     for (number, value) in values.into_iter().enumerate() {
-        if let (Some(value), Some(place)) = (value, wanted.place_of(number)) {
-            match give::object(py, value) {
+        if let (Some(value), Some(place)) = (value, wanted.position_of(number)) {
+            match give::to_python(py, value) {
                 Ok(object) => outputs[place] = Some(object),
                 Err(error) => return Some(Err(error)),
             }
@@ -97,41 +96,46 @@ pub(crate) fn run<'py>(
     Some(Ok(outputs.into_iter().flatten().collect()))
 }
 
-/// Arrays that outputs are bound to, and inputs, for a run that releases the interpreter.
+/// Run that releases the GIL and writes outputs to destination arrays, borrowed together with the
+/// inputs.
 pub(crate) struct BoundRun<'a> {
+    /// Names and values of the inputs.
     inputs: Vec<(&'a str, TensorView<'a>)>,
+    /// Arrays that outputs are written to.
     destinations: Vec<Destination>,
-    /// The arrays, which are held as long as this.
+    /// Borrow of the destination arrays, which must outlive the run.
     arrays: PhantomData<&'a ()>,
 }
 
-/// An array that takes an output.
+/// Array that an output is written to.
 struct Destination {
-    /// Number of the output.
+    /// Index of the output.
     number: usize,
+    /// Element type of the array.
     data_type: DataType,
+    /// Shape of the array.
     dims: Vec<usize>,
-    /// Memory of the array, which is lent once.
+    /// Memory of the array; `None` once it has been lent to the run.
     memory: Option<Memory>,
 }
 
-/// Writable bytes.
+/// Address and length of writable memory.
 struct Memory {
     start: *mut u8,
     len: usize,
 }
 
-// SAFETY: it is the address of memory that an array has and that one thread at a time is lent.
+// SAFETY: the memory belongs to an array that is held, and is lent to one thread at a time.
 unsafe impl Send for Memory {}
 
 impl<'a> BoundRun<'a> {
-    /// A run with these inputs that writes into the arrays that outputs are bound to, as far as
-    /// their elements lie densely, beside the inputs and each other. `None` if there is no such
-    /// array, an input is no tensor, or an output is wanted twice.
+    /// Prepares a run that writes outputs to their destination arrays, as far as these are
+    /// contiguous and disjoint from the inputs and from each other. `None` if none is, if an input
+    /// is not a tensor, or if an output is wanted twice.
     pub(crate) fn new(
         py: Python<'_>,
         inputs: &'a [(&'a str, Value)],
-        wanted: Wanted<'a, '_>,
+        wanted: OutputSelection<'a, '_>,
     ) -> Option<BoundRun<'a>> {
         let numpy = interface(py)?;
         if wanted.into.iter().all(Option::is_none) || wanted.has_duplicates() {
@@ -139,10 +143,10 @@ impl<'a> BoundRun<'a> {
         }
         let views = inputs.iter().map(|(name, value)| Some((*name, value.as_tensor()?.view())));
         let inputs = views.collect::<Option<Vec<_>>>()?;
-        let mut lent = Occupied::by(&inputs);
+        let mut lent = Occupied::from_inputs(&inputs);
         let bound = wanted.numbers.unwrap_or_default().iter().zip(wanted.into);
         let destinations = bound.filter_map(|(number, into)| {
-            let array = numpy.dense(into.as_ref()?).filter(|array| array.is_writable)?;
+            let array = numpy.describe(into.as_ref()?).filter(|array| array.is_writable)?;
             lent.occupy(&array).then(|| Destination {
                 number: *number,
                 data_type: array.data_type,
@@ -155,11 +159,11 @@ impl<'a> BoundRun<'a> {
         (!destinations.is_empty()).then_some(BoundRun { inputs, destinations, arrays })
     }
 
-    /// Does the run. Outputs that were written into their arrays are `None`.
+    /// Runs the session. An output that was written to its array is `None` in the result.
     ///
     /// # Errors
     ///
-    /// As [`Session::run_lending`].
+    /// Those of [`Session::run_lending`].
     pub(crate) fn run(
         mut self,
         session: &Session,
@@ -172,28 +176,29 @@ impl<'a> BoundRun<'a> {
                 return None;
             }
             let Memory { start, len } = place.memory.take()?;
-            // SAFETY: the elements of an array that is held lie densely from `start` on. It lies
-            // beside the inputs and the other arrays, and is lent once. Code of Python that uses it
-            // meanwhile finds elements of no particular value, as those of [`Lent`](super::Lent).
+            // SAFETY: the elements of the array are contiguous from `start` on, and `arrays` keeps
+            // it alive. It is disjoint from the inputs and the other destinations, and is lent
+            // once. Python threads that access it meanwhile find unspecified elements, which is
+            // allowed as it is for [`BorrowedBuffer`](super::BorrowedBuffer).
             let bytes = unsafe { slice::from_raw_parts_mut(start, len) };
             TensorViewMut::new(data_type, dims, bytes).ok()
         })
     }
 }
 
-/// Addresses that a run reads or writes.
+/// Address ranges that a run reads or writes.
 struct Occupied(SmallVec<[Range<usize>; 4]>);
 
 impl Occupied {
-    /// Addresses of inputs.
-    fn by(inputs: &[(&str, TensorView<'_>)]) -> Occupied {
+    /// Collects the address ranges of the inputs.
+    fn from_inputs(inputs: &[(&str, TensorView<'_>)]) -> Occupied {
         let bytes = inputs.iter().filter_map(|(_, view)| view.contiguous_bytes());
-        Occupied(bytes.map(|bytes| addresses(bytes.as_ptr(), bytes.len())).collect())
+        Occupied(bytes.map(|bytes| address_range(bytes.as_ptr(), bytes.len())).collect())
     }
 
-    /// Adds those of an array, unless some are occupied already.
+    /// Adds the range of an array unless it overlaps another one. Returns whether it was added.
     fn occupy(&mut self, array: &DenseArray<'_>) -> bool {
-        let new = addresses(array.start, array.len);
+        let new = address_range(array.start, array.len);
         let is_free = self.0.iter().all(|old| old.end <= new.start || new.end <= old.start);
         if is_free {
             self.0.push(new);
@@ -202,7 +207,7 @@ impl Occupied {
     }
 }
 
-/// Addresses of some bytes.
-fn addresses(start: *const u8, len: usize) -> Range<usize> {
+/// Returns the address range of `len` bytes.
+fn address_range(start: *const u8, len: usize) -> Range<usize> {
     start.addr()..start.addr().saturating_add(len)
 }

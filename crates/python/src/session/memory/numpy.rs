@@ -1,11 +1,11 @@
-//! Small arrays of numpy, read and made through numpy's C interface.
+//! Small numpy arrays, read and made through numpy's C interface.
 //!
-//! A run of a small model takes less time than Python needs to look up an attribute, so small
-//! arrays are read and written by the fields of their structure, and made by the function that
-//! numpy offers to extensions. All other arrays take the buffer protocol.
+//! A run of a small model takes less time than an attribute look-up in Python, so small arrays are
+//! accessed through the fields of their C structure and made by `PyArray_New`. All other arrays go
+//! through the buffer protocol.
 //!
-//! Structures and numbers are those of numpy's headers, which 1.x and 2.x have in common. Before
-//! they are relied on, an array of known content is compared with what Python says about it.
+//! The structures and constants are those of the headers of numpy 1.x and 2.x. [`Interface::load`]
+//! compares them with the Python attributes of an array before they are used.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::ptr;
@@ -17,17 +17,17 @@ use sardonyx::{DataType, Tensor};
 
 use crate::session::take::COPIED_BYTES;
 
-/// Arrays of more dimensions are not made here.
+/// Greatest rank of an array that is made here.
 const MOST_DIMS: usize = 8;
 
-/// The flags of an array whose elements lie densely in the order of C, at addresses that suit them:
-/// `NPY_ARRAY_C_CONTIGUOUS` and `NPY_ARRAY_ALIGNED`.
+/// Flags of a contiguous, aligned array in C order: `NPY_ARRAY_C_CONTIGUOUS` and
+/// `NPY_ARRAY_ALIGNED`.
 const DENSE: c_int = 0x0001 | 0x0100;
 
-/// The flag of an array that may be written: `NPY_ARRAY_WRITEABLE`.
+/// Flag of a writable array: `NPY_ARRAY_WRITEABLE`.
 const WRITEABLE: c_int = 0x0400;
 
-/// The beginning of `PyArrayObject_fields`.
+/// First fields of the C structure `PyArrayObject_fields`.
 #[repr(C)]
 struct ArrayFields {
     head: ffi::PyObject,
@@ -40,7 +40,7 @@ struct ArrayFields {
     flags: c_int,
 }
 
-/// The beginning of `PyArray_Descr`, as far as all versions have it in common.
+/// First fields of the C structure `PyArray_Descr`, as far as numpy 1.x and 2.x agree.
 #[repr(C)]
 struct DescrFields {
     head: ffi::PyObject,
@@ -52,12 +52,11 @@ struct DescrFields {
     type_num: c_int,
 }
 
-/// `PyArray_GetNDArrayCVersion`.
+/// Type of `PyArray_GetNDArrayCVersion`.
 type Version = unsafe extern "C" fn() -> c_uint;
 
-/// `PyArray_New`: class, number of dimensions, dimensions, number of the element type, strides,
-/// elements, bytes of an element, flags, and an object. The array has memory of its own if no
-/// elements are given.
+/// Type of `PyArray_New`. The arguments are class, rank, shape, element type number, strides, data,
+/// element size, flags, and an object. The array allocates its memory if data is null.
 type New = unsafe extern "C" fn(
     *mut ffi::PyTypeObject,
     c_int,
@@ -70,41 +69,44 @@ type New = unsafe extern "C" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-/// The places of these two in the table of functions.
+/// Index of `PyArray_GetNDArrayCVersion` in the function table.
 const VERSION: usize = 0;
+/// Index of `PyArray_New` in the function table.
 const NEW: usize = 93;
 
-/// What is used of numpy's C interface.
+/// Functions and classes of numpy's C interface.
 pub(crate) struct Interface {
-    /// `numpy.ndarray`.
+    /// The class `numpy.ndarray`.
     class: Py<PyType>,
+    /// The function `PyArray_New`.
     new: New,
 }
 
-/// A small array whose elements lie densely.
+/// Contiguous elements of a small array.
 pub(crate) struct SmallArray<'a> {
     pub(crate) data_type: DataType,
     pub(crate) dims: &'a [usize],
     pub(crate) bytes: &'a [u8],
 }
 
-/// An array of any size whose elements lie densely, at addresses of their type.
+/// Contiguous, aligned elements of an array of any size.
 pub(super) struct DenseArray<'a> {
     pub(super) data_type: DataType,
     pub(super) dims: &'a [usize],
-    /// Address of the first element; of no meaning if there are 0 bytes.
+    /// Address of the first element; arbitrary if `len` is 0.
     pub(super) start: *mut u8,
-    /// Bytes of all elements.
+    /// Size of all elements in bytes.
     pub(super) len: usize,
     pub(super) is_writable: bool,
 }
 
 impl Interface {
-    /// The interface of the numpy that is loaded; `None` if it is one that this file does not know.
+    /// Loads the C interface of the imported numpy; `None` if its version is unknown or its
+    /// structures differ from those here.
     ///
     /// # Errors
     ///
-    /// What Python raises while it is asked.
+    /// An exception of an import or attribute look-up.
     pub(crate) fn load(numpy: &Bound<'_, PyModule>) -> Result<Option<Interface>, PyErr> {
         let py = numpy.py();
         let module = py
@@ -112,28 +114,27 @@ impl Interface {
             .or_else(|_| py.import("numpy.core._multiarray_umath"))?;
         let table = module.getattr("_ARRAY_API")?.cast_into::<PyCapsule>()?;
         let table = table.pointer_checked(None)?.as_ptr().cast_const().cast::<*const c_void>();
-        // SAFETY: the capsule holds the table of numpy's C interface, which lives as long as the
-        // process, and its first function, in all versions, says the version.
+        // SAFETY: the capsule holds the function table of numpy's C interface, which lives as long
+        // as the process. Its first function returns the version, in all versions.
         let version =
             unsafe { std::mem::transmute::<*const c_void, Version>(*table.add(VERSION))() };
         if !matches!(version >> 24, 1 | 2) {
             return Ok(None);
         }
-        // SAFETY: versions 1 and 2 have `PyArray_New` in this place of the table.
+        // SAFETY: versions 1 and 2 have `PyArray_New` at this index.
         let new = unsafe { std::mem::transmute::<*const c_void, New>(*table.add(NEW)) };
         let class = numpy.getattr("ndarray")?.cast_into::<PyType>()?;
         let interface = Interface { class: class.unbind(), new };
         Ok(interface.is_as_expected(numpy)?.then_some(interface))
     }
 
-    /// Whether the fields of an array say what Python says about it.
+    /// Whether the structure fields of an array agree with its Python attributes.
     fn is_as_expected(&self, numpy: &Bound<'_, PyModule>) -> Result<bool, PyErr> {
         let py = numpy.py();
         let array = numpy.call_method1("zeros", ((2, 3), "float64"))?;
         let dtype = array.getattr("dtype")?;
-        let size = |class: &Bound<'_, PyType>| class.getattr("__basicsize__")?.extract::<usize>();
-        if size(self.class.bind(py))? < size_of::<ArrayFields>()
-            || size(&dtype.get_type())? < size_of::<DescrFields>()
+        if basic_size(self.class.bind(py))? < size_of::<ArrayFields>()
+            || basic_size(&dtype.get_type())? < size_of::<DescrFields>()
             || !array.get_type().is(&self.class)
         {
             return Ok(false);
@@ -149,52 +150,54 @@ impl Interface {
             || !ptr::addr_eq(fields.descr, dtype.as_ptr())
             || fields.flags != flags
             || descr.type_num != dtype.getattr("num")?.extract::<c_int>()?
-            || number_of(DataType::Double) != Some(descr.type_num)
+            || type_number(DataType::Double) != Some(descr.type_num)
             || fields.dimensions.is_null()
         {
             return Ok(false);
         }
-        // SAFETY: all fields around it are what they should be, so this one points to the sizes of
-        // the two dimensions.
+        // SAFETY: the fields around `dimensions` have the expected values, so it points to the
+        // sizes of the 2 dimensions.
         let dims = unsafe { std::slice::from_raw_parts(fields.dimensions, 2) };
         Ok(dims == [2, 3])
     }
 
-    /// The elements of an array, where they lie; `None` for other objects, large arrays, and those
-    /// whose elements lie otherwise or have no ONNX type of the same form.
-    pub(crate) fn small<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
-        let DenseArray { data_type, dims, start, len, .. } = self.dense(object)?;
+    /// Borrows the elements of a small array in place. `None` for other objects, large arrays,
+    /// arrays that are not contiguous, and element types without an ONNX type of the same
+    /// representation.
+    pub(crate) fn read_small<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<SmallArray<'a>> {
+        let DenseArray { data_type, dims, start, len, .. } = self.describe(object)?;
         let bytes: &[u8] = match len {
             0 => &[],
-            // SAFETY: the elements lie densely from `start` on, and stay while the array is held.
+            // SAFETY: the elements are contiguous from `start` on, and stay while the array is
+            // held and no Python code runs.
             1..=COPIED_BYTES => unsafe { std::slice::from_raw_parts(start, len) },
             _ => return None,
         };
         Some(SmallArray { data_type, dims, bytes })
     }
 
-    /// Describes an array; `None` for other objects, and for arrays whose elements lie otherwise or
-    /// have no ONNX type of the same form.
-    pub(super) fn dense<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<DenseArray<'a>> {
+    /// Describes the memory of an array. `None` for other objects, arrays that are not contiguous,
+    /// and element types without an ONNX type of the same representation.
+    pub(super) fn describe<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<DenseArray<'a>> {
         if !ptr::addr_eq(object.get_type_ptr(), self.class.as_ptr()) {
             return None;
         }
-        // SAFETY: it is an object of the class `ndarray` itself, whose fields have been compared
-        // with what Python says. They are read while the interpreter is held.
+        // SAFETY: the object is an instance of `ndarray` itself, whose structure `load` has
+        // verified. The GIL is held while its fields are read.
         let array = unsafe { &*object.as_ptr().cast::<ArrayFields>() };
         if array.flags & DENSE != DENSE {
             return None;
         }
-        // SAFETY: an array refers to its element type as long as it lives.
+        // SAFETY: an array keeps its dtype alive.
         let descr = unsafe { &*array.descr };
-        let data_type = type_of(descr.type_num)?;
+        let data_type = type_by_number(descr.type_num)?;
         if !is_native(descr.byteorder as u8) {
             return None;
         }
         let dims: &[usize] = match usize::try_from(array.nd).ok()? {
             0 => &[],
-            // SAFETY: an array of `nd` dimensions points to as many sizes, none of which is
-            // negative. They stay while it is held, as only code of Python changes them.
+            // SAFETY: `dimensions` points to `nd` sizes, none of which is negative. They stay while
+            // the array is held, because only Python code changes them.
             nd => unsafe { std::slice::from_raw_parts(array.dimensions.cast::<usize>(), nd) },
         };
         let elems = dims.iter().try_fold(1usize, |elems, dim| elems.checked_mul(*dim))?;
@@ -203,43 +206,43 @@ impl Interface {
         Some(DenseArray { data_type, dims, start: array.data, len, is_writable })
     }
 
-    /// A new array with the values of a small tensor; `None` for large ones, and for those of types
-    /// that numpy does not have.
+    /// Copies a small tensor to a new array; `None` for a large tensor, and for element types that
+    /// numpy does not have.
     ///
     /// # Errors
     ///
-    /// Memory for it is refused.
-    pub(crate) fn array<'py>(
+    /// `MemoryError` if the allocation fails.
+    pub(crate) fn to_array<'py>(
         &self,
         py: Python<'py>,
         tensor: &Tensor,
     ) -> Result<Option<Bound<'py, PyAny>>, PyErr> {
         let bytes = tensor.bytes();
-        let Some((array, start)) = self.make(py, tensor.data_type(), tensor.dims(), bytes.len())?
+        let Some((array, start)) =
+            self.make_array(py, tensor.data_type(), tensor.dims(), bytes.len())?
         else {
             return Ok(None);
         };
-        // SAFETY: a new array of these sizes has as many bytes as the tensor, lying densely, and
-        // nothing else refers to it.
+        // SAFETY: the new array has as many contiguous bytes as the tensor, and no other owner.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
         Ok(Some(array))
     }
 
-    /// Makes an array of `len` bytes that no code of Python has seen, and returns it with the
-    /// address of its memory, whose content is undefined. `None` if it is large, or numpy has no
-    /// such type.
+    /// Makes an array of `len` bytes and returns it with the address of its memory, which is
+    /// uninitialized and not yet visible to Python code. `None` if it is large or numpy does not
+    /// have the element type.
     ///
     /// # Errors
     ///
-    /// Memory for it is refused.
-    pub(super) fn make<'py>(
+    /// `MemoryError` if the allocation fails.
+    pub(super) fn make_array<'py>(
         &self,
         py: Python<'py>,
         data_type: DataType,
         sizes: &[usize],
         len: usize,
     ) -> Result<Option<(Bound<'py, PyAny>, *mut u8)>, PyErr> {
-        let Some(number) = number_of(data_type) else { return Ok(None) };
+        let Some(number) = type_number(data_type) else { return Ok(None) };
         if len > COPIED_BYTES || sizes.len() > MOST_DIMS {
             return Ok(None);
         }
@@ -248,8 +251,8 @@ impl Interface {
             let Ok(size) = isize::try_from(*size) else { return Ok(None) };
             *dim = size;
         }
-        // SAFETY: the interpreter is held. The class is `ndarray`, and there are as many sizes as
-        // dimensions, at most eight. Without elements, numpy takes memory of its own.
+        // SAFETY: the GIL is held. The class is `ndarray`, and `dims` has at least `sizes.len()`
+        // sizes. As data is null, numpy allocates the memory.
         let array = unsafe {
             let made = (self.new)(
                 self.class.as_ptr().cast(),
@@ -264,19 +267,19 @@ impl Interface {
             );
             Bound::from_owned_ptr_or_err(py, made)?
         };
-        // SAFETY: it is an array, which begins with these fields.
+        // SAFETY: the object is an array, whose structure begins with these fields.
         let start = unsafe { (*array.as_ptr().cast::<ArrayFields>()).data };
         Ok(Some((array, start)))
     }
 }
 
-/// Whether a letter says the byte order of this machine, or that there is none.
+/// Whether a `byteorder` character means the byte order of this machine, or none.
 fn is_native(letter: u8) -> bool {
     matches!(letter, b'=' | b'|')
         || letter == if cfg!(target_endian = "little") { b'<' } else { b'>' }
 }
 
-/// The element types that numpy has, by its numbers; those that depend on the system come last.
+/// Element types with their numpy type numbers. The last two depend on the width of C's `long`.
 const NUMBERS: [(DataType, c_int); 14] = [
     (DataType::Float, 11),
     (DataType::Double, 12),
@@ -294,10 +297,17 @@ const NUMBERS: [(DataType, c_int); 14] = [
     (DataType::Uint64, if size_of::<c_long>() == 8 { 8 } else { 10 }),
 ];
 
-fn number_of(data_type: DataType) -> Option<c_int> {
+/// Returns the size in bytes of the C structure of a class's instances.
+fn basic_size(class: &Bound<'_, PyType>) -> PyResult<usize> {
+    class.getattr("__basicsize__")?.extract()
+}
+
+/// Returns the numpy type number of an element type.
+fn type_number(data_type: DataType) -> Option<c_int> {
     NUMBERS.iter().find(|(known, _)| *known == data_type).map(|(_, number)| *number)
 }
 
-fn type_of(number: c_int) -> Option<DataType> {
+/// Returns the element type of a numpy type number.
+fn type_by_number(number: c_int) -> Option<DataType> {
     NUMBERS.iter().find(|(_, known)| *known == number).map(|(data_type, _)| *data_type)
 }

@@ -1,4 +1,5 @@
-//! The base class of `sardonyx.ort.IOBinding`: inputs and outputs that are bound once, by number.
+//! Base class of `sardonyx.ort.IOBinding`: values and arrays bound to the inputs and outputs of one
+//! session.
 
 use std::mem::take;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,46 +11,51 @@ use pyo3::types::{PyDict, PyList, PyString};
 use sardonyx_ort::{Bindings, unknown_name};
 use smallvec::SmallVec;
 
-use super::super::engine::{Objects, Wanted};
+use super::super::engine::{Objects, OutputSelection};
 use super::runner::Runner;
 
-/// Inputs and outputs of the runs of one session. A class that extends it says in `_write` how an
-/// output is copied into an array that a run could not write itself.
+/// Bound inputs and outputs of one session. A subclass defines `_write`, which copies an output to
+/// an array that the run could not write to.
 #[pyclass(frozen, subclass, name = "Binding", module = "sardonyx._core.ort")]
 pub(crate) struct Binding {
+    /// Session whose inputs and outputs are bound.
     runner: Py<Runner>,
-    /// Never locked while code of Python may run.
+    /// Never locked while Python code may run, which could wait for the same lock.
     bindings: Mutex<Bindings<Py<PyAny>>>,
 }
 
-/// State of a binding when a run starts.
+/// Copy of the bindings at the start of a run.
 pub(super) struct Snapshot<'py> {
+    /// Indices and values of the bound inputs.
     pub(super) inputs: SmallVec<[(usize, Bound<'py, PyAny>); 4]>,
+    /// Indices of the bound outputs, in the order in which they were bound.
     pub(super) outputs: SmallVec<[usize; 4]>,
-    /// By position in `outputs`.
+    /// Destination arrays, by position in `outputs`.
     pub(super) into: SmallVec<[Option<Bound<'py, PyAny>>; 4]>,
 }
 
 impl<'py> Snapshot<'py> {
-    /// The outputs that a run returns.
-    pub(super) fn wanted(&self) -> Wanted<'_, 'py> {
-        Wanted { numbers: Some(&self.outputs), into: &self.into }
+    /// Returns the selection of outputs with their destination arrays.
+    pub(super) fn selection(&self) -> OutputSelection<'_, 'py> {
+        OutputSelection { numbers: Some(&self.outputs), into: &self.into }
     }
 }
 
 impl Binding {
-    fn bindings(&self) -> MutexGuard<'_, Bindings<Py<PyAny>>> {
+    /// Locks the bindings. A panic of another thread leaves them consistent, so poisoning is
+    /// ignored.
+    fn lock_bindings(&self) -> MutexGuard<'_, Bindings<Py<PyAny>>> {
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is the session whose inputs and outputs are bound.
-    pub(super) fn is_of(&self, runner: &Bound<'_, Runner>) -> bool {
+    /// Whether the bindings belong to this session.
+    pub(super) fn belongs_to(&self, runner: &Bound<'_, Runner>) -> bool {
         self.runner.is(runner)
     }
 
-    /// Copies the references to bound inputs and outputs.
+    /// Copies the references to bound values and arrays.
     pub(super) fn snapshot<'py>(&self, py: Python<'py>) -> Snapshot<'py> {
-        let bindings = self.bindings();
+        let bindings = self.lock_bindings();
         let into = bindings.outputs().iter().map(|output| output.into.as_ref());
         Snapshot {
             inputs: bindings
@@ -61,9 +67,9 @@ impl Binding {
         }
     }
 
-    /// Keeps the outputs of a run, after those are copied that lie elsewhere than they are bound
-    /// to.
-    pub(super) fn keep(
+    /// Stores the outputs of a run. Copies those that the run could not write to their destination
+    /// arrays.
+    pub(super) fn store_outputs(
         slf: &Bound<'_, Self>,
         snapshot: &Snapshot<'_>,
         outputs: Objects<'_>,
@@ -80,14 +86,14 @@ impl Binding {
             slf.call_method1("_write", (name, into, output))?;
             results.push(into.clone().unbind());
         }
-        let before = slf.get().bindings().keep(results);
-        // Code of Python may run as they go.
+        let before = slf.get().lock_bindings().keep(results);
+        // Dropped after the lock is released: finalizers of the old objects may run Python code.
         drop(before);
         Ok(())
     }
 
-    /// Refuses a name that no input, or no output, of the model has.
-    fn unknown(name: &Bound<'_, PyString>, kind: &str, all: &[Py<PyString>]) -> PyErr {
+    /// Makes the exception for a name that no input (or output) has.
+    fn unknown_name_error(name: &Bound<'_, PyString>, kind: &str, all: &[Py<PyString>]) -> PyErr {
         let py = name.py();
         let all: Vec<_> = all.iter().map(|known| known.bind(py).to_string_lossy()).collect();
         let all: Vec<&str> = all.iter().map(|known| &**known).collect();
@@ -102,7 +108,7 @@ impl Binding {
         Binding { runner: session, bindings: Mutex::default() }
     }
 
-    /// The session whose inputs and outputs are bound.
+    /// Returns the session whose inputs and outputs are bound.
     #[getter]
     fn _session<'py>(&self, py: Python<'py>) -> Bound<'py, Runner> {
         self.runner.bind(py).clone()
@@ -113,52 +119,52 @@ impl Binding {
         let session = self.runner.get().session(name.py())?;
         let engine = &session.get().0;
         let Some(number) = engine.input_number(name)? else {
-            return Err(Binding::unknown(name, "input", engine.input_names()));
+            return Err(Binding::unknown_name_error(name, "input", engine.input_names()));
         };
-        let before = self.bindings().bind_input(number, value);
+        let before = self.lock_bindings().bind_input(number, value);
         drop(before);
         Ok(())
     }
 
-    /// Has an output returned by runs, written into an array if one is given.
+    /// Binds an output: runs return it, in array `into` if one is given.
     fn _bind_output(&self, name: &Bound<'_, PyString>, into: Option<Py<PyAny>>) -> PyResult<()> {
         let session = self.runner.get().session(name.py())?;
         let engine = &session.get().0;
         let Some(number) = engine.output_number(name)? else {
-            return Err(Binding::unknown(name, "output", engine.output_names()));
+            return Err(Binding::unknown_name_error(name, "output", engine.output_names()));
         };
-        let before = self.bindings().bind_output(number, into);
+        let before = self.lock_bindings().bind_output(number, into);
         drop(before);
         Ok(())
     }
 
-    /// The outputs of the last run, in the order in which they were bound.
+    /// Returns the outputs of the last run, in the order in which they were bound.
     fn _results<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let results: Vec<Bound<'py, PyAny>> =
-            self.bindings().results().iter().map(|result| result.bind(py).clone()).collect();
+            self.lock_bindings().results().iter().map(|result| result.bind(py).clone()).collect();
         PyList::new(py, results)
     }
 
-    /// The numbers of the bound outputs, in the order in which they were bound.
+    /// Returns the indices of the bound outputs, in the order in which they were bound.
     fn _output_numbers(&self) -> Vec<usize> {
-        self.bindings().outputs().iter().map(|output| output.number).collect()
+        self.lock_bindings().outputs().iter().map(|output| output.number).collect()
     }
 
-    /// Takes all bindings of inputs back.
+    /// Removes the bindings of all inputs.
     fn _clear_inputs(&self) {
-        let before = self.bindings().clear_inputs();
+        let before = self.lock_bindings().clear_inputs();
         drop(before);
     }
 
-    /// Takes all bindings of outputs back, and what runs have returned.
+    /// Removes the bindings of all outputs, and the outputs of the last run.
     fn _clear_outputs(&self) {
-        let before = self.bindings().clear_outputs();
+        let before = self.lock_bindings().clear_outputs();
         drop(before);
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.runner)?;
-        // The collector and every holder of the lock hold the interpreter: never waits.
+        // Never fails while the GIL is held, which the garbage collector and each lock holder do.
         let Ok(bindings) = self.bindings.try_lock() else { return Ok(()) };
         let inputs = bindings.inputs().map(|(_, value)| value);
         let into = bindings.outputs().iter().filter_map(|output| output.into.as_ref());
@@ -169,13 +175,13 @@ impl Binding {
     }
 
     fn __clear__(&self) {
-        let before = take(&mut *self.bindings());
+        let before = take(&mut *self.lock_bindings());
         drop(before);
     }
 }
 
-/// Names and values of the inputs of a run, for messages.
-pub(super) fn by_name<'py>(
+/// Makes a dict of inputs by name, for messages.
+pub(super) fn inputs_to_dict<'py>(
     py: Python<'py>,
     names: &[Py<PyString>],
     inputs: &[(usize, Bound<'py, PyAny>)],

@@ -1,55 +1,58 @@
-//! Errors as exceptions of the classes that onnxruntime has.
+//! Conversion of errors to the exception classes of onnxruntime.
 
 use pyo3::PyErr;
+use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use sardonyx::ErrorKind;
 use sardonyx_ort::Status;
 
-use super::super::errors::set;
+use super::super::errors::set_attributes;
 use crate::errors::Error;
 
-/// Class of a run without an input that it needs: a `ValueError` as well.
+/// Class of the exception for a missing input, which is also a `ValueError`.
 const MISSING_INPUT: &str = "MissingInput";
 
-/// The exception for an error.
-pub(super) fn raised(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
-    raised_as(py, error.status.name(), error)
+/// Converts an error to an exception of the class of its status.
+pub(super) fn to_exception(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
+    to_exception_of_class(py, error.status.name(), error)
 }
 
-/// The exception for inputs that are missing.
-pub(super) fn missing_input(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
-    raised_as(py, MISSING_INPUT, error)
+/// Converts the error about missing inputs to an exception of the class `MissingInput`.
+pub(super) fn to_missing_input(py: Python<'_>, error: &sardonyx_ort::Error) -> PyErr {
+    to_exception_of_class(py, MISSING_INPUT, error)
 }
 
-fn raised_as(py: Python<'_>, name: &str, error: &sardonyx_ort::Error) -> PyErr {
-    let class = match class(py, name) {
+/// Converts an error to an exception of a class in `sardonyx.ort._errors`.
+fn to_exception_of_class(py: Python<'_>, name: &str, error: &sardonyx_ort::Error) -> PyErr {
+    let class = match find_class(py, name) {
         Ok(class) => class,
         Err(error) => return error,
     };
     let exception = PyErr::from_type(class, error.to_string());
     let (place, help) = (error.place.as_deref(), error.help.as_deref());
     let unsupported = error.unsupported.clone();
-    set(py, exception, error.kind, &error.message, place, help, unsupported)
+    set_attributes(py, exception, error.kind, &error.message, place, help, unsupported)
 }
 
-/// An exception of this package as one of the class that onnxruntime has for an error of a run.
-/// Other exceptions stay as they are.
-pub(super) fn of_run(py: Python<'_>, error: PyErr) -> PyErr {
-    let Some(kind) = kind_of(py, &error) else { return error };
+/// Converts a `sardonyx.Error` of a run to the corresponding class of onnxruntime, with its
+/// attributes. Returns other exceptions unchanged.
+pub(super) fn to_run_exception(py: Python<'_>, error: PyErr) -> PyErr {
+    let Some(kind) = error_kind(py, &error) else { return error };
     let value = error.value(py);
-    let converted = || -> PyResult<PyErr> {
-        let class = class(py, Status::of_run(kind).name())?;
-        let converted = class.call1((value.str()?,))?;
-        let attributes = converted.getattr("__dict__")?.cast_into::<PyDict>()?;
-        attributes.update(value.getattr("__dict__")?.cast()?)?;
-        Ok(PyErr::from_value(converted))
-    };
-    converted().unwrap_or_else(|error| error)
+    convert_to_class(value, Status::of_run(kind).name()).unwrap_or_else(|error| error)
 }
 
-/// The kind of an exception of this package; `None` for others.
-pub(super) fn kind_of(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
+/// Makes an exception of a class in `sardonyx.ort._errors` with the text and attributes of another.
+fn convert_to_class(exception: &Bound<'_, PyBaseException>, name: &str) -> PyResult<PyErr> {
+    let converted = find_class(exception.py(), name)?.call1((exception.str()?,))?;
+    let attributes = converted.getattr("__dict__")?.cast_into::<PyDict>()?;
+    attributes.update(exception.getattr("__dict__")?.cast()?)?;
+    Ok(PyErr::from_value(converted))
+}
+
+/// Returns the error kind of a `sardonyx.Error`; `None` for other exceptions.
+pub(super) fn error_kind(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
     if !error.is_instance_of::<Error>(py) {
         return None;
     }
@@ -57,7 +60,8 @@ pub(super) fn kind_of(py: Python<'_>, error: &PyErr) -> Option<ErrorKind> {
     ErrorKind::from_name(&code)
 }
 
-/// A class of exceptions, by name.
-fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
-    Ok(py.import("sardonyx.ort._errors")?.getattr(name)?.cast_into::<PyType>()?)
+/// Looks up an exception class in `sardonyx._shims.onnxruntime.errors`.
+fn find_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
+    let module = py.import("sardonyx._shims.onnxruntime.errors")?;
+    Ok(module.getattr(name)?.cast_into::<PyType>()?)
 }

@@ -1,4 +1,4 @@
-//! The base classes of `sardonyx.ort.SessionOptions` and `RunOptions`.
+//! Base classes of `sardonyx.ort.SessionOptions` and `sardonyx.ort.RunOptions`.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,15 +15,15 @@ use sardonyx_ort::options::{
     file_lengths,
 };
 
-use super::super::take::shown;
-use super::errors::raised;
+use super::super::take::shorten_repr;
+use super::errors::to_exception;
 use crate::message;
 
-/// An array that a caller gives in the place of an initializer.
+/// Array that a caller passes to replace an initializer.
 type Shared = Arc<Py<PyAny>>;
 
-/// State that pickle keeps: values, entries, sizes by name and by denotation, initializers,
-/// contents of data files.
+/// Pickled state: option values, configuration entries, sizes by name, sizes by denotation,
+/// initializers, and contents of data files.
 type State<'py> = (
     Bound<'py, PyDict>,
     Vec<(String, OsString)>,
@@ -36,18 +36,20 @@ type State<'py> = (
 /// Options of a session.
 #[pyclass(frozen, subclass, name = "SessionOptions", module = "sardonyx._core.ort")]
 pub(crate) struct SessionOptions {
-    /// Never locked while code of Python may run.
+    /// Never locked while Python code may run, which could wait for the same lock.
     options: Mutex<ort::SessionOptions<Shared>>,
 }
 
 impl SessionOptions {
-    fn options(&self) -> MutexGuard<'_, ort::SessionOptions<Shared>> {
+    /// Locks the options. A panic of another thread leaves them consistent, so poisoning is
+    /// ignored.
+    fn lock_options(&self) -> MutexGuard<'_, ort::SessionOptions<Shared>> {
         self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy, which shares arrays and contents of files.
-    pub(super) fn copied(&self) -> ort::SessionOptions<Shared> {
-        self.options().clone()
+    /// Clones the options. Arrays and file contents are shared.
+    pub(super) fn clone_options(&self) -> ort::SessionOptions<Shared> {
+        self.lock_options().clone()
     }
 }
 
@@ -59,57 +61,58 @@ impl SessionOptions {
         SessionOptions { options: Mutex::default() }
     }
 
-    /// Documentation of the options, by name.
+    /// Returns names and documentation of the options.
     #[staticmethod]
     fn _docs() -> Vec<(&'static str, &'static str)> {
-        docs(&SESSION_OPTIONS)
+        list_docs(&SESSION_OPTIONS)
     }
 
-    /// The value of an option.
+    /// Returns the value of an option. Raises `AttributeError` for an unknown name.
     fn _get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let value = self.options().values.get(name);
-        object(py, name, value)
+        let value = self.lock_options().values.get(name);
+        to_python(py, name, value)
     }
 
-    /// Sets an option.
+    /// Sets an option. Raises `AttributeError` for an unknown name and `TypeError` for a value of
+    /// another type.
     fn _set(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = taken(&SESSION_OPTIONS, name, value)?;
-        let set = self.options().values.set(name, value);
+        let value = to_option_value(&SESSION_OPTIONS, name, value)?;
+        let set = self.lock_options().values.set(name, value);
         set.map_err(|error| PyTypeError::new_err(error.message))
     }
 
-    /// Warnings about options whose effect a caller would miss.
+    /// Returns warnings about options that are set and have no effect.
     fn _warnings(&self) -> Vec<String> {
-        self.options().warnings()
+        self.lock_options().warnings()
     }
 
-    /// Keeps an entry of the configuration.
+    /// Sets a configuration entry of the session.
     fn _add_entry(&self, key: String, value: OsString) {
-        self.options().values.add_entry(key, value);
+        self.lock_options().values.add_entry(key, value);
     }
 
-    /// The entry of a key.
+    /// Returns the configuration entry of a key. Raises `RuntimeError` if it is not set.
     fn _entry(&self, key: &str) -> PyResult<OsString> {
-        entry(&self.options().values, key)
+        find_entry(&self.lock_options().values, key)
     }
 
-    /// Fixes a size that the model leaves open and gives this name.
+    /// Fixes the size of symbolic dimensions with this name.
     fn _fix_size(&self, name: String, size: usize) {
-        self.options().fix_size(name, size);
+        self.lock_options().fix_size(name, size);
     }
 
-    /// Fixes sizes of axes with a denotation.
+    /// Fixes the size of axes with this denotation, such as `DATA_BATCH`.
     fn _fix_denoted(&self, denotation: String, size: usize) {
-        self.options().denoted.push((denotation, size));
+        self.lock_options().denoted.push((denotation, size));
     }
 
-    /// Adds an array in the place of an initializer.
+    /// Adds an array that replaces an initializer.
     fn _add_initializer(&self, py: Python<'_>, name: String, array: Py<PyAny>) -> PyResult<()> {
-        let added = self.options().add_initializer(name, Arc::new(array));
-        added.map_err(|error| raised(py, &error))
+        let added = self.lock_options().add_initializer(name, Arc::new(array));
+        added.map_err(|error| to_exception(py, &error))
     }
 
-    /// Adds arrays in the place of initializers that lie in data files.
+    /// Adds arrays that replace initializers stored in data files.
     fn _add_external(
         &self,
         py: Python<'_>,
@@ -117,11 +120,11 @@ impl SessionOptions {
         arrays: Vec<Py<PyAny>>,
     ) -> PyResult<()> {
         let arrays = arrays.into_iter().map(Arc::new).collect();
-        let added = self.options().add_external_initializers(names, arrays);
-        added.map_err(|error| raised(py, &error))
+        let added = self.lock_options().add_external_initializers(names, arrays);
+        added.map_err(|error| to_exception(py, &error))
     }
 
-    /// Adds contents of data files, each the first bytes of a buffer.
+    /// Adds contents of data files: the first `lengths[i]` bytes of each buffer.
     fn _add_files(
         &self,
         py: Python<'_>,
@@ -130,16 +133,17 @@ impl SessionOptions {
         lengths: Vec<i64>,
     ) -> PyResult<()> {
         let sizes = buffers.iter().map(|buffer| {
-            // The error of an object that is no buffer names the type.
+            // The error for an object without the buffer protocol names its type.
             PyUntypedBuffer::get(buffer).map(|buffer| buffer.len_bytes())
         });
         let sizes = sizes.collect::<PyResult<Vec<usize>>>()?;
-        let lengths = file_lengths(&names, &sizes, &lengths).map_err(|error| raised(py, &error))?;
+        let lengths =
+            file_lengths(&names, &sizes, &lengths).map_err(|error| to_exception(py, &error))?;
         let mut contents = Vec::with_capacity(names.len());
         for ((buffer, size), length) in buffers.iter().zip(sizes).zip(lengths) {
-            contents.push(message::shared(first_bytes(buffer, size, length)?));
+            contents.push(message::share_bytes(first_bytes(buffer, size, length)?));
         }
-        let mut options = self.options();
+        let mut options = self.lock_options();
         for (name, content) in names.into_iter().zip(contents) {
             options.add_file(name, content);
         }
@@ -147,10 +151,10 @@ impl SessionOptions {
     }
 
     fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let options = self.copied();
+        let options = self.clone_options();
         let values = PyDict::new(py);
         for (name, value) in options.values.set_values() {
-            values.set_item(name, object(py, name, Some(value.clone()))?)?;
+            values.set_item(name, to_python(py, name, Some(value.clone()))?)?;
         }
         let entries = options.values.entries();
         let entries: Vec<_> = entries.map(|(key, value)| (key, value.to_os_string())).collect();
@@ -169,7 +173,7 @@ impl SessionOptions {
         for (name, value) in values {
             self._set(&name.extract::<String>()?, &value)?;
         }
-        let mut options = self.options();
+        let mut options = self.lock_options();
         for (key, value) in entries {
             options.values.add_entry(key, value);
         }
@@ -179,15 +183,16 @@ impl SessionOptions {
             GivenInitializer { name, value: Arc::new(value.unbind()), must_be_external }
         });
         options.initializers = given.collect();
-        let files = files.into_iter().map(|(name, content)| (name, message::shared(content)));
+        let files = files.into_iter().map(|(name, content)| (name, message::share_bytes(content)));
         options.files = files.collect();
         Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // The collector and every holder of the lock hold the interpreter: never waits.
+        // Never fails while the GIL is held, which the garbage collector and each lock holder do.
         let Ok(options) = self.options.try_lock() else { return Ok(()) };
-        // A copy that a session is being made from keeps them as well.
+        // A clone that a session is being opened with holds shared arrays too. Visiting those would
+        // make the garbage collector count references that this object does not own.
         let own = options.initializers.iter().filter(|given| Arc::strong_count(&given.value) == 1);
         for given in own {
             visit.call(&*given.value)?;
@@ -196,7 +201,7 @@ impl SessionOptions {
     }
 
     fn __clear__(&self) {
-        let before = std::mem::take(&mut self.options().initializers);
+        let before = std::mem::take(&mut self.lock_options().initializers);
         drop(before);
     }
 }
@@ -208,13 +213,15 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    fn options(&self) -> MutexGuard<'_, ort::RunOptions> {
+    /// Locks the options. A panic of another thread leaves them consistent, so poisoning is
+    /// ignored.
+    fn lock_options(&self) -> MutexGuard<'_, ort::RunOptions> {
         self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The flag that ends runs with these options.
+    /// Returns the flag that cancels runs with these options.
     pub(super) fn stop(&self) -> sardonyx::StopFlag {
-        self.options().stop.clone()
+        self.lock_options().stop.clone()
     }
 }
 
@@ -226,45 +233,46 @@ impl RunOptions {
         RunOptions { options: Mutex::default() }
     }
 
-    /// Documentation of the options, by name.
+    /// Returns names and documentation of the options.
     #[staticmethod]
     fn _docs() -> Vec<(&'static str, &'static str)> {
-        docs(&RUN_OPTIONS)
+        list_docs(&RUN_OPTIONS)
     }
 
-    /// The value of an option.
+    /// Returns the value of an option. Raises `AttributeError` for an unknown name.
     fn _get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let value = self.options().values.get(name);
-        object(py, name, value)
+        let value = self.lock_options().values.get(name);
+        to_python(py, name, value)
     }
 
-    /// Sets an option.
+    /// Sets an option. Raises `AttributeError` for an unknown name and `TypeError` for a value of
+    /// another type.
     fn _set(&self, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let value = taken(&RUN_OPTIONS, name, value)?;
-        let set = self.options().values.set(name, value);
+        let value = to_option_value(&RUN_OPTIONS, name, value)?;
+        let set = self.lock_options().values.set(name, value);
         set.map_err(|error| PyTypeError::new_err(error.message))
     }
 
-    /// Keeps an entry of the configuration.
+    /// Sets a configuration entry of the run.
     fn _add_entry(&self, key: String, value: OsString) {
-        self.options().values.add_entry(key, value);
+        self.lock_options().values.add_entry(key, value);
     }
 
-    /// The entry of a key.
+    /// Returns the configuration entry of a key. Raises `RuntimeError` if it is not set.
     fn _entry(&self, key: &str) -> PyResult<OsString> {
-        entry(&self.options().values, key)
+        find_entry(&self.lock_options().values, key)
     }
 
-    /// Whether runs with these options end before their next step; any thread may set it.
+    /// Whether runs with these options end before their next node. Any thread may set it.
     #[getter]
     fn terminate(&self) -> bool {
-        self.options().stop.is_raised()
+        self.lock_options().stop.is_raised()
     }
 
     #[setter]
     fn set_terminate(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let Ok(is_raised) = value.extract::<bool>() else {
-            return Err(wrong_type("terminate", value, "bool"));
+            return Err(option_type_error("terminate", value, "bool"));
         };
         let stop = self.stop();
         if is_raised {
@@ -276,13 +284,14 @@ impl RunOptions {
     }
 }
 
-/// Names and documentation of options.
-fn docs(table: &[OptionInfo]) -> Vec<(&'static str, &'static str)> {
+/// Returns names and documentation of the options in `table`.
+fn list_docs(table: &[OptionInfo]) -> Vec<(&'static str, &'static str)> {
     table.iter().map(|option| (option.name, option.doc)).collect()
 }
 
-/// The value of an option as an object.
-fn object<'py>(
+/// Converts an option value to a Python object. Raises `AttributeError` for `None`, an unknown
+/// option.
+fn to_python<'py>(
     py: Python<'py>,
     name: &str,
     value: Option<OptionValue>,
@@ -295,12 +304,12 @@ fn object<'py>(
     })
 }
 
-/// An object as the value of an option.
+/// Converts a Python object to the value of an option.
 ///
 /// # Errors
 ///
-/// `TypeError` for an object of another type.
-fn taken(
+/// `AttributeError` for an unknown option; `TypeError` for an object of another type.
+fn to_option_value(
     table: &'static [OptionInfo],
     name: &str,
     value: &Bound<'_, PyAny>,
@@ -315,22 +324,27 @@ fn taken(
             value.extract().ok().map(OptionValue::Int)
         }
     };
-    taken.ok_or_else(|| wrong_type(name, value, info.default.type_name()))
+    taken.ok_or_else(|| option_type_error(name, value, info.default.type_name()))
 }
 
-/// The refusal of a value of another type than an option has.
-fn wrong_type(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr {
-    let found = shown(value);
+/// Makes the exception for a value of another type than the option has.
+fn option_type_error(name: &str, value: &Bound<'_, PyAny>, kind: &str) -> PyErr {
+    let found = shorten_repr(value);
     PyTypeError::new_err(format!("the option '{name}' is {found}, which is not of the type {kind}"))
 }
 
-/// The entry of a key.
-fn entry(values: &Values, key: &str) -> PyResult<OsString> {
+/// Returns the configuration entry of a key.
+///
+/// # Errors
+///
+/// `RuntimeError` if it is not set.
+fn find_entry(values: &Values, key: &str) -> PyResult<OsString> {
     let found = values.entry(key).map(ToOwned::to_owned);
     found.map_err(|error| PyRuntimeError::new_err(error.message))
 }
 
-/// The first bytes of a buffer: itself if it is `bytes` of that length, else a copy.
+/// Returns the first bytes of a buffer: the object itself if it is `bytes` of that length, else a
+/// copy.
 fn first_bytes(buffer: &Bound<'_, PyAny>, size: usize, length: usize) -> PyResult<PyBackedBytes> {
     if length == size && buffer.is_instance_of::<PyBytes>() {
         return Ok(buffer.extract()?);

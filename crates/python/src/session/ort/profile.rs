@@ -1,4 +1,4 @@
-//! The profile of a session that Python makes.
+//! Profile of an `InferenceSession`.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sardonyx_ort::profile::{self, LocalTime, Recorder, WriteError};
 
 use super::super::PySession;
 
-/// The profile of a session, and the file that it is written to once.
+/// Profile of a session, which is written to a file once.
 #[pyclass(frozen, name = "Profile", module = "sardonyx._core.ort")]
 pub(crate) struct Profile {
     profile: profile::Profile,
@@ -18,7 +18,8 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// A profile of a session that took a time to make.
+    /// Starts the profile of a session that took `making` to open. The file name begins with
+    /// `prefix`.
     pub(super) fn new(
         prefix: OsString,
         recorder: Arc<Recorder>,
@@ -28,7 +29,7 @@ impl Profile {
         Profile { profile: profile::Profile::new(prefix, recorder, making), session }
     }
 
-    /// Returns the recorder of runs, until the profile is ended.
+    /// Returns the recorder of runs; `None` after the profile has been written.
     pub(super) fn recorder(&self) -> Option<Arc<Recorder>> {
         self.profile.recorder()
     }
@@ -36,14 +37,15 @@ impl Profile {
 
 #[pymethods]
 impl Profile {
-    /// Writes the profile and returns the name of its file; an empty text if it was written before.
+    /// Writes the profile and returns the name of its file, or an empty string if it was written
+    /// before. Raises `OSError` if the file cannot be written.
     pub(super) fn end(&self, py: Python<'_>) -> PyResult<OsString> {
         let now = local_time(py)?;
         let thread = py.import("threading")?.call_method0("get_native_id")?.extract()?;
         let steps = self.session.get().0.step_infos();
         let ended = py.detach(|| self.profile.end(&steps, now, thread));
         ended.map(Option::unwrap_or_default).map_err(|WriteError { name, reason }| {
-            // Three arguments, of which Python chooses the subclass.
+            // With an error number, Python selects the subclass, such as `PermissionError`.
             let text = reason.to_string();
             match reason.raw_os_error() {
                 Some(number) => PyOSError::new_err((number, text, name)),
@@ -53,7 +55,7 @@ impl Profile {
     }
 }
 
-/// The time on the clock of the user.
+/// Returns the local time of the system, to the millisecond.
 fn local_time(py: Python<'_>) -> PyResult<LocalTime> {
     let time = py.import("time")?;
     let now: f64 = time.call_method0("time")?.extract()?;

@@ -1,4 +1,5 @@
-//! The base class of `sardonyx.ort.InferenceSession`: the run, which must take no time of its own.
+//! Base class of `sardonyx.ort.InferenceSession`: the calls that run a model. In Rust, as the
+//! overhead of a run matters.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,27 +14,28 @@ use sardonyx_ort::profile::Recorder;
 
 use super::super::engine::Objects;
 use super::super::limits::Limits;
-use super::super::take::{as_dict, kind_of, shown};
-use super::super::{PySession, limits};
+use super::super::take::{as_dict, describe_class, shorten_repr};
+use super::super::{PySession, thread_limits};
 use super::binding::{self, Binding, Snapshot};
-use super::errors::{self, missing_input, of_run};
+use super::errors::{self, to_missing_input, to_run_exception};
 use super::opening;
 use super::options::{RunOptions, SessionOptions};
 use super::profile::Profile;
 
-/// Warning of the first run whose inputs differ in a size of one name.
+/// Warning of the first run in which dimensions that share a name differ in size.
 const DIFFERENT_SIZES: &std::ffi::CStr = c"inputs differ in a size to which the model gives one \
     name: it runs with sizes that have nothing to do with each other";
 
-/// An input or output: name, type, and sizes: numbers, texts, and None where the model has none.
+/// Name, type and shape of an input or output. The shape has an int, a str or None per axis.
 type PortFacts<'py> = (String, String, Bound<'py, PyList>);
 
-/// Runs a session that is opened once.
+/// Session of an `InferenceSession`, opened by `_open`.
 #[pyclass(frozen, subclass, name = "Runner", module = "sardonyx._core.ort")]
 pub(crate) struct Runner {
     session: PyOnceLock<Py<PySession>>,
-    /// The session for inputs that differ in a size of one name.
+    /// Session for inputs in which dimensions that share a name differ in size.
     independent: PyOnceLock<Py<PySession>>,
+    /// Profile of the session, if the options enable profiling.
     profile: PyOnceLock<Py<Profile>>,
 }
 
@@ -49,8 +51,8 @@ impl Runner {
         }
     }
 
-    /// Opens a model, a path or bytes, and returns the profile of the session, if the options ask
-    /// for one.
+    /// Opens a model, a path or bytes. Returns the profile of the session if the options enable
+    /// profiling, else None.
     fn _open<'py>(
         &self,
         model: &Bound<'py, PyAny>,
@@ -62,7 +64,7 @@ impl Runner {
         if self.session.set(py, session.clone_ref(py)).is_err() {
             return Err(PyRuntimeError::new_err("the session is set already"));
         }
-        let Some(prefix) = options.get().copied().profile_prefix() else { return Ok(None) };
+        let Some(prefix) = options.get().clone_options().profile_prefix() else { return Ok(None) };
         let profile = Profile::new(prefix, recorder, started.elapsed(), session);
         let profile = Bound::new(py, profile)?;
         if self.profile.set(py, profile.clone().unbind()).is_err() {
@@ -71,34 +73,34 @@ impl Runner {
         Ok(Some(profile))
     }
 
-    /// The session.
+    /// Returns the session that `_open` has opened.
     #[getter]
     fn _session<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySession>> {
         self.session(py).cloned()
     }
 
-    /// Inputs that callers give.
+    /// Returns name, type and shape of each input that is not an initializer.
     fn _inputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
-        self.input_facts(py, InputKind::Input)
+        self.describe_inputs(py, InputKind::Input)
     }
 
-    /// Inputs that have a value in the model.
+    /// Returns name, type and shape of each input that has an initializer as default.
     fn _overridable<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
-        self.input_facts(py, InputKind::OverridableInitializer)
+        self.describe_inputs(py, InputKind::OverridableInitializer)
     }
 
-    /// Outputs.
+    /// Returns name, type and shape of each output.
     fn _outputs<'py>(&self, py: Python<'py>) -> PyResult<Vec<PortFacts<'py>>> {
         let outputs = self.session(py)?.get().0.outputs();
-        outputs.iter().map(|port| self.facts(py, &port.0)).collect()
+        outputs.iter().map(|port| self.describe_port(py, &port.0)).collect()
     }
 
-    /// Refuses inputs without one that a run needs.
+    /// Raises an exception if `input_feed` lacks a required input.
     fn _demand_inputs(&self, input_feed: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.demand_inputs(&as_dict(input_feed)?, None)
+        self.check_inputs(&as_dict(input_feed)?, None)
     }
 
-    /// Writes the profile and returns the name of its file; an empty text if there is none.
+    /// Writes the profile and returns the name of its file, or an empty string if there is none.
     fn _end_profiling(&self, py: Python<'_>) -> PyResult<std::ffi::OsString> {
         match self.profile.get(py) {
             Some(profile) => profile.get().end(py),
@@ -106,8 +108,10 @@ impl Runner {
         }
     }
 
-    /// Runs the model and returns the outputs in a list: those of these names, or all if
-    /// `output_names` is None or empty.
+    /// Runs the model and returns a list of outputs.
+    ///
+    /// `output_names` lists the names of the outputs to return; all if it is None or empty.
+    /// `input_feed` is a dict of inputs by name. `run_options` is a `RunOptions` or None.
     #[pyo3(signature = (output_names, input_feed, run_options=None))]
     fn run<'py>(
         &self,
@@ -120,19 +124,22 @@ impl Runner {
         let wanted = if output_names.is_none() {
             None
         } else {
-            let wanted = engine.wanted(output_names).map_err(|error| of_run(py, error))?;
+            let wanted =
+                engine.find_outputs(output_names).map_err(|error| to_run_exception(py, error))?;
             Some(wanted).filter(|wanted| !wanted.is_empty())
         };
         let wanted = wanted.as_deref();
-        let limits = self.limits(py, run_options)?;
+        let limits = self.make_limits(py, run_options)?;
         let outputs = match engine.run(input_feed, wanted, limits) {
             Ok(outputs) => outputs,
-            Err(error) => self.recover(error, wanted, input_feed, run_options)?,
+            Err(error) => {
+                self.retry_with_independent_sizes(error, wanted, input_feed, run_options)?
+            }
         };
         PyList::new(py, outputs)
     }
 
-    /// Runs the model on what is bound.
+    /// Runs the model on the bound inputs and stores the bound outputs in the binding.
     #[pyo3(signature = (iobinding, run_options=None))]
     fn run_with_iobinding<'py>(
         slf: &Bound<'py, Self>,
@@ -141,34 +148,52 @@ impl Runner {
     ) -> PyResult<()> {
         let py = slf.py();
         let Ok(binding) = iobinding.cast::<Binding>() else {
-            let found = kind_of(iobinding);
+            let found = describe_class(iobinding);
             let what = format!("iobinding is {found}, which is not an IOBinding");
             return Err(PyTypeError::new_err(what));
         };
-        if !binding.get().is_of(slf) {
+        if !binding.get().belongs_to(slf) {
             return Err(PyValueError::new_err(
                 "the binding is of another session; use one that io_binding() of this session made",
             ));
         }
         let snapshot = binding.get().snapshot(py);
         if snapshot.outputs.is_empty() {
-            return Binding::keep(binding, &snapshot, Objects::new());
+            return Binding::store_outputs(binding, &snapshot, Objects::new());
         }
         let runner = slf.get();
-        let outputs = match runner.attempt_bound(py, &snapshot, run_options) {
+        let outputs = match runner.run_bound(py, &snapshot, run_options) {
             Ok(outputs) => outputs,
             Err(error) => {
                 let names = runner.session(py)?.get().0.input_names();
-                let feed = binding::by_name(py, names, &snapshot.inputs)?;
-                runner.recover(error, Some(&snapshot.outputs), &feed, run_options)?
+                let feed = binding::inputs_to_dict(py, names, &snapshot.inputs)?;
+                runner.retry_with_independent_sizes(
+                    error,
+                    Some(&snapshot.outputs),
+                    &feed,
+                    run_options,
+                )?
             }
         };
-        Binding::keep(binding, &snapshot, outputs)
+        Binding::store_outputs(binding, &snapshot, outputs)
     }
 }
 
+/// Returns the shape of an input in `feed`, if it is a tuple of ints.
+fn find_shape(feed: &Bound<'_, PyDict>, port: &Port) -> Option<Vec<usize>> {
+    let given = feed.get_item(port.name()).ok().flatten()?;
+    // A tuple in numpy and torch. The length of any other object cannot be trusted.
+    let shape = given.getattr_opt("shape").ok().flatten()?;
+    let shape = shape.cast::<PyTuple>().ok()?;
+    shape.iter().map(|size| size.extract().ok()).collect()
+}
+
 impl Runner {
-    /// The session.
+    /// Returns the session that `_open` has opened.
+    ///
+    /// # Errors
+    ///
+    /// `RuntimeError` if `_open` has not been called.
     pub(super) fn session<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
         match self.session.get(py) {
             Some(session) => Ok(session.bind(py)),
@@ -178,23 +203,29 @@ impl Runner {
         }
     }
 
-    fn attempt_bound<'py>(
+    /// Runs the model on a snapshot of bindings; errors are not converted to classes of
+    /// onnxruntime.
+    fn run_bound<'py>(
         &self,
         py: Python<'py>,
         snapshot: &Snapshot<'py>,
         run_options: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Objects<'py>> {
-        let limits = self.limits(py, run_options)?;
+        let limits = self.make_limits(py, run_options)?;
         let engine = &self.session(py)?.get().0;
-        engine.run_given(py, &snapshot.inputs, snapshot.wanted(), limits)
+        engine.run_by_index(py, &snapshot.inputs, snapshot.selection(), limits)
     }
 
-    /// Limits of a run with these options, and the recorder of its steps.
-    fn limits(&self, py: Python<'_>, run_options: Option<&Bound<'_, PyAny>>) -> PyResult<Limits> {
-        let mut limits = limits(None, None);
+    /// Makes the limits of a run from its `RunOptions`, with the recorder of the profile.
+    fn make_limits(
+        &self,
+        py: Python<'_>,
+        run_options: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Limits> {
+        let mut limits = thread_limits(None, None);
         if let Some(options) = run_options {
             let Ok(options) = options.cast::<RunOptions>() else {
-                let found = kind_of(options);
+                let found = describe_class(options);
                 let what = format!("run_options is {found}, which is not RunOptions");
                 return Err(PyTypeError::new_err(what));
             };
@@ -204,13 +235,14 @@ impl Runner {
         Ok(limits)
     }
 
-    /// Returns the outputs of a run that failed after all, if inputs only differ in a size of one
-    /// name.
+    /// Repeats a run that failed because dimensions that share a name differ in size, in a session
+    /// that allows this.
     ///
     /// # Errors
     ///
-    /// An exception of onnxruntime's class.
-    fn recover<'py>(
+    /// An exception of onnxruntime's class for `error` if that was not the cause, or for the error
+    /// of the second run.
+    fn retry_with_independent_sizes<'py>(
         &self,
         error: PyErr,
         wanted: Option<&[usize]>,
@@ -218,35 +250,30 @@ impl Runner {
         run_options: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Objects<'py>> {
         let py = input_feed.py();
-        let is_of_input = errors::kind_of(py, &error) == Some(ErrorKind::Input);
+        let is_of_input = errors::error_kind(py, &error) == Some(ErrorKind::Input);
         if !is_of_input || !input_feed.is_instance_of::<PyMapping>() {
-            return Err(of_run(py, error));
+            return Err(to_run_exception(py, error));
         }
         let feed = as_dict(input_feed)?;
         let help: Option<String> = error.value(py).getattr("help")?.extract()?;
-        self.demand_inputs(&feed, help)?;
+        self.check_inputs(&feed, help)?;
         let inputs = self.session(py)?.get().0.input_ports();
-        let dims = |port: &Port| {
-            let given = feed.get_item(port.name()).ok().flatten()?;
-            // A tuple in numpy and torch. The length of any other object may be a lie.
-            let shape = given.getattr_opt("shape").ok().flatten()?;
-            let shape = shape.cast::<PyTuple>().ok()?;
-            shape.iter().map(|size| size.extract().ok()).collect()
-        };
-        if !has_different_sizes(inputs, dims) {
-            return Err(of_run(py, error));
+        if !has_different_sizes(inputs, |port| find_shape(&feed, port)) {
+            return Err(to_run_exception(py, error));
         }
-        // Steps of another session are not those of the profile.
-        let limits = Limits { profile: None, ..self.limits(py, run_options)? };
-        let outputs = self.independent(py)?.get().0.run(input_feed, wanted, limits);
-        outputs.map_err(|error| of_run(py, error))
+        // The profile describes the steps of the first session.
+        let limits = Limits { profile: None, ..self.make_limits(py, run_options)? };
+        let outputs = self.independent_session(py)?.get().0.run(input_feed, wanted, limits);
+        outputs.map_err(|error| to_run_exception(py, error))
     }
 
-    /// The session for inputs that differ in a size of one name. Warns when it is made.
-    fn independent<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
+    /// Returns the session that allows different sizes for dimensions that share a name. The first
+    /// call makes it and emits a warning.
+    fn independent_session<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PySession>> {
         if self.independent.get(py).is_none() {
             let engine = self.session(py)?.get().0.with_independent_sizes(py);
-            let session = Py::new(py, PySession(engine.map_err(|error| of_run(py, error))?))?;
+            let session =
+                Py::new(py, PySession(engine.map_err(|error| to_run_exception(py, error))?))?;
             let is_first = self.independent.set(py, session).is_ok();
             if is_first {
                 PyErr::warn(py, &py.get_type::<PyUserWarning>(), DIFFERENT_SIZES, 1)?;
@@ -258,11 +285,15 @@ impl Runner {
         }
     }
 
-    /// Refuses inputs without one that a run needs.
-    fn demand_inputs(&self, feed: &Bound<'_, PyDict>, help: Option<String>) -> PyResult<()> {
+    /// Checks that a dict of inputs has every required input. `help` replaces the advice of the
+    /// exception.
+    fn check_inputs(&self, feed: &Bound<'_, PyDict>, help: Option<String>) -> PyResult<()> {
         let py = feed.py();
-        let given: Vec<String> =
-            feed.keys().iter().map(|key| key.extract().unwrap_or_else(|_| shown(&key))).collect();
+        let given: Vec<String> = feed
+            .keys()
+            .iter()
+            .map(|key| key.extract().unwrap_or_else(|_| shorten_repr(&key)))
+            .collect();
         let is_given =
             |name: &str| matches!(feed.get_item(name), Ok(Some(value)) if !value.is_none());
         let inputs = self.session(py)?.get().0.input_ports();
@@ -271,19 +302,23 @@ impl Runner {
                 Some(help) => error.with_help(help),
                 None => error,
             };
-            missing_input(py, &error)
+            to_missing_input(py, &error)
         })
     }
 
-    /// Inputs of a kind.
-    fn input_facts<'py>(&self, py: Python<'py>, kind: InputKind) -> PyResult<Vec<PortFacts<'py>>> {
+    /// Returns name, type and shape of each input of a kind: required, or with a default.
+    fn describe_inputs<'py>(
+        &self,
+        py: Python<'py>,
+        kind: InputKind,
+    ) -> PyResult<Vec<PortFacts<'py>>> {
         let inputs = self.session(py)?.get().0.input_ports().iter();
         let inputs = inputs.filter(|port| ports::input_kind(port) == kind);
-        inputs.map(|port| self.facts(py, port)).collect()
+        inputs.map(|port| self.describe_port(py, port)).collect()
     }
 
-    /// Name, type and sizes of an input or output, as onnxruntime describes them.
-    fn facts<'py>(&self, py: Python<'py>, port: &Port) -> PyResult<PortFacts<'py>> {
+    /// Returns name, type and shape of a port in the form of onnxruntime's `NodeArg`.
+    fn describe_port<'py>(&self, py: Python<'py>, port: &Port) -> PyResult<PortFacts<'py>> {
         let marks = self.session(py)?.get().0.size_marks(port.name());
         let sizes = PyList::empty(py);
         for size in ports::sizes(port, &marks) {

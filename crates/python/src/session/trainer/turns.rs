@@ -1,4 +1,4 @@
-//! Changes of a trainer, one after the other.
+//! Lock that admits the callers of a trainer in FIFO order.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,51 +9,53 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use sardonyx::{ErrorKind, StopFlag};
 
-use crate::session::errors::of_kind;
+use crate::session::errors::new_error;
 use crate::session::limits::Limits;
 
-/// How long a thread waits before it looks again whether it is to go on waiting.
+/// Interval at which a waiting thread handles signals and checks its limits.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Who changes the trainer, and who waits for it: who came first goes first. A lock that knows its
-/// thread: a handler of a signal runs in the middle of a step, and would wait for that step for
-/// ever.
+/// FIFO lock of a trainer, which knows the thread that holds it: a signal handler that runs in the
+/// middle of a step would otherwise deadlock on the lock of its own thread.
 #[derive(Default)]
-pub(super) struct Turns {
-    state: Mutex<State>,
+pub(super) struct TurnLock {
+    state: Mutex<TurnQueue>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    /// The thread that changes the trainer.
+struct TurnQueue {
+    /// Thread that holds the lock.
     thread: Option<ThreadId>,
-    /// The numbers of those who wait, each greater than those that were given before.
+    /// Ticket numbers of the waiting calls; the lowest is next.
     waiting: BTreeSet<u64>,
+    /// Ticket number that was issued last.
     last: u64,
 }
 
-/// The right to change the trainer, until it is dropped.
-pub(super) struct Turn<'t>(&'t Turns);
+/// Guard of [`TurnLock`]: the right to change the trainer until it is dropped.
+pub(super) struct TurnGuard<'t>(&'t TurnLock);
 
-/// What came of waiting.
-enum Waited {
+/// Result of waiting for the lock for one [`PAUSE`].
+enum WaitResult {
+    /// The calling thread holds the lock now.
     Begun,
+    /// Another call holds the lock or is ahead in the queue.
     Busy,
-    /// The calling thread itself is at it.
+    /// The calling thread held the lock before the call.
     Within,
 }
 
-impl Turns {
-    /// Waits until no other thread changes the trainer.
+impl TurnLock {
+    /// Acquires the lock. Handles signals and checks `limits` every [`PAUSE`] while it waits.
     ///
     /// # Errors
     ///
-    /// The limits end the waiting, or a handler of a signal does; `RuntimeError` if the thread is
-    /// changing the trainer already.
-    pub(super) fn begin(&self, py: Python<'_>, limits: &Limits) -> PyResult<Turn<'_>> {
+    /// `RuntimeError` if the calling thread holds the lock already; `sardonyx.Error` with the code
+    /// `stopped` if a limit is reached; the exception of a signal handler.
+    pub(super) fn acquire(&self, py: Python<'_>, limits: &Limits) -> PyResult<TurnGuard<'_>> {
         let number = {
-            let mut state = self.state();
+            let mut state = self.lock_queue();
             state.last += 1;
             state.last
         };
@@ -63,12 +65,12 @@ impl Turns {
                 None => PAUSE,
             };
             match py.detach(|| self.wait(number, pause)) {
-                Waited::Begun => return Ok(Turn(self)),
-                Waited::Within => {
+                WaitResult::Begun => return Ok(TurnGuard(self)),
+                WaitResult::Within => {
                     let what = "the trainer is changed during another change by the same thread, for example in a signal handler";
                     return Err(PyRuntimeError::new_err(what));
                 }
-                Waited::Busy => {}
+                WaitResult::Busy => {}
             }
             py.check_signals()?;
             let is_late = limits.deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -79,42 +81,44 @@ impl Turns {
             } else {
                 continue;
             };
-            return Err(of_kind(py, ErrorKind::Stopped, what, None));
+            return Err(new_error(py, ErrorKind::Stopped, what, None));
         }
     }
 
-    /// Waits for a while. A number stands in the list only that long: a handler of a signal may
-    /// run between two waits, and what it waits for must not be its own thread.
-    fn wait(&self, number: u64, pause: Duration) -> Waited {
+    /// Waits in the queue for at most `pause`. The ticket leaves the queue in between: a signal
+    /// handler that runs then may take a turn of its own, and would deadlock behind the ticket of
+    /// its thread.
+    fn wait(&self, number: u64, pause: Duration) -> WaitResult {
         let me = thread::current().id();
-        let mut state = self.state();
+        let mut state = self.lock_queue();
         if state.thread == Some(me) {
-            return Waited::Within;
+            return WaitResult::Within;
         }
         state.waiting.insert(number);
         let is_next =
-            |state: &State| state.thread.is_none() && state.waiting.first() == Some(&number);
+            |state: &TurnQueue| state.thread.is_none() && state.waiting.first() == Some(&number);
         let waited = self.ended.wait_timeout_while(state, pause, |state| !is_next(state));
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let begins = is_next(&state);
         state.waiting.remove(&number);
         if begins {
             state.thread = Some(me);
-            return Waited::Begun;
+            return WaitResult::Begun;
         }
-        // Whoever comes after this number may be the next one now.
+        // The call behind this ticket may be the next in the queue now.
         self.ended.notify_all();
-        Waited::Busy
+        WaitResult::Busy
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks the queue. A panic of another thread leaves it consistent, so poisoning is ignored.
+    fn lock_queue(&self) -> MutexGuard<'_, TurnQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
-        self.0.state().thread = None;
+        self.0.lock_queue().thread = None;
         self.0.ended.notify_all();
     }
 }

@@ -48,7 +48,7 @@ impl Kernel for WeightGradient {
             inputs: &x[2..],
             outputs: &dy[2..],
         };
-        call.reserve(gradient.scratch(self.isa, call.exec.pool)?)?;
+        call.reserve(gradient.scratch(call.exec)?)?;
         let dims: Dims = [dy[1], x[1]].into_iter().chain(window.kernel.iter().copied()).collect();
         let exec = call.exec;
         let (x, dy) = (call.slice::<f32>(0)?, call.slice::<f32>(1)?);

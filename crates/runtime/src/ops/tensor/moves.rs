@@ -400,7 +400,7 @@ mod tests {
             operands: smallvec![Operand::Absent],
             targets: smallvec![Target::Owned(None)],
             over: None,
-            exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
+            exec: &Exec::new(Pool::global(), Isa::detect()),
             random: crate::random::Draws::default(),
             memory: None,
             account: &Account::new(None, 0),

@@ -586,7 +586,7 @@ mod tests {
                     laid: None,
                 }],
                 over: Some(0),
-                exec: &Exec { pool: Pool::global(), isa: Isa::detect() },
+                exec: &Exec::new(Pool::global(), Isa::detect()),
                 random: crate::random::Draws::default(),
                 memory: None,
                 account: &crate::account::Account::new(None, 0),

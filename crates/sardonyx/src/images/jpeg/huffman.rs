@@ -1,17 +1,18 @@
-//! The bits of a scan, and the codes in them (ITU-T T.81, annexes C and F.2.2).
+//! Bit reader and Huffman decoder of scans (ITU-T T.81, annexes C and F.2.2).
 
 use super::Result;
 
-/// How many bits of a code one look into the table decides.
+/// Maximum length, in bits, of codes that one table lookup decodes.
 const LOOK: u32 = 9;
 
-/// The entropy-coded bits from one marker to the next.
+/// Reader of the entropy-coded bits from one marker to the next.
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
-    /// The next byte that is not held.
+    /// Offset of the next byte that is not in the buffer.
     at: usize,
-    /// The next bits, the first one on top.
+    /// Buffer of the next bits; the first one is the highest.
     held: u64,
+    /// Number of bits in the buffer.
     count: u32,
 }
 
@@ -20,13 +21,13 @@ impl<'a> Bits<'a> {
         Bits { bytes, at, held: 0, count: 0 }
     }
 
-    /// Takes in bytes until a marker, the end, or as many as can be held.
+    /// Fills the buffer, up to a marker or the end of the bytes.
     fn fill(&mut self) {
         while self.count <= 56 {
             let Some(byte) = self.bytes.get(self.at).copied() else { return };
             let mut next = self.at + 1;
             if byte == 0xff {
-                // A byte 255 is followed by a 0; any number of bytes 255 may stand before it.
+                // A data byte FF is escaped by a 00; fill bytes FF may precede it.
                 while self.bytes.get(next) == Some(&0xff) {
                     next += 1;
                 }
@@ -41,7 +42,8 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// The next bits, up to 16 of them; zeros where there are no more.
+    /// Returns the next `count` bits, at most 16, without consuming them. Missing bits at the end
+    /// are zero.
     fn peek(&mut self, count: u32) -> u32 {
         if self.count < count {
             self.fill();
@@ -58,7 +60,7 @@ impl<'a> Bits<'a> {
         Ok(())
     }
 
-    /// The next bits, up to 16 of them, as a number.
+    /// Reads the next `count` bits, at most 16, as an unsigned number.
     pub(super) fn take(&mut self, count: u32) -> Result<i32> {
         if count == 0 {
             return Ok(0);
@@ -68,14 +70,15 @@ impl<'a> Bits<'a> {
         Ok(bits.cast_signed())
     }
 
-    /// The next bits as a number with a sign: the lower half of what they can say is negative.
+    /// Reads the next `count` bits as a signed number: the lower half of the range is negative.
     pub(super) fn take_signed(&mut self, count: u32) -> Result<i32> {
         let bits = self.take(count)?;
         let is_negative = count > 0 && bits >> (count - 1) == 0;
         Ok(if is_negative { bits - (1 << count) + 1 } else { bits })
     }
 
-    /// Goes on after a restart marker, which must be the one of this number.
+    /// Drops the buffered bits and continues after the next marker, which must be the restart
+    /// marker `number`.
     pub(super) fn restart(&mut self, number: u8) -> Result<()> {
         (self.held, self.count) = (0, 0);
         self.at = super::next_marker(self.bytes, self.at)?;
@@ -89,7 +92,7 @@ impl<'a> Bits<'a> {
         Ok(())
     }
 
-    /// Where the bytes that are not held begin.
+    /// Returns the offset of the next byte that is not in the buffer.
     pub(super) fn at(&self) -> usize {
         self.at
     }
@@ -99,23 +102,35 @@ impl<'a> Bits<'a> {
     }
 }
 
-/// A table of codes.
+/// Huffman table: decodes codes into symbols.
 #[derive(Clone)]
 pub(super) struct Huffman {
-    /// By the next bits: the length and the symbol of the code that they begin with; 0 for a longer
-    /// one, or none.
+    /// Lookup table indexed by the next [`LOOK`] bits: length of the code in the upper byte, symbol
+    /// in the lower one; 0 if the code is longer or invalid.
     short: Vec<u16>,
-    /// By length: what codes of it are below, and what to add to one for the place of its symbol.
-    lengths: [(i32, i32); 17],
+    /// Ranges of the codes, indexed by their length in bits.
+    lengths: [CodeRange; 17],
     symbols: Vec<u8>,
 }
 
+/// Codes of one length, which are consecutive numbers.
+#[derive(Clone, Copy, Default)]
+struct CodeRange {
+    /// End of the range, exclusive.
+    end: i32,
+    /// Difference between the index of a code's symbol and the code.
+    to_symbol: i32,
+}
+
 impl Huffman {
-    /// The table of that many codes of each length, the shortest first. `None` for more codes than
-    /// there are.
+    /// Makes the table with `counts` codes of each length, the shortest first. `None` if there are
+    /// more codes than bits can distinguish, or fewer symbols than codes.
     pub(super) fn new(counts: &[u8], symbols: &[u8]) -> Option<Huffman> {
-        let mut table =
-            Huffman { short: vec![0; 1 << LOOK], lengths: [(0, 0); 17], symbols: symbols.to_vec() };
+        let mut table = Huffman {
+            short: vec![0; 1 << LOOK],
+            lengths: [CodeRange::default(); 17],
+            symbols: symbols.to_vec(),
+        };
         let (mut code, mut place) = (0usize, 0usize);
         for (length, count) in (1u32..).zip(counts) {
             let (first, count) = (code, usize::from(*count));
@@ -123,7 +138,8 @@ impl Huffman {
             if code > 1 << length {
                 return None;
             }
-            table.lengths[length as usize] = (code as i32, place as i32 - first as i32);
+            table.lengths[length as usize] =
+                CodeRange { end: code as i32, to_symbol: place as i32 - first as i32 };
             if length <= LOOK {
                 let wide = 1 << (LOOK - length);
                 for (offset, symbol) in symbols.get(place..place + count)?.iter().enumerate() {
@@ -137,12 +153,12 @@ impl Huffman {
         Some(table)
     }
 
-    /// Whether every symbol is at most this.
-    pub(super) fn is_below(&self, bound: u8) -> bool {
+    /// Whether all symbols are at most `bound`.
+    pub(super) fn is_bounded_by(&self, bound: u8) -> bool {
         self.symbols.iter().all(|symbol| *symbol <= bound)
     }
 
-    /// The symbol of the code that comes next.
+    /// Reads the next code and returns its symbol.
     pub(super) fn decode(&self, bits: &mut Bits<'_>) -> Result<u8> {
         let next = bits.peek(16);
         let short = self.short[(next >> (16 - LOOK)) as usize];
@@ -152,14 +168,14 @@ impl Huffman {
         }
         for length in LOOK + 1..=16 {
             let code = (next >> (16 - length)).cast_signed();
-            let (bound, to_place) = self.lengths[length as usize];
-            if code < bound {
+            let CodeRange { end, to_symbol } = self.lengths[length as usize];
+            if code < end {
                 bits.skip(length)?;
-                let symbol = self.symbols.get((code + to_place) as usize);
+                let symbol = self.symbols.get((code + to_symbol) as usize);
                 return symbol.copied().ok_or_else(|| format!("at byte {}: no code", bits.at()));
             }
         }
-        // Zeros stand for the bits that are missing at the end.
+        // `peek` fills missing bits with zeros: `skip` fails if bits are missing.
         bits.skip(16)?;
         bits.fail("the bits are not a code of the Huffman table")
     }

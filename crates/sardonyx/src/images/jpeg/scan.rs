@@ -1,16 +1,17 @@
-//! A scan: the coefficients of some components, or a part of each coefficient (ITU-T T.81, annexes
-//! F.2 and G).
+//! Scans: sequential ones with whole coefficients, and progressive ones with a band or some bits of
+//! the coefficients (ITU-T T.81, annexes F.2 and G).
 
 use super::huffman::{Bits, Huffman};
-use super::{Component, Frame, Result, Segment, Tables, ZIGZAG};
+use super::{Component, Frame, QuantizationTable, Result, Segment, Tables, ZIGZAG};
 
-/// The coefficients of a component, as far as scans have given them.
+/// Coefficients of a component, accumulated over the scans.
 pub(super) struct Coefficients {
-    /// 64 for each block, in rows.
+    /// Coefficients of all blocks, 64 for each, row by row.
     pub(super) blocks: Vec<i16>,
-    /// The quantization table, which is that of the first scan.
-    pub(super) table: Option<[u16; 64]>,
-    /// By coefficient in the order of the file: the lowest bit that is known. `None` for nothing.
+    /// Quantization table at the time of the component's first scan.
+    pub(super) table: Option<QuantizationTable>,
+    /// Lowest bit that scans have set of each coefficient, in zigzag order; `None` if no scan has
+    /// set any.
     known: [Option<u32>; 64],
 }
 
@@ -21,52 +22,61 @@ impl Coefficients {
         Ok(Coefficients { blocks, table: None, known: [None; 64] })
     }
 
-    /// Whether a scan has given what every block has.
-    pub(super) fn are_there(&self) -> bool {
+    /// Whether a scan has set the DC coefficients, without which no block can be decoded.
+    pub(super) fn is_present(&self) -> bool {
         self.known[0].is_some()
     }
 }
 
-/// What a scan says of each block.
+/// Kind of a scan: the bits of each block that it stores. Progressive scans approximate
+/// coefficients successively, from the upper bits to the lower ones.
 #[derive(Clone, Copy)]
-enum Kind {
-    /// All of it.
+enum ScanKind {
+    /// All coefficients with all their bits: a sequential scan.
     Whole,
-    /// The upper bits of the first coefficient, down to a bit.
+    /// Upper bits of the DC coefficient, down to bit `low`.
     FirstDc { low: u32 },
-    /// One more bit of it.
+    /// One more bit of the DC coefficient.
     NextDc { bit: i16 },
-    /// The upper bits of some other coefficients.
+    /// Upper bits of a band of AC coefficients, down to bit `low`.
     FirstAc { low: u32 },
-    /// One more bit of them.
+    /// One more bit of a band of AC coefficients.
     NextAc { bit: i16 },
 }
 
+/// Band of coefficients (spectral selection): the first and the last one, in zigzag order.
+#[derive(Clone, Copy)]
+struct Band {
+    from: usize,
+    to: usize,
+}
+
 /// A component of a scan.
-struct Part<'t> {
+struct ScanComponent<'t> {
     component: usize,
-    /// Blocks of a unit, along each axis.
+    /// Blocks of a unit (MCU), across and down.
     unit: [usize; 2],
-    /// Blocks that are stored in a row.
+    /// Number of blocks in a stored row.
     stride: usize,
     dc: Option<&'t Huffman>,
     ac: Option<&'t Huffman>,
-    /// The first coefficient of the block before.
+    /// DC coefficient of the previous block, which predicts that of the next.
     before: i32,
 }
 
+/// A scan whose header has been read.
 pub(super) struct Scan<'t> {
-    parts: Vec<Part<'t>>,
-    /// Along each axis.
+    parts: Vec<ScanComponent<'t>>,
+    /// Units (MCUs) across and down.
     units: [usize; 2],
-    kind: Kind,
-    /// The coefficients that it gives, in the order of the file.
-    from: usize,
-    to: usize,
+    kind: ScanKind,
+    band: Band,
+    /// Number of units between restart markers; 0 without markers.
     restart: usize,
 }
 
 impl<'t> Scan<'t> {
+    /// Reads the header of a scan, and checks it against the frame and the scans before it.
     pub(super) fn read(
         segment: &Segment<'_>,
         frame: &Frame,
@@ -83,21 +93,21 @@ impl<'t> Scan<'t> {
         }
         let (from, to) = (usize::from(*from), usize::from(*to));
         let (high, low) = (u32::from(bits >> 4), u32::from(bits & 15));
-        let (from, to, kind) = if !frame.is_progressive {
-            (0, 63, Kind::Whole)
+        let (band, kind) = if !frame.is_progressive {
+            (Band { from: 0, to: 63 }, ScanKind::Whole)
         } else if from > to || to > 63 || from == 0 && to > 0 || from > 0 && count > 1 || low > 13 {
             return segment.fail(&format!("a scan cannot hold coefficients {from} to {to}"));
         } else {
             let (is_first, bit) = (high == 0, 1i16 << low);
             let kind = match (from, is_first) {
-                (0, true) => Kind::FirstDc { low },
-                (0, false) => Kind::NextDc { bit },
-                (_, true) => Kind::FirstAc { low },
-                (_, false) => Kind::NextAc { bit },
+                (0, true) => ScanKind::FirstDc { low },
+                (0, false) => ScanKind::NextDc { bit },
+                (_, true) => ScanKind::FirstAc { low },
+                (_, false) => ScanKind::NextAc { bit },
             };
-            (from, to, kind)
+            (Band { from, to }, kind)
         };
-        let mut parts: Vec<Part<'_>> = Vec::new();
+        let mut parts: Vec<ScanComponent<'_>> = Vec::new();
         for name in names.chunks_exact(2) {
             let component = frame.components.iter().position(|component| component.id == name[0]);
             let component = component.filter(|c| parts.iter().all(|part| part.component != *c));
@@ -108,7 +118,7 @@ impl<'t> Scan<'t> {
                 ));
             };
             let known = &mut coefficients[component];
-            note(segment, &mut known.known[from..=to], (high, low), kind)?;
+            record_bits(segment, &mut known.known[band.from..=band.to], high, low, kind)?;
             let info = &frame.components[component];
             known.table = known.table.or(tables.quantization[info.table]);
             if known.table.is_none() {
@@ -119,18 +129,19 @@ impl<'t> Scan<'t> {
                 tables.huffman[class].get(usize::from(number)).and_then(Option::as_ref)
             });
             let needs = match kind {
-                Kind::Whole => [true, true],
-                Kind::FirstDc { .. } => [true, false],
-                Kind::NextDc { .. } => [false, false],
-                Kind::FirstAc { .. } | Kind::NextAc { .. } => [false, true],
+                ScanKind::Whole => [true, true],
+                ScanKind::FirstDc { .. } => [true, false],
+                ScanKind::NextDc { .. } => [false, false],
+                ScanKind::FirstAc { .. } | ScanKind::NextAc { .. } => [false, true],
             };
             if needs[0] && dc.is_none() || needs[1] && ac.is_none() {
                 return segment.fail("a Huffman table of the scan is not defined");
             }
             let unit = if count == 1 { [1, 1] } else { [info.across, info.down] };
-            parts.push(Part { component, unit, stride: info.stored[0], dc, ac, before: 0 });
+            let stride = info.stored[0];
+            parts.push(ScanComponent { component, unit, stride, dc, ac, before: 0 });
         }
-        // A scan of one component has its blocks in rows, without those that fill up units.
+        // A scan of one component is not interleaved: it lacks the blocks that only pad units.
         let units = match &parts[..] {
             [part] => {
                 let Component { width, height, .. } = frame.components[part.component];
@@ -138,10 +149,10 @@ impl<'t> Scan<'t> {
             }
             _ => frame.units,
         };
-        Ok(Scan { parts, units, kind, from, to, restart: tables.restart })
+        Ok(Scan { parts, units, kind, band, restart: tables.restart })
     }
 
-    /// Takes in the coefficients of all blocks. Says where the bytes after them begin.
+    /// Decodes the coefficients of all blocks. Returns the byte offset after them.
     pub(super) fn decode(
         mut self,
         bytes: &[u8],
@@ -149,10 +160,10 @@ impl<'t> Scan<'t> {
         coefficients: &mut [Coefficients],
     ) -> Result<usize> {
         let mut bits = Bits::new(bytes, at);
-        // How many blocks follow in which the scan says nothing more.
+        // Number of blocks left in an end-of-band run, in which no new coefficients follow.
         let mut empty = 0;
         let [across, down] = self.units;
-        let Scan { kind, from, to, restart, .. } = self;
+        let Scan { kind, band, restart, .. } = self;
         for unit in 0..across * down {
             if restart > 0 && unit > 0 && unit % restart == 0 {
                 bits.restart(((unit / restart - 1) % 8) as u8)?;
@@ -167,16 +178,16 @@ impl<'t> Scan<'t> {
                         let (x, y) = (column * part.unit[0] + x, row * part.unit[1] + y);
                         let block = &mut blocks[(y * part.stride + x) * 64..][..64];
                         match kind {
-                            Kind::Whole => part.whole(&mut bits, block)?,
-                            Kind::FirstDc { low } => {
-                                block[0] = (part.difference(&mut bits)? << low) as i16;
+                            ScanKind::Whole => part.decode_block(&mut bits, block)?,
+                            ScanKind::FirstDc { low } => {
+                                block[0] = (part.decode_dc(&mut bits)? << low) as i16;
                             }
-                            Kind::NextDc { bit } => block[0] |= bit * bits.take(1)? as i16,
-                            Kind::FirstAc { low } => {
-                                part.first(&mut bits, block, (from, to, low), &mut empty)?;
+                            ScanKind::NextDc { bit } => block[0] |= bit * bits.take(1)? as i16,
+                            ScanKind::FirstAc { low } => {
+                                part.decode_first(&mut bits, block, band, low, &mut empty)?;
                             }
-                            Kind::NextAc { bit } => {
-                                part.next(&mut bits, block, (from, to, bit), &mut empty)?;
+                            ScanKind::NextAc { bit } => {
+                                part.decode_next(&mut bits, block, band, bit, &mut empty)?;
                             }
                         }
                     }
@@ -187,19 +198,20 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// Notes what a scan gives of some coefficients of a component. Each bit is given once, from the
-/// top, so there is an end to scans.
-fn note(
+/// Records the bits that a scan sets, from above bit `high` (0 for the first scan) down to bit
+/// `low`. Each bit must be set once, from the top, which bounds the number of useful scans.
+fn record_bits(
     segment: &Segment<'_>,
     known: &mut [Option<u32>],
-    (high, low): (u32, u32),
-    kind: Kind,
+    high: u32,
+    low: u32,
+    kind: ScanKind,
 ) -> Result<()> {
     let is_next = match kind {
-        Kind::Whole | Kind::FirstDc { .. } | Kind::FirstAc { .. } => {
+        ScanKind::Whole | ScanKind::FirstDc { .. } | ScanKind::FirstAc { .. } => {
             known.iter().all(Option::is_none)
         }
-        Kind::NextDc { .. } | Kind::NextAc { .. } => {
+        ScanKind::NextDc { .. } | ScanKind::NextAc { .. } => {
             low + 1 == high && known.iter().all(|known| *known == Some(high))
         }
     };
@@ -210,33 +222,34 @@ fn note(
     Ok(())
 }
 
-impl Part<'_> {
-    fn symbol(table: Option<&Huffman>, bits: &mut Bits<'_>) -> Result<u8> {
+impl ScanComponent<'_> {
+    fn read_symbol(table: Option<&Huffman>, bits: &mut Bits<'_>) -> Result<u8> {
         match table {
             Some(table) => table.decode(bits),
             None => bits.fail("a Huffman table is missing"),
         }
     }
 
-    /// The first coefficient of a block, which is stored as the difference to that before.
-    fn difference(&mut self, bits: &mut Bits<'_>) -> Result<i32> {
-        let size = Self::symbol(self.dc, bits)?;
+    /// Decodes the DC coefficient of a block, which is stored as the difference to that of the
+    /// previous block.
+    fn decode_dc(&mut self, bits: &mut Bits<'_>) -> Result<i32> {
+        let size = Self::read_symbol(self.dc, bits)?;
         self.before = self.before.wrapping_add(bits.take_signed(u32::from(size))?);
         Ok(self.before)
     }
 
-    /// All coefficients of a block.
-    fn whole(&mut self, bits: &mut Bits<'_>, block: &mut [i16]) -> Result<()> {
-        block[0] = self.difference(bits)? as i16;
+    /// Decodes all coefficients of a block of a sequential scan.
+    fn decode_block(&mut self, bits: &mut Bits<'_>, block: &mut [i16]) -> Result<()> {
+        block[0] = self.decode_dc(bits)? as i16;
         let mut k = 1;
         while k <= 63 {
-            let symbol = Self::symbol(self.ac, bits)?;
+            let symbol = Self::read_symbol(self.ac, bits)?;
             let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
             match (zeros, size) {
                 (15, 0) => k += 16,
                 (_, 0) => break,
                 _ => {
-                    let at = place(bits, k + zeros, 63)?;
+                    let at = block_index(bits, k + zeros, 63)?;
                     block[at] = bits.take_signed(size)? as i16;
                     k += zeros + 1;
                 }
@@ -245,31 +258,33 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// The upper bits of some coefficients.
-    fn first(
+    /// Decodes the upper bits of a band of AC coefficients, down to bit `low`.
+    fn decode_first(
         &mut self,
         bits: &mut Bits<'_>,
         block: &mut [i16],
-        (from, to, low): (usize, usize, u32),
+        band: Band,
+        low: u32,
         empty: &mut u32,
     ) -> Result<()> {
         if *empty > 0 {
             *empty -= 1;
             return Ok(());
         }
+        let Band { from, to } = band;
         let mut k = from;
         while k <= to {
-            let symbol = Self::symbol(self.ac, bits)?;
+            let symbol = Self::read_symbol(self.ac, bits)?;
             let (zeros, size) = (usize::from(symbol >> 4), u32::from(symbol & 15));
             match (zeros, size) {
                 (15, 0) => k += 16,
                 (run, 0) => {
-                    // This block, and as many after it.
-                    *empty = blocks(bits, run)? - 1;
+                    // The run includes this block.
+                    *empty = read_run_length(bits, run)? - 1;
                     break;
                 }
                 _ => {
-                    let at = place(bits, k + zeros, to)?;
+                    let at = block_index(bits, k + zeros, to)?;
                     block[at] = (bits.take_signed(size)? << low) as i16;
                     k += zeros + 1;
                 }
@@ -278,32 +293,34 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// One more bit of some coefficients: one for each that is not zero, between the codes of those
-    /// that become so.
-    fn next(
+    /// Decodes one more bit of a band of AC coefficients. The file has a refinement bit for each
+    /// coefficient that is not zero, between the codes of those that become nonzero.
+    fn decode_next(
         &mut self,
         bits: &mut Bits<'_>,
         block: &mut [i16],
-        (from, to, bit): (usize, usize, i16),
+        band: Band,
+        bit: i16,
         empty: &mut u32,
     ) -> Result<()> {
+        let Band { from, to } = band;
         let mut k = from;
         while *empty == 0 && k <= to {
-            let symbol = Self::symbol(self.ac, bits)?;
+            let symbol = Self::read_symbol(self.ac, bits)?;
             let (mut zeros, size) = (usize::from(symbol >> 4), symbol & 15);
             let mut new = 0;
             match (zeros, size) {
                 (15, 0) => {}
                 (run, 0) => {
-                    *empty = blocks(bits, run)?;
+                    *empty = read_run_length(bits, run)?;
                     break;
                 }
                 (_, 1) => new = if bits.take(1)? == 1 { bit } else { -bit },
                 _ => return bits.fail("a new coefficient has more than one bit"),
             }
-            // Past as many zeros as the code says, and to the place of the new one.
+            // Skip the code's number of zeros, refining the others, to the position of the new one.
             loop {
-                let at = place(bits, k, to)?;
+                let at = block_index(bits, k, to)?;
                 k += 1;
                 if block[at] != 0 {
                     refine(bits, &mut block[at], bit)?;
@@ -331,20 +348,20 @@ impl Part<'_> {
     }
 }
 
-/// How many blocks end here: at least this one.
-fn blocks(bits: &mut Bits<'_>, run: usize) -> Result<u32> {
+/// Reads the length of an end-of-band run: the number of blocks that end here, including this one.
+fn read_run_length(bits: &mut Bits<'_>, run: usize) -> Result<u32> {
     Ok((1 << run) + bits.take(run as u32)?.cast_unsigned())
 }
 
-/// The place in the block of a coefficient of the file.
-fn place(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
+/// Returns the index in the block of coefficient `k` of the file, which must be at most `to`.
+fn block_index(bits: &Bits<'_>, k: usize, to: usize) -> Result<usize> {
     match ZIGZAG.get(k) {
         Some(at) if k <= to => Ok(usize::from(*at)),
         _ => bits.fail(&format!("a run of zeros goes beyond coefficient {to}")),
     }
 }
 
-/// Adds the next bit to a coefficient, away from zero.
+/// Reads the refinement bit of a coefficient, and adds it to the absolute value.
 fn refine(bits: &mut Bits<'_>, value: &mut i16, bit: i16) -> Result<()> {
     if bits.take(1)? == 1 && *value & bit == 0 {
         *value = if *value > 0 { value.wrapping_add(bit) } else { value.wrapping_sub(bit) };

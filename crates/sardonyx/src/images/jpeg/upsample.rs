@@ -1,19 +1,23 @@
-//! From the samples of a component to a row of the image, and from components to colours.
+//! Upsampling of chroma components to the size of the image, and color conversion.
 //!
-//! A component with half the samples along an axis is interpolated as the standard of ImageDecoder
-//! says it: the centres of the new samples are a quarter and three quarters of the way between the
-//! old ones, and halves are rounded up and down in turns. Any other whole ratio repeats samples.
+//! A component with half the samples along an axis is interpolated as ImageDecoder requires
+//! ("fancy upsampling" of libjpeg): the new samples are at 1/4 and 3/4 of the distance between the
+//! old ones, and halves are alternately rounded up and down. Other integer ratios repeat samples.
 
-/// The samples of a component.
+use super::super::pixels::Rgb;
+
+/// Samples of a component.
 pub(super) struct Plane {
     pub(super) samples: Vec<u8>,
-    /// From row to row.
+    /// Distance between rows, in bytes.
     pub(super) stride: usize,
-    /// How many of the samples are of the image: the rest fills up blocks.
+    /// Width in samples, without the padding of blocks.
     pub(super) width: usize,
+    /// Height in samples, without the padding of blocks.
     pub(super) height: usize,
-    /// How many samples of the image one sample stands for, along each axis.
+    /// Number of image columns for each column of the component.
     pub(super) across: usize,
+    /// Number of image rows for each row of the component.
     pub(super) down: usize,
 }
 
@@ -22,19 +26,19 @@ impl Plane {
         &self.samples[y * self.stride..][..self.width]
     }
 
-    /// How long the rows are that [`Plane::row`] gives.
+    /// Returns the length of the rows that [`Plane::write_row`] writes.
     pub(super) fn row_len(&self) -> usize {
         self.width * self.across
     }
 
-    /// One row of the image.
-    pub(super) fn row(&self, y: usize, out: &mut [u8]) {
-        // Of a component of one or two columns libjpeg repeats samples, but for the rows.
+    /// Upsamples the component into row `y` of the image.
+    pub(super) fn write_row(&self, y: usize, out: &mut [u8]) {
+        // libjpeg interpolates columns only if the component has more than two.
         let is_smooth = self.across == 1 || self.across == 2 && self.width > 2;
         match (self.across, self.down) {
             (1, 2) | (2, 2) if is_smooth => {
                 let near = self.line(y / 2);
-                // The first and the last row have no neighbour but themselves.
+                // The first and the last row are their own neighbours.
                 let is_even = y.is_multiple_of(2);
                 let far = if is_even { (y / 2).saturating_sub(1) } else { y / 2 + 1 };
                 let far = self.line(far.min(self.height - 1));
@@ -45,13 +49,19 @@ impl Plane {
                         *out = ((3 * u32::from(*near) + u32::from(*far) + half) >> 2) as u8;
                     }
                 } else {
-                    let sum = |x: usize| 3 * u32::from(near[x]) + u32::from(far[x]);
-                    doubled(self.width, sum, (8, 7), 4, out);
+                    let rounding = Rounding { left: 8, right: 7, shift: 4 };
+                    double_columns(
+                        self.width,
+                        |x| 3 * u32::from(near[x]) + u32::from(far[x]),
+                        rounding,
+                        out,
+                    );
                 }
             }
             (2, 1) if is_smooth => {
                 let line = self.line(y);
-                doubled(self.width, |x| u32::from(line[x]), (1, 2), 2, out);
+                let rounding = Rounding { left: 1, right: 2, shift: 2 };
+                double_columns(self.width, |x| u32::from(line[x]), rounding, out);
             }
             (1, down) => out[..self.width].copy_from_slice(self.line(y / down)),
             (across, down) => {
@@ -63,15 +73,20 @@ impl Plane {
     }
 }
 
-/// Two samples for each of a line: one drawn to the left neighbour, one to the right. What is added
-/// before bits are cut off rounds halves down in one of them.
-fn doubled(
-    width: usize,
-    at: impl Fn(usize) -> u32,
-    (left, right): (u32, u32),
+/// Rounding of interpolated samples: an addend, then a shift to the right by `shift` bits.
+#[derive(Clone, Copy)]
+struct Rounding {
+    /// Addend of the left sample of each pair.
+    left: u32,
+    /// Addend of the right sample of each pair.
+    right: u32,
     shift: u32,
-    out: &mut [u8],
-) {
+}
+
+/// Interpolates two samples for each column: 3/4 of the column and 1/4 of its left or its right
+/// neighbour. `at` returns the sum of a column over the rows.
+fn double_columns(width: usize, at: impl Fn(usize) -> u32, rounding: Rounding, out: &mut [u8]) {
+    let Rounding { left, right, shift } = rounding;
     for (x, out) in (0..width).zip(out.chunks_exact_mut(2)) {
         let (near, before) = (3 * at(x), at(x.saturating_sub(1)));
         out[0] = ((near + before + left) >> shift) as u8;
@@ -79,9 +94,11 @@ fn doubled(
     }
 }
 
-/// Red, green and blue of brightness and two differences (ITU-T T.871), with 16 bits after the
-/// point.
-pub(super) fn rgb_of_ycc([y, cb, cr]: [u8; 3]) -> [u8; 3] {
+/// Luma and two chroma differences of a pixel, 8 bits each.
+pub(super) type Ycc = [u8; 3];
+
+/// Converts YCbCr into RGB (ITU-T T.871), in 16-bit fixed point.
+pub(super) fn ycc_to_rgb([y, cb, cr]: Ycc) -> Rgb {
     const HALF: i32 = 1 << 15;
     let (y, cb, cr) = (i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128);
     let red = y + ((91881 * cr + HALF) >> 16);
@@ -99,22 +116,21 @@ mod tests {
         let mut samples = Vec::new();
         for row in rows {
             samples.extend_from_slice(row);
-            // What fills up a block must not be seen.
+            // Padding of a block, which must not affect the result.
             samples.push(99);
         }
         Plane { samples, stride: width + 1, width, height, across, down }
     }
 
     fn rows(plane: &Plane) -> Vec<Vec<u8>> {
-        let row = |y| {
-            let mut row = vec![0; plane.row_len()];
-            plane.row(y, &mut row);
-            row
-        };
-        (0..plane.height * plane.down).map(row).collect()
+        let mut rows = vec![vec![0; plane.row_len()]; plane.height * plane.down];
+        for (y, row) in rows.iter_mut().enumerate() {
+            plane.write_row(y, row);
+        }
+        rows
     }
 
-    /// Three quarters of one sample and a quarter of another, where halves go up or down.
+    /// Blends 3/4 of one sample and 1/4 of another, and rounds halves up or down.
     fn blend(near: u8, far: u8, up: bool) -> u8 {
         let exact = 0.75 * f64::from(near) + 0.25 * f64::from(far);
         if up { (exact + 0.5).floor() as u8 } else { (exact - 0.5).ceil() as u8 }
@@ -148,14 +164,15 @@ mod tests {
         for (y, row) in got.iter().enumerate() {
             let (near, far) = if y < 2 { (&a, &b) } else { (&b, &a) };
             let far = if y == 0 || y == 3 { near } else { far };
-            let at = |x: usize| 0.75 * f64::from(near[x]) + 0.25 * f64::from(far[x]);
+            let columns: [f64; 3] =
+                std::array::from_fn(|x| 0.75 * f64::from(near[x]) + 0.25 * f64::from(far[x]));
             for (x, got) in row.iter().enumerate() {
                 let neighbour = if x.is_multiple_of(2) {
                     (x / 2).saturating_sub(1)
                 } else {
                     (x / 2 + 1).min(2)
                 };
-                let exact = 0.75 * at(x / 2) + 0.25 * at(neighbour);
+                let exact = 0.75 * columns[x / 2] + 0.25 * columns[neighbour];
                 let want =
                     if x.is_multiple_of(2) { (exact + 0.5).floor() } else { (exact - 0.5).ceil() };
                 assert_eq!(f64::from(*got), want, "{x}, {y}");
@@ -178,7 +195,7 @@ mod tests {
                 for cr in (0..=255).step_by(5) {
                     let [l, b, r] = [f64::from(y), f64::from(cb) - 128.0, f64::from(cr) - 128.0];
                     let want = [l + 1.402 * r, l - 0.344_136 * b - 0.714_136 * r, l + 1.772 * b];
-                    for (got, want) in rgb_of_ycc([y, cb, cr]).into_iter().zip(want) {
+                    for (got, want) in ycc_to_rgb([y, cb, cr]).into_iter().zip(want) {
                         assert!((f64::from(got) - want.clamp(0.0, 255.0)).abs() < 0.51);
                     }
                 }

@@ -1,17 +1,27 @@
-"""``onnxruntime.backend``: models that are run at once, in the form that the onnx package calls a backend.
+"""``onnxruntime.backend``: runs models by the interface that the onnx package calls a backend.
 
-What is returned and refused is as in onnxruntime; :mod:`sardonyx.backend` is the backend of Sardonyx itself.
+Results and errors are those of onnxruntime; :mod:`sardonyx.backend` is the backend of Sardonyx itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from sardonyx.ort._options import RunOptions, SessionOptions
-from sardonyx.ort._session import InferenceSession
+from sardonyx._shims.onnxruntime.options import RunOptions, SessionOptions
+from sardonyx._shims.onnxruntime.session import InferenceSession
 
-#: What the module ``onnxruntime.backend`` has.
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from sardonyx.backend import Inputs
+    from sardonyx.typing import ModelLike, Value
+
+    Model: TypeAlias = "ModelLike | InferenceSession | OnnxRuntimeBackendRep"
+
+Options = TypeVar("Options", SessionOptions, RunOptions)
+
+#: Names of the module ``onnxruntime.backend``.
 FUNCTIONS = ("is_compatible", "prepare", "run", "supports_device")
 
 #: Options that keywords may set: none that write files or end runs.
@@ -33,7 +43,7 @@ SESSION_OPTIONS = (
 RUN_OPTIONS = ("log_severity_level", "log_verbosity_level", "logid", "only_execute_path_to_fetches")
 
 
-def _set(options: Any, allowed: tuple[str, ...], keywords: Mapping[str, Any]) -> Any:
+def _set_options(options: Options, allowed: tuple[str, ...], keywords: Mapping[str, object]) -> Options:
     """Sets options from keywords. Ignores keywords that do not name an option, as they may be meant for other functions."""
     for name, value in keywords.items():
         if name in allowed:
@@ -52,15 +62,16 @@ class OnnxRuntimeBackendRep:
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
 
-    def run(self, inputs: Any, **keywords: Any) -> list[Any]:
-        """Runs the model on inputs in a list, in a dict by name, or on a single one; returns a list of all outputs."""
-        options = _set(RunOptions(), RUN_OPTIONS, keywords)
+    def run(self, inputs: Inputs, **keywords: object) -> list[Value]:
+        """Runs the model and returns all outputs. ``inputs`` is a list in the order of the model, a dict, or one input."""
+        options = _set_options(RunOptions(), RUN_OPTIONS, keywords)
         names = [port.name for port in self._session.get_inputs()]
+        feed: dict[str, Value]
         if isinstance(inputs, Mapping):
             feed = dict(inputs)
         elif isinstance(inputs, (list, tuple)):
             if len(inputs) < len(names):
-                # An IndexError in onnxruntime, which says no more.
+                # onnxruntime raises an IndexError, which says no more.
                 raise IndexError(f"the model has {len(names)} inputs, but {len(inputs)} are given")
             feed = dict(zip(names, inputs, strict=False))
         elif len(names) != 1:
@@ -76,39 +87,42 @@ class OnnxRuntimeBackend:
     allowReleasedOpsetsOnly = True  # noqa: N815
 
     @classmethod
-    def is_compatible(cls, model: Any, device: str | None = None, **keywords: Any) -> bool:
-        """Whether models run on a device."""
+    def is_compatible(cls, model: object, device: str | None = None, **keywords: object) -> bool:
+        """Whether models run on the device."""
         return device is None or cls.supports_device(device)
 
     @classmethod
-    def is_opset_supported(cls, model: Any) -> tuple[bool, str]:
-        """Whether the versions of the operators are known, and what to say if not. A session finds that out itself."""
+    def is_opset_supported(cls, model: object) -> tuple[bool, str]:
+        """Whether the versions of the operators are known, and a message if not. Always true, as opening a session checks that."""
         return True, ""
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether models run on a device: on the CPU."""
+        """Whether the device is the CPU, the only one on which models run."""
         return str(device).partition(":")[0].upper() == "CPU"
 
     @classmethod
-    def prepare(cls, model: Any, device: str | None = None, **keywords: Any) -> OnnxRuntimeBackendRep:
-        """Makes a model ready to run. Keywords are options of a session."""
+    def prepare(cls, model: Model, device: str | None = None, **keywords: object) -> OnnxRuntimeBackendRep:
+        """Opens a model. Keywords are options of a session."""
         if isinstance(model, OnnxRuntimeBackendRep):
             return model
         if device is not None and not cls.supports_device(device):
             raise RuntimeError(f"the device is '{device}', and models run on the CPU only")
         if isinstance(model, InferenceSession):
             return OnnxRuntimeBackendRep(model)
-        return OnnxRuntimeBackendRep(InferenceSession(model, _set(SessionOptions(), SESSION_OPTIONS, keywords)))
+        options = _set_options(SessionOptions(), SESSION_OPTIONS, keywords)
+        return OnnxRuntimeBackendRep(InferenceSession(model, options))
 
     @classmethod
-    def run_model(cls, model: Any, inputs: Any, device: str | None = None, **keywords: Any) -> list[Any]:
-        """Makes a model ready and runs it."""
+    def run_model(
+        cls, model: Model, inputs: Inputs, device: str | None = None, **keywords: object
+    ) -> list[Value]:
+        """Opens a model and runs it once."""
         return cls.prepare(model, device, **keywords).run(inputs, **keywords)
 
     @classmethod
-    def run_node(cls, node: Any, inputs: Any, device: str | None = None, **keywords: Any) -> Any:
-        """Refused as in onnxruntime; ``sardonyx.backend.run_node`` runs a single node."""
+    def run_node(cls, node: object, inputs: Inputs, device: str | None = None, **keywords: object) -> NoReturn:
+        """Refuses like onnxruntime; ``sardonyx.backend.run_node`` runs a single node."""
         raise NotImplementedError("onnxruntime.backend runs no single nodes; use sardonyx.backend.run_node")
 
 

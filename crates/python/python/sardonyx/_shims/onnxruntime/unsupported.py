@@ -1,12 +1,14 @@
-"""Classes of onnxruntime for things that Sardonyx does not do. They can be imported, and say what to do when they are used."""
+"""Names of onnxruntime for features that Sardonyx does not have. They can be imported; using them raises an error with advice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 from sardonyx._core import ort as _core
-from sardonyx.ort._options import Number
+from sardonyx._shims.onnxruntime.options import Number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class OrtCompileApiFlags(Number):
@@ -20,42 +22,44 @@ class OrtCompileApiFlags(Number):
 class LoraAdapter:
     """Refused when it is loaded: a run uses the weights of its model."""
 
-    def Load(self, path: str) -> None:
-        """Refused: a run uses the weights of its model."""
+    def Load(self, path: str) -> NoReturn:
+        """Refuses: a run uses the weights of its model."""
         raise _core.refusal("adapter", str(path))
 
 
 class AdapterFormat:
     """Refused when a file is read or written: a run uses the weights of its model."""
 
-    def __init__(self, adapter: Any = None) -> None:
+    def __init__(self, adapter: object = None) -> None:
         self._adapter = adapter
 
     @staticmethod
-    def read_adapter(file_path: Any) -> AdapterFormat:
-        """Refused: a run uses the weights of its model."""
+    def read_adapter(file_path: object) -> NoReturn:
+        """Refuses: a run uses the weights of its model."""
         raise _core.refusal("adapter file to read", str(file_path))
 
-    def export_adapter(self, file_path: Any) -> None:
-        """Refused: a run uses the weights of its model."""
+    def export_adapter(self, file_path: object) -> NoReturn:
+        """Refuses: a run uses the weights of its model."""
         raise _core.refusal("adapter file to write", str(file_path))
 
-    def set_parameters(self, params: Any) -> None:
-        """Refused: a run uses the weights of its model."""
+    def set_parameters(self, params: object) -> NoReturn:
+        """Refuses: a run uses the weights of its model."""
         raise _core.refusal("adapter to make")
 
 
 class ModelCompiler:
     """Refused when it is made: sessions prepare models by themselves."""
 
-    def __init__(self, sess_options: Any, input_model_path_or_bytes: Any, *args: Any, **options: Any) -> None:
+    def __init__(
+        self, sess_options: object, input_model_path_or_bytes: object, *args: object, **options: object
+    ) -> None:
         raise _core.refusal("compiled model")
 
 
 class _NeverMade:
-    """A class of which Sardonyx makes no objects."""
+    """Base of classes without objects in Sardonyx."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: object, **options: object) -> None:
         raise _core.refusal("class", type(self).__name__)
 
 
@@ -83,7 +87,7 @@ class OrtSyncStream(_NeverMade):
     """Refused: the CPU has no streams."""
 
 
-#: Functions of ``onnxruntime.capi`` that work on models or describe kernels, by what they are to the core.
+#: Functions of ``onnxruntime.capi`` that change models or describe kernels, by the key of their refusal in the core.
 _FUNCTIONS = {
     "quantizing function": (
         "quantize_matmul_2bits",
@@ -104,14 +108,14 @@ _FUNCTIONS = {
 }
 
 
-def make_functions() -> dict[str, Callable[..., Any]]:
-    """Makes functions of ``onnxruntime.capi``, by name, that refuse with advice when they are called."""
+def make_functions() -> dict[str, Callable[..., NoReturn]]:
+    """Makes functions of ``onnxruntime.capi``, by name, that refuse calls with advice."""
     return {name: _make_function(name, key) for key, names in _FUNCTIONS.items() for name in names}
 
 
-def _make_function(name: str, key: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **options: Any) -> Any:
+def _make_function(name: str, key: str) -> Callable[..., NoReturn]:
+    def refuse(*args: object, **options: object) -> NoReturn:
         raise _core.refusal(key, name)
 
-    refuse.__name__, refuse.__doc__ = name, f"Refused: {_core.refusal(key, name).help}."
+    refuse.__name__, refuse.__doc__ = name, f"Refuses: {_core.refusal(key, name).help}."
     return refuse

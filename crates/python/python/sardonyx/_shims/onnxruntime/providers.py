@@ -1,31 +1,41 @@
-"""Execution providers that callers name. There is one, that of the CPU."""
+"""Execution providers that callers name. The only one is that of the CPU."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sardonyx._core import ort as _core
 
+if TYPE_CHECKING:
+    #: A provider: its name, or its name and options.
+    Provider = str | tuple[str, Mapping[str, object]]
+    #: Options of a provider.
+    Options = Mapping[str, object]
+
 
 def check_and_normalize_provider_args(
-    providers: Any, provider_options: Any, available_provider_names: Sequence[str]
+    providers: Sequence[Provider] | None,
+    provider_options: Sequence[Options] | None,
+    available_provider_names: Sequence[str],
 ) -> tuple[list[str], list[dict[str, str]]]:
     """Returns the names of providers and their options as texts, each provider once.
 
-    Warns of providers that are not available and of duplicates. Raises ValueError for anything but a name, or a name with options.
+    Warns about duplicates and unavailable providers. Raises ValueError for anything but a name, or a name with options.
     """
-    return _normalized(providers, provider_options, available_provider_names, stacklevel=3)
+    return _normalize(providers, provider_options, available_provider_names, stacklevel=3)
 
 
-def choose_providers(providers: Any, options: Any, *, falls_back: bool) -> list[str]:
-    """Returns the providers that a session has: that of the CPU.
+def choose_providers(
+    providers: Sequence[Provider] | None, options: Sequence[Options] | None, *, falls_back: bool
+) -> list[str]:
+    """Returns the providers of a session: that of the CPU.
 
-    What cannot be understood raises ValueError, or with ``falls_back`` warns, as the session runs on the CPU anyway.
+    Raises ValueError for invalid providers, or warns with ``falls_back``, as the session runs on the CPU anyway.
     """
     try:
-        _normalized(providers, options, list(_core.AVAILABLE_PROVIDERS), stacklevel=4)
+        _normalize(providers, options, list(_core.AVAILABLE_PROVIDERS), stacklevel=4)
     except ValueError as error:
         if not falls_back:
             raise
@@ -33,14 +43,18 @@ def choose_providers(providers: Any, options: Any, *, falls_back: bool) -> list[
     return list(_core.AVAILABLE_PROVIDERS)
 
 
-def _normalized(
-    providers: Any, options: Any, available: Sequence[str], *, stacklevel: int
+def _normalize(
+    providers: Sequence[Provider] | None,
+    options: Sequence[Options] | None,
+    available: Sequence[str],
+    *,
+    stacklevel: int,
 ) -> tuple[list[str], list[dict[str, str]]]:
     if providers is None:
         return [], []
     given = [
         (name, [(str(key), str(value)) for key, value in options.items()])
-        for name, options in _pairs(providers, options)
+        for name, options in _pair_with_options(providers, options)
     ]
     normal, notes = _core.normalize_providers(given, list(available))
     for note in notes:
@@ -48,25 +62,30 @@ def _normalized(
     return [name for name, _ in normal], [dict(options) for _, options in normal]
 
 
-def _pairs(providers: Any, options: Any) -> list[tuple[str, dict[Any, Any]]]:
+def _pair_with_options(
+    providers: Sequence[Provider], options: Sequence[Options] | None
+) -> list[tuple[str, Options]]:
     """Returns each provider with its options."""
     if isinstance(providers, (str, bytes)) or not isinstance(providers, Sequence):
         raise ValueError(f"providers is {providers!r}, which is not a list of names")
     if options is None:
-        return [_pair(provider) for provider in providers]
+        return [_split_provider(provider) for provider in providers]
     if isinstance(options, (str, bytes)) or not isinstance(options, Sequence):
         raise ValueError(f"provider_options is {options!r}, which is not a list of dicts")
     if len(options) != len(providers):
         raise ValueError(f"there are {len(providers)} providers and options for {len(options)}")
+    pairs: list[tuple[str, Options]] = []
     for provider, given in zip(providers, options, strict=True):
         if not isinstance(provider, str):
             raise ValueError(f"the provider {provider!r} is not a name, which it must be beside provider_options")
         if not isinstance(given, dict):
             raise ValueError(f"the options of the provider '{provider}' are {given!r}, which is not a dict")
-    return list(zip(providers, options, strict=True))
+        pairs.append((provider, given))
+    return pairs
 
 
-def _pair(provider: Any) -> tuple[str, dict[Any, Any]]:
+def _split_provider(provider: object) -> tuple[str, Options]:
+    """Returns the name and the options of a provider that is a name or a pair of both."""
     if isinstance(provider, str):
         return provider, {}
     if isinstance(provider, (tuple, list)) and len(provider) == 2:

@@ -1,18 +1,23 @@
-"""Devices and their memory, as onnxruntime describes them. Sardonyx has one device, the CPU, and allocates by itself."""
+"""Descriptions of devices and their memory. Sardonyx has one device, the CPU, and manages memory by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 from sardonyx._core import __version__ as _sardonyx_version
 from sardonyx._core import ort as _core
-from sardonyx.ort import _errors
-from sardonyx.ort._options import Number
+from sardonyx._shims.onnxruntime import errors
+from sardonyx._shims.onnxruntime.options import Number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sardonyx._shims.onnxruntime.values import OrtValue
 
 
 class OrtMemType(Number):
-    """What memory is used for by an execution provider."""
+    """Use that an execution provider makes of memory."""
 
     CPU_INPUT = -2
     CPU_OUTPUT = -1
@@ -21,7 +26,7 @@ class OrtMemType(Number):
 
 
 class OrtAllocatorType(Number):
-    """How memory is allocated."""
+    """Kinds of allocators."""
 
     INVALID = -1
     ORT_DEVICE_ALLOCATOR = 0
@@ -29,14 +34,14 @@ class OrtAllocatorType(Number):
 
 
 class OrtDeviceMemoryType(Number):
-    """Which memory of a device is meant."""
+    """Kinds of memory of a device."""
 
     DEFAULT = 0
     HOST_ACCESSIBLE = 5
 
 
 class OrtMemoryInfoDeviceType(Number):
-    """The kind of device that has a memory."""
+    """Kinds of devices that memory belongs to."""
 
     CPU = 0
     GPU = 1
@@ -45,7 +50,7 @@ class OrtMemoryInfoDeviceType(Number):
 
 
 class OrtHardwareDeviceType(Number):
-    """The kind of a device."""
+    """Kinds of devices."""
 
     CPU = 0
     GPU = 1
@@ -53,7 +58,7 @@ class OrtHardwareDeviceType(Number):
 
 
 class OrtDeviceVendorId(Number):
-    """Makers of devices, by their numbers on the PCI bus."""
+    """Vendors of devices, by PCI vendor ID."""
 
     NONE = 0x0000
     AMD = 0x1002
@@ -66,7 +71,7 @@ class OrtDeviceVendorId(Number):
 
 
 class OrtExecutionProviderDevicePolicy(Number):
-    """Which device is preferred. Accepted and ignored: there is the CPU only."""
+    """Policies for the choice of a device. Accepted and ignored: there is the CPU only."""
 
     DEFAULT = 0
     PREFER_CPU = 1
@@ -78,7 +83,7 @@ class OrtExecutionProviderDevicePolicy(Number):
 
 
 class OrtSparseFormat(Number):
-    """How the positions of a sparse tensor are stored."""
+    """Storage formats of sparse tensors."""
 
     ORT_SPARSE_UNDEFINED = 0
     ORT_SPARSE_COO = 1
@@ -87,7 +92,7 @@ class OrtSparseFormat(Number):
 
 
 class OrtMemoryInfo:
-    """Describes the memory of a device. Runs use memory of the CPU whatever it says."""
+    """Description of the memory of a device. Runs use memory of the CPU, whatever is described."""
 
     name = _core.CPU_MEMORY
     device_id = device_vendor_id = 0
@@ -111,7 +116,7 @@ class OrtMemoryInfo:
         alignment: int,
         allocator_type: OrtAllocatorType,
     ) -> OrtMemoryInfo:
-        """Describes the memory of a device by kind and maker; the CPU only."""
+        """Describes the memory of a device by kind and vendor. Refuses all devices but the CPU."""
         if OrtMemoryInfoDeviceType(device_type) != OrtMemoryInfoDeviceType.CPU:
             raise _core.refusal("memory kind", str(device_type))
         info = cls(_core.CPU_MEMORY, allocator_type, device_id, OrtMemType.DEFAULT)
@@ -120,15 +125,15 @@ class OrtMemoryInfo:
 
 
 class OrtArenaCfg:
-    """Options of an arena of memory. Accepted and ignored: Sardonyx plans the memory of a run ahead."""
+    """Options of an arena allocator. Accepted and ignored: Sardonyx plans the memory of a run ahead."""
 
     max_mem = 0
     arena_extend_strategy = initial_chunk_size_bytes = max_dead_bytes_per_chunk = -1
     initial_growth_chunk_size_bytes = max_power_of_two_extend_bytes = -1
 
-    def __init__(self, *options: Any) -> None:
+    def __init__(self, *options: Mapping[str, int] | int) -> None:
         if len(options) == 1 and isinstance(options[0], Mapping):
-            given = dict(options[0])
+            given: dict[str, object] = dict(options[0])
         elif len(options) == 4:
             given = dict(zip(_ARENA[:4], options, strict=True))
         else:
@@ -136,7 +141,7 @@ class OrtArenaCfg:
         for name, value in given.items():
             if name not in _ARENA:
                 raise RuntimeError(f"an arena has no option '{name}'; it has {', '.join(_ARENA)}")
-            setattr(self, name, int(value))
+            setattr(self, name, int(value))  # type: ignore[call-overload]  # int() raises for others.
 
 
 #: Options of an arena, in the order in which a call gives the first four.
@@ -151,25 +156,25 @@ _ARENA = (
 
 
 def create_and_register_allocator(memory_info: OrtMemoryInfo, arena: OrtArenaCfg | None) -> None:
-    """Accepted and ignored: Sardonyx plans the memory of a run ahead."""
+    """Ignores the allocator: Sardonyx plans the memory of a run ahead."""
     _demand(memory_info, OrtMemoryInfo)
 
 
 def create_and_register_allocator_v2(
     provider: str, memory_info: OrtMemoryInfo, options: Mapping[str, str], arena: OrtArenaCfg | None
 ) -> None:
-    """Accepted and ignored for the execution provider of the CPU, and refused for others."""
+    """Ignores the allocator: Sardonyx plans the memory of a run ahead. Raises an error for other providers than the CPU's."""
     _demand(memory_info, OrtMemoryInfo)
     _core.demand_provider(provider)
 
 
-def _demand(value: Any, kind: type) -> None:
+def _demand(value: object, kind: type) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, not {type(value).__name__}")
 
 
 class OrtHardwareDevice:
-    """A device of the machine: the CPU."""
+    """The CPU, the only device of the machine that is listed."""
 
     type = OrtHardwareDeviceType.CPU
     vendor = ""
@@ -178,12 +183,12 @@ class OrtHardwareDevice:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """Facts about the device: none."""
+        """Properties of the device: none."""
         return {}
 
 
 class OrtEpDevice:
-    """A device together with the execution provider that uses it."""
+    """The CPU together with its execution provider."""
 
     ep_name = _core.CPU_PROVIDER
     ep_vendor = _core.VENDOR
@@ -191,7 +196,7 @@ class OrtEpDevice:
 
     @property
     def ep_metadata(self) -> dict[str, str]:
-        """Facts about the execution provider: the release of Sardonyx."""
+        """Properties of the execution provider: the release of Sardonyx."""
         return {"version": _sardonyx_version}
 
     @property
@@ -203,34 +208,34 @@ class OrtEpDevice:
         """Describes the memory of the device."""
         return cpu_memory()
 
-    def create_sync_stream(self, options: Mapping[str, str] | None = None) -> None:
-        """Refused: values on the CPU need no stream."""
+    def create_sync_stream(self, options: Mapping[str, str] | None = None) -> NoReturn:
+        """Refuses: values on the CPU need no stream."""
         raise _core.refusal("stream")
 
 
 def cpu_memory() -> OrtMemoryInfo:
-    """Describes the memory that inputs and outputs lie in."""
+    """Describes the memory of inputs and outputs."""
     return OrtMemoryInfo(_core.CPU_MEMORY, OrtAllocatorType.ORT_DEVICE_ALLOCATOR, 0, OrtMemType.DEFAULT)
 
 
-def copy_tensors(src: Any, dst: Any, stream: Any = None) -> None:
-    """Copies values into the memory of others, one by one."""
+def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: object = None) -> None:
+    """Copies each tensor of ``src`` into the memory of the tensor of ``dst`` at the same index."""
     for source, target in zip(src, dst, strict=True):
         target.update_inplace(source)
 
 
 def get_ep_devices() -> list[OrtEpDevice]:
-    """Returns the devices that models run on: the CPU."""
+    """Returns the devices on which models run: the CPU."""
     return [OrtEpDevice()]
 
 
-def register_execution_provider_library(name: str, path: str) -> None:
-    """Refused: libraries of execution providers are compiled for onnxruntime."""
+def register_execution_provider_library(name: str, path: str) -> NoReturn:
+    """Refuses: libraries of execution providers are compiled for onnxruntime."""
     raise _core.refusal("provider library", str(path), str(name))
 
 
-def unregister_execution_provider_library(name: str) -> None:
-    """Refused: no library can be registered."""
-    raise _errors.made(
-        _errors.Fail, f"no library of an execution provider '{name}' is registered", code="argument"
+def unregister_execution_provider_library(name: str) -> NoReturn:
+    """Refuses: no library can be registered."""
+    raise errors.make_error(
+        errors.Fail, f"no library of an execution provider '{name}' is registered", code="argument"
     )

@@ -1,62 +1,23 @@
-//! Findings as SARIF 2.1.0, the form that code hosts and editors take findings of tools in (OASIS
-//! standard, 2020).
+//! Findings in SARIF 2.1.0 (OASIS standard, 2020), the format in which code hosts and editors read
+//! the findings of tools.
 
 use sardonyx::check::{Code, Finding, Severity};
 use sardonyx::text::Position;
 use sardonyx::tool::CODES;
 use serde_json::{Value, json};
 
-use super::Checked;
 use crate::failure::Failure;
 
-/// Where the codes are described.
+/// Address of the page that explains the codes. Each has an anchor of its name there.
 const HELP: &str = "https://github.com/sardonyx/sardonyx/blob/main/docs/findings.md";
 
-/// The log of a command that failed before it looked at a file.
-pub(crate) fn failed(failure: &Failure) -> Value {
-    run(Vec::new(), notifications(failure, None))
+/// Builds the log of a command that failed before it read a file.
+pub(crate) fn failure_log(failure: &Failure) -> Value {
+    log(Vec::new(), notifications(failure, None))
 }
 
-/// The log of what was found in files.
-pub(super) fn log(all: &[Checked]) -> Value {
-    let mut results = Vec::new();
-    let mut failures = Vec::new();
-    for checked in all {
-        match &checked.result {
-            Ok(found) => {
-                let findings = found.findings();
-                results.extend(
-                    findings.map(|(found, position)| result(found, position, &checked.name)),
-                );
-            }
-            Err(failure) => failures.extend(notifications(failure, Some(&checked.name))),
-        }
-    }
-    run(results, failures)
-}
-
-/// What a failure says: each problem of a text with its place, or the failure as a whole.
-fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
-    let mut told: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
-    if told.is_empty() {
-        told.push((failure.message(), None));
-    }
-    let notification = |(message, position): (&str, Option<Position>)| {
-        let mut notification = json!({
-            "level": "error",
-            "descriptor": {"id": failure.code_name()},
-            "message": {"text": message},
-        });
-        if let Some(file) = file {
-            notification["locations"] = json!([location(file, None, position)]);
-        }
-        notification
-    };
-    told.into_iter().map(notification).collect()
-}
-
-/// A log with one run.
-fn run(results: Vec<Value>, failures: Vec<Value>) -> Value {
+/// Builds the log of a command: `results` are findings, `notifications` failures to read files.
+pub(crate) fn log(results: Vec<Value>, notifications: Vec<Value>) -> Value {
     let rules: Vec<Value> = CODES.iter().map(|code| rule(code)).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -69,13 +30,34 @@ fn run(results: Vec<Value>, failures: Vec<Value>) -> Value {
                 "rules": rules,
             }},
             "invocations": [{
-                "executionSuccessful": failures.is_empty(),
-                "toolExecutionNotifications": failures,
+                "executionSuccessful": notifications.is_empty(),
+                "toolExecutionNotifications": notifications,
             }],
             "columnKind": "unicodeCodePoints",
             "results": results,
         }],
     })
+}
+
+/// Returns a notification for each problem in a text file, or one for the failure as a whole.
+pub(crate) fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
+    let mut problems: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
+    if problems.is_empty() {
+        problems.push((failure.message(), None));
+    }
+    let mut notifications = Vec::new();
+    for (message, position) in problems {
+        let mut notification = json!({
+            "level": "error",
+            "descriptor": {"id": failure.code_name()},
+            "message": {"text": message},
+        });
+        if let Some(file) = file {
+            notification["locations"] = json!([location(file, None, position)]);
+        }
+        notifications.push(notification);
+    }
+    notifications
 }
 
 fn rule(code: &Code) -> Value {
@@ -92,14 +74,15 @@ fn rule(code: &Code) -> Value {
     })
 }
 
-fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
+/// Builds the result of a finding in the file at the path `file`.
+pub(crate) fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
     let index = CODES.iter().position(|code| code.name == found.code.name);
     let (place, advice) = (&found.place.words, found.advice.trim_end_matches('.'));
     json!({
         "ruleId": found.code.name,
         "ruleIndex": index,
         "level": found.severity.name(),
-        // The place in words as well: few readers of the form show logical locations.
+        // Repeats the location in words, as few viewers show logical locations.
         "message": {"text": format!("{place}: {}. {advice}.", found.fact)},
         "locations": [location(file, Some(found), position)],
     })
@@ -107,7 +90,7 @@ fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
 
 fn location(file: &str, found: Option<&Finding>, position: Option<Position>) -> Value {
     let mut location = json!({
-        "physicalLocation": {"artifactLocation": {"uri": uri(file)}},
+        "physicalLocation": {"artifactLocation": {"uri": to_uri(file)}},
     });
     if let Some(Position { line, column }) = position {
         location["physicalLocation"]["region"] = json!({"startLine": line, "startColumn": column});
@@ -122,8 +105,9 @@ fn location(file: &str, found: Option<&Finding>, position: Option<Position>) -> 
     location
 }
 
-/// A path as a relative reference: what has a meaning in addresses is escaped.
-fn uri(path: &str) -> String {
+/// Encodes a path as a relative URI reference: percent-encodes all bytes but unreserved
+/// characters and slashes.
+fn to_uri(path: &str) -> String {
     let mut uri = String::new();
     for byte in path.replace('\\', "/").bytes() {
         match byte {
@@ -138,11 +122,11 @@ fn uri(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::uri;
+    use super::to_uri;
 
     #[test]
     fn paths_become_references() {
-        assert_eq!(uri("models/a b.onnx"), "models/a%20b.onnx");
-        assert_eq!(uri("é"), "%C3%A9");
+        assert_eq!(to_uri("models/a b.onnx"), "models/a%20b.onnx");
+        assert_eq!(to_uri("é"), "%C3%A9");
     }
 }

@@ -1,4 +1,4 @@
-"""The exceptions that onnxruntime has. The core says which of them an error becomes, by the name of the class."""
+"""Exceptions with the names of onnxruntime's. The core selects one for an error by the name of its class."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from sardonyx._core.session import Error
 
 
 class Fail(Error):
-    """An error without a class of its own: an operator that fails, a run that is stopped."""
+    """Raised for errors without a class of their own, such as a failing operator or a stopped run."""
 
 
 class InvalidArgument(Error):
-    """An input, an output or an option that does not fit the model."""
+    """Raised for an input, an output or an option that does not fit the model."""
 
 
 class MissingInput(InvalidArgument, ValueError):
-    """A run without an input that it needs."""
+    """Raised for a run without a required input."""
 
 
 class NoSuchFile(Error):
-    """The file of the model does not exist."""
+    """Raised if the model file does not exist."""
 
 
 class NoModel(Error):
@@ -34,7 +34,7 @@ class RuntimeException(Error):
 
 
 class InvalidProtobuf(Error):
-    """The bytes are not a model."""
+    """Raised for bytes that are not a model."""
 
 
 class ModelLoaded(Error):
@@ -42,11 +42,11 @@ class ModelLoaded(Error):
 
 
 class NotImplemented(Error):  # noqa: A001
-    """The model or a call needs something that Sardonyx does not support."""
+    """Raised for a model or a call that needs a feature which Sardonyx does not support."""
 
 
 class InvalidGraph(Error):
-    """The model contradicts itself, or uses operators that are not in the standard."""
+    """Raised for a model that contradicts itself, or has operators that are not in the standard."""
 
 
 class EPFail(Error):
@@ -88,8 +88,8 @@ CLASSES = (
 )
 
 
-def made(cls: type[Error], message: str, *, code: str, help: str | None = None) -> Error:
-    """An exception of a class, with the attributes that all have."""
+def make_error(cls: type[Error], message: str, *, code: str, help: str | None = None) -> Error:
+    """Makes an exception of a class, with the attributes of :class:`sardonyx.Error`."""
     error = cls(message if help is None else f"{message}\nhelp: {help}")
     error.code, error.message, error.place, error.help, error.unsupported = code, message, None, help, []
     return error

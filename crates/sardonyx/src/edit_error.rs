@@ -1,0 +1,139 @@
+//! The error of jobs that rewrite a model.
+
+use std::fmt;
+
+use sardonyx_passes::{self as passes, DeriveError, Finding, InlineRefusal};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+use crate::results::InvalidResult;
+
+/// Error of a job that rewrites a model: [`Model::convert`], [`Model::inline`],
+/// [`Model::add_training`], [`Model::add_gradients`] and [`Model::expand_gradients`]. The model
+/// stays unchanged.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum EditError {
+    /// An option that does not fit the model or does not exist, such as a target version of an
+    /// operator set that was never published.
+    Option(String),
+    /// A pattern that matches no function of the model.
+    UnknownFunction {
+        /// The pattern.
+        pattern: String,
+        /// A function of the model with a similar name.
+        similar: Option<String>,
+    },
+    /// A pattern that matches no operator of the standard.
+    UnknownOperator {
+        /// The pattern.
+        pattern: String,
+        /// An operator with a similar name.
+        similar: Option<String>,
+    },
+    /// More nodes would be created than [`InlineOptions::limit`](crate::edit::InlineOptions::limit)
+    /// allows.
+    TooLarge {
+        /// Number of nodes in the function bodies.
+        nodes: u64,
+        /// Maximum number of nodes to create.
+        limit: u64,
+    },
+    /// Nodes without an exact equivalent in the target versions.
+    NotConvertible(Vec<Finding>),
+    /// Nodes and values that have no gradient or cannot be trained.
+    NotDifferentiable(Vec<Finding>),
+    /// Functions and calls that cannot be inlined, such as recursive functions.
+    NotInlinable(Vec<Finding>),
+    /// With [`ConvertOptions::like_onnx`](crate::convert::ConvertOptions::like_onnx): a part of the
+    /// model that the converter of the `onnx` package cannot represent.
+    NotRepresentable(Box<Finding>),
+    /// The job made a model with errors that its input does not have, which is a bug of the job.
+    Invalid(Box<InvalidResult>),
+}
+
+impl EditError {
+    /// Error of a conversion of `model`.
+    pub(crate) fn from_conversion(model: &Model, error: passes::ConvertError) -> EditError {
+        match error {
+            passes::ConvertError::Target(message) => EditError::Option(message),
+            passes::ConvertError::Refused(findings) => EditError::NotConvertible(findings),
+            passes::ConvertError::NotHeld(finding) => EditError::NotRepresentable(finding),
+            passes::ConvertError::Invalid(rejected) => EditError::from_rejected(model, *rejected),
+        }
+    }
+
+    /// Error of inlining in `model`.
+    pub(crate) fn from_inlining(model: &Model, refusal: InlineRefusal) -> EditError {
+        match refusal {
+            InlineRefusal::Findings(findings) => EditError::NotInlinable(findings),
+            InlineRefusal::TooLarge { nodes, limit } => EditError::TooLarge { nodes, limit },
+            InlineRefusal::Invalid(rejected) => EditError::from_rejected(model, *rejected),
+        }
+    }
+
+    /// Error of deriving gradients or training from `model`.
+    pub(crate) fn from_derivation(model: &Model, error: DeriveError) -> EditError {
+        match error {
+            DeriveError::Option(message) => EditError::Option(message),
+            DeriveError::Refused(findings) => EditError::NotDifferentiable(findings),
+            DeriveError::Invalid(rejected) => EditError::from_rejected(model, *rejected),
+        }
+    }
+
+    fn from_rejected(model: &Model, rejected: passes::Rejected) -> EditError {
+        EditError::Invalid(Box::new(InvalidResult::new(model, rejected)))
+    }
+
+    /// Function or operator with a name similar to a pattern that matches none.
+    fn similar(&self) -> Option<&str> {
+        match self {
+            EditError::UnknownFunction { similar, .. }
+            | EditError::UnknownOperator { similar, .. } => similar.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for EditError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rule, findings) = match self {
+            EditError::Option(message) => return f.write_str(message),
+            EditError::UnknownFunction { pattern, .. } => {
+                return write!(f, "no function of the model matches '{pattern}'");
+            }
+            EditError::UnknownOperator { pattern, .. } => {
+                return write!(f, "no operator of the standard matches '{pattern}'");
+            }
+            EditError::TooLarge { nodes, limit } => {
+                return write!(
+                    f,
+                    "the function bodies have {nodes} nodes; at most {limit} are allowed"
+                );
+            }
+            EditError::NotRepresentable(finding) => return finding.fmt(f),
+            EditError::Invalid(result) => return result.fmt(f),
+            EditError::NotConvertible(findings) => ("converted exactly", findings),
+            EditError::NotDifferentiable(findings) => ("differentiated", findings),
+            EditError::NotInlinable(findings) => ("inlined", findings),
+        };
+        write!(f, "the model cannot be {rule}")?;
+        findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
+    }
+}
+
+impl std::error::Error for EditError {}
+
+impl From<EditError> for Error {
+    fn from(error: EditError) -> Error {
+        if let EditError::Invalid(result) = error {
+            return (*result).into();
+        }
+        let public = Error::new(ErrorKind::Invalid, error.to_string());
+        let public = match error.similar() {
+            Some(similar) => public.with_help(format!("did you mean {similar}?")),
+            None => public,
+        };
+        public.with_source(error)
+    }
+}
