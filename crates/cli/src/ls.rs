@@ -354,7 +354,7 @@ fn row_json(row: &Row) -> Value {
     for (key, value) in tensor {
         let is_storage = key == "storage";
         answer.insert(key, value);
-        // Keeps the order of the keys: `location`, `offset` and other keys of the storage come last.
+        // Keeps the order of keys: those of the storage, such as `location`, come last.
         if is_storage {
             answer.insert("problem".to_string(), json!(row.problem));
             answer.insert("stats".to_string(), json!(row.stats.as_ref().map(Stats::json)));

@@ -1,10 +1,10 @@
-//! Form of dimensions for the crate `serde`.
+//! Implements `serde::Serialize` for dimensions.
 
 use serde::{Serialize, Serializer};
 
 use crate::dim::Dim;
 
-/// A number, null if unknown, or an expression as text, such as `"N"` or `"2*N + 1"`.
+/// Writes a number, null if unknown, or an expression as text, such as `"N"` or `"2*N + 1"`.
 impl Serialize for Dim {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -1,5 +1,5 @@
-//! Forms of ports and reports for the crate `serde`. The answers of the command have the same keys,
-//! as it writes these forms.
+//! Implements `serde::Serialize` for ports and reports. The command uses these implementations for
+//! `--json`, so the keys are the same.
 
 use sardonyx_model::{Dim, Type};
 use sardonyx_ops::shown_domain;
@@ -8,8 +8,8 @@ use serde::{Serialize, Serializer};
 use crate::error::UnsupportedOperator;
 use crate::inputs::Port;
 
-/// `name`, `type` as text, `element_type`, `shape` and `required`. An unknown type, element type,
-/// shape or dimension in a shape is null. A dimension that is an expression is a text.
+/// Writes the keys `name`, `type` as text, `element_type`, `shape` and `required`. An unknown type,
+/// element type, shape or dimension is null. A dimension that is an expression is a text.
 impl Serialize for Port {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -33,8 +33,9 @@ impl Serialize for Port {
     }
 }
 
-/// `domain` (`ai.onnx` for the default domain), `name`, `opset` (null if the model does not import
-/// the domain), the number of `nodes`, and `why` the operator cannot run.
+/// Writes the keys `domain` (`ai.onnx` for the default domain), `name`, `opset` (null if the model
+/// does not import the domain), `nodes` (their number) and `why` (the reason why the operator
+/// cannot run).
 impl Serialize for UnsupportedOperator {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

@@ -175,8 +175,8 @@ impl Serialize for ScanReport {
     }
 }
 
-/// `graph`, `name`, `made_by`, `type` as text, `elem` and `shape`. An unknown type, element type,
-/// shape or dimension in a shape is null. A dimension that is an expression is a text.
+/// Writes the keys `graph`, `name`, `made_by`, `type` as text, `elem` and `shape`. An unknown type,
+/// element type, shape or dimension is null. A dimension that is an expression is a text.
 impl Serialize for InferredValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -201,8 +201,8 @@ impl Serialize for InferredValue<'_> {
     }
 }
 
-/// `name`, `entry` (null for an initializer of the main graph), `type` (null if the standard does
-/// not define it) and `shape`.
+/// Writes the keys `name`, `entry` (null for an initializer of the main graph), `type` (null if the
+/// standard does not define it) and `shape`.
 impl Serialize for StateVariable {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]

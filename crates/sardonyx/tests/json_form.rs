@@ -11,7 +11,7 @@ use sardonyx::train::{GradientOptions, Loss, TrainingOptions};
 use sardonyx::{Dim, Model};
 use serde::Serialize;
 
-/// A function, an operator with another form in newer versions, and a size with a name.
+/// Model with a function, an operator with another form in newer versions, and a size with a name.
 const CALLS: &str = r#"<ir_version: 8, opset_import: ["": 9, "local": 1]>
 g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}> {
     a = local.twice (x)
@@ -21,13 +21,14 @@ g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}> 
 <domain: "local", opset_import: ["": 9]>
 twice (v) => (u) { u = Add (v, v) }"#;
 
-/// A model to train, with an initializer that has no influence.
+/// Model to train, with an initializer that has no influence.
 const LINE: &str = r#"<ir_version: 10, opset_import: ["": 21]>
 g (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {0}, float[1] b = {0}, float unused = {1}> {
     y = Gemm (x, w, b)
 }"#;
 
-/// An input with a default, an unknown size, an operator that cannot run, training and devices.
+/// Model with a default of an input, an unknown size, an operator that cannot run, training and
+/// devices.
 const ODD: &str = r#"<ir_version: 11, opset_import: ["": 21, "com.example": 1], notation: "full">
 odd (float[?, 2] x, float[2] b = {1, 2}) => (float y, float[M, 2] z) <float[2] w = {0, 0}> {
     y = com.example.Unknown(x, w)
@@ -41,7 +42,7 @@ odd (float[?, 2] x, float[2] b = {1, 2}) => (float y, float[M, 2] z) <float[2] w
   configuration: [{name: "c", num_devices: 2}]
 >"#;
 
-/// Values in a data file.
+/// Model whose values are in a data file.
 const EXTERNAL: &str = r#"<ir_version: 10, opset_import: ["": 21]>
 g (float[2] x) => (float[2] y) <
     float[2] w = ["location": "w.bin", "offset": "16", "length": "8"]
@@ -51,7 +52,7 @@ fn model(text: &str) -> Model {
     Model::from_text(text).unwrap()
 }
 
-/// Compares the form of a report with JSON, whose line breaks and indents do not count.
+/// Asserts that a report serializes as `expected`. Its line breaks and indents are ignored.
 #[track_caller]
 fn assert_form(report: &impl Serialize, expected: &str) {
     let expected: String = expected.lines().map(str::trim_start).collect();

@@ -1,13 +1,13 @@
-//! Forms of reports for the crate `serde`. The answers of the command have the same keys, as it
-//! writes these forms.
+//! Implements `serde::Serialize` for reports. The command uses these implementations for `--json`,
+//! so the keys are the same.
 
 use serde::{Serialize, Serializer};
 
 use crate::diagnostic::{DiagnosticSeverity, ParseError};
 use crate::left_out::LeftOut;
 
-/// A list of diagnostics, each with `code` (`syntax-error` or `syntax-warning`), `message`, `line`,
-/// `column` (both from 1, in characters) and `help` (null without advice).
+/// Writes a list of diagnostics, each with `code` (`syntax-error` or `syntax-warning`), `message`,
+/// `line`, `column` (both from 1, in characters) and `help` (null without advice).
 impl Serialize for ParseError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -31,8 +31,8 @@ impl Serialize for ParseError {
     }
 }
 
-/// A list of texts, one for each kind of omission, which names the first place and counts the
-/// others.
+/// Writes a list of texts, one for each kind of omission, with the first place and the number of
+/// the others.
 impl Serialize for LeftOut {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.to_string().lines())

@@ -1,4 +1,5 @@
-//! Forms of the contents of a model: operators, functions, nodes, tensors, data files.
+//! Implements `serde::Serialize` for parts of a model: operators, functions, nodes, tensors, data
+//! files and device configurations.
 
 use sardonyx_model::Type;
 use sardonyx_ops::shown_domain;
@@ -9,8 +10,8 @@ use crate::inspect::{
     StoredTensor, TensorRole, TensorStorage, Totals, ValueSource,
 };
 
-/// `domain` (`ai.onnx` for the default domain), `name`, the number of `nodes`, and `function`,
-/// whether it is a function of the model.
+/// Writes the keys `domain` (`ai.onnx` for the default domain), `name`, `nodes` (their number) and
+/// `function` (whether it is a function of the model).
 impl Serialize for OperatorCount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -26,8 +27,8 @@ impl Serialize for OperatorCount {
     }
 }
 
-/// `domain` (`ai.onnx` for the default domain), `name`, `overload`, the names of `inputs` and
-/// `outputs`, and the number of `nodes`.
+/// Writes the keys `domain` (`ai.onnx` for the default domain), `name`, `overload`, the names of
+/// `inputs` and `outputs`, and `nodes` (their number).
 impl Serialize for FunctionInfo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -45,7 +46,7 @@ impl Serialize for FunctionInfo {
     }
 }
 
-/// `tensors`, `elements` and `bytes`.
+/// Writes the keys `tensors`, `elements` and `bytes`.
 impl Serialize for Totals {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -59,7 +60,7 @@ impl Serialize for Totals {
     }
 }
 
-/// `location`, `tensors` and `bytes`.
+/// Writes the keys `location`, `tensors` and `bytes`.
 impl Serialize for ExternalFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -73,7 +74,7 @@ impl Serialize for ExternalFile {
     }
 }
 
-/// `name`, `num_devices` (null if the model has none) and the names of `devices`.
+/// Writes the keys `name`, `num_devices` (null if the model has none) and `devices` (their names).
 impl Serialize for DeviceConfiguration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -87,8 +88,8 @@ impl Serialize for DeviceConfiguration {
     }
 }
 
-/// `graph`, `index`, `name`, `domain` (`ai.onnx` for the default domain), `operator`, `inputs` and
-/// `outputs` (null for one that is left out).
+/// Writes the keys `graph`, `index`, `name`, `domain` (`ai.onnx` for the default domain),
+/// `operator`, `inputs` and `outputs`. An input or output that is left out is null.
 impl Serialize for NodeInfo {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -107,9 +108,9 @@ impl Serialize for NodeInfo {
     }
 }
 
-/// `name`, `type` as text (null if unknown), `source` (`input`, `initializer`, `node`, `outside` or
-/// `nothing`), `made_by` (the position of the node that makes it, or null) and `output`, whether
-/// its graph has it as an output.
+/// Writes the keys `name`, `type` as text (null if unknown), `source` (`input`, `initializer`,
+/// `node`, `outside` or `nothing`), `made_by` (index of the node that computes the value, or null)
+/// and `output` (whether the value is an output of its graph).
 impl Serialize for NodeValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -134,7 +135,7 @@ impl Serialize for NodeValue {
     }
 }
 
-/// `initializer`, `attribute`, `sparse values` or `sparse indices`.
+/// Writes `initializer`, `attribute`, `sparse values` or `sparse indices`.
 impl Serialize for TensorRole {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match self {
@@ -146,9 +147,9 @@ impl Serialize for TensorRole {
     }
 }
 
-/// `name`, `place`, `role`, `type`, `type_number`, `shape`, `elements`, `bytes` and `storage`
-/// (`raw`, `typed`, `external`, `nothing` or `broken`). A typed list adds its `field`, a data file
-/// `location`, `offset`, `length` and `checksum`. Numbers that are unknown are null.
+/// Writes the keys `name`, `place`, `role`, `type`, `type_number`, `shape`, `elements`, `bytes` and
+/// `storage` (`raw`, `typed`, `external`, `nothing` or `broken`). A typed list adds its `field`, a
+/// data file `location`, `offset`, `length` and `checksum`. Unknown numbers are null.
 impl Serialize for StoredTensor {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
