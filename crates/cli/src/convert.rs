@@ -3,7 +3,7 @@
 use sardonyx::convert::{Assumption, ConvertOptions, ConvertReport, Target};
 use sardonyx::edit::EditError;
 use sardonyx::io::Weights;
-use sardonyx::tool::RELEASES;
+use sardonyx::tool::{RELEASES, shown_domain};
 use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::human::count;
 use crate::inline::added_text;
 use crate::model_arg::ModelArg;
-use crate::operator_name::{domain_name, qualified_name};
+use crate::operator_name::qualified_name;
 use crate::refused::report_refusals;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
@@ -158,9 +158,9 @@ impl Args {
     fn target(&self) -> Result<Target, Failure> {
         let mut target = self.release.clone().unwrap_or_default();
         for (index, (domain, version)) in self.opsets.iter().enumerate() {
-            let domain = domain_name(domain);
+            let domain = shown_domain(domain);
             let mut before = self.opsets[..index].iter();
-            if let Some((_, other)) = before.find(|(found, _)| domain_name(found) == domain) {
+            if let Some((_, other)) = before.find(|(found, _)| shown_domain(found) == domain) {
                 return Err(Failure::new(format!(
                     "two versions are given for the operator set {domain}: {other} and {version}"
                 )));
@@ -216,7 +216,7 @@ fn is_changed(report: &ConvertReport) -> bool {
 fn as_text(report: &ConvertReport) -> String {
     let mut text = String::new();
     for import in &report.imports {
-        let domain = domain_name(&import.domain);
+        let domain = shown_domain(&import.domain);
         text += &format!("{domain}: {} → {}\n", import.from, import.to);
     }
     let (before, after) = report.ir_version;

@@ -8,11 +8,10 @@ use sardonyx::text::{ParseError, Position};
 use sardonyx::tool::failure::{NodeError, NodePath, PathPart, StopReason, Stopped};
 use sardonyx::tool::npz::NpzError;
 use sardonyx::tool::safetensors::SafetensorsError;
+use sardonyx::tool::shown_domain;
 use sardonyx::value::TensorError;
 use sardonyx::{ErrorKind, Type};
 use serde_json::{Value, json};
-
-use crate::operator_name::domain_name;
 
 /// Reason for which a command ends without its answer. The exit code is 2, except after the reader
 /// of stdout has closed it.
@@ -137,7 +136,7 @@ impl Detail {
             Detail::Operator(operator) => json!({
                 "code": "unsupported-operator",
                 "message": operator.why,
-                "domain": domain_name(&operator.domain),
+                "domain": shown_domain(&operator.domain),
                 "operator": operator.name,
                 "opset": operator.opset,
                 "nodes": operator.nodes,
@@ -323,7 +322,7 @@ fn path_json(path: &NodePath) -> Value {
             _ => None,
         };
         json!({
-            "domain": domain_name(&node.domain),
+            "domain": shown_domain(&node.domain),
             "operator": node.operator,
             "node": (!node.name.is_empty()).then_some(&node.name),
             "output": node.output,

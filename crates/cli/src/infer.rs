@@ -3,7 +3,7 @@
 use sardonyx::infer::{InferOptions, Inferred, InferredValue};
 use sardonyx::io::Weights;
 use sardonyx::tool::infer::{Equality, Missing, Naming, Style, TypeCounts, UnknownValue};
-use sardonyx::tool::{Glob, suggest};
+use sardonyx::tool::{BriefFinding, Glob, suggest};
 use sardonyx::{Model, SaveOptions, Type, check};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -139,24 +139,16 @@ impl Args {
         &self,
         model: &'a Model,
         found: &'a Inferred,
-        report: &check::CheckReport,
+        report: &'a check::CheckReport,
         saved: Option<saving::Saved>,
     ) -> impl Serialize + 'a {
-        let problems = report.findings.iter().map(|found| {
-            json!({
-                "code": found.code.name,
-                "place": found.place.path,
-                "message": found.fact,
-                "advice": found.advice,
-            })
-        });
         Answer {
             schema: SCHEMA,
             model: self.model.name(),
             values: Each(|| found.values(model)),
             unknown: Each(|| found.unknown(model).into_iter().map(unknown_json)),
             equal: Each(|| found.equalities(model).into_iter().map(equal_json)),
-            problems: problems.collect(),
+            problems: report.findings.iter().map(BriefFinding::from).collect(),
             saved: saved.map(|saved| saved.json()),
         }
     }
@@ -165,13 +157,13 @@ impl Args {
 /// JSON answer. Its lists are serialized element by element, so that the long ones are never in
 /// memory as a whole.
 #[derive(Serialize)]
-struct Answer<Values: Serialize, Unknown: Serialize, Equal: Serialize> {
+struct Answer<'a, Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     schema: &'static str,
     model: String,
     values: Values,
     unknown: Unknown,
     equal: Equal,
-    problems: Vec<Value>,
+    problems: Vec<BriefFinding<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     saved: Option<Value>,
 }

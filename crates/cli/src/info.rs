@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sardonyx::inspect::{DeviceConfiguration, ExternalFile, FunctionInfo, TensorStorage, Totals};
-use sardonyx::tool::{ModelExt, TrainingEntry, format_version};
+use sardonyx::tool::{ModelExt, TrainingEntry, format_version, shown_domain};
 use sardonyx::{DataType, Model, OpenOptions, Port, Type};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::human::{bytes, count, cut, group, pad_names};
 use crate::model_arg::ModelArg;
 use crate::nodes;
 use crate::objects::merge_objects;
-use crate::operator_name::{domain_name, qualified_name};
+use crate::operator_name::qualified_name;
 use crate::terminal::Terminal;
 
 /// Show versions, inputs, outputs, operators and metadata of a model, and which operators cannot
@@ -68,7 +68,7 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
         model
             .opsets()
             .iter()
-            .map(|set| format!("{} {}", domain_name(&set.domain), format_version(set.version))),
+            .map(|set| format!("{} {}", shown_domain(&set.domain), format_version(set.version))),
     );
     let producer = [model.producer_name(), model.producer_version()];
     let producer: Vec<&str> =
@@ -390,7 +390,7 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
         "file_bytes": file_size,
         "exceeds_2_gib": file_size.map(|size| size > MOST_BYTES),
         "ir_version": model.ir_version(),
-        "opsets": model.opsets().iter().map(|set| json!({"domain": domain_name(&set.domain), "version": set.version})).collect::<Vec<_>>(),
+        "opsets": model.opsets().iter().map(|set| json!({"domain": shown_domain(&set.domain), "version": set.version})).collect::<Vec<_>>(),
         "producer_name": model.producer_name(),
         "producer_version": model.producer_version(),
         "domain": model.domain(),

@@ -2,14 +2,14 @@
 
 use sardonyx::edit::{EditError, FunctionId, InlineOptions, InlineReport};
 use sardonyx::io::Weights;
+use sardonyx::tool::{BriefFinding, shown_domain};
 use sardonyx::{Model, SaveOptions, check};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::human::count;
 use crate::model_arg::ModelArg;
 use crate::objects::merge_objects;
-use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 use crate::{invalid, saving};
@@ -63,7 +63,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 let answer = json!({
                     "schema": SCHEMA,
                     "model": args.model.name(),
-                    "refused": findings.iter().map(finding_json).collect::<Vec<_>>(),
+                    "refused": findings.iter().map(BriefFinding::from).collect::<Vec<_>>(),
                 });
                 terminal.json(&answer, true)?;
             } else {
@@ -171,14 +171,14 @@ fn as_text(report: &InlineReport) -> String {
         lines.push(format!("inlined {} of {function}", count(*calls, "call")));
     }
     for ((domain, name), nodes) in &report.operators {
-        let domain = domain_name(domain);
+        let domain = shown_domain(domain);
         lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
     }
     if lines.is_empty() {
         lines.push("nothing to inline".to_string());
     }
     for kept in &report.without_body {
-        let (domain, nodes) = (domain_name(&kept.domain), count(kept.nodes, "node"));
+        let (domain, nodes) = (shown_domain(&kept.domain), count(kept.nodes, "node"));
         let stay = if kept.nodes == 1 { "stays" } else { "stay" };
         let first = if kept.nodes == 1 { "" } else { "the first is " };
         lines.push(format!(
@@ -191,7 +191,7 @@ fn as_text(report: &InlineReport) -> String {
     }
     lines.extend(report.added.iter().map(|(function, original)| added_text(function, original)));
     for (domain, version) in &report.imported {
-        let domain = domain_name(domain);
+        let domain = shown_domain(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
     }
     if !report.removed.is_empty() {
@@ -203,13 +203,4 @@ fn as_text(report: &InlineReport) -> String {
 /// Reports that `function` was added for calls of `original` that leave out inputs.
 pub(crate) fn added_text(function: &FunctionId, original: &FunctionId) -> String {
     format!("added {function} for calls of {original} that leave out inputs")
-}
-
-fn finding_json(found: &check::Finding) -> Value {
-    json!({
-        "code": found.code.name,
-        "place": found.place.path,
-        "message": found.fact,
-        "advice": found.advice,
-    })
 }

@@ -48,6 +48,27 @@ impl Serialize for Finding {
     }
 }
 
+/// Finding without severity and requirement, as in the answers of `inline` and `infer`. `place` is
+/// a path.
+#[derive(Debug, Serialize)]
+pub struct BriefFinding<'a> {
+    code: &'a str,
+    place: &'a str,
+    message: &'a str,
+    advice: &'a str,
+}
+
+impl<'a> From<&'a Finding> for BriefFinding<'a> {
+    fn from(found: &'a Finding) -> BriefFinding<'a> {
+        BriefFinding {
+            code: found.code.name,
+            place: &found.place.path,
+            message: &found.fact,
+            advice: &found.advice,
+        }
+    }
+}
+
 /// `verdict` (`fine`, `warnings` or `errors`), `errors`, `warnings`, `notes`, `types_checked`,
 /// `findings`, and `not_listed` with a `code` and the number of its other `findings`.
 impl Serialize for CheckReport {
@@ -85,8 +106,8 @@ impl Serialize for CheckReport {
     }
 }
 
-/// Numbers of removed `docs`, `names`, entries of `metadata`, `unused` initializers, steps of
-/// `training` and `types`.
+/// Writes the numbers of removed `docs`, `names`, entries of `metadata`, `unused` initializers,
+/// steps of `training` and `types`.
 impl Serialize for StripReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -105,7 +126,7 @@ impl Serialize for StripReport {
     }
 }
 
-/// `domain` (empty for the default domain), `name` and `overload`.
+/// Writes the keys `domain` (empty for the default domain), `name` and `overload`.
 impl Serialize for FunctionId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -119,14 +140,14 @@ impl Serialize for FunctionId {
     }
 }
 
-/// A version before and after a change.
+/// Version before and after a change.
 #[derive(Serialize)]
 struct VersionChange<T> {
     from: T,
     to: T,
 }
 
-/// A function that was added for calls of another one that leave inputs out.
+/// Function that was added for calls of the function `of` that leave out inputs.
 #[derive(Serialize)]
 struct AddedFunction<'a> {
     function: &'a FunctionId,
@@ -139,7 +160,7 @@ impl<'a> AddedFunction<'a> {
     }
 }
 
-/// Number of nodes of an operator that became the body of its function.
+/// Operator whose nodes were replaced by the body of its function, and their number.
 #[derive(Serialize)]
 struct ExpandedOperator<'a> {
     domain: &'a str,
@@ -156,7 +177,7 @@ impl<'a> ExpandedOperator<'a> {
     }
 }
 
-/// `domain` (`ai.onnx` for the default domain), and its versions `from` and `to`.
+/// Writes the keys `domain` (`ai.onnx` for the default domain), and its versions `from` and `to`.
 impl Serialize for ConvertedImport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -170,8 +191,8 @@ impl Serialize for ConvertedImport {
     }
 }
 
-/// `domain` (`ai.onnx` for the default domain), `operator`, its versions `from` and `to`, and the
-/// number of `rewritten` nodes.
+/// Writes the keys `domain` (`ai.onnx` for the default domain), `operator`, its versions `from` and
+/// `to`, and the number of `rewritten` nodes.
 impl Serialize for ConvertedOperator {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -188,7 +209,7 @@ impl Serialize for ConvertedOperator {
     }
 }
 
-/// The name of the `assumption`, and the `place` of the node that needs it.
+/// Writes the name of the `assumption`, and the `place` of the node that needs it.
 impl Serialize for Assumed {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -201,9 +222,9 @@ impl Serialize for Assumed {
     }
 }
 
-/// `operator_sets`, `ir_version` (`from`, null if the model had none, and `to`), `operators`,
-/// `constants` and `expanded` (each with `domain`, `operator` and `nodes`), `assumed`,
-/// `added_functions` (`function`, and `of`, the one that it takes the place of), and the numbers of
+/// Writes the keys `operator_sets`, `ir_version` (`from`, null if the model had none, and `to`),
+/// `operators`, `constants` and `expanded` (each with `domain`, `operator` and `nodes`), `assumed`,
+/// `added_functions` (`function`, and `of`, the function that it specializes), and the numbers of
 /// nodes that are `unchanged`, `rewritten`, `removed` and `added`.
 impl Serialize for ConvertReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -253,8 +274,8 @@ impl Serialize for ConvertReport {
     }
 }
 
-/// `domain` (empty for the default domain), `name`, the number of `nodes`, the `first` of them and
-/// the `reason` why they stay.
+/// Writes the keys `domain` (empty for the default domain), `name`, `nodes` (their number), `first`
+/// (place of the first one) and `reason` (why they are not inlined).
 impl Serialize for WithoutBody {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -270,10 +291,11 @@ impl Serialize for WithoutBody {
     }
 }
 
-/// `functions` (`domain`, `name`, `overload` and the number of inlined `calls`), `operators`
-/// (`domain`, `name`, `nodes`), `removed` functions, calls that were `kept` (`code`, `place`,
-/// `message`, `advice`), `imported` (`domain`, `version`), operators `without_body`, `converted`
-/// functions, and `added_functions` (`function`, and `of`, the one that it takes the place of).
+/// Writes the keys `functions` (`domain`, `name`, `overload` and the number of inlined `calls`),
+/// `operators` (`domain`, `name`, `nodes`), `removed` functions, calls that were `kept` (`code`,
+/// `place`, `message`, `advice`), `imported` (`domain`, `version`), operators `without_body`,
+/// `converted` functions, and `added_functions` (`function`, and `of`, the function that it
+/// specializes).
 impl Serialize for InlineReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -282,13 +304,6 @@ impl Serialize for InlineReport {
             name: &'a str,
             overload: &'a str,
             calls: usize,
-        }
-        #[derive(Serialize)]
-        struct Kept<'a> {
-            code: &'a str,
-            place: &'a str,
-            message: &'a str,
-            advice: &'a str,
         }
         #[derive(Serialize)]
         struct Imported<'a> {
@@ -300,7 +315,7 @@ impl Serialize for InlineReport {
             functions: Vec<Inlined<'a>>,
             operators: Vec<ExpandedOperator<'a>>,
             removed: &'a [FunctionId],
-            kept: Vec<Kept<'a>>,
+            kept: Vec<BriefFinding<'a>>,
             imported: Vec<Imported<'a>>,
             without_body: &'a [WithoutBody],
             converted: &'a [FunctionId],
@@ -312,19 +327,13 @@ impl Serialize for InlineReport {
             overload: &id.overload,
             calls: *calls,
         });
-        let kept = self.kept.iter().map(|found| Kept {
-            code: found.code.name,
-            place: &found.place.path,
-            message: &found.fact,
-            advice: &found.advice,
-        });
         let imported = self.imported.iter();
         let imported = imported.map(|(domain, version)| Imported { domain, version: *version });
         let form = Form {
             functions: functions.collect(),
             operators: ExpandedOperator::list(&self.operators),
             removed: &self.removed,
-            kept: kept.collect(),
+            kept: self.kept.iter().map(BriefFinding::from).collect(),
             imported: imported.collect(),
             without_body: &self.without_body,
             converted: &self.converted,
@@ -334,9 +343,9 @@ impl Serialize for InlineReport {
     }
 }
 
-/// `of`, `gradients` (`by`, a value, and the `output` that is the gradient with respect to it), the
-/// number of `nodes` that were added and of `Gradient` nodes that were `replaced`, `opset` (`from`
-/// and `to`) and `expanded` (`domain`, `name`, `nodes`).
+/// Writes the keys `of`, `gradients` (`by`, a value, and `output`, its gradient), the number of
+/// `nodes` that were added and of `Gradient` nodes that were `replaced`, `opset` (`from` and `to`)
+/// and `expanded` (`domain`, `name`, `nodes`).
 impl Serialize for GradientReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -367,10 +376,10 @@ impl Serialize for GradientReport {
     }
 }
 
-/// `variables` (`name`, `elements`), `not_trained` (`name`, `reason`), the names `label` (null if
-/// the loss has no label), `loss` and `learning_rate`, the numbers of `nodes`, of nodes in
-/// `training_mode` and of `float_copies`, `opset` (`from` and `to`) and `expanded` (`domain`,
-/// `name`, `nodes`).
+/// Writes the keys `variables` (`name`, `elements`), `not_trained` (`name`, `reason`), the names
+/// `label` (null if the loss has no label), `loss` and `learning_rate`, the numbers of `nodes`, of
+/// nodes in `training_mode` and of `float_copies`, `opset` (`from` and `to`) and `expanded`
+/// (`domain`, `name`, `nodes`).
 impl Serialize for TrainingReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -417,8 +426,8 @@ impl Serialize for TrainingReport {
     }
 }
 
-/// The numbers of matrix products and tables that are split or not, `products_by_columns`,
-/// `products_by_rows`, `products_whole` and `tables_by_rows`; `multiply_adds_of_stages`; the
+/// Writes the numbers of matrix products and tables by their split, `products_by_columns`,
+/// `products_by_rows`, `products_whole` and `tables_by_rows`; `multiply_adds_of_stages`; and the
 /// numbers `inputs_by_batch`, `nodes_by_batch` and `nodes_in_subgraphs`.
 impl Serialize for ShardReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
