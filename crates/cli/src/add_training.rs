@@ -6,9 +6,8 @@ use std::str::FromStr;
 use sardonyx::tool;
 use sardonyx::tool::{ModelExt, Optimizer, OptimizerNumbers};
 use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, TrainingReport};
-use serde_json::{Value, json};
 
-use crate::derived::{Command, change_notes, expansions_json, opset_json};
+use crate::derived::{Command, change_notes};
 use crate::failure::Failure;
 use crate::human::{count, group};
 use crate::model_arg::ModelArg;
@@ -166,7 +165,7 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
     let result = model.add_training(&args.options()?);
     let command =
         Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
-    command.finish(&model, target, result, as_json, as_text, terminal)
+    command.finish(&model, target, result, as_text, terminal)
 }
 
 impl Args {
@@ -246,27 +245,6 @@ impl OptimizerArgs {
     fn clipping(&self) -> Option<Clipping> {
         self.clip_norm.map(Clipping::Norm).or(self.clip_value.map(Clipping::Value))
     }
-}
-
-fn as_json(report: &TrainingReport) -> Value {
-    let variables = report.variables.iter();
-    let variables: Vec<Value> =
-        variables.map(|(name, elements)| json!({"name": name, "elements": elements})).collect();
-    let skipped = report.skipped.iter();
-    let skipped: Vec<Value> =
-        skipped.map(|(name, why)| json!({"name": name, "reason": why.text()})).collect();
-    json!({
-        "variables": variables,
-        "not_trained": skipped,
-        "label": report.label,
-        "loss": report.loss,
-        "learning_rate": report.learning_rate,
-        "nodes": report.nodes,
-        "training_mode": report.training_mode,
-        "float_copies": report.float_copies,
-        "opset": opset_json(report.opset.0, report.opset.1),
-        "expanded": expansions_json(&report.expansions),
-    })
 }
 
 fn as_text(report: &TrainingReport) -> String {

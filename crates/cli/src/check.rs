@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::info::unsupported_json;
 use crate::model_arg::{Limits, is_stdin};
 use crate::objects::merge_objects;
 use crate::rules::{self, Rule};
@@ -367,15 +366,12 @@ fn as_text(all: &[CheckedFile], args: &Args, total: &Counts) -> String {
 fn as_json(all: &[CheckedFile], args: &Args) -> Value {
     let files = all.iter().map(|checked| match &checked.result {
         Ok(found) => {
-            let unsupported = found.cannot_run.as_ref();
-            let unsupported =
-                unsupported.map(|list| list.iter().map(unsupported_json).collect::<Vec<_>>());
             let mut answer = merge_objects(json!({"model": checked.name}), json!(found.report));
             // Replaces the findings of the report by findings with line and column.
             let findings = found.findings();
             answer["findings"] =
                 findings.map(|(found, position)| finding_json(found, position)).collect();
-            answer["unsupported"] = json!(unsupported);
+            answer["unsupported"] = json!(found.cannot_run);
             answer
         }
         Err(failure) => json!({

@@ -1,19 +1,17 @@
 //! `sardonyx convert`: converts a model to other operator set versions.
 
-use std::collections::BTreeMap;
-
 use sardonyx::convert::{Assumption, ConvertOptions, ConvertReport, Target};
 use sardonyx::edit::EditError;
 use sardonyx::io::Weights;
-use sardonyx::tool::RELEASES;
+use sardonyx::tool::{RELEASES, shown_domain};
 use sardonyx::{Model, SaveOptions, check};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::count;
-use crate::inline::{added_json, added_text};
+use crate::inline::added_text;
 use crate::model_arg::ModelArg;
-use crate::operator_name::{domain_name, qualified_name};
+use crate::operator_name::qualified_name;
 use crate::refused::report_refusals;
 use crate::session::SizeArgs;
 use crate::terminal::Terminal;
@@ -118,7 +116,7 @@ pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failu
         let answer = json!({
             "schema": SCHEMA,
             "model": args.model.name(),
-            "converted": as_json(&report),
+            "converted": report,
             "refusals": [],
             "verified": verified.map(|verified| verified.json()),
             "saved": saved.map(|saved| saved.json()),
@@ -160,9 +158,9 @@ impl Args {
     fn target(&self) -> Result<Target, Failure> {
         let mut target = self.release.clone().unwrap_or_default();
         for (index, (domain, version)) in self.opsets.iter().enumerate() {
-            let domain = domain_name(domain);
+            let domain = shown_domain(domain);
             let mut before = self.opsets[..index].iter();
-            if let Some((_, other)) = before.find(|(found, _)| domain_name(found) == domain) {
+            if let Some((_, other)) = before.find(|(found, _)| shown_domain(found) == domain) {
                 return Err(Failure::new(format!(
                     "two versions are given for the operator set {domain}: {other} and {version}"
                 )));
@@ -218,7 +216,7 @@ fn is_changed(report: &ConvertReport) -> bool {
 fn as_text(report: &ConvertReport) -> String {
     let mut text = String::new();
     for import in &report.imports {
-        let domain = domain_name(&import.domain);
+        let domain = shown_domain(&import.domain);
         text += &format!("{domain}: {} → {}\n", import.from, import.to);
     }
     let (before, after) = report.ir_version;
@@ -254,56 +252,4 @@ fn as_text(report: &ConvertReport) -> String {
         text += &format!("assumed {}: {}\n", assumed.assumption.name(), assumed.place);
     }
     text
-}
-
-fn as_json(report: &ConvertReport) -> Value {
-    let imports: Vec<Value> = report
-        .imports
-        .iter()
-        .map(|import| {
-            json!({"domain": domain_name(&import.domain), "from": import.from, "to": import.to})
-        })
-        .collect();
-    let operators: Vec<Value> = report
-        .operators
-        .iter()
-        .map(|op| {
-            json!({
-                "domain": domain_name(op.domain),
-                "operator": op.op,
-                "from": op.from,
-                "to": op.to,
-                "rewritten": op.rewritten,
-            })
-        })
-        .collect();
-    let assumed: Vec<Value> = report
-        .assumed
-        .iter()
-        .map(|assumed| {
-            json!({"assumption": assumed.assumption.name(), "place": assumed.place.to_string()})
-        })
-        .collect();
-    let rewritten: usize = report.operators.iter().map(|op| op.rewritten).sum();
-    json!({
-        "operator_sets": imports,
-        "ir_version": {"from": report.ir_version.0, "to": report.ir_version.1},
-        "unchanged": report.unchanged,
-        "operators": operators,
-        "constants": operators_json(&report.constants),
-        "expanded": operators_json(&report.expanded),
-        "assumed": assumed,
-        "rewritten": rewritten,
-        "removed": report.removed,
-        "added": report.made,
-        "added_functions": added_json(&report.added),
-    })
-}
-
-/// Converts the numbers of nodes by operator to JSON. An operator is given by domain and name.
-fn operators_json(operators: &BTreeMap<(String, String), usize>) -> Vec<Value> {
-    let listed = operators.iter().map(|((domain, name), nodes)| {
-        json!({"domain": domain_name(domain), "operator": name, "nodes": nodes})
-    });
-    listed.collect()
 }

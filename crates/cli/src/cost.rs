@@ -12,7 +12,6 @@ use crate::failure::Failure;
 use crate::human::{Align, bytes, columns, count, group};
 use crate::model_arg::ModelArg;
 use crate::symbols;
-use crate::symbols::dim_json;
 use crate::terminal::Terminal;
 
 /// Count parameters, multiply-adds and memory of activations
@@ -322,7 +321,7 @@ fn as_json(
 /// Returns the sum over all nodes and the peak of memory as JSON.
 fn total_json(cost: &Cost) -> Map<String, Value> {
     let mut total = work_json(&cost.total);
-    total.insert("peak".to_string(), dim_json(&cost.peak.known));
+    total.insert("peak".to_string(), json!(cost.peak.known));
     total.insert("peak_at".to_string(), json!(cost.peak_at));
     total.insert("peak_missing".to_string(), json!(cost.peak.missing));
     total
@@ -338,7 +337,7 @@ fn row_json(row: &Row<'_>) -> Value {
         None => {
             answer.insert("graph".to_string(), json!(row.graph));
             answer.insert("name".to_string(), json!(row.name));
-            answer.insert("runs".to_string(), dim_json(row.runs));
+            answer.insert("runs".to_string(), json!(row.runs));
         }
     }
     Value::Object(answer)
@@ -349,7 +348,7 @@ fn work_json(work: &Work) -> Map<String, Value> {
     let mut answer = Map::new();
     let mut missing = Map::new();
     for (name, sum) in named_sums(work) {
-        answer.insert(name.to_string(), dim_json(&sum.known));
+        answer.insert(name.to_string(), json!(sum.known));
         if sum.missing > 0 {
             missing.insert(name.to_string(), json!(sum.missing));
         }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use sardonyx::edit::EditError;
 use sardonyx::io::Weights;
 use sardonyx::{Model, SaveOptions};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::model_arg::ModelArg;
@@ -28,12 +29,11 @@ pub(crate) struct Command<'a> {
 impl Command<'_> {
     /// Saves the changed model and reports the changes in JSON or text, or else the reason for
     /// changing nothing.
-    pub(crate) fn finish<R>(
+    pub(crate) fn finish<R: Serialize>(
         &self,
         model: &Model,
         target: saving::Target,
         result: Result<(Model, R), EditError>,
-        as_json: impl Fn(&R) -> Value,
         as_text: impl Fn(&R) -> String,
         terminal: &Terminal,
     ) -> Result<Verdict, Failure> {
@@ -59,7 +59,7 @@ impl Command<'_> {
         let options = SaveOptions::new();
         let saved = saving.save(arg, &changed, options, Weights::Keep, target, terminal)?;
         if saving.json {
-            answer["report"] = as_json(&report);
+            answer["report"] = json!(report);
             answer["saved"] = saved.json();
             terminal.json(&answer, true)?;
         } else {
@@ -86,16 +86,4 @@ pub(crate) fn change_notes(
         text += &format!("\nreplaced by its function body: {nodes} {name}");
     }
     text
-}
-
-/// Returns the versions of `ai.onnx` before and after the change as JSON.
-pub(crate) fn opset_json(from: u32, to: u32) -> Value {
-    json!({"from": from, "to": to})
-}
-
-pub(crate) fn expansions_json(expansions: &BTreeMap<(String, String), usize>) -> Vec<Value> {
-    let expansions = expansions.iter();
-    expansions
-        .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
-        .collect()
 }

@@ -5,18 +5,17 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use sardonyx::Model;
-use sardonyx::tool::ModelExt;
 use sardonyx::tool::diff::{
     ConstantChange, DiffOptions, FieldChange, GraphDiff, Impact, ImportChange, ModelDiff,
     NodeChange, NodeChangeKind, NodeDetail, PortChange, TensorChange,
 };
 use sardonyx::tool::format_version;
+use sardonyx::tool::{ModelExt, shown_domain};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{count, group};
 use crate::model_arg::{Limits, ModelArg};
-use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
@@ -376,7 +375,7 @@ fn field_words(change: &FieldChange) -> String {
 fn import_words(change: &ImportChange) -> String {
     let version = |version: Option<i64>| version.map_or("(absent)".to_string(), |v| v.to_string());
     let (before, after) = (version(change.before), version(change.after));
-    format!("{}: {before} → {after}", domain_name(&change.domain))
+    format!("{}: {before} → {after}", shown_domain(&change.domain))
 }
 
 fn version_words(diff: &ModelDiff) -> String {
@@ -408,7 +407,7 @@ fn as_json(diff: &ModelDiff, before: &Path, after: &Path) -> Value {
         "equal": diff.is_empty(),
         "header": diff.header.iter().map(field_json).collect::<Vec<_>>(),
         "imports": diff.imports.iter().map(|change| json!({
-            "domain": domain_name(&change.domain),
+            "domain": shown_domain(&change.domain),
             "before": change.before,
             "after": change.after,
         })).collect::<Vec<_>>(),

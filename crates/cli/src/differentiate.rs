@@ -1,9 +1,8 @@
 //! `sardonyx differentiate`: adds gradients of a value to the outputs of a model.
 
 use sardonyx::train::{GradientOptions, GradientReport};
-use serde_json::{Value, json};
 
-use crate::derived::{Command, change_notes, expansions_json, opset_json};
+use crate::derived::{Command, change_notes};
 use crate::failure::Failure;
 use crate::human::count;
 use crate::model_arg::ModelArg;
@@ -54,7 +53,7 @@ pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict,
         if args.expand { model.expand_gradients() } else { model.add_gradients(&args.options()) };
     let command =
         Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
-    command.finish(&model, target, result, as_json, |report| as_text(report, args.expand), terminal)
+    command.finish(&model, target, result, |report| as_text(report, args.expand), terminal)
 }
 
 impl Args {
@@ -65,20 +64,6 @@ impl Args {
         }
         if self.by.is_empty() { options } else { options.with_respect_to(&self.by) }
     }
-}
-
-fn as_json(report: &GradientReport) -> Value {
-    let gradients = report.gradients.iter();
-    let gradients: Vec<Value> =
-        gradients.map(|(by, output)| json!({"by": by, "output": output})).collect();
-    json!({
-        "of": report.of,
-        "gradients": gradients,
-        "nodes": report.nodes,
-        "replaced": report.replaced,
-        "opset": opset_json(report.opset.0, report.opset.1),
-        "expanded": expansions_json(&report.expansions),
-    })
 }
 
 fn as_text(report: &GradientReport, expands: bool) -> String {

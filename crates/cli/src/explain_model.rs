@@ -165,7 +165,7 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
             "configuration": plan.configuration,
             "devices": plan.devices,
             "moves": facts.moves,
-            "bytes": crate::symbols::dim_json(&plan.bytes()),
+            "bytes": plan.bytes(),
             "nodes_in_parts": facts.in_parts,
             "nodes_with_partial_results": facts.partial,
             "not_honored": refused.collect::<Vec<_>>(),

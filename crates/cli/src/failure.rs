@@ -5,15 +5,13 @@ use std::io;
 
 use sardonyx::ops::UnsupportedOperator;
 use sardonyx::text::{ParseError, Position};
-use sardonyx::tool::DiagnosticSeverity;
 use sardonyx::tool::failure::{NodeError, NodePath, PathPart, StopReason, Stopped};
 use sardonyx::tool::npz::NpzError;
 use sardonyx::tool::safetensors::SafetensorsError;
+use sardonyx::tool::shown_domain;
 use sardonyx::value::TensorError;
 use sardonyx::{ErrorKind, Type};
 use serde_json::{Value, json};
-
-use crate::operator_name::domain_name;
 
 /// Reason for which a command ends without its answer. The exit code is 2, except after the reader
 /// of stdout has closed it.
@@ -103,10 +101,10 @@ enum Detail {
     Operator(UnsupportedOperator),
     /// Problem at a position of a text file.
     Diagnostic {
-        severity: DiagnosticSeverity,
         message: String,
         position: Position,
-        help: Option<String>,
+        /// Object in the JSON answer.
+        form: Value,
     },
     /// Argument of the command line, with its role in the error.
     Argument {
@@ -138,21 +136,12 @@ impl Detail {
             Detail::Operator(operator) => json!({
                 "code": "unsupported-operator",
                 "message": operator.why,
-                "domain": domain_name(&operator.domain),
+                "domain": shown_domain(&operator.domain),
                 "operator": operator.name,
                 "opset": operator.opset,
                 "nodes": operator.nodes,
             }),
-            Detail::Diagnostic { severity, message, position, help } => json!({
-                "code": match severity {
-                    DiagnosticSeverity::Error => "syntax-error",
-                    DiagnosticSeverity::Warning => "syntax-warning",
-                },
-                "message": message,
-                "line": position.line,
-                "column": position.column,
-                "help": help,
-            }),
+            Detail::Diagnostic { form, .. } => form.clone(),
             Detail::Argument { role, text } => json!({"code": role, "message": text}),
         }
     }
@@ -302,11 +291,12 @@ fn paint_labels(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
 /// Converts the problems of a text file called `name` to a failure.
 pub(crate) fn syntax_failure(error: &ParseError, name: &str) -> Failure {
     let count = error.diagnostics().len();
-    let details = error.diagnostics().iter().map(|found| Detail::Diagnostic {
-        severity: found.severity,
+    let forms = json!(error);
+    let forms = forms.as_array().into_iter().flatten().cloned();
+    let details = error.diagnostics().iter().zip(forms).map(|(found, form)| Detail::Diagnostic {
         message: found.message.clone(),
         position: error.position(found),
-        help: found.help.clone(),
+        form,
     });
     Failure {
         code: Code::Syntax,
@@ -332,7 +322,7 @@ fn path_json(path: &NodePath) -> Value {
             _ => None,
         };
         json!({
-            "domain": domain_name(&node.domain),
+            "domain": shown_domain(&node.domain),
             "operator": node.operator,
             "node": (!node.name.is_empty()).then_some(&node.name),
             "output": node.output,

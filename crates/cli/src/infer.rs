@@ -1,11 +1,9 @@
 //! `sardonyx infer`: types and shapes of all values, and the reasons for unknown ones.
 
-use std::borrow::Cow;
-
 use sardonyx::infer::{InferOptions, Inferred, InferredValue};
 use sardonyx::io::Weights;
 use sardonyx::tool::infer::{Equality, Missing, Naming, Style, TypeCounts, UnknownValue};
-use sardonyx::tool::{Glob, suggest};
+use sardonyx::tool::{BriefFinding, Glob, suggest};
 use sardonyx::{Model, SaveOptions, Type, check};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,7 +12,6 @@ use crate::failure::Failure;
 use crate::human::{Align, columns, count};
 use crate::model_arg::ModelArg;
 use crate::session::note_tolerated;
-use crate::symbols::dim_json;
 use crate::terminal::{Each, Terminal};
 use crate::verdict::Verdict;
 use crate::{saving, symbols};
@@ -142,24 +139,16 @@ impl Args {
         &self,
         model: &'a Model,
         found: &'a Inferred,
-        report: &check::CheckReport,
+        report: &'a check::CheckReport,
         saved: Option<saving::Saved>,
     ) -> impl Serialize + 'a {
-        let problems = report.findings.iter().map(|found| {
-            json!({
-                "code": found.code.name,
-                "place": found.place.path,
-                "message": found.fact,
-                "advice": found.advice,
-            })
-        });
         Answer {
             schema: SCHEMA,
             model: self.model.name(),
-            values: Each(|| found.values(model).map(ValueJson::from)),
+            values: Each(|| found.values(model)),
             unknown: Each(|| found.unknown(model).into_iter().map(unknown_json)),
             equal: Each(|| found.equalities(model).into_iter().map(equal_json)),
-            problems: problems.collect(),
+            problems: report.findings.iter().map(BriefFinding::from).collect(),
             saved: saved.map(|saved| saved.json()),
         }
     }
@@ -168,13 +157,13 @@ impl Args {
 /// JSON answer. Its lists are serialized element by element, so that the long ones are never in
 /// memory as a whole.
 #[derive(Serialize)]
-struct Answer<Values: Serialize, Unknown: Serialize, Equal: Serialize> {
+struct Answer<'a, Values: Serialize, Unknown: Serialize, Equal: Serialize> {
     schema: &'static str,
     model: String,
     values: Values,
     unknown: Unknown,
     equal: Equal,
-    problems: Vec<Value>,
+    problems: Vec<BriefFinding<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     saved: Option<Value>,
 }
@@ -255,34 +244,6 @@ fn explanation(model: &Model, found: &Inferred) -> String {
         text += &format!("{left} = {right}: required by {}\n", equality.node);
     }
     if text.is_empty() { "nothing remains unknown\n".to_string() } else { text }
-}
-
-/// Element of the list `values` of the JSON answer.
-#[derive(Serialize)]
-struct ValueJson<'a> {
-    graph: String,
-    name: String,
-    made_by: Cow<'a, str>,
-    #[serde(rename = "type")]
-    ty: Option<String>,
-    elem: Option<&'static str>,
-    shape: Option<Vec<Value>>,
-}
-
-impl<'a> From<InferredValue<'a>> for ValueJson<'a> {
-    fn from(value: InferredValue<'a>) -> ValueJson<'a> {
-        let tensor = value.ty.and_then(Type::as_tensor);
-        ValueJson {
-            graph: value.graph.to_string(),
-            name: value.name,
-            made_by: value.made_by,
-            ty: value.ty.map(Type::to_string),
-            elem: tensor.and_then(|tensor| tensor.elem).map(|elem| elem.name()),
-            shape: tensor
-                .and_then(|tensor| tensor.shape.as_ref())
-                .map(|shape| shape.iter().map(dim_json).collect()),
-        }
-    }
 }
 
 fn unknown_json(unknown: UnknownValue) -> Value {

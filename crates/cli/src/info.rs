@@ -5,19 +5,16 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use sardonyx::inspect::{DeviceConfiguration, ExternalFile, FunctionInfo, TensorStorage, Totals};
-use sardonyx::ops::UnsupportedOperator;
-use sardonyx::tool::{ModelExt, TrainingEntry, format_version};
+use sardonyx::tool::{ModelExt, TrainingEntry, format_version, shown_domain};
 use sardonyx::{DataType, Model, OpenOptions, Port, Type};
-use serde::Serialize;
 use serde_json::json;
 
 use crate::data_files::{DataFileStatus, DataFiles};
 use crate::failure::Failure;
 use crate::human::{bytes, count, cut, group, pad_names};
 use crate::model_arg::{Limits, ModelArg};
-use crate::operator_name::{domain_name, qualified_name};
-use crate::stored_tensors::storage_name;
-use crate::symbols::dim_json;
+use crate::objects::merge_objects;
+use crate::operator_name::qualified_name;
 use crate::terminal::Terminal;
 use crate::{machine, nodes};
 
@@ -83,7 +80,7 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
         model
             .opsets()
             .iter()
-            .map(|set| format!("{} {}", domain_name(&set.domain), format_version(set.version))),
+            .map(|set| format!("{} {}", shown_domain(&set.domain), format_version(set.version))),
     );
     let producer = [model.producer_name(), model.producer_version()];
     let producer: Vec<&str> =
@@ -306,7 +303,7 @@ impl StorageTotals {
 fn sum_by_storage(model: &Model) -> Vec<StorageTotals> {
     let mut sums: BTreeMap<(&'static str, String), (usize, u64)> = BTreeMap::new();
     for tensor in model.tensors() {
-        let key = (storage_name(&tensor.storage), tensor.type_name());
+        let key = (tensor.storage.name(), tensor.type_name());
         let (tensors, bytes) = sums.entry(key).or_default();
         *tensors += 1;
         *bytes = bytes.saturating_add(tensor.bytes.unwrap_or(0));
@@ -339,6 +336,15 @@ impl DataFile {
             DataFileStatus::Bytes(size) => Some(size),
             _ => None,
         }
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        let found = json!({
+            "end": self.end,
+            "present_bytes": self.present(),
+            "missing": self.found == DataFileStatus::Missing,
+        });
+        merge_objects(json!(self.claimed), found)
     }
 
     fn as_text(&self) -> String {
@@ -396,7 +402,7 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
         "file_bytes": file_size,
         "exceeds_2_gib": file_size.map(|size| size > MOST_BYTES),
         "ir_version": model.ir_version(),
-        "opsets": model.opsets().iter().map(|set| json!({"domain": domain_name(&set.domain), "version": set.version})).collect::<Vec<_>>(),
+        "opsets": model.opsets().iter().map(|set| json!({"domain": shown_domain(&set.domain), "version": set.version})).collect::<Vec<_>>(),
         "producer_name": model.producer_name(),
         "producer_version": model.producer_version(),
         "domain": model.domain(),
@@ -404,22 +410,17 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
         "model_version_text": model.model_version().map(format_version),
         "graph": model.graph_name(),
         "doc": model.doc(),
-        "inputs": ports_json(&model.inputs()),
-        "outputs": ports_json(&model.outputs()),
+        "inputs": model.inputs(),
+        "outputs": model.outputs(),
         "nodes": model.node_count(),
-        "parameters": totals_json(model.parameters()),
-        "constants": totals_json(model.constants()),
+        "parameters": model.parameters(),
+        "constants": model.constants(),
         "stored": sum_by_storage(model).iter()
             .map(|totals| json!({
                 "storage": totals.storage, "type": totals.element_type, "tensors": totals.tensors, "bytes": totals.bytes,
             }))
             .collect::<Vec<_>>(),
-        "external_files": data_files(model, arg).iter()
-            .map(|file| json!({
-                "location": file.claimed.location, "tensors": file.claimed.tensors, "bytes": file.claimed.bytes,
-                "end": file.end, "present_bytes": file.present(), "missing": file.found == DataFileStatus::Missing,
-            }))
-            .collect::<Vec<_>>(),
+        "external_files": data_files(model, arg).iter().map(DataFile::as_json).collect::<Vec<_>>(),
         "training_steps": model.training_steps(),
         "training": model.training_entries().iter()
             .map(|entry| json!({
@@ -429,71 +430,18 @@ fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
                 "update_binding": bindings_json(&entry.update_binding),
             }))
             .collect::<Vec<_>>(),
-        "state_variables": model.state_variables().iter()
-            .map(|variable| json!({
-                "name": variable.name, "entry": variable.entry,
-                "type": variable.data_type.map(DataType::name), "shape": variable.dims,
-            }))
-            .collect::<Vec<_>>(),
+        "state_variables": model.state_variables(),
         "device_configurations": model.device_configurations().len(),
-        "configurations": model.device_configurations().iter()
-            .map(|one| json!({
-                "name": one.name, "num_devices": one.num_devices, "devices": one.devices,
-            }))
-            .collect::<Vec<_>>(),
-        "operators": model.operators().iter()
-            .map(|op| json!({"domain": domain_name(&op.domain), "name": op.name, "nodes": op.nodes, "function": op.is_function}))
-            .collect::<Vec<_>>(),
-        "functions": model.functions().iter()
-            .map(|function| json!({
-                "domain": domain_name(&function.domain), "name": function.name, "overload": function.overload,
-                "inputs": function.inputs, "outputs": function.outputs, "nodes": function.nodes,
-            }))
-            .collect::<Vec<_>>(),
+        "configurations": model.device_configurations(),
+        "operators": model.operators(),
+        "functions": model.functions(),
         "metadata": model.metadata().iter().map(|(key, value)| json!({"key": key, "value": value})).collect::<Vec<_>>(),
         "runnable": unsupported.is_empty(),
-        "unsupported": unsupported.iter().map(unsupported_json).collect::<Vec<_>>(),
+        "unsupported": unsupported,
     })
-}
-
-/// Describes an operator that cannot run, the number of its nodes and the reason, in JSON.
-pub(crate) fn unsupported_json(op: &UnsupportedOperator) -> serde_json::Value {
-    json!({
-        "domain": domain_name(&op.domain), "name": op.name, "opset": op.opset, "nodes": op.nodes, "why": op.why,
-    })
-}
-
-fn totals_json(totals: Totals) -> serde_json::Value {
-    json!({"tensors": totals.tensors, "elements": totals.elements, "bytes": totals.bytes})
 }
 
 fn bindings_json(bindings: &[(String, String)]) -> Vec<serde_json::Value> {
     let bindings = bindings.iter();
     bindings.map(|(variable, output)| json!({"variable": variable, "output": output})).collect()
-}
-
-#[derive(Serialize)]
-struct PortJson<'a> {
-    name: &'a str,
-    #[serde(rename = "type")]
-    ty: Option<String>,
-    element_type: Option<&'static str>,
-    /// Sizes: numbers, expressions as text, or null where unknown; null as a whole if the rank is
-    /// unknown.
-    shape: Option<Vec<serde_json::Value>>,
-    required: bool,
-}
-
-fn ports_json(ports: &[Port]) -> Vec<serde_json::Value> {
-    ports.iter().map(port_json).collect()
-}
-
-fn port_json(port: &Port) -> serde_json::Value {
-    json!(PortJson {
-        name: port.name(),
-        ty: port.ty().map(Type::to_string),
-        element_type: port.ty().and_then(Type::elem).map(|elem| elem.name()),
-        shape: port.ty().and_then(Type::shape).map(|shape| shape.iter().map(dim_json).collect()),
-        required: port.is_required(),
-    })
 }

@@ -2,13 +2,14 @@
 
 use sardonyx::edit::{EditError, FunctionId, InlineOptions, InlineReport};
 use sardonyx::io::Weights;
+use sardonyx::tool::{BriefFinding, shown_domain};
 use sardonyx::{Model, SaveOptions, check};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::human::count;
 use crate::model_arg::ModelArg;
-use crate::operator_name::domain_name;
+use crate::objects::merge_objects;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 use crate::{invalid, saving};
@@ -62,7 +63,7 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
                 let answer = json!({
                     "schema": SCHEMA,
                     "model": args.model.name(),
-                    "refused": findings.iter().map(finding_json).collect::<Vec<_>>(),
+                    "refused": findings.iter().map(BriefFinding::from).collect::<Vec<_>>(),
                 });
                 terminal.json(&answer, true)?;
             } else {
@@ -88,35 +89,9 @@ pub(crate) fn inline(args: &Args, terminal: &Terminal) -> Result<Verdict, Failur
     let save = SaveOptions::new();
     let saved = args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
     if args.saving.json {
-        let answer = json!({
-            "schema": SCHEMA,
-            "model": args.model.name(),
-            "functions": functions_json(&report),
-            "operators": operators_json(&report),
-            "removed": report.removed.iter().map(id_json).collect::<Vec<_>>(),
-            "kept": report.kept.iter().map(finding_json).collect::<Vec<_>>(),
-            "imported": report
-                .imported
-                .iter()
-                .map(|(domain, version)| json!({"domain": domain, "version": version}))
-                .collect::<Vec<_>>(),
-            "without_body": report
-                .without_body
-                .iter()
-                .map(|kept| {
-                    json!({
-                        "domain": kept.domain,
-                        "name": kept.name,
-                        "nodes": kept.nodes,
-                        "first": kept.first,
-                        "reason": kept.why,
-                    })
-                })
-                .collect::<Vec<_>>(),
-            "converted": report.converted.iter().map(id_json).collect::<Vec<_>>(),
-            "added_functions": added_json(&report.added),
-            "saved": saved.json(),
-        });
+        let answer = json!({"schema": SCHEMA, "model": args.model.name()});
+        let mut answer = merge_objects(answer, json!(report));
+        answer["saved"] = saved.json();
         terminal.json(&answer, true)?;
     } else {
         terminal.remark(&(render_findings(&original, &report.kept, args) + &as_text(&report)));
@@ -196,14 +171,14 @@ fn as_text(report: &InlineReport) -> String {
         lines.push(format!("inlined {} of {function}", count(*calls, "call")));
     }
     for ((domain, name), nodes) in &report.operators {
-        let domain = domain_name(domain);
+        let domain = shown_domain(domain);
         lines.push(format!("inlined {} of the operator {domain}.{name}", count(*nodes, "node")));
     }
     if lines.is_empty() {
         lines.push("nothing to inline".to_string());
     }
     for kept in &report.without_body {
-        let (domain, nodes) = (domain_name(&kept.domain), count(kept.nodes, "node"));
+        let (domain, nodes) = (shown_domain(&kept.domain), count(kept.nodes, "node"));
         let stay = if kept.nodes == 1 { "stays" } else { "stay" };
         let first = if kept.nodes == 1 { "" } else { "the first is " };
         lines.push(format!(
@@ -216,7 +191,7 @@ fn as_text(report: &InlineReport) -> String {
     }
     lines.extend(report.added.iter().map(|(function, original)| added_text(function, original)));
     for (domain, version) in &report.imported {
-        let domain = domain_name(domain);
+        let domain = shown_domain(domain);
         lines.push(format!("the model now imports version {version} of {domain}"));
     }
     if !report.removed.is_empty() {
@@ -225,42 +200,7 @@ fn as_text(report: &InlineReport) -> String {
     lines.join("\n")
 }
 
-fn functions_json(report: &InlineReport) -> Vec<Value> {
-    let functions = report.functions.iter();
-    functions
-        .map(|(id, calls)| {
-            json!({"domain": id.domain, "name": id.name, "overload": id.overload, "calls": calls})
-        })
-        .collect()
-}
-
-fn operators_json(report: &InlineReport) -> Vec<Value> {
-    let operators = report.operators.iter();
-    operators
-        .map(|((domain, name), nodes)| json!({"domain": domain, "name": name, "nodes": nodes}))
-        .collect()
-}
-
 /// Reports that `function` was added for calls of `original` that leave out inputs.
 pub(crate) fn added_text(function: &FunctionId, original: &FunctionId) -> String {
     format!("added {function} for calls of {original} that leave out inputs")
-}
-
-/// Lists in JSON the functions that were added, each with the function that it specializes.
-pub(crate) fn added_json(added: &[(FunctionId, FunctionId)]) -> Vec<Value> {
-    let added = added.iter();
-    added.map(|(function, of)| json!({"function": id_json(function), "of": id_json(of)})).collect()
-}
-
-fn id_json(id: &FunctionId) -> Value {
-    json!({"domain": id.domain, "name": id.name, "overload": id.overload})
-}
-
-fn finding_json(found: &check::Finding) -> Value {
-    json!({
-        "code": found.code.name,
-        "place": found.place.path,
-        "message": found.fact,
-        "advice": found.advice,
-    })
 }

@@ -1,9 +1,9 @@
 //! `sardonyx ls`: list of the tensors that a model stores, one per line.
 
-use sardonyx::inspect::{StoredTensor, TensorRole, TensorStorage};
+use sardonyx::inspect::{StoredTensor, TensorStorage};
 use sardonyx::tool::Glob;
 use sardonyx::{DataType, Model};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::data_files::DataFiles;
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use crate::human::{Align, bytes, columns, compare_names, count, cut, group, pars
 use crate::model_arg::ModelArg;
 use crate::show;
 use crate::stats::{Number, Stats};
-use crate::stored_tensors::{is_external, storage_name};
+use crate::stored_tensors::is_external;
 use crate::terminal::Terminal;
 use crate::types::parse_element;
 use crate::verdict::Verdict;
@@ -330,7 +330,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-fn as_json(rows: &[Row], broken: usize, name: &str) -> serde_json::Value {
+fn as_json(rows: &[Row], broken: usize, name: &str) -> Value {
     let elements = rows.iter().filter_map(|row| row.tensor.elements());
     let size: u64 = rows.iter().filter_map(|row| row.tensor.bytes).sum();
     json!({
@@ -346,39 +346,21 @@ fn as_json(rows: &[Row], broken: usize, name: &str) -> serde_json::Value {
     })
 }
 
-fn row_json(row: &Row) -> serde_json::Value {
-    let tensor = &row.tensor;
-    let role = match tensor.role {
-        TensorRole::Initializer => "initializer",
-        TensorRole::Attribute => "attribute",
-        TensorRole::SparseValues => "sparse values",
-        TensorRole::SparseIndices => "sparse indices",
-        _ => "other",
+fn row_json(row: &Row) -> Value {
+    let mut answer = Map::new();
+    let Value::Object(tensor) = json!(row.tensor) else {
+        return Value::Null;
     };
-    let mut answer = json!({
-        "name": tensor.name,
-        "place": tensor.place,
-        "role": role,
-        "type": tensor.type_name(),
-        "type_number": tensor.type_number,
-        "shape": tensor.dims,
-        "elements": tensor.elements(),
-        "bytes": tensor.bytes,
-        "storage": storage_name(&tensor.storage),
-        "problem": row.problem,
-        "stats": row.stats.as_ref().map(Stats::json),
-    });
-    match &tensor.storage {
-        TensorStorage::Typed(field) => answer["field"] = json!(field),
-        TensorStorage::External { location, offset, length, checksum } => {
-            answer["location"] = json!(location);
-            answer["offset"] = json!(offset);
-            answer["length"] = json!(length);
-            answer["checksum"] = json!(checksum);
+    for (key, value) in tensor {
+        let is_storage = key == "storage";
+        answer.insert(key, value);
+        // Keeps the order of keys: those of the storage, such as `location`, come last.
+        if is_storage {
+            answer.insert("problem".to_string(), json!(row.problem));
+            answer.insert("stats".to_string(), json!(row.stats.as_ref().map(Stats::json)));
         }
-        _ => {}
     }
-    answer
+    Value::Object(answer)
 }
 
 #[cfg(test)]

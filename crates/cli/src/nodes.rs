@@ -1,17 +1,16 @@
 //! `sardonyx info --nodes`: the nodes of a model as a table.
 
+use sardonyx::Model;
 use sardonyx::infer::InferOptions;
-use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
+use sardonyx::inspect::{NodeInfo, NodeValue};
 use sardonyx::tool::{Glob, suggest};
-use sardonyx::{Model, Type};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::human::{Align, columns, count, group};
 use crate::model_arg::ModelArg;
-use crate::operator_name::{domain_name, qualified_name};
-use crate::terminal::{Each, Terminal};
+use crate::operator_name::qualified_name;
+use crate::terminal::Terminal;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -89,8 +88,8 @@ pub(crate) fn list(
     let hint = args.hint(&nodes);
     let fitting: Vec<NodeInfo> = nodes.into_iter().filter(|node| args.fits(node)).collect();
     if json {
-        let nodes = Each(|| fitting.iter().map(node_json));
-        return terminal.json(&Answer { schema: SCHEMA, model: arg.name(), total, nodes }, true);
+        let answer = Answer { schema: SCHEMA, model: arg.name(), total, nodes: &fitting };
+        return terminal.json(&answer, true);
     }
     terminal.print(&text(&fitting, total))?;
     if let Some(hint) = hint.filter(|_| fitting.is_empty()) {
@@ -99,48 +98,14 @@ pub(crate) fn list(
     Ok(())
 }
 
-/// JSON answer. Nodes are serialized one by one, so that they are never in memory twice.
+/// JSON answer of `info --nodes`.
 #[derive(Serialize)]
-struct Answer<Nodes: Serialize> {
+struct Answer<'a> {
     schema: &'static str,
     model: String,
     /// Number of nodes in the model, with those that are not listed.
     total: usize,
-    nodes: Nodes,
-}
-
-fn node_json(node: &NodeInfo) -> Value {
-    json!({
-        "graph": &*node.graph,
-        "index": node.index,
-        "name": node.name,
-        "domain": domain_name(&node.domain),
-        "operator": node.operator,
-        "inputs": values_json(&node.inputs),
-        "outputs": values_json(&node.outputs),
-    })
-}
-
-/// Lists inputs or outputs of a node in JSON, with null for those that are left out.
-fn values_json(values: &[Option<NodeValue>]) -> Vec<Value> {
-    values.iter().map(|value| value.as_ref().map_or(Value::Null, value_json)).collect()
-}
-
-fn value_json(value: &NodeValue) -> Value {
-    let (source, made_by) = match value.source {
-        ValueSource::Input => ("input", None),
-        ValueSource::Initializer => ("initializer", None),
-        ValueSource::Node(index) => ("node", Some(index)),
-        ValueSource::Outside => ("outside", None),
-        _ => ("nothing", None),
-    };
-    json!({
-        "name": value.name,
-        "type": value.ty.as_ref().map(Type::to_string),
-        "source": source,
-        "made_by": made_by,
-        "output": value.is_output,
-    })
+    nodes: &'a [NodeInfo],
 }
 
 /// Formats a table of nodes for each graph, and the number of nodes below.

@@ -3,13 +3,12 @@
 use sardonyx::io::Weights;
 use sardonyx::tool::edits::{Edit, JobKind};
 use sardonyx::tool::schema::Registry;
-use sardonyx::tool::{ModelExt, format_version, parse_version, suggest};
+use sardonyx::tool::{ModelExt, format_version, parse_version, shown_domain, suggest};
 use sardonyx::{ErrorKind, Model, SaveOptions};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::model_arg::ModelArg;
-use crate::operator_name::domain_name;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 use crate::{files, invalid, saving};
@@ -156,12 +155,12 @@ impl Args {
             note_merged(imports, model, terminal);
             let known = Registry::standard().versions(domain);
             if let Some((_, newest)) = known.filter(|(_, newest)| *version > i64::from(*newest)) {
-                let name = domain_name(domain);
+                let name = shown_domain(domain);
                 terminal.note(&format!(
                     "version {version} of {name} is unknown; the newest known version is {newest}"
                 ));
             }
-            let what = format!("opset {}", domain_name(domain));
+            let what = format!("opset {}", shown_domain(domain));
             changes.version(&what, before, *version);
         }
         // The IR version comes after the operator sets, which newer IR versions require.

@@ -7,7 +7,7 @@ use sardonyx::device::{Division, ShardOptions, ShardReport};
 use sardonyx::io::Weights;
 use sardonyx::tool::ModelExt;
 use sardonyx::{Model, SaveOptions};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::human::{count, group};
@@ -143,7 +143,7 @@ pub(crate) fn shard(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "model": args.model.name(),
             "configuration": name,
             "devices": devices,
-            "report": as_json(&report),
+            "report": report,
             "nothing_split": reason_not_split(&model, &report, division),
         });
         if let Some(saved) = saved {
@@ -190,19 +190,6 @@ impl Args {
             answer: json!({"schema": SCHEMA, "model": self.model.name()}),
         }
     }
-}
-
-fn as_json(report: &ShardReport) -> Value {
-    json!({
-        "products_by_columns": report.columns,
-        "products_by_rows": report.rows,
-        "products_whole": report.whole,
-        "tables_by_rows": report.tables,
-        "multiply_adds_of_stages": report.stages,
-        "inputs_by_batch": report.inputs,
-        "nodes_by_batch": report.in_parts,
-        "nodes_in_subgraphs": report.inside,
-    })
 }
 
 /// Returns the reason why nothing is divided over the devices, with options to use instead; `None`

@@ -3,8 +3,6 @@
 use sardonyx::tool::profile::{OperandDetails, StepDetails, StepInfo};
 use serde_json::{Map, Value, json};
 
-use crate::symbols::dim_json;
-
 /// Formats the operator of a step with those that are fused into it, such as `Conv with Relu`.
 pub(crate) fn operator(step: &StepInfo) -> String {
     let names = std::iter::once(step.op).chain(step.with.iter().copied());
@@ -64,7 +62,7 @@ fn operand_json(operand: &OperandDetails) -> Value {
     let shape = ty.and_then(|ty| ty.shape());
     json!({
         "type": ty.and_then(|ty| ty.elem()).map(|elem| elem.name()),
-        "shape": shape.map(|shape| shape.iter().map(dim_json).collect::<Vec<_>>()),
+        "shape": shape.map(|shape| &shape[..]),
         "constant": operand.constant,
         "strided": operand.strided,
         "channels_last": operand.channels_last,

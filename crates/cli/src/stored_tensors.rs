@@ -3,17 +3,6 @@
 use sardonyx::Model;
 use sardonyx::inspect::{StoredTensor, TensorStorage};
 
-/// Returns the word for a tensor's storage in JSON answers, such as `raw` or `external`.
-pub(crate) fn storage_name(storage: &TensorStorage) -> &'static str {
-    match storage {
-        TensorStorage::Raw => "raw",
-        TensorStorage::Typed(_) => "typed",
-        TensorStorage::External { .. } => "external",
-        TensorStorage::Nothing => "nothing",
-        _ => "broken",
-    }
-}
-
 /// Whether the values of a tensor are in a data file.
 pub(crate) fn is_external(tensor: &StoredTensor) -> bool {
     matches!(tensor.storage, TensorStorage::External { .. })

@@ -1,9 +1,8 @@
-//! Symbolic dimensions: the option `--set NAME=SIZE` of commands that infer types, and dimensions
-//! in JSON answers. The option `--set` of sessions is in `session.rs`.
+//! Symbolic dimensions: the option `--set NAME=SIZE` of commands that infer types. The option
+//! `--set` of sessions is in `session.rs`.
 
 use sardonyx::infer::InferOptions;
-use sardonyx::{Dim, Model, Port, Type};
-use serde_json::{Value, json};
+use sardonyx::{Model, Port, Type};
 
 use crate::failure::Failure;
 
@@ -103,14 +102,5 @@ impl Args {
             options = options.set(name, *size);
         }
         Ok(options)
-    }
-}
-
-/// Converts a dimension to JSON: a number, an expression as text, or null if it is unknown.
-pub(crate) fn dim_json(dim: &Dim) -> Value {
-    match dim {
-        Dim::Known(size) => json!(size),
-        Dim::Unknown => Value::Null,
-        Dim::Expr(_) => json!(dim.to_string()),
     }
 }

@@ -35,6 +35,8 @@ mod graph;
 mod ids;
 mod inline;
 mod inner_names;
+#[cfg(feature = "serde")]
+mod json_form;
 mod made;
 mod names;
 mod own_memory;

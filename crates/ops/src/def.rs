@@ -13,7 +13,8 @@ use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
 use crate::sharding::{Linear, SplitFn};
 
-/// The name of a domain for people.
+/// Returns the name of an operator domain in messages: `ai.onnx` for the default domain, which is
+/// empty in files.
 pub fn shown_domain(domain: &str) -> &str {
     if domain.is_empty() { "ai.onnx" } else { domain }
 }

@@ -87,6 +87,8 @@ pub use inline::{InlineOptions, InlineRefusal, InlineReport, WithoutBody};
 pub use ir_version::{
     FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset, set_ir_version,
 };
+#[cfg(feature = "serde")]
+pub use json_form::BriefFinding;
 pub use node_path::{NodePath, Part, PathNode};
 pub use order::first_too_early;
 pub use resolve::{OpId, Resolved, resolve};

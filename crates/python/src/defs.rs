@@ -12,6 +12,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use sardonyx::tool::schema::RegistryError;
+use sardonyx::tool::shown_domain;
 
 use crate::errors::SchemaError;
 use crate::registry;
@@ -90,7 +91,7 @@ fn get_schema(
     let found = registry::snapshot().find(op_type, version, &domain);
     found.map(OpSchema).ok_or_else(|| {
         let up_to = version.map_or(String::new(), |version| format!(" up to version {version}"));
-        let domain = if domain.is_empty() { "ai.onnx" } else { &domain };
+        let domain = shown_domain(&domain);
         SchemaError::new_err(format!(
             "operator '{op_type}'{up_to} does not exist in the domain '{domain}'"
         ))

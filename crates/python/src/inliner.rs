@@ -7,6 +7,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use sardonyx::edit::{EditError, InlineOptions};
 use sardonyx::tool::schema::Registry;
+use sardonyx::tool::shown_domain;
 use sardonyx::{Model, check};
 
 use crate::checker::raise_errors;
@@ -91,8 +92,7 @@ fn normalize_domain(domain: &str) -> &str {
 
 /// Formats a domain and a name in the form of the inliner's patterns: `domain.name`.
 fn to_pattern(domain: &str, name: &str) -> String {
-    let domain = if domain.is_empty() { "ai.onnx" } else { domain };
-    format!("{domain}.{name}")
+    format!("{}.{name}", shown_domain(domain))
 }
 
 /// Inlines functions of a serialized ModelProto with the options that `options` makes for it.

@@ -29,6 +29,8 @@ mod fold;
 mod images;
 mod inputs;
 mod iteration_plan;
+#[cfg(feature = "serde")]
+mod json_form;
 mod kernel;
 mod layout;
 mod lower;

@@ -53,7 +53,7 @@ pub enum EditError {
 }
 
 impl EditError {
-    /// Error of a conversion of `model`.
+    /// Converts an error of the conversion of `model`.
     pub(crate) fn from_conversion(model: &Model, error: passes::ConvertError) -> EditError {
         match error {
             passes::ConvertError::Target(message) => EditError::Option(message),
@@ -63,7 +63,7 @@ impl EditError {
         }
     }
 
-    /// Error of inlining in `model`.
+    /// Converts an error of inlining in `model`.
     pub(crate) fn from_inlining(model: &Model, refusal: InlineRefusal) -> EditError {
         match refusal {
             InlineRefusal::Findings(findings) => EditError::NotInlinable(findings),
@@ -72,7 +72,7 @@ impl EditError {
         }
     }
 
-    /// Error of deriving gradients or training from `model`.
+    /// Converts an error of deriving gradients or training from `model`.
     pub(crate) fn from_derivation(model: &Model, error: DeriveError) -> EditError {
         match error {
             DeriveError::Option(message) => EditError::Option(message),
@@ -85,7 +85,7 @@ impl EditError {
         EditError::Invalid(Box::new(InvalidResult::new(model, rejected)))
     }
 
-    /// Function or operator with a name similar to a pattern that matches none.
+    /// Returns the function or operator with a name similar to a pattern that matches none.
     fn similar(&self) -> Option<&str> {
         match self {
             EditError::UnknownFunction { similar, .. }

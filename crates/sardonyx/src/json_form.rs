@@ -1,12 +1,17 @@
 //! Implements `serde::Serialize` for reports. The command uses these implementations for `--json`,
 //! so the keys are the same.
 
+mod inspect;
+
+use sardonyx_model::{Dim, Type};
 use serde::{Serialize, Serializer};
 
 use crate::check::Severity;
+use crate::infer::InferredValue;
 use crate::inspect::OperatorSet;
 use crate::save::{SaveReport, SavedFile};
 use crate::scan::{ScanFacts, ScanFinding, ScanReport, ScannedDomain, ScannedFile};
+use crate::train::StateVariable;
 
 /// Writes the keys `domain` (empty for `ai.onnx`) and `version`.
 impl Serialize for OperatorSet {
@@ -165,6 +170,54 @@ impl Serialize for ScanReport {
             notes: self.notes,
             facts: &self.facts,
             findings: &self.findings,
+        };
+        form.serialize(serializer)
+    }
+}
+
+/// Writes the keys `graph`, `name`, `made_by`, `type` as text, `elem` and `shape`. An unknown type,
+/// element type, shape or dimension is null. A dimension that is an expression is a text.
+impl Serialize for InferredValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            graph: &'a str,
+            name: &'a str,
+            made_by: &'a str,
+            #[serde(rename = "type")]
+            ty: Option<String>,
+            elem: Option<&'static str>,
+            shape: Option<&'a [Dim]>,
+        }
+        let form = Form {
+            graph: &self.graph,
+            name: &self.name,
+            made_by: &self.made_by,
+            ty: self.ty.map(Type::to_string),
+            elem: self.ty.and_then(Type::elem).map(|elem| elem.name()),
+            shape: self.ty.and_then(Type::shape).map(|shape| &shape[..]),
+        };
+        form.serialize(serializer)
+    }
+}
+
+/// Writes the keys `name`, `entry` (null for an initializer of the main graph), `type` (null if the
+/// standard does not define it) and `shape`.
+impl Serialize for StateVariable {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Form<'a> {
+            name: &'a str,
+            entry: Option<usize>,
+            #[serde(rename = "type")]
+            data_type: Option<&'static str>,
+            shape: &'a [i64],
+        }
+        let form = Form {
+            name: &self.name,
+            entry: self.entry,
+            data_type: self.data_type.map(|data_type| data_type.name()),
+            shape: &self.dims,
         };
         form.serialize(serializer)
     }

@@ -43,9 +43,13 @@
 //!   arrays of the crate `ndarray` 0.17 and copy no elements where the layout allows it.
 //! - `num-complex`: `Complex<f32>` and `Complex<f64>` of the crate `num-complex` 0.4 as elements,
 //!   with the layout of [`value::Complex64`] and [`value::Complex128`].
-//! - `serde`: `serde::Serialize` for [`check::CheckReport`] and its findings,
-//!   [`check::ScanReport`], [`io::SaveReport`] and [`edit::StripReport`], with the keys that the
-//!   command prints with `--json`.
+//! - `serde`: `serde::Serialize` for reports, with the keys that the command prints with `--json`:
+//!   [`check::CheckReport`] and its findings, [`check::ScanReport`], [`convert::ConvertReport`],
+//!   [`edit::InlineReport`], [`edit::StripReport`], [`train::GradientReport`],
+//!   [`train::TrainingReport`], [`device::ShardReport`], [`infer::InferredValue`],
+//!   [`io::SaveReport`], [`text::ParseError`], [`text::LeftOut`] and
+//!   [`ops::UnsupportedOperator`]. Likewise for [`Port`], [`Dim`], [`train::StateVariable`] and the
+//!   structs of [`inspect`].
 //! - `tracing`: spans of the crate `tracing` 0.1 with the target `sardonyx`: `open`, `plan` and
 //!   `run` at the level DEBUG, `step` with its number and nodes at TRACE.
 //!

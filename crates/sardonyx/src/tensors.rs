@@ -71,6 +71,20 @@ pub enum TensorStorage {
     Nothing,
 }
 
+impl TensorStorage {
+    /// Returns the word for this storage in JSON answers, such as `raw` or `external`.
+    #[doc(hidden)]
+    pub fn name(&self) -> &'static str {
+        match self {
+            TensorStorage::Raw => "raw",
+            TensorStorage::Typed(_) => "typed",
+            TensorStorage::External { .. } => "external",
+            TensorStorage::Broken(_) => "broken",
+            TensorStorage::Nothing => "nothing",
+        }
+    }
+}
+
 /// Access to stored tensors.
 ///
 /// ```

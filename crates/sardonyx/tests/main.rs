@@ -22,6 +22,8 @@ mod images;
 mod infer;
 mod inline;
 mod ir_versions;
+#[cfg(feature = "serde")]
+mod json_form;
 #[cfg(unix)]
 mod kill;
 mod load;

@@ -58,6 +58,16 @@ impl ParseError {
         &self.0.diagnostics
     }
 
+    /// Returns the diagnostics with their positions, in the order of the text. Counts the lines of
+    /// the text once.
+    #[cfg(feature = "serde")]
+    pub(crate) fn locate_all(&self) -> impl Iterator<Item = (&Diagnostic, Position)> {
+        let mut lines = Lines::default();
+        let text = self.0.text.as_slice();
+        let diagnostics = self.0.diagnostics.iter();
+        diagnostics.map(move |found| (found, lines.position(text, found.span.start)))
+    }
+
     /// Where a diagnostic points to: line and column, both from 1, in characters.
     pub fn position(&self, diagnostic: &Diagnostic) -> Position {
         Position::of(self.0.text.as_slice(), diagnostic.span.start)

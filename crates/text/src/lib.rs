@@ -5,6 +5,8 @@
 mod cursor;
 mod diagnostic;
 mod format;
+#[cfg(feature = "serde")]
+mod json_form;
 mod layout;
 mod left_out;
 mod numbers;

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use sardonyx::Type;
 use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
+use sardonyx::tool::shown_domain;
 
 use super::folds::Folds;
 use crate::human;
-use crate::operator_name::{domain_name, qualified_name};
+use crate::operator_name::qualified_name;
 
 /// Maximum width of a line in a vertex, in columns.
 const COLUMNS: usize = 34;
@@ -218,7 +219,7 @@ impl DrawingBuilder<'_> {
         let pair = |key: &str, value: String| (key.to_string(), value);
         let mut details = vec![
             pair("operator", node.operator.clone()),
-            pair("domain", domain_name(&node.domain).to_string()),
+            pair("domain", shown_domain(&node.domain).to_string()),
             pair("name", node.name.clone()),
             pair("position", format!("{}[{index}]", node.graph)),
         ];
