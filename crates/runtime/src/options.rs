@@ -129,7 +129,7 @@ impl Options {
     /// [`CompileError::Option`] if `SARDONYX_ISA` names none, or if `SARDONYX_CACHES` is malformed,
     /// which would otherwise go unnoticed.
     pub fn chosen_isa(&self) -> Result<Isa, CompileError> {
-        Caches::requested().map_err(|error| CompileError::Option(error.to_string()))?;
+        Caches::from_environment().map_err(|error| CompileError::Option(error.to_string()))?;
         match self.isa {
             Some(isa) => Ok(isa),
             None => Isa::requested().map_err(|error| CompileError::Option(error.to_string())),

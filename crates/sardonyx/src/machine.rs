@@ -36,7 +36,7 @@ impl Machine {
     pub fn measure() -> Result<Machine, Error> {
         let isa =
             Isa::requested().map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))?;
-        let Caches { near, own, shared } = Caches::requested()
+        let Caches { near, own, shared } = Caches::from_environment()
             .map_err(|error| Error::new(ErrorKind::Argument, error.to_string()))?;
         Ok(Machine {
             processor: processor_name(),

@@ -38,7 +38,7 @@ impl Caches {
     /// # Errors
     ///
     /// The variable does not hold three sizes from 4K to 1G in ascending order.
-    pub fn requested() -> Result<Caches, UnknownCaches> {
+    pub fn from_environment() -> Result<Caches, UnknownCaches> {
         static REQUESTED: OnceLock<Result<Caches, UnknownCaches>> = OnceLock::new();
         REQUESTED
             .get_or_init(|| match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
@@ -48,18 +48,19 @@ impl Caches {
             .clone()
     }
 
-    /// Like [`Caches::requested`], with the sizes of this machine if the variable is malformed.
+    /// Returns the sizes to block for, those of this machine if the variable is malformed.
     pub fn detect() -> Caches {
         static DETECTED: OnceLock<Caches> = OnceLock::new();
-        *DETECTED.get_or_init(|| Caches::requested().unwrap_or_else(|_| Caches::of_machine()))
+        *DETECTED
+            .get_or_init(|| Caches::from_environment().unwrap_or_else(|_| Caches::of_machine()))
     }
 
-    /// Number of floats in a fraction of the first-level cache, at least 1,024.
+    /// Returns the number of floats in a fraction of the first-level cache, at least 1,024.
     pub fn near_floats(&self, numerator: usize, denominator: usize) -> usize {
         share_of_floats(self.near, numerator, denominator)
     }
 
-    /// Number of floats in a fraction of the second-level cache, at least 1,024.
+    /// Returns the number of floats in a fraction of the second-level cache, at least 1,024.
     pub fn own_floats(&self, numerator: usize, denominator: usize) -> usize {
         share_of_floats(self.own, numerator, denominator)
     }
@@ -75,8 +76,7 @@ impl Caches {
 
     fn is_plausible(&self) -> bool {
         let Caches { near, own, shared } = *self;
-        let in_bounds = |size: usize| (BOUNDS[0]..=BOUNDS[1]).contains(&size);
-        near <= own && own <= shared && in_bounds(near) && in_bounds(own) && in_bounds(shared)
+        BOUNDS[0] <= near && near <= own && own <= shared && shared <= BOUNDS[1]
     }
 
     /// Parses three sizes such as `32K,512K,4M`.
@@ -150,12 +150,12 @@ struct Level {
 impl Level {
     /// Reads the directory of one cache, such as `cpu0/cache/index2`.
     fn from_sysfs(directory: &Path) -> Option<Level> {
-        let read = |name: &str| read_trimmed(&directory.join(name));
+        let sharers = read_trimmed(&directory.join("shared_cpu_list"));
         Some(Level {
-            level: read("level")?.parse().ok()?,
-            has_data: read("type")? != "Instruction",
-            size: parse_size(&read("size")?)?,
-            sharers: read("shared_cpu_list").map_or(1, |list| parse_list(&list).len().max(1)),
+            level: read_trimmed(&directory.join("level"))?.parse().ok()?,
+            has_data: read_trimmed(&directory.join("type"))? != "Instruction",
+            size: parse_size(&read_trimmed(&directory.join("size"))?)?,
+            sharers: sharers.map_or(1, |list| parse_list(&list).len().max(1)),
         })
     }
 
@@ -349,20 +349,21 @@ mod tests {
             Sysfs(root)
         }
 
+        fn write(path: PathBuf, text: &str) {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        }
+
         /// Adds a processor whose core has the `siblings`, with caches as level, type, size and
         /// sharers.
         fn add(&self, processor: usize, siblings: &str, caches: &[[&str; 4]]) {
             let directory = self.0.join(format!("cpu{processor}"));
-            let write = |path: PathBuf, text: &str| {
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, format!("{text}\n")).unwrap();
-            };
-            write(directory.join("topology/thread_siblings_list"), siblings);
+            Sysfs::write(directory.join("topology/thread_siblings_list"), siblings);
             for (index, cache) in caches.iter().enumerate() {
                 let of = directory.join(format!("cache/index{index}"));
                 let names = ["level", "type", "size", "shared_cpu_list"];
                 for (name, value) in names.iter().zip(cache) {
-                    write(of.join(name), value);
+                    Sysfs::write(of.join(name), value);
                 }
             }
         }

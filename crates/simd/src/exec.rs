@@ -1,4 +1,4 @@
-//! What every kernel is given besides its operands.
+//! Argument of every kernel besides its operands.
 
 use crate::{Caches, Isa, Pool};
 
@@ -8,7 +8,7 @@ use crate::{Caches, Isa, Pool};
 pub struct Exec<'a> {
     pub pool: &'a Pool,
     pub isa: Isa,
-    /// They order work only: results are the same for all sizes.
+    /// Caches to block for. Results are the same for all sizes.
     pub caches: Caches,
 }
 
@@ -19,7 +19,7 @@ impl<'a> Exec<'a> {
         Exec { pool, isa, caches: Caches::detect() }
     }
 
-    /// Blocks for other caches.
+    /// Replaces the caches to block for.
     #[must_use]
     pub fn with_caches(self, caches: Caches) -> Exec<'a> {
         Exec { caches, ..self }

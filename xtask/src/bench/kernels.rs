@@ -93,16 +93,13 @@ fn report_bars(lines: &str, as_json: bool) -> Result {
     }
     println!("{:52} {:>7} {:>7} {:>7}", "", "value", "bar", "aim");
     for bar in &bars {
-        let number = |key: &str| bar[key].as_f64().unwrap_or(f64::NAN);
-        let text = |key: &str| bar[key].as_str().unwrap_or_default();
+        let [value, limit, aim] =
+            ["value", "bar", "aim"].map(|key| bar[key].as_f64().unwrap_or(f64::NAN));
         println!(
-            "{:52} {:>7.2} {:>7.2} {:>7.2}  {:4}  {}",
-            text("bar_of"),
-            number("value"),
-            number("bar"),
-            number("aim"),
+            "{:52} {value:>7.2} {limit:>7.2} {aim:>7.2}  {:4}  {}",
+            bar["bar_of"].as_str().unwrap_or_default(),
             if bar["is_met"] == true { "met" } else { "MISS" },
-            text("unit"),
+            bar["unit"].as_str().unwrap_or_default(),
         );
     }
     let met = bars.iter().filter(|bar| bar["is_met"] == true).count();

@@ -238,7 +238,7 @@ impl File<'_> {
 fn first_sentence(text: &str) -> &str {
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let end = paragraph.find(". ").or_else(|| paragraph.find(".\n")).unwrap_or(paragraph.len());
-    paragraph[..end].trim_end_matches('.')
+    paragraph[..end].trim_end().trim_end_matches('.')
 }
 
 /// Whether `sentence` begins with the words of `opening`.

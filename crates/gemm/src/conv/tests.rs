@@ -7,7 +7,7 @@ use super::*;
 use crate::conv::pitch_of;
 use crate::gemm::Activation;
 use crate::gemm::tests::{CACHES, random};
-use sardonyx_simd::{Caches, Exec, Isa, Pool};
+use sardonyx_simd::{Exec, Isa, Pool};
 
 struct Case {
     what: &'static str,
@@ -496,16 +496,13 @@ fn caches_change_no_bit() {
         };
         for (isa, algorithm) in algorithms(&params) {
             let source = WeightSource::Floats(&weights);
-            let pack = |caches: Caches| {
-                let lasts = Lasts::ForGood;
-                let packed =
-                    PackedConv::scaled(isa, params.clone(), algorithm, source, None, lasts);
-                packed.unwrap().with_caches(caches)
-            };
             for order in orders(case) {
                 let mut expected: Option<Vec<u32>> = None;
                 for caches in CACHES {
-                    let conv = pack(caches);
+                    let params = params.clone();
+                    let packed =
+                        PackedConv::scaled(isa, params, algorithm, source, None, Lasts::ForGood);
+                    let conv = packed.unwrap().with_caches(caches);
                     for pool in &pools {
                         let result = data.run((case, &conv, pool), order, &ending);
                         let bits: Vec<u32> = result.iter().map(|x| x.to_bits()).collect();

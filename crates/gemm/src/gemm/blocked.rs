@@ -124,7 +124,7 @@ impl Product<'_> {
             let source: &dyn PackSource = match self.a {
                 Operand::Panels(a) => return self.run_packed_a(pool, a),
                 Operand::Matrix(a) if !sizes.packs_a() => {
-                    let a = Panels::unpacked(a, rows_in_place(self.isa));
+                    let a = Panels::from_matrix(a, rows_in_place(self.isa));
                     return self.run_packed_a(pool, a);
                 }
                 Operand::Matrix(a) => a,
@@ -171,7 +171,7 @@ impl Product<'_> {
             let source: &dyn PackSource = match self.b {
                 Operand::Panels(b) => return self.run_packed(pool, threads, a, b, transposed),
                 Operand::Matrix(b) if packs == PacksB::Not => {
-                    let b = Panels::unpacked(b, w);
+                    let b = Panels::from_matrix(b, w);
                     return self.run_packed(pool, threads, a, b, transposed);
                 }
                 Operand::Matrix(b) => b,
@@ -417,13 +417,15 @@ impl<F: Form> Product<'_, F> {
         waits_for_left || (has_many_rows && !converts)
     }
 
-    /// Column panels that stay in a quarter of the second-level cache for a k block.
+    /// Returns the number of column panels that fill a quarter of the second-level cache in a block
+    /// of `kc` steps.
     fn column_block(&self, kc: usize) -> usize {
         let panel = kc.max(1) * panel_width(self.isa);
         (self.caches.own_floats(1, 4) / panel).max(1)
     }
 
-    /// All of B in blocks of columns that stay in the second-level cache while rows of A pass by.
+    /// Multiplies block by block of columns: each stays in the second-level cache while all rows of
+    /// A pass by.
     unsafe fn run_by_rows(
         &self,
         pool: &Pool,

@@ -56,10 +56,10 @@ pub(crate) const fn panel_width(isa: Isa) -> usize {
     2 * isa.lanes()
 }
 
-/// Rows of a left operand that tiles read in place, per panel: whole tiles. A panel of two vectors
-/// of rows would end with a tile of fewer rows, whose sums are too few to hide the latency of
-/// multiply-adds: 6 + 6 + 4 rows reach 77 % of the peak where 6 + 6 + 6 + 6 reach 84 % (AVX2, 128 x
-/// 768 x 768).
+/// Returns the number of rows in a panel of a left operand that is read in place: whole tiles. A
+/// panel of two vectors of rows would end with a tile of fewer rows, whose sums are too few to hide
+/// the latency of multiply-adds: 6 + 6 + 4 rows reach 77 % of the peak where 6 + 6 + 6 + 6 reach 84
+/// % (AVX2, 128 x 768 x 768).
 pub(crate) const fn rows_in_place(isa: Isa) -> usize {
     match isa {
         Isa::Portable => panel_width(isa),
@@ -303,9 +303,9 @@ impl Panels {
         Panels { ptr: data.as_ptr(), stride: depth * w, ks: w, ws: 1, width: w }
     }
 
-    /// A matrix of steps by columns in place, in panels of `width` columns: for the narrow side
-    /// only.
-    pub(crate) fn unpacked(matrix: &MatRef<'_>, width: usize) -> Panels {
+    /// Views a matrix of steps by columns in place, in panels of `width` columns. Only the narrow
+    /// operand of a tile can be read so.
+    pub(crate) fn from_matrix(matrix: &MatRef<'_>, width: usize) -> Panels {
         Panels {
             ptr: matrix.as_ptr(),
             stride: width * matrix.col_stride(),

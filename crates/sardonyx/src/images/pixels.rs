@@ -41,8 +41,8 @@ pub(super) fn cmyk_to_rgb(inks: Cmy, black: u8) -> Rgb {
     let light = 255 - black;
     inks.map(|ink| {
         // `ink * light / 255`, rounded to the nearest integer, which is at most `light`.
-        let absorbed = (u32::from(ink) * u32::from(light) * 2 + 255) / 510;
-        light - absorbed as u8
+        let absorption = (u32::from(ink) * u32::from(light) * 2 + 255) / 510;
+        light - absorption as u8
     })
 }
 

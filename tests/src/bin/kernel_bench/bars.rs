@@ -1,8 +1,8 @@
 //! Speeds that kernels must reach on every processor, as shares of the multiply-adds that the
 //! instruction set can do in the same run.
 //!
-//! A bar is met or it is not, whatever the machine's clock: each case looks at the peak directly
-//! before and after it. Operands are in the caches unless the name says otherwise.
+//! A bar is independent of the machine's clock, because each case measures the peak directly before
+//! and after it. Operands are in the caches, but for cases called "from memory".
 
 use super::convolutions::{Layer, Shape};
 use super::{Bench, numbers};
@@ -56,7 +56,7 @@ const ATTENTIONS: &[(usize, usize, usize, f64, f64)] =
 
 /// Seconds of several calls, and multiply-adds of the peak in one second around them.
 struct Timed {
-    /// Of the fastest call.
+    /// Duration of the fastest call.
     seconds: f64,
     /// Operations per second, two for each multiply-add.
     peak: f64,
@@ -80,7 +80,12 @@ fn time(bench: &Bench, mut call: impl FnMut(usize) -> Result<(), Ended>) -> Time
 }
 
 impl Timed {
-    /// Share of the peak that `macs` multiply-adds reach.
+    /// Returns the duration in cycles of 32 operations at the peak.
+    fn cycles(&self) -> f64 {
+        self.seconds * self.peak / 32.0
+    }
+
+    /// Returns the share of the peak that `macs` multiply-adds reach.
     fn share(&self, macs: f64) -> f64 {
         2.0 * macs / self.seconds / self.peak
     }
@@ -105,28 +110,27 @@ fn print_cost(name: &str, unit: &str, value: f64, bar: f64, aim: f64) {
 }
 
 pub(super) fn run(bench: &Bench) {
-    let wants = |name: &str| name.contains(&bench.filter);
     for &(m, n, k, bar, aim) in PRODUCTS {
         let name = format!("product {m} x {n} x {k}");
-        if wants(&name) {
-            let timed = product(bench, [m, n, k], Activation::None, 1);
+        if name.contains(&bench.filter) {
+            let timed = product(bench, ProductSizes { m, n, k }, Activation::None, 1);
             print_share(&name, "of peak", timed.share((m * n * k) as f64), bar, aim);
         }
     }
     for &(m, n, k) in WITH_GELU {
         let name = format!("product {m} x {n} x {k}, lost by Gelu");
-        if wants(&name) {
-            let plain = product(bench, [m, n, k], Activation::None, 1);
-            let with_gelu = product(bench, [m, n, k], Activation::Gelu, 1);
+        if name.contains(&bench.filter) {
+            let plain = product(bench, ProductSizes { m, n, k }, Activation::None, 1);
+            let with_gelu = product(bench, ProductSizes { m, n, k }, Activation::Gelu, 1);
             let lost = 1.0 - plain.seconds * plain.peak / (with_gelu.seconds * with_gelu.peak);
             print_cost(&name, "of time", lost, 0.05, 0.03);
         }
     }
     for (m, n, k) in [(128, 768, 768), (128, 768, 3072)] {
         let name = format!("product {m} x {n} x {k}, weights from memory");
-        if wants(&name) {
+        if name.contains(&bench.filter) {
             let turns = bench.turns(n * k * size_of::<f32>());
-            let timed = product(bench, [m, n, k], Activation::None, turns);
+            let timed = product(bench, ProductSizes { m, n, k }, Activation::None, turns);
             print_share(&name, "of peak", timed.share((m * n * k) as f64), 0.75, 0.85);
         }
     }
@@ -134,31 +138,42 @@ pub(super) fn run(bench: &Bench) {
         run_convolution(bench, convolution);
     }
     for &(name, activation, bar, aim) in FUNCTIONS {
-        if wants(name) {
+        if name.contains(&bench.filter) {
             print_cost(name, "cycles for 8 numbers", cycles(bench, activation), bar, aim);
         }
     }
     for &(heads, rows, features, bar, aim) in ATTENTIONS {
         let name = format!("attention, {heads} heads of {rows} x {features}");
-        if wants(&name) {
+        if name.contains(&bench.filter) {
             let timed = attention_of(bench, heads, rows, features);
             let macs = (2 * heads * rows * rows * features) as f64;
             print_share(&name, "of peak", timed.share(macs), bar, aim);
         }
     }
     let name = "product of bytes 128 x 768 x 768";
-    if wants(name) {
-        let timed = product_of_bytes(bench, [128, 768, 768]);
+    if name.contains(&bench.filter) {
+        let timed = product_of_bytes(bench, ProductSizes { m: 128, n: 768, k: 768 });
         print_share(name, "of peak of floats", timed.share(128.0 * 768.0 * 768.0), 1.4, 1.5);
     }
 }
 
+/// Sizes of a product.
+#[derive(Clone, Copy)]
+struct ProductSizes {
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
 /// Times a product whose weights are packed ahead, `turns` copies of them in turn.
-fn product(bench: &Bench, sizes: [usize; 3], activation: Activation, turns: usize) -> Timed {
-    let [m, n, k] = sizes;
+fn product(bench: &Bench, sizes: ProductSizes, activation: Activation, turns: usize) -> Timed {
+    let ProductSizes { m, n, k } = sizes;
     let (a, b) = (numbers(m * k), numbers(k * n));
-    let pack = |_| Pool::to_its_end(|| PackedB::new(bench.isa, MatRef::row_major(&b, k, n)));
-    let weights: Vec<PackedB> = (0..turns).map(pack).collect();
+    let mut weights = Vec::with_capacity(turns);
+    for _ in 0..turns {
+        let b = MatRef::row_major(&b, k, n);
+        weights.push(Pool::to_its_end(|| PackedB::new(bench.isa, b)));
+    }
     let a = Lhs::Plain(MatRef::row_major(&a, m, k));
     let mut c = vec![0.0; m * n];
     let epilogue = Epilogue { activation, ..Epilogue::default() };
@@ -168,12 +183,12 @@ fn product(bench: &Bench, sizes: [usize; 3], activation: Activation, turns: usiz
     })
 }
 
-fn product_of_bytes(bench: &Bench, sizes: [usize; 3]) -> Timed {
-    let [m, n, k] = sizes;
-    let bytes = |len: usize| -> Vec<u8> { (0..len).map(|i| (i * 7919 % 251) as u8).collect() };
-    let (a, b) = (bytes(m * k), bytes(k * n));
-    let a = ByteMatrix { bits: MatRef::row_major(&a, m, k), signed: false };
-    let b = ByteMatrix { bits: MatRef::row_major(&b, k, n), signed: true };
+fn product_of_bytes(bench: &Bench, sizes: ProductSizes) -> Timed {
+    let ProductSizes { m, n, k } = sizes;
+    let bytes: Vec<u8> = (0..m.max(n) * k).map(|i| (i * 7919 % 251) as u8).collect();
+    let (a, b) = (&bytes[..m * k], &bytes[..k * n]);
+    let a = ByteMatrix { bits: MatRef::row_major(a, m, k), signed: false };
+    let b = ByteMatrix { bits: MatRef::row_major(b, k, n), signed: true };
     let packed = Pool::to_its_end(|| PackedB::from_bytes(bench.isa, b));
     let mut c = vec![0; m * n];
     let zero_points = ZeroPoints { a: &[128], b: &[] };
@@ -183,41 +198,45 @@ fn product_of_bytes(bench: &Bench, sizes: [usize; 3]) -> Timed {
 /// Cycles that a function takes for 8 numbers at the end of a product, where a cycle is that of 32
 /// operations at the peak. The product has one step, so that it costs little itself.
 fn cycles(bench: &Bench, activation: Activation) -> f64 {
-    let sizes = [96, 256, 1];
-    let numbers = (sizes[0] * sizes[1]) as f64;
+    let sizes = ProductSizes { m: 96, n: 256, k: 1 };
     let plain = product(bench, sizes, Activation::None, 1);
     let with_function = product(bench, sizes, activation, 1);
-    let cycles = |timed: &Timed| timed.seconds * timed.peak / 32.0;
-    (cycles(&with_function) - cycles(&plain)) / (numbers / 8.0)
+    (with_function.cycles() - plain.cycles()) / ((sizes.m * sizes.n) as f64 / 8.0)
 }
 
+impl Convolution {
+    /// Convolution of square images by an algorithm that does every multiply-add.
+    fn new(shape: Shape, bar: f64, aim: f64) -> Convolution {
+        Convolution { shape, is_cold: false, saved: 1.0, bar, aim }
+    }
+}
+
+/// Lists the convolutions with a bar.
 fn convolutions() -> Vec<Convolution> {
-    let shape = |channels, out_channels, size, kernel, stride| Shape {
-        channels,
-        out_channels,
-        size,
-        kernel,
-        stride,
-        depthwise: false,
-        count: 1,
-    };
-    let depthwise = |channels, size, kernel| Shape {
-        depthwise: true,
-        ..shape(channels, channels, size, kernel, 1)
-    };
-    let direct = |shape, bar, aim| Convolution { shape, is_cold: false, saved: 1.0, bar, aim };
-    let winograd = |shape, bar, aim| Convolution { saved: WINOGRAD, ..direct(shape, bar, aim) };
-    vec![
-        direct(shape(1024, 256, 14, 1, 1), 0.85, 0.92),
-        direct(shape(2048, 512, 7, 1, 1), 0.75, 0.82),
-        direct(shape(128, 128, 56, 3, 2), 0.82, 0.90),
-        winograd(shape(64, 64, 56, 3, 1), 0.65, 0.75),
-        winograd(shape(256, 256, 14, 3, 1), 0.78, 0.85),
-        Convolution { is_cold: true, ..winograd(shape(512, 512, 7, 3, 1), 0.62, 0.70) },
-        direct(depthwise(144, 56, 3), 0.45, 0.58),
-        direct(depthwise(672, 14, 5), 0.48, 0.59),
-        direct(depthwise(96, 56, 7), 0.58, 0.72),
-    ]
+    let mut all = Vec::new();
+    // Input channels, output channels, size, kernel, stride.
+    for (channels, out_channels, size, kernel, stride, bar, aim) in [
+        (1024, 256, 14, 1, 1, 0.85, 0.92),
+        (2048, 512, 7, 1, 1, 0.75, 0.82),
+        (128, 128, 56, 3, 2, 0.82, 0.90),
+    ] {
+        let shape =
+            Shape { channels, out_channels, size, kernel, stride, depthwise: false, count: 1 };
+        all.push(Convolution::new(shape, bar, aim));
+    }
+    for (channels, size, is_cold, bar, aim) in
+        [(64, 56, false, 0.65, 0.75), (256, 14, false, 0.78, 0.85), (512, 7, true, 0.62, 0.70)]
+    {
+        let direct = Convolution::new(Shape::with_equal_channels(channels, size, 3), bar, aim);
+        all.push(Convolution { is_cold, saved: WINOGRAD, ..direct });
+    }
+    for (channels, size, kernel, bar, aim) in
+        [(144, 56, 3, 0.45, 0.58), (672, 14, 5, 0.48, 0.59), (96, 56, 7, 0.58, 0.72)]
+    {
+        let shape = Shape { depthwise: true, ..Shape::with_equal_channels(channels, size, kernel) };
+        all.push(Convolution::new(shape, bar, aim));
+    }
+    all
 }
 
 fn run_convolution(bench: &Bench, convolution: &Convolution) {

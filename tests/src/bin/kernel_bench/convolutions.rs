@@ -68,14 +68,14 @@ pub(super) fn run(bench: &Bench) {
         Shape { channels, out_channels, size, kernel, stride, depthwise: false, count }
     });
     for shape in shapes.clone() {
-        alone(&mut group, shape);
+        time_alone(&mut group, shape);
     }
-    together(&mut group, shapes.collect());
+    time_together(&mut group, shapes.collect());
     drop(group);
 
     let mut group = Group::new(bench, "convolutions, depthwise");
     for &(channels, size, kernel, stride) in DEPTHWISE {
-        alone(
+        time_alone(
             &mut group,
             Shape {
                 channels,
@@ -98,6 +98,12 @@ pub(super) fn run(bench: &Bench) {
 }
 
 impl Shape {
+    /// Makes a convolution with stride 1 and as many output channels as input channels.
+    pub(super) fn with_equal_channels(channels: usize, size: usize, kernel: usize) -> Shape {
+        let (out_channels, stride) = (channels, 1);
+        Shape { channels, out_channels, size, kernel, stride, depthwise: false, count: 1 }
+    }
+
     pub(super) fn name(&self) -> String {
         let Shape { channels, out_channels, size, kernel, stride, .. } = self;
         format!("{channels} to {out_channels} at {size}, {kernel}x{kernel}/{stride}")
@@ -114,7 +120,7 @@ impl Shape {
         }
     }
 
-    /// Elements of the output.
+    /// Returns the number of elements of the output.
     fn outputs(&self) -> usize {
         let dims = self.params().output_dims(&[self.size; 2]);
         self.out_channels * dims.expect("the shapes fit").iter().product::<usize>()
@@ -187,8 +193,8 @@ impl Layer {
     }
 }
 
-/// One convolution, whose weights come from memory.
-fn alone(group: &mut Group<'_>, shape: Shape) {
+/// Times one convolution, whose weights come from memory.
+fn time_alone(group: &mut Group<'_>, shape: Shape) {
     let (bench, name) = (group.bench, shape.name());
     if group.wants(&name) {
         let copies = bench.turns(shape.weights() * size_of::<f32>());
@@ -200,8 +206,8 @@ fn alone(group: &mut Group<'_>, shape: Shape) {
     }
 }
 
-/// All of a network, one after the other.
-fn together(group: &mut Group<'_>, shapes: Vec<Shape>) {
+/// Times all convolutions of a network, one after the other.
+fn time_together(group: &mut Group<'_>, shapes: Vec<Shape>) {
     let (bench, name) = (group.bench, "one pass over all");
     if !group.wants(name) {
         return;

@@ -117,7 +117,7 @@ fn sums(group: &mut Group<'_>) {
     }
 }
 
-/// Five operations in one pass over memory and in one for each.
+/// Times five operations in one pass over memory and in a pass each.
 fn fused(group: &mut Group<'_>) {
     five_links(group, "a million elements", 1024);
     five_links(group, "64 MB each", 16 << 10);
@@ -184,14 +184,14 @@ fn copies(group: &mut Group<'_>) {
 }
 
 impl Bench {
-    /// Elements of four bytes, from and to memory if there are many.
+    /// Returns the work of moving elements of four bytes, from and to memory if there are many.
     fn moved_maybe_far(&self, elements: usize) -> Work {
         let work = moved(elements);
         Work { from_memory: work.bytes > self.beyond_caches as f64, ..work }
     }
 }
 
-/// Elements of four bytes, from and to caches.
+/// Returns the work of moving elements of four bytes, from and to caches.
 fn moved(elements: usize) -> Work {
     Work { bytes: 4.0 * elements as f64, ..Work::default() }
 }

@@ -3,7 +3,7 @@
 //!
 //! Prints one line of JSON for each measurement: how long it took, how many operations and bytes
 //! that were, and the peaks, the means of what was found before and after the measurement's group.
-//! Clocks drift, so peaks of another minute say little.
+//! Clocks drift, so peaks of another minute are not comparable.
 
 mod bars;
 mod convolutions;
@@ -47,7 +47,7 @@ fn main() {
         filter: arguments.filter,
         budget: Duration::from_millis(arguments.budget),
         meter: Meter::new(isa, threads),
-        // Where the system does not say, more than most machines have.
+        // The fallback is more than most machines have.
         beyond_caches: 3 * last_cache().unwrap_or(64 << 20),
     };
     if arguments.bars {
@@ -74,7 +74,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// With what kernels compute.
+    /// Returns the threads and instructions that kernels compute with.
     fn exec(&self) -> Exec<'_> {
         Exec::new(&self.pool, self.isa)
     }
@@ -126,7 +126,7 @@ impl<'b> Group<'b> {
         format!("{} {name}", self.name).contains(&self.bench.filter)
     }
 
-    /// Times a call, which is told how often it was made before.
+    /// Times a call, which gets the number of calls before it.
     fn time(&mut self, name: &str, work: Work, call: impl FnMut(usize) -> Result<(), Ended>) {
         if !self.wants(name) {
             return;
@@ -183,14 +183,14 @@ impl Drop for Group<'_> {
     }
 }
 
-/// The size of the largest cache.
+/// Returns the size of the largest cache in bytes.
 fn last_cache() -> Option<usize> {
     let text = fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok()?;
     let kilobytes: usize = text.trim().strip_suffix('K')?.parse().ok()?;
     Some(kilobytes << 10)
 }
 
-/// Numbers between -1 and 1, none of them special.
+/// Makes numbers between -1 and 1, none of them special.
 fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919) % 1000) as f32 / 500.0 - 1.0).collect()
 }

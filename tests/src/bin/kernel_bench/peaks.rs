@@ -61,7 +61,7 @@ impl Meter {
         Meter { isa, threads, data }
     }
 
-    /// Operations per second in multiply-adds, two each.
+    /// Measures the operations per second of multiply-adds, two each.
     pub(super) fn multiply_add(&self) -> f64 {
         self.best(|_| peak::multiply_add(self.isa, STEPS) as f64)
     }
@@ -88,7 +88,7 @@ impl Meter {
         }
     }
 
-    /// The rate of all threads together in the best round. A job returns how much it did.
+    /// Measures the rate of all threads together in the best round. A job returns its work.
     fn best(&self, job: impl Fn(usize) -> f64 + Sync) -> f64 {
         let together = Barrier::new(self.threads);
         let rounds = |thread: usize| -> Vec<f64> {

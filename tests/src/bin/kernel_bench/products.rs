@@ -46,8 +46,8 @@ pub(super) fn run(bench: &Bench) {
     }
 }
 
-/// One shape with weights packed ahead and as rows. Where the machine multiplies four bytes in one
-/// instruction, this may pass the peak, which is that of floats.
+/// Times one shape with weights packed ahead and as rows. Where the machine multiplies four bytes
+/// in one instruction, this may pass the peak, which is that of floats.
 fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     let bench = group.bench;
     let count = |x: usize, y: usize| x as f64 * y as f64;
@@ -79,8 +79,8 @@ fn product_of_bytes(group: &mut Group<'_>, (m, n, k): Shape) {
     group.time(&plain, work, |i| multiply(ByteRhs::Plain(matrix(i))));
 }
 
-/// One shape with weights in each form: packed ahead, as rows, and as columns (a matrix stored
-/// transposed).
+/// Times one shape with weights in each form: packed ahead, as rows, and as columns (a matrix
+/// stored transposed).
 fn product(group: &mut Group<'_>, (m, n, k): Shape) {
     let bench = group.bench;
     let count = |x: usize, y: usize| x as f64 * y as f64;
