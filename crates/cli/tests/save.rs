@@ -72,7 +72,7 @@ fn sequences_maps_and_optionals() {
         convert(&files, "value.pb", "copy.pb", &ty).good();
         assert_eq!(files.read("copy.pb"), files.read("value.pb"));
         let answer = convert(&files, "value.pb", "value.npz", &ty);
-        assert!(answer.stderr.contains("that 'value' is a"), "{}", answer.stderr);
+        assert!(answer.stderr.contains("'value'"), "{}", answer.stderr);
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
         answer.good();
         let strict = convert(&files, "value.pb", "value.npz", &[&ty[..], &["--strict"]].concat());
