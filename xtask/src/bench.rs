@@ -15,7 +15,8 @@ mod python;
 mod text;
 mod training;
 
-use crate::Result;
+use crate::workspace::build_release;
+use crate::{Result, shell};
 
 pub(crate) use builds::{LOG as BUILD_LOG, wrap_rustc};
 pub(crate) use models::{Case, zoo_cases};
@@ -54,6 +55,10 @@ pub(crate) enum Bench {
 }
 
 pub(crate) fn run(task: Bench) -> Result {
+    // A bench of builds begins with nothing built.
+    if !matches!(task, Bench::Builds(_)) {
+        print_machine()?;
+    }
     match task {
         Bench::Builds(task) => builds::run(&task),
         Bench::Check(task) => check::run(&task),
@@ -68,4 +73,12 @@ pub(crate) fn run(task: Bench) -> Result {
         Bench::Text(task) => text::run(&task),
         Bench::Training(task) => training::run(&task),
     }
+}
+
+/// Prints processor, instruction set, caches and measured peaks, without which times cannot be
+/// compared. Stdout is left to the results.
+fn print_machine() -> Result {
+    let mut command = std::process::Command::new(build_release("sardonyx", &[])?);
+    eprint!("{}", shell::output(command.args(["info", "--machine"]))?);
+    Ok(())
 }
