@@ -11,8 +11,8 @@ use crate::tensor::{Tensor, storage_bytes};
 use crate::view::{TensorView, TensorViewMut, ViewData};
 
 impl Tensor {
-    /// Makes a tensor of an array or of a view of one. Takes over the elements of an owned array in
-    /// row-major order, without a copy; copies others.
+    /// Makes a tensor from an array or from a view of one. An owned array in row-major order is
+    /// taken over without a copy; others are copied.
     ///
     /// ```
     /// use ndarray::array;
@@ -27,7 +27,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// If a copy is needed and memory is refused.
+    /// Memory for a copy cannot be allocated.
     pub fn from_array<'a, T: Element, D: Dimension>(
         array: impl Into<CowArray<'a, T, D>>,
     ) -> Result<Tensor, TensorError> {
@@ -44,7 +44,7 @@ impl Tensor {
         Tensor::from_buffer(T::DATA_TYPE, dims, buffer)
     }
 
-    /// Borrows the elements as an array.
+    /// Borrows the elements as an array of dynamic rank.
     ///
     /// ```
     /// use ndarray::array;
@@ -58,16 +58,16 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
+    /// The element type is not that of `T`, or the bytes are not aligned for `T`.
     pub fn as_array<T: Element>(&self) -> Result<ArrayViewD<'_, T>, TensorError> {
         self.view().as_array()
     }
 
-    /// Borrows the elements as an array to write, after copying if others share them or they are
-    /// not aligned.
+    /// Borrows the elements as an array for writing. Copies them first if other tensors share them
+    /// or if they are not aligned.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`; or if a copy is needed and memory is refused.
+    /// The element type is not that of `T`, or memory for a copy cannot be allocated.
     pub fn as_array_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>, TensorError> {
         let dims = IxDyn(self.dims());
         match ArrayViewMut::from_shape(dims, self.as_mut_slice()?) {
@@ -91,8 +91,8 @@ impl<'a> TensorView<'a> {
     /// ```
     ///
     /// # Errors
-    /// `Unsupported` if there are gaps between the elements, as in some columns of a matrix:
-    /// elements in the gaps may be borrowed for writing. [`Tensor::from_array`] copies such a view.
+    /// The elements have gaps between them, as in some columns of a matrix: elements in the gaps
+    /// may be borrowed for writing. [`Tensor::from_array`] copies such a view.
     pub fn from_array<T: Element, D: Dimension>(
         array: ArrayView<'a, T, D>,
     ) -> Result<TensorView<'a>, TensorError> {
@@ -119,10 +119,10 @@ impl<'a> TensorView<'a> {
         )
     }
 
-    /// Borrows the elements as an array with the same strides.
+    /// Borrows the elements as an array of dynamic rank with the view's strides.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
+    /// The element type is not that of `T`, or the bytes are not aligned for `T`.
     pub fn as_array<T: Element>(&self) -> Result<ArrayViewD<'a, T>, TensorError> {
         let dims = IxDyn(self.dims());
         let array = if self.is_contiguous() {
@@ -145,10 +145,10 @@ impl<'a> TensorView<'a> {
 }
 
 impl<'a> TensorViewMut<'a> {
-    /// Borrows the elements of an array to write.
+    /// Borrows the elements of an array for writing.
     ///
     /// # Errors
-    /// `Unsupported` if the array is not in row-major order.
+    /// The array is not in row-major order.
     pub fn from_array<T: Element, D: Dimension>(
         array: ArrayViewMut<'a, T, D>,
     ) -> Result<TensorViewMut<'a>, TensorError> {

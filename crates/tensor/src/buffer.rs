@@ -1,9 +1,8 @@
-//! Bytes that are cheap to pass around: reference-counted, sliceable, copied only when changed
-//! while shared.
+//! Reference-counted bytes that can be sliced, and that are copied on write while shared.
 //!
-//! A [`Buffer`] does not say where its bytes live: a vector, an aligned allocation of ours, or
-//! something of the caller's such as a file mapping. It is not typed; [`Tensor`](crate::Tensor)
-//! puts a type on it.
+//! A [`Buffer`] hides where its bytes are: in a vector, in an aligned allocation of this crate, or
+//! in memory of the caller such as a file mapping. It is untyped; [`Tensor`](crate::Tensor) adds a
+//! type.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
@@ -16,23 +15,23 @@ use bytemuck::Pod;
 
 use crate::error::{TensorError, err};
 
-/// Alignment in bytes of everything we allocate: a cache line, and the widest SIMD register.
+/// Alignment in bytes of allocations of this crate: a cache line, and the widest SIMD register.
 pub const ALIGNMENT: usize = 64;
 
-/// Bytes owned by somebody else, for instance a file mapping. `as_ref` must give the same bytes
-/// every time; if it gives fewer, the missing part of a buffer reads as empty.
+/// Bytes that the caller owns, such as a file mapping. `as_ref` must return the same bytes in each
+/// call; if it returns fewer, the missing part of a buffer reads as empty.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Bytes that the system keeps elsewhere and fetches page by page when they are touched: a file
-/// mapping. Only advice; the bytes are the same before and after.
+/// Bytes that the system loads page by page when they are touched: a file mapping. The methods are
+/// advice; the bytes do not change.
 pub trait Pages: AsRef<[u8]> + Send + Sync {
-    /// These bytes will be read soon, all of them.
+    /// Advises that all bytes of a range will be read soon.
     fn fetch(&self, range: Range<usize>);
-    /// These bytes will not be read for long: the memory that holds them may go.
+    /// Advises that a range will not be read for long, so that its pages may be evicted.
     fn give_back(&self, range: Range<usize>);
 }
 
-/// A reference-counted range of bytes. Cloning and slicing copy no bytes.
+/// Reference-counted range of bytes. Cloning and slicing copy no bytes.
 #[derive(Clone)]
 pub struct Buffer {
     /// `None` only while dropping.
@@ -42,18 +41,18 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// No bytes.
+    /// Makes a buffer of no bytes.
     pub fn empty() -> Buffer {
         Buffer::from_vec(Vec::new())
     }
 
-    /// Takes over a vector; no copy. Its alignment is whatever the allocator gave (usually 16
-    /// bytes).
+    /// Takes over a vector without a copy. Its alignment is that of the allocator, usually 16
+    /// bytes.
     pub fn from_vec(bytes: Vec<u8>) -> Buffer {
         Buffer::from_elements(bytes)
     }
 
-    /// Takes over a vector of numbers as its bytes in host order; no copy, and aligned for `T`.
+    /// Takes over a vector of numbers as bytes in host order, without a copy, aligned for `T`.
     pub fn from_elements<T: Pod + Send + Sync>(elements: Vec<T>) -> Buffer {
         let len = size_of_val(elements.as_slice());
         Buffer { owner: Some(Arc::new(elements)), offset: 0, len }
@@ -66,23 +65,23 @@ impl Buffer {
         Buffer { owner: Some(Arc::new(bytes)), offset: 0, len }
     }
 
-    /// Copies into an aligned allocation.
+    /// Copies bytes into an allocation that is aligned to 64 bytes.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn copy_of(bytes: &[u8]) -> Result<Buffer, TensorError> {
         Ok(Buffer::from_aligned(AlignedBytes::copy_of(bytes)?))
     }
 
-    /// An aligned allocation of zeros.
+    /// Makes a buffer of `len` zero bytes, aligned to 64 bytes.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn zeroed(len: usize) -> Result<Buffer, TensorError> {
         Ok(Buffer::from_aligned(AlignedBytes::zeroed(len)?))
     }
 
-    /// Refers to all bytes of somebody else; no copy.
+    /// Refers to all bytes of memory that `owner` shares, without a copy.
     pub fn from_shared(owner: SharedBytes) -> Buffer {
         let len = (*owner).as_ref().len();
         Buffer { owner: Some(Arc::new(Foreign(owner))), offset: 0, len }
@@ -110,16 +109,16 @@ impl Buffer {
         }
     }
 
-    /// Whether the bytes are those of a [mapping](Pages), which other programs may change.
+    /// Whether the bytes are in a file mapping, which other programs may change.
     pub fn is_mapped(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.pages().is_some())
     }
 
-    /// Copies the bytes of a mapping into memory of their own, range after range, and gives the
-    /// pages of each range back: the copy and one range of the mapping are in memory at a time.
+    /// Copies the bytes of a file mapping into private memory, one range after the other. The pages
+    /// of each range are evicted, so only the copy and one range are in memory at a time.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn unmapped(&self) -> Result<Buffer, TensorError> {
         /// Bytes of a range: large enough that a call to the system for each costs nothing.
         const RANGE: usize = 4 << 20;
@@ -152,17 +151,17 @@ impl Buffer {
         Buffer { owner: Some(owner), offset: 0, len }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Whether the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes.
+    /// Borrows the bytes.
     pub fn as_slice(&self) -> &[u8] {
         // The end was checked when the buffer was made; `get` is for foreign owners that break
         // their promise.
@@ -175,10 +174,10 @@ impl Buffer {
         self.len = self.len.min(len);
     }
 
-    /// A part of the bytes, sharing the owner; `range` is relative to this buffer.
+    /// Returns a part of the buffer, which shares the bytes; `range` is relative to this buffer.
     ///
     /// # Errors
-    /// If `range` is reversed or ends after the buffer.
+    /// `range` is reversed or ends after the buffer.
     pub fn slice(&self, range: Range<usize>) -> Result<Buffer, TensorError> {
         if range.start > range.end || range.end > self.len {
             return err!(Range, "bytes {range:?} of a buffer of {} bytes", self.len);
@@ -190,11 +189,11 @@ impl Buffer {
         })
     }
 
-    /// The bytes for writing. In place if no other buffer shares them and they are ours; otherwise
-    /// this buffer becomes an aligned copy first.
+    /// Borrows the bytes for writing: in place if this buffer alone owns them; otherwise they are
+    /// copied first, into memory that is aligned to 64 bytes.
     ///
     /// # Errors
-    /// If a copy is needed and memory is refused.
+    /// Memory for a copy cannot be allocated.
     pub fn make_mut(&mut self) -> Result<&mut [u8], TensorError> {
         if !self.is_unique() {
             // What is written once is mostly written again.
@@ -208,13 +207,13 @@ impl Buffer {
         }
     }
 
-    /// Whether [`Buffer::make_mut`] would edit in place.
+    /// Whether [`Buffer::make_mut`] would copy nothing.
     pub fn is_unique(&mut self) -> bool {
         let owner = self.owner.as_mut().and_then(Arc::get_mut);
         owner.is_some_and(|owner| owner.bytes_mut().is_some())
     }
 
-    /// Whether the first byte lies on a multiple of `align` bytes. Empty buffers count as aligned.
+    /// Whether the address of the first byte is a multiple of `align`. Empty buffers are aligned.
     pub fn is_aligned_to(&self, align: usize) -> bool {
         self.len == 0 || self.as_slice().as_ptr().addr().is_multiple_of(align)
     }

@@ -1,10 +1,10 @@
-//! Are two tensors close enough? Answers with the worst element, for tests and conformance runs.
+//! Compares tensors with a tolerance. A mismatch names the worst element.
 //!
-//! The rule is NumPy's `allclose`, seen from the wanted tensor:
-//! `|got - want| <= atol + rtol * |want|`, where NaN equals NaN and an infinity equals only itself.
-//! Element type and dims must agree exactly (TENSOR-02, TENSOR-05). Strings, truth values and
-//! integers are compared exactly if the tolerance is zero; integers otherwise by the rule, without
-//! rounding.
+//! The rule is that of `numpy.allclose`, relative to the wanted tensor:
+//! `|got - want| <= atol + rtol * |want|`. NaN equals NaN, and an infinity equals only itself.
+//! Element types and dims must be equal (requirements TENSOR-02 and TENSOR-05). Strings and truth
+//! values are compared exactly; integers too if the tolerance is zero, otherwise by the rule
+//! without rounding.
 
 use std::fmt;
 
@@ -13,94 +13,94 @@ use crate::element::{Class, DataType};
 use crate::tensor::Tensor;
 use crate::text;
 
-/// How far elements may differ.
+/// Maximum difference of elements that counts as equal: `|got - want| <= atol + rtol * |want|`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
-    /// Relative to the wanted element.
+    /// Maximum difference relative to the wanted element, as a fraction of it.
     pub rtol: f64,
-    /// Absolute.
+    /// Maximum absolute difference, in addition to the relative one.
     pub atol: f64,
 }
 
 impl Tolerance {
-    /// Values must be equal; NaN equals NaN and 0 equals -0.
+    /// Values must be equal. NaN equals NaN, and 0 equals -0.
     pub const EXACT: Tolerance = Tolerance { rtol: 0.0, atol: 0.0 };
 
-    /// What the node tests of the standard use.
+    /// Tolerance of the node tests of the standard: 1e-3 relative, 1e-7 absolute.
     pub const NODE_TESTS: Tolerance = Tolerance { rtol: 1e-3, atol: 1e-7 };
 }
 
-/// How two tensors differ.
+/// Difference of a tensor from the wanted one.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// In element type.
+    /// The element types differ.
     Type {
-        /// Of the tensor at hand.
+        /// Element type of the compared tensor.
         got: DataType,
-        /// Of the expected one.
+        /// Element type of the wanted tensor.
         want: DataType,
     },
-    /// In dims.
+    /// The dims differ.
     Dims {
-        /// Of the tensor at hand.
+        /// Dims of the compared tensor.
         got: Vec<usize>,
-        /// Of the expected one.
+        /// Dims of the wanted tensor.
         want: Vec<usize>,
     },
-    /// In elements.
+    /// Elements differ by more than the tolerance allows.
     Elements {
-        /// How many are too far off.
+        /// Number of elements that differ too much.
         count: usize,
-        /// How many there are.
+        /// Number of all elements.
         total: usize,
-        /// Where the worst is.
+        /// Index along each axis of the worst element, which exceeds its tolerance by the largest
+        /// factor.
         worst: Vec<usize>,
-        /// The worst, as text.
+        /// Worst element, formatted.
         got: String,
-        /// What it should be.
+        /// Wanted value of the worst element, formatted.
         want: String,
-        /// Their difference; infinite if there is no such number.
+        /// Absolute difference of the two; infinite if it is not a number.
         difference: f64,
     },
 }
 
-/// How far two tensors of the same type and dims are apart.
+/// Distance between two tensors of equal type and dims.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Distance {
-    /// How many elements differ by more than is allowed.
+    /// Number of elements that differ by more than the tolerance allows.
     pub count: usize,
-    /// How many elements there are.
+    /// Number of all elements.
     pub total: usize,
-    /// The largest absolute difference; infinite if a difference is no number.
+    /// Largest absolute difference; infinite if a difference is not a number.
     pub absolute: f64,
-    /// The mean absolute difference of all elements; 0 if there are none.
+    /// Mean absolute difference of all elements; 0 if there are none.
     pub mean: f64,
-    /// The largest difference relative to the wanted element, as a fraction of it. Wanted elements
-    /// that are 0 are left out.
+    /// Largest difference relative to the wanted element, as a fraction of it. Wanted elements that
+    /// are 0 are skipped.
     pub relative: f64,
-    /// The element that exceeds its allowance by the largest factor, or comes nearest to it; `None`
-    /// if all elements are equal.
+    /// Element with the largest ratio of difference to tolerance; `None` if all elements are equal.
     pub worst: Option<WorstElement>,
 }
 
-/// An element of a tensor that is not the wanted one.
+/// Element that differs from the wanted one.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct WorstElement {
-    /// Where it is.
+    /// Index along each axis.
     pub index: Vec<usize>,
-    /// The element, as text.
+    /// Element, formatted.
     pub got: String,
-    /// What it should be.
+    /// Wanted element, formatted.
     pub want: String,
-    /// Their difference; infinite if there is no such number.
+    /// Absolute difference of the two; infinite if it is not a number.
     pub difference: f64,
 }
 
 impl Distance {
-    /// The elements that differ by more than is allowed, if there are any.
+    /// Returns the elements that differ too much; `None` if there are none.
     pub fn mismatch(&self) -> Option<Mismatch> {
         let worst = self.worst.clone().filter(|_| self.count > 0)?;
         Some(Mismatch::Elements {
@@ -115,11 +115,11 @@ impl Distance {
 }
 
 impl Tensor {
-    /// Compares with what is wanted.
+    /// Compares the tensor with the wanted one.
     ///
     /// # Errors
-    /// How they differ, with the worst element: that which exceeds its allowance by the largest
-    /// factor.
+    /// The first difference in the order type, dims, elements. For elements, it has the worst one:
+    /// the one that exceeds its tolerance by the largest factor.
     pub fn compare(&self, want: &Tensor, tolerance: Tolerance) -> Result<(), Mismatch> {
         self.distance(want, tolerance)?.mismatch().map_or(Ok(()), Err)
     }

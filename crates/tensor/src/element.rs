@@ -1,4 +1,4 @@
-//! Element types: the numbers, names and widths of ONNX, and which Rust types hold them.
+//! Element types: numbers, names and widths of ONNX, and the Rust types that hold elements.
 //!
 //! All facts about a type are in one table, `data_types!` below; everything else is derived from
 //! it. [`Element`] ties the types whose elements fill whole bytes to Rust types. Types below one
@@ -12,7 +12,7 @@ use half::{bf16, f16};
 
 use crate::error::{TensorError, err};
 
-/// What an element type is made of.
+/// Class of numbers or other elements that an element type holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Binary floating point, of any width.
@@ -40,15 +40,18 @@ struct Facts {
 /// to the enum, `ALL`, `facts` and `from_name`. A function cannot declare an enum.
 macro_rules! data_types {
     ($($variant:ident = $number:literal $name:literal $bits:literal $class:ident)*) => {
-        /// Element type of a tensor. The numbers are those of `TensorProto.DataType`.
+        /// Element type of a tensor, with the number that `TensorProto.DataType` gives it.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(i32)]
         pub enum DataType {
-            $(#[doc = concat!("`", $name, "`")] $variant = $number,)*
+            $(
+                #[doc = concat!("Element type `", $name, "`, number ", $number, " in files.")]
+                $variant = $number,
+            )*
         }
 
         impl DataType {
-            /// Every type, ordered by number.
+            /// All types, ordered by number.
             pub const ALL: [DataType; 28] = [$(DataType::$variant),*];
 
             const fn facts(self) -> Facts {
@@ -57,7 +60,7 @@ macro_rules! data_types {
                 }
             }
 
-            /// The type with this name in ONNX text.
+            /// Looks up a type by its name in ONNX text, such as `float` or `int64`.
             pub fn from_name(name: impl AsRef<[u8]>) -> Option<DataType> {
                 let name = name.as_ref();
                 $(if name == const { $name.as_bytes() } {
@@ -101,23 +104,23 @@ data_types! {
 }
 
 impl DataType {
-    /// The type with this number in a file; `None` for 0 (undefined) and numbers of the future.
+    /// Looks up a type by its number in a file; `None` for 0 (undefined) and unknown numbers.
     pub fn from_number(number: i32) -> Option<DataType> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         Self::ALL.get(index).copied()
     }
 
-    /// The number in a file.
+    /// Returns the type's number in a file.
     pub const fn number(self) -> i32 {
         self as i32
     }
 
-    /// The name in ONNX text, such as `float` or `float8e4m3fn`.
+    /// Returns the type's name in ONNX text, such as `float` or `float8e4m3fn`.
     pub const fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Width of one element in bits; `None` for strings.
+    /// Returns the width of one element in bits; `None` for strings.
     pub const fn bits(self) -> Option<usize> {
         match self.facts().bits {
             0 => None,
@@ -125,7 +128,8 @@ impl DataType {
         }
     }
 
-    /// Width of one element in bytes; `None` for strings and for types below one byte.
+    /// Returns the width of one element in bytes; `None` for strings and for types narrower than
+    /// one byte.
     pub const fn element_bytes(self) -> Option<usize> {
         match self.bits() {
             Some(bits) if bits % 8 == 0 => Some(bits / 8),
@@ -133,8 +137,8 @@ impl DataType {
         }
     }
 
-    /// Bytes that `elems` elements fill, padding of the last byte included; `None` for strings and
-    /// on overflow.
+    /// Returns the number of bytes that `elems` elements take, with the padding of the last byte;
+    /// `None` for strings and on overflow.
     pub const fn storage_bytes(self, elems: usize) -> Option<usize> {
         let Some(bits) = self.bits() else { return None };
         // 8 elements of `bits` bits fill `bits` bytes; the rest is rounded up. So nothing overflows
@@ -151,17 +155,18 @@ impl DataType {
         self.facts().class
     }
 
-    /// Floating point of any width, real.
+    /// Whether the type is a real floating-point type of any width.
     pub const fn is_float(self) -> bool {
         matches!(self.class(), Class::Float)
     }
 
-    /// Integer of any width, signed or not; `bool` is none.
+    /// Whether the type is an integer type of any width, signed or unsigned. `bool` is not.
     pub const fn is_integer(self) -> bool {
         matches!(self.class(), Class::Signed | Class::Unsigned)
     }
 
-    /// Can hold negative numbers: signed integers, complex, and all floats but `float8e8m0`.
+    /// Whether the type has negative numbers: signed integers, complex numbers, and all floats
+    /// except `float8e8m0`.
     pub const fn is_signed(self) -> bool {
         match self.class() {
             Class::Float => !matches!(self, DataType::Float8e8m0),
@@ -170,12 +175,12 @@ impl DataType {
         }
     }
 
-    /// Complex of either width.
+    /// Whether the type is `complex64` or `complex128`.
     pub const fn is_complex(self) -> bool {
         matches!(self.class(), Class::Complex)
     }
 
-    /// Several elements share a byte.
+    /// Whether several elements share a byte: types of 2, 4 and 6 bits.
     pub const fn is_packed(self) -> bool {
         matches!(self.bits(), Some(bits) if bits < 8)
     }
@@ -219,23 +224,23 @@ pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type whose values are the elements of a byte-addressable [`DataType`]. Every bit pattern
-/// is a value.
+/// Rust type whose values are the elements of a [`DataType`] of at least one byte. Every bit
+/// pattern is a valid value. Sealed: other crates cannot implement it.
 pub trait Element: Pod + Send + Sync + fmt::Debug + PartialEq + sealed::Sealed {
-    /// The element type it holds.
+    /// Element type of tensors with these elements.
     const DATA_TYPE: DataType;
 }
 
-/// A truth value as it is stored: one byte, 0 is false, everything else is true.
+/// Truth value as a file stores it, in one byte: 0 is false, every other byte is true.
 ///
-/// Not `bool`, because a file may hold any byte and a Rust `bool` must not. Bytes other than 0 and
-/// 1 read as true and are kept as they are; whoever produces a new value writes 0 or 1.
+/// A file may hold any byte, but a Rust `bool` must be 0 or 1. Other bytes are kept and read as
+/// true. Code that makes a new value should store 0 or 1.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Bool8(pub u8);
 
 impl Bool8 {
-    /// The truth value.
+    /// Converts the value to a Rust `bool`.
     #[inline]
     pub const fn get(self) -> bool {
         self.0 != 0
@@ -270,7 +275,7 @@ impl fmt::Debug for Bool8 {
     }
 }
 
-/// Complex number with 32-bit parts.
+/// Complex number of two `f32`, with the layout of the type `complex64` in files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Complex64 {
@@ -280,7 +285,7 @@ pub struct Complex64 {
     pub im: f32,
 }
 
-/// Complex number with 64-bit parts.
+/// Complex number of two `f64`, with the layout of the type `complex128` in files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Complex128 {

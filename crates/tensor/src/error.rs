@@ -1,10 +1,10 @@
-//! The error of this crate: what kind of rule was broken, and a sentence with the facts.
+//! Error type of this crate: the kind of the violated rule, and a message.
 //!
-//! One pointer wide, so that `Result<&[f32], TensorError>` costs nothing on the good path.
+//! One pointer wide, so that `Result<&[f32], TensorError>` stays small.
 
 use std::fmt;
 
-/// What went wrong, for callers that branch.
+/// Category of a [`TensorError`], for programs that branch on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -14,19 +14,19 @@ pub enum ErrorKind {
     Size,
     /// A product or sum exceeds what this machine can address, or memory is refused.
     Overflow,
-    /// The element type is another one than asked for.
+    /// The element type is not the expected one.
     Type,
     /// The bytes are not aligned for the element type.
     Alignment,
-    /// An index or a range lies outside.
+    /// An index or a range is out of bounds.
     Range,
     /// Text or a file header is malformed.
     Parse,
-    /// Well-formed, but not something this crate does.
+    /// The operation is valid, but this crate does not support it.
     Unsupported,
 }
 
-/// The error of all fallible functions here.
+/// Error of an operation on tensors, values or buffers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TensorError(Box<Inner>);
 
@@ -37,18 +37,18 @@ struct Inner {
 }
 
 impl TensorError {
-    /// An error of `kind`; `message` names the thing, the rule and the fact.
+    /// Makes an error. The message names the object, the rule and the fact.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         TensorError(Box::new(Inner { kind, message: message.into() }))
     }
 
-    /// What went wrong.
+    /// Returns the category of the error, for programs that branch on it.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The sentence, as `Display` prints it.
+    /// Returns the message, which `Display` prints too.
     pub fn message(&self) -> &str {
         &self.0.message
     }

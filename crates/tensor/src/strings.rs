@@ -1,14 +1,14 @@
-//! String elements: one block of bytes and the ends of each string in it.
+//! String elements: one block of bytes, and the end of each string in it.
 //!
-//! Elements are byte strings. ONNX says they are UTF-8, but a file may say otherwise, so nothing
-//! here depends on it; who needs text asks for it ([`StringArray::get_str`]).
+//! Elements are byte strings. ONNX requires UTF-8, but files may violate this, so no code relies on
+//! it; [`StringArray::get_str`] checks an element.
 
 use std::fmt;
 
 use crate::TensorError;
 use crate::error::err;
 
-/// An array of byte strings. Immutable once in a tensor, where an `Arc` makes clones cheap.
+/// Array of byte strings, the elements of a tensor of type `string`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StringArray {
     /// End of each string in `bytes`; each starts where the one before ends.
@@ -17,20 +17,21 @@ pub struct StringArray {
 }
 
 impl StringArray {
-    /// No strings.
+    /// Makes an empty array.
     pub fn new() -> StringArray {
         StringArray::default()
     }
 
-    /// No strings yet, room for `strings` of them with `bytes` bytes in total.
+    /// Makes an empty array with capacity for `strings` strings of `bytes` bytes in total.
     pub fn with_capacity(strings: usize, bytes: usize) -> StringArray {
         StringArray { ends: Vec::with_capacity(strings), bytes: Vec::with_capacity(bytes) }
     }
 
-    /// The same, where memory may be refused: who computes strings learns their sizes from data.
+    /// Makes an empty array with capacity like [`StringArray::with_capacity`], but fails instead of
+    /// aborting if memory is refused. For code that takes the sizes from data.
     ///
     /// # Errors
-    /// `Overflow` if there is no such memory.
+    /// Memory cannot be allocated.
     pub fn try_with_capacity(strings: usize, bytes: usize) -> Result<StringArray, TensorError> {
         let mut array = StringArray::new();
         let room = array.ends.try_reserve_exact(strings);
@@ -42,39 +43,39 @@ impl StringArray {
         }
     }
 
-    /// `len` empty strings, the zero of this type.
+    /// Makes an array of `len` empty strings.
     pub fn empty_strings(len: usize) -> StringArray {
         StringArray { ends: vec![0; len], bytes: Vec::new() }
     }
 
-    /// Appends one string.
+    /// Appends a string.
     pub fn push(&mut self, string: impl AsRef<[u8]>) {
         self.bytes.extend_from_slice(string.as_ref());
         self.ends.push(self.bytes.len());
     }
 
-    /// Appends one string that lies in parts.
+    /// Appends one string: the concatenation of `parts`.
     pub fn push_parts<'a>(&mut self, parts: impl IntoIterator<Item = &'a [u8]>) {
         parts.into_iter().for_each(|part| self.bytes.extend_from_slice(part));
         self.ends.push(self.bytes.len());
     }
 
-    /// Number of strings.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are no strings.
+    /// Whether the array has no strings.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes of all strings together.
+    /// Returns the total number of bytes of all strings.
     pub fn total_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The `index`-th string.
+    /// Returns the string at `index`, as bytes.
     ///
     /// # Panics
     /// If `index` is not below [`StringArray::len`].
@@ -83,7 +84,7 @@ impl StringArray {
         &self.bytes[start..self.ends[index]]
     }
 
-    /// The `index`-th string as text; `None` if it is not UTF-8.
+    /// Returns the string at `index` as text; `None` if it is not UTF-8.
     ///
     /// # Panics
     /// If `index` is not below [`StringArray::len`].
@@ -91,7 +92,7 @@ impl StringArray {
         std::str::from_utf8(self.get(index)).ok()
     }
 
-    /// All strings in order.
+    /// Iterates over the strings in order, as bytes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|i| self.get(i))
     }

@@ -1,9 +1,9 @@
-//! The tensor: element type, dims and a reference to the values, dense and row-major.
+//! Dense row-major tensors: element type, dims and a shared reference to the values.
 //!
-//! Clones and reshapes share the bytes. Reading typed elements comes in two strengths:
-//! [`Tensor::as_slice`] borrows and refuses when type or alignment do not fit; [`Tensor::to_cow`]
-//! and [`Tensor::aligned`] copy when they must, and count it, so that a test can show that a hot
-//! path does not. Views with strides are in [`view`](crate::TensorView).
+//! Clones and reshapes share the bytes. [`Tensor::as_slice`] borrows the elements and fails if type
+//! or alignment do not fit; [`Tensor::to_cow`] and [`Tensor::aligned`] copy where needed and count
+//! the copies, so that a test can show that a hot path makes none.
+//! [`TensorView`](crate::TensorView) can have strides.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -21,9 +21,9 @@ use crate::strings::StringArray;
 use crate::text;
 use crate::view::{TensorView, TensorViewMut, ViewData};
 
-/// A dense n-d array. Cloning is cheap; two tensors are equal when type, dims and values are equal,
-/// bit by bit (so a NaN equals itself and 0 differs from -0; see [`Tensor::compare`] for the other
-/// notion).
+/// Dense n-dimensional array. A clone shares the elements, which are copied on write. Two tensors
+/// are equal if type, dims and all bits of the values are equal, so a NaN equals itself and 0
+/// differs from -0; [`Tensor::compare`] compares numbers with a tolerance.
 #[derive(Clone)]
 pub struct Tensor {
     data_type: DataType,
@@ -33,10 +33,11 @@ pub struct Tensor {
     storage: Storage,
 }
 
-/// Where the values of a tensor are.
+/// Storage of the values of a tensor.
 #[derive(Debug, Clone)]
 pub enum Storage {
-    /// Elements of every type but strings, in host byte order, packed if below one byte.
+    /// Elements of every type except strings, in host byte order; types narrower than one byte are
+    /// packed.
     Bytes(Buffer),
     /// String elements.
     Strings(Arc<StringArray>),
@@ -46,7 +47,8 @@ thread_local! {
     static REALIGNED_COPIES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has copied a tensor only because its bytes were not aligned.
+/// Returns the number of times that this thread copied a tensor only because its bytes were not
+/// aligned.
 pub fn realigned_copies() -> u64 {
     REALIGNED_COPIES.get()
 }
@@ -56,10 +58,10 @@ fn count_realigned_copy() {
 }
 
 impl Tensor {
-    /// Takes over the elements; no copy.
+    /// Makes a tensor from a vector in row-major order, without a copy.
     ///
     /// # Errors
-    /// If their number is not the product of `dims`.
+    /// The number of elements is not the product of `dims`, or `dims` has more than 64 entries.
     pub fn from_vec<T: Element>(
         dims: impl AsRef<[usize]>,
         elements: Vec<T>,
@@ -74,10 +76,10 @@ impl Tensor {
         })
     }
 
-    /// Copies the elements into aligned memory.
+    /// Copies elements in row-major order into memory that is aligned to 64 bytes.
     ///
     /// # Errors
-    /// If their number is not the product of `dims`, or memory is refused.
+    /// The number of elements is not the product of `dims`, or memory cannot be allocated.
     pub fn from_slice<T: Element>(
         dims: impl AsRef<[usize]>,
         elements: &[T],
@@ -87,19 +89,20 @@ impl Tensor {
         Self::from_buffer(T::DATA_TYPE, dims, Buffer::copy_of(bytemuck::cast_slice(elements))?)
     }
 
-    /// Truth values.
+    /// Makes a tensor of type `bool` from truth values in row-major order.
     ///
     /// # Errors
-    /// If their number is not the product of `dims`.
+    /// The number of elements is not the product of `dims`.
     pub fn from_bools(dims: impl AsRef<[usize]>, elements: &[bool]) -> Result<Tensor, TensorError> {
         Self::from_vec(dims, elements.iter().map(|&b| Bool8::from(b)).collect())
     }
 
-    /// Refers to bytes as elements of `data_type`; no copy. The bytes need not be aligned.
+    /// Makes a tensor of type `data_type` that refers to `bytes`, without a copy. The elements are
+    /// in row-major order and in host byte order; the bytes need not be aligned.
     ///
     /// # Errors
-    /// If the number of bytes is not exactly what type and dims imply, the dims overflow, or the
-    /// type is `string`.
+    /// The number of bytes is not exactly the one that type and dims imply, the product of `dims`
+    /// overflows, or the type is `string`.
     pub fn from_buffer(
         data_type: DataType,
         dims: impl AsRef<[usize]>,
@@ -118,10 +121,10 @@ impl Tensor {
         Ok(Tensor { data_type, dims: dims.into(), elems, storage: Storage::Bytes(bytes) })
     }
 
-    /// String elements.
+    /// Makes a tensor of type `string` from strings in row-major order.
     ///
     /// # Errors
-    /// If their number is not the product of `dims`.
+    /// The number of strings is not the product of `dims`.
     pub fn from_strings(
         dims: impl AsRef<[usize]>,
         strings: impl Into<Arc<StringArray>>,
@@ -136,10 +139,12 @@ impl Tensor {
         })
     }
 
-    /// Elements of a packed or 8-bit type from their codes, one per byte.
+    /// Packs elements of a type of at most 8 bits, given as codes: the bits of one element in the
+    /// low bits of each byte.
     ///
     /// # Errors
-    /// If the type is wider, or the number of codes is not the product of `dims`.
+    /// The type is wider than 8 bits or `string`, or the number of codes is not the product of
+    /// `dims`.
     pub fn from_codes(
         data_type: DataType,
         dims: impl AsRef<[usize]>,
@@ -155,7 +160,7 @@ impl Tensor {
         Self::from_buffer(data_type, dims, buffer)
     }
 
-    /// A tensor of rank 0.
+    /// Makes a tensor of rank 0.
     pub fn scalar<T: Element>(value: T) -> Tensor {
         Tensor {
             data_type: T::DATA_TYPE,
@@ -165,10 +170,11 @@ impl Tensor {
         }
     }
 
-    /// All bits zero: the number 0, false, or "". (float8e8m0 has no zero; its code 0 is 2^-127.)
+    /// Makes a tensor whose bits are all zero: the number 0, false or an empty string. For
+    /// `float8e8m0`, which has no zero, code 0 is 2^-127.
     ///
     /// # Errors
-    /// If the dims overflow or memory is refused.
+    /// The product of `dims` overflows, or memory cannot be allocated.
     pub fn zeros(data_type: DataType, dims: impl AsRef<[usize]>) -> Result<Tensor, TensorError> {
         let dims = dims.as_ref();
         let elems = elems(dims)?;
@@ -184,27 +190,27 @@ impl Tensor {
         Self::from_buffer(data_type, dims, Buffer::zeroed(storage_bytes(data_type, elems)?)?)
     }
 
-    /// Element type.
+    /// Returns the element type.
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
-    /// Dims, outermost first; empty for a scalar.
+    /// Returns the dims, outermost first; empty for a scalar.
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// Number of dims.
+    /// Returns the number of dims.
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
 
-    /// Number of elements.
+    /// Returns the number of elements: 1 for a scalar.
     pub fn len(&self) -> usize {
         self.elems
     }
 
-    /// Whether there are no elements.
+    /// Whether the tensor has no elements, because a dim is 0.
     pub fn is_empty(&self) -> bool {
         self.elems == 0
     }
@@ -215,7 +221,7 @@ impl Tensor {
         &self.storage
     }
 
-    /// The bytes of all elements; empty for strings.
+    /// Returns the bytes of all elements in row-major order; empty for strings.
     pub fn bytes(&self) -> &[u8] {
         match &self.storage {
             Storage::Bytes(buffer) => buffer.as_slice(),
@@ -223,7 +229,7 @@ impl Tensor {
         }
     }
 
-    /// Bytes that the elements take in memory, those of strings included.
+    /// Returns the number of bytes that the elements take in memory, the text of strings included.
     pub fn held_bytes(&self) -> usize {
         match &self.storage {
             Storage::Bytes(buffer) => buffer.len(),
@@ -231,7 +237,7 @@ impl Tensor {
         }
     }
 
-    /// The buffer behind [`Tensor::bytes`]; `None` for strings.
+    /// Returns the buffer that holds [`Tensor::bytes`]; `None` for strings.
     pub fn buffer(&self) -> Option<&Buffer> {
         match &self.storage {
             Storage::Bytes(buffer) => Some(buffer),
@@ -239,10 +245,10 @@ impl Tensor {
         }
     }
 
-    /// The tensor with other bytes for the same elements; strings stay.
+    /// Replaces the bytes of the elements and keeps type and dims. Has no effect on strings.
     ///
     /// # Errors
-    /// If there are more bytes or fewer.
+    /// The number of bytes is another one.
     pub fn with_buffer(mut self, bytes: Buffer) -> Result<Tensor, TensorError> {
         if let Storage::Bytes(own) = &mut self.storage {
             if own.len() != bytes.len() {
@@ -253,7 +259,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Gives up type and dims; `None` for strings.
+    /// Converts the tensor into the buffer of its bytes, without a copy; `None` for strings.
     pub fn into_buffer(self) -> Option<Buffer> {
         match self.storage {
             Storage::Bytes(buffer) => Some(buffer),
@@ -261,7 +267,7 @@ impl Tensor {
         }
     }
 
-    /// The string elements; `None` for other types.
+    /// Returns the string elements; `None` for other types.
     pub fn strings(&self) -> Option<&StringArray> {
         match &self.storage {
             Storage::Bytes(_) => None,
@@ -269,19 +275,21 @@ impl Tensor {
         }
     }
 
-    /// The elements in place.
+    /// Borrows the elements in row-major order.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
+    /// The element type is not that of `T`, or the bytes are not aligned for `T`: tensors that were
+    /// read from files may be unaligned. [`Tensor::to_cow`] copies these.
     pub fn as_slice<T: Element>(&self) -> Result<&[T], TensorError> {
         check_type::<T>(self.data_type)?;
         cast_bytes(self.bytes())
     }
 
-    /// The elements for writing, after copying if others share them or they are not aligned.
+    /// Borrows the elements for writing. Copies them first if other tensors share them or if they
+    /// are not aligned.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`; or if a copy is needed and memory is refused.
+    /// The element type is not that of `T`, or memory for a copy cannot be allocated.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], TensorError> {
         check_type::<T>(self.data_type)?;
         let Storage::Bytes(buffer) = &mut self.storage else {
@@ -297,10 +305,11 @@ impl Tensor {
         }
     }
 
-    /// The bytes for writing, after copying if others share them.
+    /// Borrows the bytes of the elements for writing. Copies them first if other tensors share
+    /// them.
     ///
     /// # Errors
-    /// If the elements are strings; or if a copy is needed and memory is refused.
+    /// The elements are strings, or memory for a copy cannot be allocated.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8], TensorError> {
         match &mut self.storage {
             Storage::Bytes(buffer) => buffer.make_mut(),
@@ -308,10 +317,10 @@ impl Tensor {
         }
     }
 
-    /// The elements, borrowed if aligned, else copied (and counted).
+    /// Borrows the elements in row-major order, or copies them if they are not aligned for `T`.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`.
+    /// The element type is not that of `T`.
     pub fn to_cow<T: Element>(&self) -> Result<Cow<'_, [T]>, TensorError> {
         check_type::<T>(self.data_type)?;
         if let Ok(slice) = bytemuck::try_cast_slice(self.bytes()) {
@@ -321,19 +330,19 @@ impl Tensor {
         Ok(Cow::Owned(read_unaligned(self.bytes())))
     }
 
-    /// A copy of the elements.
+    /// Copies the elements in row-major order into a vector.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`.
+    /// The element type is not that of `T`.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
         check_type::<T>(self.data_type)?;
         Ok(read_unaligned(self.bytes()))
     }
 
-    /// The only element of a tensor of one element, of any rank.
+    /// Returns the only element of a tensor of one element, of any rank.
     ///
     /// # Errors
-    /// If there is not exactly one, or it is not `T`.
+    /// The tensor does not have exactly one element, or its element type is not that of `T`.
     pub fn item<T: Element>(&self) -> Result<T, TensorError> {
         check_type::<T>(self.data_type)?;
         if self.elems != 1 {
@@ -351,10 +360,11 @@ impl Tensor {
         }
     }
 
-    /// The codes of a packed or 8-bit type, one per byte.
+    /// Unpacks elements of a type of at most 8 bits into codes: the bits of one element in the low
+    /// bits of each byte.
     ///
     /// # Errors
-    /// `Type` if the type is wider.
+    /// The type is wider than 8 bits or `string`.
     pub fn to_codes(&self) -> Result<Vec<u8>, TensorError> {
         let Some(bits @ ..=8) = self.data_type.bits() else {
             return err!(Type, "{} elements are not codes of at most 8 bits", self.data_type);
@@ -364,11 +374,11 @@ impl Tensor {
         Ok(codes)
     }
 
-    /// The same tensor with bytes on a multiple of 64; one copy (counted) if they are not there
-    /// yet.
+    /// Returns the tensor with its bytes aligned to 64 bytes. Copies them unless they are aligned
+    /// already.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory for a copy cannot be allocated.
     pub fn aligned(&self) -> Result<Tensor, TensorError> {
         let mut tensor = self.clone();
         if let Storage::Bytes(buffer) = &mut tensor.storage
@@ -380,10 +390,11 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// The same values under other dims; no copy.
+    /// Returns a tensor of other dims with the elements in the same row-major order, which it
+    /// shares.
     ///
     /// # Errors
-    /// If the number of elements would change.
+    /// The number of elements would change.
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Result<Tensor, TensorError> {
         let dims = dims.as_ref();
         match elems(dims)? {
@@ -396,7 +407,7 @@ impl Tensor {
         }
     }
 
-    /// All of it, borrowed.
+    /// Borrows the tensor as a dense view.
     pub fn view(&self) -> TensorView<'_> {
         let data = match &self.storage {
             Storage::Bytes(buffer) => ViewData::Bytes(buffer.as_slice()),
@@ -413,17 +424,18 @@ impl Tensor {
         }
     }
 
-    /// All of it for writing, after copying if others share the bytes.
+    /// Borrows the tensor as a writable view. Copies the elements first if other tensors share
+    /// them.
     ///
     /// # Errors
-    /// If the elements are strings; or if a copy is needed and memory is refused.
+    /// The elements are strings, or memory for a copy cannot be allocated.
     pub fn view_mut(&mut self) -> Result<TensorViewMut<'_>, TensorError> {
         let (data_type, dims) = (self.data_type, self.dims.clone());
         TensorViewMut::new(data_type, dims, self.bytes_mut()?)
     }
 
-    /// Whether type, dims and every bit of every element agree. Padding bits of packed types do not
-    /// count.
+    /// Whether type, dims and every bit of every element are equal. The padding bits of packed
+    /// types are ignored.
     pub fn bit_eq(&self, other: &Tensor) -> bool {
         if self.data_type != other.data_type || self.dims != other.dims {
             return false;
@@ -465,11 +477,11 @@ impl From<StringArray> for Tensor {
 }
 
 impl Tensor {
-    /// An element as text, in row-major order: a number, or the beginning of a string in quotes.
+    /// Formats the element at a row-major index: a number, or the beginning of a string in quotes.
     ///
     /// # Panics
     ///
-    /// With an index beyond the last element.
+    /// If `index` is not below [`Tensor::len`].
     pub fn element_text(&self, index: usize) -> String {
         match &self.storage {
             Storage::Bytes(buffer) => text::element(self.data_type, buffer.as_slice(), index),
@@ -482,7 +494,7 @@ impl Tensor {
     }
 }
 
-/// Type, dims and the first elements, in the notation of ONNX text where it has one:
+/// Prints type, dims and the first elements, as in ONNX text where it has a notation for them:
 /// `float[2,3] {1.0, 2.0, ...}`.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

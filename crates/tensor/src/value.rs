@@ -1,8 +1,8 @@
-//! Values: what an edge of a graph can carry. Tensors, sparse tensors, sequences, maps and
-//! optionals of values, and what only the operators of a program can read.
+//! Values that an edge of a graph can carry: tensors, sparse tensors, sequences, maps and optionals
+//! of values, and opaque values, which only operators of a program read.
 //!
-//! Sequences, maps and optionals carry the type of what they hold, since they may hold nothing.
-//! [`ValueType`] says element types only; dims are a matter of the graph.
+//! Sequences, maps and optionals carry the type of their content because they may be empty.
+//! [`ValueType`] has element types only; dims belong to the types of the graph.
 
 use std::any::Any;
 use std::fmt;
@@ -14,51 +14,52 @@ use crate::shape::{Dims, strides};
 use crate::strings::StringArray;
 use crate::tensor::Tensor;
 
-/// The kind of a value, down to element types.
+/// Type of a value without its dims: its kind and its element types.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ValueType {
     /// Dense tensor of these elements.
     Tensor(DataType),
     /// Sparse tensor of these elements.
     Sparse(DataType),
-    /// Ordered list of values of one type.
+    /// List of values of one type.
     Sequence(Box<ValueType>),
-    /// Values of one type by keys of one type.
+    /// Map of values of one type with keys of one type.
     Map(DataType, Box<ValueType>),
-    /// One value of a type, or nothing.
+    /// Value of a type, or none.
     Optional(Box<ValueType>),
-    /// A value that only the operators of a program can read.
+    /// Value that only operators of a program can read.
     Opaque(Box<OpaqueType>),
 }
 
-/// What an opaque value is called: `TypeProto.Opaque`.
+/// Name of an opaque type, as in `TypeProto.Opaque`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OpaqueType {
-    /// Domain; empty for `ai.onnx`.
+    /// Domain of the type; empty for `ai.onnx`.
     pub domain: String,
-    /// Name.
+    /// Name of the type in its domain.
     pub name: String,
 }
 
-/// A value of any kind.
+/// Input, output or intermediate value of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Dense tensor.
     Tensor(Tensor),
-    /// Sparse tensor; boxed, being large and rare.
+    /// Sparse tensor; boxed because it is large and rare.
     Sparse(Box<Sparse>),
-    /// Ordered list.
+    /// List of values of one type.
     Sequence(Sequence),
-    /// Values by key.
+    /// Map of values of one type.
     Map(Map),
-    /// A value of the type, or nothing.
+    /// Value of the given type, or none.
     Optional(ValueType, Option<Box<Value>>),
-    /// What only the operators of a program can read.
+    /// Value that only operators of a program can read.
     Opaque(Opaque),
 }
 
 impl ValueType {
-    /// Whether it is opaque, or of values that are. These have no form in a file.
+    /// Whether the type is opaque or contains an opaque type. Such values cannot be written to
+    /// files.
     pub fn is_opaque(&self) -> bool {
         match self {
             ValueType::Tensor(_) | ValueType::Sparse(_) => false,
@@ -71,18 +72,18 @@ impl ValueType {
 }
 
 impl Value {
-    /// An optional that holds `value`.
+    /// Wraps a value in an optional.
     pub fn some(value: Value) -> Value {
         Value::Optional(value.value_type(), Some(Box::new(value)))
     }
 
-    /// An optional that could hold `element`, but holds nothing.
+    /// Makes an empty optional for values of type `element`.
     pub fn none(element: ValueType) -> Value {
         Value::Optional(element, None)
     }
 
-    /// Bytes that it takes: those of its elements, and for each item of a sequence what holds it.
-    /// What it shares with other values counts as well.
+    /// Returns the number of bytes that the value takes: its elements, and for each item of a
+    /// sequence [`Sequence::ITEM_BYTES`]. Memory that it shares with other values counts too.
     pub fn bytes(&self) -> usize {
         match self {
             Value::Tensor(tensor) => tensor.held_bytes(),
@@ -101,7 +102,7 @@ impl Value {
         }
     }
 
-    /// The type of the value.
+    /// Returns the type of the value.
     pub fn value_type(&self) -> ValueType {
         match self {
             Value::Tensor(tensor) => ValueType::Tensor(tensor.data_type()),
@@ -113,7 +114,7 @@ impl Value {
         }
     }
 
-    /// The dense tensor, if it is one.
+    /// Returns the dense tensor; `None` for other kinds of values.
     pub fn as_tensor(&self) -> Option<&Tensor> {
         match self {
             Value::Tensor(tensor) => Some(tensor),
@@ -121,10 +122,10 @@ impl Value {
         }
     }
 
-    /// The dense tensor, or the value back if it is none.
+    /// Converts the value into its dense tensor.
     ///
     /// # Errors
-    /// The value itself.
+    /// The value itself, if it is not a dense tensor.
     pub fn into_tensor(self) -> Result<Tensor, Value> {
         match self {
             Value::Tensor(tensor) => Ok(tensor),
@@ -163,8 +164,8 @@ impl From<Opaque> for Value {
     }
 }
 
-/// A value that only the operators of a program can read: a tokenizer, an index, a handle. Clones
-/// share what is held, and only they are equal.
+/// Value that only operators of a program can read, such as a tokenizer, an index or a handle.
+/// Clones share the content, and an opaque value equals only its clones.
 ///
 /// ```
 /// use sardonyx_tensor::Opaque;
@@ -184,19 +185,19 @@ struct Held<T: ?Sized> {
 }
 
 impl Opaque {
-    /// Wraps a value of a type that is called by a domain and a name. `bytes` is the memory that it
-    /// takes, which counts in limits of memory.
+    /// Wraps a value as one of the opaque type with this domain and name. `bytes` is the memory
+    /// that it takes, for limits of memory.
     pub fn new<T: Any + Send + Sync>(domain: &str, name: &str, bytes: usize, value: T) -> Opaque {
         let ty = OpaqueType { domain: domain.to_string(), name: name.to_string() };
         Opaque(Arc::new(Held { ty, bytes, value }))
     }
 
-    /// What it is called.
+    /// Returns the domain and the name of the opaque type.
     pub fn opaque_type(&self) -> &OpaqueType {
         &self.0.ty
     }
 
-    /// What is held, if it is of that Rust type.
+    /// Returns the content if it has the Rust type `T`.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.value.downcast_ref()
     }
@@ -214,12 +215,13 @@ impl PartialEq for Opaque {
     }
 }
 
-/// Ordered values of one type.
+/// List of values of one type.
 #[derive(Debug, Clone)]
 pub struct Sequence {
     element: ValueType,
     items: Vec<Value>,
-    /// What the items take: whoever appends to a long sequence asks every time.
+    /// Total size of the items in bytes; cached because appending to a long sequence reads it each
+    /// time.
     bytes: usize,
 }
 
@@ -230,18 +232,18 @@ impl PartialEq for Sequence {
 }
 
 impl Sequence {
-    /// Bytes that an item takes besides its elements.
+    /// Bytes that an item takes in addition to its elements.
     pub const ITEM_BYTES: usize = size_of::<Value>() + 64;
 
-    /// No items yet, of type `element`.
+    /// Makes an empty sequence for items of type `element`.
     pub fn new(element: ValueType) -> Sequence {
         Sequence { element, items: Vec::new(), bytes: 0 }
     }
 
-    /// A sequence of dense tensors.
+    /// Makes a sequence of dense tensors.
     ///
     /// # Errors
-    /// If a tensor has other elements.
+    /// A tensor has another element type than `data_type`.
     pub fn from_tensors(
         data_type: DataType,
         tensors: impl IntoIterator<Item = Tensor>,
@@ -253,35 +255,35 @@ impl Sequence {
         Ok(sequence)
     }
 
-    /// The type of every item.
+    /// Returns the type of the items.
     pub fn element(&self) -> &ValueType {
         &self.element
     }
 
-    /// The items in order.
+    /// Returns the items in order.
     pub fn items(&self) -> &[Value] {
         &self.items
     }
 
-    /// Gives up the type.
+    /// Converts the sequence into its items.
     pub fn into_items(self) -> Vec<Value> {
         self.items
     }
 
-    /// Number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there are no items.
+    /// Whether the sequence has no items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Asks for the memory of that many items more.
+    /// Reserves memory for `items` more items.
     ///
     /// # Errors
-    /// If it is refused.
+    /// Memory cannot be allocated.
     pub fn reserve(&mut self, items: usize) -> Result<(), TensorError> {
         if self.items.try_reserve(items).is_err() {
             return err!(Overflow, "not enough memory for {items} items");
@@ -292,15 +294,15 @@ impl Sequence {
     /// Appends an item.
     ///
     /// # Errors
-    /// If it has another type.
+    /// The item has another type.
     pub fn push(&mut self, item: Value) -> Result<(), TensorError> {
         self.insert(self.items.len(), item)
     }
 
-    /// Puts an item before the one at `index`.
+    /// Inserts an item before the one at `index`.
     ///
     /// # Errors
-    /// If it has another type, or `index` is beyond the end.
+    /// The item has another type, or `index` is greater than the number of items.
     pub fn insert(&mut self, index: usize, item: Value) -> Result<(), TensorError> {
         if index > self.items.len() {
             return err!(Range, "position {index} in a sequence of {}", self.items.len());
@@ -314,7 +316,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Takes out the item at `index`; `None` if there is none.
+    /// Removes and returns the item at `index`; `None` if the sequence has no such item.
     pub fn remove(&mut self, index: usize) -> Option<Value> {
         let item = (index < self.items.len()).then(|| self.items.remove(index))?;
         self.bytes = self.bytes.saturating_sub(item.bytes() + Self::ITEM_BYTES);
@@ -322,18 +324,18 @@ impl Sequence {
     }
 }
 
-/// A key of a map.
+/// Key of a [`Map`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MapKey {
-    /// Of a signed integer type.
+    /// Key of a signed integer type.
     Signed(i64),
-    /// Of an unsigned integer type.
+    /// Key of an unsigned integer type.
     Unsigned(u64),
-    /// Of type `string`.
+    /// Key of type `string`, as bytes.
     String(Box<[u8]>),
 }
 
-/// Values of one type by distinct keys of one type, in the order they came.
+/// Map of values of one type with keys of one type, in the order of insertion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Map {
     key: DataType,
@@ -342,10 +344,10 @@ pub struct Map {
 }
 
 impl Map {
-    /// No entries yet.
+    /// Makes an empty map.
     ///
     /// # Errors
-    /// If `key` is not an integer type of at least 8 bits or `string` (TYPE-17).
+    /// `key` is neither `string` nor an integer type of at least 8 bits (requirement TYPE-17).
     pub fn new(key: DataType, value: ValueType) -> Result<Map, TensorError> {
         if key == DataType::String || key.is_integer() && !key.is_packed() {
             return Ok(Map { key, value, entries: Vec::new() });
@@ -353,31 +355,30 @@ impl Map {
         err!(Type, "{key} cannot be the key of a map: integers of 8 to 64 bits and strings can")
     }
 
-    /// Type of the keys.
+    /// Returns the type of the keys.
     pub fn key_type(&self) -> DataType {
         self.key
     }
 
-    /// Type of the values.
+    /// Returns the type of the values.
     pub fn element(&self) -> &ValueType {
         &self.value
     }
 
-    /// The entries in order.
+    /// Returns the entries in the order of insertion.
     pub fn entries(&self) -> &[(MapKey, Value)] {
         &self.entries
     }
 
-    /// The value of a key. Looks at one entry after the other.
+    /// Looks up a key. Takes time linear in the number of entries.
     pub fn get(&self, key: &MapKey) -> Option<&Value> {
         self.entries.iter().find(|(k, _)| k == key).map(|(_, value)| value)
     }
 
-    /// Appends an entry. Does not look for the key among the others; see
-    /// [`Map::has_duplicate_keys`].
+    /// Appends an entry without comparing its key with the others; see [`Map::has_duplicate_keys`].
     ///
     /// # Errors
-    /// If key or value have another type, or the key is outside the range of its type.
+    /// Key or value has another type, or the key is outside of the range of its type.
     pub fn push(&mut self, key: MapKey, value: Value) -> Result<(), TensorError> {
         let bits = self.key.bits().unwrap_or(64);
         let fits = match (&key, self.key.class()) {
@@ -397,7 +398,7 @@ impl Map {
         Ok(())
     }
 
-    /// Whether some key occurs twice.
+    /// Whether a key occurs several times.
     pub fn has_duplicate_keys(&self) -> bool {
         let mut keys: Vec<&MapKey> = self.entries.iter().map(|(key, _)| key).collect();
         keys.sort_unstable();
@@ -405,7 +406,7 @@ impl Map {
     }
 }
 
-/// A tensor of which only some elements are given; the others are 0, false or "".
+/// Sparse tensor, which stores some of its elements; the others are 0, false or an empty string.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sparse {
     dims: Dims,
@@ -416,12 +417,12 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// From values `[NNZ]`, int64 indices `[NNZ]` (row-major positions) or `[NNZ, rank]` (tuples),
-    /// and the dims of the whole.
+    /// Makes a sparse tensor from its dims, values of shape `[NNZ]`, and `int64` indices: row-major
+    /// positions of shape `[NNZ]`, or coordinates of shape `[NNZ, rank]`.
     ///
     /// # Errors
-    /// If shapes or types do not fit (TENSOR-34, TENSOR-35), indices do not ascend strictly
-    /// (TENSOR-36), or lie outside (TENSOR-37).
+    /// Shapes or types do not fit (requirements TENSOR-34 and TENSOR-35), or indices are not
+    /// strictly ascending (TENSOR-36) or out of range (TENSOR-37).
     pub fn new(
         dims: impl AsRef<[usize]>,
         values: Tensor,
@@ -483,11 +484,12 @@ impl Sparse {
         Ok(Sparse { dims: dims.into(), values, positions, indices })
     }
 
-    /// The elements of a dense tensor that are not 0, false or "", at their row-major positions. A
-    /// negative zero is kept.
+    /// Stores the elements of a dense tensor that are not 0, false or empty, with row-major
+    /// positions as indices. A negative zero is stored.
     ///
     /// # Errors
-    /// If it is a scalar or has no elements, which no sparse tensor does, or memory is refused.
+    /// The tensor is a scalar or has no elements, which sparse tensors cannot represent, or memory
+    /// cannot be allocated.
     pub fn from_dense(tensor: &Tensor) -> Result<Sparse, TensorError> {
         let (data_type, bytes) = (tensor.data_type(), tensor.bytes());
         let bits = data_type.bits().unwrap_or(8);
@@ -521,30 +523,30 @@ impl Sparse {
         Sparse::new(tensor.dims(), values, Tensor::from_vec([indices.len()], indices)?)
     }
 
-    /// Dims of the whole tensor.
+    /// Returns the dims of the whole tensor.
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// The values that are given, `[NNZ]`.
+    /// Returns the stored values, of shape `[NNZ]`.
     pub fn values(&self) -> &Tensor {
         &self.values
     }
 
-    /// The indices as they were given, `[NNZ]` or `[NNZ, rank]`.
+    /// Returns the indices as they were given, of shape `[NNZ]` or `[NNZ, rank]`.
     pub fn indices(&self) -> &Tensor {
         &self.indices
     }
 
-    /// Row-major position of each value, strictly ascending.
+    /// Returns the row-major position of each stored value, strictly ascending.
     pub fn positions(&self) -> &[usize] {
         &self.positions
     }
 
-    /// The whole tensor (TENSOR-38).
+    /// Converts to a dense tensor (requirement TENSOR-38).
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn to_dense(&self) -> Result<Tensor, TensorError> {
         let data_type = self.values.data_type();
         if let Some(strings) = self.values.strings() {
@@ -578,7 +580,7 @@ impl Sparse {
     }
 }
 
-/// As in ONNX text: `seq(tensor(float))`.
+/// Prints the type as in ONNX text: `seq(tensor(float))`.
 impl fmt::Display for ValueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -592,7 +594,7 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// As in ONNX text: `opaque(com.example, Words)`.
+/// Prints the type as in ONNX text: `opaque(com.example, Words)`.
 impl fmt::Display for OpaqueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.domain.as_str() {

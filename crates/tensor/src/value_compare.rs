@@ -13,7 +13,8 @@ use crate::value::{Map, Sparse, Value};
 const BFLOAT16_RTOL: f64 = 1.0 / 64.0;
 
 impl Tolerance {
-    /// What the reference's runner allows where elements are of this type.
+    /// Returns the tolerance that the reference test runner uses for elements of this type: exact
+    /// for integers; for `bfloat16` at least 1/64 relative unless this tolerance is exact.
     pub fn for_type(self, data_type: DataType) -> Tolerance {
         if data_type == DataType::Bfloat16 && self != Tolerance::EXACT {
             Tolerance { rtol: self.rtol.max(BFLOAT16_RTOL), ..self }
@@ -30,11 +31,14 @@ impl Tolerance {
 pub type Distances = Vec<(String, Distance)>;
 
 impl Value {
-    /// Compares with what is wanted.
+    /// Compares the value with the wanted one, by the rules of the reference test runner: integers,
+    /// truth values and strings must be equal, floats within `tolerance`, `bfloat16` within at
+    /// least 1/64 relative unless `tolerance` is [`Tolerance::EXACT`]. Sequences, maps and
+    /// optionals are compared item by item.
     ///
     /// # Errors
     ///
-    /// What differs, in words, from the outside in.
+    /// Description of the first difference.
     pub fn compare(&self, want: &Value, tolerance: Tolerance) -> Result<(), String> {
         let distances = self.distances(want, &|data_type| tolerance.for_type(data_type))?;
         for (place, distance) in distances {

@@ -1,5 +1,4 @@
-//! Borrowed tensors: a look at somebody's elements, perhaps transposed, sliced, repeated or
-//! reversed.
+//! Borrowed tensors, which may be transposed, sliced, broadcast or reversed without a copy.
 //!
 //! A view is dense unless it has strides. Strides and the offset count elements, also for packed
 //! types, whose elements have no address of their own. Every way to make a view checks that all its
@@ -15,13 +14,14 @@ use crate::shape::{self, Dims, NdLoop, Strides, broadcast_strides_of, elems};
 use crate::strings::StringArray;
 use crate::tensor::{Tensor, cast_bytes, check_type, storage_bytes};
 
-/// Elements to read.
+/// Borrowed tensor for reading: dense, or with strides. Strides and offsets count elements, also
+/// for packed types. Every constructor checks that all elements of the view exist in its data.
 #[derive(Debug, Clone)]
 pub struct TensorView<'a> {
     data_type: DataType,
     dims: ViewDims<'a>,
     elems: usize,
-    /// `None`: dense and starting at the first element.
+    /// Strides and offset; `None` for a dense view from the first element on.
     layout: Option<Layout>,
     data: ViewData<'a>,
 }
@@ -51,20 +51,22 @@ struct Layout {
     offset: usize,
 }
 
-/// What a view looks at.
+/// Data of a [`TensorView`].
 #[derive(Debug, Clone, Copy)]
 pub enum ViewData<'a> {
-    /// Elements of every type but strings, in host byte order, packed if below one byte.
+    /// Elements of every type except strings, in host byte order; types narrower than one byte are
+    /// packed.
     Bytes(&'a [u8]),
     /// String elements.
     Strings(&'a StringArray),
 }
 
 impl<'a> TensorView<'a> {
-    /// A dense view of `bytes`, which need not be aligned.
+    /// Makes a dense view of `bytes`, which need not be aligned.
     ///
     /// # Errors
-    /// If the number of bytes is not exactly what type and dims imply, or the type is `string`.
+    /// The number of bytes is not exactly the one that type and dims imply, or the type is
+    /// `string`.
     pub fn new(
         data_type: DataType,
         dims: impl AsRef<[usize]>,
@@ -75,10 +77,11 @@ impl<'a> TensorView<'a> {
         Ok(Self::dense(data_type, dims, elems, bytes))
     }
 
-    /// As [`TensorView::new`], without a copy of the dims.
+    /// Makes a dense view like [`TensorView::new`], but borrows the dims, so that it never
+    /// allocates.
     ///
     /// # Errors
-    /// As [`TensorView::new`].
+    /// See [`TensorView::new`].
     pub fn over(
         data_type: DataType,
         dims: &'a [usize],
@@ -93,10 +96,10 @@ impl<'a> TensorView<'a> {
         TensorView { data_type, dims, elems, layout: None, data: ViewData::Bytes(bytes) }
     }
 
-    /// A dense view of elements.
+    /// Makes a dense view of elements in row-major order.
     ///
     /// # Errors
-    /// If their number is not the product of `dims`.
+    /// The number of elements is not the product of `dims`.
     pub fn from_slice<T: Element>(
         dims: impl AsRef<[usize]>,
         elements: &'a [T],
@@ -104,10 +107,12 @@ impl<'a> TensorView<'a> {
         Self::new(T::DATA_TYPE, dims, bytemuck::cast_slice(elements))
     }
 
-    /// A view with strides; the first element is at index `offset` of the data.
+    /// Makes a view with one stride for each dim, in elements. The first element of the view is at
+    /// index `offset` of the data. Negative strides are allowed; a stride of 0 repeats elements.
     ///
     /// # Errors
-    /// If the rank differs from the number of strides, or some element would lie outside the data.
+    /// The number of strides is not the rank, an element would lie outside of the data, or the data
+    /// is not of the kind of `data_type`.
     pub fn with_strides(
         data_type: DataType,
         dims: impl AsRef<[usize]>,
@@ -158,32 +163,32 @@ impl<'a> TensorView<'a> {
         TensorView { data_type, dims: ViewDims::Borrowed(dims), elems, layout: None, data }
     }
 
-    /// Element type.
+    /// Returns the element type.
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
-    /// Dims, outermost first.
+    /// Returns the dims, outermost first; empty for a scalar.
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// Number of dims.
+    /// Returns the number of dims.
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
 
-    /// Number of elements.
+    /// Returns the number of elements: 1 for a scalar.
     pub fn len(&self) -> usize {
         self.elems
     }
 
-    /// Whether there are no elements.
+    /// Whether the view has no elements, because a dim is 0.
     pub fn is_empty(&self) -> bool {
         self.elems == 0
     }
 
-    /// Strides in elements.
+    /// Returns the strides in elements, one for each dim.
     pub fn strides(&self) -> Strides {
         match &self.layout {
             Some(layout) => layout.strides.clone(),
@@ -191,17 +196,17 @@ impl<'a> TensorView<'a> {
         }
     }
 
-    /// Index of the first element in the data.
+    /// Returns the index in the data of the first element.
     pub fn offset(&self) -> usize {
         self.layout.as_ref().map_or(0, |layout| layout.offset)
     }
 
-    /// All the data this looks into, elements outside the view included.
+    /// Returns all data that the view borrows, including elements outside of the view.
     pub fn data(&self) -> ViewData<'a> {
         self.data
     }
 
-    /// Whether the elements lie one after the other in row-major order.
+    /// Whether the elements are adjacent in the data and in row-major order.
     pub fn is_contiguous(&self) -> bool {
         let Some(layout) = &self.layout else {
             return true;
@@ -212,8 +217,8 @@ impl<'a> TensorView<'a> {
                 .all(|axis| self.dims[axis] == 1 || layout.strides[axis] == dense[axis])
     }
 
-    /// The bytes of the elements if they lie one after the other and start on a byte; else, and for
-    /// strings, `None`.
+    /// Returns the bytes of the elements if they are contiguous and start at a byte boundary;
+    /// otherwise, and for strings, `None`.
     pub fn contiguous_bytes(&self) -> Option<&'a [u8]> {
         let ViewData::Bytes(bytes) = self.data else {
             return None;
@@ -232,11 +237,11 @@ impl<'a> TensorView<'a> {
         bytes.get(start..start + self.data_type.storage_bytes(self.elems)?)
     }
 
-    /// The elements in place.
+    /// Borrows the elements of a contiguous view.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must,
-    /// `Unsupported` if the view is not contiguous.
+    /// The element type is not that of `T`, the bytes are not aligned for `T`, or the view is not
+    /// contiguous.
     pub fn as_slice<T: Element>(&self) -> Result<&'a [T], TensorError> {
         check_type::<T>(self.data_type)?;
         match self.contiguous_bytes() {
@@ -245,11 +250,11 @@ impl<'a> TensorView<'a> {
         }
     }
 
-    /// All elements of the data in place, to be read with [`TensorView::strides`] from
-    /// [`TensorView::offset`] on.
+    /// Borrows all elements of the data. The view's elements start at [`TensorView::offset`] and
+    /// follow [`TensorView::strides`].
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
+    /// The element type is not that of `T`, or the bytes are not aligned for `T`.
     pub fn data_slice<T: Element>(&self) -> Result<&'a [T], TensorError> {
         check_type::<T>(self.data_type)?;
         match self.data {
@@ -260,10 +265,10 @@ impl<'a> TensorView<'a> {
         }
     }
 
-    /// Dims in another order: dim `i` of the result is dim `perm[i]` of this.
+    /// Permutes the dims without a copy: dim `i` of the result is dim `perm[i]` of this view.
     ///
     /// # Errors
-    /// If `perm` is not a permutation of the axes.
+    /// `perm` is not a permutation of the axes.
     pub fn transpose(&self, perm: &[usize]) -> Result<TensorView<'a>, TensorError> {
         let rank = self.rank();
         if perm.len() != rank || !(0..rank).all(|axis| perm.contains(&axis)) {
@@ -274,11 +279,11 @@ impl<'a> TensorView<'a> {
         Ok(self.relaid(dims, strides, self.offset()))
     }
 
-    /// `len` elements along `axis`, from `start` in steps of `step` (negative: backwards, 0:
-    /// repeated).
+    /// Selects `len` elements along `axis`, from index `start` in steps of `step`, without a copy.
+    /// A negative step goes backwards; a step of 0 repeats the element at `start`.
     ///
     /// # Errors
-    /// If an element would lie outside the dim.
+    /// The view has no such axis, or an element would lie outside of it.
     pub fn slice(
         &self,
         axis: usize,
@@ -308,10 +313,10 @@ impl<'a> TensorView<'a> {
         Ok(self.relaid(dims, strides, if empty { 0 } else { offset as usize }))
     }
 
-    /// Repeated along dims of size 1 and new outer dims, without copying.
+    /// Broadcasts the view to `dims` without a copy: repeats dims of size 1, and adds outer dims.
     ///
     /// # Errors
-    /// If the dims do not broadcast to `dims`.
+    /// The dims do not broadcast to `dims`.
     pub fn broadcast_to(&self, dims: impl AsRef<[usize]>) -> Result<TensorView<'a>, TensorError> {
         let dims = Dims::from(dims.as_ref());
         elems(&dims)?;
@@ -319,10 +324,10 @@ impl<'a> TensorView<'a> {
         Ok(self.relaid(dims, strides, self.offset()))
     }
 
-    /// Other dims for the same contiguous elements.
+    /// Returns a view of other dims with the elements in the same row-major order. Copies nothing.
     ///
     /// # Errors
-    /// If the number of elements would change, or the view is not contiguous.
+    /// The number of elements would change, or the view is not contiguous.
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Result<TensorView<'a>, TensorError> {
         let dims = Dims::from(dims.as_ref());
         if elems(&dims)? != self.elems {
@@ -335,10 +340,10 @@ impl<'a> TensorView<'a> {
         Ok(self.relaid(dims, strides, self.offset()))
     }
 
-    /// A dense copy in aligned memory.
+    /// Copies the elements into a dense tensor that is aligned to 64 bytes.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn to_tensor(&self) -> Result<Tensor, TensorError> {
         match self.data {
             ViewData::Strings(strings) => {
@@ -354,10 +359,10 @@ impl<'a> TensorView<'a> {
         }
     }
 
-    /// Writes the elements, dense, into `out`.
+    /// Copies the elements in row-major order into `out`.
     ///
     /// # Errors
-    /// If `out` has not exactly the bytes the elements need, or they are strings.
+    /// `out` does not have exactly as many bytes as the elements, or the elements are strings.
     pub fn copy_to(&self, out: &mut [u8]) -> Result<(), TensorError> {
         check_bytes(self.data_type, &self.dims, out.len())?;
         if let Some(bytes) = self.contiguous_bytes() {
@@ -419,7 +424,7 @@ impl<'a> TensorView<'a> {
     }
 }
 
-/// Dense elements to write.
+/// Borrowed dense tensor for writing, of any element type except strings.
 #[derive(Debug)]
 pub struct TensorViewMut<'a> {
     data_type: DataType,
@@ -429,10 +434,11 @@ pub struct TensorViewMut<'a> {
 }
 
 impl<'a> TensorViewMut<'a> {
-    /// A dense view of `bytes`, which need not be aligned.
+    /// Makes a dense view of `bytes`, which need not be aligned.
     ///
     /// # Errors
-    /// If the number of bytes is not exactly what type and dims imply, or the type is `string`.
+    /// The number of bytes is not exactly the one that type and dims imply, or the type is
+    /// `string`.
     pub fn new(
         data_type: DataType,
         dims: impl AsRef<[usize]>,
@@ -442,10 +448,11 @@ impl<'a> TensorViewMut<'a> {
         Ok(TensorViewMut { data_type, dims: ViewDims::Owned(dims.as_ref().into()), elems, bytes })
     }
 
-    /// As [`TensorViewMut::new`], without a copy of the dims.
+    /// Makes a dense view like [`TensorViewMut::new`], but borrows the dims, so that it never
+    /// allocates.
     ///
     /// # Errors
-    /// As [`TensorViewMut::new`].
+    /// See [`TensorViewMut::new`].
     pub fn over(
         data_type: DataType,
         dims: &'a [usize],
@@ -455,10 +462,10 @@ impl<'a> TensorViewMut<'a> {
         Ok(TensorViewMut { data_type, dims: ViewDims::Borrowed(dims), elems, bytes })
     }
 
-    /// A dense view of elements.
+    /// Makes a dense view of elements in row-major order.
     ///
     /// # Errors
-    /// If their number is not the product of `dims`.
+    /// The number of elements is not the product of `dims`.
     pub fn from_slice<T: Element>(
         dims: impl AsRef<[usize]>,
         elements: &'a mut [T],
@@ -466,48 +473,48 @@ impl<'a> TensorViewMut<'a> {
         Self::new(T::DATA_TYPE, dims, bytemuck::cast_slice_mut(elements))
     }
 
-    /// Element type.
+    /// Returns the element type.
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
-    /// Dims, outermost first.
+    /// Returns the dims, outermost first; empty for a scalar.
     pub fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// Number of elements.
+    /// Returns the number of elements: 1 for a scalar.
     pub fn len(&self) -> usize {
         self.elems
     }
 
-    /// Whether there are no elements.
+    /// Whether the view has no elements, because a dim is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes of all elements.
+    /// Borrows the bytes of all elements in row-major order.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes
     }
 
-    /// The bytes of all elements, for as long as they are borrowed.
+    /// Converts the view into the bytes of all elements, for the full lifetime of the borrow.
     pub fn into_bytes(self) -> &'a mut [u8] {
         self.bytes
     }
 
-    /// The elements in place.
+    /// Borrows the elements in row-major order.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
+    /// The element type is not that of `T`, or the bytes are not aligned for `T`.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], TensorError> {
         self.reborrow().into_slice()
     }
 
-    /// The elements, for as long as the bytes are borrowed.
+    /// Converts the view into its elements in row-major order, for the full lifetime of the borrow.
     ///
     /// # Errors
-    /// If `T` is another type or the bytes are not aligned for it.
+    /// The element type is not that of `T`, or the bytes are not aligned for `T`.
     pub fn into_slice<T: Element>(self) -> Result<&'a mut [T], TensorError> {
         check_type::<T>(self.data_type)?;
         match bytemuck::try_cast_slice_mut(self.bytes) {
@@ -516,7 +523,7 @@ impl<'a> TensorViewMut<'a> {
         }
     }
 
-    /// The same elements to read.
+    /// Reborrows the view for reading.
     pub fn as_view(&self) -> TensorView<'_> {
         TensorView::dense_unchecked(
             self.data_type,
@@ -526,7 +533,7 @@ impl<'a> TensorViewMut<'a> {
         )
     }
 
-    /// The same elements for a shorter time.
+    /// Reborrows the view for a shorter lifetime.
     pub fn reborrow(&mut self) -> TensorViewMut<'_> {
         TensorViewMut {
             data_type: self.data_type,
@@ -536,10 +543,10 @@ impl<'a> TensorViewMut<'a> {
         }
     }
 
-    /// Copies all elements of `source`.
+    /// Copies all elements of `source`, which may have strides.
     ///
     /// # Errors
-    /// If type or dims differ.
+    /// The element types or the dims differ.
     pub fn copy_from(&mut self, source: &TensorView<'_>) -> Result<(), TensorError> {
         if source.data_type != self.data_type || *source.dims != *self.dims {
             return err!(
