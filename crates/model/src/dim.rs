@@ -1,4 +1,4 @@
-//! Dimensions: numbers, expressions over symbols, or unknown.
+//! Dimensions: numbers, expressions over symbols, or unknown sizes.
 //!
 //! An expression is kept in one normal form, a sum of products with integer factors, so that equal
 //! expressions are equal values: `N + M` and `M + N` compare equal, `2*N - N` is `N`. What no
@@ -18,20 +18,22 @@ use std::sync::Arc;
 
 pub use formulas::{Computed, Formula, Formulas};
 
-/// A dimension, or an element of a vector that describes a shape.
+/// Dimension of a shape, or element of a vector of sizes: a number, an expression over symbols, or
+/// unknown. Equal expressions compare equal: `N + M` is `M + N`, and `2*N - N` is `N`. A result
+/// that exceeds 64 bits, or an expression of more than 64 terms, becomes unknown.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dim {
-    /// A number.
+    /// A number. Sizes are at least 0, but elements of vectors, such as the `-1` of a `Reshape`,
+    /// may be negative.
     Known(i64),
-    /// An expression with at least one symbol in it.
+    /// An expression with at least one symbol, in normal form.
     Expr(Arc<Expr>),
-    /// Nothing is known; two unknown dimensions have nothing to do with each other, although they
-    /// compare equal.
+    /// An unknown size. Two unknown dimensions compare equal, but may be different sizes.
     Unknown,
 }
 
-/// A sum of products over symbols, in normal form: no term has the factor 0, and no two have the
-/// same product.
+/// Sum of products over symbols, in normal form: terms with equal products are joined, and those
+/// with the factor 0 removed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Expr {
     /// Products, each with its factor. The empty product is the constant.
@@ -89,12 +91,12 @@ impl Atom {
 const MAX_TERMS: usize = 64;
 
 impl Dim {
-    /// The size called `name` in the file.
+    /// Makes a dimension of the symbol `name`, such as `batch`.
     pub fn symbol(name: &str) -> Dim {
         Dim::from_terms([(vec![Atom::Symbol(name.into())], 1)].into())
     }
 
-    /// The number, if it is one.
+    /// Returns the number; `None` for expressions and unknown dimensions.
     pub fn known(&self) -> Option<i64> {
         match self {
             Dim::Known(value) => Some(*value),
@@ -102,28 +104,29 @@ impl Dim {
         }
     }
 
-    /// Returns the number if it is known and a size: `None` for expressions, for unknown dimensions
-    /// and for negative numbers.
+    /// Returns the number as a size; `None` for expressions, unknown dimensions and negative
+    /// numbers.
     pub fn size(&self) -> Option<usize> {
         self.known().and_then(|value| usize::try_from(value).ok())
     }
 
-    /// Whether nothing is known.
+    /// Whether the dimension is unknown.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Dim::Unknown)
     }
 
-    /// Whether both are surely the same size: the same number or the same expression.
+    /// Whether both are equal for all values of the symbols: the same number or the same
+    /// expression.
     pub fn surely_equals(&self, other: &Dim) -> bool {
         !self.is_unknown() && self == other
     }
 
-    /// Whether both are surely different sizes.
+    /// Whether the two differ for all values of the symbols.
     pub fn surely_differs(&self, other: &Dim) -> bool {
         self.sub(other).known().is_some_and(|difference| difference != 0)
     }
 
-    /// Sum.
+    /// Adds two dimensions.
     pub fn add(&self, other: &Dim) -> Dim {
         if let (Dim::Known(a), Dim::Known(b)) = (self, other) {
             return a.checked_add(*b).map_or(Dim::Unknown, Dim::Known);
@@ -145,12 +148,12 @@ impl Dim {
         Dim::from_terms(terms)
     }
 
-    /// Difference.
+    /// Subtracts `other` from this dimension.
     pub fn sub(&self, other: &Dim) -> Dim {
         self.add(&other.mul(&Dim::Known(-1)))
     }
 
-    /// Product.
+    /// Multiplies two dimensions.
     pub fn mul(&self, other: &Dim) -> Dim {
         // Zero times anything is zero, even times an unknown size.
         if self.known() == Some(0) || other.known() == Some(0) {
@@ -186,7 +189,7 @@ impl Dim {
         Dim::from_terms(terms)
     }
 
-    /// Quotient rounded down. Unknown for a divisor that is zero.
+    /// Divides by `divisor` and rounds down. Unknown if `divisor` is 0.
     pub fn floor_div(&self, divisor: &Dim) -> Dim {
         match (self, divisor) {
             (_, Dim::Known(0)) | (Dim::Unknown, _) | (_, Dim::Unknown) => Dim::Unknown,
@@ -213,12 +216,12 @@ impl Dim {
         Some(quotient.mul(&of_whole).floor_div(&of_part))
     }
 
-    /// Quotient rounded up.
+    /// Divides by `divisor` and rounds up. Unknown if `divisor` is 0.
     pub fn ceil_div(&self, divisor: &Dim) -> Dim {
         Dim::Known(0).sub(&Dim::Known(0).sub(self).floor_div(divisor))
     }
 
-    /// Remainder of [`floor_div`](Dim::floor_div).
+    /// Computes the remainder of [`floor_div`](Dim::floor_div), which has the sign of the divisor.
     pub fn rem(&self, divisor: &Dim) -> Dim {
         match (self, divisor) {
             (_, Dim::Known(0)) | (Dim::Unknown, _) | (_, Dim::Unknown) => Dim::Unknown,
@@ -230,7 +233,7 @@ impl Dim {
         }
     }
 
-    /// The quotient, if the division surely leaves no remainder.
+    /// Divides by `divisor`; `None` unless the remainder is 0 for all values of the symbols.
     pub fn exact_div(&self, divisor: &Dim) -> Option<Dim> {
         if let (Dim::Known(value), Dim::Known(divisor)) = (self, divisor) {
             let is_exact = value.checked_rem(*divisor)? == 0;
@@ -256,7 +259,8 @@ impl Dim {
         Some(Dim::from_terms(quotient))
     }
 
-    /// What two sizes broadcast to, given that they are equal or one of them is 1.
+    /// Computes the size to which two sizes broadcast, given that they are equal or one of them is
+    /// 1.
     pub fn broadcast(&self, other: &Dim) -> Dim {
         match (self, other) {
             (Dim::Known(1), other) => other.clone(),
@@ -319,8 +323,8 @@ impl Dim {
         }
     }
 
-    /// Whether it surely is 0 or more: symbols are sizes, and sums, products, quotients and
-    /// extremes of sizes are none below 0.
+    /// Whether the dimension is at least 0 for all values of the symbols, which are sizes and so
+    /// never negative.
     pub fn is_never_negative(&self) -> bool {
         match self {
             Dim::Known(number) => *number >= 0,
@@ -331,7 +335,7 @@ impl Dim {
         }
     }
 
-    /// The symbols in it, each once.
+    /// Returns the symbols in the dimension, each once.
     pub fn symbols(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         self.collect_symbols(&mut found);
@@ -357,12 +361,12 @@ impl Dim {
         atoms.any(|atom| atom.mentions(symbol))
     }
 
-    /// The larger of both.
+    /// Computes the maximum of the two.
     pub fn larger(&self, other: &Dim) -> Dim {
         self.extreme(other, Atom::Max, |difference| difference >= 0)
     }
 
-    /// The smaller of both.
+    /// Computes the minimum of the two.
     pub fn smaller(&self, other: &Dim) -> Dim {
         self.extreme(other, Atom::Min, |difference| difference <= 0)
     }
@@ -383,8 +387,8 @@ impl Dim {
         }
     }
 
-    /// The same with symbols replaced by what `value` says of them; a symbol it says nothing of
-    /// stays.
+    /// Replaces each symbol by the dimension that `value` returns for its name. Symbols for which
+    /// it returns `None` stay.
     pub fn substitute(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         let Dim::Expr(expr) = self else {
             return self.clone();
@@ -407,9 +411,9 @@ impl Dim {
         sum
     }
 
-    /// Solves `self == 0` for a symbol that occurs only once, with factor 1 or -1: the symbol and
-    /// what it is then. If there are several, one that is `preferred`, else the last in the
-    /// alphabet.
+    /// Solves `self == 0` for a symbol that occurs exactly once, with the factor 1 or -1. Returns
+    /// the symbol and its solution. Among several such symbols, chooses one for which `preferred`
+    /// is true, and the last one in alphabetical order.
     pub fn solve_for_zero(&self, preferred: &dyn Fn(&str) -> bool) -> Option<(String, Dim)> {
         let Dim::Expr(expr) = self else { return None };
         let candidates = expr.terms.iter().filter_map(|(product, factor)| {
@@ -428,7 +432,7 @@ impl Dim {
         Some((name.to_string(), rest.mul(&Dim::Known(-factor))))
     }
 
-    /// The name, if the dimension is a symbol and nothing else.
+    /// Returns the name if the dimension is a single symbol.
     pub fn as_symbol(&self) -> Option<&str> {
         match self.lone_atom()? {
             Atom::Symbol(name) => Some(name),
@@ -571,8 +575,8 @@ impl From<usize> for Dim {
     }
 }
 
-/// As in `2*N + 5`, `floor((N + 1)/2)`, `ceil(N/2)`, `mod(N, 4)`, `max(N, M)`: what [`Dim::parse`]
-/// reads.
+/// Prints the dimension in the notation that [`Dim::parse`] reads: `2*N + 5`, `floor((N + 1)/2)`,
+/// `ceil(N/2)`, `mod(N, 4)`, `max(N, M)`.
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

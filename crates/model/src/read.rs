@@ -31,16 +31,18 @@ use crate::names::Symbol;
 use crate::source::{Span, UnknownField, Unknowns};
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 
-/// Bounds on what reading a model may cost.
+/// Limits on nesting and memory when a model is read. The default limits fit all models that were
+/// seen in practice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// Levels of nested messages.
+    /// Maximum number of levels of nested messages. The default is 1000.
     pub depth: u32,
-    /// Bytes of memory that the structure (nodes, values, attributes, lists …) of any file may
-    /// take.
+    /// Maximum memory of the structure (nodes, values, attributes, lists) of a file of any size, in
+    /// bytes. The default is 16 MiB. Weights do not count.
     pub memory: u64,
-    /// Bytes of memory that it may take on top of that for each byte of the file. Models take 0.1
-    /// to 9; a file of empty messages, two bytes each, would take hundreds.
+    /// Additional bytes of memory that the structure may take for each byte of the file. The
+    /// default is 12. Models take 0.1 to 9; a malicious file of empty messages, two bytes each,
+    /// would take hundreds.
     pub expansion: u32,
 }
 

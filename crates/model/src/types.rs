@@ -1,7 +1,6 @@
-//! Types of values as analyses see them: element types that exist, dimensions with algebra.
+//! Types of values for analyses: known element types, and dimensions with algebra.
 //!
-//! What a file declares, however odd, is a [`TypeProto`](crate::TypeProto); this is what can be
-//! reasoned about.
+//! A [`TypeProto`](crate::TypeProto) is a type as the file declares it, valid or not.
 
 use std::fmt;
 
@@ -10,10 +9,10 @@ use smallvec::SmallVec;
 
 use crate::dim::Dim;
 
-/// Dimensions of a tensor, outermost first. Empty for a scalar.
+/// Dimensions of a tensor, outermost first; empty for a scalar.
 pub type Shape = SmallVec<[Dim; 4]>;
 
-/// The type of a value.
+/// Type of a value, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Type {
     /// A dense tensor.
@@ -22,30 +21,31 @@ pub enum Type {
     SparseTensor(TensorType),
     /// A sequence of values of one type.
     Sequence(Box<Type>),
-    /// A map from keys of an element type to values of a type.
+    /// A map from keys of an element type to values of one type.
     Map(DataType, Box<Type>),
-    /// A value that may be missing.
+    /// An optional: a value of a type, or none.
     Optional(Box<Type>),
-    /// A type that only its domain understands.
+    /// An opaque type, which only operators of its domain can read.
     Opaque {
-        /// Its domain.
+        /// Domain of the type; empty for `ai.onnx`.
         domain: String,
-        /// Its name.
+        /// Name of the type in its domain.
         name: String,
     },
 }
 
-/// Element type and shape of a tensor, as far as known.
+/// Element type and shape of a tensor, as far as they are known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct TensorType {
-    /// Element type.
+    /// Element type; `None` if it is unknown.
     pub elem: Option<DataType>,
-    /// Shape; `None` when not even the rank is known.
+    /// Shape, outermost dimension first; `None` if the rank is unknown.
     pub shape: Option<Shape>,
 }
 
 impl Type {
-    /// A tensor type of which everything is known.
+    /// Makes the type of a dense tensor with an element type and a shape, such as
+    /// `Type::tensor(DataType::Float, [1, 3])`.
     pub fn tensor(elem: DataType, shape: impl IntoIterator<Item = impl Into<Dim>>) -> Type {
         Type::Tensor(TensorType {
             elem: Some(elem),
@@ -53,12 +53,12 @@ impl Type {
         })
     }
 
-    /// A tensor type of unknown rank.
+    /// Makes the type of a dense tensor of unknown rank.
     pub fn unranked(elem: DataType) -> Type {
         Type::Tensor(TensorType { elem: Some(elem), shape: None })
     }
 
-    /// The tensor type, if it is one.
+    /// Returns the tensor type of a dense tensor; `None` for other types.
     pub fn as_tensor(&self) -> Option<&TensorType> {
         match self {
             Type::Tensor(tensor) => Some(tensor),
@@ -66,13 +66,13 @@ impl Type {
         }
     }
 
-    /// The kind of its values, down to element types; `None` if an element type in it is not
-    /// known.
+    /// Returns the type without its dims; `None` if an element type in it is unknown.
     pub fn value_type(&self) -> Option<ValueType> {
         self.value_type_or(None)
     }
 
-    /// As [`Type::value_type`], where element types that are not known are `elem`.
+    /// Returns the type without its dims, with `elem` in place of unknown element types. `None` if
+    /// an element type is unknown and `elem` is `None`.
     pub fn value_type_or(&self, elem: Option<DataType>) -> Option<ValueType> {
         let boxed = |ty: &Type| ty.value_type_or(elem).map(Box::new);
         Some(match self {
@@ -88,12 +88,12 @@ impl Type {
         })
     }
 
-    /// Element type of a tensor.
+    /// Returns the element type of a dense tensor; `None` for other types and if it is unknown.
     pub fn elem(&self) -> Option<DataType> {
         self.as_tensor().and_then(|tensor| tensor.elem)
     }
 
-    /// Element type of a tensor, or of the tensors in a sequence.
+    /// Returns the element type of a dense tensor, or of the dense tensors in a sequence.
     pub fn elem_of_items(&self) -> Option<DataType> {
         match self {
             Type::Sequence(item) => item.elem(),
@@ -101,13 +101,14 @@ impl Type {
         }
     }
 
-    /// Returns the shape of a dense or sparse tensor: a slice of dimensions. `None` for other types
-    /// and where the rank is unknown.
+    /// Returns the shape of a dense tensor: a slice of dimensions, outermost first. `None` for
+    /// other types, sparse tensors included, and if the rank is unknown.
     pub fn shape(&self) -> Option<&Shape> {
         self.as_tensor().and_then(|tensor| tensor.shape.as_ref())
     }
 
-    /// Whether it leaves nothing open. Sizes that are called by names are not open.
+    /// Whether element types and ranks are known and no dimension is unknown. Symbolic sizes are
+    /// known.
     pub fn is_whole(&self) -> bool {
         match self {
             Type::Tensor(tensor) | Type::SparseTensor(tensor) => {
@@ -120,7 +121,7 @@ impl Type {
         }
     }
 
-    /// Does something to each size in it.
+    /// Calls `change` with each dimension of each shape in the type.
     pub fn for_each_dim(&mut self, change: &mut dyn FnMut(&mut Dim)) {
         match self {
             Type::Tensor(tensor) | Type::SparseTensor(tensor) => {
@@ -133,15 +134,15 @@ impl Type {
         }
     }
 
-    /// The same with every symbol replaced by what `value` says of it.
+    /// Replaces symbols in the dimensions, like [`Dim::substitute`].
     pub fn substitute(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Type {
         let mut ty = self.clone();
         ty.for_each_dim(&mut |dim| *dim = dim.substitute(value));
         ty
     }
 
-    /// What both say together, or `None` if they contradict each other. A number beats a symbol;
-    /// where both are symbols, `self` stays.
+    /// Combines the information of two types; `None` if they contradict each other. A number
+    /// replaces a symbol; of two symbols, that of `self` is kept.
     pub fn merge(&self, other: &Type) -> Option<Type> {
         Some(match (self, other) {
             (Type::Tensor(a), Type::Tensor(b)) => Type::Tensor(a.merge(b)?),
@@ -156,7 +157,7 @@ impl Type {
 }
 
 impl TensorType {
-    /// See [`Type::merge`].
+    /// Combines the information of two tensor types, like [`Type::merge`].
     pub fn merge(&self, other: &TensorType) -> Option<TensorType> {
         let elem = match (self.elem, other.elem) {
             (Some(a), Some(b)) if a != b => return None,

@@ -54,25 +54,25 @@ pub struct Adapted {
     pub is_wrapped: bool,
 }
 
-/// What a caller may grant of a model that the model does not show. An adapter that needs one is
-/// exact only if it holds.
+/// Property that a conversion cannot derive from the model and that the caller may assert. A
+/// conversion that relies on it is exact only if it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Assumption {
-    /// Inputs of the graph that have a default keep it: nobody passes another value.
+    /// Inputs of the graph that have a default value keep it: no caller overrides them.
     DefaultInputs,
-    /// No index counts from the end of its axis.
+    /// No index is negative, that is, counts from the end of its axis.
     IndicesInRange,
-    /// No integer that a node computes with as a 64-bit float, and none that it gives, needs more
-    /// than 53 bits.
+    /// Integers that a node converts to 64-bit floats, and those that it returns, fit in 53 bits.
     IntegersInFloats,
-    /// `Dropout` and `BatchNormalization` of old models mean inference, whatever `is_test` says.
+    /// `Dropout` and `BatchNormalization` of old models run in inference mode, regardless of
+    /// `is_test`.
     Inference,
-    /// No shape that a `Reshape` with `allowzero` reads has a 0.
+    /// Shapes that a `Reshape` with `allowzero` reads have no 0.
     SizesNotZero,
 }
 
 impl Assumption {
-    /// All of them.
+    /// All assumptions.
     pub const ALL: [Assumption; 5] = [
         Assumption::DefaultInputs,
         Assumption::IndicesInRange,
@@ -81,7 +81,7 @@ impl Assumption {
         Assumption::SizesNotZero,
     ];
 
-    /// The name, such as `indices-in-range`.
+    /// Returns the name, such as `indices-in-range`.
     pub fn name(self) -> &'static str {
         match self {
             Assumption::DefaultInputs => "default-inputs",
@@ -92,7 +92,7 @@ impl Assumption {
         }
     }
 
-    /// What it says, as a clause.
+    /// Returns the asserted property as a clause, such as `no index is negative`.
     pub fn says(self) -> &'static str {
         match self {
             Assumption::DefaultInputs => "no caller overrides an input that has a default",

@@ -1,10 +1,11 @@
-//! Reading attributes: the value that a node has, or the default that its schema gives.
+//! Reads attributes: the value of a node, or the default of its schema.
 
 pub use sardonyx_model::{AttrValue, Attributes};
 
 use crate::schema::{AttrDefault, Schema};
 
-/// The attributes of a node together with the defaults of its schema.
+/// Attributes of a node, with the defaults of its operator's schema for missing ones. Each method
+/// returns `None` if the node has no attribute of this name and type, and the schema no default.
 #[derive(Clone, Copy)]
 pub struct AttributeView<'a> {
     schema: &'a Schema,
@@ -46,7 +47,7 @@ impl<'a> AttributeView<'a> {
         self.attributes.attribute(name)
     }
 
-    /// An integer attribute, or its default.
+    /// Returns an integer attribute or its default.
     pub fn int(&self, name: &str) -> Option<i64> {
         match self.attributes.attribute(name) {
             Some(AttrValue::Int(value)) => Some(value),
@@ -58,7 +59,7 @@ impl<'a> AttributeView<'a> {
         }
     }
 
-    /// A float attribute, or its default.
+    /// Returns a float attribute or its default.
     pub fn float(&self, name: &str) -> Option<f32> {
         match self.attributes.attribute(name) {
             Some(AttrValue::Float(value)) => Some(value),
@@ -70,14 +71,14 @@ impl<'a> AttributeView<'a> {
         }
     }
 
-    /// A string attribute, or its default. Text that is not UTF-8 counts as absent: no rule knows
-    /// such a word. An empty text means the default where that is an [`AttrDefault::Word`].
+    /// Returns a string attribute or its default; `None` for text that is not UTF-8. An empty text
+    /// means the default where the schema lists the permitted words.
     pub fn string(&self, name: &str) -> Option<String> {
         String::from_utf8(self.bytes(name)?).ok()
     }
 
-    /// A string attribute as bytes, of which any are allowed, or its default. An empty text means
-    /// the default where that is an [`AttrDefault::Word`].
+    /// Returns a string attribute or its default as bytes, which need not be UTF-8. An empty text
+    /// means the default where the schema lists the permitted words.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let given = match self.attributes.attribute(name) {
             Some(AttrValue::String(value)) if !value.is_empty() => return Some(value.into_owned()),
@@ -92,7 +93,7 @@ impl<'a> AttributeView<'a> {
         }
     }
 
-    /// An attribute of integers, or its default.
+    /// Returns a list of integers or its default.
     pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
         match self.attributes.attribute(name) {
             Some(AttrValue::Ints(values)) => Some(values.into_owned()),

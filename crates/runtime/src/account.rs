@@ -9,11 +9,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Limit of the memory that several sessions and their runs take together, at any time.
+/// Limit of the memory, in bytes, that several sessions and all their runs take together.
 ///
-/// Counted are values computed ahead of time, packed forms of what the file does not store, values
-/// between inputs and outputs, outputs until the run ends, copies of inputs, and scratch memory.
-/// Clones are the same budget.
+/// Counted are values that are computed ahead of time, packed forms of values that the file does
+/// not store, intermediate values, outputs until the run ends, copies of inputs, and scratch
+/// memory. Clones share one budget.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget(Arc<Pot>);
 
@@ -179,17 +179,17 @@ impl Drop for Reservation {
 }
 
 impl MemoryBudget {
-    /// Makes a budget of so many bytes.
+    /// Makes a budget of `bytes` bytes.
     pub fn new(bytes: usize) -> MemoryBudget {
         MemoryBudget(Arc::new(Pot { limit: bytes, used: AtomicUsize::new(0) }))
     }
 
-    /// Returns the number of bytes that may be taken.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> usize {
         self.0.limit
     }
 
-    /// Returns the number of bytes that sessions and runs have taken at the moment.
+    /// Returns the number of bytes that sessions and runs take at the moment.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }

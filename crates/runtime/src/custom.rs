@@ -202,8 +202,10 @@ impl CustomStep {
     }
 }
 
-/// One run of one node of an operator that a program brings: inputs, attributes, and where outputs
-/// go.
+/// Call of a custom operator for one node: its attributes, inputs and outputs. A kernel writes
+/// every output that [`has_output`](OperatorCall::has_output) reports, by
+/// [`output`](OperatorCall::output), [`output_slice`](OperatorCall::output_slice) or
+/// [`set_output`](OperatorCall::set_output).
 pub struct OperatorCall<'c, 'a> {
     call: &'c mut Call<'a>,
     step: &'c CustomStep,
@@ -218,63 +220,64 @@ impl<'c, 'a> OperatorCall<'c, 'a> {
         self.step.schema
     }
 
-    /// The attributes of the node, and the defaults of its schema.
+    /// Returns the attributes of the node, with the defaults of its schema for missing ones.
     pub fn attributes(&self) -> AttributeView<'c> {
         AttributeView::new(self.step.schema, &self.step.attributes)
     }
 
-    /// How many inputs the node has, those that are left out counted.
+    /// Returns the number of inputs of the node, omitted ones included.
     pub fn input_count(&self) -> usize {
         self.call.input_count()
     }
 
-    /// Whether an input is there.
+    /// Whether the node has an input at this index, which is not omitted.
     pub fn has_input(&self, index: usize) -> bool {
         self.call.has_input(index)
     }
 
-    /// How many outputs the node has, those that are left out counted.
+    /// Returns the number of outputs of the node, omitted ones included.
     pub fn output_count(&self) -> usize {
         self.call.targets.len()
     }
 
-    /// Whether an output is read by anything. One that is not need not be written.
+    /// Whether another node or the caller reads this output. Other outputs need not be written.
     pub fn has_output(&self, index: usize) -> bool {
         self.call.has_output(index)
     }
 
-    /// A tensor input. Its elements lie densely, in row-major order.
+    /// Returns a dense tensor input, whose elements are contiguous and in row-major order.
     ///
     /// # Errors
     ///
-    /// An input that is left out, or that is not a tensor.
+    /// The input is omitted or is not a dense tensor.
     pub fn tensor(&self, index: usize) -> Result<&TensorView<'a>, OperatorError> {
         Ok(self.call.tensor(index)?)
     }
 
-    /// The dimensions of a tensor input.
+    /// Returns the dims of a dense tensor input, outermost first.
     ///
     /// # Errors
     ///
-    /// As [`OperatorCall::tensor`].
+    /// The input is omitted or is not a dense tensor.
     pub fn dims(&self, index: usize) -> Result<&[usize], OperatorError> {
         Ok(self.call.tensor(index)?.dims())
     }
 
-    /// The elements of a tensor input, in row-major order.
+    /// Returns the elements of a dense tensor input in row-major order.
     ///
     /// # Errors
     ///
-    /// As [`OperatorCall::tensor`], and another element type.
+    /// The input is omitted, is not a dense tensor, or has another element type than `T`.
     pub fn slice<T: Element>(&self, index: usize) -> Result<&'a [T], OperatorError> {
         Ok(self.call.slice(index)?)
     }
 
-    /// An input that is not a dense tensor: a sequence, a map, an optional, or an opaque value.
+    /// Returns an input that is not a dense tensor: a sequence, a map, an optional or an opaque
+    /// value.
     ///
     /// # Errors
     ///
-    /// An input that is left out, or that is a tensor.
+    /// The input is omitted or is a dense tensor.
     pub fn value(&self, index: usize) -> Result<&Value, OperatorError> {
         match self.call.value(index) {
             Some(value) => Ok(value),
@@ -286,11 +289,11 @@ impl<'c, 'a> OperatorCall<'c, 'a> {
         }
     }
 
-    /// What an opaque input holds.
+    /// Returns the content of an opaque input.
     ///
     /// # Errors
     ///
-    /// An input that is left out, or that holds something else.
+    /// The input is omitted, or does not hold a `T`.
     pub fn opaque<T: 'static>(&self, index: usize) -> Result<&T, OperatorError> {
         let value = self.value(index)?;
         let held = match value {
@@ -303,12 +306,12 @@ impl<'c, 'a> OperatorCall<'c, 'a> {
         })
     }
 
-    /// Memory for a tensor output. Its content is not defined until it is written.
+    /// Returns the memory of a dense tensor output. Its content is undefined until it is written.
     ///
     /// # Errors
     ///
-    /// Another type or shape than was inferred; memory that is refused; an output that nothing
-    /// reads.
+    /// Type or shape differ from the inferred ones, memory cannot be allocated, or nothing reads
+    /// the output.
     pub fn output(
         &mut self,
         index: usize,
@@ -319,11 +322,13 @@ impl<'c, 'a> OperatorCall<'c, 'a> {
         Ok(self.call.output(index, data_type, dims)?)
     }
 
-    /// The elements of a tensor output, in row-major order.
+    /// Returns the elements of a dense tensor output in row-major order, for writing. Their content
+    /// is undefined until they are written.
     ///
     /// # Errors
     ///
-    /// As [`OperatorCall::output`].
+    /// The element type of `T` or the shape differ from the inferred ones, memory cannot be
+    /// allocated, or nothing reads the output.
     pub fn output_slice<T: Element>(
         &mut self,
         index: usize,
@@ -333,12 +338,12 @@ impl<'c, 'a> OperatorCall<'c, 'a> {
         Ok(self.call.output_slice(index, dims)?)
     }
 
-    /// Gives an output as a value: a tensor of strings, a sequence, or whatever the program has
-    /// already. One that nothing reads is dropped.
+    /// Sets an output to a value: a tensor of strings, a sequence, or any value that already
+    /// exists. A value that nothing reads is dropped.
     ///
     /// # Errors
     ///
-    /// Another type or shape than was inferred; memory beyond the limit.
+    /// Type or shape differ from the inferred ones, or the value exceeds the memory limit.
     pub fn set_output(
         &mut self,
         index: usize,

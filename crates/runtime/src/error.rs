@@ -62,28 +62,28 @@ impl From<Vec<Finding>> for CompileError {
     }
 }
 
-/// An operator that a model uses and that cannot run.
+/// Operator that a model uses and that a session cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnsupportedOperator {
-    /// Domain; empty for `ai.onnx`.
+    /// Domain of the operator; empty for `ai.onnx`.
     pub domain: String,
-    /// Name.
+    /// Name of the operator.
     pub name: String,
-    /// Version of the operator set that the model imports, if it imports one for the domain.
+    /// Imported version of the domain's operator set; `None` if the model imports none.
     pub opset: Option<i64>,
-    /// Newest version known of the operator set, if the model imports a newer one.
+    /// Newest known version of the operator set; `None` unless the model imports a newer one.
     pub newest_opset: Option<u32>,
-    /// How many nodes use it.
+    /// Number of nodes that use the operator.
     pub nodes: usize,
-    /// Why it cannot run.
+    /// Reason for which the operator cannot run.
     pub why: String,
-    /// The first node that uses it, in words.
+    /// Description of the first node that uses the operator, such as `node 'conv1' (Conv)`.
     pub place: String,
 }
 
 impl UnsupportedOperator {
-    /// The name with the domain in front, unless that is `ai.onnx`.
+    /// Returns the name with its domain in front, unless that is `ai.onnx`.
     pub fn full_name(&self) -> String {
         let dot = if self.domain.is_empty() { "" } else { "." };
         format!("{}{dot}{}", self.domain, self.name)
@@ -215,7 +215,7 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Why code of the program fails, an operator or a decoder: an error of any type, or a text.
+/// Error that an operator or an image decoder of the program returns: any error type, or a text.
 pub type OperatorError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Failure of a kernel.

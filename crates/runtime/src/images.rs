@@ -7,52 +7,53 @@ use std::fmt;
 
 use crate::error::OperatorError;
 
-/// Decodes the images that nodes of `ImageDecoder` are given.
+/// Image decoder that a program supplies for nodes of the operator `ImageDecoder`.
 pub trait ImageDecoder: fmt::Debug + Send + Sync {
-    /// Reads the header of an image, and decodes no pixel: what it takes does not depend on the
-    /// size that the header names. May be called by several threads at once.
+    /// Reads the header of an image without decoding pixels, so that time and memory do not depend
+    /// on the size in the header. Several threads may call it at the same time.
     ///
     /// # Errors
     ///
-    /// An unknown format, or a header that cannot be read.
+    /// The format is unknown, or the header is malformed.
     fn open<'a>(&self, encoded: &'a [u8]) -> Result<Box<dyn EncodedImage + 'a>, OperatorError>;
 }
 
-/// An image whose size is known, and whose pixels are not decoded yet.
+/// Encoded image whose header has been read.
 pub trait EncodedImage {
-    /// The columns of pixels.
+    /// Returns the width in pixels.
     fn width(&self) -> usize;
 
-    /// The rows of pixels.
+    /// Returns the height in pixels.
     fn height(&self) -> usize;
 
-    /// Bytes that decoding takes at most, beside the pixels. They count towards the memory limit of
-    /// the session, and are asked for before anything is decoded.
+    /// Returns the maximum number of bytes of memory that decoding takes in addition to the pixels.
+    /// They count towards the memory limit of the session, which is tested before the image is
+    /// decoded.
     fn working_bytes(&self) -> usize;
 
-    /// Decodes the image: rows from the top, in each the pixels from the left, in each the channels
-    /// of the format. The memory has exactly that many bytes.
+    /// Decodes the image into `pixels`: rows from the top, pixels from the left, channels of a
+    /// pixel adjacent. `pixels` has exactly width × height × channels bytes.
     ///
     /// # Errors
     ///
-    /// What is wrong with the data, and where.
+    /// The image data is malformed; the error describes the fault and its place.
     fn decode(self: Box<Self>, format: PixelFormat, pixels: &mut [u8])
     -> Result<(), OperatorError>;
 }
 
-/// The channels of a pixel, one byte each: what `pixel_format` names.
+/// Channels of a pixel, one byte each: the attribute `pixel_format` of the operator `ImageDecoder`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PixelFormat {
-    /// Red, green, blue.
+    /// Red, green and blue.
     Rgb,
-    /// Blue, green, red.
+    /// Blue, green and red.
     Bgr,
-    /// Brightness.
+    /// Brightness alone.
     Grayscale,
 }
 
 impl PixelFormat {
-    /// How many channels a pixel has.
+    /// Returns the number of channels of a pixel: 3 or 1.
     pub fn channels(self) -> usize {
         match self {
             PixelFormat::Rgb | PixelFormat::Bgr => 3,

@@ -13,7 +13,7 @@ use crate::dims::{self, listed_sizes};
 use crate::error::InputError;
 use crate::memory::{Given, Held};
 
-/// An input or output of a model: name, type, and whether it must be given.
+/// Input or output of a model: name, type, documentation, and whether a run requires it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
     name: String,
@@ -25,7 +25,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// An input or output.
+    /// Makes a description of an input or output without documentation.
     pub fn new(name: String, ty: Option<Type>, required: bool) -> Port {
         Port { name, ty, only_in: None, required, doc: String::new() }
     }
@@ -35,35 +35,35 @@ impl Port {
         Port { only_in, ..self }
     }
 
-    /// The same with its documentation.
+    /// Sets the documentation.
     pub fn with_doc(self, doc: String) -> Port {
         Port { doc, ..self }
     }
 
-    /// Name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Declared type, with dims outermost first, such as `float[N, 3, 224, 224]`; `None` if the
-    /// model declares none, or one that this release does not know.
+    /// Returns the declared type, with dims outermost first, such as `float[N, 3, 224, 224]`.
+    /// `None` if the model declares none, or one that this release does not know.
     pub fn ty(&self) -> Option<&Type> {
         self.ty.as_ref()
     }
 
-    /// Whether a run must be given this input. An input with a default value (an initializer of the
-    /// same name) or of optional type may be left out. Always true for outputs.
+    /// Whether a run requires this input. An input with a default value (an initializer of the same
+    /// name) or of optional type may be omitted. Always true for outputs.
     pub fn is_required(&self) -> bool {
         self.required
     }
 
-    /// Documentation; mostly empty.
+    /// Returns the documentation; mostly empty.
     pub fn doc(&self) -> &str {
         &self.doc
     }
 }
 
-/// `name: type`
+/// Prints `name: type`.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.ty {

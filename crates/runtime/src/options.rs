@@ -72,15 +72,15 @@ pub struct Options {
     pub updates: Vec<(usize, usize)>,
 }
 
-/// How much of the graph may change on the way to a program. Results stay within the tolerance of
-/// [`Precision::Exact`].
+/// Extent to which the graph is rewritten before it runs. Every level keeps results within the
+/// tolerance of [`Precision::Exact`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Optimization {
-    /// Every node runs as it is written; only what inference knows is not computed.
+    /// Runs every node as it is written, except nodes whose outputs type inference already knows.
     Off,
-    /// What depends on constants only is computed ahead of time.
+    /// Also computes nodes that depend only on constants when the session is built.
     Basic,
-    /// Nodes that compute the same are done once, and nodes are fused, as well.
+    /// Also merges duplicate nodes and fuses nodes.
     #[default]
     All,
 }
@@ -137,68 +137,72 @@ impl Options {
     }
 }
 
-/// Limits, seed and observer of a run. The default has none of them. Options are passed by
-/// reference, so one value serves any number of runs.
+/// Limits, seed and observer of a run. By default a run has none of them. A cancelled run
+/// fails with an error of the kind `Stopped`. Options are passed by reference, so one value serves
+/// any number of runs.
 ///
-/// The limits are tested before each step and each iteration of every graph. The number of
-/// iterations aside, they are also tested within long steps: products, convolutions, element-wise
-/// functions, sorting, scattering and texts among them. Other steps run to their end.
+/// The limits are tested before each step and each iteration of every graph. Except for the number
+/// of iterations, they are also tested within long steps, such as matrix products, convolutions,
+/// element-wise functions, sorting and scattering. Other steps run to their end.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct RunOptions<'a> {
-    /// The run ends when this flag is up.
+    /// Flag that cancels the run when it is raised. The run then fails.
     pub stop: Option<StopFlag>,
-    /// The run ends at this time.
+    /// Time at which the run is cancelled.
     pub deadline: Option<Instant>,
-    /// How many iterations of loops and scans the run may take, all of them together.
+    /// Maximum number of iterations of all loops and scans in the run, in total.
     pub iteration_limit: Option<u64>,
-    /// Seed of this run for random operators without an attribute `seed`, in place of the
-    /// session's. Runs of one model with the same seed draw the same numbers.
+    /// Seed of this run for random operators without a `seed` attribute, in place of the session's.
+    /// Runs of one model with equal seeds draw equal numbers.
     pub seed: Option<u64>,
-    /// Function that ends the run by returning true. The running thread calls it whenever the other
-    /// limits are tested. Runs on devices, which have threads of their own, do not call it.
+    /// Function that cancels the run by returning true. The thread that runs the model calls it
+    /// whenever the other limits are tested. Runs on several devices do not call it, because
+    /// devices have their own threads.
     pub asks: Option<&'a dyn Fn() -> bool>,
-    /// Function that the running thread calls after every step.
+    /// Function that the thread that runs the model calls after every step.
     pub watch: Option<&'a dyn Fn(StepEvent)>,
 }
 
 impl<'a> RunOptions<'a> {
-    /// Options without limits.
+    /// Makes options without limits, seed and observer.
     pub fn new() -> RunOptions<'a> {
         RunOptions::default()
     }
 
-    /// Ends the run when `flag` is raised.
+    /// Cancels the run when `flag` is raised.
     #[must_use]
     pub fn stop(self, flag: &StopFlag) -> Self {
         RunOptions { stop: Some(flag.clone()), ..self }
     }
 
-    /// Ends the run at a time.
+    /// Cancels the run at a time.
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
         RunOptions { deadline: Some(deadline), ..self }
     }
 
-    /// Ends the run after so many iterations of loops and scans, all of them together.
+    /// Cancels the run after `iterations` iterations of all loops and scans, in total.
     #[must_use]
     pub fn iteration_limit(self, iterations: u64) -> Self {
         RunOptions { iteration_limit: Some(iterations), ..self }
     }
 
-    /// Gives the run a seed of its own: it draws the same random numbers whenever it is repeated.
+    /// Sets the seed of this run for random operators without a `seed` attribute. Runs of one model
+    /// with equal seeds draw equal numbers.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         RunOptions { seed: Some(seed), ..self }
     }
 
-    /// Ends the run once `ends` returns true. It is called often.
+    /// Cancels the run once `ends` returns true. It is called before each step, each iteration and
+    /// within long steps, so it must be fast. Runs on several devices do not call it.
     #[must_use]
     pub fn asks(self, ends: &'a dyn Fn() -> bool) -> Self {
         RunOptions { asks: Some(ends), ..self }
     }
 
-    /// Calls `watch` after every step, with its number and times.
+    /// Calls `watch` after every step with its index and times.
     #[must_use]
     pub fn watch(self, watch: &'a dyn Fn(StepEvent)) -> Self {
         RunOptions { watch: Some(watch), ..self }

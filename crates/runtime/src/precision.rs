@@ -1,22 +1,23 @@
-//! How exact products are, and which of a model's stay exact where not all have to.
+//! Precision of matrix products and convolutions, and the choice of those that stay exact.
 
 use sardonyx_model::Shape;
 
-/// How exact products are.
+/// Precision of matrix products and convolutions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// In the type of the operands.
+    /// Products are computed in the type of the operands.
     #[default]
     Exact,
-    /// Constant right operands of products of `float` are rounded to 16 bits, which halves the
-    /// memory that they take and that products of few rows wait for. Products of two dozen rows or
-    /// more round both operands to `bfloat16`, where the machine multiplies these faster. Nothing
-    /// is rounded without AVX2. Sums stay in `float`, and so do the smallest products of a model
-    /// with constants, which add errors but hardly any time.
+    /// Some products of `float` are rounded to 16 bits. Constant right operands are stored in 16
+    /// bits, which halves their memory and the time that products of few rows wait for it. Products
+    /// of about 24 rows or more round both operands to `bfloat16`, on machines that multiply it
+    /// faster. Without AVX2, nothing is rounded. Sums stay in `float`, and so do the smallest
+    /// products with constants of a model, which would add errors but save hardly any time.
     ///
-    /// Where the machine multiplies `bfloat16`, convolutions with constant weights, a padding that
-    /// does not depend on the size of the input, and at least 16 input and output channels in a
-    /// group round inputs and weights, or the sums of them that Winograd's algorithm multiplies.
+    /// On machines that multiply `bfloat16`, some convolutions round inputs and weights, or the
+    /// sums of them that Winograd's algorithm multiplies: convolutions with constant weights, a
+    /// padding that does not depend on the size of the input, and at least 16 input and output
+    /// channels a group.
     Fast,
 }
 

@@ -32,20 +32,20 @@ use crate::stop::{Limits, StopReason, Stopped};
 
 pub(crate) use iteration_plans::IterationPlans;
 
-/// A step of a run that has just ended.
+/// Index and times of a step of a run that has just ended.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct StepEvent {
-    /// Its number among [`Session::steps`].
+    /// Index of the step in the session's program.
     pub step: usize,
-    /// When it began, since the beginning of the run.
+    /// Start of the step, as time since the run began.
     pub start: Duration,
-    /// How long it took, without the steps of inner graphs, which have events of their own.
+    /// Duration of the step, without the steps of subgraphs, which have events of their own.
     pub took: Duration,
 }
 
 impl StepEvent {
-    /// Of a step with this number, that began then and took so long.
+    /// Makes an event of the step at index `step`.
     pub fn new(step: usize, start: Duration, took: Duration) -> StepEvent {
         StepEvent { step, start, took }
     }

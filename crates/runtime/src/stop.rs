@@ -9,39 +9,40 @@ use std::time::Instant;
 use sardonyx_model::NodeId;
 use sardonyx_passes::{NodePath, Resolved};
 
-/// A flag that ends the runs that look at it. Clones are the same flag.
+/// Flag that cancels runs from another thread; see [`RunOptions`](crate::RunOptions). Clones share
+/// one flag.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag {
     raised: Arc<AtomicBool>,
-    /// Another one, which ends the runs that look at this one too.
+    /// Second flag, which cancels the runs too.
     or: Option<Arc<StopFlag>>,
 }
 
 impl StopFlag {
-    /// A flag that is down.
+    /// Makes a flag that is not raised.
     pub fn new() -> StopFlag {
         StopFlag::default()
     }
 
-    /// Raises the flag: runs that look at it end before their next step, or the next part of a long
-    /// one.
+    /// Raises the flag: its runs end before their next step, or at the next test within a long
+    /// step.
     pub fn stop(&self) {
         self.raised.store(true, Ordering::Relaxed);
     }
 
-    /// Lowers the flag, for runs that begin later.
+    /// Lowers the flag, so that later runs can use it again.
     pub fn reset(&self) {
         self.raised.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it is up.
+    /// Whether the flag is raised.
     pub fn is_raised(&self) -> bool {
         self.raised.load(Ordering::Relaxed)
             || self.or.as_ref().is_some_and(|other| other.is_raised())
     }
 
-    /// The same flag, which is up also while another one is. Raising or lowering it does nothing to
-    /// the other one.
+    /// Returns this flag in a form that also counts as raised while `other` is raised. Raising or
+    /// lowering it does not change `other`.
     #[must_use]
     pub fn or(&self, other: &StopFlag) -> StopFlag {
         StopFlag { raised: self.raised.clone(), or: Some(Arc::new(other.clone())) }

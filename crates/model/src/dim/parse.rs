@@ -14,9 +14,9 @@ const DEEPEST: u32 = 16;
 const MARKS: [&str; 3] = ["", "?", "None"];
 
 impl Dim {
-    /// The size that a text stands for: an expression such as `past + 1`, `2*N`, `N//2`,
-    /// `floor(N/2)` or `max(N, 1)` where it is one, else a symbol of that name. Unknown if the text
-    /// is no [name](Self::is_name).
+    /// Parses a size in the notation of ONNX text, an expression such as `past + 1`, `2*N`, `N//2`,
+    /// `floor(N/2)` or `max(N, 1)`. A text that is not an expression becomes a symbol of that name,
+    /// and one that is not a [name](Self::is_name) becomes unknown.
     ///
     /// ```
     /// use sardonyx_model::Dim;
@@ -36,8 +36,8 @@ impl Dim {
         }
     }
 
-    /// Whether a `dim_param` is a name. The empty text, `?`, `None` and negative numbers mark sizes
-    /// that are unknown, each its own.
+    /// Whether a `dim_param` names a size. The empty text, `?`, `None` and negative numbers do not:
+    /// they mark unknown sizes, each of which may be a different one.
     pub fn is_name(text: &[u8]) -> bool {
         let Ok(text) = std::str::from_utf8(text) else { return true };
         let text = text.trim();
