@@ -48,21 +48,22 @@ pub enum GradientBy {
     Made,
 }
 
-/// What was done.
+/// Description of the gradients that were added to a model.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct GradientReport {
-    /// The value that was differentiated.
+    /// Name of the differentiated value.
     pub of: String,
-    /// By what, and the output that is the gradient.
+    /// Pairs of a value and the output that is the gradient with respect to it.
     pub gradients: Vec<(String, String)>,
-    /// Nodes that were added.
+    /// Number of nodes that were added.
     pub nodes: usize,
-    /// `Gradient` nodes that were replaced.
+    /// Number of `Gradient` nodes that were replaced.
     pub replaced: usize,
-    /// The version of `ai.onnx` that the model had, and the one that it has now.
+    /// Version of `ai.onnx` before and after.
     pub opset: (u32, u32),
-    /// Operators that became their functions, by domain and name.
+    /// Number of nodes that were expanded to the body of their operator's function, by domain and
+    /// name.
     pub expansions: Expansions,
 }
 

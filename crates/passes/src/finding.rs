@@ -1,5 +1,4 @@
-//! What a job has to say about a model: kinds of findings, places, and findings while they are
-//! gathered.
+//! Findings about a model: codes, places, and the collector that limits their number.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -12,19 +11,19 @@ use sardonyx_proto::switch;
 
 use crate::node_path::{NodePath, PathNode};
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing; nothing is wrong.
+    /// An observation that needs no action.
     Note,
-    /// The standard advises against it, or tools disagree about it.
+    /// A departure from a recommendation of the standard, or a point that tools treat differently.
     Warning,
-    /// The standard forbids it.
+    /// A violation of the standard.
     Error,
 }
 
 impl Severity {
-    /// `note`, `warning` or `error`.
+    /// Returns `note`, `warning` or `error`.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Note => "note",
@@ -40,18 +39,19 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A kind of finding. Names are promised to stay; messages are not.
+/// Kind of finding. Names are stable across releases; messages are not.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Its name, such as `unknown-operator`.
+    /// Name of the code, such as `unknown-operator`.
     pub name: &'static str,
-    /// How bad it is unless somebody wishes otherwise; `None` for what is only said under `strict`.
+    /// Default severity of its findings; `None` for pedantic findings, which only strict checks
+    /// report.
     pub severity: Option<Severity>,
-    /// The requirement that it enforces, such as `OPSET-14`; empty if none is behind it.
+    /// Requirement that the code enforces, such as `OPSET-14`; empty if there is none.
     pub requirement: &'static str,
-    /// What to do about it, in a clause.
+    /// Advice for findings without advice of their own, as a clause.
     pub help: &'static str,
-    /// What it means and why it matters, in a few sentences.
+    /// Meaning and consequences of the finding, in a few sentences.
     pub about: &'static str,
     /// Whether the checker of the `onnx` package refuses a model for it, too.
     #[doc(hidden)]
@@ -169,16 +169,16 @@ impl Spot {
     }
 }
 
-/// Where in a model, for programs and for people.
+/// Place in a model, as a path for programs and as a description for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
     /// The spot.
     #[doc(hidden)]
     pub spot: Spot,
-    /// The way through the messages of the file, such as `graph.node[3].input[0]`.
+    /// Path through the messages of the file, such as `graph.node[3].input[0]`.
     pub path: String,
-    /// In words, such as `node 'conv1' (Conv)`.
+    /// Description, such as `node 'conv1' (Conv)`.
     pub words: String,
 }
 
@@ -188,23 +188,23 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong with a model, or with a wish about it.
+/// Problem of a model, or of an option that does not fit the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What kind.
+    /// Kind of the finding.
     pub code: &'static Code,
-    /// How bad.
+    /// Severity of the finding. Options of a check may change the default of its code.
     pub severity: Severity,
-    /// Where.
+    /// Place of the problem.
     pub place: Place,
-    /// The fact.
+    /// Description of the problem, without its place.
     pub fact: String,
-    /// What to do about it; may be empty.
+    /// Advice on how to solve the problem; may be empty.
     pub advice: Cow<'static, str>,
 }
 
-/// One line: the place, the fact, and the advice in parentheses, without severity and code.
+/// Prints one line: place, description, and advice in parentheses. Severity and code are left out.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.fact)?;
@@ -472,22 +472,22 @@ pub struct Findings {
     places: Places,
 }
 
-/// What a job found.
+/// Findings of a check, with their total numbers.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// The findings, the worst first, otherwise in the order of the file. Of each code only the
-    /// first few are listed.
+    /// Findings, the most severe first, otherwise in the order of the file. The number of findings
+    /// that are listed for each code is limited.
     pub findings: Vec<Finding>,
-    /// How many errors there are, those included that are not listed.
+    /// Number of errors, including those that are not listed.
     pub errors: u64,
-    /// How many warnings there are, likewise.
+    /// Number of warnings, including those that are not listed.
     pub warnings: u64,
-    /// How many notes there are, likewise.
+    /// Number of notes, including those that are not listed.
     pub notes: u64,
-    /// Codes of which not all findings are listed, with the number of those left out.
+    /// Names of codes with more findings than are listed, each with the number of the others.
     pub more: Vec<(&'static str, u64)>,
-    /// Whether types and shapes were inferred and compared with what is declared.
+    /// Whether types and shapes were inferred and compared with the declared ones.
     pub types_checked: bool,
 }
 

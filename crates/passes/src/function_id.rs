@@ -1,4 +1,4 @@
-//! What names a function of a model.
+//! Identifier of a function of a model.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use sardonyx_model::{Function, Model, Symbol};
 use crate::check::codes;
 use crate::finding::{Finding, Spot};
 
-/// What names a function of a model. Empty texts for the default domain and for no overload.
+/// Identifier of a function of a model.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionId {
-    /// Domain.
+    /// Domain of the function; empty for `ai.onnx`.
     pub domain: String,
-    /// Name.
+    /// Name of the function.
     pub name: String,
-    /// Overload.
+    /// Overload, which distinguishes functions of equal domain and name; empty if there is none.
     pub overload: String,
 }
 

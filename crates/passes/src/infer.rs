@@ -79,16 +79,18 @@ pub trait Rules {
     -> RuleAnswer;
 }
 
-/// What a program says of a node by its [`Rules`].
+/// Result of a custom inference rule for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleAnswer {
-    /// Nothing: the standard's rule is applied.
+    /// No rule: the rule of the standard is applied, or, for other operators, the declared types
+    /// hold.
     NoRule,
-    /// What is in the context now.
+    /// The rule has set the types of the outputs, as far as it knows them.
     Said,
-    /// Nothing, because its rule failed. The program knows of it, and no problem is listed.
+    /// The rule failed, and the program knows of it: output types stay unknown, and no problem is
+    /// reported.
     Failed,
-    /// Nothing, because the node is not what its operator takes, for this reason.
+    /// The node does not conform to its operator; a problem with this message is reported.
     Misfit(String),
 }
 

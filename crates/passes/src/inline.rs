@@ -81,23 +81,24 @@ impl fmt::Debug for InlineOptions<'_> {
     }
 }
 
-/// What was done.
+/// Calls that were inlined, and other changes of the model.
 #[derive(Debug, Clone, Default)]
 pub struct InlineReport {
-    /// How many calls of each function of the model became its body, those in bodies too.
+    /// Number of inlined calls of each function of the model, including calls in function bodies.
     pub functions: BTreeMap<FunctionId, usize>,
-    /// How many nodes of operators became the body of their function, by domain and name.
+    /// Number of nodes that were expanded to the body of their operator's function, by domain and
+    /// name.
     pub operators: Expansions,
-    /// Functions that were removed, as nothing calls them any more.
+    /// Functions that were removed because no call of them remains.
     pub removed: Vec<FunctionId>,
-    /// Why calls stay that were to be inlined.
+    /// Calls that were selected but could not be inlined, with the reasons.
     pub kept: Vec<Finding>,
-    /// Operator sets that the model imports now, with their versions.
+    /// Operator sets that the model newly imports, with their versions.
     pub imported: Vec<(String, i64)>,
-    /// Functions whose bodies were converted to the versions that count where they are called.
+    /// Functions whose bodies were converted to the operator set versions of their callers.
     pub converted: Vec<FunctionId>,
-    /// Functions that were added for calls that leave inputs out, each with the function that it
-    /// takes the place of there.
+    /// Functions that were added for calls with omitted inputs, each with the function that it
+    /// replaces in these calls.
     pub added: Vec<(FunctionId, FunctionId)>,
     /// Nodes that were to be inlined and are as they were, as there is no body for them.
     #[doc(hidden)]

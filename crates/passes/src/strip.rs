@@ -1,46 +1,47 @@
-//! Taking out of a model what it does not need to compute the same.
+//! Removes parts of a model that do not affect its outputs.
 
 use sardonyx_model::{
     Attribute, AttributeId, AttributeValue, Entry, GraphId, Model, Producer, SparseTensorProto,
     Symbol, TensorProto,
 };
 
-/// What to take out. Nothing by default.
+/// Parts of a model to remove; by default none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StripOptions {
-    /// Documentation of everything.
+    /// Whether to remove the documentation of all items.
     pub docs: bool,
-    /// Names of nodes. Names of values stay: they are what ties a graph together.
+    /// Whether to remove the names of nodes. Names of values stay, because they connect the nodes.
     pub names: bool,
-    /// Metadata of everything.
+    /// Whether to remove the metadata of all items.
     pub metadata: bool,
-    /// Initializers that nothing reads.
+    /// Whether to remove initializers that no node reads.
     pub unused_initializers: bool,
-    /// Training steps.
+    /// Whether to remove the training information.
     pub training: bool,
-    /// Types of values that are neither inputs nor outputs; inference finds them again.
+    /// Whether to remove the declared types of values that are neither inputs nor outputs of a
+    /// graph. Type inference finds them again.
     pub inferred_types: bool,
 }
 
-/// How much was taken out.
+/// Number of removed items of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StripReport {
-    /// Texts of documentation.
+    /// Number of documentation texts.
     pub docs: usize,
-    /// Names of nodes.
+    /// Number of names of nodes.
     pub names: usize,
-    /// Entries of metadata.
+    /// Number of metadata entries.
     pub metadata: usize,
-    /// Initializers.
+    /// Number of initializers.
     pub unused_initializers: usize,
-    /// Training steps.
+    /// Number of training steps.
     pub training: usize,
-    /// Types of values.
+    /// Number of declared types.
     pub inferred_types: usize,
 }
 
-/// Takes out of a model what the options say.
+/// Removes the parts of a model that `options` selects.
 pub fn strip(model: &mut Model, options: &StripOptions) -> StripReport {
     let mut strip = Strip { options: *options, report: StripReport::default() };
     // First, so that what only training read counts as unused.

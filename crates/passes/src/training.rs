@@ -71,51 +71,53 @@ impl fmt::Debug for TrainingOptions<'_> {
     }
 }
 
-/// What training information was added.
+/// Description of the training information that was added to a model.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct TrainingReport {
-    /// Weights that are trained, and how many elements each has.
+    /// Trained weights, each with its number of elements.
     pub variables: Vec<(String, usize)>,
-    /// Initializers of floats that are not trained, and why.
+    /// Floating-point initializers that are not trained, each with the reason.
     pub skipped: Vec<(String, Skipped)>,
-    /// The input that holds what outputs should be, if there is one.
+    /// Name of the new input for the wanted outputs, such as `label` or `target`; `None` if the
+    /// loss needs none.
     pub label: Option<String>,
-    /// The output of the algorithm that is the loss.
+    /// Name of the algorithm's output that is the loss.
     pub loss: String,
-    /// The input of the algorithm that is the learning rate, with its default.
+    /// Name of the algorithm's input for the learning rate, which has a default value.
     pub learning_rate: String,
-    /// Nodes of the algorithm.
+    /// Number of nodes in the algorithm.
     pub nodes: usize,
-    /// Nodes that run in training mode.
+    /// Number of nodes that run in training mode.
     pub training_mode: usize,
-    /// Weights of 16 bits that have a float copy.
+    /// Number of weights of 16 bits that have a float copy.
     pub float_copies: usize,
-    /// The version of `ai.onnx` that the model had, and the one that it has now.
+    /// Version of `ai.onnx` before and after.
     pub opset: (u32, u32),
-    /// Operators that became their functions in the algorithm, by domain and name.
+    /// Number of nodes in the algorithm that were expanded to the body of their operator's
+    /// function, by domain and name.
     pub expansions: Expansions,
 }
 
-/// Why an initializer of floats is not trained.
+/// Reason for which a floating-point initializer is not trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Skipped {
     /// The loss does not depend on it.
     NoInfluence,
-    /// It is an input of the main graph, too.
+    /// It is also an input of the main graph.
     Input,
     /// It is a running mean or variance.
     Statistic,
-    /// It is read as a parameter of an operator that is no weight: a factor, an exponent, a limit,
-    /// a mask.
+    /// It is a parameter of an operator other than a weight: a factor, an exponent, a limit or a
+    /// mask.
     Constant,
-    /// The caller chose others.
+    /// The options did not select it.
     NotChosen,
 }
 
 impl Skipped {
-    /// In words.
+    /// Describes the reason as a clause, such as `the loss does not depend on it`.
     pub fn text(self) -> &'static str {
         match self {
             Skipped::NoInfluence => "the loss does not depend on it",

@@ -1,36 +1,36 @@
-//! What is wrong with a text, and where: all of it, each with line, column, the source line and
-//! advice.
+//! Errors and warnings of a text, each with line, column, the source line and advice.
 
 use std::fmt;
 use std::ops::Range;
 
 use sardonyx_tensor::Buffer;
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiagnosticSeverity {
-    /// The text has no meaning.
+    /// The text cannot be parsed.
     Error,
-    /// The text has a meaning, but probably not the one that was wanted.
+    /// The text can be parsed, but probably contains a mistake.
     Warning,
 }
 
-/// One thing that is wrong with a text.
+/// Error or warning about a part of an ONNX text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
     /// How bad it is.
     #[doc(hidden)]
     pub severity: DiagnosticSeverity,
-    /// Where, in bytes from the start of the text.
+    /// Place in the text: a range of byte offsets.
     pub span: Range<usize>,
-    /// What, in one line.
+    /// Message of one line.
     pub message: String,
-    /// What to do about it.
+    /// Advice on how to correct the text; `None` if there is none.
     pub help: Option<String>,
 }
 
-/// Everything that is wrong with a text that could not be read.
+/// Errors and warnings of an ONNX text that cannot be parsed. Displays all of them, each with its
+/// source line.
 #[derive(Debug, Clone)]
 pub struct ParseError(Box<Inner>);
 
@@ -46,14 +46,14 @@ impl ParseError {
         ParseError(Box::new(Inner { text, name: String::new(), diagnostics }))
     }
 
-    /// Says which file the text is from.
+    /// Sets the name of the file that `Display` prints before line and column.
     #[must_use]
     pub fn in_file(mut self, name: impl Into<String>) -> Self {
         self.0.name = name.into();
         self
     }
 
-    /// What is wrong, in the order of the text; at least one of them is an error.
+    /// Returns the errors and warnings in the order of the text. At least one of them is an error.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.0.diagnostics
     }
@@ -68,7 +68,8 @@ impl ParseError {
         diagnostics.map(move |found| (found, lines.position(text, found.span.start)))
     }
 
-    /// Where a diagnostic points to: line and column, both from 1, in characters.
+    /// Returns the line and column at which a diagnostic starts, both from 1. Takes time linear in
+    /// the length of the text.
     pub fn position(&self, diagnostic: &Diagnostic) -> Position {
         Position::of(self.0.text.as_slice(), diagnostic.span.start)
     }
@@ -82,17 +83,17 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// A place in a text.
+/// Line and column in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// Line, from 1.
+    /// Line, starting with 1.
     pub line: usize,
-    /// Column, from 1, in characters.
+    /// Column, starting with 1, in characters.
     pub column: usize,
 }
 
 impl Position {
-    /// The place of a byte of a text.
+    /// Returns the position of the byte at `offset`.
     pub fn of(text: &[u8], offset: usize) -> Position {
         Lines::default().position(text, offset)
     }

@@ -1,8 +1,8 @@
-//! What a text does not say about the model that it was printed from.
+//! Content of a model that ONNX text does not represent.
 
 use std::fmt;
 
-/// What was left out, by kind.
+/// Summary of the content of a model that a printed ONNX text leaves out. Displays as a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     kinds: Vec<LeftOutKind>,
@@ -24,12 +24,14 @@ pub struct LeftOutKind {
 }
 
 impl LeftOut {
-    /// Whether the text says less about the meaning of the model than the model does.
+    /// Whether the text leaves out content that changes the outputs of the model, its signature, or
+    /// the content that the `onnx` package reads. Documentation, the storage of values and empty
+    /// fields do not.
     pub fn changes_meaning(&self) -> bool {
         self.kinds.iter().any(|kind| kind.changes_meaning)
     }
 
-    /// Whether the text says everything.
+    /// Whether the text leaves nothing out.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
@@ -40,7 +42,7 @@ impl LeftOut {
         &self.kinds
     }
 
-    /// Adds what another text does not say.
+    /// Adds the content that another text leaves out.
     pub fn join(&mut self, other: LeftOut) {
         for kind in other.kinds {
             match self.kinds.iter_mut().find(|known| known.what == kind.what) {

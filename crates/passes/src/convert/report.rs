@@ -1,4 +1,4 @@
-//! What a conversion did.
+//! Results of a conversion.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::function_id::FunctionId;
 use crate::order::tree;
 use crate::results::{Origins, Rejected};
 
-/// A converted model, and what was done.
+/// Converted model, with a report.
 #[derive(Debug, Clone)]
 pub struct Converted {
     /// The model.
@@ -23,7 +23,7 @@ pub struct Converted {
     pub origins: Origins,
 }
 
-/// Why a model was not converted.
+/// Error of a conversion.
 #[derive(Debug, Clone)]
 pub enum ConvertError {
     /// What it was to be converted to does not exist, or means nothing for this model.
@@ -36,35 +36,37 @@ pub enum ConvertError {
     Invalid(Box<Rejected>),
 }
 
-/// What a conversion did.
+/// Changes of a model by a conversion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConvertReport {
-    /// Operator sets of the model, and of functions that have others, that were asked for.
+    /// Operator sets whose versions the target sets, of the model and of functions that import
+    /// other versions.
     pub imports: Vec<ConvertedImport>,
-    /// Version of the format before and after.
+    /// Version of the file format before and after the conversion.
     pub ir_version: (Option<i64>, i64),
-    /// How many nodes stay as they stand. All nodes of the model before are these, those that
-    /// were rewritten, expanded, became constants or were removed.
+    /// Number of nodes that did not change. The other nodes of the original model were rewritten,
+    /// expanded, replaced by constants or removed.
     pub unchanged: usize,
-    /// Operators whose nodes were rewritten, by domain, name and version.
+    /// Operators whose nodes were rewritten, in the order of domain, name and version.
     pub operators: Vec<ConvertedOperator>,
-    /// How many nodes are new, those of bodies too.
+    /// Number of new nodes, including those of expanded function bodies.
     pub made: usize,
-    /// How many nodes are gone that nothing took the place of: constants that nobody reads any
-    /// more, as their values are attributes now.
+    /// Number of nodes that were removed without a replacement: constants that only attributes of
+    /// the converted nodes hold.
     pub removed: usize,
-    /// How many nodes do now in a graph of their own, or between two nodes, what they did.
+    /// Number of nodes that were moved into a subgraph, or placed between two new nodes.
     pub wrapped: usize,
-    /// How many nodes of operators became the bodies of their functions, by domain and name.
+    /// Number of nodes that were expanded to the body of their operator's function, by domain and
+    /// name.
     pub expanded: Expansions,
-    /// How many nodes of operators became constants, by domain and name, as they give the same in
-    /// every run and have no equivalent.
+    /// Number of nodes that were replaced by their constant outputs because the target has no
+    /// equivalent, by domain and name.
     pub constants: Expansions,
-    /// Where something had to be granted.
+    /// Nodes whose conversion is exact only under an [assumption](Assumption).
     pub assumed: Vec<Assumed>,
-    /// Functions that were added for calls that leave inputs out, each with the function that it
-    /// takes the place of there.
+    /// Functions that were added for calls with omitted inputs, each with the function that it
+    /// replaces in these calls.
     pub added: Vec<(FunctionId, FunctionId)>,
 }
 
@@ -85,41 +87,41 @@ pub(super) struct Replaced {
     pub(super) constants: HashSet<NodeId>,
 }
 
-/// A node that means the same only if what the caller grants holds.
+/// Node whose conversion is exact only under an assumption of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Assumed {
-    /// What is granted.
+    /// Assumption on which the conversion relies.
     pub assumption: Assumption,
-    /// The node.
+    /// Place of the node.
     pub place: Place,
 }
 
-/// An operator set.
+/// Change of the version of an imported operator set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct ConvertedImport {
-    /// Domain; empty for `ai.onnx`.
+    /// Domain of the operator set; empty for `ai.onnx`.
     pub domain: String,
-    /// The version that the model had, or a function.
+    /// Version that the model or a function imported before.
     pub from: i64,
-    /// The version that it has now.
+    /// Version that it imports now.
     pub to: u32,
 }
 
-/// Nodes of one operator that were rewritten.
+/// Number of rewritten nodes of one operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConvertedOperator {
-    /// Domain; empty for `ai.onnx`.
+    /// Domain of the operator; empty for `ai.onnx`.
     pub domain: &'static str,
-    /// The operator.
+    /// Name of the operator.
     pub op: &'static str,
-    /// The opset version of the nodes.
+    /// Operator set version of the nodes before.
     pub from: u32,
-    /// The opset version that they were brought to.
+    /// Operator set version of the nodes now.
     pub to: u32,
-    /// How many were rewritten.
+    /// Number of nodes that were rewritten.
     pub rewritten: usize,
 }
 

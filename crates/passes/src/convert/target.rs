@@ -1,4 +1,4 @@
-//! What a model is converted to.
+//! Target versions of a conversion.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,8 @@ pub const RELEASES: &[Release] = releases! {
     "1.23" 2 14 ("" 28) ("ai.onnx.ml" 5) ("ai.onnx.preview.training" 1);
 };
 
-/// The versions that a model is to have.
+/// Target versions of a conversion: operator sets and file format. Versions that are not set stay
+/// as they are in the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     /// By domain, `ai.onnx` being empty; what is not named stays.
@@ -67,12 +68,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// Nothing yet.
+    /// Makes a target that sets no version.
     pub fn new() -> Target {
         Target::default()
     }
 
-    /// The version of an operator set.
+    /// Sets the version of an operator set. An empty domain means `ai.onnx`.
     #[must_use]
     pub fn opset(mut self, domain: &str, version: u32) -> Target {
         let domain = if domain == "ai.onnx" { "" } else { domain };
@@ -80,9 +81,9 @@ impl Target {
         self
     }
 
-    /// What came with a release, such as `1.16` or `1.16.2`: versions of all operator sets of the
-    /// standard that the model imports, except those named by [`opset`](Target::opset), and the
-    /// version of the format. `None` if there is no such release.
+    /// Sets the versions of a release of the standard, such as `1.16` or `1.16.2`: the file format,
+    /// and all operator sets of the standard that the model imports, except those that
+    /// [`opset`](Target::opset) sets. Returns `None` if there is no such release.
     #[must_use]
     pub fn release(mut self, name: &str) -> Option<Target> {
         let found = |name: &str| RELEASES.iter().find(|release| release.name == name);
@@ -99,14 +100,14 @@ impl Target {
         Some(self)
     }
 
-    /// The version of the format.
+    /// Sets the version of the file format.
     #[must_use]
     pub fn ir_version(mut self, version: i64) -> Target {
         self.ir_version = Some(version);
         self
     }
 
-    /// Whether nothing is named.
+    /// Whether the target sets no version.
     pub fn is_empty(&self) -> bool {
         *self == Target::default()
     }

@@ -21,43 +21,45 @@ use crate::cost::{Sum, at_assumed_sizes, cost_of_inferred, node_multiply_adds};
 use crate::ir_version::raise_ir_version;
 use crate::results::{JobInput, JobKind};
 
-/// What is divided among devices.
+/// Scheme that divides a model among devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Division {
-    /// Products of activations with constant matrices: by columns, and where the split goes through
-    /// to a later product, that one by rows, so that one sum over all devices is all they send for
-    /// the two. Heads of attention follow. Large tables that rows are looked up in are split by
-    /// rows. This is the scheme of Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter
-    /// Language Models Using Model Parallelism", 2019.
+    /// Tensor parallelism: matrix products with constant right operands are split by columns and,
+    /// where the split extends to a later product, that product by rows, so that one sum over all
+    /// devices is the only exchange for the two. Attention is split by heads, and large embedding
+    /// tables by rows. The scheme is that of Shoeybi et al., "Megatron-LM: Training Multi-Billion
+    /// Parameter Language Models Using Model Parallelism", 2019.
     Tensor,
-    /// The nodes: one stage for each device, all with about as much work: multiply-adds, and
-    /// elements that are read and written.
+    /// Pipeline parallelism: one stage of adjacent nodes for each device, with about equal work,
+    /// measured in multiply-adds and in elements read and written.
     Pipeline,
-    /// The examples of a batch: the first axis of the first input that has axes, and that of every
-    /// other input whose first axis has the same size. All devices have all weights. Where these
-    /// are trained, their gradients are partial sums.
+    /// Data parallelism: the examples of a batch are split along the first axis of the first input
+    /// that has axes, and of all other inputs whose first axis has that size. All devices hold all
+    /// weights. In training, the gradients of each device are partial sums.
     Batch,
 }
 
-/// What was suggested.
+/// Statistics of a division of a model among devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardReport {
-    /// Products whose matrices are split by columns.
+    /// Number of products whose matrices are split by columns.
     pub columns: usize,
-    /// Products whose matrices are split by rows.
+    /// Number of products whose matrices are split by rows.
     pub rows: usize,
-    /// Products with constant matrices that stay whole, as their results would be needed whole.
+    /// Number of products with constant matrices that are not split, because their whole results
+    /// would be needed.
     pub whole: usize,
-    /// Tables of which each device has some rows.
+    /// Number of tables that are split by rows.
     pub tables: usize,
-    /// The multiply-adds of each stage.
+    /// Multiply-adds of each stage of a pipeline, in the order of the devices; empty for other
+    /// divisions.
     pub stages: Vec<u64>,
-    /// Inputs whose first axis is split.
+    /// Number of inputs whose first axis is split.
     pub inputs: usize,
-    /// Nodes that then compute parts, if examples are divided.
+    /// Number of nodes that compute a part of the batch, if the batch is split.
     pub in_parts: usize,
-    /// Nodes with multiply-adds in graphs of nodes, such as the branches of an `If`: these are not
+    /// Number of nodes with multiply-adds in subgraphs, such as branches of an `If`, which are not
     /// divided.
     pub inside: usize,
 }

@@ -11,14 +11,14 @@ use sardonyx_tensor::DataType;
 use super::variables::Variable;
 use crate::addition::Addition;
 
-/// How gradients are kept small.
+/// Limit of the gradients in a training step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Clipping {
-    /// All gradients are multiplied by the same factor, if the root of the sum of the squares of
-    /// all their elements is greater than this, so that it becomes this.
+    /// Maximum of the L2 norm of all gradients together. If it is exceeded, all gradients are
+    /// multiplied by one factor so that the norm becomes this value.
     Norm(f64),
-    /// Each element lies between minus this and this.
+    /// Maximum absolute value of each element. Larger ones are set to this value, with their sign.
     Value(f64),
 }
 

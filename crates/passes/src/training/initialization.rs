@@ -13,20 +13,21 @@ use sardonyx_tensor::{DataType, Tensor};
 
 use super::variables::{Role, Variable};
 
-/// What weights are before the first step. Biases are 0 and factors of normalizations 1 unless
-/// weights are kept.
+/// Initial values of the weights, before the first step. With all variants except
+/// [`Keep`](Initialization::Keep), biases are 0 and scales of normalizations 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Initialization {
-    /// What the model stores.
+    /// The values in the model.
     #[default]
     Keep,
-    /// Normal distributions of variance 2/n, where each output is a sum over n inputs.
+    /// Normal distribution of variance 2/n, where n is the number of inputs of each output (He et
+    /// al., 2015).
     He,
-    /// Uniform distributions within √(6/(n+m)), where each output is a sum over n inputs, and each
-    /// input goes into m outputs.
+    /// Uniform distribution between ±√(6/(n+m)), where each output is a sum over n inputs, and each
+    /// input goes into m outputs (Glorot and Bengio, 2010).
     Xavier,
-    /// Uniform distributions within this bound.
+    /// Uniform distribution between minus this value and this value.
     Uniform(f64),
 }
 

@@ -1,4 +1,4 @@
-//! Losses: what training makes small.
+//! Loss functions that training minimizes.
 
 use sardonyx_model::{
     AttrValue, Attributes, Dim, NodeAttributes, Producer, Shape, TensorType, Type, ValueId,
@@ -8,29 +8,28 @@ use sardonyx_tensor::DataType;
 use crate::addition::Addition;
 use crate::derivatives::DeriveError;
 
-/// What training makes small.
+/// Loss function that training minimizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The mean cross entropy between an output, which holds a score for each class, and the
-    /// numbers of the right classes, which are a new input `label` of `int64`. Where the output
-    /// is made by Softmax or LogSoftmax, what these read are the scores.
+    /// Mean cross entropy between an output with one score for each class, and the indices of the
+    /// right classes, a new `int64` input `label`. If Softmax or LogSoftmax computes the output,
+    /// its input is taken as the scores.
     CrossEntropy {
-        /// The output; the only one by default.
+        /// Name of the output; by default the only one.
         output: Option<String>,
-        /// The axis of classes. By default that of the Softmax, or 1, as for
+        /// Axis of the classes. By default the axis of the Softmax, or 1, as for
         /// SoftmaxCrossEntropyLoss.
         axis: Option<i64>,
-        /// A class number whose examples do not count.
+        /// Class index whose examples are ignored.
         ignored: Option<i64>,
     },
-    /// The mean of the squared differences between an output and a new input `target` of its type
-    /// and shape.
+    /// Mean squared difference between an output and a new input `target` of its type and shape.
     SquaredError {
-        /// The output; the only one by default.
+        /// Name of the output; by default the only one.
         output: Option<String>,
     },
-    /// A value of the main graph; the sum of its elements, if it has several.
+    /// Value of the main graph with this name; if it has several elements, their sum.
     Value(String),
 }
 

@@ -33,42 +33,44 @@ pub struct Optimizer {
     pub as_operator: bool,
 }
 
-/// A rule by which weights move.
+/// Rule that updates a weight w by its gradient g and the learning rate r. The step t counts from
+/// the first update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum OptimizerKind {
-    /// w ← w − r·g
+    /// Stochastic gradient descent: w ← w − r·g.
     Sgd,
-    /// v ← m·v + g; w ← w − r·v, or w − r·(g + m·v) with Nesterov's momentum.
+    /// Momentum: v ← m·v + g; w ← w − r·v, or w − r·(g + m·v) with Nesterov's momentum.
     Momentum {
-        /// m
+        /// Factor m of the velocity v.
         momentum: f64,
-        /// Whether weights move by what v will be after the next step.
+        /// Whether Nesterov's momentum is used.
         nesterov: bool,
     },
-    /// h ← h + g²; w ← w − r/(1 + t·d)·g/(√h + ε)
+    /// Adagrad: h ← h + g²; w ← w − r/(1 + t·d)·g/(√h + ε).
     Adagrad {
-        /// ε
+        /// Term ε, which avoids a division by 0.
         epsilon: f64,
-        /// d
+        /// Decay d of the learning rate.
         decay: f64,
     },
-    /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − r·m̂/(√v̂ + ε), with m̂ = m/(1−β₁ᵗ) and
+    /// Adam: m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − r·m̂/(√v̂ + ε), with m̂ = m/(1−β₁ᵗ) and
     /// v̂ = v/(1−β₂ᵗ).
     Adam {
-        /// β₁
+        /// Decay β₁ of the mean of gradients.
         beta1: f64,
-        /// β₂
+        /// Decay β₂ of the mean of squared gradients.
         beta2: f64,
-        /// ε
+        /// Term ε, which avoids a division by 0.
         epsilon: f64,
-        /// Whether weight decay is apart from the gradient (AdamW).
+        /// Whether weight decay bypasses the gradient (AdamW).
         decoupled: bool,
     },
 }
 
 impl OptimizerKind {
-    /// Makes Adam with the usual numbers: β₁ 0.9, β₂ 0.999, ε 10⁻⁸.
+    /// Makes Adam with the usual parameters: β₁ = 0.9, β₂ = 0.999, ε = 10⁻⁸, weight decay as part
+    /// of the gradient.
     pub fn adam() -> OptimizerKind {
         OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: false }
     }
