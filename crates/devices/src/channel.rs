@@ -1,5 +1,5 @@
-//! Workers that are connected by anything that carries whole messages: actors, queues, a library
-//! for messages of another language.
+//! Workers that are connected by any carrier of whole messages: actors, queues, or a message
+//! library of another language.
 //!
 //! Each worker has two threads: one gives the channel what is to be sent, one puts what arrives
 //! into its endpoint. So no send waits for the channel, however slow it is, and each function of
@@ -22,30 +22,30 @@ use crate::locked;
 use crate::scratch::Piece;
 use crate::transport::{Settings, Tag, Transport, check_worker};
 
-/// What carries messages from each of several workers to each other one.
+/// Carrier of messages between several workers, which a program implements.
 ///
-/// Each message arrives whole; messages may arrive in any order, and more than once. A message for
-/// a worker that ended its work may be lost. `send` and `receive` are each called by one thread at
-/// a time, which is not the same for both.
+/// Each message arrives whole. Messages may arrive in any order and several times. A message to a
+/// worker that has ended its work may be lost. `send` and `receive` are called from two different
+/// threads, each from only one thread at a time.
 pub trait Channel: fmt::Debug + Send + Sync {
-    /// How many workers there are.
+    /// Returns the number of workers.
     fn workers(&self) -> usize;
 
-    /// The own number, from 0.
+    /// Returns the number of this worker, from 0.
     fn number(&self) -> usize;
 
-    /// Sends a message to another worker. It may wait until the other receives it, as every worker
-    /// receives at all times.
+    /// Sends a message to another worker. May block until the other worker receives it, because
+    /// every worker receives at all times.
     ///
     /// # Errors
-    /// The message cannot be sent: the other worker is taken for lost.
+    /// The message cannot be sent. The other worker then counts as lost.
     fn send(&self, to: usize, message: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>>;
 
-    /// Waits for the next message of any worker, calls `take` with the number of its sender and the
-    /// message, and returns whether there was one. Waits about as long as `wait`.
+    /// Waits about as long as `wait` for the next message of any worker, and calls `take` with the
+    /// number of the sender and the message. Returns whether a message arrived.
     ///
     /// # Errors
-    /// Nothing can be received any more: this worker fails.
+    /// No more messages can be received. This worker then fails.
     fn receive(
         &self,
         wait: Duration,
@@ -53,12 +53,12 @@ pub trait Channel: fmt::Debug + Send + Sync {
     ) -> Result<bool, Box<dyn Error + Send + Sync>>;
 }
 
-/// The transport over a [`Channel`].
+/// Transport over a [`Channel`], which a program implements.
 ///
-/// A worker is lost if a message cannot be sent to it, or if nothing was heard of it for as long as
-/// the deadline. Dropping the transport ends the worker's work: it waits until all is sent, and a
-/// quarter of the deadline, 2 seconds at most, for the others to end theirs. A channel that does
-/// not return until then is left to its threads.
+/// A worker is lost if a message cannot be sent to it, or if no message of it arrives for as long
+/// as the deadline. Dropping the transport ends the work of this worker: it waits until all
+/// messages are sent, and a quarter of the deadline, at most 2 seconds, for the other workers to
+/// end theirs. If a call of the channel does not return by then, its thread is detached.
 #[derive(Debug)]
 pub struct Channels {
     shared: Arc<Shared>,
@@ -96,11 +96,11 @@ const NUMBERED_BYTES: usize = HEADER_BYTES + 8;
 const WAIT: Duration = Duration::from_millis(50);
 
 impl Channels {
-    /// The transport of the worker that has this end of the channel.
+    /// Starts the transport of the worker at this end of the channel, with two threads.
     ///
     /// # Errors
-    /// `Argument` if the channel's own number is not one of its workers', `System` if threads are
-    /// refused.
+    /// `Argument` if the number of this worker is not below the number of workers, `System` if
+    /// threads cannot be started.
     pub fn new(
         channel: impl Channel + 'static,
         settings: &Settings,

@@ -1,35 +1,35 @@
-//! The error of this crate: what kind of thing went wrong, at which worker, and a sentence.
+//! Error type of this crate: a kind, the worker with the cause, and a message.
 
 use std::fmt;
 
-/// What went wrong, for callers that branch.
+/// Category of a [`TransportError`], for programs that branch on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The call is wrong: a worker that does not exist, a group that is not sorted, parts that do
-    /// not add up.
+    /// The arguments of a call are invalid: a worker that does not exist, an unsorted group, or
+    /// parts of a wrong total length.
     Argument,
     /// A worker did not answer within the deadline.
     Deadline,
-    /// A worker said that it failed ([`Transport::fail`](crate::Transport::fail)).
+    /// A worker reported that it failed ([`Transport::fail`](crate::Transport::fail)).
     Failed,
-    /// A run ended early ([`Transport::end_run`](crate::Transport::end_run)); others go on.
+    /// A run ended early ([`Transport::end_run`](crate::Transport::end_run)); other runs continue.
     RunEnded,
-    /// A worker is gone without a word: its process or thread ended while it should have worked.
+    /// A worker is lost: its process or thread ended unexpectedly.
     Lost,
-    /// A worker ended its work in good order and will not send what is waited for.
+    /// A worker ended its work regularly, so that an expected message cannot arrive any more.
     Ended,
-    /// A message has another length than the receiver expects.
+    /// A message does not have the length that the receiver expects.
     Size,
-    /// Workers disagree about what to run ([`agree`](crate::agree)).
+    /// Workers do not run the same model, options or version ([`agree`](crate::agree)).
     Disagreement,
-    /// An element type that the operation does not exist for.
+    /// The operation does not exist for the element type.
     Unsupported,
-    /// The operating system, or the library that moves the bytes, refuses something.
+    /// The operating system, or the library that moves the bytes, refused a request.
     System,
 }
 
-/// The error of all fallible functions here.
+/// Error of a transport.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TransportError(Box<Inner>);
 
@@ -41,29 +41,29 @@ struct Inner {
 }
 
 impl TransportError {
-    /// An error of `kind` that is about no single worker.
+    /// Makes an error that does not concern a single worker.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> TransportError {
         TransportError(Box::new(Inner { kind, worker: None, message: message.into() }))
     }
 
-    /// An error of `kind` whose cause is at `worker`. The message names the worker.
+    /// Makes an error whose cause is at `worker`. The message should name the worker.
     #[cold]
     pub fn at(kind: ErrorKind, worker: usize, message: impl Into<String>) -> TransportError {
         TransportError(Box::new(Inner { kind, worker: Some(worker), message: message.into() }))
     }
 
-    /// What went wrong.
+    /// Returns the category of the error, for programs that branch on it.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The worker where the cause is, if it is one.
+    /// Returns the number of the worker with the cause, if it is a single worker.
     pub fn worker(&self) -> Option<usize> {
         self.0.worker
     }
 
-    /// The sentence, as `Display` prints it.
+    /// Returns the message, which `Display` prints too.
     pub fn message(&self) -> &str {
         &self.0.message
     }

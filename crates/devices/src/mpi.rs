@@ -1,4 +1,4 @@
-//! Workers that are the processes of an MPI job.
+//! Workers that are processes of an MPI job.
 //!
 //! A message is one message of MPI with a header, so that any tag fits, and that a notice of
 //! failure comes the same way. Sends and receives are never waited for within MPI: what is on its
@@ -26,28 +26,30 @@ use crate::transport::{FIRST_RESERVED_TAG, Group, Settings, Tag, Transport};
 pub use library::MpiInterface;
 use library::{Api, Call, Communicator, Operation};
 
-/// What [`Mpi`] can be told.
+/// Settings of [`Mpi`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MpiSettings {
-    /// As for all transports.
+    /// Settings of all transports.
     pub settings: Settings,
-    /// Make collectives of messages, as over other transports, so that they have the same bits.
-    /// Otherwise sums and products are the library's, which may combine in any order.
+    /// Whether collectives are made of single messages, so that results have the same bits as with
+    /// other transports. By default sums and products are those of the MPI library, which may
+    /// combine elements in any order.
     pub reproducible: bool,
-    /// The file of the library; if there is none, the usual names are tried.
+    /// File name of the MPI library. By default the usual names are tried.
     pub library: Option<OsString>,
 }
 
-/// The transport of a worker that is a process of an MPI job, such as `mpiexec -n 4 ...` starts.
+/// Transport of a worker that is a process of an MPI job, such as one that `mpiexec -n 4 ...`
+/// starts.
 ///
-/// There is one in a process at a time, and none after the library has been finalized, which is
-/// done here if it was initialized here. Dropping it ends the worker's work: it waits until the
-/// others have ended theirs, or until the deadline, after which the job is aborted.
+/// A process can have one at a time, and none once MPI has been finalized. Dropping it finalizes
+/// MPI if it initialized MPI. Dropping it also ends the work of this worker: it waits until the
+/// other workers have ended theirs, or until the deadline, after which it aborts the job.
 ///
-/// Unless `reproducible` is set, collectives are those of the library where it does what is
-/// promised here. Not left to it are reductions of `float16`, `bfloat16` and `bool`, minima and
-/// maxima of floats, which lose a NaN, and sums and products of integers of 8 and 16 bits, which do
-/// not wrap in Open MPI.
+/// Unless [`MpiSettings::reproducible`] is set, collectives are those of the MPI library.
+/// Exceptions are reductions of `float16`, `bfloat16` and `bool`, minima and maxima of floats,
+/// which lose NaN there, and sums and products of integers of 8 and 16 bits, which do not wrap in
+/// Open MPI.
 #[derive(Debug)]
 pub struct Mpi {
     interface: MpiInterface,
@@ -106,12 +108,12 @@ const ABORT_DELAY: Duration = Duration::from_millis(250);
 static IN_USE: AtomicBool = AtomicBool::new(false);
 
 impl Mpi {
-    /// Opens the MPI library of the system, and initializes it unless the process did so. All
-    /// processes of the job call this.
+    /// Loads the MPI library, and initializes MPI unless the process has done so. All processes of
+    /// the job call this function.
     ///
     /// # Errors
-    /// `System` if there is no library, if it is of an unknown kind or refuses something,
-    /// `Argument` if there is a transport of this kind already.
+    /// `System` if the library is missing, of an unknown kind, or reports an error; `Argument` if
+    /// this process already has an [`Mpi`].
     pub fn start(settings: &MpiSettings) -> Result<Mpi, TransportError> {
         if IN_USE.swap(true, Ordering::AcqRel) {
             return err!(Argument, "this process is a worker of an MPI job already");
@@ -155,7 +157,7 @@ impl Mpi {
 }
 
 impl Mpi {
-    /// Which kind of library was found.
+    /// Returns the kind of the MPI library.
     pub fn interface(&self) -> MpiInterface {
         self.interface
     }

@@ -22,16 +22,16 @@ use crate::locked;
 use crate::private::PrivateDirectory;
 use crate::transport::{Settings, Tag, Transport, check_worker, parts_of};
 
-/// A private directory where processes of one machine find each other: only the user who made it
-/// can look into it. It is removed when this is dropped.
+/// Private directory in which the worker processes of one machine find each other. Only its user
+/// can access it. Dropping it removes the directory.
 #[derive(Debug)]
 pub struct Rendezvous(PrivateDirectory);
 
 impl Rendezvous {
-    /// Makes a directory with a random name in the directory of temporary files.
+    /// Makes a directory with a random name in the system's directory for temporary files.
     ///
     /// # Errors
-    /// `System` if no directory can be made there.
+    /// `System` if the directory cannot be made.
     pub fn new() -> Result<Rendezvous, TransportError> {
         match PrivateDirectory::new() {
             Ok(directory) => Ok(Rendezvous(directory)),
@@ -39,17 +39,18 @@ impl Rendezvous {
         }
     }
 
-    /// The directory, which workers are given.
+    /// Returns the path of the directory, to pass to the workers.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 }
 
-/// The transport of a worker that is a process of its own, on the machine of all others.
+/// Transport of a worker that is a process, on the machine of all other workers. They are connected
+/// by Unix sockets.
 ///
-/// Dropping it ends the worker's work: who waits for a message of it then gets the error `Ended`.
-/// If it is dropped by a panic, the worker failed; if the process ends otherwise, or is killed, the
-/// worker is `Lost`.
+/// Dropping it ends the work of this worker: other workers that wait for a message of it get the
+/// error `Ended`. If a panic drops it, the worker counts as failed; if the process ends in another
+/// way or is killed, the worker is `Lost`.
 #[derive(Debug)]
 pub struct Processes {
     shared: Arc<Shared>,
@@ -81,12 +82,13 @@ const GREETING: &[u8; 12] = b"sardonyx-2\r\n";
 const GREETING_BYTES: usize = GREETING.len() + 16;
 
 impl Processes {
-    /// Connects worker `number` of so many with the others, which call this with the same
-    /// directory, that of a [`Rendezvous`].
+    /// Connects worker `number`, from 0, of `workers` workers with the others. All of them call
+    /// this function with one directory, that of a [`Rendezvous`].
     ///
     /// # Errors
-    /// `Deadline` if a worker does not connect in time, `Disagreement` if one counts other workers,
-    /// `System` if the directory is open to other users or connections are refused.
+    /// `Deadline` if a worker does not connect in time; `Disagreement` if a worker expects another
+    /// number of workers; `System` if other users can access the directory or a connection is
+    /// refused.
     pub fn join(
         directory: &Path,
         number: usize,

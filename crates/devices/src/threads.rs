@@ -8,11 +8,11 @@ use crate::error::TransportError;
 use crate::locked;
 use crate::transport::{RunNumber, Settings, Tag, Transport};
 
-/// The transport of a worker that is a thread, or several, of this process. Messages are copied
-/// twice: into memory of the receiver's endpoint, and from there to where the receiver wants them.
+/// Transport of a worker that is one or several threads of this process. Each message is copied
+/// twice: into memory of the receiver's endpoint, and from there to its destination.
 ///
-/// Dropping it ends the worker's work: who waits for a message of it then gets the error `Ended`.
-/// If it is dropped by a panic, the worker failed.
+/// Dropping it ends the work of this worker: other workers that wait for a message of it get the
+/// error `Ended`. If a panic drops it, the worker counts as failed.
 #[derive(Debug)]
 pub struct Threads {
     shared: Arc<Shared>,
@@ -28,7 +28,7 @@ struct Shared {
 }
 
 impl Threads {
-    /// The transports of so many workers, by number.
+    /// Makes the transports of `workers` workers, by number.
     pub fn new(workers: usize, settings: &Settings) -> Vec<Threads> {
         let endpoints = (0..workers).map(|number| Endpoint::new(number, workers, settings));
         let shared = Shared { endpoints: endpoints.collect(), telling: Mutex::new(()) };

@@ -1,4 +1,4 @@
-//! What moves bytes between the workers of a model: the trait, and what its calls take.
+//! Interface that moves bytes between the workers of a model, and the arguments of its methods.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use crate::reduction::Reduction;
 use crate::scratch::Scratch;
 use crate::traffic::Traffic;
 
-/// Tells messages of one sender to one receiver apart: 32 bits for the number of a run, 0 for
-/// messages of no run, and 32 bits for a number within it. Numbers from [`FIRST_RESERVED_TAG`] on
-/// are for barriers and agreement.
+/// Tag of a message, which distinguishes the messages of one sender to one receiver. The upper 32
+/// bits are the number of a run, 0 for messages outside of runs; the lower 32 bits are a number
+/// within the run. Numbers from [`FIRST_RESERVED_TAG`] on are reserved for barriers and agreement.
 pub type Tag = u64;
 
-/// The first number within a run that callers must not use.
+/// First number within a run that is reserved: callers must use lower ones.
 pub const FIRST_RESERVED_TAG: Tag = 0xffff_0000;
 
-/// The number of a run: one of several pieces of work that follow each other, each of which may end
-/// early without the others. See [`Transport::end_run`].
+/// Number of a run: one of several consecutive units of work, each of which can end early without
+/// affecting the others. See [`Transport::end_run`].
 pub type RunNumber = u32;
 
-/// The tag of messages with this number of a run.
+/// Makes the tag of messages with this number within a run.
 pub fn tag_in_run(run: RunNumber, number: u32) -> Tag {
     Tag::from(run) << 32 | Tag::from(number)
 }
@@ -34,82 +34,82 @@ pub(crate) fn parts_of(tag: Tag) -> (RunNumber, u32) {
     ((tag >> 32) as RunNumber, tag as u32)
 }
 
-/// What all transports can be told.
+/// Settings of all transports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a receive waits for its message, and how long workers may take to find each other.
-    /// In the last quarter of that time, up to 2 seconds, workers tell each other for whom they
-    /// wait, so that the error of a receive names the worker that all wait for.
+    /// Maximum time that a receive waits for its message, and that workers take to connect. The
+    /// default is 60 seconds. In the last quarter of this time, at most 2 seconds, workers exchange
+    /// which workers they wait for, so that the error of a receive names the worker that blocks all
+    /// others.
     pub deadline: Duration,
 }
 
 impl Default for Settings {
-    /// A minute.
+    /// Sets the deadline to 60 seconds.
     fn default() -> Settings {
         Settings { deadline: Duration::from_secs(60) }
     }
 }
 
-/// The workers that take part in a collective, and the tag of its messages.
+/// Workers that take part in a collective operation, and the tag of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group<'a> {
-    /// Their numbers, in ascending order, each once. The caller's own is among them.
+    /// Numbers of the workers, strictly ascending. The number of the caller is among them.
     pub workers: &'a [usize],
-    /// The tag of all messages of the collective.
+    /// Tag of all messages of the collective operation.
     pub tag: Tag,
 }
 
-/// One worker's end of the connections between all workers: it sends bytes to the others and
-/// receives from them.
+/// Endpoint of one worker in the connections between all workers: sends bytes to other workers and
+/// receives bytes from them.
 ///
-/// *Workers* are numbered from 0. Each has one transport, which any number of its threads may use
-/// at the same time.
+/// *Workers* are numbered from 0. Each has one transport, which its threads may share.
 ///
-/// *Messages.* A send copies the bytes and returns: it never waits until the receiver asks for
-/// them. A receive names sender and tag; messages with the same sender, receiver and tag arrive in
-/// the order in which they were sent, others in any. A worker may send to itself. What is sent to a
-/// worker that ended its work is lost.
+/// *Messages.* A send copies the bytes and returns without waiting for the receiver. A receive
+/// names a sender and a tag. Messages of equal sender, receiver and tag arrive in the order in
+/// which they were sent; others arrive in any order. A worker may send to itself. Messages to a
+/// worker that has ended its work are lost.
 ///
-/// *Failures.* Once a worker failed ([`Transport::fail`]) or is lost, every call of every worker
-/// that waits for a message or sends one ends with that failure, which names the worker. Of several
-/// failures the first that a worker learns of stays.
+/// *Failures.* Once a worker has failed ([`Transport::fail`]) or is lost, all calls of all workers
+/// that send or wait for a message fail with an error that names this worker. If several workers
+/// fail, each worker keeps the first failure that reaches it.
 ///
-/// *Runs.* A run may end early ([`Transport::end_run`]): then calls with its tags end with the
-/// reason, and its messages are dropped. All others go on.
+/// *Runs.* A run may end early ([`Transport::end_run`]). Calls with its tags then fail with the
+/// reason, and its messages are dropped. Other runs are not affected.
 ///
-/// *Collectives* are called by all workers of their group with the same tag and fitting arguments.
-/// Workers that share several groups call their collectives in the same order. Memory of an element
-/// need not be aligned. Unless a transport says otherwise, the result has the same bits for every
-/// worker, in every run and over every transport: elements are combined in the order of the numbers
-/// of their workers.
+/// *Collectives* are called by all workers of their group, with equal tags and matching arguments.
+/// Workers that share several groups call their collectives in the same order. The memory of
+/// elements need not be aligned. Unless a transport documents otherwise, results have equal bits on
+/// every worker, in every run and with every transport: elements are combined in the order of the
+/// workers' numbers.
 pub trait Transport: fmt::Debug + Send + Sync {
-    /// What has arrived for this worker, and what it has sent.
+    /// Returns the state of this worker: messages that have arrived, and the traffic that it sent.
     fn endpoint(&self) -> &Endpoint;
 
-    /// Lets a message go to another worker: what [`Transport::send`] does when it has checked its
-    /// arguments, and before it counts the message.
+    /// Hands a message over for delivery to another worker. [`Transport::send`] calls it after
+    /// checking its arguments, and counts the message afterwards.
     ///
     /// # Errors
-    /// As [`Transport::send`].
+    /// See [`Transport::send`].
     fn post(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError>;
 
-    /// Tells other workers something; who cannot be told finds out by itself.
+    /// Sends a notice to other workers. A worker that cannot be reached detects the failure itself.
     fn tell(&self, notice: Notice<'_>);
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     fn workers(&self) -> usize {
         self.endpoint().workers()
     }
 
-    /// The own number.
+    /// Returns the number of this worker, from 0.
     fn number(&self) -> usize {
         self.endpoint().number()
     }
 
-    /// Sends a message.
+    /// Sends a message to worker `to` without waiting for the receiver.
     ///
     /// # Errors
-    /// `Argument` if there is no such worker, `System` if memory or the connection is refused, and
+    /// `Argument` if the worker does not exist, `System` if memory or the connection is refused;
     /// failures of workers.
     fn send(&self, to: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
         let endpoint = self.endpoint();
@@ -124,12 +124,13 @@ pub trait Transport: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Receives a message of any length: calls `take` once with its bytes, which need not be
-    /// aligned.
+    /// Waits for a message of any length from worker `from`, and calls `take` once with its bytes,
+    /// which need not be aligned.
     ///
     /// # Errors
-    /// `Argument` if there is no such worker, `Deadline` if the message does not arrive in time,
-    /// `Ended` if it cannot arrive any more, and failures of workers. `take` is not called then.
+    /// `Argument` if the worker does not exist, `Deadline` if the message does not arrive in time,
+    /// `Ended` if it cannot arrive any more; failures of workers. `take` is not called after an
+    /// error.
     fn receive_with(
         &self,
         from: usize,
@@ -139,10 +140,11 @@ pub trait Transport: fmt::Debug + Send + Sync {
         self.endpoint().count_waiting(take, |take| receive_with(self, from, tag, take))
     }
 
-    /// As [`Transport::receive_with`], but waits so long at most; whether the message came.
+    /// Waits at most `time` for a message, like [`Transport::receive_with`]. Returns whether the
+    /// message arrived.
     ///
     /// # Errors
-    /// `Ended` if the message cannot arrive any more, and failures of workers.
+    /// `Ended` if the message cannot arrive any more; failures of workers.
     fn receive_within(
         &self,
         time: Duration,
@@ -153,8 +155,8 @@ pub trait Transport: fmt::Debug + Send + Sync {
         self.endpoint().receive_within(time, from, tag, take)
     }
 
-    /// Tells all workers, this one included, that this worker failed and why. Does nothing if a
-    /// failure is known already: the others know that one, too.
+    /// Announces to all workers, this one included, that this worker has failed, with the reason.
+    /// Has no effect after an earlier failure, which the other workers know already.
     fn fail(&self, reason: &str) {
         let failure = failed(self.worker(), reason);
         if self.endpoint().fail(failure.clone()) {
@@ -162,25 +164,25 @@ pub trait Transport: fmt::Debug + Send + Sync {
         }
     }
 
-    /// The worker that failures of this one name: itself, but for a device that a worker hosts.
+    /// Returns the number of the worker that failures of this one name. It is the worker itself,
+    /// except for a device that another worker hosts.
     fn worker(&self) -> usize {
         self.number()
     }
 
-    /// Tells all workers, this one included, that a run has ended early and why: all calls with its
-    /// tags end with that error from now on, its messages that have come are dropped, and so are
-    /// those that come later. Of several reasons the first that a worker learns of stays. Other
-    /// runs go on.
+    /// Announces to all workers, this one included, that a run has ended early. From then on, calls
+    /// with its tags fail with `reason`, and its messages, including later ones, are dropped. Each
+    /// worker keeps the first reason that reaches it. Other runs are not affected.
     ///
-    /// Workers that do not wait for messages of the run do not notice, and may send some.
+    /// Workers that do not wait for messages of the run do not notice, and may still send some.
     fn end_run(&self, run: RunNumber, reason: &TransportError) {
         if self.endpoint().end_run(run, reason) {
             self.tell(Notice::RunEnded(run, reason));
         }
     }
 
-    /// Whether a reduction is left to a library that waits for all workers of the group, even if
-    /// the run has ended: then those that end it take part nevertheless.
+    /// Whether a library performs this reduction and waits for all workers of the group, even after
+    /// the run has ended. Workers that end the run must then take part nevertheless.
     fn waits_for_all(
         &self,
         group: Group<'_>,
@@ -191,31 +193,31 @@ pub trait Transport: fmt::Debug + Send + Sync {
         false
     }
 
-    /// What this worker sent so far.
+    /// Returns the traffic that this worker has sent so far.
     fn traffic(&self) -> Traffic {
         self.endpoint().counters.read()
     }
 
-    /// Memory for partial results that is kept between calls.
+    /// Returns memory for partial results that is reused between calls.
     fn scratch(&self) -> &Scratch {
         &self.endpoint().scratch
     }
 
-    /// Receives a message of any length into new memory.
+    /// Waits for a message of any length, and returns its bytes.
     ///
     /// # Errors
-    /// As [`Transport::receive_with`].
+    /// See [`Transport::receive_with`].
     fn receive(&self, from: usize, tag: Tag) -> Result<Vec<u8>, TransportError> {
         let mut message = Vec::new();
         self.receive_with(from, tag, &mut |bytes| message.extend_from_slice(bytes))?;
         Ok(message)
     }
 
-    /// Receives a message of known length into the caller's memory.
+    /// Waits for a message of exactly the length of `into`, and copies its bytes there.
     ///
     /// # Errors
-    /// As [`Transport::receive_with`], and `Size` if the message has another length. `into` is
-    /// unchanged then.
+    /// Those of [`Transport::receive_with`]; `Size` if the message has another length. `into` is
+    /// unchanged after an error.
     fn receive_into(&self, from: usize, tag: Tag, into: &mut [u8]) -> Result<(), TransportError> {
         let mut len = 0;
         let expected = into.len();
@@ -228,21 +230,21 @@ pub trait Transport: fmt::Debug + Send + Sync {
         check_len(from, tag, len, expected)
     }
 
-    /// Waits until all workers are here.
+    /// Waits until all workers have called this method.
     ///
     /// # Errors
-    /// As [`Transport::receive_with`].
+    /// See [`Transport::receive_with`].
     fn barrier(&self) -> Result<(), TransportError> {
         collectives::barrier(self)
     }
 
-    /// Combines the elements of all workers of the group, place by place; all get the result in
-    /// `data`. Sums and products of integers wrap, those of `float16` and `bfloat16` are made in
-    /// `float` and rounded once; a NaN stays a NaN.
+    /// Combines the elements of all workers of the group position by position, and writes the
+    /// result to `data` on all of them. Sums and products of integers wrap. Those of `float16` and
+    /// `bfloat16` are computed in `float` and rounded once. NaN propagates.
     ///
     /// # Errors
-    /// `Argument`, `Unsupported` if the reduction does not exist for the element type, and what
-    /// [`Transport::send`] and [`Transport::receive_into`] say.
+    /// `Argument` if the arguments are inconsistent; `Unsupported` if the reduction does not exist
+    /// for the element type; errors of [`Transport::send`] and [`Transport::receive_into`].
     fn all_reduce(
         &self,
         group: Group<'_>,
@@ -253,12 +255,12 @@ pub trait Transport: fmt::Debug + Send + Sync {
         collectives::all_reduce(self, group, reduction, data_type, data)
     }
 
-    /// As [`Transport::all_reduce`], but each worker gets only its part of the result: `data` is
-    /// cut into as many parts as the group has workers, of `parts` bytes each, and the own one is
-    /// written to `into`.
+    /// Combines elements like [`Transport::all_reduce`], but gives each worker only its part of the
+    /// result. `data` is divided into one part for each worker of the group, in their order, with
+    /// the lengths `parts` in bytes. The part of this worker is written to `into`.
     ///
     /// # Errors
-    /// As [`Transport::all_reduce`].
+    /// See [`Transport::all_reduce`].
     fn reduce_scatter(
         &self,
         group: Group<'_>,
@@ -270,11 +272,12 @@ pub trait Transport: fmt::Debug + Send + Sync {
         collectives::reduce_scatter(self, group, (reduction, data_type), data, parts, into)
     }
 
-    /// Puts the parts of all workers of the group one after the other into `into` of each. The part
-    /// of each worker has the length in bytes that `parts` has in its place.
+    /// Concatenates the parts of all workers of the group, in their order, and writes the result to
+    /// `into` on all of them. `parts` has the length in bytes of each worker's part.
     ///
     /// # Errors
-    /// `Argument`, and what [`Transport::send`] and [`Transport::receive_into`] say.
+    /// `Argument` if the arguments are inconsistent; errors of [`Transport::send`] and
+    /// [`Transport::receive_into`].
     fn all_gather(
         &self,
         group: Group<'_>,
@@ -285,11 +288,12 @@ pub trait Transport: fmt::Debug + Send + Sync {
         collectives::all_gather(self, group, part, parts, into)
     }
 
-    /// Sends each worker of the group its part of `data`, and puts what the others send one after
-    /// the other into `into`. Both come with the lengths in bytes of their parts, by worker.
+    /// Sends each worker of the group its part of `data`, and concatenates the parts that arrive
+    /// from them in `into`. `parts` and `into_parts` have the lengths in bytes of the parts, by
+    /// worker.
     ///
     /// # Errors
-    /// As [`Transport::all_gather`].
+    /// See [`Transport::all_gather`].
     fn all_to_all(
         &self,
         group: Group<'_>,
@@ -299,10 +303,10 @@ pub trait Transport: fmt::Debug + Send + Sync {
         collectives::all_to_all(self, group, (data, parts), (into, into_parts))
     }
 
-    /// Copies `data` of worker `root`, which is in the group, to all others of the group.
+    /// Copies `data` of worker `root`, a member of the group, to all other workers of the group.
     ///
     /// # Errors
-    /// As [`Transport::all_gather`].
+    /// See [`Transport::all_gather`].
     fn broadcast(
         &self,
         group: Group<'_>,

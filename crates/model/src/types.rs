@@ -187,7 +187,7 @@ impl TensorType {
 }
 
 impl From<&ValueType> for Type {
-    /// Of no known dimensions.
+    /// Makes a type of unknown dimensions.
     fn from(ty: &ValueType) -> Type {
         match ty {
             ValueType::Tensor(elem) => Type::unranked(*elem),

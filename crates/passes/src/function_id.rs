@@ -32,7 +32,7 @@ impl FunctionId {
 }
 
 impl fmt::Display for FunctionId {
-    /// `domain.name:overload`, with `ai.onnx` for the default domain.
+    /// Prints `domain.name:overload`, with `ai.onnx` for the default domain.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let domain = if self.domain.is_empty() { "ai.onnx" } else { &self.domain };
         write!(f, "{domain}.{}", self.name)?;

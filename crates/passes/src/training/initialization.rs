@@ -34,7 +34,7 @@ pub enum Initialization {
 impl FromStr for Initialization {
     type Err = String;
 
-    /// `keep`, `he`, `xavier`, or `uniform:` with a bound.
+    /// Parses `keep`, `he`, `xavier`, or `uniform:` with a bound, such as `uniform:0.1`.
     fn from_str(text: &str) -> Result<Initialization, String> {
         match text {
             "keep" => Ok(Initialization::Keep),
