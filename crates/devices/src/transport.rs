@@ -216,8 +216,8 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Waits for a message of exactly the length of `into`, and copies its bytes there.
     ///
     /// # Errors
-    /// Those of [`Transport::receive_with`]; `Size` if the message has another length. `into` is
-    /// unchanged after an error.
+    /// The errors of [`Transport::receive_with`]; `Size` if the message has another length. `into`
+    /// is unchanged after an error.
     fn receive_into(&self, from: usize, tag: Tag, into: &mut [u8]) -> Result<(), TransportError> {
         let mut len = 0;
         let expected = into.len();

@@ -57,8 +57,8 @@ impl CheckOptions {
         CheckOptions::default()
     }
 
-    /// Raises the severity of every finding by one level, and reports pedantic findings, which are
-    /// left out otherwise, as notes.
+    /// Sets whether the severity of every finding is raised by one level, and pedantic findings,
+    /// which are left out otherwise, are reported as notes. Off by default.
     #[must_use]
     pub fn strict(mut self, strict: bool) -> CheckOptions {
         self.passes.levels.strict = strict;
@@ -87,8 +87,9 @@ impl CheckOptions {
         Ok(self)
     }
 
-    /// Limits the report to findings for which the checker of the `onnx` package rejects a model
-    /// too; with [`types`](CheckOptions::types), also those of its `full_check`.
+    /// Sets whether the report is limited to findings for which the checker of the `onnx` package
+    /// rejects a model too; with [`types`](CheckOptions::types), also those of its `full_check`.
+    /// Off by default.
     #[must_use]
     pub fn like_onnx(mut self, like_onnx: bool) -> CheckOptions {
         self.passes.levels.shared_only = like_onnx;
@@ -98,38 +99,41 @@ impl CheckOptions {
         self
     }
 
-    /// Sets whether unknown operators outside of the standard's domains are errors.
+    /// Sets whether unknown operators outside of the standard's domains are errors. Off by default,
+    /// as other runtimes may have these operators.
     #[must_use]
     pub fn custom_domains(mut self, custom_domains: bool) -> CheckOptions {
         self.passes.custom_domains = custom_domains;
         self
     }
 
-    /// Accepts functions that import other versions of an operator set than the model, even if
-    /// operators in them differ between the two.
+    /// Sets whether functions may import other versions of an operator set than the model, even if
+    /// operators in them differ between the two. Off by default.
     #[must_use]
     pub fn skip_opset_compatibility(mut self, skip: bool) -> CheckOptions {
         self.passes.skip_opset_compatibility = skip;
         self
     }
 
-    /// Skips the check whether external data files exist and are long enough. They are never read.
+    /// Sets whether the check that external data files exist and are long enough is skipped. Off by
+    /// default. The check reads no values in either case.
     #[must_use]
     pub fn without_files(mut self, without: bool) -> CheckOptions {
         self.without_files = without;
         self
     }
 
-    /// Infers types and shapes too, and reports contradictions, like `sardonyx check --full`. Off
-    /// by default. Types are not inferred if the model has other errors.
+    /// Sets whether types and shapes are inferred too, and contradictions reported, like
+    /// `sardonyx check --full`. Off by default. Types are not inferred if the model has other
+    /// errors.
     #[must_use]
     pub fn types(mut self, types: bool) -> CheckOptions {
         self.types = types;
         self
     }
 
-    /// Lists at most `count` findings per code, by default 20; [`CheckReport::more`] has the number
-    /// of the others. `usize::MAX` lists all.
+    /// Sets the maximum number of findings that are listed for each code. The default is 20;
+    /// `usize::MAX` lists all. [`CheckReport::more`] has the number of the others.
     #[must_use]
     pub fn per_code(mut self, count: usize) -> CheckOptions {
         self.passes.per_code = count;

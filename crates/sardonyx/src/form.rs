@@ -41,7 +41,7 @@ const SUFFIXES: &[(&str, ModelFormat)] = &[
 ];
 
 impl ModelFormat {
-    /// Returns the form for the suffix of a path; `None` for other suffixes.
+    /// Returns the format for the suffix of a path; `None` for unknown suffixes.
     ///
     /// ```
     /// use std::path::Path;

@@ -1,5 +1,4 @@
-//! Infers types and shapes of all values of a model. Sizes may be symbolic expressions; where one
-//! stays unknown, the result has the reason.
+//! Infers types and shapes of all values of a model. Sizes may be symbolic expressions.
 //!
 //! ```
 //! use sardonyx::{Model, infer};

@@ -72,16 +72,15 @@ impl InferOptions {
         self
     }
 
-    /// Sets whether the types of a node's inputs are checked against its operator. On by default,
-    /// except with [`Style::Reference`], as the reference implementation checks only on request.
+    /// Sets whether the types of a node's inputs are checked against its operator. On by default.
     #[must_use]
     pub fn check_types(mut self, check: bool) -> InferOptions {
         self.check_types = Some(check);
         self
     }
 
-    /// Skips recording the reasons why types and sizes stay [unknown](Inferred::unknown), which
-    /// saves time.
+    /// Sets whether the search for the reasons why types and sizes stay unknown is skipped, which
+    /// saves time. The inferred types are the same.
     #[must_use]
     pub fn without_reasons(mut self, without: bool) -> InferOptions {
         self.without_reasons = without;

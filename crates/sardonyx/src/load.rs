@@ -80,13 +80,13 @@ impl OpenOptions {
         OpenOptions::default()
     }
 
-    /// Sets whether files are mapped or read.
+    /// Sets whether files are memory-mapped, as by default, or read.
     pub fn access(mut self, access: Access) -> OpenOptions {
         self.access = access;
         self
     }
 
-    /// Sets the time at which data files are opened.
+    /// Sets the time at which data files are opened. The default is [`ExternalFiles::Lazy`].
     pub fn external(mut self, external: ExternalFiles) -> OpenOptions {
         self.external = external;
         self
@@ -101,42 +101,43 @@ impl OpenOptions {
     }
 
     /// Sets whether a data file is compared with the SHA-1 checksum in the model when it is opened.
+    /// Off by default.
     pub fn verify_checksums(mut self, verify: bool) -> OpenOptions {
         self.verify = verify;
         self
     }
 
-    /// Sets the limits on nesting depth and number of messages.
+    /// Sets the limits on nesting depth and on the memory of the model's structure.
     pub fn limits(mut self, limits: ReadLimits) -> OpenOptions {
         self.limits = limits;
         self
     }
 
-    /// Limits the bytes that are read from one file or stream into memory. Mapped files take none
-    /// and have no limit.
+    /// Sets the maximum number of bytes that are read from one file or stream into memory.
+    /// Unlimited by default. Mapped files have no limit, as they take no memory.
     pub fn max_bytes(mut self, bytes: u64) -> OpenOptions {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// Sets whether values of at least 1 KiB are skipped while a binary model is read. The
-    /// structure of a large file or stream then fits in little memory. Such a model can be
-    /// inspected, but not run or saved. Mapped files are not affected, because their values take no
-    /// memory before they are used.
+    /// Sets whether values of at least 1 KiB are skipped while a binary model is read. Off by
+    /// default. The structure of a large file or stream then fits in little memory. Such a model
+    /// can be inspected, but not run or saved. Mapped files are not affected, because their values
+    /// take no memory before they are used.
     pub fn skip_payloads(mut self, skip: bool) -> OpenOptions {
         self.skip_payloads = skip;
         self
     }
 
-    /// Sets the serialisation. By default the suffix of the file decides, then its first bytes.
+    /// Sets the format. By default the suffix of the file decides, then its first bytes.
     pub fn form(mut self, form: ModelFormat) -> OpenOptions {
         self.form = Some(form);
         self
     }
 
     /// Sets whether a message without a graph, functions and training information is accepted, for
-    /// programs that fill it in later. By default such a message is an error, because a truncated
-    /// file looks like this.
+    /// programs that fill it in later. Off by default: such a message is an error, because a
+    /// truncated file looks like this.
     pub fn lenient(mut self, lenient: bool) -> OpenOptions {
         self.lenient = lenient;
         self

@@ -65,7 +65,7 @@ impl Operator {
     }
 
     /// Returns the operator's version in operator set `opset`: the newest of its
-    /// [versions](Operator::versions) up to that number.
+    /// [versions](Operator::versions) up to that number. `None` if the operator is newer.
     pub fn version_at(self, opset: u32) -> Option<u32> {
         self.0.version_at(opset)
     }

@@ -1,4 +1,4 @@
-//! Running models: the trait of sessions, and options of their computation.
+//! Runs models in sessions of one or several devices, and configures memory, threads and precision.
 
 #[doc(inline)]
 pub use crate::large_pages::LargePages;

@@ -71,7 +71,7 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::run`] and [`DeviceSession::run`].
+    /// The errors of [`Session::run`] and [`DeviceSession::run`].
     fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
@@ -83,7 +83,7 @@ pub trait Run: sealed::Sealed + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::run_into`] and [`DeviceSession::run_into`].
+    /// The errors of [`Session::run_into`] and [`DeviceSession::run_into`].
     fn run_into(
         &self,
         inputs: &[(&str, TensorView<'_>)],

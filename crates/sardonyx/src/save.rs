@@ -151,28 +151,28 @@ impl SaveOptions {
         self
     }
 
-    /// Sets whether tensors in attributes are moved to data files too. By default only initializers
-    /// are, because not every runtime reads external attributes.
+    /// Sets whether tensors in attributes are moved to data files too. Off by default: only
+    /// initializers are moved, because not every runtime reads external attributes.
     pub fn attributes(mut self, attributes: bool) -> SaveOptions {
         self.attributes = attributes;
         self
     }
 
     /// Sets whether values in typed lists such as `float_data` are moved to data files too. They
-    /// are read back as `raw_data`. By default only `raw_data` is moved.
+    /// are read back as `raw_data`. Off by default: only `raw_data` is moved.
     pub fn typed_values(mut self, typed: bool) -> SaveOptions {
         self.typed = typed;
         self
     }
 
-    /// Sets whether the model records the SHA-1 checksum of each data file.
+    /// Sets whether the model records the SHA-1 checksum of each data file. Off by default.
     pub fn checksum(mut self, checksum: bool) -> SaveOptions {
         self.checksum = checksum;
         self
     }
 
     /// Sets whether to flush all files to disk before returning, so that even a power failure
-    /// leaves either the old model or the new one.
+    /// leaves either the old model or the new one. Off by default.
     pub fn sync(mut self, sync: bool) -> SaveOptions {
         self.sync = sync;
         self
@@ -186,7 +186,7 @@ impl SaveOptions {
         self
     }
 
-    /// Sets the serialisation. By default the suffix of the file decides.
+    /// Sets the format. By default the suffix of the file decides.
     pub fn form(mut self, form: ModelFormat) -> SaveOptions {
         self.form = Some(form);
         self
@@ -245,7 +245,7 @@ pub struct SaveReport {
     /// Data files of the replaced model that were not removed, because it was not the model that
     /// was read and changed.
     pub left: Vec<String>,
-    /// Content that the chosen serialisation cannot hold, in words.
+    /// Descriptions of the content that the chosen format cannot represent.
     pub left_out: Vec<String>,
 }
 

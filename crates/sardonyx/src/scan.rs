@@ -87,24 +87,27 @@ impl ScanOptions {
     }
 
     /// Sets whether data files are read to compare their SHA-1 with the `checksum` in the model.
+    /// Off by default.
     pub fn checksums(mut self, checksums: bool) -> ScanOptions {
         self.checksums = checksums;
         self
     }
 
-    /// Sets whether the model file is memory-mapped or read.
+    /// Sets whether the model file is memory-mapped, as by default, or read.
     pub fn access(mut self, access: Access) -> ScanOptions {
         self.open = self.open.access(access);
         self
     }
 
-    /// Sets the directory of the data files, which replaces that of the model file.
+    /// Sets the directory of the data files. The default is the directory of the model file; models
+    /// in memory and streams have none.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> ScanOptions {
         self.open = self.open.directory(directory);
         self
     }
 
     /// Sets the nesting depth and the memory of the graph structure above which a file is rejected.
+    /// The defaults are those of [`ReadLimits`].
     pub fn limits(mut self, limits: ReadLimits) -> ScanOptions {
         self.limits = limits;
         self
@@ -117,8 +120,8 @@ impl ScanOptions {
         self
     }
 
-    /// Sets the maximum number of bytes that are read from a stream into memory. Mapped files are
-    /// not limited, as they take no memory.
+    /// Sets the maximum number of bytes that are read from a file or stream into memory. Unlimited
+    /// by default. Mapped files are not limited, as they take no memory.
     pub fn max_bytes(mut self, bytes: u64) -> ScanOptions {
         self.open = self.open.max_bytes(bytes);
         self
@@ -132,8 +135,8 @@ impl ScanOptions {
     }
 
     /// Sets the limits of sparse tensors: one is reported if its dense form has more than
-    /// `elements` elements and more than `ratio` times its stored values. The defaults are 1000 and
-    /// 2^28.
+    /// `elements` elements and more than `ratio` times its stored values. The default of `ratio` is
+    /// 1000, that of `elements` 2^28.
     pub fn max_sparse(mut self, ratio: u64, elements: u64) -> ScanOptions {
         self.sparse_ratio = ratio;
         self.sparse_elements = elements;

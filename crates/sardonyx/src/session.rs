@@ -30,8 +30,8 @@ use crate::stamp::Stamp;
 ///
 /// A session keeps no reference to the [`Model`] and no descriptor of its files. It copies the
 /// weights that it needs from mapped files, so later changes to the files have no effect, unless
-/// the model was opened with [`Access::Share`](crate::Access::Share). Sessions of one model share
-/// these copies and the packed weights.
+/// the model was opened with [`Access::Share`](crate::io::Access::Share). Sessions of one model
+/// share these copies and the packed weights.
 ///
 /// A node is resolved to the standard's operator of its name in the imported version of its domain,
 /// and to a function of the model only if the standard has none.
@@ -137,13 +137,14 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Sets how far the graph may be rewritten before it runs. All rewrites are made by default.
+    /// Sets the extent to which the graph may be rewritten before it runs. The default is
+    /// [`Optimization::All`].
     pub fn optimization(mut self, optimization: Optimization) -> Self {
         self.choices.options.optimization = optimization;
         self
     }
 
-    /// Sets the precision of matrix products and convolutions. They are exact by default.
+    /// Sets the precision of matrix products and convolutions. The default is [`Precision::Exact`].
     pub fn precision(mut self, precision: Precision) -> Self {
         self.choices.options.precision = precision;
         self
@@ -220,8 +221,7 @@ impl SessionBuilder<'_> {
 
     /// Adds the implementation of an operator that the model calls by this domain and name. It
     /// replaces a function of the model, or an operator that ONNX Runtime adds to the standard.
-    /// Making the session fails if the standard has an operator of this name, or if the
-    /// [schema](CustomOperator::schema) contradicts itself.
+    /// Making the session fails if the standard has an operator of this name.
     ///
     /// ```
     /// use sardonyx::ops::OperatorCall;
@@ -314,7 +314,7 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Adds a function in the notation, which the model calls by its domain and name. It replaces a
+    /// Adds a function in ONNX text, which the model calls by its domain and name. It replaces a
     /// function of the model with this name. Making the session fails if the text is not a
     /// function.
     ///
@@ -338,8 +338,8 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Refuses a model of an IR version above [`NEWEST_IR_VERSION`]. By default such a model runs,
-    /// and unknown fields are ignored.
+    /// Refuses a model of an IR version that is newer than this release. By default such a model
+    /// runs, and unknown fields are ignored.
     ///
     /// ```
     /// # use sardonyx::{Model, Session};
@@ -543,7 +543,7 @@ impl Session {
     /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit;
     /// [`ErrorKind::Run`] if an operator fails, for instance because two shapes do not go together;
     /// [`ErrorKind::Stopped`] if the options end the run; [`ErrorKind::Io`] if the model was opened
-    /// with [`Access::Share`](crate::Access::Share) and one of its files has changed.
+    /// with [`Access::Share`](crate::io::Access::Share) and one of its files has changed.
     pub fn run<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
@@ -632,8 +632,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::run`]; [`ErrorKind::Input`] for memory that does not fit its output.
-    /// After an error, lent memory may have been partly written.
+    /// The errors of [`Session::run`]; [`ErrorKind::Input`] for memory that does not fit its
+    /// output. After an error, lent memory may have been partly written.
     pub fn run_lending<'v>(
         &self,
         inputs: &'v [(&str, TensorView<'_>)],

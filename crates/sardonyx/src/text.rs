@@ -46,8 +46,8 @@ use crate::whole::WholeFile;
 #[doc(inline)]
 pub use sardonyx_text::{Diagnostic, LeftOut, ParseError, Position};
 
-/// Reformats a text in the layout of [`PrintOptions`] and keeps its comments. Formatting is
-/// idempotent.
+/// Reformats an ONNX text in the layout of [`PrintOptions`] and keeps its comments. Formatting a
+/// text twice equals formatting it once.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub fn format(text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
 }
 
 impl Model {
-    /// Parses a model in the notation.
+    /// Parses a model in ONNX text.
     ///
     /// # Errors
     ///
@@ -151,28 +151,30 @@ impl PrintOptions {
     }
 
     /// Sets whether the text has the SHA-256 hash of values in other files, which is checked when
-    /// the text is parsed. Printing and parsing then read all values.
+    /// the text is parsed. Off by default, because printing and parsing then read all values.
     pub fn digests(mut self, digests: bool) -> PrintOptions {
         self.digests = digests;
         self
     }
 
     /// Sets whether tensors are printed like in the `onnx` package: elements on one line without
-    /// spaces, and `...`, which cannot be parsed back, for 2-bit and 4-bit elements.
+    /// spaces, and `...`, which cannot be parsed back, for 2-bit and 4-bit elements. Off by
+    /// default.
     pub fn like_onnx(mut self, like_onnx: bool) -> PrintOptions {
         self.like_onnx = like_onnx;
         self
     }
 
-    /// Replaces larger values by a digest. Such a text cannot be parsed back.
+    /// Replaces values above [`inline_bytes`](PrintOptions::inline_bytes) by a digest. Such a text
+    /// cannot be parsed back.
     pub fn without_values(mut self) -> PrintOptions {
         self.values = Values::Elided;
         self
     }
 
-    /// Makes the text refer to larger values in the binary file that the model was read from.
-    /// `location` is the path of that file relative to the text. Values that are not in the file
-    /// are printed in the text.
+    /// Makes the text refer to values above [`inline_bytes`](PrintOptions::inline_bytes) in the
+    /// binary file that the model was read from. `location` is the path of that file relative to
+    /// the text. Values that are not in the file are printed in the text.
     pub fn refer_to(mut self, location: impl Into<String>) -> PrintOptions {
         self.values = Values::InModelFile(location.into());
         self
@@ -182,7 +184,7 @@ impl PrintOptions {
     ///
     /// # Errors
     ///
-    /// Those of `sink`.
+    /// Errors that `sink` returns.
     pub fn print(&self, model: &Model, sink: &mut dyn Write) -> io::Result<LeftOut> {
         let mut place = self.model_file(model);
         sardonyx_text::print_model(&model.graph, self.options(&mut place), sink)
@@ -192,7 +194,7 @@ impl PrintOptions {
     ///
     /// # Errors
     ///
-    /// Only out of memory.
+    /// Memory cannot be allocated.
     pub fn print_nodes(&self, model: &Model, name: &str) -> io::Result<(Vec<u8>, LeftOut)> {
         let graph = &model.graph;
         let named = graph.graphs().flat_map(|(_, found)| &found.nodes);
@@ -200,7 +202,8 @@ impl PrintOptions {
         self.print_parts(model, named.map(|id| PrintPart::Node(*id)))
     }
 
-    /// Prints nodes of the main graph by their positions.
+    /// Prints nodes of the main graph by their positions, from 0. Positions after the last node are
+    /// ignored.
     ///
     /// # Errors
     ///
@@ -291,10 +294,10 @@ impl PrintOptions {
     }
 
     /// Prints a model to a file. With [`refer_to`](PrintOptions::refer_to), values that are not in
-    /// that file are written to a file beside the text, named like the text with `.data` appended;
-    /// without it, `sidecar` does so with all larger values. Both files are created atomically. If
-    /// another file has that name, the new one gets a number in its name, because other texts may
-    /// refer to the existing file.
+    /// that file are written to a file beside the text, named like the text with `.data` appended.
+    /// Without it, all values above [`inline_bytes`](PrintOptions::inline_bytes) are written there
+    /// if `sidecar` is true. Both files are created atomically. If another file has that name, the
+    /// new one gets a number in its name, because other texts may refer to the existing file.
     ///
     /// # Errors
     ///

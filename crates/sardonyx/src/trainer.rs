@@ -253,7 +253,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Those of [`Trainer::state`].
+    /// The errors of [`Trainer::state`].
     pub fn export(&self) -> Result<Model, Error> {
         let mut model = self.programs.model.clone();
         self.state.write_into(&mut model)?;
@@ -265,7 +265,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Those of [`Trainer::export`].
+    /// The errors of [`Trainer::export`].
     pub fn export_inference(&self) -> Result<Model, Error> {
         let mut model = self.export()?;
         model.graph.remove_training(None);

@@ -31,7 +31,8 @@ pub struct TrainingOptions {
 }
 
 impl TrainingOptions {
-    /// Minimizes a loss by stochastic gradient descent with the learning rate 0.01.
+    /// Makes options that minimize a loss by stochastic gradient descent with the learning rate
+    /// 0.01.
     pub fn new(loss: Loss) -> TrainingOptions {
         let optimizer = OptimizerName::Sgd.usual_optimizer();
         TrainingOptions {
@@ -64,7 +65,8 @@ impl TrainingOptions {
         self
     }
 
-    /// Sets gradient clipping, which comes before weight decay and the optimizer.
+    /// Sets gradient clipping, which comes before weight decay and the optimizer. By default
+    /// gradients are not clipped.
     #[must_use]
     pub fn clipping(mut self, clipping: Clipping) -> TrainingOptions {
         self.clipping = Some(clipping);
@@ -72,7 +74,7 @@ impl TrainingOptions {
     }
 
     /// Sets the weight decay: the fraction of each weight that is added to its gradient. For AdamW,
-    /// the fraction that is subtracted from the weight, times the learning rate.
+    /// the fraction that is subtracted from the weight, times the learning rate. The default is 0.
     #[must_use]
     pub fn weight_decay(mut self, decay: f64) -> TrainingOptions {
         self.optimizer.weight_decay = decay;
@@ -110,8 +112,8 @@ impl TrainingOptions {
         self
     }
 
-    /// Sets how [`Trainer::initialize`](crate::Trainer::initialize) initializes weights. By default
-    /// they get the values in the model.
+    /// Sets the initial values that [`Trainer::initialize`](crate::Trainer::initialize) gives the
+    /// weights. By default they keep the values in the model.
     #[must_use]
     pub fn initialization(mut self, initialization: Initialization) -> TrainingOptions {
         self.initialization = initialization;
@@ -119,7 +121,8 @@ impl TrainingOptions {
     }
 
     /// Sets whether Dropout and BatchNormalization run in training mode in a training step; running
-    /// means and variances then become state. The main graph, and so inference, does not change.
+    /// means and variances then become state. Off by default. The main graph, and so inference,
+    /// does not change.
     #[must_use]
     pub fn training_mode(mut self, is_on: bool) -> TrainingOptions {
         self.training_mode = is_on;
@@ -185,7 +188,8 @@ impl GradientOptions {
     }
 
     /// Sets the values with respect to which to differentiate: inputs and initializers that match
-    /// one of these [patterns](Glob), and intermediate values by their whole names.
+    /// one of these patterns, in which `*` stands for any characters and `?` for one, and
+    /// intermediate values by their whole names.
     #[must_use]
     pub fn with_respect_to<P: Into<String>>(
         mut self,

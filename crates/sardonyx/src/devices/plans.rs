@@ -119,7 +119,7 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceSession::run`] before anything runs.
+    /// The errors of [`DeviceSession::run`] before anything runs.
     #[doc(hidden)]
     pub fn plan(&self, inputs: &[(&str, Type)]) -> Result<Plan, Error> {
         let types = self.types_by_position(|name| {

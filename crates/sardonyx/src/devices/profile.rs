@@ -73,7 +73,7 @@ impl DeviceSession {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceSession::run`] before anything runs.
+    /// The errors of [`DeviceSession::run`] before anything runs.
     #[doc(hidden)]
     pub fn parts(&self, inputs: &[(String, Type)]) -> Result<Vec<DevicePart>, Error> {
         catch_panic(|| self.make_parts(inputs))

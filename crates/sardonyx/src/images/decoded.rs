@@ -9,9 +9,9 @@ use crate::error::{Error, ErrorKind};
 /// Limits of [`DecodedImage::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Maximum width and height, in pixels.
+    /// Maximum width and height, in pixels. The default is 32,768.
     pub max_side: usize,
-    /// Maximum memory of the image and the decoder together, in bytes.
+    /// Maximum memory of the image and the decoder together, in bytes. The default is 1 GiB.
     pub max_bytes: usize,
 }
 
@@ -53,8 +53,8 @@ fn decode_error(what: String) -> Error {
 }
 
 impl DecodedImage {
-    /// Decodes an image of any format that [`Images`](crate::Images) supports, and turns it upright
-    /// by its Exif orientation. Samples of 16 bits are rounded to 8.
+    /// Decodes an image in one of the formats BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP, and
+    /// turns it upright by its Exif orientation. Samples of 16 bits are rounded to 8.
     ///
     /// # Errors
     ///

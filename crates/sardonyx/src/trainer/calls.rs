@@ -24,7 +24,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::run`]. An error leaves the state unchanged.
+    /// The errors of [`Session::run`]. An error leaves the state unchanged.
     pub fn initialize(&mut self, options: &RunOptions<'_>) -> Result<(), Error> {
         let mut state = self.state.at_beginning();
         for entry in &self.programs.entries {
@@ -77,8 +77,8 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Those of [`Trainer::step`]; [`ErrorKind::Input`] if an output is unknown, or differs from
-    /// its memory in type or dimensions. An error leaves the state unchanged.
+    /// The errors of [`Trainer::step`]; [`ErrorKind::Input`] if an output is unknown, or differs
+    /// from its memory in type or dimensions. An error leaves the state unchanged.
     pub fn step_into(
         &mut self,
         entry: usize,
@@ -106,7 +106,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Those of [`Trainer::step`].
+    /// The errors of [`Trainer::step`].
     pub fn evaluate<I, N, V>(
         &self,
         entry: usize,
@@ -130,7 +130,8 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Those of [`Trainer::step`]. If one step fails, the state is the one before the first step.
+    /// The errors of [`Trainer::step`]. If one step fails, the state is the one before the first
+    /// step.
     pub fn iterate<I, N, V>(
         &mut self,
         inputs: I,
@@ -178,7 +179,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::run`].
+    /// The errors of [`Session::run`].
     pub fn infer<I, N, V>(&self, inputs: I, options: &RunOptions<'_>) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,

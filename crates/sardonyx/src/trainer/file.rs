@@ -77,7 +77,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Those of [`Trainer::save`].
+    /// The errors of [`Trainer::save`].
     pub fn check_save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let format = Format::from_path(path)?;

@@ -194,8 +194,8 @@ impl Model {
         names.collect()
     }
 
-    /// Returns the state variables: initializers that a binding of the training information names.
-    /// Those of the main graph come first, then those of the algorithms.
+    /// Returns the state variables, which are initializers that a binding of the training
+    /// information names: first those of the main graph, then those of the algorithms.
     pub fn state_variables(&self) -> Vec<StateVariable> {
         let places = Places::new(&self.graph);
         let variables = places.all.iter().map(|(entry, place)| {
