@@ -1,8 +1,8 @@
-//! What every transport has of its worker: who it is, what has arrived for it, what it has sent.
+//! State that every transport keeps for its worker: number, messages that have arrived, traffic.
 //!
-//! A transport says how bytes leave. What arrives, it puts in here at once, so no sender ever waits
-//! for a receiver. Messages of one sender lie in the order in which they were sent; a receiver
-//! takes the first that has its tag.
+//! A transport implements how bytes leave. It delivers arriving messages here at once, so no sender
+//! ever waits for a receiver. Messages of one sender are queued in the order in which they were
+//! sent; a receiver takes the first one with its tag.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,8 @@ use crate::scratch::{Piece, Scratch};
 use crate::traffic::TrafficCounters;
 use crate::transport::{RunNumber, Settings, Tag, check_worker, parts_of, tag_in_run};
 
-/// The part of a [`Transport`](crate::Transport) that does not depend on how bytes move.
+/// State of a worker that does not depend on the way in which a [`Transport`](crate::Transport)
+/// moves bytes.
 #[derive(Debug)]
 pub struct Endpoint {
     number: usize,
@@ -55,15 +56,16 @@ struct Sender {
     ended: bool,
 }
 
-/// What a worker tells the others beside messages.
+/// Notice that a worker sends to others in addition to messages.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Notice<'a> {
-    /// A worker failed or is lost. For all others.
+    /// A worker failed or is lost. Sent to all other workers.
     Failure(&'a TransportError),
-    /// A run has ended early, and why. For all others.
+    /// A run has ended early, with the reason. Sent to all other workers.
     RunEnded(RunNumber, &'a TransportError),
-    /// The sender waits for this worker longer than its deadline. For all but the two.
+    /// The sender has waited for this worker for longer than its deadline. Sent to all workers
+    /// except these two.
     Overdue(usize),
 }
 
@@ -88,7 +90,7 @@ impl Notice<'_> {
 }
 
 impl Endpoint {
-    /// That of a worker of so many, to which nothing has come yet.
+    /// Makes the state of worker `number`, from 0, of `workers` workers, without messages.
     pub fn new(number: usize, workers: usize, settings: &Settings) -> Endpoint {
         let senders = (0..workers).map(|_| Sender::default()).collect();
         Endpoint {
@@ -111,22 +113,22 @@ impl Endpoint {
         }
     }
 
-    /// The own number.
+    /// Returns the number of this worker, from 0.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.workers
     }
 
-    /// How long a receive waits.
+    /// Returns the maximum time that a receive waits.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// What was sent and waited for so far.
+    /// Returns the counters of traffic and waiting time.
     pub fn counters(&self) -> &TrafficCounters {
         &self.counters
     }
@@ -159,7 +161,7 @@ impl Endpoint {
         self.others().filter(move |worker| Some(*worker) != but)
     }
 
-    /// Takes in what a worker tells.
+    /// Records a notice of worker `from`.
     pub fn note(&self, from: usize, notice: Notice<'_>) {
         match notice {
             Notice::Failure(failure) => {
@@ -172,7 +174,7 @@ impl Endpoint {
         }
     }
 
-    /// A number for a run that begins at this worker, which is to tell the others.
+    /// Returns a number for a run that begins at this worker, which must tell the others.
     pub fn next_run(&self) -> RunNumber {
         let mut state = locked(&self.state);
         let run = state.next_run;
@@ -200,8 +202,7 @@ impl Endpoint {
         true
     }
 
-    /// Says that all runs before this one are over at this worker: what is still sent for them is
-    /// not wanted.
+    /// Ends all runs before this one at this worker: their late messages are dropped.
     pub fn forget_runs_before(&self, run: RunNumber) {
         let mut state = locked(&self.state);
         if is_before(state.first_run, run) {
@@ -238,10 +239,10 @@ impl Endpoint {
         self.arrived.notify_all();
     }
 
-    /// Takes in a message of a worker: a copy of its bytes.
+    /// Queues a copy of a message of worker `from`.
     ///
     /// # Errors
-    /// `Argument` if there is no such worker, `System` if memory is refused.
+    /// `Argument` if the worker does not exist, `System` if memory cannot be allocated.
     pub fn deliver(&self, from: usize, tag: Tag, bytes: &[u8]) -> Result<(), TransportError> {
         check_worker(from, self.workers)?;
         let mut message = self.memory.take(bytes.len())?;
@@ -368,7 +369,7 @@ impl Endpoint {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Notes that a worker ended its work: it will send nothing more.
+    /// Records that a worker has ended its work and will send nothing more.
     pub fn end(&self, from: usize) {
         if let Some(sender) = locked(&self.state).senders.get_mut(from) {
             sender.ended = true;
@@ -430,8 +431,7 @@ impl Endpoint {
         first
     }
 
-    /// Whether any worker has failed so far, is lost or did not answer this one in time, or a run
-    /// ended early.
+    /// Whether a worker has failed, is lost or missed the deadline, or a run ended early.
     pub fn has_failed(&self) -> bool {
         locked(&self.state).has_failed
     }

@@ -1,4 +1,4 @@
-//! How elements of several workers become one.
+//! Reductions: operations that combine elements of several workers.
 //!
 //! Every reduction has two loops over bytes, which differ in whose element comes first: results
 //! must not depend on which worker computes them. Half-precision types have three more, over sums
@@ -12,20 +12,20 @@ use sardonyx_tensor::{Bool8, DataType, Element, bf16, f16};
 
 use crate::error::{TransportError, err};
 
-/// What becomes of the elements of several workers.
+/// Operation that combines the elements of several workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reduction {
-    /// Their sum; integers wrap.
+    /// Sum; integers wrap.
     Sum,
-    /// Their product; integers wrap.
+    /// Product; integers wrap.
     Product,
-    /// The smallest, or NaN if one is NaN.
+    /// Minimum; NaN if an element is NaN.
     Min,
-    /// The largest, or NaN if one is NaN.
+    /// Maximum; NaN if an element is NaN.
     Max,
-    /// Whether all are true; for `bool` alone, which has no other reduction but [`Reduction::Or`].
+    /// Logical conjunction. `bool` has only this reduction and [`Reduction::Or`].
     And,
-    /// Whether one is true.
+    /// Logical disjunction.
     Or,
 }
 

@@ -1,4 +1,4 @@
-//! Memory that is kept between calls: of messages on their way, and of partial results.
+//! Memory that is reused between calls, for messages and partial results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,8 @@ use sardonyx_tensor::{ALIGNMENT, AlignedBytes};
 use crate::error::{ErrorKind, TransportError};
 use crate::locked;
 
-/// Pieces of memory that are used again. A piece that is given back stays here until the whole is
-/// dropped, so calls with the same sizes allocate nothing from the second time on.
+/// Pool of memory. A piece that is given back stays here until the pool is dropped, so that calls
+/// with sizes that occurred before allocate nothing.
 #[derive(Default)]
 pub struct Scratch {
     free: Mutex<Free>,
@@ -25,8 +25,7 @@ struct Free {
     bytes: usize,
 }
 
-/// A piece of memory in use, aligned to a cache line. [`Scratch::give_back`] keeps it for the next
-/// call.
+/// Piece of memory in use, aligned to a cache line. [`Scratch::give_back`] returns it to the pool.
 pub struct Piece {
     memory: AlignedBytes,
     used: Range<usize>,
@@ -41,15 +40,15 @@ impl Piece {
 }
 
 impl Scratch {
-    /// No memory yet.
+    /// Makes an empty pool.
     pub fn new() -> Scratch {
         Scratch::default()
     }
 
-    /// A piece of `len` bytes with any content.
+    /// Takes a piece of `len` bytes, whose content is undefined.
     ///
     /// # Errors
-    /// If memory is refused.
+    /// Memory cannot be allocated.
     pub fn take(&self, len: usize) -> Result<Piece, TransportError> {
         let size = size_class(len);
         let used_again = locked(&self.free).pieces.get_mut(&size).and_then(Vec::pop);
@@ -62,13 +61,13 @@ impl Scratch {
         Ok(Piece { memory, used: 0..len })
     }
 
-    /// Keeps a piece, which is from here, for the next call.
+    /// Returns a piece of this pool for later calls.
     pub fn give_back(&self, piece: Piece) {
         let mut free = locked(&self.free);
         free.pieces.entry(piece.memory.len()).or_default().push(piece.memory);
     }
 
-    /// The bytes of all pieces that were made here.
+    /// Returns the total size in bytes of all pieces of this pool, those in use included.
     pub fn bytes(&self) -> usize {
         locked(&self.free).bytes
     }

@@ -1,28 +1,28 @@
-//! How much a worker sent, by receiver, and how long it waited.
+//! Traffic of a worker by receiver, and its waiting time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a worker sent since its transport was made. Messages of barriers, of agreement and of the
-/// default collectives count as all others; a notice of failure does not.
+/// Traffic that a worker has sent since its transport was made. Messages of barriers, of agreement
+/// and of the default collectives count; notices of failures do not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// By receiver, as many as there are workers. What a worker sends to itself counts, too.
+    /// Messages to each worker, by number, including messages of the worker to itself.
     pub sent: Vec<Sent>,
-    /// What was left to collectives that are the library's own, whose messages nobody sees: how
-    /// often, and the bytes of this worker's memory that took part.
+    /// Collectives that the MPI library performed by its own messages: their number, and the bytes
+    /// of this worker's memory that took part.
     pub library: Sent,
-    /// How long receives waited for messages that had not arrived.
+    /// Time that receives waited for messages that had not arrived.
     pub waited: Duration,
 }
 
-/// Messages, and the bytes in them without headers.
+/// Number of messages, and their total size in bytes without headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
-    /// How many bytes were in them.
+    /// Total size of the messages in bytes.
     pub bytes: u64,
 }
 
@@ -44,7 +44,7 @@ impl std::ops::Add for Sent {
 }
 
 impl Traffic {
-    /// Over all receivers.
+    /// Returns the sum over all receivers.
     pub fn total(&self) -> Sent {
         self.sent.iter().fold(Sent::default(), |sum, sent| sum + *sent)
     }

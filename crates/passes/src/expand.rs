@@ -35,8 +35,8 @@ use sizes::Sizes;
 /// stand for more nodes than any memory holds.
 const MOST_NODES: u64 = 1 << 22;
 
-/// What became of calls, by domain (empty for `ai.onnx`) and name of the function: how many were
-/// replaced by its body, those in graphs of the file and those in bodies.
+/// Number of calls or nodes that were replaced by a function body, by domain (empty for `ai.onnx`)
+/// and name.
 pub type Expansions = BTreeMap<(String, String), usize>;
 
 /// Puts bodies into the place of all calls of functions of the model, in all graphs, also of calls

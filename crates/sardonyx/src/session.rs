@@ -603,13 +603,13 @@ impl Session {
         run.map_err(|error| self.run_error(error))
     }
 
-    /// Runs the model on borrowed inputs, and asks for the memory of outputs once their sizes are
-    /// known. `lend` is called before the first node runs, with the number, the element type and
-    /// the dims of an output; the run writes the output into the returned memory, which must be
-    /// dense and aligned. `lend` is not called for outputs whose size is not known by then, for
-    /// empty ones, and for those that alias an input, a constant or another output. These, and
-    /// outputs for which `lend` returns `None`, are returned as values in the model's order, with
-    /// `None` for outputs that were written into lent memory.
+    /// Runs the model on borrowed inputs, and writes outputs into memory that the caller provides
+    /// once their sizes are known. `lend` is called before the first node runs, with the index, the
+    /// element type and the dims of an output; the run writes the output into the returned memory,
+    /// which must be dense and aligned. `lend` is not called for outputs whose size is not known by
+    /// then, for empty ones, and for those that alias an input, a constant or another output.
+    /// These, and outputs for which `lend` returns `None`, are returned as values in the model's
+    /// order, with `None` for outputs that were written into lent memory.
     ///
     /// ```
     /// # use sardonyx::{Model, RunOptions, Session, TensorView, TensorViewMut};

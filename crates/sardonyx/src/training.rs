@@ -89,9 +89,9 @@ impl TrainingOptions {
         self
     }
 
-    /// Selects the initializers to train by patterns, in which `*` stands for any characters and
-    /// `?` for one. By default those are trained that operators read as weights: matrices and
-    /// filters, biases, scales of normalizations, embedding tables.
+    /// Selects the initializers to train by patterns, in which `*` matches any characters and `?`
+    /// exactly one. By default initializers are trained that operators read as weights: matrices
+    /// and filters, biases, scales of normalizations, embedding tables.
     #[must_use]
     pub fn variables<P: Into<String>>(
         mut self,
@@ -101,8 +101,8 @@ impl TrainingOptions {
         self
     }
 
-    /// Excludes the initializers that match one of these patterns from training: `*` stands for any
-    /// characters, `?` for one.
+    /// Excludes the initializers that match one of these patterns from training: `*` matches any
+    /// characters, `?` exactly one.
     #[must_use]
     pub fn freeze<P: Into<String>>(
         mut self,
@@ -188,7 +188,7 @@ impl GradientOptions {
     }
 
     /// Sets the values with respect to which to differentiate: inputs and initializers that match
-    /// one of these patterns, in which `*` stands for any characters and `?` for one, and
+    /// one of these patterns, in which `*` matches any characters and `?` exactly one, and
     /// intermediate values by their whole names.
     #[must_use]
     pub fn with_respect_to<P: Into<String>>(

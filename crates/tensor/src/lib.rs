@@ -1,12 +1,11 @@
-//! The data of Sardonyx: element types, shapes, and n-d arrays over owned or mapped bytes.
+//! Data of Sardonyx: element types, shapes, and n-dimensional arrays over owned or mapped bytes.
 //!
 //! No stability: names and signatures change with any release. Use the crate `sardonyx`.
 //!
-//! The one idea: a [`Tensor`] is a [`DataType`], dims and a cheap-clone reference to bytes, always
-//! dense and row-major. Bytes may come from anywhere (a vector, an aligned allocation, a mapped
-//! file at an odd offset), so a typed slice is something one asks for ([`Tensor::as_slice`]) and
-//! may be refused; [`Tensor::to_cow`] never is, but may copy, and such copies are counted
-//! ([`realigned_copies`]). Types below one byte stay packed exactly as in an ONNX file.
+//! A [`Tensor`] is a [`DataType`], dims and a reference to bytes, always dense and row-major.
+//! Cloning it is cheap. The bytes may be in a vector, in an aligned allocation or in a mapped file
+//! at an odd offset, so [`Tensor::as_slice`] may fail; [`Tensor::to_cow`] copies then, and counts
+//! the copy ([`realigned_copies`]). Elements of less than one byte stay packed as in an ONNX file.
 //!
 //! ```
 //! use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
@@ -18,11 +17,11 @@
 //! # Ok::<(), sardonyx_tensor::TensorError>(())
 //! ```
 //!
-//! What it is not: it knows no ONNX messages, no graphs and no operators, does no file I/O, and has
-//! no arithmetic beyond conversion between element types.
+//! The crate has no ONNX messages, graphs, operators or file I/O, and no arithmetic except
+//! conversion between element types.
 //!
-//! Bytes are in host order. On little-endian hosts that is the order of ONNX files; elsewhere the
-//! reader of a file swaps them with [`swap_bytes`].
+//! Bytes are in host order. ONNX files are little-endian; on big-endian hosts the reader of a file
+//! swaps bytes with [`swap_bytes`].
 
 // Unsafe code is allowed here for three things, each behind a safe API: 64-byte aligned allocation
 // (`buffer`), advice to the kernel about huge pages (`buffer`), and handing out disjoint exclusive

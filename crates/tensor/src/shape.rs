@@ -8,15 +8,14 @@ use smallvec::SmallVec;
 
 use crate::error::{TensorError, err};
 
-/// Dims of a tensor; ranks up to 6 need no allocation.
+/// Dims of a tensor, outermost first; ranks up to 6 need no allocation.
 pub type Dims = SmallVec<[usize; 6]>;
 
-/// Strides in elements; 0 repeats an element, negative walks backwards.
+/// Strides in elements, one for each dim; 0 repeats an element, a negative stride goes backwards.
 pub type Strides = SmallVec<[isize; 6]>;
 
-/// Most dims of a tensor, so that what is done for each dim is bounded. NumPy has the same limit;
-/// 63 dims of 2 are already as many elements as can be addressed, so more dims can only be of size
-/// 1 or 0.
+/// Maximum rank of a tensor, as in NumPy. It bounds the work for each dim. 63 dims of 2 are already
+/// as many elements as can be addressed, so more dims can only be of size 1 or 0.
 pub const RANK_LIMIT: usize = 64;
 
 /// Refuses more dims than a tensor can have.

@@ -74,7 +74,7 @@ pub struct ScanFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScannedFile {
-    /// Location of the file, as it stands in the model; truncated if long.
+    /// Location of the file, as written in the model; truncated if long.
     pub location: String,
     /// Size of the file in bytes; `None` if it does not exist or was not checked.
     pub size: Option<u64>,
