@@ -31,8 +31,7 @@ use crate::names::Symbol;
 use crate::source::{Span, UnknownField, Unknowns};
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 
-/// Limits on nesting and memory when a model is read. The default limits fit all models that were
-/// seen in practice.
+/// Limits on nesting and memory when a model is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLimits {
     /// Maximum number of levels of nested messages. The default is 1000.

@@ -52,8 +52,8 @@ pub struct ConvertReport {
     pub operators: Vec<ConvertedOperator>,
     /// Number of new nodes, including those of expanded function bodies.
     pub made: usize,
-    /// Number of nodes that were removed without a replacement: constants that only attributes of
-    /// the converted nodes hold.
+    /// Number of nodes that were removed without a replacement: constants that no node reads any
+    /// more, because their values became attributes.
     pub removed: usize,
     /// Number of nodes that were moved into a subgraph, or placed between two new nodes.
     pub wrapped: usize,
