@@ -1,8 +1,8 @@
-//! The text notation, in which models can be read, compared, edited and written by hand.
-//! `docs/notation.md` describes it.
+//! ONNX text, a notation in which models can be read, compared, edited and written by hand. The
+//! file `docs/notation.md` of the repository describes it.
 //!
 //! [`Model::open`] and [`Model::save`] accept the suffixes `.onnxtxt` and `.onnxtext`.
-//! [`PrintOptions`] print also parts of a model, and can leave values in other files; [`format`]
+//! [`PrintOptions`] also print parts of a model, and can leave values in other files; [`format`]
 //! reformats a text and keeps its comments.
 //!
 //! ```
@@ -73,7 +73,7 @@ impl Model {
         self.data.text_sources()
     }
 
-    /// Prints the model in the full form of the notation, with all values.
+    /// Prints the model in ONNX text with all values. [`PrintOptions`] has more choices.
     pub fn to_text(&self) -> String {
         let mut text = Vec::new();
         // Writing to a vector cannot fail.
@@ -98,7 +98,7 @@ pub(crate) fn parse(
     )
 }
 
-/// Options for printing a model in the notation.
+/// Options for printing a model or parts of it in ONNX text.
 #[derive(Debug, Clone)]
 pub struct PrintOptions {
     form: TextForm,
@@ -131,7 +131,7 @@ impl Default for PrintOptions {
 }
 
 impl PrintOptions {
-    /// Creates the default options: full form, all values in the text.
+    /// Creates the default options: all values are in the text.
     pub fn new() -> PrintOptions {
         PrintOptions::default()
     }
@@ -180,7 +180,7 @@ impl PrintOptions {
         self
     }
 
-    /// Prints a model. Returns a summary of the content that the notation leaves out.
+    /// Prints a model. Returns a summary of the content that the text leaves out.
     ///
     /// # Errors
     ///

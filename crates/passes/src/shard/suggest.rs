@@ -30,8 +30,8 @@ pub enum Division {
     /// tables by rows. The scheme is that of Shoeybi et al., "Megatron-LM: Training Multi-Billion
     /// Parameter Language Models Using Model Parallelism", 2019.
     Tensor,
-    /// Pipeline parallelism: the nodes are divided into one stage for each device. Stages have about
-    /// equal work, measured in multiply-adds and in elements read and written.
+    /// Pipeline parallelism: the nodes are divided into one stage for each device. Stages have
+    /// about equal work, measured in multiply-adds and in elements read and written.
     Pipeline,
     /// Data parallelism: the examples of a batch are split along the first axis of the first input
     /// that has axes, and of all other inputs whose first axis has that size. All devices hold all
