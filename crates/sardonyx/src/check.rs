@@ -51,8 +51,8 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// Makes the defaults: all rules except those about types, each finding with the severity of
-    /// its [`Code`], at most 20 findings per code.
+    /// Makes the default options: all rules except those about types, each finding with the
+    /// severity of its [`Code`], at most 20 findings per code.
     pub fn new() -> CheckOptions {
         CheckOptions::default()
     }

@@ -44,7 +44,7 @@ impl Default for InferOptions {
 }
 
 impl InferOptions {
-    /// Makes the defaults: sizes may be symbolic expressions, and no symbol has a number.
+    /// Makes the default options: sizes may be symbolic expressions, and no symbol has a number.
     pub fn new() -> InferOptions {
         InferOptions::default()
     }

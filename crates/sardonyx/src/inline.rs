@@ -92,7 +92,7 @@ impl Default for InlineOptions {
 /// Selects functions by patterns: `domain.name` for all overloads, or `domain.name:overload`. The
 /// domain `ai.onnx` may be left out. `*` matches any characters, `?` exactly one.
 impl InlineOptions {
-    /// Makes the defaults: inlines all functions of the model, and no operators.
+    /// Makes the default options: all functions of the model are inlined, and no operators.
     pub fn new() -> InlineOptions {
         InlineOptions::default()
     }

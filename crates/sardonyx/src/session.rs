@@ -220,8 +220,9 @@ impl SessionBuilder<'_> {
     }
 
     /// Adds the implementation of an operator that the model calls by this domain and name. It
-    /// replaces a function of the model, or an operator that ONNX Runtime adds to the standard.
-    /// Making the session fails if the standard has an operator of this name.
+    /// replaces a function of the model, or an operator that ONNX Runtime adds to the standard. If
+    /// the standard has an operator of this name, [`build`](SessionBuilder::build) fails with
+    /// [`ErrorKind::Argument`].
     ///
     /// ```
     /// use sardonyx::ops::OperatorCall;
@@ -253,8 +254,9 @@ impl SessionBuilder<'_> {
     }
 
     /// Sets the image decoder for nodes of the operator `ImageDecoder`. It replaces the decoder
-    /// that the feature `images` brings for the formats of the standard. Without either, making a
-    /// session of a model with that operator fails.
+    /// that the feature `images` brings for the formats of the standard. Without either,
+    /// [`build`](SessionBuilder::build) fails for a model with that operator, with
+    /// [`ErrorKind::Unsupported`].
     ///
     /// ```
     /// use sardonyx::ops::{EncodedImage, ImageDecoder, OperatorError, PixelFormat};
@@ -315,8 +317,8 @@ impl SessionBuilder<'_> {
     }
 
     /// Adds a function in ONNX text, which the model calls by its domain and name. It replaces a
-    /// function of the model with this name. Making the session fails if the text is not a
-    /// function.
+    /// function of the model with this name. If the text is not a function,
+    /// [`build`](SessionBuilder::build) fails with [`ErrorKind::Format`].
     ///
     /// ```
     /// use sardonyx::{Model, RunOptions, Session, Tensor};
@@ -338,7 +340,8 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Refuses a model of an IR version that is newer than this release. By default such a model
+    /// Refuses a model of an IR version that is newer than this release:
+    /// [`build`](SessionBuilder::build) fails with [`ErrorKind::Invalid`]. By default such a model
     /// runs, and unknown fields are ignored.
     ///
     /// ```
@@ -356,8 +359,8 @@ impl SessionBuilder<'_> {
     }
 
     /// Fixes the size of a symbolic dimension of the inputs for all runs. The compiler can then use
-    /// the size, and a run with another one fails. Making the session fails if no input has a
-    /// dimension of that name.
+    /// the size, and a run with another one fails. If no input has a dimension of that name,
+    /// [`build`](SessionBuilder::build) fails with [`ErrorKind::Argument`].
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         self.choices.options.dims.push((name.into(), size));
@@ -372,10 +375,12 @@ impl SessionBuilder<'_> {
     /// [`ErrorKind::Unsupported`] with the list of all unsupported operators,
     /// [`ErrorKind::Invalid`] if the model contradicts itself, [`ErrorKind::ExternalData`] if
     /// values outside the model's file cannot be read, [`ErrorKind::Io`] if a mapped file has been
-    /// changed in place since the model was opened, [`ErrorKind::Argument`] if a size is fixed for
-    /// a dimension that the inputs do not have, or if there are too many threads;
-    /// [`ErrorKind::Worker`] if a [transport](SessionBuilder::transport) finds that the models of
-    /// the ranks do not fit together.
+    /// changed in place since the model was opened, [`ErrorKind::Argument`] for an option that does
+    /// not fit the model or the machine, such as a size for a dimension that the inputs do not
+    /// have, or too many threads; [`ErrorKind::Format`] if the text of a
+    /// [function](SessionBuilder::function) has errors; [`ErrorKind::Run`] if memory cannot be
+    /// allocated; [`ErrorKind::Worker`] if a [transport](SessionBuilder::transport) finds that the
+    /// models of the ranks do not fit together.
     pub fn build(self) -> Result<Session, Error> {
         let rank = self.choices.rank.clone();
         let made = caught(|| self.make());
@@ -676,8 +681,8 @@ impl Session {
     }
 
     /// Returns the instruction set of the kernels in lower case: `portable`, `avx2`, … The
-    /// environment variable `SARDONYX_ISA` selects a lower one; making a session fails if it is not
-    /// the name of one.
+    /// environment variable `SARDONYX_ISA` selects a lower one. If its value is not the name of an
+    /// instruction set, making a session fails with [`ErrorKind::Argument`].
     pub fn instruction_set(&self) -> String {
         self.0.compiled.instruction_set()
     }
