@@ -72,6 +72,14 @@ impl Isa {
         }
     }
 
+    /// Number of vector registers; on AArch64, whose portable code has 32, the number of x86.
+    pub const fn registers(self) -> usize {
+        match self {
+            Isa::Avx512 => 32,
+            Isa::Avx2 | Isa::Portable => 16,
+        }
+    }
+
     /// Whether this machine can run `self`.
     pub fn is_available(self) -> bool {
         self <= machine_best()

@@ -130,6 +130,7 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
         let mut total = [[MaybeUninit::<S::V>::uninit(); V]; R];
         let mut has_ended = false;
         let mut b = t.b;
+        let fetches = S::FETCHES || R <= FEW_PIXELS;
         let steps_ahead = if R <= FEW_PIXELS { STREAM_STEPS } else { PREFETCH_STEPS };
         let [mut first, mut second] = [t.ahead[0].at, t.ahead[1].at];
         let [first_step, second_step] = [t.ahead[0].step, t.ahead[1].step];
@@ -141,7 +142,9 @@ pub(super) unsafe fn tile_body<S: Simd, M: Mac<S>, const R: usize, const V: usiz
                 let mut wide = [zero; V];
                 for (v, x) in wide.iter_mut().enumerate() {
                     let p = b.add(v * t.b_vs);
-                    S::prefetch(p.wrapping_add(steps_ahead * S::LANES));
+                    if fetches {
+                        S::prefetch(p.wrapping_add(steps_ahead * S::LANES));
+                    }
                     *x = S::load(p);
                 }
                 // No loop: the compiler does not unroll one of so many rows.

@@ -269,14 +269,16 @@ impl Direct<'_> {
     fn vectors(&self, group_vectors: usize, cols: usize) -> usize {
         match self.conv.algorithm.operands() {
             Operands::Tiles => group_vectors.clamp(1, 2),
-            Operands::Exact | Operands::Rounded => vectors(self.conv.tiles(), group_vectors, cols),
+            Operands::Exact | Operands::Rounded => {
+                vectors(self.conv.tiles(), self.conv.isa.registers(), group_vectors, cols)
+            }
         }
     }
 }
 
 /// How many vectors of channels a tile has for rows of `cols` outputs: as many as cost the fewest
 /// cycles, if a cycle does one multiply-add of a vector and reads one.
-fn vectors(table: &TileTable, group_vectors: usize, cols: usize) -> usize {
+fn vectors(table: &TileTable, registers: usize, group_vectors: usize, cols: usize) -> usize {
     let cost = |vectors: usize| {
         let most = table[vectors - 1].len();
         let count = cols.div_ceil(most).max(1);
@@ -290,6 +292,12 @@ fn vectors(table: &TileTable, group_vectors: usize, cols: usize) -> usize {
         whole * cost(vectors) + if rest > 0 { cost(rest) } else { 0 }
     };
     // Two vectors have the longest rows of all that keep both units busy.
-    let order = [2, 3, 4, 1];
-    order.into_iter().take(MAX_VECTORS).min_by_key(|vectors| of(*vectors)).unwrap_or(1)
+    let order: [usize; MAX_VECTORS] = [2, 3, 4, 1];
+    let fits = |vectors: &usize| {
+        let pixels = cols.min(table[vectors - 1].len());
+        // Sums, weights of a step, and a pixel. With AVX2, 3 pixels by 4 vectors need 17 registers:
+        // 40 % of the peak where 6 pixels by 2 vectors reach 94 (49 outputs).
+        pixels * vectors + vectors + 1 <= registers
+    };
+    order.into_iter().filter(fits).min_by_key(|vectors| of(*vectors)).unwrap_or(1)
 }
