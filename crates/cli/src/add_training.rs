@@ -83,6 +83,7 @@ struct LossArgs {
     ignore_class: Option<i64>,
 }
 
+/// Loss function that `--loss` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum LossName {
     CrossEntropy,
@@ -131,6 +132,7 @@ struct OptimizerArgs {
     optimizer_operator: bool,
 }
 
+/// Optimizer that `--optimizer` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum OptimizerName {
     /// Gradient descent
@@ -147,8 +149,8 @@ enum OptimizerName {
     Adamw,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `add-training --json`. The version rises when the meaning of a
+/// key changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.add-training/1";
 
 pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -188,6 +190,8 @@ impl Args {
 }
 
 impl LossArgs {
+    /// Converts the options of the loss. Fails if an option of cross-entropy is given for another
+    /// loss.
     fn loss(&self) -> Result<Loss, Failure> {
         if let Some(value) = &self.loss_value {
             return Ok(Loss::Value(value.clone()));
@@ -211,6 +215,8 @@ impl LossArgs {
 }
 
 impl OptimizerArgs {
+    /// Converts the options of the optimizer. Fails if the optimizer has no coefficient of that
+    /// name.
     fn optimizer(&self) -> Result<Optimizer, Failure> {
         let name = match self.optimizer {
             OptimizerName::Sgd => tool::OptimizerName::Sgd,
@@ -242,13 +248,14 @@ impl OptimizerArgs {
         Ok(Optimizer { as_operator: self.optimizer_operator, ..optimizer })
     }
 
+    /// Returns the limit of `--clip-norm` or `--clip-value`; `None` without these options.
     fn clipping(&self) -> Option<Clipping> {
         self.clip_norm.map(Clipping::Norm).or(self.clip_value.map(Clipping::Value))
     }
 }
 
 fn as_text(report: &TrainingReport) -> String {
-    /// Maximum number of names to list for each reason.
+    /// Maximum number of untrained initializers to list for each reason.
     const SHOWN: usize = 5;
     let elements: usize = report.variables.iter().map(|(_, elements)| elements).sum();
     let mut text = format!(

@@ -34,10 +34,11 @@ pub(crate) enum Format {
     Raw,
 }
 
-/// Supported file extensions, for messages.
+/// File extensions of the formats in which tensors are written, for messages.
 pub(crate) const SUFFIXES: &str = ".npy, .npz, .pb, .safetensors, .txt or .csv";
 
 impl Format {
+    /// Returns the format that the file extension of `path` selects; `None` if it selects none.
     pub(crate) fn from_path(path: &Path) -> Option<Format> {
         let suffix = path.extension()?.to_str()?.to_ascii_lowercase();
         Some(match suffix.as_str() {
@@ -61,7 +62,7 @@ impl Format {
     }
 }
 
-/// Tensors to write, by name, and metadata texts, which only safetensors files can hold.
+/// Named tensors to write to a file, and metadata texts, which only safetensors files can hold.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     pub(crate) tensors: Vec<(String, Tensor)>,
@@ -101,11 +102,13 @@ pub(crate) fn write(
     written
 }
 
+/// Writes `content` as an uncompressed `.npz` archive.
 fn write_archive(content: &Content, sink: impl Write + Seek) -> Result<(), Failure> {
     npz::write(sink, content.by_name(), Packing::Stored)?;
     Ok(())
 }
 
+/// Writes `content` to stdout. Fails for a binary format if stdout is a terminal.
 fn to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
     if !format.is_text() {
         saving::check_stdout(false, None)?;
@@ -123,7 +126,7 @@ fn to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-/// Writes `content` in any format but `.npz`, whose archive needs a seekable sink.
+/// Writes `content` in any format but `.npz`, an archive that needs a seekable sink.
 fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Result<(), Failure> {
     if format == Format::Safetensors {
         let metadata = content.metadata.iter();
@@ -150,6 +153,7 @@ fn write_npy(tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
     Ok(sink.write_all(&bytes)?)
 }
 
+/// Returns the bytes of the elements of a tensor. Fails for a tensor of strings.
 fn raw_bytes(tensor: &Tensor) -> Result<&[u8], Failure> {
     match tensor.strings() {
         Some(_) => Err(Failure::new("strings cannot be written as raw bytes")
@@ -158,7 +162,7 @@ fn raw_bytes(tensor: &Tensor) -> Result<&[u8], Failure> {
     }
 }
 
-/// Writes one line of text for each row along the last axis.
+/// Writes one line of text for each row of `tensor` along its last axis.
 fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
     let is_text = tensor.data_type() == DataType::String;
     let separator = match format {
@@ -191,8 +195,8 @@ fn csv_cell(text: &str) -> String {
     }
 }
 
-/// Reads the array of a `.npy` file. An element type that NumPy lacks, such as bfloat16, is read
-/// as `wanted`.
+/// Reads the array of a `.npy` file. If NumPy lacks the element type of the array, such as
+/// bfloat16, its bytes are read as elements of type `wanted`.
 pub(crate) fn read_npy(file: &Buffer, wanted: Option<DataType>) -> Result<Tensor, Failure> {
     match (npy::read(file), wanted) {
         (Ok(tensor), _) => Ok(tensor),

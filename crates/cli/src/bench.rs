@@ -61,11 +61,12 @@ struct Report {
     instruction_set: String,
     /// Time to open the file and prepare the model for running.
     load_ms: f64,
+    /// Duration of the first run.
     first_ms: f64,
     median_ms: f64,
     min_ms: f64,
     mean_ms: f64,
-    /// Equal to `median_ms`, repeated beside the other percentiles.
+    /// Median duration, equal to `median_ms`; repeated beside the other percentiles.
     p50_ms: f64,
     p90_ms: f64,
     p95_ms: f64,
@@ -86,8 +87,10 @@ struct Report {
     rss_peak_mb: Option<f64>,
 }
 
+/// Name and version of the schema of `bench --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.bench/1";
-/// Maximum number of measured runs. Without it, the timings of a model that runs for a few
+/// Maximum number of measured runs. Without a maximum, the timings of a model that runs for a few
 /// microseconds would fill the memory.
 const MOST_RUNS: u64 = 1_000_000;
 
@@ -158,19 +161,19 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     if args.json { terminal.json(&report, false) } else { terminal.print(&as_text(&report)) }
 }
 
-/// Measurements of a benchmark over all of its concurrent callers.
+/// Measurements of the runs of a benchmark, over all concurrent callers.
 struct Measured {
     /// Duration of each run. Dropping the previous outputs is not included, as that time depends on
     /// the caller.
     durations: Vec<Duration>,
     /// Wall-clock time from the start of the first run to the end of the last.
     took: Duration,
-    /// Outputs of the last run of one of the callers.
+    /// Outputs of the last run of one of the callers; `None` if no caller ran the model.
     outputs: Option<Outputs>,
 }
 
-/// Runs the model with default options and returns the outputs. A session on devices starts
-/// `at_once` concurrent runs, of which the outputs of the last are returned.
+/// Runs the model with default options and returns the outputs. A session on devices makes
+/// `at_once` concurrent runs and returns the outputs of the last run.
 fn run_at_once(
     runner: &Runner,
     values: Vec<(&str, Value)>,
@@ -241,7 +244,7 @@ fn measure(args: &Args, runner: &Runner, inputs: &Inputs) -> Result<Measured, Fa
     Ok(measured)
 }
 
-/// Returns the total size in bytes of the input and output tensors.
+/// Returns the total size in bytes of the input and output tensors of a run.
 fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
     let given = inputs.values.iter().map(|(_, value)| value);
     let made = outputs.into_iter().flat_map(Outputs::iter).map(|(_, value)| value);
@@ -285,7 +288,8 @@ fn as_text(report: &Report) -> String {
     text
 }
 
-/// Returns the peak resident memory of this process in MiB, `VmHWM` in `/proc/self/status`.
+/// Reads the peak resident memory of this process in MiB, `VmHWM` in `/proc/self/status`; `None` if
+/// the system does not report it.
 fn peak_memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

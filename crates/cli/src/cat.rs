@@ -51,8 +51,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `cat --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.cat/1";
 
 pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -70,11 +70,13 @@ pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
+/// Reads the elements of a stored tensor.
 fn read_value(args: &Args, model: &Model, tensor: &StoredTensor) -> Result<Tensor, Failure> {
     let value = model.value_of(tensor);
     value.map_err(|error| at_model(&args.model, error))
 }
 
+/// Prints the chosen tensors as text or JSON.
 fn show(
     args: &Args,
     model: &Model,
@@ -107,6 +109,7 @@ fn show(
     Ok(())
 }
 
+/// Writes the chosen tensors to a file or stdout.
 fn write(
     args: &Args,
     model: &Model,
@@ -137,8 +140,8 @@ fn write(
     Ok(())
 }
 
-/// Returns a unique name for each tensor: its own, or its location in the model if its name is
-/// empty or duplicate.
+/// Returns a unique name for each tensor: the name of the tensor, or its location in the model if
+/// the name is empty or duplicate.
 fn unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for tensor in chosen {
@@ -152,7 +155,8 @@ fn unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
     names
 }
 
-/// Selects the tensors that the arguments name, each once, in the order of the arguments.
+/// Selects the tensors that the arguments name, each once, in the order of the arguments. Fails if
+/// an argument names no tensor or is ambiguous.
 fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
     let there = tensors_at_place(args.place.as_deref(), tensors)?;
     if args.all_tensors {
@@ -183,8 +187,8 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     Ok(chosen)
 }
 
-/// Returns the tensor whose location equals `place`, or else all whose location contains it. No
-/// `place` selects all tensors.
+/// Returns the tensor whose location in the model equals `place`, or else all tensors whose
+/// location contains `place`. `None` selects all tensors. Fails if no tensor has such a location.
 fn tensors_at_place<'a>(
     place: Option<&str>,
     tensors: &'a [StoredTensor],
@@ -205,7 +209,8 @@ fn tensors_at_place<'a>(
     }
 }
 
-/// Returns the tensor called `name`, or else all whose name matches it as a glob pattern.
+/// Returns the tensor called `name`, or else all tensors whose names match the glob pattern `name`.
+/// Fails if no tensor matches, or if several have the name.
 fn tensors_by_name<'a>(
     name: &str,
     there: &[&'a StoredTensor],
@@ -236,7 +241,10 @@ fn tensors_by_name<'a>(
     Ok(found)
 }
 
+/// Creates the failure for several tensors that share a name or a location. `what` names the shared
+/// property, such as `name 'x'`.
 fn ambiguous_failure(what: &str, found: &[&StoredTensor]) -> Failure {
+    /// Maximum number of locations to list.
     const SHOWN: usize = 10;
     let mut places: Vec<String> =
         found.iter().take(SHOWN).map(|tensor| format!("  {}", tensor.place)).collect();

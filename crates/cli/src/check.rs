@@ -96,6 +96,7 @@ enum Kind {
 }
 
 impl Kind {
+    /// Converts the kind to the message type of the library; `None` for a model.
     fn document(self) -> Option<Document> {
         match self {
             Kind::Model => None,
@@ -107,6 +108,7 @@ impl Kind {
     }
 }
 
+/// Output format that `--format` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Text for people
@@ -117,8 +119,8 @@ enum Format {
     Sarif,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `check --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.check/1";
 
 /// Outcome of the check of one file.
@@ -131,18 +133,18 @@ struct CheckedFile {
 /// Findings of a file that could be read.
 struct FileReport {
     report: CheckReport,
-    /// Text of each finding, in the order of the report.
+    /// Text that is printed for each finding, in the order of the report.
     renderings: Vec<String>,
     /// Line and column of each finding of a text file; empty for a binary file.
     positions: Vec<Option<Position>>,
-    /// Whether the file is a model. Other messages have no types and shapes to check.
+    /// Whether the file holds a model. Other protobuf messages have no types and shapes to check.
     is_model: bool,
-    /// Operators that sardonyx cannot run; `None` if types were not checked.
+    /// Operators of the model that sardonyx cannot run; `None` if types were not checked.
     cannot_run: Option<Vec<UnsupportedOperator>>,
 }
 
 impl FileReport {
-    /// Pairs each finding with its position in a text file.
+    /// Pairs each finding with its position in the text file; `None` in a binary file.
     fn findings(&self) -> impl Iterator<Item = (&Finding, Option<Position>)> {
         let positions = self.positions.iter().copied();
         let positions = positions.chain(std::iter::repeat(None));
@@ -180,12 +182,14 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
 }
 
-/// Replaces the help of an error that names an unknown code by a hint at the list of codes.
+/// Creates the failure for an unknown code in `--allow` or `--deny`. If the error has no advice,
+/// adds a hint at the list of codes.
 fn unknown_code(error: Error) -> Failure {
     let help = error.help().unwrap_or("`sardonyx explain` lists all codes").to_string();
     Failure::new(error.message()).help(help)
 }
 
+/// Converts the arguments of the command to options of the library.
 fn options(args: &Args) -> Result<CheckOptions, Failure> {
     let mut options = CheckOptions::new()
         .strict(args.strict)
@@ -206,7 +210,8 @@ fn options(args: &Args) -> Result<CheckOptions, Failure> {
     Ok(options)
 }
 
-/// Checks all files, several in parallel. Results are in the order of the arguments.
+/// Checks all files of the command line, several in parallel. Results are in the order of the
+/// arguments.
 fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<CheckedFile> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(processors, usize::from);
@@ -241,6 +246,7 @@ fn check_all(args: &Args, options: &CheckOptions, terminal: &Terminal) -> Vec<Ch
         .collect()
 }
 
+/// Checks the model, or other protobuf message, in the file at `path`.
 fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileReport, Failure> {
     let name = path.display().to_string();
     let document = match args.kind {
@@ -265,6 +271,7 @@ fn check_one(path: &Path, args: &Args, options: &CheckOptions) -> Result<FileRep
     Ok(FileReport { report, renderings, positions, is_model: true, cannot_run })
 }
 
+/// Numbers of findings by severity.
 #[derive(Default)]
 struct Counts {
     errors: u64,
@@ -279,7 +286,7 @@ impl Counts {
         self.notes += report.notes;
     }
 
-    /// Lists the counts that are not 0, such as `2 errors, 1 note`; empty if all are 0.
+    /// Formats the counts that are not 0, such as `2 errors, 1 note`; empty if all are 0.
     fn words(&self) -> String {
         let counts = [(self.errors, "error"), (self.warnings, "warning"), (self.notes, "note")];
         let words: Vec<String> = counts
@@ -290,13 +297,13 @@ impl Counts {
         words.join(", ")
     }
 
-    /// Returns a hint at `--notes` if notes are counted but not listed.
+    /// Returns a hint at `--notes` if notes are counted but not listed, else an empty text.
     fn hint(&self, args: &Args) -> &'static str {
         if self.notes > 0 && !args.notes { "; --notes lists the notes" } else { "" }
     }
 }
 
-/// Returns a remark that types and shapes of some models were not checked, or an empty text.
+/// Returns a remark if types and shapes of some models were not checked, else an empty text.
 fn unchecked_types(all: &[CheckedFile], args: &Args) -> &'static str {
     let mut models = all.iter().filter_map(|checked| checked.result.as_ref().ok());
     if args.full {
@@ -411,16 +418,18 @@ pub(crate) fn finding_json(found: &Finding, position: Option<Position>) -> Value
     merge_objects(json!(found), json!({"line": line, "column": column}))
 }
 
-/// Returns the id of the requirement that a code checks, if it has one.
+/// Returns the id of the ONNX requirement that findings of `code` violate; `None` if the code has
+/// none.
 fn requirement(code: &Code) -> Option<&'static str> {
     Some(code.requirement).filter(|id| !id.is_empty())
 }
 
-/// Name and version of the schema of the JSON answer of `explain`. New keys keep the number; it
-/// rises when the meaning of a key changes.
+/// Name and version of the schema of `explain CODE --json`. The version rises when the meaning of a
+/// key changes, not when a key is added.
 const EXPLAIN_SCHEMA: &str = "sardonyx.explain/1";
 
-/// Returns the code called `name`, or all codes that check the requirement `name`.
+/// Returns the code of findings called `name`, or all codes that check the requirement `name`;
+/// empty if there is none.
 pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
     match tool::code(name) {
         Some(code) => vec![code],
@@ -431,7 +440,8 @@ pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
     }
 }
 
-/// Prints the text of a rule and of the chosen codes. Lists all codes if none are chosen.
+/// Prints the text of a rule and the explanations of the chosen codes of findings. Lists all codes
+/// if `chosen` is `None`.
 pub(crate) fn explain(
     rule: Option<Rule>,
     chosen: Option<&[&Code]>,
@@ -474,11 +484,12 @@ pub(crate) fn explain(
     terminal.print(&text)
 }
 
-/// Returns the severity of a code as a word.
+/// Returns the name of the severity of a code, or `only with --strict` if it has none by default.
 fn severity_word(code: &Code) -> &'static str {
     code.severity.map_or("only with --strict", Severity::name)
 }
 
+/// Formats a code as a line of the list of codes: name, severity, requirement and advice.
 fn code_line(code: &Code) -> String {
     format!(
         "{:34} {:9} {:10} {}\n",
@@ -489,7 +500,7 @@ fn code_line(code: &Code) -> String {
     )
 }
 
-/// Formats the explanation of a code. `with_rule` adds the text of the rule that it checks.
+/// Formats the explanation of a code. `with_rule` adds the text of the rule that the code checks.
 fn code_page(code: &Code, with_rule: bool) -> String {
     let mut text = format!("{}: {}\n\n", code.name, severity_word(code));
     text += &wrap_lines(code.about);
@@ -515,6 +526,7 @@ fn wrap_lines(text: &str) -> String {
     text.lines().map(wrap_line).collect()
 }
 
+/// Breaks `text` between words so that each line has at most 100 characters.
 fn wrap_line(text: &str) -> String {
     let mut lines = String::new();
     let mut length = 0;

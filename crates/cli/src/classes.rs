@@ -40,8 +40,8 @@ pub(crate) struct Classes<'m> {
 /// Meaning of the scores of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scores {
-    /// Probabilities that sum to 1. `by_operator` if the model ends in Softmax, otherwise only the
-    /// numbers show it.
+    /// Probabilities that sum to 1. `by_operator` if the model ends in Softmax; otherwise they are
+    /// recognized by their sum.
     Probabilities { by_operator: bool },
     /// Logarithms of probabilities that sum to 1.
     Logarithms,
@@ -61,7 +61,7 @@ impl Scores {
         }
     }
 
-    /// Returns an explanation of the scores in one line.
+    /// Returns an explanation of what the scores mean, in one line.
     fn note(self) -> &'static str {
         match self {
             Scores::Probabilities { by_operator: true } => {
@@ -99,23 +99,28 @@ pub(crate) struct Ranking {
     rows: Vec<Vec<Class>>,
 }
 
+/// Class of a ranking, with its score.
 #[derive(Debug, PartialEq)]
 struct Class {
     index: usize,
     label: Option<String>,
-    /// Score as the model computed it.
+    /// Score that the model computed for the class.
     score: f32,
+    /// Probability of the class; `None` if the score does not determine one.
     probability: Option<f32>,
 }
 
 /// Maximum number of rows of a batch to show.
 const SHOWN_ROWS: usize = 16;
+/// Number of classes to show without `--top`.
 const DEFAULT_TOP: usize = 5;
+/// Length of the bar of probability 1, in characters.
 const BAR_CELLS: usize = 30;
 /// Maximum width of a label on a terminal, in columns.
 const LABEL_COLUMNS: usize = 40;
 
 impl<'m> Classes<'m> {
+    /// Reads the class labels from the file of `--labels`, else from the metadata of the model.
     pub(crate) fn new(args: &Args, model: &'m Model) -> Result<Classes<'m>, Failure> {
         let labels = match &args.labels {
             Some(path) => {
@@ -143,8 +148,9 @@ impl<'m> Classes<'m> {
         })
     }
 
-    /// Ranks the classes of each row if the tensor looks like scores: `[K]` or `[N, K]` floats with
-    /// a label for each of the K classes, or with any K > 1 if a ranking is requested.
+    /// Ranks the classes of each row if `tensor` looks like scores: `[K]` or `[N, K]` floats with a
+    /// label for each of the K classes, or with any K > 1 if `--top` is given. Otherwise returns
+    /// `None`.
     pub(crate) fn rank(&self, name: &str, tensor: &Tensor) -> Result<Option<Ranking>, Failure> {
         let (rows, classes) = match *tensor.dims() {
             [classes] => (1, classes),
@@ -182,15 +188,15 @@ impl<'m> Classes<'m> {
     }
 }
 
-/// Maximum difference from 1 of a sum of probabilities that Softmax or LogSoftmax computed. Their
+/// Maximum difference from 1 of a sum of probabilities that Softmax or LogSoftmax computed, whose
 /// results may be rounded to few bits.
 const OPERATOR_TOLERANCE: f64 = 0.02;
-/// Maximum difference from 1 of a sum of scores for which they count as probabilities although no
-/// operator shows it. A larger tolerance would accept other scores.
+/// Maximum difference from 1 of a sum of scores that count as probabilities although no Softmax
+/// computed them. A larger tolerance would accept other scores.
 const TOLERANCE: f64 = 1e-3;
 
-/// Determines the meaning of scores: from the operator that computes them if the numbers agree with
-/// it, else from the numbers. Rows with scores that are infinite or NaN are ignored.
+/// Determines the meaning of scores: from the operator that computes them if the scores are in its
+/// range, else from the scores. Rows with scores that are infinite or NaN are ignored.
 fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
     match operator {
         Some(ScoreOperator::Softmax)
@@ -243,13 +249,13 @@ fn is_probability(score: f64) -> bool {
     (-1e-4..=1.0001).contains(&score)
 }
 
-/// Returns the error for a text that looks like JSON but is not a list of labels.
+/// Creates the failure for a file of labels that looks like JSON but is not a list of labels.
 fn labels_error(reason: impl std::fmt::Display) -> Failure {
     Failure::new(format!("the labels are not a JSON array of strings: {reason}"))
         .code(ErrorKind::Format)
 }
 
-/// Returns a JSON value as a label: strings without quotes, other values as JSON.
+/// Converts a JSON value to a label: strings without quotes, other values as JSON.
 fn label_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -351,7 +357,7 @@ impl Ranking {
     }
 }
 
-/// Draws a bar of at most [`BAR_CELLS`] characters, in eighths of a character.
+/// Draws a probability as a bar of at most [`BAR_CELLS`] characters, in eighths of a character.
 fn draw_bar(probability: f32) -> String {
     let eighths = (probability.clamp(0.0, 1.0) * (8 * BAR_CELLS) as f32).round() as usize;
     let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];

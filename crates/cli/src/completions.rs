@@ -41,7 +41,7 @@ pub(crate) struct ManArgs {
     output: PathBuf,
 }
 
-/// Prints the completion script of a shell for `command`.
+/// Prints the script that completes the arguments of `command` in a shell.
 pub(crate) fn completions(args: &CompletionArgs, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, NAME, &mut script);
@@ -64,8 +64,8 @@ pub(crate) fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Resu
     Ok(())
 }
 
-/// Renders the manual pages of the command and its visible subcommands. Returns each page with
-/// its name.
+/// Renders the manual pages of `command` and its visible subcommands in roff. Returns each page
+/// with its name, such as `sardonyx-run`.
 pub(crate) fn pages(command: Command) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut whole = command.disable_help_subcommand(true);
     // Adds the global options to each subcommand.
@@ -78,6 +78,7 @@ pub(crate) fn pages(command: Command) -> Result<Vec<(String, Vec<u8>)>, Failure>
     Ok(pages)
 }
 
+/// Renders the manual page of one command in roff.
 fn page(command: Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;

@@ -66,8 +66,8 @@ pub(crate) struct Args {
     dry_run: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `convert --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.convert/1";
 
 pub(crate) fn convert(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -155,6 +155,8 @@ fn parse_assumption(text: &str) -> Result<Assumption, String> {
 }
 
 impl Args {
+    /// Combines `--opset`, `--release` and `--ir-version`. Fails if none is given, or if an
+    /// operator set has two versions.
     fn target(&self) -> Result<Target, Failure> {
         let mut target = self.release.clone().unwrap_or_default();
         for (index, (domain, version)) in self.opsets.iter().enumerate() {
@@ -191,7 +193,7 @@ impl Args {
         report_refusals(model, &name, refusals, answer, terminal)
     }
 
-    /// Returns the JSON answer of a conversion that produced no model.
+    /// Creates the JSON answer of a conversion that produced no model, without refusals.
     fn answer(&self) -> Value {
         json!({
             "schema": SCHEMA,

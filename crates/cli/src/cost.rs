@@ -45,20 +45,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `cost --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.cost/1";
 
 /// Name of the main graph, which tables leave out.
 const MAIN: &str = "graph";
 
-/// Line of the table: a node, or the sum over all nodes of an operator.
+/// Row of the table of costs: a node, or the sum over all nodes of an operator.
 struct Row<'a> {
     graph: &'a str,
     name: &'a str,
     operator: Cow<'a, str>,
     /// Number of nodes that the row sums up; `None` for a single node.
     nodes: Option<usize>,
+    /// Number of times that the node runs in one run of the model.
     runs: &'a Dim,
     work: Cow<'a, Work>,
 }
@@ -125,15 +126,15 @@ impl Row<'_> {
         }
     }
 
-    /// Returns the sort key of `--top`: multiply-adds over all runs, then bytes. A symbolic size is
-    /// taken to be [`ASSUMED_SIZE`].
+    /// Returns the sort key of `--top`: multiply-adds over all runs of the node, then bytes. A
+    /// symbolic dimension is taken to be [`ASSUMED_SIZE`].
     fn sort_key(&self) -> (i64, i64) {
         let size = |sum: &Sum| at_assumed_sizes(&sum.times(self.runs).known);
         (size(&self.work.multiply_adds), size(&self.work.bytes))
     }
 }
 
-/// Lists the counts of a row or total with their names in CSV and JSON.
+/// Lists the sums of a row or a total, each with its name in CSV and JSON.
 fn named_sums(work: &Work) -> [(&'static str, &Sum); 5] {
     [
         ("parameters", &work.parameters),
@@ -144,8 +145,8 @@ fn named_sums(work: &Work) -> [(&'static str, &Sum); 5] {
     ]
 }
 
-/// Formats a count or a formula, with `least` in front if parts of it are unknown. Returns `None`
-/// if nothing is known.
+/// Formats a sum as a number or a formula. If some of its terms are unknown, puts `least` in front;
+/// if all are, returns `None`.
 fn format_sum(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<String> {
     let least = if sum.missing > 0 { least } else { "" };
     match &sum.known {
@@ -159,6 +160,7 @@ fn format_sum(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<Strin
     }
 }
 
+/// Formats rows as a table with headings.
 fn table(rows: &[Row<'_>]) -> String {
     use Align::{Left, Right};
     let headings = [
@@ -242,11 +244,13 @@ fn training_line(entry: usize, step: &Result<Cost, Error>) -> String {
     }
 }
 
+/// Formats a total, such as `at least 1,024`, or `unknown`.
 fn total_of(sum: &Sum) -> String {
     format_sum(sum, "at least ", group).unwrap_or("unknown".to_string())
 }
 
-/// Formats a number of bytes exactly, followed by a rounded one from 1,000 bytes on.
+/// Formats a sum of bytes exactly, and from 1,000 bytes on also rounded, as in
+/// `4,096 bytes (4.1 kB)`.
 fn in_bytes(sum: &Sum) -> String {
     let rounded = match sum.known.size() {
         Some(size @ 1000..) => format!(" ({})", bytes(size as u64)),
@@ -318,7 +322,7 @@ fn as_json(
     })
 }
 
-/// Returns the sum over all nodes and the peak of memory as JSON.
+/// Converts the sum over all nodes and the peak of memory to JSON.
 fn total_json(cost: &Cost) -> Map<String, Value> {
     let mut total = work_json(&cost.total);
     total.insert("peak".to_string(), json!(cost.peak.known));
@@ -343,7 +347,8 @@ fn row_json(row: &Row<'_>) -> Value {
     Value::Object(answer)
 }
 
-/// Returns the known counts as JSON. The key `missing` holds the number of unknown parts of each.
+/// Converts the known parts of sums to JSON. The key `missing` holds the number of unknown terms of
+/// each sum that has any.
 fn work_json(work: &Work) -> Map<String, Value> {
     let mut answer = Map::new();
     let mut missing = Map::new();

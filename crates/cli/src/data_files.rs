@@ -13,22 +13,25 @@ use crate::model_arg::ModelArg;
 pub(crate) enum DataFileStatus {
     /// Existing regular file, with its size in bytes.
     Bytes(u64),
+    /// No file at the location.
     Missing,
-    /// Location that is not searched, with the reason.
+    /// Location that cannot be a data file, with the reason, such as `is empty`.
     Refused(&'static str),
-    /// Location of unknown directory, as the model was read from stdin.
+    /// Location that cannot be searched, as the model was read from stdin and has no directory.
     Unknown,
 }
 
-/// Finds data files by their locations. Results are cached.
+/// Finder of external data files by their locations, with a cache of the results.
 pub(crate) struct DataFiles {
+    /// Directories to search; empty if the model was read from stdin.
     directories: Vec<PathBuf>,
+    /// Status of each location that was searched.
     found: HashMap<String, DataFileStatus>,
 }
 
 impl DataFiles {
-    /// Creates a finder for the directory of the model file and, if that is a symlink, for the
-    /// directory of its target.
+    /// Creates a finder for the directory of the model file and, if the model file is a symlink,
+    /// for the directory of its target.
     pub(crate) fn new(model: &ModelArg) -> DataFiles {
         let real = fs::canonicalize(&model.path).ok();
         let paths = std::iter::once(&model.path).chain(&real);
@@ -50,7 +53,7 @@ impl DataFiles {
         found
     }
 
-    /// Returns the paths of the files that exist at `locations` inside the searched directories.
+    /// Returns the paths of the data files that exist at `locations` in the searched directories.
     pub(crate) fn paths<'a>(&self, locations: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
         let inside = locations.into_iter().filter(|location| leads_outside(location).is_none());
         inside
@@ -61,7 +64,7 @@ impl DataFiles {
             .collect()
     }
 
-    /// Searches the directories for `location`, without the cache.
+    /// Searches the directories for the data file at `location`, without the cache.
     fn search(&self, location: &str) -> DataFileStatus {
         if let Some(why) = leads_outside(location) {
             return DataFileStatus::Refused(why);
@@ -79,8 +82,8 @@ impl DataFiles {
         DataFileStatus::Missing
     }
 
-    /// Returns the reason why the values of a tensor cannot be read: its file is missing, refused
-    /// or too short. Returns `None` if the sizes give no reason.
+    /// Returns the reason why the values of a tensor cannot be read: its data file is missing,
+    /// refused or too short. Returns `None` if there is no such reason.
     pub(crate) fn problem(&mut self, tensor: &StoredTensor) -> Option<String> {
         let TensorStorage::External { location, offset, .. } = &tensor.storage else {
             return None;
@@ -100,8 +103,9 @@ impl DataFiles {
     }
 }
 
-/// Returns the reason for not searching a location, such as a path that leaves the directory of
-/// the model. The library applies stricter rules when it opens the file.
+/// Returns the reason for not searching the location of a data file, such as a path that leaves the
+/// directory of the model; `None` if it is searched. The library applies stricter rules when it
+/// opens the file.
 fn leads_outside(location: &str) -> Option<&'static str> {
     let bytes = location.as_bytes();
     let is_absolute = matches!(bytes.first(), Some(b'/' | b'\\'))

@@ -64,15 +64,15 @@ pub(crate) struct DeviceArgs {
 
 /// Session that runs a model, with the worker processes that serve it.
 pub(crate) struct Running {
-    /// Session that runs the model. Dropping it ends the worker processes, so it is dropped before
-    /// `_workers`, which waits for them.
+    /// Session that runs the model. Dropping the session ends the worker processes, so it is
+    /// dropped before `_workers`, which waits for them.
     pub(crate) runner: Runner,
     _workers: Workers,
 }
 
 impl DeviceArgs {
-    /// Returns an error if the model has no device configuration, or several of which none is
-    /// chosen.
+    /// Returns an error if the model has no device configuration, or several although
+    /// `--configuration` is not given.
     fn check_choice(&self, model: &Model) -> Result<(), Failure> {
         if self.configuration.is_some() {
             return Ok(());
@@ -97,7 +97,7 @@ impl DeviceArgs {
         }
     }
 
-    /// Returns the settings of the transport between workers.
+    /// Returns the settings of the transport between workers, which hold its deadline.
     fn settings(&self) -> TransportSettings {
         TransportSettings { deadline: Duration::from_secs(self.device_timeout) }
     }

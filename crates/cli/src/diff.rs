@@ -62,7 +62,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Smallest change of the version that leads to exit code 1.
+/// Smallest part of the model version that has to be raised for exit code 1.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
     Any,
@@ -71,11 +71,11 @@ enum FailOn {
     Major,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `diff --json`. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.diff/1";
 
-/// Maximum number of changes to list in each category without `--all`.
+/// Maximum number of changes to list without `--all`, for each category such as nodes or constants.
 const LISTED: usize = 20;
 
 pub(crate) fn diff(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -141,12 +141,12 @@ impl Args {
     }
 }
 
-/// Text of the answer while it is written.
+/// Text of the list of differences, under construction.
 struct Text {
     text: String,
     /// Maximum number of changes to list in each category.
     listed: usize,
-    /// Whether changes were left out.
+    /// Whether a list of changes was truncated.
     is_cut: bool,
 }
 
@@ -156,7 +156,7 @@ impl Text {
         self.text.push('\n');
     }
 
-    /// Writes the first `listed` changes and the number of the others.
+    /// Writes the first `listed` changes and the number of further changes.
     fn write_list<T>(&mut self, changes: &[T], mut write: impl FnMut(&mut Text, &T)) {
         for change in changes.iter().take(self.listed) {
             write(self, change);
@@ -168,7 +168,7 @@ impl Text {
         }
     }
 
-    /// Writes a line `- BEFORE` and a line `+ AFTER`, each only if its text is given.
+    /// Writes a line `- BEFORE` and a line `+ AFTER`. A text that is `None` gets no line.
     fn write_pair(&mut self, before: Option<&str>, after: Option<&str>) {
         if let Some(before) = before {
             self.write_line(format!("- {before}"));
@@ -178,6 +178,7 @@ impl Text {
         }
     }
 
+    /// Writes a line for each changed field of the model or a graph.
     fn write_fields(&mut self, changes: &[FieldChange]) {
         self.write_list(changes, |text, change| {
             text.write_line(format!("  {}", field_words(change)))
@@ -222,6 +223,7 @@ fn as_text(diff: &ModelDiff, listed: usize) -> String {
     text.text
 }
 
+/// Writes a changed input or output of the model, with the impact on callers.
 fn write_port(text: &mut Text, change: &PortChange) {
     let kind = change.kind.name();
     if let Some(before) = &change.before {
@@ -238,6 +240,7 @@ fn write_port(text: &mut Text, change: &PortChange) {
     text.write_line(format!("  {}{impact}", change.meaning));
 }
 
+/// Writes the changes of a graph: numbers of changed nodes, fields, inputs, nodes and constants.
 fn write_graph(text: &mut Text, graph: &GraphDiff) {
     let kinds = NodeChangeKind::ALL.into_iter().map(|kind| (graph.count(kind), kind.name()));
     let mut parts: Vec<String> = kinds
@@ -288,6 +291,7 @@ fn write_graph(text: &mut Text, graph: &GraphDiff) {
     }
 }
 
+/// Writes a changed node before and after the change, with its attributes and fields that differ.
 fn write_node(text: &mut Text, change: &NodeChange) {
     if change.kind == NodeChangeKind::Annotated {
         text.write_line(format!("  {}", change.place));
@@ -308,6 +312,7 @@ fn write_node(text: &mut Text, change: &NodeChange) {
     }
 }
 
+/// Formats the numbers of changed constants, such as `1 added, 2 changed`.
 fn constant_counts(changes: &[ConstantChange]) -> String {
     let added = changes.iter().filter(|change| change.before.is_none()).count();
     let removed = changes.iter().filter(|change| change.after.is_none()).count();
@@ -321,6 +326,7 @@ fn constant_counts(changes: &[ConstantChange]) -> String {
     counts.join(", ")
 }
 
+/// Writes a changed constant before and after the change.
 fn write_constant(text: &mut Text, change: &ConstantChange) {
     if change.before == change.after {
         let line = change.after.as_deref().unwrap_or_default();
@@ -333,6 +339,7 @@ fn write_constant(text: &mut Text, change: &ConstantChange) {
     }
 }
 
+/// Describes how the content of two tensors differs.
 fn content_words(content: &TensorChange) -> String {
     match content {
         TensorChange::None => "equal".to_string(),
@@ -361,6 +368,7 @@ fn format_difference(difference: f64) -> String {
     digits.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
+/// Formats a changed field, such as `producer_name: a → b`.
 fn field_words(change: &FieldChange) -> String {
     let value = |value: &Option<String>| match value {
         Some(text) if change.field == "model_version" => {
@@ -372,12 +380,14 @@ fn field_words(change: &FieldChange) -> String {
     format!("{}: {} → {}", change.field, value(&change.before), value(&change.after))
 }
 
+/// Formats the changed version of an operator set, such as `ai.onnx: 20 → 21`.
 fn import_words(change: &ImportChange) -> String {
     let version = |version: Option<i64>| version.map_or("(absent)".to_string(), |v| v.to_string());
     let (before, after) = (version(change.before), version(change.after));
     format!("{}: {before} → {after}", shown_domain(&change.domain))
 }
 
+/// Describes the part of the model version to raise, and whether `model_version` was raised enough.
 fn version_words(diff: &ModelDiff) -> String {
     let version = &diff.version;
     let meaning = match version.impact {

@@ -42,8 +42,8 @@ pub(crate) struct Args {
     expand: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `differentiate --json`. The version rises when the meaning of
+/// a key changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.differentiate/1";
 
 pub(crate) fn differentiate(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -66,6 +66,7 @@ impl Args {
     }
 }
 
+/// Describes the added gradients, or with `expands` the replaced `Gradient` nodes.
 fn as_text(report: &GradientReport, expands: bool) -> String {
     let mut text = if expands {
         let (replaced, nodes) =

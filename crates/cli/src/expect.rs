@@ -1,4 +1,4 @@
-//! `run --expect`: compares outputs and inner values of a run with stored ones.
+//! `run --expect`: compares outputs and intermediate values of a run with stored values.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,7 @@ pub(crate) struct Args {
     atol: Option<f64>,
 }
 
+/// Parses a finite tolerance of at least 0.
 fn parse_tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
@@ -44,32 +45,33 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
 /// Expected values of `--expect`, read from files before the model runs.
 pub(crate) struct Expected {
     stored: Vec<Stored>,
+    /// Paths of the files that were read.
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Expected value in a file.
+/// Expected value that a file holds.
 struct Stored {
     slot: Slot,
     content: Content,
     file: PathBuf,
 }
 
-/// Value of the model that an expected value belongs to.
+/// Value of the model that an expected value is compared with.
 enum Slot {
-    /// The value of this name.
+    /// Output or intermediate value with this name.
     Named(String),
-    /// The value of this name if one exists, else the next output: `numpy.savez` names unnamed
-    /// arrays `arr_0`, `arr_1`, …
+    /// Output or intermediate value with this name if there is one, else the next output, as
+    /// `numpy.savez` names unnamed arrays `arr_0`, `arr_1`, …
     Numbered(String),
-    /// The output at this position.
+    /// Output at this index.
     Output(usize),
-    /// The output whose file name in `--output DIR` has this stem.
+    /// Output whose file name in `--output DIR` has this stem.
     Stem(String),
-    /// The first output that has no expected value yet.
+    /// First output that has no expected value yet.
     Next,
 }
 
-/// Content of an expected value. Bytes that do not state their type are decoded later.
+/// Elements of an expected value. Files that do not state the type are decoded during comparison.
 enum Content {
     /// Bytes of a `.npy` file.
     Array(Buffer),
@@ -99,7 +101,8 @@ impl Args {
         Ok(expected)
     }
 
-    /// Returns the tolerance for elements of a type: the options, else the default of the type.
+    /// Returns the tolerance for elements of a type: `--rtol` and `--atol`, else the defaults of
+    /// the type.
     fn tolerance(&self, data_type: DataType) -> Tolerance {
         let default = Tolerance::NODE_TESTS.for_type(data_type);
         let rtol = self.rtol.filter(|_| !data_type.is_integer());
@@ -108,8 +111,8 @@ impl Args {
 }
 
 impl Expected {
-    /// Reads the expected values of a file. `name` is that of the value, or selects a member of an
-    /// archive.
+    /// Reads the expected values of a file. `name` is the name of the value, or selects a member of
+    /// an archive.
     fn read_file(&mut self, path: &Path, name: Option<&str>) -> Result<(), Failure> {
         let bytes = files::read(path)?;
         self.files.push(path.to_path_buf());
@@ -156,7 +159,8 @@ impl Expected {
         Ok(())
     }
 
-    /// Reads `output_0.pb`, `output_1.pb`, …, or else `NAME.npy` or `NAME.pb` of each output.
+    /// Reads the expected values in a directory: `output_0.pb`, `output_1.pb`, …, or else
+    /// `NAME.npy` or `NAME.pb` of each output.
     fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
         let numbered = files::numbered_files(path, "output_")?;
         for (number, file) in &numbered {
@@ -201,7 +205,7 @@ impl Expected {
         Ok(())
     }
 
-    /// Returns the names of expected values that may be inner values of the model.
+    /// Returns the names of expected values that may be intermediate values of the model.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.stored.iter().filter_map(|stored| match &stored.slot {
             Slot::Named(name) | Slot::Numbered(name) => Some(name.as_str()),
@@ -209,8 +213,9 @@ impl Expected {
         })
     }
 
-    /// Compares the values of a run with the expected ones. `given` holds the `own` outputs of the
-    /// model, followed by inner values; `nodes` are the nodes of the main graph.
+    /// Compares the values of a run with the expected values. `given` holds the outputs of the
+    /// model, `own` in number, followed by intermediate values; `nodes` are the nodes of the main
+    /// graph.
     pub(crate) fn compare(
         self,
         args: &Args,
@@ -322,7 +327,8 @@ fn split_item_name(name: &str, given: &Outputs) -> Option<(String, usize)> {
     Some((sequence.to_string(), index.parse().ok()?))
 }
 
-/// Assembles sequences from items that are stored one by one.
+/// Assembles expected sequences from items that are stored one by one, each given by the name of
+/// its sequence and its index.
 fn assemble_sequences(
     mut items: Vec<(String, usize, Stored)>,
     given: &Outputs,
@@ -343,7 +349,7 @@ fn assemble_sequences(
 
 impl Content {
     /// Decodes an expected value. `ty` is the type of the model's value, for files that do not
-    /// state one.
+    /// state a type.
     fn value(self, ty: Option<&ValueType>) -> Result<Value, Failure> {
         match self {
             Content::Tensor(tensor) => Ok(tensor.into()),
@@ -363,7 +369,7 @@ impl Content {
 }
 
 /// Converts an expected tensor of doubles, in which references are often computed, to the shorter
-/// floating-point type of the output, and adds a note of it.
+/// floating-point type of the model's value, and adds a note on the conversion.
 fn round_to_type(
     want: Value,
     got: Option<&ValueType>,
@@ -381,7 +387,8 @@ fn round_to_type(
     Ok(cast(tensor, *elem, CastOptions::default())?.into())
 }
 
-/// Maps each value to the position and the place of the main graph's node that computes it.
+/// Maps the name of each value to the index and the location of the node in the main graph that
+/// computes the value.
 fn makers_by_value(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     let made = nodes.iter().flat_map(|node| {
         let values = node.outputs.iter().flatten();
@@ -390,6 +397,7 @@ fn makers_by_value(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     made.collect()
 }
 
+/// Formats the type of a value; that of a tensor with its shape.
 fn type_text(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => {
@@ -399,11 +407,11 @@ fn type_text(value: &Value) -> String {
     }
 }
 
-/// Result of comparing the values of a run with expected ones.
+/// Result of comparing the values of a run with expected values.
 pub(crate) struct Comparison {
-    /// Tolerance for float32 values, which the summary states.
+    /// Tolerance for float32 elements, which the summary states.
     tolerance: Tolerance,
-    /// Compared values in the order of the graph.
+    /// Compared values, in the order of the nodes that compute them.
     compared: Vec<Compared>,
     /// Names of outputs without an expected value.
     missing: Vec<String>,
@@ -413,20 +421,25 @@ pub(crate) struct Comparison {
     notes: Vec<String>,
 }
 
-/// Comparison of one value.
+/// Comparison of one value of the model with its expected value.
 struct Compared {
     name: String,
-    /// Position and place of the node that computes the value.
+    /// Index and location of the node that computes the value; `None` if no node of the main graph
+    /// does.
     maker: Option<(usize, String)>,
     is_output: bool,
+    /// Type and shape of the value.
     ty: String,
+    /// Differences in each tensor of the value, by its path in the value, or the reason why the
+    /// values cannot be compared.
     result: Result<Vec<(String, Distance)>, String>,
 }
 
-/// Maximum number of differing inner values to show in detail.
+/// Maximum number of differing intermediate values to show in detail.
 const SHOWN: usize = 20;
 
 impl Compared {
+    /// Whether an element differs by more than the tolerance, or the values cannot be compared.
     fn differs(&self) -> bool {
         match &self.result {
             Ok(distances) => distances.iter().any(|(_, distance)| distance.count > 0),
@@ -434,7 +447,7 @@ impl Compared {
         }
     }
 
-    /// Returns the largest absolute and relative difference of any part of the value.
+    /// Returns the largest absolute and the largest relative difference of any element.
     fn largest_difference(&self) -> (f64, f64) {
         let distances = self.result.iter().flatten();
         distances.fold((0.0, 0.0), |(absolute, relative), (_, distance)| {
@@ -521,11 +534,12 @@ fn number_json(number: f64) -> serde_json::Value {
 }
 
 impl Comparison {
+    /// Whether any value differs from its expected value.
     pub(crate) fn differs(&self) -> bool {
         self.compared.iter().any(Compared::differs)
     }
 
-    /// Returns the first value that differs, in the order of the graph.
+    /// Returns the first value that differs, in the order of the nodes; `None` if all match.
     fn first_difference(&self) -> Option<&Compared> {
         self.compared.iter().find(|compared| compared.differs())
     }
@@ -569,7 +583,8 @@ impl Comparison {
         text
     }
 
-    /// Returns remarks on values that were converted before the comparison, or not compared.
+    /// Returns remarks on expected values that were converted before the comparison, and on values
+    /// that were not compared.
     pub(crate) fn notes(&self) -> Vec<String> {
         let list = |names: &[String]| {
             let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

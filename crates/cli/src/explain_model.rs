@@ -65,21 +65,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Returns the values of `--after`, each with its description: lowering and all rewrites.
+/// Returns the possible values of `--after`, each with its description: lowering and all rewrites.
 fn stages() -> PossibleValuesParser {
     let lowering = ("lowering", "Maps each node to one step.");
     let stages = std::iter::once(lowering).chain(tool::rewrites());
     PossibleValuesParser::new(stages.map(|(name, about)| PossibleValue::new(name).help(about)))
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `explain MODEL --json`. The version rises when the meaning of
+/// a key changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.explain-model/1";
-/// Name and version of the schema of the JSON answer with `--program`.
+/// Name and version of the schema of `explain MODEL --program --json`.
 const PROGRAM_SCHEMA: &str = "sardonyx.program/1";
-/// Name and version of the schema of the JSON answer with `--devices`.
+/// Name and version of the schema of `explain MODEL --devices --json`.
 const DEVICES_SCHEMA: &str = "sardonyx.explain-devices/1";
-/// Maximum number of rows to list in each section.
+/// Maximum number of rows to list in each section of the explanation.
 const SHOWN: usize = 12;
 
 pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -176,10 +176,10 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
     terminal.print(&text)
 }
 
-/// Adds a note that lists the open sizes. A plan for all sizes does not split axes of open size,
-/// while a run is planned for its own sizes and may split them.
+/// Prints a note that lists the input dimensions without a set size. A plan for all sizes does not
+/// split their axes, while a run is planned for its own sizes and may split them.
 fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
-    /// Maximum number of open sizes to list.
+    /// Maximum number of dimensions to list.
     const SHOWN: usize = 8;
     let mut open: Vec<String> = Vec::new();
     for port in ports {
@@ -212,8 +212,8 @@ fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
     }
 }
 
-/// Returns the name and type of an input with the sizes that are set for its unnamed dimensions.
-/// Returns `None` if none is set.
+/// Returns the name and type of an input with the sizes that `--set` gives for its unnamed
+/// dimensions. Returns `None` if it gives no size.
 fn with_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type)> {
     let mut own = set.iter().filter(|one| one.input == port.name()).peekable();
     own.peek()?;
@@ -224,8 +224,8 @@ fn with_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type
     Some((port.name(), Type::tensor(elem, dims)))
 }
 
-/// Returns the types of inputs for which memory is planned: every symbolic size is replaced by a
-/// number. Notes the sizes that are assumed.
+/// Returns the types of inputs for which memory is planned: every symbolic dimension is replaced by
+/// a number. Prints a note on sizes that are assumed.
 fn input_types(
     sizes: &session::Sizes,
     ports: &[Port],
@@ -244,12 +244,12 @@ fn input_types(
     types
 }
 
-/// Returns the inputs of known type.
+/// Returns the name and type of each input whose type is known.
 fn known_types(inputs: &[(String, Option<Type>)]) -> Vec<(&str, Type)> {
     inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?))).collect()
 }
 
-/// Facts about an optimized model that the answer lists.
+/// Facts about an optimized model that `explain MODEL` lists.
 struct Explanation<'a> {
     name: String,
     session: &'a Session,
@@ -258,17 +258,18 @@ struct Explanation<'a> {
     details: Result<RunDetails, Failure>,
 }
 
-/// Similar fusions that the answer lists in one row.
+/// Fusions of the same pattern, which are listed in one row.
 struct Group {
     /// Number of fusions.
     times: usize,
     /// Number of nodes that were fused.
     nodes: usize,
-    /// Name of the first node.
+    /// Name or location of the first fused node, as an example.
     example: String,
 }
 
 /// Groups fusions by pattern and by the reason that prevented them, the most frequent first.
+/// Fusions that were made have no reason.
 fn group_fusions<'a>(
     fusions: impl Iterator<Item = &'a Fusion>,
 ) -> Vec<((&'static str, Option<&'a str>), Group)> {
@@ -290,14 +291,20 @@ fn group_fusions<'a>(
 
 /// Numbers of steps by the way in which they use memory.
 struct Memory {
+    /// Steps whose output is a view of their input, so that they never run.
     views: usize,
+    /// Steps that write their output over an input.
     in_place: usize,
+    /// Steps that read an input through strides.
     strided: usize,
+    /// Steps whose tensors have the channels as last dimension in memory.
     channels_last: usize,
+    /// Steps that copy although their output could be a view.
     copies: usize,
 }
 
 impl Memory {
+    /// Counts the steps of a planned run.
     fn from_details(details: &RunDetails) -> Memory {
         let count = |which: fn(&StepDetails) -> bool| {
             let steps = details.steps.iter();
@@ -314,7 +321,7 @@ impl Memory {
 }
 
 impl Explanation<'_> {
-    /// Returns the fusions that were made, and those that were almost possible.
+    /// Returns groups of the fusions that were made, and of those that were almost possible.
     fn fusions(&self) -> [Vec<((&'static str, Option<&str>), Group)>; 2] {
         let all = || self.session.fusions().iter();
         [
@@ -432,7 +439,7 @@ impl Explanation<'_> {
         );
     }
 
-    /// Writes the fusions that were made, those that were almost possible, and dead nodes.
+    /// Writes the fusions that were made, the fusions that were almost possible, and dead nodes.
     fn write_fused(&self, lines: &mut Lines) {
         let report = self.session.report();
         let [fused, nearly] = self.fusions();
@@ -522,6 +529,7 @@ impl Explanation<'_> {
         }
     }
 
+    /// Formats the steps of a run as a table.
     fn step_table(&self) -> String {
         let headings = [
             ("step", Align::Right),
@@ -643,15 +651,18 @@ impl Explanation<'_> {
     }
 }
 
-/// Text in rows. Each row has a label, in a column of its own, and a content.
+/// Text in rows of two columns: labels and their content.
 struct Lines(String);
 
 impl Lines {
+    /// Adds a row with the label `name` and the content `rest`. A row without a label continues the
+    /// row above.
     fn add_row(&mut self, name: &str, rest: String) {
         self.0 += &format!("{name:<9} {rest}\n");
     }
 
-    /// Adds a row with the number of `rows` that are not listed, if there are any.
+    /// Adds a row that states how many of `rows` rows are not listed, if there are more than
+    /// [`SHOWN`].
     fn add_rest(&mut self, rows: usize) {
         if rows > SHOWN {
             self.add_row("", format!("    ... and {} more", rows - SHOWN));

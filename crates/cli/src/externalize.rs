@@ -56,8 +56,8 @@ pub(crate) struct Args {
     checksum: bool,
 }
 
-/// Name and version of the schema of the JSON answer. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of `externalize --json`. The version rises when the meaning of a
+/// key changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.externalize/1";
 
 pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -131,16 +131,16 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     Ok(())
 }
 
-/// First IR version that supports external data.
+/// First IR version with external data files.
 const EXTERNAL_DATA: i64 = 4;
 
-/// Whether the tensor is stored in a graph, not in an attribute of a node.
+/// Whether the tensor is an initializer of a graph, not an attribute of a node.
 fn is_constant(tensor: &StoredTensor) -> bool {
     tensor.role != TensorRole::Attribute
 }
 
 impl Args {
-    /// Whether saving moves the values of any tensor to a data file.
+    /// Whether saving moves the values of any tensor of the model to a data file.
     fn has_values_to_move(&self, model: &Model) -> bool {
         model.tensors().iter().any(|tensor| {
             let is_stored = match tensor.storage {

@@ -13,22 +13,25 @@ use sardonyx::value::TensorError;
 use sardonyx::{ErrorKind, Type};
 use serde_json::{Value, json};
 
-/// Reason for which a command ends without its answer. The exit code is 2, except after the reader
-/// of stdout has closed it.
+/// Failure of a command, which ends without its answer. The exit code is 2, except after the reader
+/// of stdout has closed the pipe.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     code: Code,
     message: String,
+    /// Place of the failure, such as a file or a tensor in a file.
     place: Option<String>,
+    /// Individual problems, if the message summarizes several.
     details: Vec<Detail>,
     /// Cause that ended a run, if a run was in progress.
     end: Option<Box<End>>,
+    /// Advice on how to avoid the failure.
     help: Option<Box<str>>,
-    /// Rendered problems of a text file, each with its line. They are shown before the message.
+    /// Rendered problems of a text file, each with its line, to show before the message.
     diagnostics: Option<Box<str>>,
     /// Whether the reader of stdout has closed the pipe, so that nothing is reported.
     pub(crate) broken_pipe: bool,
-    /// Whether another process reports the failure, so that this one prints nothing.
+    /// Whether another process reports the failure, so that this process prints nothing.
     pub(crate) is_reported_elsewhere: bool,
 }
 
@@ -58,7 +61,7 @@ pub(crate) enum Code {
 }
 
 impl Code {
-    /// Returns the name of the code in JSON. Names never change.
+    /// Returns the name that the category has in JSON. Names never change.
     fn name(self) -> &'static str {
         match self {
             Code::Usage => "usage",
@@ -76,7 +79,7 @@ impl Failure {
         Failure { is_reported_elsewhere: true, ..Failure::default() }
     }
 
-    /// Joins place and message in one line, for a message to other processes.
+    /// Formats place and message of the failure in one line, to be sent to other processes.
     pub(crate) fn to_line(&self) -> String {
         match &self.place {
             Some(place) => format!("{place}: {}", self.message),
@@ -103,7 +106,7 @@ enum Detail {
     Diagnostic {
         message: String,
         position: Position,
-        /// Object in the JSON answer.
+        /// The problem as an object of the JSON answer.
         form: Value,
     },
     /// Argument of the command line, with its role in the error.
@@ -114,8 +117,8 @@ enum Detail {
 }
 
 impl Detail {
-    /// Returns the line that describes the detail to people. Diagnostics have none, as they are
-    /// shown with the lines of the file, and arguments are part of the message.
+    /// Returns the line that describes the detail to people. Returns `None` for diagnostics, which
+    /// are shown with the lines of the file, and for arguments, which are part of the message.
     fn line(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.to_string()),
@@ -123,7 +126,8 @@ impl Detail {
         }
     }
 
-    /// Returns the name of the operator, for lists that are too long for a line each.
+    /// Returns the name of the operator that the detail is about, for lists that are too long for a
+    /// line each; `None` for other details.
     fn name(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.full_name()),
@@ -147,13 +151,14 @@ impl Detail {
     }
 }
 
-/// Name and version of the schema of a failure in JSON. New keys keep the number; it rises when the
-/// meaning of a key changes.
+/// Name and version of the schema of a failure in JSON. The version rises when the meaning of a key
+/// changes, not when a key is added.
 const SCHEMA: &str = "sardonyx.error/2";
 
-/// Maximum number of details to show in a line each. The names of the others share one line.
+/// Maximum number of details of a failure to show in a line each. The names of further details
+/// share one line.
 const SHOWN_DETAILS: usize = 16;
-/// Maximum number of lines of a message or advice to show.
+/// Maximum number of lines to show of a message or an advice.
 const SHOWN_LINES: usize = 14;
 
 impl Failure {
@@ -161,13 +166,13 @@ impl Failure {
         Failure { message: message.into(), ..Failure::default() }
     }
 
-    /// Sets the code, which is [`Code::Usage`] by default.
+    /// Sets the category of the failure, which is [`Code::Usage`] by default.
     pub(crate) fn code(mut self, code: impl Into<Code>) -> Failure {
         self.code = code.into();
         self
     }
 
-    /// Returns the node that failed while the model ran.
+    /// Returns the node that failed while the model ran; `None` if no node did.
     fn node(&self) -> Option<&NodeError> {
         match self.end.as_deref() {
             Some(End::Node(error)) => Some(error),
@@ -175,13 +180,13 @@ impl Failure {
         }
     }
 
-    /// Returns the message without place and advice.
+    /// Returns the message of the failure, without place and advice.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Adds a place, such as a file. A place that is already set, such as a tensor, lies within it
-    /// and follows it in the text.
+    /// Adds the place of the failure, such as a file. A place that is already set, such as a tensor
+    /// in the file, follows the new place in the text.
     pub(crate) fn at(mut self, place: impl Display) -> Failure {
         let place = place.to_string();
         self.place = Some(match self.place {
@@ -191,24 +196,24 @@ impl Failure {
         self
     }
 
-    /// Sets the advice.
+    /// Sets the advice on how to avoid the failure.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Failure {
         self.help = Some(help.into().into());
         self
     }
 
-    /// Sets the advice unless there already is some.
+    /// Sets the advice on how to avoid the failure, unless it has an advice.
     pub(crate) fn help_if_none(mut self, help: &str) -> Failure {
         self.help.get_or_insert_with(|| help.into());
         self
     }
 
-    /// Returns the name of the code in JSON.
+    /// Returns the name that the category of the failure has in JSON.
     pub(crate) fn code_name(&self) -> &'static str {
         self.code.name()
     }
 
-    /// Returns the problems of a text file, with their positions.
+    /// Returns the message and the position of each problem of a text file.
     pub(crate) fn diagnostics(&self) -> impl Iterator<Item = (&str, Option<Position>)> {
         self.details.iter().filter_map(|detail| match detail {
             Detail::Diagnostic { message, position, .. } => {
@@ -274,7 +279,7 @@ impl Failure {
     }
 }
 
-/// Colours the labels in rendered diagnostics.
+/// Colours the labels `error:` and `warning:` in rendered diagnostics.
 fn paint_labels(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
     let mut lines = Vec::new();
     for line in diagnostics.lines() {

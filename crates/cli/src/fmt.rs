@@ -25,7 +25,8 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// Formats all files. After a file that fails, the others are still formatted.
+/// Formats all model texts of the command line. If a file fails, the other files are still
+/// formatted.
 pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::Fine;
     let mut failures = Vec::new();
@@ -43,7 +44,7 @@ pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     last.map_or(Ok(verdict), Err)
 }
 
-/// Formats the file at `path`. Returns whether `--check` found it not formatted.
+/// Formats the model text at `path`. Returns whether `--check` found the text not formatted.
 fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
     let from_stdin = is_stdin(path);
     let before = if from_stdin {

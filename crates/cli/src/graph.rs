@@ -49,6 +49,7 @@ pub(crate) struct Args {
     fold: Fold,
 }
 
+/// Value of the option `--fold`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Fold {
     /// If the graph has more than 100 nodes
@@ -57,14 +58,14 @@ enum Fold {
     Never,
 }
 
-/// Number of nodes above which `--fold auto` folds repetitions.
+/// Number of nodes above which `--fold auto` draws repeated parts of the graph only once.
 const FOLDED_ABOVE: usize = 100;
 /// Maximum number of boxes in a picture. A larger picture is not readable.
 const MOST_VERTICES: usize = 400;
-/// Maximum size in bytes of a tensor whose values are part of the text of a node.
+/// Maximum size in bytes of a tensor whose elements are part of the text of a node.
 const SHOWN_BYTES: u64 = 64;
 
-/// File format of a picture.
+/// File format of the picture of a graph.
 enum Form {
     Svg,
     Html,
@@ -72,6 +73,8 @@ enum Form {
 }
 
 impl Form {
+    /// Returns the format that the file extension of `path` selects; DOT for stdout. Fails for
+    /// other extensions.
     fn from_target(target: &Target, path: &Path) -> Result<Form, Failure> {
         if matches!(target, Target::Stdout) {
             return Ok(Form::Dot);
@@ -124,6 +127,8 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 }
 
 impl Args {
+    /// Draws the main graph, or with `--around` the neighborhood of a node. Fails if the picture
+    /// has more than [`MOST_VERTICES`] boxes.
     fn draw(&self, graph: &Graph) -> Result<Drawing, Failure> {
         let all = graph.drawn_nodes();
         if all.is_empty() {
@@ -167,11 +172,13 @@ impl Args {
     }
 }
 
-/// Maximum depth of the scopes in node names by which nodes share boxes.
+/// Maximum number of scopes in a node name, as in `encoder/layer.0/Add`, by which nodes share
+/// boxes.
 const DEEPEST_SCOPE: usize = 12;
 
 impl Drawing {
-    /// Returns the number of boxes that stand for several consecutive nodes, if there are any.
+    /// Returns the number of boxes that stand for several consecutive nodes; `None` if there are
+    /// none.
     fn shared_boxes(&self) -> Option<usize> {
         let count = self.vertices.iter().filter(|vertex| vertex.is_shared).count();
         (count > 0).then_some(count)
@@ -183,8 +190,8 @@ impl Drawing {
     }
 }
 
-/// Draws nodes in at most [`MOST_VERTICES`] boxes. Consecutive nodes share boxes by the scopes in
-/// their names, as few as possible, or if that is not enough, by their order.
+/// Draws the nodes `listed` in at most [`MOST_VERTICES`] boxes. Consecutive nodes share boxes by
+/// the deepest scopes in their names that suffice, or if no scopes do, by their order.
 fn shrink_drawing(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
     let joined = folds.with_joined_ends();
     for folds in [folds, &joined] {
@@ -204,7 +211,7 @@ fn shrink_drawing(graph: &Graph, listed: &[usize], folds: &Folds) -> Drawing {
     graph.draw(listed, &joined.by_count(listed, MOST_VERTICES / 3), false)
 }
 
-/// Finds the node with the name, the output or the position `wanted`.
+/// Finds the node with the name, the output or the index `wanted`. Fails if there is none.
 fn find_node(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
     let nodes = &graph.nodes;
     let found = nodes
@@ -229,7 +236,7 @@ fn find_node(graph: &Graph, wanted: &str) -> Result<usize, Failure> {
     })
 }
 
-/// Adds the text of each node to the details of its vertex.
+/// Adds the ONNX text of each node to the details of its vertex.
 fn with_texts(mut drawing: Drawing, model: &Model) -> Result<Drawing, Failure> {
     let options = PrintOptions::new().inline_bytes(SHOWN_BYTES).without_values();
     for vertex in &mut drawing.vertices {

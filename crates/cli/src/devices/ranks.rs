@@ -14,19 +14,21 @@ use crate::model_arg::ModelArg;
 use crate::terminal::Terminal;
 use crate::verdict::Verdict;
 
-/// Placeholder in the name of a model file for the number of the process.
+/// Placeholder for the number of the process in the name of a model file.
 pub(crate) const NUMBER: &str = "%d";
 
-/// This process as a rank: one of several that run models with collectives.
+/// This process as a rank: one of several processes that each run a model of their own and exchange
+/// values by collective operators.
 pub(crate) struct Rank {
+    /// Connection to the other ranks.
     transport: Arc<dyn Transport>,
-    /// Worker processes. Dropped after the transport, as it waits for their end.
+    /// Worker processes. Dropped after the transport, as dropping waits for their end.
     _workers: Workers,
 }
 
 impl DeviceArgs {
-    /// Connects this process with the other ranks. Returns `None` if it runs alone, or if the
-    /// processes share the devices of one model.
+    /// Connects this process with the other ranks. Returns `None` if this process runs alone, or if
+    /// several processes share the devices of one model.
     pub(crate) fn rank(&self, model: &ModelArg) -> Result<Option<Rank>, Failure> {
         if self.devices || (self.processes.is_none() && self.mpi.is_none()) {
             self.refuse_number(model)?;
@@ -73,7 +75,8 @@ impl Rank {
         self.transport.number() == 0
     }
 
-    /// Replaces `%d` in the file name of the model by the number of this process.
+    /// Returns the model argument of this rank, with `%d` in the file name replaced by the number
+    /// of this process.
     pub(crate) fn model(&self, model: &ModelArg) -> ModelArg {
         let path = match model.path.to_str() {
             Some(path) => PathBuf::from(path.replace(NUMBER, &self.transport.number().to_string())),
@@ -83,8 +86,8 @@ impl Rank {
         ModelArg { path, limits: model.limits.clone() }
     }
 
-    /// Warns if the model has no collectives, so that each process would run all of it. Fails if it
-    /// has a device configuration, which `--devices` would run.
+    /// Warns if the model has no collective operators, so that each process runs the whole model.
+    /// Fails if such a model has a device configuration, which `--devices` would run.
     pub(crate) fn check(&self, model: &Model, terminal: &Terminal) -> Result<(), Failure> {
         if model.has_collectives() {
             return Ok(());
@@ -104,7 +107,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Sets the transport over which the collectives of a session exchange values.
+    /// Sets the transport over which the collective operators of a session exchange values.
     pub(crate) fn connect<'m>(&self, builder: SessionBuilder<'m>) -> SessionBuilder<'m> {
         builder.transport(Arc::clone(&self.transport))
     }
@@ -114,8 +117,8 @@ impl Rank {
         Ok(self.transport.barrier()?)
     }
 
-    /// Returns the result of this process. A failure ends the runs of all ranks, but only rank 0
-    /// reports it.
+    /// Returns the result of this rank. A failure ends the runs of all ranks, but only rank 0
+    /// reports the failure.
     pub(crate) fn end(self, result: Result<Verdict, Failure>) -> Result<Verdict, Failure> {
         let Err(failure) = result else { return result };
         self.transport.fail(&failure.to_line());

@@ -1,4 +1,4 @@
-//! Content of a picture: vertices with lines of text, and edges between them.
+//! Content of the picture of a graph: vertices with lines of text, and edges between them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -20,17 +20,17 @@ const SHOWN_OPERATORS: usize = 5;
 /// Maximum number of values to list at an edge, or at a vertex that stands for several inputs.
 const SHOWN_VALUES: usize = 100;
 
-/// Role of a vertex in the model.
+/// Role of a vertex of the picture in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VertexKind {
     Input,
     Output,
     Node,
-    /// End of the picture where the model continues.
+    /// Neighbour outside of the picture, where the model continues.
     More,
 }
 
-/// Box of a picture.
+/// Box in the picture of a graph.
 #[derive(Debug)]
 pub(crate) struct Vertex {
     pub(crate) kind: VertexKind,
@@ -38,7 +38,8 @@ pub(crate) struct Vertex {
     pub(crate) lines: Vec<String>,
     /// Number of nodes that the vertex stands for.
     pub(crate) repeats: usize,
-    /// Index of the node in the main graph; the first if the vertex stands for several nodes.
+    /// Index in the main graph of the first node that the vertex stands for; `None` if it stands
+    /// for no node.
     pub(crate) node: Option<usize>,
     /// Whether the vertex stands for several consecutive nodes.
     pub(crate) is_shared: bool,
@@ -46,7 +47,7 @@ pub(crate) struct Vertex {
     pub(crate) details: Vec<(String, String)>,
 }
 
-/// Arrow between two vertices, given by their indices.
+/// Arrow of the picture between two vertices, given by their indices.
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) from: usize,
@@ -55,13 +56,14 @@ pub(crate) struct Edge {
     pub(crate) values: Vec<String>,
 }
 
+/// Picture of a graph: boxes and arrows between them.
 #[derive(Debug)]
 pub(crate) struct Drawing {
     pub(crate) vertices: Vec<Vertex>,
     pub(crate) edges: Vec<Edge>,
 }
 
-/// Nodes of a main graph, and the values that they exchange.
+/// Nodes of the main graph of a model, and the values that they exchange.
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<NodeInfo>,
     /// Values of the main graph that subgraphs capture, by the index of the node that has the
@@ -101,7 +103,7 @@ impl Graph {
         Graph { nodes, captured }
     }
 
-    /// Returns the values that a node reads, also in its subgraphs.
+    /// Returns the values of the main graph that a node or its subgraphs read.
     fn inputs(&self, node: usize) -> impl Iterator<Item = &NodeValue> {
         let captured = self.captured.get(&node).into_iter().flatten();
         self.nodes[node].inputs.iter().flatten().chain(captured)
@@ -113,7 +115,8 @@ impl Graph {
         operator == "Constant" && domain.is_empty() && inputs.is_empty()
     }
 
-    /// Returns the node that computes a value, if it is drawn as a vertex.
+    /// Returns the index of the node that computes a value; `None` if no node does, or the node is
+    /// not drawn as a vertex.
     fn maker(&self, value: &NodeValue) -> Option<usize> {
         match value.source {
             ValueSource::Node(node) if !self.is_constant(node) => Some(node),
@@ -126,8 +129,8 @@ impl Graph {
         (0..self.nodes.len()).filter(|node| !self.is_constant(*node)).collect()
     }
 
-    /// Returns `centre`, the nodes from which at most `depth` edges lead to it, and those to which
-    /// at most `depth` edges lead from it.
+    /// Returns the indices of `centre`, of the nodes from which at most `depth` edges lead to
+    /// `centre`, and of the nodes to which at most `depth` edges lead from `centre`.
     pub(crate) fn neighborhood(&self, centre: usize, depth: usize) -> Vec<usize> {
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let mut after: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
@@ -153,8 +156,8 @@ impl Graph {
         (0..self.nodes.len()).filter(|node| found[*node]).collect()
     }
 
-    /// Draws the nodes `shown`. With `is_part`, the graph goes on beyond them, and vertices of the
-    /// kind [`VertexKind::More`] mark where.
+    /// Draws the nodes at the indices `shown`. With `is_part`, vertices of the kind
+    /// [`VertexKind::More`] mark where the graph continues beyond these nodes.
     pub(crate) fn draw(&self, shown: &[usize], folds: &Folds, is_part: bool) -> Drawing {
         let mut builder =
             DrawingBuilder { graph: self, folds, vertices: Vec::new(), edges: BTreeMap::new() };
@@ -174,13 +177,14 @@ impl Graph {
     }
 }
 
-/// Returns the node of the main graph that has the subgraph at the path `graph`.
+/// Returns the index of the main graph's node that has the subgraph at the path `graph`; `None` if
+/// the path does not lead through a node of the main graph.
 fn owner_node(graph: &str) -> Option<usize> {
     let (number, _) = graph.strip_prefix("graph.node[")?.split_once(']')?;
     number.parse().ok()
 }
 
-/// Picture under construction.
+/// Builder of the picture of a graph.
 struct DrawingBuilder<'g> {
     graph: &'g Graph,
     folds: &'g Folds,
@@ -189,7 +193,7 @@ struct DrawingBuilder<'g> {
 }
 
 impl DrawingBuilder<'_> {
-    /// Creates the vertex of a single node.
+    /// Creates the vertex that stands for a single node of the graph.
     fn node_vertex(&self, index: usize) -> Vertex {
         let node = &self.graph.nodes[index];
         let repeats = self.folds.repeats[index];
@@ -246,7 +250,7 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// Creates the vertex that stands for several consecutive nodes.
+    /// Creates the vertex that stands for several consecutive nodes, given by their indices.
     fn group_vertex(&self, members: &[usize]) -> Vertex {
         let nodes = || members.iter().map(|node| &self.graph.nodes[*node]);
         let mut operators: BTreeMap<String, usize> = BTreeMap::new();
@@ -295,7 +299,8 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// Adds edges, and vertices for inputs, outputs and the ends of the picture.
+    /// Adds edges, and vertices for inputs and outputs of the model and for neighbours outside of
+    /// the picture.
     fn connect(&mut self, shown: &[usize], vertex_of: &HashMap<usize, usize>, is_part: bool) {
         let graph = self.graph;
         let mut others: HashMap<(bool, String), usize> = HashMap::new();
@@ -362,7 +367,8 @@ impl DrawingBuilder<'_> {
         }
     }
 
-    /// Adds a value to the edge between two vertices. Values beyond [`SHOWN_VALUES`] become `…`.
+    /// Adds a value to the edge between two vertices, and creates the edge if there is none. Values
+    /// beyond [`SHOWN_VALUES`] become `…`.
     fn add_edge(&mut self, from: usize, to: usize, value: &NodeValue) {
         let values = self.edges.entry((from, to)).or_default();
         let text = value_text(value);
@@ -372,8 +378,8 @@ impl DrawingBuilder<'_> {
         values.push(if values.len() == SHOWN_VALUES { "…".to_string() } else { text });
     }
 
-    /// Returns the vertex at which a value enters or leaves the picture, and creates it if there
-    /// is none. `at` is the vertex at the other end of the edge.
+    /// Returns the index of the vertex at which a value enters or leaves the picture, and creates
+    /// the vertex if there is none. `at` is the vertex at the other end of the edge.
     fn end_vertex(
         &mut self,
         others: &mut HashMap<(bool, String), usize>,
@@ -420,7 +426,8 @@ impl DrawingBuilder<'_> {
     }
 }
 
-/// Returns the longest scope that the names of nodes have in common: whole parts before a `/`.
+/// Returns the longest scope that the names of nodes have in common, such as `encoder/layer.0`;
+/// `None` if there is none.
 fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     let scopes = names.filter_map(|name| Some(name.rsplit_once('/')?.0));
     let common = scopes.reduce(|a, b| {
@@ -431,10 +438,12 @@ fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     common.filter(|scope| !scope.is_empty()).map(str::to_string)
 }
 
+/// Shortens a text to one line of at most [`COLUMNS`] columns.
 fn cut_line(text: &str) -> String {
     human::shorten(&human::one_line(text), COLUMNS).into_owned()
 }
 
+/// Formats the name of a value, followed by the type if it is known.
 fn value_text(value: &NodeValue) -> String {
     match &value.ty {
         Some(ty) => format!("{}: {}", value.name, Type::to_string(ty)),

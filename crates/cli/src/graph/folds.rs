@@ -5,23 +5,24 @@ use std::ops::Range;
 
 use sardonyx::inspect::{NodeInfo, NodeValue, ValueSource};
 
-/// Maximum number of nodes in a part that repeats.
+/// Maximum number of nodes in a repeated part of a graph.
 const LONGEST: usize = 500;
-/// Minimum number of nodes in a part that repeats.
+/// Minimum number of nodes in a repeated part of a graph.
 const SHORTEST: usize = 3;
 
 /// Assignment of nodes to the boxes of a picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Folds {
-    /// Node that represents each node: the node itself, or its counterpart in the first repetition.
+    /// Node that represents each node in the picture: the node itself, or its counterpart in the
+    /// first repetition.
     pub(crate) shown_as: Vec<usize>,
-    /// Number of nodes that each node represents.
+    /// Number of nodes that each node represents in the picture.
     pub(crate) repeats: Vec<usize>,
-    /// Nodes that share a box, by the first of them. Boxes with a single node are left out.
+    /// Nodes that share a box, by the first of these nodes. Boxes with a single node are omitted.
     pub(crate) boxes: HashMap<usize, Vec<usize>>,
     /// First node in the box of each node that is shown.
     first_of_box: Vec<usize>,
-    /// Whether all inputs of a box share one vertex, and all its outputs another.
+    /// Whether all model inputs of a box share one vertex, and all model outputs another.
     pub(crate) joins_ends: bool,
 }
 
@@ -37,23 +38,24 @@ impl Folds {
         }
     }
 
-    /// Joins the inputs of each box into one vertex, and its outputs into another.
+    /// Returns a copy that joins the model inputs of each box into one vertex, and the model
+    /// outputs into another.
     pub(crate) fn with_joined_ends(&self) -> Folds {
         Folds { joins_ends: true, ..self.clone() }
     }
 
-    /// Returns the first node in the box that shows a node.
+    /// Returns the first node in the box that shows `node`.
     pub(crate) fn box_of(&self, node: usize) -> usize {
         self.first_of_box[self.shown_as[node]]
     }
 
-    /// Returns the nodes that represent themselves, in the order of the graph.
+    /// Returns the nodes of `listed` that represent themselves, which no other repetition hides.
     fn shown_nodes<'f>(&'f self, listed: &'f [usize]) -> impl Iterator<Item = usize> + 'f {
         listed.iter().copied().filter(|node| self.shown_as[*node] == *node)
     }
 
-    /// Groups consecutive nodes with equal keys into boxes. A node without a key goes into the box
-    /// of the nodes before it.
+    /// Groups consecutive nodes of `listed` with equal keys into boxes. A node without a key goes
+    /// into the box of the node before it.
     fn group_by_key<K: PartialEq>(
         &self,
         listed: &[usize],
@@ -109,8 +111,8 @@ impl Folds {
         })
     }
 
-    /// Finds parts that repeat among the nodes at the indices `listed`, and shows only the first of
-    /// each. Repetitions that hide most nodes are folded first.
+    /// Finds repeated parts of the graph among the nodes at the indices `listed`, and shows only
+    /// the first repetition of each part. Parts whose repetitions hide most nodes are folded first.
     pub(crate) fn from_nodes(nodes: &[NodeInfo], listed: &[usize]) -> Folds {
         let mut folds = Folds::none(nodes.len());
         let sequence = Sequence::new(nodes, listed);
@@ -131,10 +133,13 @@ impl Folds {
     }
 }
 
-/// Part of a sequence that repeats several times without a gap.
+/// Part of a [`Sequence`] that repeats several times without a gap.
 struct Repetition {
+    /// Position of the first repetition in the sequence.
     start: usize,
+    /// Number of nodes in one repetition.
     length: usize,
+    /// Number of repetitions.
     times: usize,
 }
 
@@ -159,7 +164,8 @@ impl<'n> Sequence<'n> {
         Sequence { nodes: listed.iter().map(|node| &all[*node]).collect(), position }
     }
 
-    /// Finds the repetition in a range that hides most nodes.
+    /// Finds the repeated part in a range of the sequence whose repetitions hide most nodes; `None`
+    /// if no part repeats.
     fn best_repetition(&self, range: Range<usize>) -> Option<Repetition> {
         let mut best: Option<Repetition> = None;
         for length in SHORTEST..=LONGEST.min(range.len() / 2) {
@@ -182,8 +188,8 @@ impl<'n> Sequence<'n> {
         best
     }
 
-    /// Whether two nodes have equal operators and output types, and read equal values: one value,
-    /// constants or inputs of equal type, or results of nodes at the same distance before them.
+    /// Whether two nodes have equal operators, output types and inputs, as [`Self::is_same_input`]
+    /// compares inputs.
     fn is_same(&self, one: usize, other: usize) -> bool {
         let (a, b) = (self.nodes[one], self.nodes[other]);
         let mut inputs = a.inputs.iter().zip(&b.inputs);
@@ -205,6 +211,8 @@ impl<'n> Sequence<'n> {
                 .all(|(a, b)| a.as_ref().map(|a| &a.ty) == b.as_ref().map(|b| &b.ty))
     }
 
+    /// Whether two nodes read one value, constants or model inputs of equal type, or results of
+    /// nodes at the same distance before the reader.
     fn is_same_input(&self, one: NodeInput<'_>, other: NodeInput<'_>) -> bool {
         let (a, b) = (one.value, other.value);
         match (self.maker(a), self.maker(b)) {
@@ -223,7 +231,8 @@ impl<'n> Sequence<'n> {
         }
     }
 
-    /// Returns the position of the node that computes a value, if it is in the sequence.
+    /// Returns the position in the sequence of the node that computes a value; `None` if the
+    /// sequence has no such node.
     fn maker(&self, value: &NodeValue) -> Option<usize> {
         match value.source {
             ValueSource::Node(node) => self.position.get(node).copied().flatten(),

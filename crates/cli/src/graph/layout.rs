@@ -20,7 +20,7 @@ const ORDER_PASSES: usize = 24;
 /// Number of passes over all layers that move vertices towards their neighbours.
 const PLACE_PASSES: usize = 12;
 
-/// Width and height of a vertex or picture, in pixels.
+/// Width and height of a vertex or a picture, in pixels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) width: f64,
@@ -45,8 +45,8 @@ pub(crate) struct Layout {
     pub(crate) size: Size,
 }
 
-/// Computes the layout of vertices with these sizes. Edges that close a cycle have a route that
-/// leads upwards.
+/// Computes the layout of a graph from the sizes of its vertices. Edges that close a cycle have a
+/// route that leads upwards.
 pub(crate) fn compute_layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
     let forward = break_cycles(sizes.len(), edges);
     let layers = assign_layers(sizes.len(), &forward);
@@ -56,7 +56,7 @@ pub(crate) fn compute_layout(sizes: &[Size], edges: &[(usize, usize)]) -> Layout
     graph.into_layout(sizes, edges)
 }
 
-/// Reverses the edges that close a cycle.
+/// Returns `edges` without cycles: edges that close a cycle are reversed.
 fn break_cycles(count: usize, edges: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];
     edges.iter().for_each(|(from, to)| out[*from].push(*to));
@@ -129,7 +129,9 @@ fn assign_layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
 struct Layered {
     /// Widths of the vertices, followed by those of the dummies, which are 0.
     widths: Vec<f64>,
+    /// Whether each vertex is a dummy.
     is_dummy: Vec<bool>,
+    /// Layer of each vertex, from 0 at the top.
     layer: Vec<usize>,
     /// Vertices of each layer, from left to right.
     layers: Vec<Vec<usize>>,
@@ -139,11 +141,12 @@ struct Layered {
     below: Vec<Vec<usize>>,
     /// Vertices and dummies that each edge leads through, from top to bottom.
     chains: Vec<Vec<usize>>,
-    /// Horizontal position of the centre of each vertex.
+    /// Horizontal position of the centre of each vertex, in pixels.
     x: Vec<f64>,
 }
 
 impl Layered {
+    /// Creates a layered graph, with dummy vertices for edges that pass through layers.
     fn new(sizes: &[Size], edges: &[(usize, usize)], layer: &[usize]) -> Layered {
         let count = layer.iter().max().map_or(0, |last| last + 1);
         let mut graph = Layered {
@@ -173,6 +176,7 @@ impl Layered {
         graph
     }
 
+    /// Adds a dummy vertex to a layer and returns its index.
     fn add_dummy(&mut self, layer: usize) -> usize {
         let dummy = self.widths.len();
         self.widths.push(0.0);
@@ -184,6 +188,7 @@ impl Layered {
         dummy
     }
 
+    /// Makes two vertices of adjacent layers neighbours.
     fn connect(&mut self, upper: usize, lower: usize) {
         self.below[upper].push(lower);
         self.above[lower].push(upper);
@@ -239,7 +244,7 @@ impl Layered {
         position
     }
 
-    /// Counts the pairs of edges that cross.
+    /// Counts the pairs of edges that cross between adjacent layers.
     fn crossings(&self) -> usize {
         let position = self.positions();
         let mut crossings = 0;
@@ -289,13 +294,14 @@ impl Layered {
         }
     }
 
-    /// Returns the minimum distance between the centres of two adjacent vertices.
+    /// Returns the minimum distance between the centres of two adjacent vertices of a layer, in
+    /// pixels.
     fn min_distance(&self, left: usize, right: usize) -> f64 {
         let gap = if self.is_dummy[left] || self.is_dummy[right] { EDGE_GAP } else { GAP };
         f64::midpoint(self.widths[left], self.widths[right]) + gap
     }
 
-    /// Moves the vertices of a layer towards their neighbours in the layer above or below, those
+    /// Moves the vertices of a layer towards their neighbours in the layer above or below, vertices
     /// with the highest priority first.
     fn place_layer(&mut self, layer: usize, by_upper: bool) {
         let order = self.layers[layer].clone();
@@ -324,7 +330,8 @@ impl Layered {
         }
     }
 
-    /// Moves a vertex as far as possible towards `to`, and pushes neighbours that may be pushed.
+    /// Moves the vertex at position `at` of a layer towards the coordinate `to`, and pushes
+    /// vertices beside it. A vertex that `may_push` excludes limits the distance.
     fn shift(&mut self, order: &[usize], at: usize, to: f64, may_push: &dyn Fn(usize) -> bool) {
         let leftwards = to < self.x[order[at]];
         let side: Vec<usize> =
@@ -360,7 +367,8 @@ impl Layered {
         }
     }
 
-    /// Computes the heights of layers, and moves all positions so that no coordinate is negative.
+    /// Computes the vertical positions of layers and the routes of edges, and moves the picture so
+    /// that no coordinate is negative.
     fn into_layout(self, sizes: &[Size], edges: &[(usize, usize)]) -> Layout {
         let left = |vertex: usize| self.x[vertex] - self.widths[vertex] / 2.0;
         let right = |vertex: usize| self.x[vertex] + self.widths[vertex] / 2.0;
@@ -416,7 +424,7 @@ fn edges_up_to(sums: &[usize], place: usize) -> usize {
     sum
 }
 
-/// Counts an edge that ends at `place` in a Fenwick tree.
+/// Adds an edge that ends at `place` to a Fenwick tree.
 fn count_edge(sums: &mut [usize], place: usize) {
     let mut at = place + 1;
     while at < sums.len() {
