@@ -159,9 +159,9 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
     let entries = model.training_entries().len();
     if entries > 0 {
         terminal.note(&format!(
-            "the model has training information already; `sardonyx train` runs the new entry as \
-             well, `sardonyx train --entry {entries}` only that, and `sardonyx strip --training` \
-             removes the old one"
+            "the model has training information already; `sardonyx train` runs the old entries and \
+             the new one, `sardonyx train --entry {entries}` runs only the new entry, and \
+             `sardonyx strip --training` removes all entries"
         ));
     }
     let result = model.add_training(&args.options()?);
@@ -204,7 +204,7 @@ impl LossArgs {
             ];
             if let Some((option, _)) = of_classes.into_iter().find(|(_, is_given)| *is_given) {
                 let message =
-                    format!("the loss squared-error has no {option}; cross-entropy has it");
+                    format!("the loss squared-error has no {option}, only cross-entropy does");
                 return Err(Failure::new(message)
                     .help(format!("remove {option}, or use --loss cross-entropy")));
             }

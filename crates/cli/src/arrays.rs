@@ -86,8 +86,8 @@ pub(crate) fn write(
 ) -> Result<(), Failure> {
     let tensors = &content.tensors;
     if format.holds_one() && tensors.len() != 1 {
-        let message = format!("this format holds one tensor, not {}", tensors.len());
-        return Err(Failure::new(message).help("write several to .npz or .safetensors"));
+        let message = format!("the file format holds one tensor, not {}", tensors.len());
+        return Err(Failure::new(message).help("write several tensors to .npz or .safetensors"));
     }
     let total = tensors.iter().map(|(_, tensor)| tensor.bytes().len() as u64);
     let bar = terminal.progress_bytes("writing", total.sum());
@@ -148,8 +148,9 @@ fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Resul
 }
 
 fn write_npy(tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
-    let bytes = npy::write(tensor)
-        .map_err(|error| Failure::from(error).help("use a .pb file, which can hold every type"))?;
+    let bytes = npy::write(tensor).map_err(|error| {
+        Failure::from(error).help("use a .pb file, which can hold every element type")
+    })?;
     Ok(sink.write_all(&bytes)?)
 }
 
@@ -157,7 +158,7 @@ fn write_npy(tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
 fn raw_bytes(tensor: &Tensor) -> Result<&[u8], Failure> {
     match tensor.strings() {
         Some(_) => Err(Failure::new("strings cannot be written as raw bytes")
-            .help("write them as .txt or .npy")),
+            .help("write strings to .txt or .npy")),
         None => Ok(tensor.bytes()),
     }
 }

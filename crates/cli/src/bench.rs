@@ -132,7 +132,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         outputs::write(outputs, place, &protected, terminal)?;
     }
     let timing = Timing::from_durations(&measured.durations)
-        .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
+        .ok_or_else(|| Failure::new("the benchmark measured no run").code(Code::Internal))?;
     let whole = if only_looks { None } else { Some(session) };
     let details = whole.and_then(|session| session.details(inputs.types()).ok());
     let report = Report {

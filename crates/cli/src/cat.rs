@@ -253,5 +253,5 @@ fn ambiguous_failure(what: &str, found: &[&StoredTensor]) -> Failure {
     }
     let message = format!("{} have the {what}", count(found.len(), "tensor"));
     Failure::new(message)
-        .help(format!("choose one with --place, such as one of\n{}", places.join("\n")))
+        .help(format!("choose a tensor with --place, such as one of\n{}", places.join("\n")))
 }

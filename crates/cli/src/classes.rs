@@ -128,7 +128,7 @@ impl<'m> Classes<'m> {
                 let text = String::from_utf8_lossy(bytes.as_slice());
                 let labels = parse_labels(&text).map_err(|failure| failure.at(path.display()))?;
                 if labels.is_empty() {
-                    return Err(Failure::new("the file has no labels")
+                    return Err(Failure::new("the file of --labels has no class names")
                         .code(ErrorKind::Format)
                         .at(path.display()));
                 }

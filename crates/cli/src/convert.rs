@@ -175,7 +175,7 @@ impl Args {
             target = target.ir_version(version);
         }
         if target.is_empty() {
-            return Err(Failure::new("no target version")
+            return Err(Failure::new("no target version is given")
                 .help("give --opset, --release or --ir-version, such as --opset 21"));
         }
         Ok(target)

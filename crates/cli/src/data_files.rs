@@ -89,14 +89,16 @@ impl DataFiles {
             return None;
         };
         match self.find(location) {
-            DataFileStatus::Missing => Some(format!("the file '{location}' is missing")),
-            DataFileStatus::Refused(why) => Some(format!("the location '{location}' {why}")),
+            DataFileStatus::Missing => Some(format!("the data file '{location}' is missing")),
+            DataFileStatus::Refused(why) => {
+                Some(format!("the data file location '{location}' {why}"))
+            }
             DataFileStatus::Unknown => None,
             DataFileStatus::Bytes(size) => {
                 let end = offset.checked_add(tensor.bytes.unwrap_or(0));
                 let fits = end.is_some_and(|end| end <= size);
                 (!fits).then(|| {
-                    format!("it goes beyond the end of '{location}', which has {size} bytes")
+                    format!("values go beyond the end of '{location}', which has {size} bytes")
                 })
             }
         }

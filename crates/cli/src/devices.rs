@@ -80,7 +80,9 @@ impl DeviceArgs {
         let error = match (model.devices_of(None), model.device_configurations().len()) {
             (Ok(_), _) => return Ok(()),
             (Err(error), 0 | 1) => error.into(),
-            (Err(error), _) => Failure::from(error).help("choose it with --configuration NAME"),
+            (Err(error), _) => {
+                Failure::from(error).help("choose a device configuration with --configuration NAME")
+            }
         };
         Err(error)
     }

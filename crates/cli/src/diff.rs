@@ -273,11 +273,11 @@ fn write_graph(text: &mut Text, graph: &GraphDiff) {
         text.write_list(&changes, |text, change| write_node(text, change));
     }
     if !graph.outputs.is_empty() && text.listed > 0 {
-        text.write_line(format!("  outputs from other nodes: {}", graph.outputs.join(", ")));
+        text.write_line(format!("  outputs computed by other nodes: {}", graph.outputs.join(", ")));
     }
     if graph.types > 0 {
         text.write_line(format!(
-            "  {} of inner values changed",
+            "  {} of intermediate values changed",
             count(graph.types, "declared type")
         ));
     }

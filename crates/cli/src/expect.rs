@@ -153,7 +153,7 @@ impl Expected {
                 let failure = Failure::new("unsupported file of expected values");
                 return Err(at(failure
                     .code(ErrorKind::Format)
-                    .help("expected values are .npz, .safetensors, .npy or .pb files, or a directory of these")));
+                    .help("expected values are .npz, .safetensors, .npy or .pb files, or a directory of such files")));
             }
         }
         Ok(())
@@ -195,10 +195,10 @@ impl Expected {
             let failure = Failure::new(message).code(ErrorKind::Input);
             return Err(match cases {
                 Some(case) => {
-                    failure.help(format!("name one of its data sets: {}", case.display()))
+                    failure.help(format!("name a data set, such as {}", case.display()))
                 }
                 None => failure.help(
-                    "it needs output_0.pb, output_1.pb, …, or NAME.npy or NAME.pb for each output",
+                    "give a directory with output_0.pb, output_1.pb, …, or NAME.npy or NAME.pb for each output",
                 ),
             });
         }

@@ -98,7 +98,9 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let names = tool::CODES.iter().map(|code| code.name);
         return Err(match tool::suggest::closest(&what, names) {
             Some(near) => failure.help(format!("did you mean '{near}'?")),
-            None => failure.help("use a model or a code; `sardonyx explain` lists all codes"),
+            None => failure.help(
+                "give a model file or the code of a finding; `sardonyx explain` lists all codes",
+            ),
         });
     }
     let model = ModelArg { path: what.clone(), limits: args.limits.clone() };
@@ -205,7 +207,7 @@ fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
     if let Some(first) = open.first() {
         let more = if open.len() > SHOWN { ", …" } else { "" };
         terminal.note(&format!(
-            "these sizes are open, and the plan does not split their axes: {}{more}; --set \
+            "the plan does not split axes whose sizes are not set: {}{more}; --set \
              '{first}=SIZE' shows the plan of a run with that size",
             open[..open.len().min(SHOWN)].join(", ")
         ));
@@ -370,7 +372,7 @@ impl Explanation<'_> {
         );
         if report.made_bytes > 0 {
             let made = human::bytes(report.made_bytes as u64);
-            lines.add_row("", format!("{made} of it is not stored in the file"));
+            lines.add_row("", format!("{made} of the constants are not stored in the file"));
         }
         self.write_memory(&mut lines);
         let took = report.took.iter();
@@ -405,7 +407,7 @@ impl Explanation<'_> {
             _ => lines.add_row(
                 "upgraded",
                 format!(
-                    "{} to newer versions, {} added for this",
+                    "{} to newer operator versions, {} added by upgrading",
                     count(upgraded, "node"),
                     report.added
                 ),
@@ -477,7 +479,7 @@ impl Explanation<'_> {
             "steps",
             match times {
                 0 => "nothing".to_string(),
-                _ => format!("{} fused into the step of another", count(times, "node")),
+                _ => format!("{} fused into the step of another node", count(times, "node")),
             },
         );
         for (operators, group) in groups.iter().take(SHOWN) {
@@ -517,7 +519,7 @@ impl Explanation<'_> {
                 lines.add_row(
                     "",
                     format!(
-                        "{} steps are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy what could be a view",
+                        "{} steps are views and never run, {} work in place, {} read through strides, {} have channels last, {} copy data that could be a view",
                         memory.views,
                         memory.in_place,
                         memory.strided,

@@ -65,7 +65,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     let target = args.saving.target(&args.model, &model)?;
     if target == Target::Stdout {
         return Err(Failure::new("data files cannot be written to stdout")
-            .help("give --output FILE; data files are written beside it"));
+            .help("give --output FILE; data files are written beside FILE"));
     }
     let before = model.ir_version();
     if before.unwrap_or(0) < EXTERNAL_DATA && args.has_values_to_move(&model) {
@@ -134,7 +134,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
 /// First IR version with external data files.
 const EXTERNAL_DATA: i64 = 4;
 
-/// Whether the tensor is an initializer of a graph, not an attribute of a node.
+/// Whether the tensor is an initializer of a graph or a part of one, not an attribute of a node.
 fn is_constant(tensor: &StoredTensor) -> bool {
     tensor.role != TensorRole::Attribute
 }

@@ -430,9 +430,11 @@ impl From<NpzError> for Failure {
         match error {
             NpzError::Write(error) => Failure::from(error),
             NpzError::TooLarge { .. } => {
-                failure.help("if it is this large, pass the array as .npy")
+                failure.help("if the array is this large, pass it as .npy")
             }
-            NpzError::Array { .. } => failure.help("use a .pb file, which can hold every type"),
+            NpzError::Array { .. } => {
+                failure.help("use a .pb file, which can hold every element type")
+            }
             _ => failure,
         }
     }

@@ -16,12 +16,12 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(Failure::new("this is a directory, not a file")
+        return Err(Failure::new("expected a file, found a directory")
             .code(ErrorKind::Io)
             .at(path.display()));
     }
     if !metadata.is_file() && !is_pipe(&metadata) {
-        return Err(Failure::new("this is neither a file nor a pipe")
+        return Err(Failure::new("expected a file or a pipe, found another kind of file")
             .code(ErrorKind::Io)
             .at(path.display()));
     }
@@ -100,7 +100,7 @@ impl Protected {
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
         match fs::canonicalize(path) {
             Ok(real) if self.0.contains(&real) => Err(Failure::new(format!(
-                "'{}' is an input and is not overwritten",
+                "'{}' is an input file and is not overwritten",
                 path.display()
             ))
             .help("choose another file with --output")),
@@ -124,8 +124,8 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
         Some(FileKind::Image) => "an image",
         Some(FileKind::Proto | FileKind::Unknown(_)) | None => return Ok(()),
     };
-    Err(Failure::new(format!("'{shown}' has {held}, which a model would replace"))
-        .help("choose another file, or remove this one first"))
+    Err(Failure::new(format!("'{shown}' holds {held}, which a model would replace"))
+        .help("choose another file, or remove the existing file first"))
 }
 
 /// Whether a path ends with a separator, so that it can only name a directory.

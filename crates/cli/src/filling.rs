@@ -178,7 +178,7 @@ impl Args {
                     Some(near) => failure.help(format!("did you mean '{near}'?")),
                     None => {
                         let names: Vec<&str> = names.take(20).collect();
-                        failure.help(format!("its inputs are: {}", names.join(", ")))
+                        failure.help(format!("the inputs of the model are: {}", names.join(", ")))
                     }
                 });
             }

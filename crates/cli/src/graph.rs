@@ -102,7 +102,7 @@ pub(crate) fn graph(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let drawing = args.draw(&graph)?;
     if let Some(boxes) = drawing.shared_boxes() {
         terminal.remark(&format!(
-            "nodes share boxes, {} of them, so that the picture has at most {MOST_VERTICES}; --around NODE draws a part",
+            "nodes share boxes: {} boxes stand for several nodes, so that the picture has at most {MOST_VERTICES}; --around NODE draws a part of the graph",
             group(boxes as u64)
         ));
     }
@@ -167,7 +167,7 @@ impl Args {
         let message = format!("the drawing has {boxes} boxes; the maximum is {MOST_VERTICES}");
         Err(Failure::new(message).help(match &self.around {
             Some(_) => "lower --depth",
-            None => "draw a part with --around NODE --depth N, or remove --fold",
+            None => "draw a part of the graph with --around NODE --depth N, or remove --fold",
         }))
     }
 }
@@ -242,7 +242,8 @@ fn with_texts(mut drawing: Drawing, model: &Model) -> Result<Drawing, Failure> {
     for vertex in &mut drawing.vertices {
         let Some(node) = vertex.node.filter(|_| !vertex.is_shared) else { continue };
         let (text, _) = options.print_range(model, node..node + 1).map_err(|error| {
-            Failure::new(format!("the node cannot be printed: {error}")).code(Code::Internal)
+            Failure::new(format!("node {node} of the main graph cannot be printed: {error}"))
+                .code(Code::Internal)
         })?;
         let text = String::from_utf8_lossy(&text).trim_end().to_string();
         vertex.details.push(("text".to_string(), text));

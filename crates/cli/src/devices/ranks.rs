@@ -36,7 +36,9 @@ impl DeviceArgs {
         }
         if model.is_stdin() {
             let message = "several processes cannot read models from standard input";
-            return Err(Failure::new(message).help("name the files: rank%d.onnx"));
+            return Err(Failure::new(message).help(
+                "name the model files with %d for the number of the process, such as rank%d.onnx",
+            ));
         }
         let workers = self.rank_workers(&self.settings())?;
         let transport = workers.transport().cloned();
@@ -95,9 +97,9 @@ impl Rank {
         let count = self.transport.workers();
         let what = format!("each of {count} processes runs the whole model");
         if let Some(configuration) = model.device_configurations().first() {
-            let message = format!("{what}, as no node of it is a collective");
+            let message = format!("{what}, as no node of the model is a collective");
             return Err(Failure::new(message).help(format!(
-                "add --devices to run it on the devices of its configuration '{}'",
+                "add --devices to run the model on the devices of its configuration '{}'",
                 configuration.name
             )));
         }

@@ -62,7 +62,7 @@ impl DeviceArgs {
         let Some(count) = self.processes else { return Ok(Workers::default()) };
         if is_stdin {
             let message = "other processes cannot read the model from standard input";
-            return Err(Failure::new(message).help("save it to a file first"));
+            return Err(Failure::new(message).help("save the model to a file first"));
         }
         let (_, devices) = model.devices_of(self.configuration.as_deref())?;
         let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(devices);
@@ -102,9 +102,9 @@ impl DeviceArgs {
     /// Returns an error, as this build does not support MPI.
     #[cfg(not(all(unix, feature = "mpi", not(target_feature = "crt-static"))))]
     fn mpi_workers(&self, _: Option<OsString>, _: &TransportSettings) -> Result<Workers, Failure> {
-        Err(Failure::new("this build of sardonyx has no MPI").help(
-            "a static program cannot open the MPI library of the system: build another one with \
-             `cargo install --path crates/cli`",
+        Err(Failure::new("this build of sardonyx does not support MPI").help(
+            "a static program cannot open the MPI library of the system: build a dynamically \
+             linked one with `cargo install --path crates/cli`",
         ))
     }
 }

@@ -228,12 +228,12 @@ impl DrawingBuilder<'_> {
             pair("position", format!("{}[{index}]", node.graph)),
         ];
         if repeats > 1 {
-            details.push(pair("repeated", format!("{repeats} times; this is the first")));
+            details.push(pair("repeated", format!("{repeats} times; this node is the first")));
         }
         let listed = |what: &str, values: &[Option<NodeValue>]| -> Vec<(String, String)> {
             let values = values.iter().enumerate();
             let details = values.map(|(at, value)| {
-                let text = value.as_ref().map_or("left out".to_string(), value_text);
+                let text = value.as_ref().map_or("omitted".to_string(), value_text);
                 (format!("{what} {at}"), text)
             });
             details.collect()
