@@ -88,7 +88,7 @@ impl Graph {
         }
         let mut captured: HashMap<usize, Vec<NodeValue>> = HashMap::new();
         for inner in &others {
-            let Some(owner) = owner_node(&inner.graph) else { continue };
+            let Some(owner) = find_owner_node(&inner.graph) else { continue };
             for value in inner.inputs.iter().flatten() {
                 let name = value.name.as_str();
                 let found = made.get(name).or(values.get(name).copied());
@@ -104,7 +104,7 @@ impl Graph {
     }
 
     /// Returns the values of the main graph that a node or its subgraphs read.
-    fn inputs(&self, node: usize) -> impl Iterator<Item = &NodeValue> {
+    fn list_inputs(&self, node: usize) -> impl Iterator<Item = &NodeValue> {
         let captured = self.captured.get(&node).into_iter().flatten();
         self.nodes[node].inputs.iter().flatten().chain(captured)
     }
@@ -117,7 +117,7 @@ impl Graph {
 
     /// Returns the index of the node that computes a value; `None` if no node does, or the node is
     /// not drawn as a vertex.
-    fn maker(&self, value: &NodeValue) -> Option<usize> {
+    fn find_maker(&self, value: &NodeValue) -> Option<usize> {
         match value.source {
             ValueSource::Node(node) if !self.is_constant(node) => Some(node),
             _ => None,
@@ -125,17 +125,17 @@ impl Graph {
     }
 
     /// Returns the indices of the nodes that are drawn as vertices.
-    pub(crate) fn drawn_nodes(&self) -> Vec<usize> {
+    pub(crate) fn list_drawn_nodes(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| !self.is_constant(*node)).collect()
     }
 
     /// Returns the indices of `centre`, of the nodes from which at most `depth` edges lead to
     /// `centre`, and of the nodes to which at most `depth` edges lead from `centre`.
-    pub(crate) fn neighborhood(&self, centre: usize, depth: usize) -> Vec<usize> {
+    pub(crate) fn find_neighborhood(&self, centre: usize, depth: usize) -> Vec<usize> {
         let mut before: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
         let mut after: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
-        for node in self.drawn_nodes() {
-            for maker in self.inputs(node).filter_map(|value| self.maker(value)) {
+        for node in self.list_drawn_nodes() {
+            for maker in self.list_inputs(node).filter_map(|value| self.find_maker(value)) {
                 before[node].push(maker);
                 after[maker].push(node);
             }
@@ -162,11 +162,11 @@ impl Graph {
         let mut builder =
             DrawingBuilder { graph: self, folds, vertices: Vec::new(), edges: BTreeMap::new() };
         let mut vertex_of = HashMap::new();
-        for node in shown.iter().filter(|node| folds.box_of(**node) == **node) {
+        for node in shown.iter().filter(|node| folds.find_box(**node) == **node) {
             vertex_of.insert(*node, builder.vertices.len());
             let vertex = match folds.boxes.get(node) {
-                Some(members) => builder.group_vertex(members),
-                None => builder.node_vertex(*node),
+                Some(members) => builder.make_group_vertex(members),
+                None => builder.make_node_vertex(*node),
             };
             builder.vertices.push(vertex);
         }
@@ -179,7 +179,7 @@ impl Graph {
 
 /// Returns the index of the main graph's node that has the subgraph at the path `graph`; `None` if
 /// the path does not lead through a node of the main graph.
-fn owner_node(graph: &str) -> Option<usize> {
+fn find_owner_node(graph: &str) -> Option<usize> {
     let (number, _) = graph.strip_prefix("graph.node[")?.split_once(']')?;
     number.parse().ok()
 }
@@ -194,32 +194,32 @@ struct DrawingBuilder<'g> {
 
 impl DrawingBuilder<'_> {
     /// Creates the vertex that stands for a single node of the graph.
-    fn node_vertex(&self, index: usize) -> Vertex {
+    fn make_node_vertex(&self, index: usize) -> Vertex {
         let node = &self.graph.nodes[index];
         let repeats = self.folds.repeats[index];
         let operator = qualified_name(&node.domain, &node.operator);
         let title = if repeats > 1 { format!("{operator} × {repeats}") } else { operator };
-        let mut lines = vec![cut_line(&title)];
+        let mut lines = vec![shorten_line(&title)];
         if !node.name.is_empty() {
-            lines.push(cut_line(&node.name));
+            lines.push(shorten_line(&node.name));
         }
         let mut constants: Vec<&NodeValue> = Vec::new();
         for value in node.inputs.iter().flatten() {
             let is_computed = matches!(value.source, ValueSource::Node(_));
             if value.source == ValueSource::Initializer
-                || is_computed && self.graph.maker(value).is_none()
+                || is_computed && self.graph.find_maker(value).is_none()
             {
                 constants.push(value);
             }
         }
         lines.extend(
-            constants.iter().take(SHOWN_CONSTANTS).map(|value| cut_line(&value_text(value))),
+            constants.iter().take(SHOWN_CONSTANTS).map(|value| shorten_line(&format_value(value))),
         );
         if constants.len() > SHOWN_CONSTANTS {
             lines.push(format!("… {} more constants", constants.len() - SHOWN_CONSTANTS));
         }
         let types = node.outputs.iter().flatten().filter_map(|value| value.ty.as_ref());
-        lines.extend(types.take(1).map(|ty| cut_line(&format!("→ {ty}"))));
+        lines.extend(types.take(1).map(|ty| shorten_line(&format!("→ {ty}"))));
         let pair = |key: &str, value: String| (key.to_string(), value);
         let mut details = vec![
             pair("operator", node.operator.clone()),
@@ -233,7 +233,7 @@ impl DrawingBuilder<'_> {
         let listed = |what: &str, values: &[Option<NodeValue>]| -> Vec<(String, String)> {
             let values = values.iter().enumerate();
             let details = values.map(|(at, value)| {
-                let text = value.as_ref().map_or("omitted".to_string(), value_text);
+                let text = value.as_ref().map_or("omitted".to_string(), format_value);
                 (format!("{what} {at}"), text)
             });
             details.collect()
@@ -251,7 +251,7 @@ impl DrawingBuilder<'_> {
     }
 
     /// Creates the vertex that stands for several consecutive nodes, given by their indices.
-    fn group_vertex(&self, members: &[usize]) -> Vertex {
+    fn make_group_vertex(&self, members: &[usize]) -> Vertex {
         let nodes = || members.iter().map(|node| &self.graph.nodes[*node]);
         let mut operators: BTreeMap<String, usize> = BTreeMap::new();
         for (index, node) in members.iter().zip(nodes()) {
@@ -262,12 +262,12 @@ impl DrawingBuilder<'_> {
         let mut operators: Vec<(String, usize)> = operators.into_iter().collect();
         operators.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let mut lines = vec![human::count(count, "node")];
-        let scope = common_scope(nodes().map(|node| node.name.as_str()));
-        lines.extend(scope.as_deref().map(cut_line));
+        let scope = find_common_scope(nodes().map(|node| node.name.as_str()));
+        lines.extend(scope.as_deref().map(shorten_line));
         for (operator, count) in operators.iter().take(SHOWN_OPERATORS) {
             lines.push(match count {
-                1 => cut_line(operator),
-                count => cut_line(&format!("{operator} × {count}")),
+                1 => shorten_line(operator),
+                count => shorten_line(&format!("{operator} × {count}")),
             });
         }
         if operators.len() > SHOWN_OPERATORS {
@@ -276,7 +276,7 @@ impl DrawingBuilder<'_> {
         }
         let last = nodes().next_back().and_then(|node| node.outputs.iter().flatten().next());
         lines.extend(
-            last.and_then(|value| value.ty.as_ref()).map(|ty| cut_line(&format!("→ {ty}"))),
+            last.and_then(|value| value.ty.as_ref()).map(|ty| shorten_line(&format!("→ {ty}"))),
         );
         let pair = |key: &str, value: String| (key.to_string(), value);
         let position = |node: Option<&usize>| node.map_or(0, |node| *node);
@@ -306,11 +306,11 @@ impl DrawingBuilder<'_> {
         let mut others: HashMap<(bool, String), usize> = HashMap::new();
         let mut more: BTreeMap<usize, usize> = BTreeMap::new();
         for node in shown {
-            let own = self.folds.box_of(*node);
+            let own = self.folds.find_box(*node);
             let to = vertex_of[&own];
-            for value in graph.inputs(*node) {
-                let maker = graph.maker(value);
-                let from = maker.map(|maker| self.folds.box_of(maker));
+            for value in graph.list_inputs(*node) {
+                let maker = graph.find_maker(value);
+                let from = maker.map(|maker| self.folds.find_box(maker));
                 let is_folded = own != *node || from != maker;
                 let from = match (from.and_then(|from| vertex_of.get(&from)), value.source) {
                     // An edge from one repetition into the next would lead back.
@@ -323,10 +323,10 @@ impl DrawingBuilder<'_> {
                     // Only inputs of the first repetition are drawn, as an example for the others.
                     (None, ValueSource::Input) if self.folds.shown_as[*node] != *node => continue,
                     (None, ValueSource::Input) => {
-                        self.end_vertex(&mut others, VertexKind::Input, value, to)
+                        self.find_or_add_end(&mut others, VertexKind::Input, value, to)
                     }
                     (None, ValueSource::Node(_)) if is_part && maker.is_some() => {
-                        self.end_vertex(&mut others, VertexKind::More, value, to)
+                        self.find_or_add_end(&mut others, VertexKind::More, value, to)
                     }
                     _ => continue,
                 };
@@ -339,15 +339,17 @@ impl DrawingBuilder<'_> {
                 if !is_first && first.as_ref().is_some_and(|first| first.is_output) {
                     continue;
                 }
-                let end = self.end_vertex(&mut others, VertexKind::Output, value, to);
+                let end = self.find_or_add_end(&mut others, VertexKind::Output, value, to);
                 self.add_edge(to, end, value);
             }
         }
         if !is_part {
             return;
         }
-        for reader in graph.drawn_nodes().into_iter().filter(|node| !vertex_of.contains_key(node)) {
-            let makers = graph.inputs(reader).filter_map(|value| graph.maker(value));
+        for reader in
+            graph.list_drawn_nodes().into_iter().filter(|node| !vertex_of.contains_key(node))
+        {
+            let makers = graph.list_inputs(reader).filter_map(|value| graph.find_maker(value));
             let from: BTreeSet<usize> =
                 makers.filter_map(|maker| vertex_of.get(&maker).copied()).collect();
             from.into_iter().for_each(|from| *more.entry(from).or_default() += 1);
@@ -371,7 +373,7 @@ impl DrawingBuilder<'_> {
     /// beyond [`SHOWN_VALUES`] become `…`.
     fn add_edge(&mut self, from: usize, to: usize, value: &NodeValue) {
         let values = self.edges.entry((from, to)).or_default();
-        let text = value_text(value);
+        let text = format_value(value);
         if values.len() > SHOWN_VALUES || values.contains(&text) {
             return;
         }
@@ -380,7 +382,7 @@ impl DrawingBuilder<'_> {
 
     /// Returns the index of the vertex at which a value enters or leaves the picture, and creates
     /// the vertex if there is none. `at` is the vertex at the other end of the edge.
-    fn end_vertex(
+    fn find_or_add_end(
         &mut self,
         others: &mut HashMap<(bool, String), usize>,
         kind: VertexKind,
@@ -397,7 +399,7 @@ impl DrawingBuilder<'_> {
         let key = (kind == VertexKind::Output, key);
         if let (true, Some(known)) = (self.folds.joins_ends, others.get(&key)) {
             let vertex = &mut self.vertices[*known];
-            let detail = (what.to_string(), value_text(value));
+            let detail = (what.to_string(), format_value(value));
             if vertex.details.len() <= SHOWN_VALUES && !vertex.details.contains(&detail) {
                 vertex.details.push(detail);
                 let most = if vertex.details.len() > SHOWN_VALUES { " and more" } else { "" };
@@ -408,8 +410,8 @@ impl DrawingBuilder<'_> {
             return *known;
         }
         *others.entry(key).or_insert_with(|| {
-            let mut lines = vec![cut_line(&value.name)];
-            lines.extend(value.ty.iter().map(|ty| cut_line(&ty.to_string())));
+            let mut lines = vec![shorten_line(&value.name)];
+            lines.extend(value.ty.iter().map(|ty| shorten_line(&ty.to_string())));
             if kind == VertexKind::More {
                 lines[0] = format!("… {}", lines[0]);
             }
@@ -419,7 +421,7 @@ impl DrawingBuilder<'_> {
                 repeats: 1,
                 node: None,
                 is_shared: false,
-                details: vec![(what.to_string(), value_text(value))],
+                details: vec![(what.to_string(), format_value(value))],
             });
             self.vertices.len() - 1
         })
@@ -428,7 +430,7 @@ impl DrawingBuilder<'_> {
 
 /// Returns the longest scope that the names of nodes have in common, such as `encoder/layer.0`;
 /// `None` if there is none.
-fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+fn find_common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     let scopes = names.filter_map(|name| Some(name.rsplit_once('/')?.0));
     let common = scopes.reduce(|a, b| {
         let same = a.split('/').zip(b.split('/')).take_while(|(a, b)| a == b);
@@ -439,12 +441,12 @@ fn common_scope<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
 }
 
 /// Shortens a text to one line of at most [`COLUMNS`] columns.
-fn cut_line(text: &str) -> String {
+fn shorten_line(text: &str) -> String {
     human::shorten(&human::one_line(text), COLUMNS).into_owned()
 }
 
 /// Formats the name of a value, followed by the type if it is known.
-fn value_text(value: &NodeValue) -> String {
+fn format_value(value: &NodeValue) -> String {
     match &value.ty {
         Some(ty) => format!("{}: {}", value.name, Type::to_string(ty)),
         None => value.name.clone(),

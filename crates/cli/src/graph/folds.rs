@@ -28,7 +28,7 @@ pub(crate) struct Folds {
 
 impl Folds {
     /// Creates an assignment that gives each of `count` nodes a box of its own.
-    pub(crate) fn none(count: usize) -> Folds {
+    pub(crate) fn new(count: usize) -> Folds {
         Folds {
             shown_as: (0..count).collect(),
             repeats: vec![1; count],
@@ -40,17 +40,17 @@ impl Folds {
 
     /// Returns a copy that joins the model inputs of each box into one vertex, and the model
     /// outputs into another.
-    pub(crate) fn with_joined_ends(&self) -> Folds {
+    pub(crate) fn join_ends(&self) -> Folds {
         Folds { joins_ends: true, ..self.clone() }
     }
 
     /// Returns the first node in the box that shows `node`.
-    pub(crate) fn box_of(&self, node: usize) -> usize {
+    pub(crate) fn find_box(&self, node: usize) -> usize {
         self.first_of_box[self.shown_as[node]]
     }
 
     /// Returns the nodes of `listed` that represent themselves, which no other repetition hides.
-    fn shown_nodes<'f>(&'f self, listed: &'f [usize]) -> impl Iterator<Item = usize> + 'f {
+    fn filter_shown_nodes<'f>(&'f self, listed: &'f [usize]) -> impl Iterator<Item = usize> + 'f {
         listed.iter().copied().filter(|node| self.shown_as[*node] == *node)
     }
 
@@ -63,7 +63,7 @@ impl Folds {
     ) -> Folds {
         let mut folds = Folds { boxes: HashMap::new(), ..self.clone() };
         let mut last: Option<(usize, Option<K>)> = None;
-        for node in self.shown_nodes(listed) {
+        for node in self.filter_shown_nodes(listed) {
             let own = key(node);
             let first = match last.take() {
                 Some((first, of)) if own.is_none() || of.is_none() || of == own => {
@@ -84,7 +84,7 @@ impl Folds {
 
     /// Groups consecutive nodes by the first `level` scopes of their names: the scopes of
     /// `/encoder/layer.0/Add` are `encoder` and `layer.0`. Returns `None` if no name has a scope.
-    pub(crate) fn by_scopes(
+    pub(crate) fn group_by_scopes(
         &self,
         nodes: &[NodeInfo],
         listed: &[usize],
@@ -97,13 +97,13 @@ impl Folds {
             parts.truncate(level);
             (!parts.is_empty()).then_some(parts)
         };
-        let has_scopes = self.shown_nodes(listed).any(|node| scopes(node).is_some());
+        let has_scopes = self.filter_shown_nodes(listed).any(|node| scopes(node).is_some());
         has_scopes.then(|| self.group_by_key(listed, scopes))
     }
 
     /// Groups consecutive nodes into at most `most` boxes of equal size.
-    pub(crate) fn by_count(&self, listed: &[usize], most: usize) -> Folds {
-        let size = self.shown_nodes(listed).count().div_ceil(most.max(1)).max(1);
+    pub(crate) fn group_by_count(&self, listed: &[usize], most: usize) -> Folds {
+        let size = self.filter_shown_nodes(listed).count().div_ceil(most.max(1)).max(1);
         let mut seen = 0;
         self.group_by_key(listed, |_| {
             seen += 1;
@@ -114,11 +114,11 @@ impl Folds {
     /// Finds repeated parts of the graph among the nodes at the indices `listed`, and shows only
     /// the first repetition of each part. Parts whose repetitions hide most nodes are folded first.
     pub(crate) fn from_nodes(nodes: &[NodeInfo], listed: &[usize]) -> Folds {
-        let mut folds = Folds::none(nodes.len());
+        let mut folds = Folds::new(nodes.len());
         let sequence = Sequence::new(nodes, listed);
         let mut left: Vec<Range<usize>> = std::iter::once(0..listed.len()).collect();
         while let Some(range) = left.pop() {
-            let Some(found) = sequence.best_repetition(range.clone()) else { continue };
+            let Some(found) = sequence.find_best_repetition(range.clone()) else { continue };
             for block in 1..found.times {
                 for at in found.start..found.start + found.length {
                     let shown = listed[at];
@@ -145,7 +145,7 @@ struct Repetition {
 
 impl Repetition {
     /// Returns the number of nodes that are hidden if only the first repetition is shown.
-    fn hidden_nodes(&self) -> usize {
+    fn count_hidden_nodes(&self) -> usize {
         (self.times - 1) * self.length
     }
 }
@@ -166,7 +166,7 @@ impl<'n> Sequence<'n> {
 
     /// Finds the repeated part in a range of the sequence whose repetitions hide most nodes; `None`
     /// if no part repeats.
-    fn best_repetition(&self, range: Range<usize>) -> Option<Repetition> {
+    fn find_best_repetition(&self, range: Range<usize>) -> Option<Repetition> {
         let mut best: Option<Repetition> = None;
         for length in SHORTEST..=LONGEST.min(range.len() / 2) {
             // Number of consecutive nodes that equal those `length` positions later.
@@ -174,11 +174,11 @@ impl<'n> Sequence<'n> {
             for at in (range.start..range.end - length).rev() {
                 run = if self.is_same(at, at + length) { run + 1 } else { 0 };
                 let found = Repetition { start: at, length, times: run / length + 1 };
-                let hidden = found.hidden_nodes();
-                if hidden > best.as_ref().map_or(0, Repetition::hidden_nodes)
+                let hidden = found.count_hidden_nodes();
+                if hidden > best.as_ref().map_or(0, Repetition::count_hidden_nodes)
                     || hidden > 0
                         && best.as_ref().is_some_and(|best| {
-                            best.hidden_nodes() == hidden && best.length == length
+                            best.count_hidden_nodes() == hidden && best.length == length
                         })
                 {
                     best = Some(found);
@@ -215,7 +215,7 @@ impl<'n> Sequence<'n> {
     /// nodes at the same distance before the reader.
     fn is_same_input(&self, one: NodeInput<'_>, other: NodeInput<'_>) -> bool {
         let (a, b) = (one.value, other.value);
-        match (self.maker(a), self.maker(b)) {
+        match (self.find_maker(a), self.find_maker(b)) {
             (Some(p), Some(q)) => {
                 p == q && a.name == b.name || one.reader.abs_diff(p) == other.reader.abs_diff(q)
             }
@@ -233,7 +233,7 @@ impl<'n> Sequence<'n> {
 
     /// Returns the position in the sequence of the node that computes a value; `None` if the
     /// sequence has no such node.
-    fn maker(&self, value: &NodeValue) -> Option<usize> {
+    fn find_maker(&self, value: &NodeValue) -> Option<usize> {
         match value.source {
             ValueSource::Node(node) => self.position.get(node).copied().flatten(),
             _ => None,
@@ -292,15 +292,15 @@ mod tests {
                 [\"/e/l.1/Neg\"] d = Neg (c) [\"/d/Exp\"] e = Exp (d) [\"top\"] y = Abs (e) }";
         let nodes = Model::from_text(text).unwrap().nodes(None);
         let listed: Vec<usize> = (0..nodes.len()).collect();
-        let none = Folds::none(nodes.len());
-        let boxes = |folds: &Folds| listed.iter().map(|node| folds.box_of(*node)).collect();
-        let found: Vec<usize> = boxes(&none.by_scopes(&nodes, &listed, 2).unwrap());
+        let none = Folds::new(nodes.len());
+        let boxes = |folds: &Folds| listed.iter().map(|node| folds.find_box(*node)).collect();
+        let found: Vec<usize> = boxes(&none.group_by_scopes(&nodes, &listed, 2).unwrap());
         assert_eq!(found, [0, 0, 2, 2, 4, 4]);
-        let found: Vec<usize> = boxes(&none.by_scopes(&nodes, &listed, 1).unwrap());
+        let found: Vec<usize> = boxes(&none.group_by_scopes(&nodes, &listed, 1).unwrap());
         assert_eq!(found, [0, 0, 0, 0, 4, 4]);
-        let found: Vec<usize> = boxes(&none.by_count(&listed, 4));
+        let found: Vec<usize> = boxes(&none.group_by_count(&listed, 4));
         assert_eq!(found, [0, 0, 2, 2, 4, 4]);
-        assert!(none.by_scopes(&nodes[5..], &[0], 3).is_none());
+        assert!(none.group_by_scopes(&nodes[5..], &[0], 3).is_none());
     }
 
     #[test]

@@ -197,12 +197,12 @@ impl Layered {
     /// Reorders the vertices of each layer by barycenters, and keeps the order with the fewest
     /// crossings.
     fn reduce_crossings(&mut self) {
-        let mut best = (self.crossings(), self.layers.clone());
+        let mut best = (self.count_crossings(), self.layers.clone());
         for pass in 0..ORDER_PASSES {
             if best.0 == 0 {
                 break;
             }
-            let mut position = self.positions();
+            let mut position = self.compute_positions();
             let downwards = pass % 2 == 0;
             let count = self.layers.len();
             for index in 0..count {
@@ -227,7 +227,7 @@ impl Layered {
                 }
                 self.layers[layer] = keyed.into_iter().map(|(_, vertex)| vertex).collect();
             }
-            let crossings = self.crossings();
+            let crossings = self.count_crossings();
             if crossings < best.0 {
                 best = (crossings, self.layers.clone());
             }
@@ -236,7 +236,7 @@ impl Layered {
     }
 
     /// Returns the position of each vertex in its layer.
-    fn positions(&self) -> Vec<usize> {
+    fn compute_positions(&self) -> Vec<usize> {
         let mut position = vec![0; self.widths.len()];
         for layer in &self.layers {
             layer.iter().enumerate().for_each(|(at, vertex)| position[*vertex] = at);
@@ -245,8 +245,8 @@ impl Layered {
     }
 
     /// Counts the pairs of edges that cross between adjacent layers.
-    fn crossings(&self) -> usize {
-        let position = self.positions();
+    fn count_crossings(&self) -> usize {
+        let position = self.compute_positions();
         let mut crossings = 0;
         for (index, layer) in self.layers.iter().enumerate() {
             let lower = self.layers.get(index + 1).map_or(0, Vec::len);
@@ -259,9 +259,9 @@ impl Layered {
                 ends.sort_unstable();
                 // An edge crosses all edges so far that end further to the right.
                 crossings +=
-                    ends.iter().map(|end| before - edges_up_to(&sums, *end)).sum::<usize>();
+                    ends.iter().map(|end| before - count_edges_up_to(&sums, *end)).sum::<usize>();
                 for end in ends {
-                    count_edge(&mut sums, end);
+                    add_edge_end(&mut sums, end);
                     before += 1;
                 }
             }
@@ -277,7 +277,7 @@ impl Layered {
             let mut x = 0.0;
             for (at, vertex) in layer.iter().enumerate() {
                 if at > 0 {
-                    x += self.min_distance(layer[at - 1], *vertex);
+                    x += self.compute_min_distance(layer[at - 1], *vertex);
                 }
                 self.x[*vertex] = x;
             }
@@ -296,7 +296,7 @@ impl Layered {
 
     /// Returns the minimum distance between the centres of two adjacent vertices of a layer, in
     /// pixels.
-    fn min_distance(&self, left: usize, right: usize) -> f64 {
+    fn compute_min_distance(&self, left: usize, right: usize) -> f64 {
         let gap = if self.is_dummy[left] || self.is_dummy[right] { EDGE_GAP } else { GAP };
         f64::midpoint(self.widths[left], self.widths[right]) + gap
     }
@@ -323,7 +323,7 @@ impl Layered {
         let priorities: Vec<usize> = order.iter().map(|vertex| priority(*vertex)).collect();
         let mut is_placed = vec![false; order.len()];
         for at in queue {
-            self.shift(&order, at, wanted[at], &|other| {
+            self.shift_vertex(&order, at, wanted[at], &|other| {
                 !is_placed[other] && priorities[other] <= priorities[at]
             });
             is_placed[at] = true;
@@ -332,14 +332,20 @@ impl Layered {
 
     /// Moves the vertex at position `at` of a layer towards the coordinate `to`, and pushes
     /// vertices beside it. A vertex that `may_push` excludes limits the distance.
-    fn shift(&mut self, order: &[usize], at: usize, to: f64, may_push: &dyn Fn(usize) -> bool) {
+    fn shift_vertex(
+        &mut self,
+        order: &[usize],
+        at: usize,
+        to: f64,
+        may_push: &dyn Fn(usize) -> bool,
+    ) {
         let leftwards = to < self.x[order[at]];
         let side: Vec<usize> =
             if leftwards { (0..at).rev().collect() } else { (at + 1..order.len()).collect() };
         let sign = if leftwards { -1.0 } else { 1.0 };
         let apart = |graph: &Layered, one: usize, other: usize| {
             let (left, right) = if leftwards { (other, one) } else { (one, other) };
-            graph.min_distance(order[left], order[right])
+            graph.compute_min_distance(order[left], order[right])
         };
         // The first neighbour that may not be pushed limits the distance.
         let (mut reach, mut last, mut limit) = (0.0, at, to);
@@ -415,7 +421,7 @@ impl Layered {
 }
 
 /// Returns the number of edges that end at `place` or left of it, from a Fenwick tree.
-fn edges_up_to(sums: &[usize], place: usize) -> usize {
+fn count_edges_up_to(sums: &[usize], place: usize) -> usize {
     let (mut at, mut sum) = (place + 1, 0);
     while at > 0 {
         sum += sums[at];
@@ -425,7 +431,7 @@ fn edges_up_to(sums: &[usize], place: usize) -> usize {
 }
 
 /// Adds an edge that ends at `place` to a Fenwick tree.
-fn count_edge(sums: &mut [usize], place: usize) {
+fn add_edge_end(sums: &mut [usize], place: usize) {
     let mut at = place + 1;
     while at < sums.len() {
         sums[at] += 1;
@@ -478,13 +484,13 @@ mod tests {
     fn crossings_are_counted_and_undone() {
         let sizes = [SIZE; 4];
         let graph = Layered::new(&sizes, &[(0, 3), (1, 2)], &[0, 0, 1, 1]);
-        assert_eq!(graph.crossings(), 1);
+        assert_eq!(graph.count_crossings(), 1);
         let layout = check_layout(4, &[(0, 3), (1, 2)]);
         let x = |vertex: usize| layout.centres[vertex].x;
         assert_eq!(x(0) < x(1), x(3) < x(2));
         // The edges of a complete bipartite graph of two and two cross once in any order.
         let graph = Layered::new(&sizes, &[(0, 2), (0, 3), (1, 2), (1, 3)], &[0, 0, 1, 1]);
-        assert_eq!(graph.crossings(), 1);
+        assert_eq!(graph.count_crossings(), 1);
     }
 
     #[test]

@@ -25,7 +25,7 @@ marker path{fill:#7a8794;stroke:none}";
 
 /// Formats the picture of a graph as SVG.
 pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
-    let sizes: Vec<Size> = drawing.vertices.iter().map(vertex_size).collect();
+    let sizes: Vec<Size> = drawing.vertices.iter().map(measure_vertex).collect();
     let edges: Vec<(usize, usize)> =
         drawing.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let Layout { centres, routes, size } = compute_layout(&sizes, &edges);
@@ -41,7 +41,7 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
         let values: Vec<String> = edge.values.iter().map(|value| escape(value)).collect();
         text += &format!(
             "<path d=\"{}\" marker-end=\"url(#arrow)\"><title>{}</title></path>\n",
-            curve_path(route),
+            format_curve(route),
             values.join("\n")
         );
     }
@@ -52,7 +52,7 @@ pub(crate) fn write(drawing: &Drawing, title: &str) -> String {
 }
 
 /// Returns the size of a vertex in pixels: the size of its text, with padding.
-fn vertex_size(vertex: &Vertex) -> Size {
+fn measure_vertex(vertex: &Vertex) -> Size {
     let columns = vertex.lines.iter().map(|line| human::width(line)).max().unwrap_or(0);
     let width = columns.max(6) as f64 * COLUMN + 2.0 * PADDING;
     Size { width, height: vertex.lines.len() as f64 * LINE + 2.0 * PADDING }
@@ -88,7 +88,7 @@ fn draw_vertex(index: usize, vertex: &Vertex, centre: Point, size: Size) -> Stri
 
 /// Formats a curve through points as the path of an SVG element. The curve is vertical at each
 /// point.
-fn curve_path(route: &[Point]) -> String {
+fn format_curve(route: &[Point]) -> String {
     let mut text = String::new();
     for (at, Point { x, y }) in route.iter().enumerate() {
         if at == 0 {
