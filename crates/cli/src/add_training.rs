@@ -7,7 +7,7 @@ use sardonyx::tool;
 use sardonyx::tool::{ModelExt, Optimizer, OptimizerNumbers};
 use sardonyx::train::{Clipping, Initialization, Loss, Skipped, TrainingOptions, TrainingReport};
 
-use crate::derived::{Command, change_notes};
+use crate::derived::{Command, format_side_effects};
 use crate::failure::Failure;
 use crate::human::{count, group};
 use crate::model_arg::ModelArg;
@@ -164,22 +164,22 @@ pub(crate) fn add_training(args: &Args, terminal: &Terminal) -> Result<Verdict, 
              `sardonyx strip --training` removes all entries"
         ));
     }
-    let result = model.add_training(&args.options()?);
+    let result = model.add_training(&args.to_options()?);
     let command =
         Command { schema: SCHEMA, arg: &args.model, saving: &args.saving, invalid: &args.invalid };
     command.finish(&model, target, result, as_text, terminal)
 }
 
 impl Args {
-    fn options(&self) -> Result<TrainingOptions, Failure> {
-        let mut options = TrainingOptions::new(self.loss.loss()?)
-            .with_optimizer(self.optimizer.optimizer()?)
+    fn to_options(&self) -> Result<TrainingOptions, Failure> {
+        let mut options = TrainingOptions::new(self.loss.to_loss()?)
+            .with_optimizer(self.optimizer.to_optimizer()?)
             .freeze(&self.freeze)
             .initialization(self.init)
             .training_mode(self.training_mode)
             .gradient_nodes(self.gradient_nodes)
             .float_copies(!self.no_float_copies);
-        if let Some(clipping) = self.optimizer.clipping() {
+        if let Some(clipping) = self.optimizer.to_clipping() {
             options = options.clipping(clipping);
         }
         if !self.train.is_empty() {
@@ -192,7 +192,7 @@ impl Args {
 impl LossArgs {
     /// Converts the options of the loss. Fails if an option of cross-entropy is given for another
     /// loss.
-    fn loss(&self) -> Result<Loss, Failure> {
+    fn to_loss(&self) -> Result<Loss, Failure> {
         if let Some(value) = &self.loss_value {
             return Ok(Loss::Value(value.clone()));
         }
@@ -217,7 +217,7 @@ impl LossArgs {
 impl OptimizerArgs {
     /// Converts the options of the optimizer. Fails if the optimizer has no coefficient of that
     /// name.
-    fn optimizer(&self) -> Result<Optimizer, Failure> {
+    fn to_optimizer(&self) -> Result<Optimizer, Failure> {
         let name = match self.optimizer {
             OptimizerName::Sgd => tool::OptimizerName::Sgd,
             OptimizerName::Momentum => tool::OptimizerName::Momentum,
@@ -249,7 +249,7 @@ impl OptimizerArgs {
     }
 
     /// Returns the limit of `--clip-norm` or `--clip-value`; `None` without these options.
-    fn clipping(&self) -> Option<Clipping> {
+    fn to_clipping(&self) -> Option<Clipping> {
         self.clip_norm.map(Clipping::Norm).or(self.clip_value.map(Clipping::Value))
     }
 }
@@ -284,5 +284,5 @@ fn as_text(report: &TrainingReport) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         text += &format!("\nnot trained because {}: {listed}{more}", why.text());
     }
-    text + &change_notes(report.opset.0, report.opset.1, &report.expansions)
+    text + &format_side_effects(report.opset.0, report.opset.1, &report.expansions)
 }

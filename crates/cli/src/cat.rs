@@ -58,15 +58,15 @@ const SCHEMA: &str = "sardonyx.cat/1";
 pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let tensors = model.tensors();
-    let chosen = choose(args, &tensors).map_err(|failure| failure.at(args.model.name()))?;
+    let chosen = choose_tensors(args, &tensors).map_err(|failure| failure.at(args.model.name()))?;
     let target = match (&args.output, args.raw) {
         (Some(path), _) => Some(target_of(path)?),
         (None, true) => Some(Target::Stdout),
         (None, false) => None,
     };
     match target {
-        Some(target) => write(args, &model, &chosen, &target, terminal),
-        None => show(args, &model, &chosen, terminal),
+        Some(target) => write_tensors(args, &model, &chosen, &target, terminal),
+        None => show_tensors(args, &model, &chosen, terminal),
     }
 }
 
@@ -77,7 +77,7 @@ fn read_value(args: &Args, model: &Model, tensor: &StoredTensor) -> Result<Tenso
 }
 
 /// Prints the chosen tensors as text or JSON.
-fn show(
+fn show_tensors(
     args: &Args,
     model: &Model,
     chosen: &[&StoredTensor],
@@ -110,7 +110,7 @@ fn show(
 }
 
 /// Writes the chosen tensors to a file or stdout.
-fn write(
+fn write_tensors(
     args: &Args,
     model: &Model,
     chosen: &[&StoredTensor],
@@ -129,7 +129,7 @@ fn write(
         saving::protect_inputs(&args.model, model, &[]).check(path)?;
     }
     let mut content = Content::default();
-    for (name, tensor) in unique_names(chosen).into_iter().zip(chosen) {
+    for (name, tensor) in make_unique_names(chosen).into_iter().zip(chosen) {
         content.tensors.push((name, read_value(args, model, tensor)?));
     }
     arrays::write(target, format, &content, terminal)?;
@@ -142,7 +142,7 @@ fn write(
 
 /// Returns a unique name for each tensor: the name of the tensor, or its location in the model if
 /// the name is empty or duplicate.
-fn unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
+fn make_unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for tensor in chosen {
         *uses.entry(&tensor.name).or_default() += 1;
@@ -158,7 +158,7 @@ fn unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
 /// Selects the tensors that the arguments name, each once, in the order of the arguments. Fails if
 /// an argument names no tensor or is ambiguous.
 fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
-    let there = tensors_at_place(args.place.as_deref(), tensors)?;
+    let there = find_tensors_at_place(args.place.as_deref(), tensors)?;
     if args.all_tensors {
         return if there.is_empty() {
             Err(Failure::new("the model stores no tensors"))
@@ -179,7 +179,7 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
     }
     let mut chosen: Vec<&StoredTensor> = Vec::new();
     for name in &args.names {
-        chosen.extend(tensors_by_name(name, &there)?);
+        chosen.extend(find_tensors_by_name(name, &there)?);
     }
     // A tensor that several patterns match is kept once. Its location identifies it.
     let mut seen = HashSet::new();
@@ -189,7 +189,7 @@ fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a Stored
 
 /// Returns the tensor whose location in the model equals `place`, or else all tensors whose
 /// location contains `place`. `None` selects all tensors. Fails if no tensor has such a location.
-fn tensors_at_place<'a>(
+fn find_tensors_at_place<'a>(
     place: Option<&str>,
     tensors: &'a [StoredTensor],
 ) -> Result<Vec<&'a StoredTensor>, Failure> {
@@ -211,7 +211,7 @@ fn tensors_at_place<'a>(
 
 /// Returns the tensor called `name`, or else all tensors whose names match the glob pattern `name`.
 /// Fails if no tensor matches, or if several have the name.
-fn tensors_by_name<'a>(
+fn find_tensors_by_name<'a>(
     name: &str,
     there: &[&'a StoredTensor],
 ) -> Result<Vec<&'a StoredTensor>, Failure> {

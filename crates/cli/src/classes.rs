@@ -62,7 +62,7 @@ impl Scores {
     }
 
     /// Returns an explanation of what the scores mean, in one line.
-    fn note(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             Scores::Probabilities { by_operator: true } => {
                 "probabilities: the model ends in Softmax"
@@ -81,7 +81,7 @@ impl Scores {
     }
 
     /// Converts a score to a probability; `None` if it is NaN or has an unknown meaning.
-    fn probability(self, score: f32) -> Option<f32> {
+    fn to_probability(self, score: f32) -> Option<f32> {
         let found = match self {
             Scores::Probabilities { .. } | Scores::Independent => score,
             Scores::Logarithms => score.exp(),
@@ -180,7 +180,7 @@ impl<'m> Classes<'m> {
                 index,
                 label: labelled.then(|| self.labels[index].clone()),
                 score: values[index],
-                probability: scores.probability(values[index]),
+                probability: scores.to_probability(values[index]),
             });
             rankings.push(best.collect());
         }
@@ -200,13 +200,13 @@ const TOLERANCE: f64 = 1e-3;
 fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
     match operator {
         Some(ScoreOperator::Softmax)
-            if sum_to_one(values, classes, identity, OPERATOR_TOLERANCE) =>
+            if are_probabilities(values, classes, identity, OPERATOR_TOLERANCE) =>
         {
             Scores::Probabilities { by_operator: true }
         }
         // A probability of 0 has an infinite logarithm.
         Some(ScoreOperator::LogSoftmax)
-            if sum_to_one(values, classes, f64::exp, OPERATOR_TOLERANCE) =>
+            if are_probabilities(values, classes, f64::exp, OPERATOR_TOLERANCE) =>
         {
             Scores::Logarithms
         }
@@ -216,7 +216,7 @@ fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usi
             Scores::Independent
         }
         _ if values.chunks(classes).any(is_finite)
-            && sum_to_one(values, classes, identity, TOLERANCE) =>
+            && are_probabilities(values, classes, identity, TOLERANCE) =>
         {
             Scores::Probabilities { by_operator: false }
         }
@@ -226,7 +226,7 @@ fn classify_scores(operator: Option<ScoreOperator>, values: &[f32], classes: usi
 
 /// Whether the scores of each finite row of `classes` elements, converted by `to_probability`, are
 /// probabilities that sum to 1 within `tolerance`.
-fn sum_to_one(
+fn are_probabilities(
     values: &[f32],
     classes: usize,
     to_probability: fn(f64) -> f64,
@@ -256,7 +256,7 @@ fn labels_error(reason: impl std::fmt::Display) -> Failure {
 }
 
 /// Converts a JSON value to a label: strings without quotes, other values as JSON.
-fn label_text(value: &Value) -> String {
+fn format_label(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -269,7 +269,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.starts_with('[') {
         let list: Vec<Value> = serde_json::from_str(text).map_err(labels_error)?;
-        return Ok(list.iter().map(label_text).collect());
+        return Ok(list.iter().map(format_label).collect());
     }
     // The configuration files of transformers have objects: {"0": "cat", "1": "dog"}.
     if text.starts_with('{') {
@@ -279,7 +279,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
         for (key, value) in &map {
             let index = key.parse::<usize>();
             let index = index.map_err(|_| labels_error(format!("key '{key}' is not a number")))?;
-            entries.push((index, label_text(value)));
+            entries.push((index, format_label(value)));
         }
         entries.sort_by_key(|(index, _)| *index);
         if entries.iter().enumerate().any(|(i, (index, _))| i != *index) {
@@ -298,7 +298,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
 impl Ranking {
     /// Returns the name of the output and an explanation of its scores in one line.
     pub(crate) fn note(&self) -> String {
-        format!("'{}' has {}", self.output, self.scores.note())
+        format!("'{}' has {}", self.output, self.scores.describe())
     }
 
     /// Draws the ranking as text: a line for each class, with a bar for its probability.
@@ -350,7 +350,7 @@ impl Ranking {
                 "output": self.output,
                 "row": row,
                 "scores": self.scores.name(),
-                "note": self.scores.note(),
+                "note": self.scores.describe(),
                 "classes": classes.collect::<Vec<_>>(),
             })
         })
@@ -465,8 +465,8 @@ mod tests {
             let found = classify_scores(model.score_operator("y"), &values, 3);
             assert_eq!(found, expected, "{nodes} {values:?}");
         }
-        let third = Logarithms.probability(third).unwrap();
+        let third = Logarithms.to_probability(third).unwrap();
         assert!((third - 1.0 / 3.0).abs() < 1e-6);
-        assert_eq!(Independent.probability(f32::NAN), None);
+        assert_eq!(Independent.to_probability(f32::NAN), None);
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn completions(args: &CompletionArgs, mut command: Command) -> Result
 
 /// Writes the manual pages of `command` and its subcommands into a directory.
 pub(crate) fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Result<(), Failure> {
-    let pages = pages(command)?;
+    let pages = render_pages(command)?;
     fs::create_dir_all(&args.output)
         .map_err(|error| files::io_failure("cannot make the directory", &args.output, &error))?;
     for (name, page) in &pages {
@@ -66,20 +66,20 @@ pub(crate) fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Resu
 
 /// Renders the manual pages of `command` and its visible subcommands in roff. Returns each page
 /// with its name, such as `sardonyx-run`.
-pub(crate) fn pages(command: Command) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+pub(crate) fn render_pages(command: Command) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut whole = command.disable_help_subcommand(true);
     // Adds the global options to each subcommand.
     whole.build();
-    let mut pages = vec![(NAME.to_string(), page(whole.clone())?)];
+    let mut pages = vec![(NAME.to_string(), render_page(whole.clone())?)];
     for command in whole.get_subcommands().filter(|command| !command.is_hide_set()) {
         let name = format!("{NAME}-{}", command.get_name());
-        pages.push((name, page(command.clone())?));
+        pages.push((name, render_page(command.clone())?));
     }
     Ok(pages)
 }
 
 /// Renders the manual page of one command in roff.
-fn page(command: Command) -> Result<Vec<u8>, Failure> {
+fn render_page(command: Command) -> Result<Vec<u8>, Failure> {
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;
     Ok(page)

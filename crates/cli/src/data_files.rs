@@ -54,8 +54,11 @@ impl DataFiles {
     }
 
     /// Returns the paths of the data files that exist at `locations` in the searched directories.
-    pub(crate) fn paths<'a>(&self, locations: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
-        let inside = locations.into_iter().filter(|location| leads_outside(location).is_none());
+    pub(crate) fn find_paths<'a>(
+        &self,
+        locations: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<PathBuf> {
+        let inside = locations.into_iter().filter(|location| find_refusal(location).is_none());
         inside
             .flat_map(|location| {
                 self.directories.iter().map(move |directory| directory.join(location))
@@ -66,7 +69,7 @@ impl DataFiles {
 
     /// Searches the directories for the data file at `location`, without the cache.
     fn search(&self, location: &str) -> DataFileStatus {
-        if let Some(why) = leads_outside(location) {
+        if let Some(why) = find_refusal(location) {
             return DataFileStatus::Refused(why);
         }
         if self.directories.is_empty() {
@@ -84,7 +87,7 @@ impl DataFiles {
 
     /// Returns the reason why the values of a tensor cannot be read: its data file is missing,
     /// refused or too short. Returns `None` if there is no such reason.
-    pub(crate) fn problem(&mut self, tensor: &StoredTensor) -> Option<String> {
+    pub(crate) fn find_problem(&mut self, tensor: &StoredTensor) -> Option<String> {
         let TensorStorage::External { location, offset, .. } = &tensor.storage else {
             return None;
         };
@@ -108,7 +111,7 @@ impl DataFiles {
 /// Returns the reason for not searching the location of a data file, such as a path that leaves the
 /// directory of the model; `None` if it is searched. The library applies stricter rules when it
 /// opens the file.
-fn leads_outside(location: &str) -> Option<&'static str> {
+fn find_refusal(location: &str) -> Option<&'static str> {
     let bytes = location.as_bytes();
     let is_absolute = matches!(bytes.first(), Some(b'/' | b'\\'))
         || (bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(1) == Some(&b':'));
@@ -125,7 +128,7 @@ fn leads_outside(location: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::leads_outside;
+    use super::find_refusal;
 
     #[test]
     fn only_the_directory_of_the_model_is_looked_at() {
@@ -141,7 +144,7 @@ mod tests {
             ("#memory", false),
         ];
         for (location, is_inside) in rows {
-            assert_eq!(leads_outside(location).is_none(), is_inside, "{location}");
+            assert_eq!(find_refusal(location).is_none(), is_inside, "{location}");
         }
     }
 }

@@ -72,7 +72,7 @@ impl Command<'_> {
 
 /// Formats side effects of a change, one on each line: a raised version of `ai.onnx`, and operators
 /// that were replaced by their function bodies. Empty if there are none.
-pub(crate) fn change_notes(
+pub(crate) fn format_side_effects(
     from: u32,
     to: u32,
     expansions: &BTreeMap<(String, String), usize>,

@@ -181,7 +181,7 @@ impl Text {
     /// Writes a line for each changed field of the model or a graph.
     fn write_fields(&mut self, changes: &[FieldChange]) {
         self.write_list(changes, |text, change| {
-            text.write_line(format!("  {}", field_words(change)))
+            text.write_line(format!("  {}", format_field(change)))
         });
     }
 }
@@ -198,7 +198,7 @@ fn as_text(diff: &ModelDiff, listed: usize) -> String {
     if !diff.imports.is_empty() {
         text.write_line(format!("operator sets: {} changed", diff.imports.len()));
         text.write_list(&diff.imports, |text, change| {
-            text.write_line(format!("  {}", import_words(change)))
+            text.write_line(format!("  {}", format_import(change)))
         });
     }
     if !diff.ports.is_empty() {
@@ -216,7 +216,7 @@ fn as_text(diff: &ModelDiff, listed: usize) -> String {
     }
     diff.graphs.iter().for_each(|found| write_graph(&mut text, found));
     let is_cut = text.is_cut;
-    text.write_line(version_words(diff));
+    text.write_line(describe_version(diff));
     if is_cut {
         text.write_line("(--all lists all changes)");
     }
@@ -285,7 +285,7 @@ fn write_graph(text: &mut Text, graph: &GraphDiff) {
         text.write_line(format!(
             "constants of {}: {}",
             graph.place,
-            constant_counts(&graph.constants)
+            format_constant_counts(&graph.constants)
         ));
         text.write_list(&graph.constants, write_constant);
     }
@@ -302,10 +302,10 @@ fn write_node(text: &mut Text, change: &NodeChange) {
     for detail in &change.details {
         match detail {
             NodeDetail::Attribute { name, content, .. } if !content.is_none() => {
-                text.write_line(format!("  attribute '{name}': {}", content_words(content)));
+                text.write_line(format!("  attribute '{name}': {}", describe_content(content)));
             }
             NodeDetail::Field(field) if field.field != "name" => {
-                text.write_line(format!("  {}", field_words(field)));
+                text.write_line(format!("  {}", format_field(field)));
             }
             _ => {}
         }
@@ -313,7 +313,7 @@ fn write_node(text: &mut Text, change: &NodeChange) {
 }
 
 /// Formats the numbers of changed constants, such as `1 added, 2 changed`.
-fn constant_counts(changes: &[ConstantChange]) -> String {
+fn format_constant_counts(changes: &[ConstantChange]) -> String {
     let added = changes.iter().filter(|change| change.before.is_none()).count();
     let removed = changes.iter().filter(|change| change.after.is_none()).count();
     let changed = changes.iter().filter(|change| !change.content.is_none()).count();
@@ -330,17 +330,17 @@ fn constant_counts(changes: &[ConstantChange]) -> String {
 fn write_constant(text: &mut Text, change: &ConstantChange) {
     if change.before == change.after {
         let line = change.after.as_deref().unwrap_or_default();
-        text.write_line(format!("  {line}: {}", content_words(&change.content)));
+        text.write_line(format!("  {line}: {}", describe_content(&change.content)));
         return;
     }
     text.write_pair(change.before.as_deref(), change.after.as_deref());
     if !change.content.is_none() && change.content != TensorChange::Type {
-        text.write_line(format!("  {}", content_words(&change.content)));
+        text.write_line(format!("  {}", describe_content(&change.content)));
     }
 }
 
 /// Describes how the content of two tensors differs.
-fn content_words(content: &TensorChange) -> String {
+fn describe_content(content: &TensorChange) -> String {
     match content {
         TensorChange::None => "equal".to_string(),
         TensorChange::Type => "other type or shape".to_string(),
@@ -369,7 +369,7 @@ fn format_difference(difference: f64) -> String {
 }
 
 /// Formats a changed field, such as `producer_name: a → b`.
-fn field_words(change: &FieldChange) -> String {
+fn format_field(change: &FieldChange) -> String {
     let value = |value: &Option<String>| match value {
         Some(text) if change.field == "model_version" => {
             text.parse().map_or_else(|_| text.clone(), format_version)
@@ -381,14 +381,14 @@ fn field_words(change: &FieldChange) -> String {
 }
 
 /// Formats the changed version of an operator set, such as `ai.onnx: 20 → 21`.
-fn import_words(change: &ImportChange) -> String {
+fn format_import(change: &ImportChange) -> String {
     let version = |version: Option<i64>| version.map_or("(absent)".to_string(), |v| v.to_string());
     let (before, after) = (version(change.before), version(change.after));
     format!("{}: {before} → {after}", shown_domain(&change.domain))
 }
 
 /// Describes the part of the model version to raise, and whether `model_version` was raised enough.
-fn version_words(diff: &ModelDiff) -> String {
+fn describe_version(diff: &ModelDiff) -> String {
     let version = &diff.version;
     let meaning = match version.impact {
         Impact::None => {
@@ -415,18 +415,18 @@ fn as_json(diff: &ModelDiff, before: &Path, after: &Path) -> Value {
         "before": before.display().to_string(),
         "after": after.display().to_string(),
         "equal": diff.is_empty(),
-        "header": diff.header.iter().map(field_json).collect::<Vec<_>>(),
+        "header": diff.header.iter().map(field_to_json).collect::<Vec<_>>(),
         "imports": diff.imports.iter().map(|change| json!({
             "domain": shown_domain(&change.domain),
             "before": change.before,
             "after": change.after,
         })).collect::<Vec<_>>(),
-        "ports": diff.ports.iter().map(port_json).collect::<Vec<_>>(),
+        "ports": diff.ports.iter().map(port_to_json).collect::<Vec<_>>(),
         "parts": diff.parts.iter().map(|part| json!({
             "name": part.name,
             "change": if part.is_added { "added" } else { "removed" },
         })).collect::<Vec<_>>(),
-        "graphs": diff.graphs.iter().map(graph_json).collect::<Vec<_>>(),
+        "graphs": diff.graphs.iter().map(graph_to_json).collect::<Vec<_>>(),
         "version": {
             "impact": version.impact.name(),
             "before": format_version(version.before),
@@ -437,11 +437,11 @@ fn as_json(diff: &ModelDiff, before: &Path, after: &Path) -> Value {
     })
 }
 
-fn field_json(change: &FieldChange) -> Value {
+fn field_to_json(change: &FieldChange) -> Value {
     json!({"field": change.field, "before": change.before, "after": change.after})
 }
 
-fn port_json(change: &PortChange) -> Value {
+fn port_to_json(change: &PortChange) -> Value {
     json!({
         "kind": change.kind.name(),
         "name": change.name,
@@ -452,7 +452,7 @@ fn port_json(change: &PortChange) -> Value {
     })
 }
 
-fn graph_json(graph: &GraphDiff) -> Value {
+fn graph_to_json(graph: &GraphDiff) -> Value {
     json!({
         "place": graph.place,
         "nodes_before": graph.nodes_before,
@@ -462,22 +462,22 @@ fn graph_json(graph: &GraphDiff) -> Value {
             "place": change.place,
             "before": change.before,
             "after": change.after,
-            "details": change.details.iter().map(detail_json).collect::<Vec<_>>(),
+            "details": change.details.iter().map(detail_to_json).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "constants": graph.constants.iter().map(|change| json!({
             "name": change.name,
             "before": change.before,
             "after": change.after,
-            "content": content_json(&change.content),
+            "content": content_to_json(&change.content),
         })).collect::<Vec<_>>(),
         "outputs": graph.outputs,
-        "ports": graph.ports.iter().map(port_json).collect::<Vec<_>>(),
+        "ports": graph.ports.iter().map(port_to_json).collect::<Vec<_>>(),
         "types": graph.types,
-        "fields": graph.fields.iter().map(field_json).collect::<Vec<_>>(),
+        "fields": graph.fields.iter().map(field_to_json).collect::<Vec<_>>(),
     })
 }
 
-fn detail_json(detail: &NodeDetail) -> Value {
+fn detail_to_json(detail: &NodeDetail) -> Value {
     match detail {
         NodeDetail::Callee { before, after } => {
             json!({"kind": "operator", "before": before, "after": after})
@@ -487,7 +487,7 @@ fn detail_json(detail: &NodeDetail) -> Value {
             "name": name,
             "before": before,
             "after": after,
-            "content": content_json(content),
+            "content": content_to_json(content),
         }),
         NodeDetail::Input { index, before, after } => {
             json!({"kind": "input", "index": index, "before": before, "after": after})
@@ -496,7 +496,7 @@ fn detail_json(detail: &NodeDetail) -> Value {
             json!({"kind": "output", "index": index, "before": before, "after": after})
         }
         NodeDetail::Field(change) => {
-            let mut field = field_json(change);
+            let mut field = field_to_json(change);
             field["kind"] = "field".into();
             field
         }
@@ -504,7 +504,7 @@ fn detail_json(detail: &NodeDetail) -> Value {
     }
 }
 
-fn content_json(content: &TensorChange) -> Value {
+fn content_to_json(content: &TensorChange) -> Value {
     match content {
         TensorChange::None => Value::Null,
         TensorChange::Type => json!({"differs": "type"}),

@@ -103,7 +103,7 @@ impl Args {
 
     /// Returns the tolerance for elements of a type: `--rtol` and `--atol`, else the defaults of
     /// the type.
-    fn tolerance(&self, data_type: DataType) -> Tolerance {
+    fn choose_tolerance(&self, data_type: DataType) -> Tolerance {
         let default = Tolerance::NODE_TESTS.for_type(data_type);
         let rtol = self.rtol.filter(|_| !data_type.is_integer());
         Tolerance { rtol: rtol.unwrap_or(default.rtol), atol: self.atol.unwrap_or(default.atol) }
@@ -162,7 +162,7 @@ impl Expected {
     /// Reads the expected values in a directory: `output_0.pb`, `output_1.pb`, …, or else
     /// `NAME.npy` or `NAME.pb` of each output.
     fn read_directory(&mut self, path: &Path) -> Result<(), Failure> {
-        let numbered = files::numbered_files(path, "output_")?;
+        let numbered = files::list_numbered_files(path, "output_")?;
         for (number, file) in &numbered {
             let content = Content::Message(files::read(file)?);
             self.stored.push(Stored { slot: Slot::Output(*number), content, file: file.clone() });
@@ -255,7 +255,7 @@ impl Expected {
                 return Err(Failure::new(message).code(ErrorKind::Input).at(at));
             }
             let got = given.get(name).map(Value::value_type);
-            let value = stored.content.value(got.as_ref());
+            let value = stored.content.decode(got.as_ref());
             let value = value.map_err(|failure| failure.at(name).at(at))?;
             wanted.insert(name, round_to_type(value, got.as_ref(), name, &mut notes)?);
         }
@@ -270,8 +270,8 @@ impl Expected {
             .filter(|name| !wanted.contains_key(*name))
             .map(|name| name.to_string())
             .collect();
-        refuse_misspelt(&unknown, &missing, &wanted)?;
-        let makers = makers_by_value(nodes);
+        refuse_misspelt_name(&unknown, &missing, &wanted)?;
+        let makers = map_values_to_nodes(nodes);
         let mut compared: Vec<Compared> = Vec::new();
         for (position, (name, got)) in given.iter().enumerate() {
             let Some(want) = wanted.get(name) else { continue };
@@ -279,20 +279,20 @@ impl Expected {
                 name: name.to_string(),
                 maker: makers.get(name).map(|maker| (maker.0, maker.1.to_string())),
                 is_output: position < own,
-                ty: type_text(got),
-                result: got.distances(want, &|data_type| args.tolerance(data_type)),
+                ty: format_type(got),
+                result: got.distances(want, &|data_type| args.choose_tolerance(data_type)),
             });
         }
         compared.sort_by_key(|compared| compared.maker.as_ref().map_or(0, |maker| maker.0 + 1));
         let unknown = unknown.into_iter().map(|(name, _)| name).collect();
-        let tolerance = args.tolerance(DataType::Float);
+        let tolerance = args.choose_tolerance(DataType::Float);
         Ok(Comparison { tolerance, compared, missing, unknown, notes })
     }
 }
 
 /// Returns an error if an expected value matches no value of the model while an output has no
 /// expected value: the name is likely misspelt, and the output would go unchecked.
-fn refuse_misspelt(
+fn refuse_misspelt_name(
     unknown: &[(String, PathBuf)],
     missing: &[String],
     wanted: &HashMap<&str, Value>,
@@ -337,7 +337,7 @@ fn assemble_sequences(
     let mut sequences: HashMap<String, Value> = HashMap::new();
     for (name, _, stored) in items {
         let Some(Value::Sequence(got)) = given.get(&name) else { continue };
-        let item = stored.content.value(Some(got.element()))?;
+        let item = stored.content.decode(Some(got.element()))?;
         let empty = || Value::Sequence(Sequence::new(got.element().clone()));
         if let Value::Sequence(sequence) = sequences.entry(name).or_insert_with(empty) {
             let pushed = sequence.push(item);
@@ -350,7 +350,7 @@ fn assemble_sequences(
 impl Content {
     /// Decodes an expected value. `ty` is the type of the model's value, for files that do not
     /// state a type.
-    fn value(self, ty: Option<&ValueType>) -> Result<Value, Failure> {
+    fn decode(self, ty: Option<&ValueType>) -> Result<Value, Failure> {
         match self {
             Content::Tensor(tensor) => Ok(tensor.into()),
             Content::Array(file) => {
@@ -389,7 +389,7 @@ fn round_to_type(
 
 /// Maps the name of each value to the index and the location of the node in the main graph that
 /// computes the value.
-fn makers_by_value(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
+fn map_values_to_nodes(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     let made = nodes.iter().flat_map(|node| {
         let values = node.outputs.iter().flatten();
         values.map(move |value| (value.name.as_str(), (node.index, node.place.as_str())))
@@ -398,7 +398,7 @@ fn makers_by_value(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
 }
 
 /// Formats the type of a value; that of a tensor with its shape.
-fn type_text(value: &Value) -> String {
+fn format_type(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => {
             Type::tensor(tensor.data_type(), tensor.dims().iter().copied()).to_string()
@@ -448,7 +448,7 @@ impl Compared {
     }
 
     /// Returns the largest absolute and the largest relative difference of any element.
-    fn largest_difference(&self) -> (f64, f64) {
+    fn find_largest_difference(&self) -> (f64, f64) {
         let distances = self.result.iter().flatten();
         distances.fold((0.0, 0.0), |(absolute, relative), (_, distance)| {
             (f64::max(absolute, distance.absolute), f64::max(relative, distance.relative))
@@ -474,7 +474,7 @@ impl Compared {
                 }
             }
         }
-        let (absolute, relative) = self.largest_difference();
+        let (absolute, relative) = self.find_largest_difference();
         if absolute > 0.0 {
             text += "\n  largest difference: ";
             text += &format!(
@@ -487,7 +487,7 @@ impl Compared {
     }
 
     fn json(&self) -> serde_json::Value {
-        let (absolute, relative) = self.largest_difference();
+        let (absolute, relative) = self.find_largest_difference();
         let distances = self.result.as_ref().ok();
         let worst = distances.and_then(|distances| {
             let distances = distances.iter().filter(|(_, distance)| distance.worst.is_some());
@@ -512,15 +512,15 @@ impl Compared {
             "message": self.result.as_ref().err(),
             "elements": sum(|distance| distance.total),
             "differing": sum(|distance| distance.count),
-            "max_absolute": distances.map(|_| number_json(absolute)),
-            "max_relative": distances.map(|_| number_json(relative)),
+            "max_absolute": distances.map(|_| number_to_json(absolute)),
+            "max_relative": distances.map(|_| number_to_json(relative)),
             "worst": worst,
         })
     }
 }
 
 /// Formats a tolerance as a user would type it, such as `1e-7` or `0.001`.
-fn tolerance_text(tolerance: f64) -> String {
+fn format_tolerance(tolerance: f64) -> String {
     if tolerance != 0.0 && tolerance < 1e-4 {
         format!("{tolerance:e}")
     } else {
@@ -529,7 +529,7 @@ fn tolerance_text(tolerance: f64) -> String {
 }
 
 /// Returns a number as JSON; an infinite one, which JSON lacks, as the text `inf`.
-fn number_json(number: f64) -> serde_json::Value {
+fn number_to_json(number: f64) -> serde_json::Value {
     if number.is_finite() { json!(number) } else { json!("inf") }
 }
 
@@ -540,7 +540,7 @@ impl Comparison {
     }
 
     /// Returns the first value that differs, in the order of the nodes; `None` if all match.
-    fn first_difference(&self) -> Option<&Compared> {
+    fn find_first_difference(&self) -> Option<&Compared> {
         self.compared.iter().find(|compared| compared.differs())
     }
 
@@ -571,8 +571,8 @@ impl Comparison {
                 if wrong == 1 { "s" } else { "" }
             ),
         };
-        text += &format!(" (rtol {}, atol {})\n", tolerance_text(rtol), tolerance_text(atol));
-        if let Some(first) = self.first_difference() {
+        text += &format!(" (rtol {}, atol {})\n", format_tolerance(rtol), format_tolerance(atol));
+        if let Some(first) = self.find_first_difference() {
             let node = first.maker.as_ref().map(|(_, place)| format!(", output of {place}"));
             text += &format!(
                 "first value that differs, in the order of the graph: '{}'{}\n",
@@ -611,7 +611,7 @@ impl Comparison {
             "rtol": self.tolerance.rtol,
             "atol": self.tolerance.atol,
             "differs": self.differs(),
-            "first": self.first_difference().map(|first| {
+            "first": self.find_first_difference().map(|first| {
                 json!({"name": first.name, "node": first.maker.as_ref().map(|maker| &maker.1)})
             }),
             "values": self.compared.iter().map(Compared::json).collect::<Vec<_>>(),

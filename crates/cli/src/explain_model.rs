@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long)]
     program: bool,
     /// Show the program after REWRITE instead of after all rewrites; `lowering` is before the first
-    #[arg(long, value_name = "REWRITE", requires = "program", value_parser = stages())]
+    #[arg(long, value_name = "REWRITE", requires = "program", value_parser = list_stages())]
     after: Option<String>,
     /// Show how the model runs on the devices of a configuration: which device runs each node and
     /// in which parts, which values are sent, and which annotations are not honored and why
@@ -66,7 +66,7 @@ pub(crate) struct Args {
 }
 
 /// Returns the possible values of `--after`, each with its description: lowering and all rewrites.
-fn stages() -> PossibleValuesParser {
+fn list_stages() -> PossibleValuesParser {
     let lowering = ("lowering", "Maps each node to one step.");
     let stages = std::iter::once(lowering).chain(tool::rewrites());
     PossibleValuesParser::new(stages.map(|(name, about)| PossibleValue::new(name).help(about)))
@@ -87,7 +87,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         return check::explain(None, None, args.json, terminal);
     };
     let name = what.to_str();
-    let codes = name.map(check::codes_called).unwrap_or_default();
+    let codes = name.map(check::find_codes).unwrap_or_default();
     let rule = name.and_then(rules::find_rule);
     if rule.is_some() || !codes.is_empty() {
         return check::explain(rule, Some(&codes), args.json, terminal);
@@ -118,8 +118,8 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         }
         return terminal.print(program.trim_end());
     }
-    let inputs = input_types(&sizes, session.inputs(), terminal);
-    let details = session.details(known_types(&inputs)).map_err(Failure::from);
+    let inputs = resolve_input_types(&sizes, session.inputs(), terminal);
+    let details = session.details(filter_known_types(&inputs)).map_err(Failure::from);
     let name = model.name();
     let explanation =
         Explanation { name, session: &session, steps: session.steps(), inputs, details };
@@ -144,15 +144,15 @@ fn explain_devices(args: &Args, model: &ModelArg, terminal: &Terminal) -> Result
             note_open_sizes(sizes, session.inputs(), terminal);
             // Sizes that are not set stay open, so that the plan holds for all of them.
             let inputs = session.inputs().iter();
-            let inputs = inputs.filter_map(|port| with_set_sizes(port, &sizes.open));
+            let inputs = inputs.filter_map(|port| apply_set_sizes(port, &sizes.open));
             session.plan(&inputs.collect::<Vec<_>>())?
         }
         Some(entry) => {
             let builder = args.session.trainer(&opened.model)?.devices(options);
             let trainer = builder.outputs(train::outputs_to_show(&opened.model)).build()?;
             let ports: Vec<Port> = trainer.step_inputs(entry)?.cloned().collect();
-            let inputs = input_types(sizes, &ports, terminal);
-            trainer.plan(entry, &known_types(&inputs))?
+            let inputs = resolve_input_types(sizes, &ports, terminal);
+            trainer.plan(entry, &filter_known_types(&inputs))?
         }
     };
     let text = plan.text();
@@ -216,7 +216,7 @@ fn note_open_sizes(set: &session::Sizes, ports: &[Port], terminal: &Terminal) {
 
 /// Returns the name and type of an input with the sizes that `--set` gives for its unnamed
 /// dimensions. Returns `None` if it gives no size.
-fn with_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type)> {
+fn apply_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type)> {
     let mut own = set.iter().filter(|one| one.input == port.name()).peekable();
     own.peek()?;
     let (elem, mut dims) = (port.ty()?.elem()?, port.ty()?.shape()?.to_vec());
@@ -228,7 +228,7 @@ fn with_set_sizes<'p>(port: &'p Port, set: &[OpenSize]) -> Option<(&'p str, Type
 
 /// Returns the types of inputs for which memory is planned: every symbolic dimension is replaced by
 /// a number. Prints a note on sizes that are assumed.
-fn input_types(
+fn resolve_input_types(
     sizes: &session::Sizes,
     ports: &[Port],
     terminal: &Terminal,
@@ -247,7 +247,7 @@ fn input_types(
 }
 
 /// Returns the name and type of each input whose type is known.
-fn known_types(inputs: &[(String, Option<Type>)]) -> Vec<(&str, Type)> {
+fn filter_known_types(inputs: &[(String, Option<Type>)]) -> Vec<(&str, Type)> {
     inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?))).collect()
 }
 
@@ -324,7 +324,7 @@ impl Memory {
 
 impl Explanation<'_> {
     /// Returns groups of the fusions that were made, and of those that were almost possible.
-    fn fusions(&self) -> [Vec<((&'static str, Option<&str>), Group)>; 2] {
+    fn group_all_fusions(&self) -> [Vec<((&'static str, Option<&str>), Group)>; 2] {
         let all = || self.session.fusions().iter();
         [
             group_fusions(all().filter(|fusion| fusion.nodes > 0)),
@@ -334,7 +334,7 @@ impl Explanation<'_> {
 
     /// Groups the steps into which other nodes were fused by their operators, such as
     /// `Conv with Relu`, the most frequent first.
-    fn with_fused(&self) -> Vec<(String, Group)> {
+    fn group_fused_steps(&self) -> Vec<(String, Group)> {
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for step in self.steps.iter().filter(|step| !step.with.is_empty()) {
             let group = found.entry(operator(step)).or_insert_with(|| Group {
@@ -358,8 +358,8 @@ impl Explanation<'_> {
             count(report.nodes, "node"),
             count(self.steps.len(), "step")
         ));
-        self.write_rewritten(&mut lines);
-        self.write_fused(&mut lines);
+        self.write_rewrites(&mut lines);
+        self.write_fusions(&mut lines);
         lines.add_row(
             "constants",
             format!(
@@ -382,13 +382,13 @@ impl Explanation<'_> {
         let Lines(mut text) = lines;
         if with_steps {
             text += "\n";
-            text += &self.step_table();
+            text += &self.format_steps();
         }
         text
     }
 
     /// Writes the changes before fusion: expanded, upgraded, duplicate and constant-folded nodes.
-    fn write_rewritten(&self, lines: &mut Lines) {
+    fn write_rewrites(&self, lines: &mut Lines) {
         let report = self.session.report();
         if !report.expanded.is_empty() {
             let calls = report.expanded.values().sum();
@@ -399,7 +399,7 @@ impl Explanation<'_> {
             for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
                 lines.add_row("", format!("{calls:>5}  {}", qualified_name(domain, name)));
             }
-            lines.add_rest(report.expanded.len());
+            lines.add_omitted_count(report.expanded.len());
         }
         let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
         match upgraded {
@@ -418,7 +418,7 @@ impl Explanation<'_> {
             let (from, to, nodes) = (group.from, group.to, group.nodes);
             lines.add_row("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
         }
-        lines.add_rest(report.upgraded.len());
+        lines.add_omitted_count(report.upgraded.len());
         lines.add_row(
             "cse",
             match (report.common.nodes, report.common.constants) {
@@ -442,9 +442,9 @@ impl Explanation<'_> {
     }
 
     /// Writes the fusions that were made, the fusions that were almost possible, and dead nodes.
-    fn write_fused(&self, lines: &mut Lines) {
+    fn write_fusions(&self, lines: &mut Lines) {
         let report = self.session.report();
-        let [fused, nearly] = self.fusions();
+        let [fused, nearly] = self.group_all_fusions();
         let gone: usize = fused.iter().map(|(_, group)| group.nodes - group.times).sum();
         let times: usize = fused.iter().map(|(_, group)| group.times).sum();
         lines.add_row(
@@ -471,9 +471,9 @@ impl Explanation<'_> {
                 let why = cut(why.unwrap_or_default());
                 lines.add_row("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
             }
-            lines.add_rest(nearly.len());
+            lines.add_omitted_count(nearly.len());
         }
-        let groups = self.with_fused();
+        let groups = self.group_fused_steps();
         let times: usize = groups.iter().map(|(_, group)| group.nodes).sum();
         lines.add_row(
             "steps",
@@ -486,7 +486,7 @@ impl Explanation<'_> {
             let (times, example) = (group.times, cut(&group.example));
             lines.add_row("", format!("{times:>5}  {operators}, such as '{example}'"));
         }
-        lines.add_rest(groups.len());
+        lines.add_omitted_count(groups.len());
         if report.dead > 0 {
             let dead = count(report.dead, "node");
             lines.add_row("dead", format!("{dead} removed as unused"));
@@ -532,7 +532,7 @@ impl Explanation<'_> {
     }
 
     /// Formats the steps of a run as a table.
-    fn step_table(&self) -> String {
+    fn format_steps(&self) -> String {
         let headings = [
             ("step", Align::Right),
             ("node", Align::Left),
@@ -572,7 +572,7 @@ impl Explanation<'_> {
                 "nodes": group.nodes,
             })
         });
-        let [fused, nearly] = self.fusions();
+        let [fused, nearly] = self.group_all_fusions();
         let fused = fused.iter().map(|((pattern, _), group)| {
             json!({
                 "pattern": pattern,
@@ -665,7 +665,7 @@ impl Lines {
 
     /// Adds a row that states how many of `rows` rows are not listed, if there are more than
     /// [`SHOWN`].
-    fn add_rest(&mut self, rows: usize) {
+    fn add_omitted_count(&mut self, rows: usize) {
         if rows > SHOWN {
             self.add_row("", format!("    ... and {} more", rows - SHOWN));
         }

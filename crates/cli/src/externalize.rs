@@ -79,7 +79,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     let saved = args.saving.save(
         &args.model,
         &model,
-        args.options(),
+        args.to_options(),
         Weights::Outside,
         target,
         terminal,
@@ -93,7 +93,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         (0, 0)
     } else {
         staying(&|tensor| {
-            let may_move = args.attributes || is_constant(tensor);
+            let may_move = args.attributes || is_in_graph(tensor);
             may_move
                 && matches!(tensor.storage, TensorStorage::Typed(name) if name != "string_data")
         })
@@ -101,7 +101,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     let in_attributes = if args.attributes {
         (0, 0)
     } else {
-        staying(&|tensor| !is_constant(tensor) && tensor.storage == TensorStorage::Raw)
+        staying(&|tensor| !is_in_graph(tensor) && tensor.storage == TensorStorage::Raw)
     };
     if args.saving.json {
         let sum = |(tensors, bytes)| json!({"tensors": tensors, "bytes": bytes});
@@ -135,7 +135,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
 const EXTERNAL_DATA: i64 = 4;
 
 /// Whether the tensor is an initializer of a graph or a part of one, not an attribute of a node.
-fn is_constant(tensor: &StoredTensor) -> bool {
+fn is_in_graph(tensor: &StoredTensor) -> bool {
     tensor.role != TensorRole::Attribute
 }
 
@@ -155,7 +155,7 @@ impl Args {
         })
     }
 
-    fn options(&self) -> SaveOptions {
+    fn to_options(&self) -> SaveOptions {
         let layout = match (self.per_tensor, self.shards) {
             (true, _) => Layout::PerTensor,
             (false, Some(limit)) => Layout::Shards(limit),

@@ -119,7 +119,7 @@ enum Detail {
 impl Detail {
     /// Returns the line that describes the detail to people. Returns `None` for diagnostics, which
     /// are shown with the lines of the file, and for arguments, which are part of the message.
-    fn line(&self) -> Option<String> {
+    fn to_line(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.to_string()),
             Detail::Diagnostic { .. } | Detail::Argument { .. } => None,
@@ -128,7 +128,7 @@ impl Detail {
 
     /// Returns the name of the operator that the detail is about, for lists that are too long for a
     /// line each; `None` for other details.
-    fn name(&self) -> Option<String> {
+    fn operator_name(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.full_name()),
             Detail::Diagnostic { .. } | Detail::Argument { .. } => None,
@@ -234,9 +234,9 @@ impl Failure {
             "code": self.code_name(),
             "message": self.message,
             "place": self.place,
-            "node": self.node().map(node_json),
+            "node": self.node().map(node_to_json),
             "stopped": match self.end.as_deref() {
-                Some(End::Stopped(stopped)) => Some(stopped_json(stopped)),
+                Some(End::Stopped(stopped)) => Some(stopped_to_json(stopped)),
                 _ => None,
             },
             "help": self.help,
@@ -251,29 +251,29 @@ impl Failure {
             text += &paint_labels(diagnostics, paint);
             text += "\n\n";
         }
-        text += &format!("{} {}\n", paint("error:"), first_lines(&self.message));
+        text += &format!("{} {}\n", paint("error:"), truncate_lines(&self.message));
         // Diagnostics have positions, and the message about them names the file.
         let place = self.place.as_ref().filter(|_| self.diagnostics.is_none());
         if let Some(place) = place {
-            text += &format!("  {} {}\n", paint("in"), first_lines(place));
+            text += &format!("  {} {}\n", paint("in"), truncate_lines(place));
         }
         let given = self.node().map(NodeError::given).filter(|given| !given.is_empty());
         if let Some(given) = given {
-            text += &format!("  {} {}\n", paint("inputs:"), first_lines(&given));
+            text += &format!("  {} {}\n", paint("inputs:"), truncate_lines(&given));
         }
-        let details: Vec<String> = self.details.iter().filter_map(Detail::line).collect();
+        let details: Vec<String> = self.details.iter().filter_map(Detail::to_line).collect();
         let shown = details.len().min(SHOWN_DETAILS);
         for detail in &details[..shown] {
-            text += &format!("  {}\n", first_lines(detail));
+            text += &format!("  {}\n", truncate_lines(detail));
         }
         if shown < details.len() {
             // Lists only the names of the rest: readers search a long list for names.
             let rest: Vec<String> =
-                self.details.iter().filter_map(Detail::name).skip(shown).collect();
+                self.details.iter().filter_map(Detail::operator_name).skip(shown).collect();
             text += &format!("  and {} more: {}\n", rest.len(), rest.join(", "));
         }
         if let Some(help) = &self.help {
-            text += &format!("{} {}\n", paint("help:"), first_lines(help));
+            text += &format!("{} {}\n", paint("help:"), truncate_lines(help));
         }
         text
     }
@@ -313,7 +313,7 @@ pub(crate) fn syntax_failure(error: &ParseError, name: &str) -> Failure {
 }
 
 /// Formats the path of a node as JSON: the node and the nodes around it, innermost first.
-fn path_json(path: &NodePath) -> Value {
+fn path_to_json(path: &NodePath) -> Value {
     let path = path.0.iter().map(|node| {
         let (part, graph) = match &node.part {
             Some(PathPart::Graph(name)) => (Some("graph"), Some(name)),
@@ -340,7 +340,7 @@ fn path_json(path: &NodePath) -> Value {
 }
 
 /// Formats the reason that stopped a run, and the node that would have run next, as JSON.
-fn stopped_json(stopped: &Stopped) -> Value {
+fn stopped_to_json(stopped: &Stopped) -> Value {
     let (reason, limit) = match stopped.reason {
         StopReason::Deadline => ("deadline", None),
         StopReason::Iterations(limit) => ("iterations", Some(limit)),
@@ -349,19 +349,19 @@ fn stopped_json(stopped: &Stopped) -> Value {
     json!({
         "reason": reason,
         "limit": limit,
-        "next": stopped.next.as_ref().map(path_json),
+        "next": stopped.next.as_ref().map(path_to_json),
         "iteration": stopped.next_iteration,
     })
 }
 
 /// Formats a failed node as JSON: its path, the nodes fused with it, and its inputs.
-fn node_json(error: &NodeError) -> Value {
+fn node_to_json(error: &NodeError) -> Value {
     let inputs = error.inputs.iter().map(|input| {
         let input = input.as_ref()?;
         Some(json!({"name": input.name, "type": input.ty.as_ref().map(Type::to_string)}))
     });
     json!({
-        "path": path_json(&error.path),
+        "path": path_to_json(&error.path),
         "with": error.with,
         "inputs": inputs.collect::<Vec<_>>(),
         "constant": error.is_constant,
@@ -370,7 +370,7 @@ fn node_json(error: &NodeError) -> Value {
 
 /// Truncates a text to [`SHOWN_LINES`] lines of at most 1,000 characters, as names in a model may
 /// have megabytes.
-fn first_lines(text: &str) -> String {
+fn truncate_lines(text: &str) -> String {
     let lines: Vec<String> = text
         .lines()
         .take(SHOWN_LINES)

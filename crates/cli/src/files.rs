@@ -38,7 +38,7 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
 
 /// Lists the files PREFIX0.pb, PREFIX1.pb, … of a directory with their numbers, in ascending order.
 /// Returns an empty list if there are none.
-pub(crate) fn numbered_files(
+pub(crate) fn list_numbered_files(
     directory: &Path,
     prefix: &str,
 ) -> Result<Vec<(usize, PathBuf)>, Failure> {
@@ -111,7 +111,7 @@ impl Protected {
 
 /// Checks, before a model is computed, that `path` names a file in an existing directory, and that
 /// the model would not replace arrays or an image.
-pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
+pub(crate) fn check_model_path(path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     if path.is_dir() || ends_as_directory(path) {
         let example = path.join("model.onnx");
@@ -119,7 +119,7 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Failure> {
             .help(format!("give a file, such as {}", example.display())));
     }
     check_parent(path)?;
-    let held = match first_bytes(path).map(|bytes| detect_kind(path, &bytes)) {
+    let held = match read_first_bytes(path).map(|bytes| detect_kind(path, &bytes)) {
         Some(FileKind::Npy | FileKind::Npz) => "arrays",
         Some(FileKind::Image) => "an image",
         Some(FileKind::Proto | FileKind::Unknown(_)) | None => return Ok(()),
@@ -153,14 +153,14 @@ pub(crate) fn check_parent(path: &Path) -> Result<(), Failure> {
 }
 
 /// Checks that a file can be created beside `path`, whose directory may be read-only.
-pub(crate) fn check_writing(path: &Path) -> Result<(), Failure> {
+pub(crate) fn check_writable(path: &Path) -> Result<(), Failure> {
     let file = WholeFile::create(path);
     file.map(drop).map_err(|error| io_failure("cannot write", path, &error))
 }
 
 /// Reads the first bytes of a file, as many as [`detect_kind`] needs. Returns `None` if the file
 /// cannot be read.
-fn first_bytes(path: &Path) -> Option<Vec<u8>> {
+fn read_first_bytes(path: &Path) -> Option<Vec<u8>> {
     /// At least the length in bytes of the longest signature.
     const LENGTH: u64 = 64;
     if !path.is_file() {

@@ -73,7 +73,7 @@ impl Fill {
     const ONES: Fill = Fill::Number(Number { float: 1.0, whole: Some(1) });
 
     /// Creates the rule of pseudo-random numbers from 0 to below `limit`.
-    fn range_below(limit: i64) -> Fill {
+    fn from_limit(limit: i64) -> Fill {
         Fill::Range(Number::from_integer(0), Number::from_integer(limit))
     }
 
@@ -145,14 +145,14 @@ impl Args {
     }
 
     /// Returns the dimensions that `--shape` gives for an input; `None` if it gives none.
-    pub(crate) fn shape_of(&self, input: &str) -> Option<&[usize]> {
+    pub(crate) fn find_shape(&self, input: &str) -> Option<&[usize]> {
         let mut shapes = self.shape.iter().rev();
         shapes.find(|(name, _)| name == input).map(|(_, shape)| shape.as_slice())
     }
 
     /// Returns the rule that the last matching `--fill` gives for the elements of an input; `None`
     /// if no `--fill` matches.
-    pub(crate) fn fill_of(&self, input: &str) -> Option<Fill> {
+    pub(crate) fn find_fill(&self, input: &str) -> Option<Fill> {
         let mut fills = self.fill.iter().rev();
         fills.find(|(name, _)| matches_name(name, input)).map(|(_, fill)| *fill)
     }
@@ -213,7 +213,7 @@ impl<'m> DefaultFills<'m> {
 
     /// Returns the default rule for an input with elements of type `elem`: ones for masks, zeros
     /// for token types, valid indices for integers, else numbers from -1 to 1.
-    pub(crate) fn fill(&mut self, input: &str, elem: DataType) -> Fill {
+    pub(crate) fn choose_fill(&mut self, input: &str, elem: DataType) -> Fill {
         let name_has = |words: &[&str]| {
             let name = input.to_lowercase();
             words.iter().any(|word| name.contains(word))
@@ -224,8 +224,8 @@ impl<'m> DefaultFills<'m> {
         }
         if !is_integer {
             return match elem {
-                DataType::Bool => Fill::range_below(2),
-                DataType::String => Fill::range_below(10),
+                DataType::Bool => Fill::from_limit(2),
+                DataType::String => Fill::from_limit(10),
                 _ => Fill::Range(Number { float: -1.0, whole: None }, Number::from_integer(1)),
             };
         }
@@ -238,12 +238,12 @@ impl<'m> DefaultFills<'m> {
             .get_or_insert_with(|| model.infer(&InferOptions::new().without_reasons(true)));
         let limit = model.index_limit(input, types).filter(|limit| *limit > 0);
         let limit = limit.map_or(10, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
-        Fill::range_below(limit.min(exclusive_end(elem)))
+        Fill::from_limit(limit.min(compute_exclusive_end(elem)))
     }
 }
 
 /// Returns the maximum of an integer type plus 1, limited to `i64::MAX`.
-fn exclusive_end(elem: DataType) -> i64 {
+fn compute_exclusive_end(elem: DataType) -> i64 {
     let bits = elem.bits().unwrap_or(64) - usize::from(elem.is_signed());
     1i64.checked_shl(u32::try_from(bits).unwrap_or(u32::MAX))
         .filter(|end| *end > 0)
@@ -252,7 +252,7 @@ fn exclusive_end(elem: DataType) -> i64 {
 
 /// Returns the type of a graph input; for an optional the type of its content. `None` if the type
 /// is unknown.
-pub(crate) fn input_type(port: &Port) -> Option<&Type> {
+pub(crate) fn find_input_type(port: &Port) -> Option<&Type> {
     match port.ty()? {
         Type::Optional(inner) => Some(inner),
         ty => Some(ty),
@@ -306,21 +306,21 @@ mod tests {
         .unwrap();
         let mut fitting = DefaultFills::new(&model);
         let rows = [
-            ("ids", DataType::Int64, Fill::range_below(30)),
-            ("kinds", DataType::Int64, Fill::range_below(2)),
-            ("small", DataType::Uint8, Fill::range_below(256)),
-            ("other", DataType::Int64, Fill::range_below(10)),
-            ("other", DataType::Int4, Fill::range_below(8)),
-            ("other", DataType::Uint2, Fill::range_below(4)),
-            ("other", DataType::Int2, Fill::range_below(2)),
+            ("ids", DataType::Int64, Fill::from_limit(30)),
+            ("kinds", DataType::Int64, Fill::from_limit(2)),
+            ("small", DataType::Uint8, Fill::from_limit(256)),
+            ("other", DataType::Int64, Fill::from_limit(10)),
+            ("other", DataType::Int4, Fill::from_limit(8)),
+            ("other", DataType::Uint2, Fill::from_limit(4)),
+            ("other", DataType::Int2, Fill::from_limit(2)),
             ("attention_mask", DataType::Int64, Fill::ONES),
             ("mask", DataType::Bool, Fill::ONES),
             ("token_type_ids", DataType::Int32, Fill::ZEROS),
         ];
         for (name, elem, expected) in rows {
-            assert_eq!(fitting.fill(name, elem), expected, "{name}: {elem}");
+            assert_eq!(fitting.choose_fill(name, elem), expected, "{name}: {elem}");
         }
-        let floats = fitting.fill("attention_mask", DataType::Float);
+        let floats = fitting.choose_fill("attention_mask", DataType::Float);
         assert_eq!(floats.to_string(), "pseudo-random numbers from -1 to below 1");
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
     let mut verdict = Verdict::Fine;
     let mut failures = Vec::new();
     for path in &args.texts {
-        match format(args, path, terminal) {
+        match format_file(args, path, terminal) {
             Ok(true) => verdict = Verdict::Findings,
             Ok(false) => {}
             Err(failure) => failures.push(failure),
@@ -45,7 +45,7 @@ pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
 }
 
 /// Formats the model text at `path`. Returns whether `--check` found the text not formatted.
-fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
+fn format_file(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
     let from_stdin = is_stdin(path);
     let before = if from_stdin {
         let mut bytes = Vec::new();

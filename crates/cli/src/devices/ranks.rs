@@ -29,9 +29,9 @@ pub(crate) struct Rank {
 impl DeviceArgs {
     /// Connects this process with the other ranks. Returns `None` if this process runs alone, or if
     /// several processes share the devices of one model.
-    pub(crate) fn rank(&self, model: &ModelArg) -> Result<Option<Rank>, Failure> {
+    pub(crate) fn connect_rank(&self, model: &ModelArg) -> Result<Option<Rank>, Failure> {
         if self.devices || (self.processes.is_none() && self.mpi.is_none()) {
-            self.refuse_number(model)?;
+            self.refuse_placeholder(model)?;
             return Ok(None);
         }
         if model.is_stdin() {
@@ -40,14 +40,14 @@ impl DeviceArgs {
                 "name the model files with %d for the number of the process, such as rank%d.onnx",
             ));
         }
-        let workers = self.rank_workers(&self.settings())?;
+        let workers = self.start_rank_workers(&self.transport_settings())?;
         let transport = workers.transport().cloned();
         Ok(transport.map(|transport| Rank { transport, _workers: workers }))
     }
 
     /// Returns an error if the file name of the model holds `%d` although the processes do not run
     /// models of their own.
-    fn refuse_number(&self, model: &ModelArg) -> Result<(), Failure> {
+    fn refuse_placeholder(&self, model: &ModelArg) -> Result<(), Failure> {
         let has_number = model.path.to_str().is_some_and(|path| path.contains(NUMBER));
         if !has_number || model.path.exists() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Rank {
 
     /// Returns the model argument of this rank, with `%d` in the file name replaced by the number
     /// of this process.
-    pub(crate) fn model(&self, model: &ModelArg) -> ModelArg {
+    pub(crate) fn fill_in_number(&self, model: &ModelArg) -> ModelArg {
         let path = match model.path.to_str() {
             Some(path) => PathBuf::from(path.replace(NUMBER, &self.transport.number().to_string())),
             // A file name that is not UTF-8 cannot contain the number of a process.
@@ -90,7 +90,11 @@ impl Rank {
 
     /// Warns if the model has no collective operators, so that each process runs the whole model.
     /// Fails if such a model has a device configuration, which `--devices` would run.
-    pub(crate) fn check(&self, model: &Model, terminal: &Terminal) -> Result<(), Failure> {
+    pub(crate) fn check_collectives(
+        &self,
+        model: &Model,
+        terminal: &Terminal,
+    ) -> Result<(), Failure> {
         if model.has_collectives() {
             return Ok(());
         }
@@ -115,7 +119,7 @@ impl Rank {
     }
 
     /// Waits until all ranks have finished their runs.
-    pub(crate) fn wait(&self) -> Result<(), Failure> {
+    pub(crate) fn wait_for_ranks(&self) -> Result<(), Failure> {
         Ok(self.transport.barrier()?)
     }
 

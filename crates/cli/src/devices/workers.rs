@@ -29,7 +29,7 @@ impl Drop for Workers {
         if let Some(started) = &mut self.started
             && has_failed
         {
-            started.hurry();
+            started.shorten_farewell();
         }
     }
 }
@@ -50,14 +50,14 @@ impl Workers {
 impl DeviceArgs {
     /// Starts the worker processes that run the devices of a model, or joins the workers if this
     /// process was started as one.
-    pub(super) fn workers(
+    pub(super) fn start_workers(
         &self,
         model: &Model,
         is_stdin: bool,
         settings: &TransportSettings,
     ) -> Result<Workers, Failure> {
         if let Some(library) = &self.mpi {
-            return self.mpi_workers(library.clone(), settings);
+            return self.join_mpi(library.clone(), settings);
         }
         let Some(count) = self.processes else { return Ok(Workers::default()) };
         if is_stdin {
@@ -71,9 +71,12 @@ impl DeviceArgs {
 
     /// Starts the worker processes that each run a model of their own, or joins the workers if this
     /// process was started as one.
-    pub(super) fn rank_workers(&self, settings: &TransportSettings) -> Result<Workers, Failure> {
+    pub(super) fn start_rank_workers(
+        &self,
+        settings: &TransportSettings,
+    ) -> Result<Workers, Failure> {
         match (&self.mpi, self.processes) {
-            (Some(library), _) => self.mpi_workers(library.clone(), settings),
+            (Some(library), _) => self.join_mpi(library.clone(), settings),
             (None, Some(Some(count))) => {
                 join_processes(usize::try_from(count).unwrap_or(usize::MAX), settings)
             }
@@ -87,7 +90,7 @@ impl DeviceArgs {
     /// Joins the processes of the MPI job that runs this command. `library` is the path of the MPI
     /// library; `None` tries the usual names.
     #[cfg(all(unix, feature = "mpi", not(target_feature = "crt-static")))]
-    fn mpi_workers(
+    fn join_mpi(
         &self,
         library: Option<OsString>,
         settings: &TransportSettings,
@@ -101,7 +104,7 @@ impl DeviceArgs {
 
     /// Returns an error, as this build does not support MPI.
     #[cfg(not(all(unix, feature = "mpi", not(target_feature = "crt-static"))))]
-    fn mpi_workers(&self, _: Option<OsString>, _: &TransportSettings) -> Result<Workers, Failure> {
+    fn join_mpi(&self, _: Option<OsString>, _: &TransportSettings) -> Result<Workers, Failure> {
         Err(Failure::new("this build of sardonyx does not support MPI").help(
             "a static program cannot open the MPI library of the system: build a dynamically \
              linked one with `cargo install --path crates/cli`",
@@ -145,7 +148,7 @@ mod unix {
 
     impl ChildProcesses {
         /// Shortens the time that the child processes have to end, after the run has failed.
-        pub(super) fn hurry(&mut self) {
+        pub(super) fn shorten_farewell(&mut self) {
             self.farewell = SHORT_FAREWELL;
         }
     }
@@ -195,7 +198,7 @@ mod unix {
             started.children.push(child);
         }
         let own = Processes::join(started.rendezvous.path(), 0, count, settings);
-        let own = own.inspect_err(|_| started.hurry())?;
+        let own = own.inspect_err(|_| started.shorten_farewell())?;
         Ok(Workers { transport: Some(Arc::new(own)), started: Some(started) })
     }
 
