@@ -157,7 +157,10 @@ fn make_unique_names(chosen: &[&StoredTensor]) -> Vec<String> {
 
 /// Selects the tensors that the arguments name, each once, in the order of the arguments. Fails if
 /// an argument names no tensor or is ambiguous.
-fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
+fn choose_tensors<'a>(
+    args: &Args,
+    tensors: &'a [StoredTensor],
+) -> Result<Vec<&'a StoredTensor>, Failure> {
     let there = find_tensors_at_place(args.place.as_deref(), tensors)?;
     if args.all_tensors {
         return if there.is_empty() {

@@ -24,13 +24,14 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Whether the arguments request a ranking. By default only models with labels get one.
+    /// Whether the arguments request a ranking. By default only models with labels get a
+    /// ranking.
     pub(crate) fn is_requested(&self) -> bool {
         self.top.is_some() || self.labels.is_some()
     }
 }
 
-/// Settings of a ranking: number of classes to show, and their labels.
+/// Settings for the ranking of class scores: number of classes to show, and class labels.
 pub(crate) struct Classes<'m> {
     top: Option<usize>,
     labels: Vec<String>,
@@ -91,7 +92,7 @@ impl Scores {
     }
 }
 
-/// Classes with the highest scores in each row of an output, best first.
+/// Classes with the highest scores in each row of a graph output, best first.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Ranking {
     output: String,

@@ -8,8 +8,8 @@ pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
     escape_with(text, |out, c| out.extend(c.escape_default()))
 }
 
-/// Escapes control characters and bidirectional overrides in JSON. In valid JSON they occur only in
-/// strings, where `\uXXXX` keeps the value of the string.
+/// Escapes control characters and bidirectional overrides in JSON. In valid JSON such characters
+/// occur only in strings, where `\uXXXX` keeps the value of the string.
 pub(crate) fn escape_controls_in_json(json: &str) -> Cow<'_, str> {
     // Code points of harmful characters have at most four digits.
     escape_with(json, |out, c| *out += &format!("\\u{:04x}", u32::from(c)))

@@ -45,7 +45,7 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
 /// Expected values of `--expect`, read from files before the model runs.
 pub(crate) struct Expected {
     stored: Vec<Stored>,
-    /// Paths of the files that were read.
+    /// Paths of the files from which expected values were read.
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -397,7 +397,7 @@ fn map_values_to_nodes(nodes: &[NodeInfo]) -> HashMap<&str, (usize, &str)> {
     made.collect()
 }
 
-/// Formats the type of a value; that of a tensor with its shape.
+/// Formats the type of a value, for a tensor with its shape.
 fn format_type(value: &Value) -> String {
     match value {
         Value::Tensor(tensor) => {
@@ -528,7 +528,8 @@ fn format_tolerance(tolerance: f64) -> String {
     }
 }
 
-/// Returns a number as JSON; an infinite one, which JSON lacks, as the text `inf`.
+/// Converts a number to JSON. A number that is not finite, which JSON lacks, becomes the text
+/// `inf`.
 fn number_to_json(number: f64) -> serde_json::Value {
     if number.is_finite() { json!(number) } else { json!("inf") }
 }

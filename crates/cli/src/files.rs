@@ -161,7 +161,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<(), Failure> {
 /// Reads the first bytes of a file, as many as [`detect_kind`] needs. Returns `None` if the file
 /// cannot be read.
 fn read_first_bytes(path: &Path) -> Option<Vec<u8>> {
-    /// At least the length in bytes of the longest signature.
+    /// Number of bytes to read, at least the length of the longest signature.
     const LENGTH: u64 = 64;
     if !path.is_file() {
         return None;

@@ -51,7 +51,7 @@ pub(crate) enum Fill {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Number {
     pub(crate) float: f64,
-    /// The number as an integer, if it is one.
+    /// The number as an integer; `None` if it is not written as an integer.
     pub(crate) whole: Option<i64>,
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
         None => run_one(args, &args.model, None, terminal),
         Some(rank) => {
             let result = run_one(args, &rank.fill_in_number(&args.model), Some(&rank), terminal);
-            rank.end(result)
+            rank.report_result(result)
         }
     }
 }

@@ -125,7 +125,10 @@ impl Rank {
 
     /// Returns the result of this rank. A failure ends the runs of all ranks, but only rank 0
     /// reports the failure.
-    pub(crate) fn end(self, result: Result<Verdict, Failure>) -> Result<Verdict, Failure> {
+    pub(crate) fn report_result(
+        self,
+        result: Result<Verdict, Failure>,
+    ) -> Result<Verdict, Failure> {
         let Err(failure) = result else { return result };
         self.transport.fail(&failure.to_line());
         Err(if self.is_first() { failure } else { Failure::reported_elsewhere() })

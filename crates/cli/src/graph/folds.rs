@@ -158,6 +158,7 @@ struct Sequence<'n> {
 }
 
 impl<'n> Sequence<'n> {
+    /// Creates the sequence of the nodes of the graph at the indices `listed`.
     fn new(all: &'n [NodeInfo], listed: &[usize]) -> Sequence<'n> {
         let mut position = vec![None; all.len()];
         listed.iter().enumerate().for_each(|(at, node)| position[*node] = Some(at));

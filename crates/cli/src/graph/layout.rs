@@ -37,7 +37,7 @@ pub(crate) struct Point {
 /// Positions of the vertices and edges of a picture.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// Centre of each vertex.
+    /// Position of the centre of each vertex.
     pub(crate) centres: Vec<Point>,
     /// Points of each edge: the bottom of the first vertex and of its layer, the top and the bottom
     /// of each layer in between, and the top of the last layer and of the last vertex.
@@ -127,7 +127,7 @@ fn assign_layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
 
 /// Graph in layers, with a dummy vertex in each layer that an edge passes through.
 struct Layered {
-    /// Widths of the vertices, followed by those of the dummies, which are 0.
+    /// Widths of the vertices in pixels, followed by the widths of the dummies, which are 0.
     widths: Vec<f64>,
     /// Whether each vertex is a dummy.
     is_dummy: Vec<bool>,
