@@ -203,8 +203,9 @@ impl LossArgs {
                 ("--ignore-class", self.ignore_class.is_some()),
             ];
             if let Some((option, _)) = of_classes.into_iter().find(|(_, is_given)| *is_given) {
-                let message =
-                    format!("the loss squared-error has no {option}, only cross-entropy does");
+                let message = format!(
+                    "the loss squared-error does not take {option}, only cross-entropy does"
+                );
                 return Err(Failure::new(message)
                     .help(format!("remove {option}, or use --loss cross-entropy")));
             }

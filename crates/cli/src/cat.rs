@@ -175,7 +175,7 @@ fn choose_tensors<'a>(
             (Some(place), several) => {
                 Err(ambiguous_failure(&format!("location '{place}'"), several))
             }
-            (None, _) => Err(Failure::new("no tensor is named").help(
+            (None, _) => Err(Failure::new("the command names no tensor").help(
                 "name one or more tensors, or use --all-tensors; sardonyx ls lists the names",
             )),
         };

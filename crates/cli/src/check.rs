@@ -154,7 +154,7 @@ impl FileReport {
 
 pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     if args.models.iter().filter(|path| is_stdin(path)).count() > 1 {
-        return Err(Failure::new("stdin can be used only once"));
+        return Err(Failure::new("only one model can be read from stdin"));
     }
     let options = make_options(args)?;
     let format = if args.json { Format::Json } else { args.format };

@@ -54,7 +54,7 @@ pub(crate) fn completions(args: &CompletionArgs, mut command: Command) -> Result
 pub(crate) fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Result<(), Failure> {
     let pages = render_pages(command)?;
     fs::create_dir_all(&args.output)
-        .map_err(|error| files::io_failure("cannot make the directory", &args.output, &error))?;
+        .map_err(|error| files::io_failure("cannot create the directory", &args.output, &error))?;
     for (name, page) in &pages {
         let path = args.output.join(format!("{name}.1"));
         files::write(&path, |file| Ok(file.write_all(page)?))?;

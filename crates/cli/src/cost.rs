@@ -218,16 +218,18 @@ fn format_summary(cost: &Cost) -> String {
     }
     let missing = [
         (total.multiply_adds.missing, "node", "the multiply-adds"),
-        (total.bytes.missing, "output", "the bytes"),
-        (cost.peak.missing, "activation", "the peak"),
+        (total.bytes.missing, "output", "the bytes of activations"),
+        (cost.peak.missing, "activation", "the peak of memory"),
     ];
     for (missing, what, of) in missing.into_iter().filter(|(missing, ..)| *missing > 0) {
         let missing = count(missing, what);
-        text += &format!("{of}: {missing} not counted, of unknown size\n");
+        text += &format!("not counted in {of}: {missing} of unknown size\n");
     }
     if cost.bodies_counted_once > 0 {
         let bodies = count(cost.bodies_counted_once, "node");
-        text += &format!("the number of iterations of {bodies} is unknown: subgraphs count once\n");
+        text += &format!(
+            "the number of iterations of {bodies} is unknown: subgraphs are counted once\n"
+        );
     }
     text
 }

@@ -392,7 +392,7 @@ fn describe_version(diff: &ModelDiff) -> String {
     let version = &diff.version;
     let meaning = match version.impact {
         Impact::None => {
-            return "version: results and interface are the same, no other version is needed"
+            return "version: results and interface are the same, model_version need not change"
                 .to_string();
         }
         Impact::Patch => "patch (same interface)",

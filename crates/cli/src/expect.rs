@@ -150,7 +150,7 @@ impl Expected {
             FileKind::Npy => push(one(), Content::Array(bytes)),
             FileKind::Proto => push(one(), Content::Message(bytes)),
             FileKind::Image | FileKind::Unknown(_) => {
-                let failure = Failure::new("unsupported file of expected values");
+                let failure = Failure::new("unsupported format of a file of expected values");
                 return Err(at(failure
                     .code(ErrorKind::Format)
                     .help("expected values are .npz, .safetensors, .npy or .pb files, or a directory of such files")));
@@ -251,7 +251,7 @@ impl Expected {
             };
             let at = stored.file.display().to_string();
             if wanted.contains_key(name) {
-                let message = format!("the value '{name}' is expected twice");
+                let message = format!("two expected values are given for '{name}'");
                 return Err(Failure::new(message).code(ErrorKind::Input).at(at));
             }
             let got = given.get(name).map(Value::value_type);
@@ -596,7 +596,7 @@ impl Comparison {
         };
         let mut notes = self.notes.clone();
         if !self.missing.is_empty() {
-            notes.push(format!("no value is expected for the outputs {}", list(&self.missing)));
+            notes.push(format!("outputs without an expected value: {}", list(&self.missing)));
         }
         if !self.unknown.is_empty() {
             notes.push(format!(

@@ -363,7 +363,7 @@ impl Explanation<'_> {
         lines.add_row(
             "constants",
             format!(
-                "{} packed for kernels, {}; {} read as they are, {}",
+                "{} packed for kernels, {}; {} read without packing, {}",
                 human::group(report.packed as u64),
                 human::bytes(report.packed_bytes as u64),
                 human::group(report.kept as u64),
@@ -403,7 +403,8 @@ impl Explanation<'_> {
         }
         let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
         match upgraded {
-            0 => lines.add_row("upgraded", "nothing: every node has the newest version".into()),
+            0 => lines
+                .add_row("upgraded", "nothing: every node has the newest operator version".into()),
             _ => lines.add_row(
                 "upgraded",
                 format!(
@@ -433,7 +434,7 @@ impl Explanation<'_> {
         lines.add_row(
             "folded",
             format!(
-                "{} constant-folded, {}; {} were constants",
+                "{} constant-folded, {}; {} replaced by initializers",
                 count(report.folded - report.constant_nodes, "node"),
                 human::bytes(report.folded_bytes as u64),
                 count(report.constant_nodes, "Constant node")

@@ -73,7 +73,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         raised.map_err(|error| Failure::from(error).at(args.model.name()))?;
         let before = before.map_or("nothing".to_string(), |before| before.to_string());
         terminal.remark(&format!(
-            "ir_version: {before} → {EXTERNAL_DATA}, the first with external data"
+            "ir_version: {before} → {EXTERNAL_DATA}, the first IR version with external data"
         ));
     }
     let saved = args.saving.save(
@@ -126,7 +126,8 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     }
     if saved.data_files() == 0 {
         let threshold = bytes(args.threshold);
-        terminal.note(&format!("no tensor was moved: no raw data has {threshold} or more"));
+        terminal
+            .note(&format!("no tensor was moved: no tensor has raw data of {threshold} or more"));
     }
     Ok(())
 }

@@ -183,7 +183,7 @@ impl Args {
                 });
             }
             if given(name) {
-                let message = format!("{option}: a file gives the input '{name}'");
+                let message = format!("{option} cannot be used: a file gives the input '{name}'");
                 return Err(Failure::new(message)
                     .code(ErrorKind::Input)
                     .help(format!("remove the file or {option}")));

@@ -85,7 +85,10 @@ impl Form {
             "html" | "htm" => Ok(Form::Html),
             "dot" | "gv" => Ok(Form::Dot),
             _ => {
-                let message = format!("the extension of '{}' selects no format", path.display());
+                let message = format!(
+                    "the file extension of '{}' selects no format of a picture",
+                    path.display()
+                );
                 Err(Failure::new(message)
                     .help("use .svg, .html or .dot; Graphviz converts .dot to other formats"))
             }
